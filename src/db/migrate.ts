@@ -1,0 +1,31 @@
+import type { Knex } from "knex";
+import * as initial from "./migrations/0001-initial.ts";
+
+/** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
+const migrations: Record<string, Knex.Migration> = {
+  "0001-initial": initial,
+};
+
+/** The advisory lock that one migrating process holds; any number, the same in every process. */
+const MIGRATION_LOCK = 7_242_110_918;
+
+/**
+ * Brings the schema up to date; any number of processes may call it at once.
+ *
+ * Knex keeps its own lock in a table, which a killed process leaves taken for ever. An advisory lock ends with its
+ * connection, so it guards the whole and frees the other.
+ */
+export async function migrate(db: Knex): Promise<void> {
+  await db.transaction(async (lock) => {
+    await lock.raw("select pg_advisory_xact_lock(?)", [MIGRATION_LOCK]);
+    const config: Knex.MigratorConfig = {
+      migrationSource: {
+        getMigrations: async () => Object.keys(migrations),
+        getMigrationName: (name: string) => name,
+        getMigration: async (name: string) => migrations[name] as Knex.Migration,
+      },
+    };
+    await db.migrate.forceFreeMigrationsLock(config);
+    await db.migrate.latest(config);
+  });
+}
