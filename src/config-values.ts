@@ -1,0 +1,86 @@
+import { makeValidator } from "envalid";
+import ipaddr from "ipaddr.js";
+
+/** A range of addresses: the network's address and the length of its prefix in bits. */
+export type Network = [ipaddr.IPv4 | ipaddr.IPv6, number];
+
+const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/**
+ * A length of time, such as `500ms`, `60s`, `5m`, `1h` → milliseconds.
+ *
+ * @param range least and most, in milliseconds
+ */
+export const duration = (range: { min: number; max: number }) =>
+  makeValidator<number>((input) => {
+    const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(String(input).trim());
+    if (!match) throw new Error(`"${input}" is not a length of time; write it like 500ms, 60s, 5m or 1h`);
+    const ms = Math.round(Number(match[1]) * (UNITS[match[2] as string] as number));
+    if (ms < range.min || ms > range.max) {
+      throw new Error(`"${input}" is out of range; it must be from ${range.min}ms to ${range.max}ms`);
+    }
+    return ms;
+  });
+
+/** A whole number within a range. */
+export const integer = (range: { min: number; max: number }) =>
+  makeValidator<number>((input) => {
+    const value = Number(input);
+    if (!/^-?\d+$/.test(String(input).trim()) || value < range.min || value > range.max) {
+      throw new Error(`"${input}" is not a whole number from ${range.min} to ${range.max}`);
+    }
+    return value;
+  });
+
+/** A number, at least `min`. */
+export const number = (range: { min: number; max: number }) =>
+  makeValidator<number>((input) => {
+    const value = Number(input);
+    if (!Number.isFinite(value) || value < range.min || value > range.max) {
+      throw new Error(`"${input}" is not a number from ${range.min} to ${range.max}`);
+    }
+    return value;
+  });
+
+/** A list of CIDRs separated by commas, such as `10.0.0.0/8,fd00::/8`. */
+export const networks = makeValidator<Network[]>((input) =>
+  String(input)
+    .split(",")
+    .map((part) => part.trim())
+    .filter((part) => part !== "")
+    .map((part) => {
+      try {
+        return ipaddr.parseCIDR(part) as Network;
+      } catch {
+        throw new Error(`"${part}" is not a network; write it like 10.0.0.0/8 or fd00::/8`);
+      }
+    }),
+);
+
+/** 32 bytes as base64 or hex; the value is never repeated in an error. */
+export const secretKey = makeValidator<Buffer>((input) => {
+  const text = String(input).trim();
+  const key = /^[0-9a-f]{64}$/i.test(text) ? Buffer.from(text, "hex") : Buffer.from(text, "base64");
+  if (key.length !== 32) {
+    throw new Error("it must be 32 bytes as base64 or hex; make one with `openssl rand -base64 32`");
+  }
+  return key;
+});
+
+/** An API key given from outside: long enough not to be guessed; never repeated in an error. */
+export const apiKeySecret = makeValidator<string>((input) => {
+  const text = String(input);
+  if (!/^[\x21-\x7e]{20,200}$/.test(text)) {
+    throw new Error("it must be 20 to 200 visible ASCII characters without spaces");
+  }
+  return text;
+});
+
+/** A PostgreSQL connection address; never repeated in an error, since it can hold a password. */
+export const postgresUrl = makeValidator<string>((input) => {
+  const text = String(input);
+  if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text)) {
+    throw new Error("it must be an address like postgres://user:password@host:5432/database");
+  }
+  return text;
+});

@@ -1,0 +1,178 @@
+import { readFileSync } from "node:fs";
+import { cleanEnv, EnvMissingError, str, url } from "envalid";
+import type { Network } from "./config-values.ts";
+import {
+  apiKeySecret,
+  duration,
+  integer,
+  networks,
+  number,
+  postgresUrl,
+  secretKey,
+} from "./config-values.ts";
+
+/** What a process does: `api` answers callers, `worker` delivers, `all` does both. */
+export type Role = "all" | "api" | "worker";
+
+/** Everything that can be set from outside; times in milliseconds. */
+export interface Config {
+  role: Role;
+  host: string;
+  httpPort: number;
+  grpcPort: number;
+  tls: { cert: string; key: string } | undefined;
+  logLevel: string;
+  /** Where embedded parts keep their state. */
+  dataDir: string;
+  database: { /** Undefined: embedded. */ url: string | undefined; poolSize: number };
+  temporal: {
+    /** The environment says where Temporal is; otherwise it is embedded. */ external: boolean;
+    uiUrl: string | undefined;
+  };
+  adminKey: string | undefined;
+  /** 32 bytes that seal signing secrets at rest. */
+  secretKey: Buffer | undefined;
+  dispatch: DispatchConfig;
+  delivery: DeliveryConfig;
+}
+
+/** When and how often deliveries are attempted. */
+export interface DispatchConfig {
+  intervalMs: number;
+  /** Before the first retry. */
+  retryInitialDelayMs: number;
+  /** Each further delay is this many times the one before. */
+  retryBackoffCoefficient: number;
+  /** A worker silent for this long is taken for dead. */
+  heartbeatTimeoutMs: number;
+}
+
+/** How one POST is made. */
+export interface DeliveryConfig {
+  /** The whole attempt, response included. */
+  timeoutMs: number;
+  /** Networks that the address guard lets through although they are not public. */
+  allowedNetworks: Network[];
+}
+
+/** Settings that cannot be used; the message names each variable and what to write instead. */
+export class ConfigError extends Error {
+  override name = "ConfigError";
+}
+
+const HOUR = 3_600_000;
+
+const variables = {
+  ROLE: str<Role>({ choices: ["all", "api", "worker"], default: "all" }),
+  HOST: str({ default: "0.0.0.0" }),
+  HTTP_PORT: integer({ min: 0, max: 65_535 })({ default: 8080 }),
+  GRPC_PORT: integer({ min: 0, max: 65_535 })({ default: 9090 }),
+  TLS_CERT: str({ default: undefined }),
+  TLS_KEY: str({ default: undefined }),
+  LOG_LEVEL: str({
+    choices: ["trace", "debug", "info", "warn", "error", "fatal", "silent"],
+    default: "info",
+  }),
+  DATA_DIR: str({ default: ".data" }),
+  DATABASE_URL: postgresUrl({ default: undefined }),
+  DATABASE_POOL_SIZE: integer({ min: 2, max: 500 })({ default: 20 }),
+  TEMPORAL_ADDRESS: str({ default: undefined }),
+  TEMPORAL_PROFILE: str({ default: undefined }),
+  TEMPORAL_CONFIG_FILE: str({ default: undefined }),
+  TEMPORAL_UI_URL: url({ default: undefined }),
+  ADMIN_KEY: apiKeySecret({ default: undefined }),
+  SECRET_KEY: secretKey({ default: undefined }),
+  DISPATCH_INTERVAL: duration({ min: 1_000, max: 24 * HOUR })({ default: 60_000 }),
+  RETRY_INITIAL_DELAY: duration({ min: 1, max: 24 * HOUR })({ default: 60_000 }),
+  RETRY_BACKOFF_COEFFICIENT: number({ min: 1, max: 100 })({ default: 5 }),
+  HEARTBEAT_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 20_000 }),
+  DELIVERY_TIMEOUT: duration({ min: 100, max: 5 * 60_000 })({ default: 15_000 }),
+  DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
+};
+
+/** Every environment variable the service reads, besides Temporal's and Node's own. */
+export const variableNames = Object.keys(variables);
+
+/**
+ * Reads the settings once, at start.
+ *
+ * @throws ConfigError naming every variable that is wrong; values of secrets are not repeated
+ */
+export function readConfig(environment: NodeJS.ProcessEnv): Config {
+  // An empty value is how compose files write "not set".
+  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ""));
+  const env = cleanEnv(given, variables, {
+    reporter: ({ errors }) => {
+      const lines = Object.entries(errors).map(([name, error]) =>
+        error instanceof EnvMissingError ? `${name} is missing` : `${name}: ${error?.message}`,
+      );
+      if (lines.length > 0) throw new ConfigError(lines.join("\n"));
+    },
+  });
+  const external = Boolean(env.TEMPORAL_ADDRESS || env.TEMPORAL_PROFILE || env.TEMPORAL_CONFIG_FILE);
+  checkTogether(env, external);
+  return {
+    role: env.ROLE,
+    host: env.HOST,
+    httpPort: env.HTTP_PORT,
+    grpcPort: env.GRPC_PORT,
+    tls:
+      env.TLS_CERT && env.TLS_KEY
+        ? { cert: file("TLS_CERT", env.TLS_CERT), key: file("TLS_KEY", env.TLS_KEY) }
+        : undefined,
+    logLevel: env.LOG_LEVEL,
+    dataDir: env.DATA_DIR,
+    database: { url: env.DATABASE_URL, poolSize: env.DATABASE_POOL_SIZE },
+    temporal: { external, uiUrl: env.TEMPORAL_UI_URL },
+    adminKey: env.ADMIN_KEY,
+    secretKey: env.SECRET_KEY,
+    dispatch: {
+      intervalMs: env.DISPATCH_INTERVAL,
+      retryInitialDelayMs: env.RETRY_INITIAL_DELAY,
+      retryBackoffCoefficient: env.RETRY_BACKOFF_COEFFICIENT,
+      heartbeatTimeoutMs: env.HEARTBEAT_TIMEOUT,
+    },
+    delivery: { timeoutMs: env.DELIVERY_TIMEOUT, allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS },
+  };
+}
+
+/** Rules that concern several variables at once. */
+function checkTogether(
+  env: {
+    ROLE: Role;
+    DATABASE_URL: string | undefined;
+    SECRET_KEY: Buffer | undefined;
+    TLS_CERT: string | undefined;
+    TLS_KEY: string | undefined;
+  },
+  externalTemporal: boolean,
+): void {
+  const wrong: string[] = [];
+  if (Boolean(env.TLS_CERT) !== Boolean(env.TLS_KEY)) {
+    wrong.push("TLS_CERT and TLS_KEY go together: set both to the paths of PEM files, or neither");
+  }
+  if (env.DATABASE_URL && !env.SECRET_KEY) {
+    wrong.push(
+      "SECRET_KEY is missing: with an external database it must be set, the same in every process; make one with `openssl rand -base64 32`",
+    );
+  }
+  if (env.ROLE !== "all" && !env.DATABASE_URL) {
+    wrong.push(
+      `DATABASE_URL is missing: ROLE=${env.ROLE} shares its database with other processes, and an embedded one cannot be shared`,
+    );
+  }
+  if (env.ROLE === "worker" && !externalTemporal) {
+    wrong.push(
+      "TEMPORAL_ADDRESS is missing: ROLE=worker shares Temporal with other processes, and an embedded one cannot be shared",
+    );
+  }
+  if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
+}
+
+function file(name: string, path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    throw new ConfigError(`${name}: cannot read the file ${path} (${(error as NodeJS.ErrnoException).code})`);
+  }
+}
