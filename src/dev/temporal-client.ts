@@ -1,0 +1,24 @@
+import { Connection } from "@temporalio/client";
+
+/**
+ * Resolves when the Temporal server at `address` answers, knows `namespace`, and has the search attributes; rejects
+ * otherwise, within about 5 s.
+ */
+export async function assertTemporalServes(
+  address: string,
+  namespace: string,
+  searchAttributes: readonly string[],
+): Promise<void> {
+  const connection = await Connection.connect({ address, tls: false, connectTimeout: 2_000 });
+  try {
+    await connection.withDeadline(Date.now() + 3_000, async () => {
+      await connection.workflowService.describeNamespace({ namespace });
+      if (searchAttributes.length === 0) return;
+      const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
+      const absent = searchAttributes.filter((name) => !(name in customAttributes));
+      if (absent.length > 0) throw new Error(`search attributes not registered yet: ${absent.join(", ")}`);
+    });
+  } finally {
+    await connection.close().catch(() => {});
+  }
+}

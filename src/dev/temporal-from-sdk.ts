@@ -1,0 +1,29 @@
+import { readdir } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Progress } from "./progress.ts";
+import { runDownload } from "./watched-download.ts";
+
+const IDLE_MS = 10_000;
+
+/**
+ * Lets Temporal's SDK download its default CLI into `workFolder` (empty, ours), in a process that can be killed:
+ * the SDK itself cannot be told to give up.
+ *
+ * @returns the path of the program.
+ * @throws Error when it fails, or no byte arrives for 10 s.
+ */
+export async function downloadWithSdk(workFolder: string, progress: Progress): Promise<string> {
+  const script = fileURLToPath(new URL("./temporal-sdk-download.ts", import.meta.url));
+  await runDownload({
+    label: "the Temporal CLI",
+    file: process.execPath,
+    args: [script, workFolder],
+    folder: workFolder,
+    idleMs: IDLE_MS,
+    progress,
+  });
+  const name = (await readdir(workFolder)).find((entry) => /^temporal-cli-.*(?<!\.downloading)$/.test(entry));
+  if (name === undefined) throw new Error("the SDK left no program");
+  return path.join(workFolder, name);
+}
