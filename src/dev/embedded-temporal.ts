@@ -3,7 +3,7 @@ import path from "node:path";
 import { cacheFolder } from "./cache-folder.ts";
 import { listensOn } from "./listening.ts";
 import { choosePort, portWishes } from "./ports.ts";
-import { findByCommand, isOurs, type StopStep } from "./processes.ts";
+import { findByCommand, type StopStep, stopProcess } from "./processes.ts";
 import type { Progress } from "./progress.ts";
 import { adoptOrStop, launch, onFreePorts, type ServerDefinition } from "./server-process.ts";
 import { ensureDataDir, readState, writeState } from "./state-file.ts";
@@ -77,7 +77,7 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const recordFile = path.join(folder, "server.json");
   const stateFile = path.join(folder, "temporal.db");
-  const marker = ` --db-filename ${stateFile} --ip `;
+  const marker = ` server start-dev --db-filename ${stateFile} --ip `;
   const record = await readState<TemporalRecord>(recordFile);
   const wishes = wishesOf(asked, record);
   const cli = await findTemporalCli({ cacheDir: await cacheFolder(dataDir), progress });
@@ -106,7 +106,8 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
   });
 
   const expected: Ports = { grpc: wishes.grpc[0] ?? asked.grpc, ui: wishes.ui[0] ?? asked.ui };
-  const leftOver = findLeftOver(record?.pid, marker);
+  const [leftOver, ...more] = findLeftOvers(record?.pid, marker);
+  for (const pid of more) await stopProcess(pid, marker, STOP_STEPS);
   const adopted = leftOver && (await adoptOrStop(serverAt(expected), leftOver, progress));
   const { ports, server, live } = adopted
     ? { ...adopted, ports: expected }
@@ -143,10 +144,10 @@ function wishesOf(asked: Ports, record: Partial<TemporalRecord> | null): { grpc:
 }
 
 /**
- * The server a killed service left on our state file: the recorded one, else any with that file in its command
- * line, since the service may have been killed before it wrote the record, or after its server was restarted.
+ * The servers that run on our state file, the recorded one first. Not only that one is looked for: a service may
+ * have been killed before it wrote the record, or after its server was started again.
  */
-function findLeftOver(recorded: number | undefined, marker: string): number | null {
-  if (recorded !== undefined && isOurs(recorded, marker)) return recorded;
-  return findByCommand(marker)[0]?.pid ?? null;
+function findLeftOvers(recorded: number | undefined, marker: string): number[] {
+  const pids = findByCommand(marker).map(({ pid }) => pid);
+  return pids.sort((one, other) => Number(other === recorded) - Number(one === recorded));
 }

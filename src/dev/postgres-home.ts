@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
-import { access, chown, lstat, mkdir, stat } from "node:fs/promises";
+import { access, chown, lstat, mkdir, readdir, realpath, rm, stat } from "node:fs/promises";
 import path from "node:path";
 import { canReach, isRoot, NOBODY, type Owner } from "./owner.ts";
 import { POSTGRES_STOP_STEPS } from "./postmaster.ts";
@@ -68,13 +68,7 @@ export async function preparePostgresHome(dataDir: string, progress: Progress): 
   if (await canReach(NOBODY, dataDir)) return makeHome(inside, NOBODY);
   const parent = await sharedFolder("data");
   const mark = createHash("sha256").update(dataDir).digest("hex").slice(0, 16);
-  // One whose DATA_DIR was deleted under it would go on for ever.
-  for (const { pid, command } of findByCommand(` -D ${path.join(parent, mark)}-`)) {
-    progress(
-      `stopping the database of an earlier ${dataDir} (pid ${pid}); its data stays in ${parent}/${mark}-*`,
-    );
-    await stopProcess(pid, command, POSTGRES_STOP_STEPS);
-  }
+  await tellOfOrphans(parent, mark, dataDir, progress);
   const elsewhere = path.join(parent, `${mark}-${randomBytes(4).toString("hex")}`);
   const home = await makeHome(elsewhere, NOBODY);
   await writePostgresRecord(dataDir, { elsewhere, madeFor: dataDir });
@@ -82,6 +76,31 @@ export async function preparePostgresHome(dataDir: string, progress: Progress): 
     `keeping the database in ${elsewhere}: PostgreSQL does not run as root, and nobody else can enter ${dataDir}`,
   );
   return home;
+}
+
+/** DATA_DIR was deleted, its database elsewhere was not: stopped, else it would go on for ever, but never deleted. */
+async function tellOfOrphans(
+  parent: string,
+  mark: string,
+  dataDir: string,
+  progress: Progress,
+): Promise<void> {
+  for (const { pid, command } of findByCommand(` -D ${path.join(parent, mark)}-`)) {
+    progress(`stopping the database (pid ${pid}) of an earlier ${dataDir}`);
+    await stopProcess(pid, command, POSTGRES_STOP_STEPS);
+  }
+  for (const name of (await readdir(parent)).filter((entry) => entry.startsWith(`${mark}-`))) {
+    progress(
+      `${path.join(parent, name)} holds the database of an earlier ${dataDir}; delete it if you do not need it`,
+    );
+  }
+}
+
+/** Deletes `dataDir`, its database included wherever that is. Nothing may run on it any more. */
+export async function removeDataDir(dataDir: string): Promise<void> {
+  const home = await realpath(dataDir).then(findPostgresHome, () => null);
+  if (home !== null) await rm(home.folder, { recursive: true, force: true });
+  await rm(dataDir, { recursive: true, force: true });
 }
 
 async function makeHome(folder: string, owner: Owner | null): Promise<PostgresHome> {

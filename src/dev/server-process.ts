@@ -92,7 +92,10 @@ async function launchOnce(server: ServerDefinition, signal?: AbortSignal): Promi
     ...(gid === undefined ? {} : { gid }),
   });
   const live = ofChild(child);
+  const refused = await spawned(child);
   await log.handle.close();
+  if (refused !== null)
+    throw new ServerStartError(`cannot run ${server.file}: ${refused.message}`, "", refused);
   // Without this a service that ends without stopping its servers would wait for them instead.
   child.unref();
   try {
@@ -161,6 +164,14 @@ async function answered(server: ServerDefinition, live: LiveServer, timeoutMs: n
     maxTimeout: 250,
     maxRetryTime: timeoutMs,
     ...(signal === undefined ? {} : { signal }),
+  });
+}
+
+/** Null when the program was started, else why not. */
+function spawned(child: ChildProcess): Promise<Error | null> {
+  return new Promise((resolve) => {
+    child.once("spawn", () => resolve(null));
+    child.once("error", resolve);
   });
 }
 

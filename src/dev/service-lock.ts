@@ -1,11 +1,13 @@
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import { isAlive } from "./processes.ts";
+import { commandOf } from "./processes.ts";
 import { ensureDataDir, readState, writeState } from "./state-file.ts";
 
 interface Owner {
   pid: number;
+  /** Its command line: tells the owner from another process that got its pid later. */
+  command: string | null;
 }
 
 /**
@@ -29,7 +31,7 @@ export async function lockDataDir(dataDir: string): Promise<{ release(): Promise
       throw new Error(`cannot lock ${folder}: ${(error as Error).message}`, { cause: error });
     throw new Error(`${await nameOwner(pidFile)} already uses ${folder}; stop it, or set another DATA_DIR`);
   }
-  await writeState(pidFile, { pid: process.pid } satisfies Owner);
+  await writeState(pidFile, { pid: process.pid, command: commandOf(process.pid) } satisfies Owner);
   return {
     // The pid file stays: the lock alone says whether it means anything, and removing it would race.
     async release() {
@@ -48,7 +50,8 @@ function isBusy(error: unknown): boolean {
 async function nameOwner(pidFile: string): Promise<string> {
   for (let tries = 0; tries < 10; tries++) {
     const owner = await readState<Owner>(pidFile);
-    if (owner?.pid !== undefined && isAlive(owner.pid)) return `another service (pid ${owner.pid})`;
+    if (owner?.pid !== undefined && commandOf(owner.pid) === owner.command)
+      return `another service (pid ${owner.pid})`;
     await sleep(50);
   }
   return "another service";

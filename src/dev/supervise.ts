@@ -86,7 +86,11 @@ export function supervise(
     stop() {
       stopped = true;
       reviving.abort();
-      return inTurn(end);
+      return inTurn(() => {
+        // A restart that was under way has taken it back.
+        stopped = true;
+        return end();
+      });
     },
     kill() {
       if (live.alive() && isOurs(live.pid, server.marker)) process.kill(live.pid, "SIGKILL");

@@ -63,7 +63,7 @@ async function findOnPath(): Promise<string | null> {
   for (const folder of (process.env.PATH ?? "").split(path.delimiter)) {
     // An empty entry means the working folder, from where nothing should be run by surprise.
     if (folder === "") continue;
-    const program = path.join(folder, `temporal${SUFFIX}`);
+    const program = path.resolve(folder, `temporal${SUFFIX}`);
     if (await isUsable(program)) return program;
   }
   return null;

@@ -15,15 +15,19 @@ const IDLE_MS = 10_000;
  */
 export async function downloadWithSdk(workFolder: string, progress: Progress): Promise<string> {
   const script = fileURLToPath(new URL("./temporal-sdk-download.ts", import.meta.url));
-  await runDownload({
+  const failure = await runDownload({
     label: "the Temporal CLI",
     file: process.execPath,
     args: [script, workFolder],
     folder: workFolder,
     idleMs: IDLE_MS,
     progress,
-  });
+  }).then(
+    () => null,
+    (error: Error) => error,
+  );
+  // The name it is given when it is whole. It may be there though the server started to get it did not come up.
   const name = (await readdir(workFolder)).find((entry) => /^temporal-cli-.*(?<!\.downloading)$/.test(entry));
-  if (name === undefined) throw new Error("the SDK left no program");
+  if (name === undefined) throw failure ?? new Error("the SDK left no program");
   return path.join(workFolder, name);
 }
