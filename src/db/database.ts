@@ -35,8 +35,34 @@ export function openDatabase(url: string, options: { max: number; applicationNam
   });
 }
 
-/** The rows of a raw query, typed by the caller. */
-export async function rows<T>(db: Db, sql: string, bindings: Knex.RawBinding[] | Record<string, Knex.RawBinding> = []): Promise<T[]> {
-  const result = await db.raw(sql, bindings as Knex.RawBinding[]);
-  return result.rows as T[];
+/** Values for the `:name` places of a query; arrays become PostgreSQL arrays. */
+export type Bindings = Record<string, unknown>;
+
+/**
+ * The rows of a raw query, typed by the caller.
+ *
+ * Places are written `:name`; a cast may follow (`:ids::uuid[]`), which knex's own named bindings would take for an
+ * identifier.
+ */
+export async function rows<T>(db: Db, sql: string, bindings: Bindings = {}): Promise<T[]> {
+  return (await execute<T>(db, sql, bindings)).rows;
+}
+
+/** As `rows`, but answers how many rows the statement touched. */
+export async function count(db: Db, sql: string, bindings: Bindings = {}): Promise<number> {
+  return (await execute(db, sql, bindings)).rowCount ?? 0;
+}
+
+async function execute<T>(
+  db: Db,
+  sql: string,
+  bindings: Bindings,
+): Promise<{ rows: T[]; rowCount: number | null }> {
+  const values: unknown[] = [];
+  const text = sql.replace(/(?<![:\w]):([a-z]\w*)/gi, (place, name: string) => {
+    if (!(name in bindings)) throw new Error(`the query has no value for ${place}`);
+    values.push(bindings[name]);
+    return "?";
+  });
+  return db.raw(text, values as Knex.RawBinding[]);
 }

@@ -15,7 +15,12 @@ const KEEP_ALIVE_MS = 10_000;
  * @param connectionsPerHost most connections to one host and port
  */
 export function createHttpClient(guard: AddressGuard, connectionsPerHost: number): Dispatcher {
-  const connect = buildConnector({ allowH2: false, timeout: CONNECT_TIMEOUT_MS, lookup: guard.lookup, keepAlive: true });
+  const connect = buildConnector({
+    allowH2: false,
+    timeout: CONNECT_TIMEOUT_MS,
+    lookup: guard.lookup,
+    keepAlive: true,
+  });
   return new Agent({
     connections: connectionsPerHost,
     pipelining: 1,

@@ -3,7 +3,11 @@ import type { SecretBox } from "../db/secret-box.ts";
 import { WEBHOOK_SECRET_CONTEXT } from "../db/secret-box.ts";
 
 /** The headers of Standard Webhooks. */
-export type SignatureHeaders = { "webhook-id": string; "webhook-timestamp": string; "webhook-signature": string };
+export type SignatureHeaders = {
+  "webhook-id": string;
+  "webhook-timestamp": string;
+  "webhook-signature": string;
+};
 
 /** Signs bodies with a webhook's sealed secret; opened secrets are kept for the next delivery. */
 export type Signer = (sealedSecret: Buffer, id: string, at: Date, body: string) => SignatureHeaders;

@@ -17,18 +17,24 @@ export function bareHost(hostname: string): string {
 export function createTargetRules(guard: AddressGuard): TargetRules {
   return {
     normalise(given) {
-      if (given.length > MAX_URL_LENGTH) throw new InvalidTargetError(`url is longer than ${MAX_URL_LENGTH} characters`);
+      if (given.length > MAX_URL_LENGTH)
+        throw new InvalidTargetError(`url is longer than ${MAX_URL_LENGTH} characters`);
       if (given !== given.trim()) throw new InvalidTargetError("url begins or ends with white space");
-      if (!URL.canParse(given)) throw new InvalidTargetError("url is not an absolute URL such as https://example.com/hooks");
+      if (!URL.canParse(given))
+        throw new InvalidTargetError("url is not an absolute URL such as https://example.com/hooks");
       const url = new URL(given);
-      if (url.protocol !== "https:") throw new InvalidTargetError(`url must begin with https://, not ${url.protocol}//`);
+      if (url.protocol !== "https:")
+        throw new InvalidTargetError(`url must begin with https://, not ${url.protocol}//`);
       if (url.username || url.password) throw new InvalidTargetError("url must not hold a user or password");
       if (url.hash || given.includes("#")) throw new InvalidTargetError("url must not have a fragment (#…)");
       url.hostname = url.hostname.replace(/\.$/, "");
-      if (url.hostname === "" || url.hostname.endsWith(".")) throw new InvalidTargetError("url has no usable host");
+      if (url.hostname === "" || url.hostname.endsWith("."))
+        throw new InvalidTargetError("url has no usable host");
       checkLiteral(bareHost(url.hostname), guard);
       if (url.href.length > MAX_URL_LENGTH) {
-        throw new InvalidTargetError(`url is longer than ${MAX_URL_LENGTH} characters once it is percent-encoded`);
+        throw new InvalidTargetError(
+          `url is longer than ${MAX_URL_LENGTH} characters once it is percent-encoded`,
+        );
       }
       return url.href;
     },

@@ -89,6 +89,9 @@ export async function up(knex: Knex): Promise<void> {
       started timestamptz not null default now(),
       lease_until timestamptz not null,
       closed timestamptz,
+      sent int not null default 0,
+      delivered int not null default 0,
+      failed int not null default 0,
       unique (workflow_id, first_run_id)
     );
     comment on table runs is 'One row a dispatch run; when its lease runs out, its open deliveries are pending again.';

@@ -1,0 +1,101 @@
+import type { Db } from "./database.ts";
+import { count, rows } from "./database.ts";
+
+/** A run has at most this many retry groups, so that its history stays small. */
+export const MAX_GROUPS = 200;
+/** When more webhooks fail, the largest have a group of their own, and the rest share as many as are left. */
+const OWN_GROUPS = 150;
+
+/** One failing webhook within a run. */
+export interface FailingWebhook {
+  webhookId: bigint;
+  group: number;
+  targetUrl: string;
+  /** Its open deliveries in the run. */
+  deliveries: number;
+  /** Milliseconds until those with the fewest attempts are due; 0 when they were never tried. */
+  delayMs: number;
+}
+
+/**
+ * The webhooks with open deliveries in the run, each with its group. Groups are given once and kept, so the answer
+ * is the same when it is asked for again.
+ */
+export async function assignGroups(db: Db, runId: bigint): Promise<FailingWebhook[]> {
+  await count(
+    db,
+    `insert into run_groups (run_id, webhook_id, group_number)
+      select :runId::bigint, webhook_id,
+        case when total <= :max::int - taken then taken + place
+          else taken % :max::int + case when place <= :own::int then place else :own::int + place % (:max::int - :own::int) + 1 end end
+      from (
+        select webhook_id, row_number() over (order by count(*) desc, webhook_id)::int as place,
+          count(*) over ()::int as total,
+          (select coalesce(max(group_number), 0) from run_groups where run_id = :runId::bigint) as taken
+        from deliveries d
+        where run_id = :runId::bigint and state in ('delivering', 'retrying')
+          and not exists (select from run_groups g where g.run_id = d.run_id and g.webhook_id = d.webhook_id)
+        group by webhook_id
+      ) fresh
+      on conflict do nothing`,
+    { runId, max: MAX_GROUPS, own: OWN_GROUPS },
+  );
+  const found = await rows<{
+    webhook_id: bigint;
+    group_number: number;
+    target_url: string;
+    open: number;
+    delay: number;
+  }>(
+    db,
+    `select o.webhook_id, g.group_number, w.target_url, o.open,
+        case when o.level = 0 then 0 else greatest(0, extract(epoch from o.due - now()) * 1000)::float8 end as delay
+      from (
+        select webhook_id, count(*)::int as open, min(level) as level, max(retry_at) filter (where level = least) as due
+        from (
+          select webhook_id, retry_at, attempts - round_start as level,
+            min(attempts - round_start) over (partition by webhook_id) as least
+          from deliveries where run_id = :runId::bigint and state in ('delivering', 'retrying')
+        ) d group by webhook_id
+      ) o
+      join run_groups g on g.run_id = :runId::bigint and g.webhook_id = o.webhook_id
+      join webhooks w on w.id = o.webhook_id
+      order by g.group_number, o.webhook_id`,
+    { runId },
+  );
+  return found.map((row) => ({
+    webhookId: row.webhook_id,
+    group: row.group_number,
+    targetUrl: row.target_url,
+    deliveries: row.open,
+    delayMs: Math.ceil(row.delay ?? 0),
+  }));
+}
+
+/** Where a group stands. */
+export interface GroupStatus {
+  /** Open deliveries. */
+  open: number;
+  /** The fewest attempts any of them has in its round; 0 when one was never tried. */
+  level: number;
+  /** Milliseconds until the last of those with the fewest attempts is due. */
+  delayMs: number;
+}
+
+/** What is open in a retry group; `open` is 0 when every delivery of it has come to an end. */
+export async function groupStatus(db: Db, runId: bigint, group: number): Promise<GroupStatus> {
+  const [row] = await rows<{ open: number; level: number | null; delay: number | null }>(
+    db,
+    `select coalesce(sum(n), 0)::int as open, min(level) as level,
+        (array_agg(extract(epoch from due - now()) * 1000 order by level))[1]::float8 as delay
+      from (
+        select d.attempts - d.round_start as level, count(*) as n, max(d.retry_at) as due
+        from run_groups g join deliveries d on d.run_id = g.run_id and d.webhook_id = g.webhook_id
+        where g.run_id = :runId::bigint and g.group_number = :group::int and d.state in ('delivering', 'retrying')
+        group by 1
+      ) levels`,
+    { runId, group },
+  );
+  const level = row?.level ?? 0;
+  return { open: row?.open ?? 0, level, delayMs: level === 0 ? 0 : Math.max(0, Math.ceil(row?.delay ?? 0)) };
+}

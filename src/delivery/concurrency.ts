@@ -1,0 +1,83 @@
+/** The most that may be in flight to one webhook and to one host, and how the allowance starts. */
+export interface WindowBounds {
+  start: number;
+  max: number;
+}
+
+/**
+ * How many deliveries may be in flight to each key (a webhook or a host). An allowance starts low, grows by one a
+ * success, and halves on a fault, so that a receiver that hangs holds one slot and a good one is soon at full speed.
+ */
+export class Windows<Key> {
+  readonly #bounds: WindowBounds;
+  readonly #windows = new Map<Key, { allowed: number; inFlight: number }>();
+
+  constructor(bounds: WindowBounds) {
+    this.#bounds = bounds;
+  }
+
+  /** Whether one more may start. */
+  hasRoom(key: Key): boolean {
+    const window = this.#windows.get(key);
+    return window === undefined || window.inFlight < window.allowed;
+  }
+
+  start(key: Key): void {
+    this.#window(key).inFlight += 1;
+  }
+
+  /** @param verdict `success` widens, `fault` halves, `neutral` (another's fault) leaves as it is */
+  end(key: Key, verdict: "success" | "fault" | "neutral"): void {
+    const window = this.#window(key);
+    window.inFlight -= 1;
+    if (verdict === "success") window.allowed = Math.min(this.#bounds.max, window.allowed + 1);
+    if (verdict === "fault") window.allowed = Math.max(1, Math.floor(window.allowed / 2));
+    // What is back at its start need not be remembered; otherwise keys would pile up over the weeks.
+    if (window.inFlight === 0 && window.allowed <= this.#bounds.start) this.#windows.delete(key);
+    if (this.#windows.size > 20_000) this.#forgetIdle();
+  }
+
+  #window(key: Key): { allowed: number; inFlight: number } {
+    let window = this.#windows.get(key);
+    if (!window) {
+      window = { allowed: this.#bounds.start, inFlight: 0 };
+      this.#windows.set(key, window);
+    }
+    return window;
+  }
+
+  #forgetIdle(): void {
+    for (const [key, window] of this.#windows) if (window.inFlight === 0) this.#windows.delete(key);
+  }
+}
+
+/** A process's allowance of deliveries in flight or not yet recorded; it bounds what a crash can repeat. */
+export class Slots {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(size: number) {
+    this.#free = size;
+  }
+
+  get free(): number {
+    return this.#free;
+  }
+
+  /** Takes a slot if one is free. */
+  tryTake(): boolean {
+    if (this.#free === 0) return false;
+    this.#free -= 1;
+    return true;
+  }
+
+  give(): void {
+    this.#free += 1;
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
+  /** Resolves when a slot may be free; several may be woken for one slot. */
+  changed(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+}

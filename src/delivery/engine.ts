@@ -1,0 +1,110 @@
+import type { Logger } from "pino";
+import type { Dispatcher } from "undici";
+import type { DeliveryConfig, DispatchConfig } from "../config.ts";
+import type { Db } from "../db/database.ts";
+import type { ClaimedDelivery, ClaimToken } from "../db/delivery-claims.ts";
+import type { RecordedState } from "../db/delivery-results.ts";
+import type { SecretBox } from "../db/secret-box.ts";
+import { createAddressGuard } from "./address-guard.ts";
+import { Slots, Windows } from "./concurrency.ts";
+import { createHttpClient } from "./http-client.ts";
+import type { Outcome } from "./outcome.ts";
+import { post } from "./post.ts";
+import { Recorder } from "./recorder.ts";
+import { buildRequest } from "./request.ts";
+import { createSigner, type Signer } from "./signature.ts";
+
+/** First attempts in flight or not yet recorded, a process. */
+const FIRST_ATTEMPT_SLOTS = 128;
+/** Retries in flight or not yet recorded, a process. Apart, so that failing webhooks never take the room of others. */
+const RETRY_SLOTS = 64;
+/** The most in flight to one webhook, and to one host. */
+const MAX_IN_FLIGHT_EACH = 128;
+
+/** What all deliveries of a process share: the client, the signer, the recorder and the bounds. */
+export interface DeliveryEngine {
+  db: Db;
+  log: Logger;
+  client: Dispatcher;
+  sign: Signer;
+  recorder: Recorder;
+  firstAttempts: Slots;
+  retries: Slots;
+  webhooks: Windows<bigint>;
+  hosts: Windows<string>;
+  timeoutMs: number;
+  /** Aborted when the process is to end: nothing new is claimed or sent from then on. */
+  stopping: AbortSignal;
+  close(): Promise<void>;
+}
+
+/** Builds the engine of a process. */
+export function createDeliveryEngine(options: {
+  db: Db;
+  secrets: SecretBox;
+  delivery: DeliveryConfig;
+  dispatch: DispatchConfig;
+  log: Logger;
+  stopping: AbortSignal;
+}): DeliveryEngine {
+  const { db, log, stopping, delivery, dispatch } = options;
+  const client = createHttpClient(createAddressGuard(delivery.allowedNetworks), MAX_IN_FLIGHT_EACH);
+  const spacing = {
+    initialDelayMs: dispatch.retryInitialDelayMs,
+    coefficient: dispatch.retryBackoffCoefficient,
+  };
+  return {
+    db,
+    log,
+    client,
+    stopping,
+    sign: createSigner(options.secrets),
+    recorder: new Recorder(db, spacing, log),
+    firstAttempts: new Slots(FIRST_ATTEMPT_SLOTS),
+    retries: new Slots(RETRY_SLOTS),
+    webhooks: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
+    hosts: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
+    timeoutMs: delivery.timeoutMs,
+    close: () => client.destroy(),
+  };
+}
+
+/** The host and port of a delivery: what shares connections and troubles. */
+export function hostOf(delivery: ClaimedDelivery): string {
+  return new URL(delivery.targetUrl).host;
+}
+
+/** Makes one attempt and records it. The windows are held by the caller's flow; state is undefined for a lost claim. */
+export async function attempt(
+  engine: DeliveryEngine,
+  delivery: ClaimedDelivery,
+  payload: string,
+  token: ClaimToken,
+  onOutcome: (outcome: Outcome) => void,
+): Promise<{ outcome: Outcome; state: RecordedState | undefined }> {
+  const outcome = await send(engine, delivery, payload);
+  onOutcome(outcome);
+  const { hostFault: _, ...result } = outcome;
+  const state = await engine.recorder.record({ deliveryId: delivery.id, token, ...result });
+  return { outcome, state };
+}
+
+/** A request that cannot even be built (a secret that does not open) is a failed attempt, not a stuck delivery. */
+async function send(engine: DeliveryEngine, delivery: ClaimedDelivery, payload: string): Promise<Outcome> {
+  const started = new Date();
+  try {
+    return await post(engine.client, buildRequest(delivery, payload, engine.sign), engine.timeoutMs);
+  } catch (error) {
+    engine.log.error({ err: error, deliveryId: delivery.id }, "a request could not be built");
+    return {
+      delivered: false,
+      started,
+      durationMs: 0,
+      status: null,
+      error: "the request could not be built; see the service's log",
+      responseStart: null,
+      retryAfterMs: null,
+      hostFault: false,
+    };
+  }
+}

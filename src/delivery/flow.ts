@@ -1,0 +1,223 @@
+import type { ClaimedDelivery, ClaimToken } from "../db/delivery-claims.ts";
+import { loadPayloads } from "../db/payloads.ts";
+import type { Slots } from "./concurrency.ts";
+import { attempt, type DeliveryEngine, hostOf } from "./engine.ts";
+import type { Outcome } from "./outcome.ts";
+import { WebhookQueues } from "./webhook-queues.ts";
+
+/** What became of the deliveries that went through a flow. */
+export interface FlowCounts {
+  /** Attempts made and recorded. */
+  sent: number;
+  delivered: number;
+  /** Failed, with retries left. */
+  retrying: number;
+  /** Failed for good. */
+  failed: number;
+}
+
+/** Where a flow's deliveries come from, and where they go when it ends early. */
+export interface FlowSource {
+  /** Claims up to `limit`; `exhausted` when nothing more is waiting, excluded webhooks included. */
+  claim(
+    limit: number,
+    excluded: readonly bigint[],
+  ): Promise<{ deliveries: ClaimedDelivery[]; exhausted: boolean }>;
+  /** Gives back what was claimed and not sent. */
+  release(ids: string[]): Promise<void>;
+}
+
+/** Hooks of a flow that treats the slow apart. */
+export interface FlowWatcher {
+  onOutcome(delivery: ClaimedDelivery, outcome: Outcome): void;
+  /** Every quarter of a second, with how long each delivery in flight has taken, in milliseconds. */
+  onTick(inFlight: Iterable<{ delivery: ClaimedDelivery; forMs: number }>): void;
+  /** Whether a claimed delivery is not to be sent by this flow. */
+  refuses(delivery: ClaimedDelivery): boolean;
+}
+
+const TICK_MS = 250;
+/** Below this many startable entries, more are claimed. */
+const LOW_WATER = 64;
+const CHUNK = 256;
+/** Claimed and waiting, at most; what blocked receivers hold back counts too. */
+const MAX_QUEUED = 2_000;
+/** A webhook with this many waiting gets no more for now. */
+const MAX_QUEUED_EACH = 100;
+
+/**
+ * Sends what a source gives, as slots come free: claims in chunks, keeps within the bounds per host and webhook, and
+ * never waits for the slowest of a batch.
+ */
+export class DeliveryFlow {
+  readonly counts: FlowCounts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
+  /** The last failure, for people: `503` or `connection refused (ECONNREFUSED)`. */
+  lastFailure: { host: string; what: string } | null = null;
+
+  readonly #engine: DeliveryEngine;
+  readonly #token: ClaimToken;
+  readonly #source: FlowSource;
+  readonly #slots: Slots;
+  readonly #watcher: FlowWatcher | undefined;
+  readonly #queues = new WebhookQueues();
+  readonly #payloads = new Map<string, { payload: string; uses: number }>();
+  readonly #inFlight = new Map<string, { delivery: ClaimedDelivery; since: number }>();
+  #wake: () => void = () => {};
+
+  constructor(
+    engine: DeliveryEngine,
+    token: ClaimToken,
+    source: FlowSource,
+    slots: Slots,
+    watcher?: FlowWatcher,
+  ) {
+    this.#engine = engine;
+    this.#token = token;
+    this.#source = source;
+    this.#slots = slots;
+    this.#watcher = watcher;
+  }
+
+  /**
+   * Runs until the source is exhausted and everything is recorded, or until `stop` is aborted: then it finishes what
+   * is in flight and gives back the rest.
+   *
+   * @param first deliveries claimed already, such as those of a predecessor
+   */
+  async run(stop: AbortSignal, first: ClaimedDelivery[] = []): Promise<{ exhausted: boolean }> {
+    const tick = setInterval(() => this.#onTick(), TICK_MS);
+    const wake = () => this.#wake();
+    stop.addEventListener("abort", wake);
+    let exhausted = false;
+    try {
+      await this.#enqueue(first);
+      while (!stop.aborted) {
+        this.#startWhatFits();
+        if (!exhausted && this.#wantsMore()) {
+          const claimed = await this.#source.claim(CHUNK, this.#queues.longerThan(MAX_QUEUED_EACH));
+          exhausted = claimed.exhausted;
+          await this.#enqueue(claimed.deliveries);
+          // Only excluded webhooks have more: wait until they are through with what is queued.
+          if (claimed.deliveries.length === 0 && this.#busy()) await this.#changed();
+        } else if (this.#busy()) {
+          await this.#changed();
+        } else {
+          break;
+        }
+      }
+    } catch (error) {
+      // A claim that was waiting for the database when it was time to stop has nothing to tell.
+      if (!stop.aborted) throw error;
+    } finally {
+      while (this.#inFlight.size > 0) await this.#changed();
+      clearInterval(tick);
+      stop.removeEventListener("abort", wake);
+      await this.#source.release(this.#queues.drain().map((delivery) => delivery.id));
+    }
+    return { exhausted };
+  }
+
+  /** Takes a webhook's waiting deliveries out of the flow. */
+  withdraw(webhookId: bigint): ClaimedDelivery[] {
+    const withdrawn = this.#queues.take(webhookId);
+    for (const delivery of withdrawn) this.#doneWithPayload(delivery);
+    return withdrawn;
+  }
+
+  /** The webhooks of a host that have deliveries waiting here. */
+  waitingFor(host: string): bigint[] {
+    return this.#queues.webhooksOf(host);
+  }
+
+  #busy(): boolean {
+    return this.#queues.size > 0 || this.#inFlight.size > 0;
+  }
+
+  #wantsMore(): boolean {
+    if (this.#queues.size >= MAX_QUEUED) return false;
+    return this.#queues.size < LOW_WATER || this.#slots.free > 0;
+  }
+
+  async #enqueue(deliveries: ClaimedDelivery[]): Promise<void> {
+    const missing = deliveries
+      .filter(({ eventId }) => !this.#payloads.has(eventId))
+      .map(({ eventId }) => eventId);
+    if (missing.length > 0) {
+      for (const [id, payload] of await loadPayloads(this.#engine.db, missing)) {
+        this.#payloads.set(id, { payload, uses: 0 });
+      }
+    }
+    for (const delivery of deliveries) {
+      const entry = this.#payloads.get(delivery.eventId);
+      if (!entry) throw new Error(`event ${delivery.eventId} of a queued delivery is not stored`);
+      entry.uses += 1;
+      if (!this.#watcher?.refuses(delivery)) this.#queues.push(delivery, hostOf(delivery));
+      else this.#doneWithPayload(delivery);
+    }
+  }
+
+  #startWhatFits(): void {
+    const { webhooks, hosts } = this.#engine;
+    this.#queues.takeWhile(
+      () => this.#slots.free > 0,
+      (webhookId, host) => webhooks.hasRoom(webhookId) && hosts.hasRoom(host),
+      (delivery, host) => {
+        this.#slots.tryTake();
+        webhooks.start(delivery.webhookId);
+        hosts.start(host);
+        void this.#send(delivery, host);
+      },
+    );
+  }
+
+  async #send(delivery: ClaimedDelivery, host: string): Promise<void> {
+    const payload = this.#payloads.get(delivery.eventId)?.payload ?? "";
+    this.#inFlight.set(delivery.id, { delivery, since: performance.now() });
+    try {
+      const { outcome, state } = await attempt(this.#engine, delivery, payload, this.#token, (known) => {
+        this.#settleWindows(delivery, host, known);
+        this.#watcher?.onOutcome(delivery, known);
+      });
+      if (state !== undefined) this.counts.sent += 1;
+      if (state === "delivered" || state === "retrying" || state === "failed") this.counts[state] += 1;
+      if (!outcome.delivered) this.lastFailure = { host, what: outcome.error ?? String(outcome.status) };
+    } finally {
+      this.#inFlight.delete(delivery.id);
+      this.#doneWithPayload(delivery);
+      this.#slots.give();
+      this.#startWhatFits();
+      this.#wake();
+    }
+  }
+
+  #settleWindows(delivery: ClaimedDelivery, host: string, outcome: Outcome): void {
+    const refused = outcome.status !== null && (outcome.status >= 500 || outcome.status === 429);
+    this.#engine.webhooks.end(
+      delivery.webhookId,
+      outcome.delivered ? "success" : refused ? "fault" : "neutral",
+    );
+    this.#engine.hosts.end(host, outcome.hostFault ? "fault" : "success");
+  }
+
+  #onTick(): void {
+    const now = performance.now();
+    const entries = [...this.#inFlight.values()];
+    this.#watcher?.onTick(entries.map(({ delivery, since }) => ({ delivery, forMs: now - since })));
+    // Windows and slots are shared with other flows, whose endings wake nobody here.
+    this.#startWhatFits();
+    this.#wake();
+  }
+
+  #changed(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  #doneWithPayload(delivery: ClaimedDelivery): void {
+    const entry = this.#payloads.get(delivery.eventId);
+    if (!entry) return;
+    entry.uses -= 1;
+    if (entry.uses === 0) this.#payloads.delete(delivery.eventId);
+  }
+}

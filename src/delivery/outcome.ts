@@ -1,0 +1,74 @@
+/** The longest Retry-After that is honoured, in milliseconds. */
+export const MAX_RETRY_AFTER_MS = 3_600_000;
+
+/** What came of one POST, ready to be recorded as an attempt. */
+export interface Outcome {
+  /** Any 2xx, complete within the time-out. */
+  delivered: boolean;
+  started: Date;
+  durationMs: number;
+  /** The HTTP status, when a response came. */
+  status: number | null;
+  /** What went wrong, when it was not the status alone; never holds a URL or a secret. */
+  error: string | null;
+  /** The first 1 KiB of the response, as text. */
+  responseStart: string | null;
+  /** How long the receiver asked to be left alone, at most an hour. */
+  retryAfterMs: number | null;
+  /** The host rather than the webhook is to blame: no connection, or no answer in time. */
+  hostFault: boolean;
+}
+
+/** Whether a status counts as delivered: 2xx and nothing else, redirects and 410 included in the else. */
+export function isDelivered(status: number): boolean {
+  return status >= 200 && status <= 299;
+}
+
+/**
+ * The wait a Retry-After header asks for, in milliseconds, or null where there is none to honour.
+ *
+ * @param header seconds or an HTTP date (RFC 9110, 10.2.3)
+ */
+export function parseRetryAfter(header: string | undefined, now: number): number | null {
+  if (header === undefined) return null;
+  const text = header.trim();
+  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - now;
+  return Number.isFinite(ms) && ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
+}
+
+/** The faults of a connection in words, by the code that Node, OpenSSL or undici gives. */
+const FAULTS: Record<string, string> = {
+  ECONNREFUSED: "connection refused",
+  ECONNRESET: "connection reset",
+  EPIPE: "connection reset",
+  UND_ERR_SOCKET: "connection closed before the response was complete",
+  UND_ERR_CONNECT_TIMEOUT: "no connection in time",
+  ETIMEDOUT: "no connection in time",
+  EHOSTUNREACH: "host unreachable",
+  ENETUNREACH: "network unreachable",
+  ENOTFOUND: "host name does not resolve",
+  EAI_AGAIN: "host name could not be looked up",
+  CERT_HAS_EXPIRED: "certificate has expired",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "certificate is self-signed",
+  SELF_SIGNED_CERT_IN_CHAIN: "certificate chain ends in an unknown authority",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "certificate is from an unknown authority",
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "certificate is from an unknown authority",
+  ERR_TLS_CERT_ALTNAME_INVALID: "certificate is for another host",
+  UND_ERR_HEADERS_OVERFLOW: "response headers too large",
+  HPE_HEADER_OVERFLOW: "response headers too large",
+};
+
+/** A connection's error as one line for the attempt record. */
+export function describeFault(error: Error): string {
+  const code = faultCode(error);
+  if (code === "ADDRESS_REFUSED") return `address refused: ${error.message}`;
+  if (code.startsWith("HPE_") && !FAULTS[code]) return `response is not HTTP (${code})`;
+  const words = FAULTS[code];
+  return words ? `${words} (${code})` : `request failed (${code})`;
+}
+
+function faultCode(error: Error): string {
+  // Happy eyeballs fails with an AggregateError of one error an address; the first says what happened.
+  const inner = error instanceof AggregateError ? (error.errors[0] as Error) : error;
+  return (inner as NodeJS.ErrnoException).code ?? inner.name;
+}

@@ -1,0 +1,99 @@
+import type { Dispatcher } from "undici";
+import { describeFault, isDelivered, type Outcome, parseRetryAfter } from "./outcome.ts";
+
+/** A response is read up to this many bytes; then the connection is cut and the status decides. */
+const MAX_RESPONSE_BYTES = 64 * 1024;
+/** This much of a response is kept with the attempt, in bytes. */
+const KEPT_RESPONSE_BYTES = 1_024;
+
+/**
+ * Makes one POST and waits until its response is complete, cut off or late; never throws.
+ *
+ * @param timeoutMs for everything: connection, request, response headers and body
+ */
+export function post(
+  client: Dispatcher,
+  request: { origin: string; path: string; headers: string[]; body: string },
+  timeoutMs: number,
+): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const startedAt = performance.now();
+    const state = {
+      started: new Date(),
+      settled: false,
+      status: null as number | null,
+      retryAfterMs: null as number | null,
+      received: 0,
+      kept: [] as Buffer[],
+      keptBytes: 0,
+      controller: undefined as Dispatcher.DispatchController | undefined,
+    };
+
+    function settle(error: string | null, hostFault: boolean): void {
+      if (state.settled) return;
+      state.settled = true;
+      clearTimeout(timer);
+      resolve({
+        delivered: error === null && state.status !== null && isDelivered(state.status),
+        started: state.started,
+        durationMs: Math.round(performance.now() - startedAt),
+        status: state.status,
+        error,
+        responseStart: state.keptBytes > 0 ? text(state.kept) : null,
+        retryAfterMs: state.retryAfterMs,
+        hostFault,
+      });
+    }
+
+    const timer = setTimeout(() => {
+      const reached = state.status === null ? "no response" : "response not complete";
+      settle(`${reached} within ${timeoutMs / 1_000} s`, true);
+      state.controller?.abort(new Error("time-out"));
+    }, timeoutMs);
+
+    client.dispatch(
+      {
+        origin: request.origin,
+        path: request.path,
+        method: "POST",
+        headers: request.headers,
+        body: request.body,
+      },
+      {
+        onRequestStart(controller) {
+          state.controller = controller;
+          // Settled while it waited for a connection: it must not be sent any more.
+          if (state.settled) controller.abort(new Error("time-out"));
+        },
+        onResponseStart(_controller, status, headers) {
+          if (status < 200) return;
+          state.status = status;
+          const retryAfter = headers["retry-after"];
+          state.retryAfterMs = parseRetryAfter(
+            Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+            Date.now(),
+          );
+        },
+        onResponseData(controller, chunk) {
+          if (state.keptBytes < KEPT_RESPONSE_BYTES) {
+            const part = Buffer.from(chunk.subarray(0, KEPT_RESPONSE_BYTES - state.keptBytes));
+            state.kept.push(part);
+            state.keptBytes += part.length;
+          }
+          state.received += chunk.length;
+          if (state.received > MAX_RESPONSE_BYTES) {
+            settle(null, false);
+            controller.abort(new Error("response too large"));
+          }
+        },
+        onResponseEnd: () => settle(null, false),
+        onResponseError: (_controller, error) => settle(describeFault(error), true),
+      },
+    );
+  });
+}
+
+/** PostgreSQL's text holds no NUL; a cut or binary response shows replacement characters. */
+function text(parts: Buffer[]): string {
+  return Buffer.concat(parts).toString("utf8").replaceAll("\0", "\uFFFD");
+}

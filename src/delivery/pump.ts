@@ -1,0 +1,150 @@
+import {
+  type ClaimedDelivery,
+  type ClaimToken,
+  claimPending,
+  handOver,
+  release,
+  takeOver,
+} from "../db/delivery-claims.ts";
+import { untilAnswered } from "../db/faults.ts";
+import { type DeliveryEngine, hostOf } from "./engine.ts";
+import { DeliveryFlow, type FlowCounts, type FlowSource, type FlowWatcher } from "./flow.ts";
+
+/** Entries of one webhook in a claim while others wait too. */
+const FAIR_SHARE = 50;
+/** A delivery that takes longer makes its webhook slow, in milliseconds. */
+const SLOW_MS = 1_000;
+/** Pending entries of one slow webhook that move to the run at once, at most. */
+const HAND_OVER_LIMIT = 10_000;
+
+/** Where the next pump of this process starts its round, so that no webhook is always first. */
+let rotation = 0n;
+
+/** Goes round the webhooks by id and knows when a whole round found nothing to claim. */
+class Round {
+  after = rotation;
+  #whole = false;
+  #found = false;
+
+  /** Takes note of a claim; true when nothing is left but what is excluded for good. */
+  claimed(claim: { touched: number; visited: bigint | null }, someWait: boolean): boolean {
+    if (this.after === 0n) {
+      this.#whole = true;
+      this.#found = false;
+    }
+    if (claim.touched > 0 || someWait) this.#found = true;
+    const ended = claim.visited === null;
+    this.after = rotation = claim.visited ?? 0n;
+    return ended && this.#whole && !this.#found;
+  }
+}
+
+/** What a pump did; `more` when it ended with deliveries still pending. */
+export type PumpResult = FlowCounts & { more: boolean };
+
+/**
+ * First attempts: claims pending deliveries as slots come free and sends them, until none is left or `stop` is
+ * aborted. A webhook or host that is slow or does not answer in time is handed over: what waits for it stays with
+ * the run, untried, for the retry activity.
+ *
+ * @param report is given the counts, which go on changing
+ */
+export async function pump(
+  engine: DeliveryEngine,
+  token: ClaimToken,
+  stop: AbortSignal,
+  report: (counts: Readonly<FlowCounts>) => void = () => {},
+): Promise<PumpResult> {
+  const handover = new Handover(engine, token);
+  const round = new Round();
+  const source: FlowSource = {
+    async claim(limit, excluded) {
+      await handover.settle();
+      const claimed = await untilAnswered(
+        () =>
+          claimPending(engine.db, token, {
+            limit,
+            share: FAIR_SHARE,
+            after: round.after,
+            excluded: [...excluded, ...handover.webhooks],
+          }),
+        { signal: stop },
+      );
+      return { deliveries: claimed.deliveries, exhausted: round.claimed(claimed, excluded.length > 0) };
+    },
+    release: (ids) => untilAnswered(() => release(engine.db, token, ids, "pending")),
+  };
+  const flow = new DeliveryFlow(engine, token, source, engine.firstAttempts, handover);
+  handover.watch(flow);
+  report(flow.counts);
+
+  const inherited =
+    token.attempt > 1 ? await untilAnswered(() => takeOver(engine.db, token), { signal: stop }) : undefined;
+  const { exhausted } = await flow.run(stop, inherited?.deliveries);
+  await handover.settle();
+  return { ...flow.counts, more: !exhausted };
+}
+
+/** Keeps the slow apart. */
+class Handover implements FlowWatcher {
+  readonly webhooks = new Set<bigint>();
+  readonly #hosts = new Set<string>();
+  readonly #engine: DeliveryEngine;
+  readonly #token: ClaimToken;
+  #flow: DeliveryFlow | undefined;
+  /** Marked since the last settling. */
+  #fresh: bigint[] = [];
+  #withdrawn: ClaimedDelivery[] = [];
+
+  constructor(engine: DeliveryEngine, token: ClaimToken) {
+    this.#engine = engine;
+    this.#token = token;
+  }
+
+  watch(flow: DeliveryFlow): void {
+    this.#flow = flow;
+  }
+
+  onOutcome(
+    delivery: ClaimedDelivery,
+    { durationMs, hostFault }: { durationMs: number; hostFault: boolean },
+  ): void {
+    if (durationMs > SLOW_MS) this.#mark(delivery, hostFault);
+  }
+
+  onTick(inFlight: Iterable<{ delivery: ClaimedDelivery; forMs: number }>): void {
+    for (const { delivery, forMs } of inFlight) if (forMs > SLOW_MS) this.#mark(delivery, false);
+  }
+
+  refuses(delivery: ClaimedDelivery): boolean {
+    if (!this.webhooks.has(delivery.webhookId) && !this.#hosts.has(hostOf(delivery))) return false;
+    this.#markWebhook(delivery.webhookId);
+    this.#withdrawn.push(delivery);
+    return true;
+  }
+
+  /** Brings the database up to what was marked. */
+  async settle(): Promise<void> {
+    const fresh = this.#fresh.splice(0);
+    const ids = this.#withdrawn.splice(0).map(({ id }) => id);
+    await untilAnswered(() => release(this.#engine.db, this.#token, ids, "run"));
+    if (fresh.length > 0) {
+      await untilAnswered(() => handOver(this.#engine.db, this.#token, fresh, HAND_OVER_LIMIT));
+    }
+  }
+
+  #mark(delivery: ClaimedDelivery, wholeHost: boolean): void {
+    this.#markWebhook(delivery.webhookId);
+    const host = hostOf(delivery);
+    if (!wholeHost || this.#hosts.has(host)) return;
+    this.#hosts.add(host);
+    for (const webhookId of this.#flow?.waitingFor(host) ?? []) this.#markWebhook(webhookId);
+  }
+
+  #markWebhook(webhookId: bigint): void {
+    if (this.webhooks.has(webhookId)) return;
+    this.webhooks.add(webhookId);
+    this.#fresh.push(webhookId);
+    this.#withdrawn.push(...(this.#flow?.withdraw(webhookId) ?? []));
+  }
+}

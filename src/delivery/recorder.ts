@@ -1,0 +1,76 @@
+import type { Logger } from "pino";
+import type { Db } from "../db/database.ts";
+import {
+  type AttemptResult,
+  type RecordedState,
+  type RetrySpacing,
+  recordAttempts,
+} from "../db/delivery-results.ts";
+import { untilAnswered } from "../db/faults.ts";
+
+/** The most results written by one statement. */
+const BATCH = 200;
+
+/**
+ * Writes results in small groups as they come: while one group is being written the next one gathers. What it holds
+ * is bounded by the slots of the deliveries it holds results of.
+ */
+export class Recorder {
+  readonly #db: Db;
+  readonly #spacing: RetrySpacing;
+  readonly #log: Logger;
+  #waiting: { result: AttemptResult; resolve: (state: RecordedState | undefined) => void }[] = [];
+  #writing = false;
+
+  constructor(db: Db, spacing: RetrySpacing, log: Logger) {
+    this.#db = db;
+    this.#spacing = spacing;
+    this.#log = log;
+  }
+
+  /** The delivery's new state once the attempt is stored; undefined when the claim was another's by then. */
+  record(result: AttemptResult): Promise<RecordedState | undefined> {
+    return new Promise((resolve) => {
+      this.#waiting.push({ result, resolve });
+      if (!this.#writing) {
+        this.#writing = true;
+        // What else finishes in this turn of the event loop goes along.
+        setImmediate(() => void this.#write());
+      }
+    });
+  }
+
+  async #write(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, BATCH);
+      const states = await this.#store(batch.map(({ result }) => result));
+      for (const { result, resolve } of batch) resolve(states.get(result.deliveryId));
+    }
+    this.#writing = false;
+  }
+
+  /** Tries until the database is back: the results exist nowhere else. */
+  async #store(results: AttemptResult[]): Promise<Map<string, RecordedState>> {
+    try {
+      return await untilAnswered(() => recordAttempts(this.#db, results, this.#spacing), {
+        onFirstFault: (error) => this.#log.warn({ err: error }, "results wait for the database"),
+      });
+    } catch (error) {
+      return this.#storeSingly(results, error);
+    }
+  }
+
+  /** One result that cannot be stored must not take the others with it; its delivery is claimed again later. */
+  async #storeSingly(results: AttemptResult[], error: unknown): Promise<Map<string, RecordedState>> {
+    const [first, ...others] = results;
+    if (first && others.length === 0) {
+      this.#log.error({ err: error, deliveryId: first.deliveryId }, "an attempt could not be recorded");
+      return new Map();
+    }
+    const states = new Map<string, RecordedState>();
+    for (const result of results) {
+      for (const [id, state] of await this.#store([result])) states.set(id, state);
+    }
+    return states;
+  }
+}

@@ -1,0 +1,59 @@
+import { type ClaimToken, claimGroup, release } from "../db/delivery-claims.ts";
+import { untilAnswered } from "../db/faults.ts";
+import { type GroupStatus, groupStatus } from "../db/retry-groups.ts";
+import type { DeliveryEngine } from "./engine.ts";
+import { DeliveryFlow, type FlowCounts } from "./flow.ts";
+
+/** What one pass over a retry group did. */
+export interface PassResult extends FlowCounts {
+  /** Where the group stands after it. */
+  status: GroupStatus;
+  /** The last failure, for people: `503 from shop.example`. */
+  lastFailure: string | null;
+  /** False when the pass was stopped before every due delivery was tried. */
+  complete: boolean;
+}
+
+/**
+ * Tries every open delivery of the group once: those with the fewest attempts in their round. After a pass that was
+ * cut short the stragglers are the fewest, so that none is tried twice and none is left behind.
+ *
+ * @param report is given the counts, which go on changing
+ */
+export async function retryPass(
+  engine: DeliveryEngine,
+  token: ClaimToken,
+  group: number,
+  stop: AbortSignal,
+  report: (counts: Readonly<FlowCounts>) => void = () => {},
+): Promise<PassResult> {
+  const { level } = await untilAnswered(() => groupStatus(engine.db, token.runId, group), { signal: stop });
+  const flow = new DeliveryFlow(
+    engine,
+    token,
+    {
+      async claim(limit, excluded) {
+        const claimed = await untilAnswered(
+          () => claimGroup(engine.db, token, { group, level, limit: Math.min(limit, CHUNK), excluded }),
+          { signal: stop },
+        );
+        return { deliveries: claimed.deliveries, exhausted: claimed.touched === 0 && excluded.length === 0 };
+      },
+      release: (ids) => untilAnswered(() => release(engine.db, token, ids, "run")),
+    },
+    engine.retries,
+  );
+  report(flow.counts);
+  const { exhausted } = await flow.run(stop);
+  const status = await untilAnswered(() => groupStatus(engine.db, token.runId, group));
+  const last = flow.lastFailure;
+  return {
+    ...flow.counts,
+    status,
+    lastFailure: last ? `${last.what} from ${last.host}` : null,
+    complete: exhausted,
+  };
+}
+
+/** Claimed at once; small, since what a dead worker had claimed waits for its successor. */
+const CHUNK = 64;

@@ -1,0 +1,110 @@
+import { ApplicationFailure, Context } from "@temporalio/activity";
+import type { DispatchInput, DispatchReport, UndeliveredList } from "../../workflows/dispatch-input.ts";
+import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
+import type { ClaimToken } from "../db/delivery-claims.ts";
+import { untilAnswered } from "../db/faults.ts";
+import { assignGroups } from "../db/retry-groups.ts";
+import { closeExpiredRuns, closeRun, openRun, renewLease } from "../db/runs.ts";
+import type { DeliveryEngine } from "../delivery/engine.ts";
+import type { FlowCounts } from "../delivery/flow.ts";
+import { pump } from "../delivery/pump.ts";
+import { retryPass } from "../delivery/retry-pass.ts";
+import { keepAlive } from "./keep-alive.ts";
+import { summariseCounts, summariseGroups, summarisePass } from "./summaries.ts";
+
+/** Names the run an activity works for; with the workflow's id, which the activity knows, it is the run's key. */
+export interface RunArgument {
+  firstRunId: string;
+}
+
+/** How long one pump claims, in milliseconds. */
+const PUMP_MS = 30_000;
+
+/** What the dispatch workflow can do. */
+export type Activities = ReturnType<typeof createActivities>;
+
+/** The activities of a process, over its delivery engine. */
+export function createActivities(
+  engine: DeliveryEngine,
+  timing: Pick<DispatchInput, "heartbeatTimeoutMs" | "retryInitialDelayMs" | "retryBackoffCoefficient">,
+) {
+  const { db, stopping } = engine;
+  /** Long enough for a dead worker to be noticed and replaced. */
+  const leaseMargin = 3 * timing.heartbeatTimeoutMs + 30_000;
+
+  async function open({ firstRunId }: RunArgument, leaseMs: number): Promise<ClaimToken> {
+    const { activityId, attempt, workflowExecution } = Context.current().info;
+    const { workflowId, runId } = workflowExecution as { workflowId: string; runId: string };
+    const id = await untilAnswered(() => openRun(db, { workflowId, firstRunId }, leaseMs));
+    return { runId: id, activity: `${runId}/${activityId}`, attempt };
+  }
+
+  return {
+    /** First attempts of what is pending, for up to half a minute. */
+    async deliverPending(run: RunArgument): Promise<FlowCounts & { more: boolean; summary: string }> {
+      const token = await open(run, leaseMargin);
+      const ended = await untilAnswered(() => closeExpiredRuns(db));
+      if (ended > 0) engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
+      const result = await keepAlive(
+        engine,
+        token,
+        leaseMargin,
+        timing.heartbeatTimeoutMs,
+        (report, cancelled) =>
+          pump(engine, token, AbortSignal.any([stopping, cancelled, AbortSignal.timeout(PUMP_MS)]), report),
+      );
+      return { ...result, summary: summariseCounts(result) };
+    },
+
+    /** What the first attempts left, in groups. */
+    async listUndelivered(run: RunArgument): Promise<UndeliveredList> {
+      const token = await open(run, leaseMargin);
+      const failing = await untilAnswered(() => assignGroups(db, token.runId));
+      const list = summariseGroups(failing);
+      const longest = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs));
+      await untilAnswered(() => renewLease(db, token.runId, longest + leaseMargin));
+      return list;
+    },
+
+    /**
+     * One retry of each undelivered delivery of the group. Throws while any remains, with the time until the next
+     * is due, and at the end when any has failed for good, so that an operator sees it.
+     */
+    async retryDeliveries(run: RunArgument & { group: number }): Promise<FlowCounts & { summary: string }> {
+      const { attempt } = Context.current().info;
+      const afterCrash = timing.retryInitialDelayMs * timing.retryBackoffCoefficient ** attempt;
+      const leaseMs = afterCrash + leaseMargin;
+      const token = await open(run, leaseMs);
+      const result = await keepAlive(engine, token, leaseMs, timing.heartbeatTimeoutMs, (report, cancelled) =>
+        retryPass(engine, token, run.group, AbortSignal.any([stopping, cancelled]), report),
+      );
+      const { status, complete, lastFailure: _, ...counts } = result;
+      if (status.open > 0) {
+        // Stragglers of a pass that was cut short are due now; another worker takes them up.
+        const delayMs = complete ? Math.max(1, status.delayMs) : 100;
+        await untilAnswered(() => renewLease(db, token.runId, delayMs + leaseMargin));
+        throw ApplicationFailure.create({
+          type: UNDELIVERED,
+          message: summarisePass(result),
+          nextRetryDelay: delayMs,
+          details: [{ delayMs }],
+        });
+      }
+      if (counts.failed > 0) {
+        throw ApplicationFailure.create({
+          type: DELIVERIES_FAILED,
+          message: summarisePass(result),
+          nonRetryable: true,
+        });
+      }
+      return { ...counts, summary: summariseCounts(counts) };
+    },
+
+    /** Ends the run and answers its account. */
+    async closeRun(run: RunArgument): Promise<DispatchReport> {
+      const token = await open(run, leaseMargin);
+      const totals = await untilAnswered(() => closeRun(db, token.runId));
+      return { summary: summariseCounts(totals), ...totals };
+    },
+  };
+}

@@ -1,0 +1,66 @@
+import {
+  type Client,
+  ScheduleAlreadyRunning,
+  type ScheduleOptions,
+  ScheduleOverlapPolicy,
+} from "@temporalio/client";
+import type { DispatchInput } from "../../workflows/dispatch-input.ts";
+import type { DispatchConfig } from "../config.ts";
+import type { TemporalNames } from "./names.ts";
+
+/** Pumps of one run, over all workers. */
+const WIDTH = 4;
+/** The shortest catch-up window Temporal takes, in milliseconds. */
+const MIN_CATCH_UP_MS = 10_000;
+
+/** What the schedule gives each run. */
+export function dispatchInput(
+  config: DispatchConfig,
+  names: TemporalNames,
+  searchAttributes: boolean,
+): DispatchInput {
+  return {
+    width: WIDTH,
+    pumpPhaseMs: Math.max(config.intervalMs, 5_000),
+    heartbeatTimeoutMs: config.heartbeatTimeoutMs,
+    retryInitialDelayMs: config.retryInitialDelayMs,
+    retryBackoffCoefficient: config.retryBackoffCoefficient,
+    retryTaskQueue: names.retryTaskQueue,
+    searchAttributes,
+    continueAsNewAfter: 4_000,
+  };
+}
+
+/**
+ * Creates the schedule, or brings the existing one up to date without touching its state: one that an operator has
+ * paused stays paused.
+ */
+export async function ensureSchedule(
+  client: Client,
+  names: TemporalNames,
+  config: DispatchConfig,
+  searchAttributes: boolean,
+): Promise<void> {
+  const definition = {
+    spec: { intervals: [{ every: config.intervalMs }] },
+    action: {
+      type: "startWorkflow" as const,
+      workflowType: "dispatchPendingDeliveries",
+      workflowId: names.scheduleId,
+      taskQueue: names.dispatchTaskQueue,
+      args: [dispatchInput(config, names, searchAttributes)],
+    },
+    policies: {
+      // Claims are exclusive, so a run that still retries never holds up the next minute.
+      overlap: ScheduleOverlapPolicy.ALLOW_ALL,
+      // A minute missed is made up for by the next one; the default would replay a year of them.
+      catchupWindow: Math.max(config.intervalMs, MIN_CATCH_UP_MS),
+    },
+  } satisfies Omit<ScheduleOptions, "scheduleId">;
+  try {
+    await client.schedule.create({ scheduleId: names.scheduleId, ...definition });
+  } catch (error) {
+    if (!(error instanceof ScheduleAlreadyRunning)) throw error;
+    await client.schedule.getHandle(names.scheduleId).update(({ state }) => ({ ...definition, state }));
+  }
+}

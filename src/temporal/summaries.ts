@@ -1,0 +1,54 @@
+import type { RetryGroup, UndeliveredList } from "../../workflows/dispatch-input.ts";
+import { ATTEMPTS_PER_ROUND } from "../db/delivery-results.ts";
+import { type FailingWebhook, MAX_GROUPS } from "../db/retry-groups.ts";
+import type { FlowCounts } from "../delivery/flow.ts";
+import type { PassResult } from "../delivery/retry-pass.ts";
+
+const number = new Intl.NumberFormat("en-US");
+
+/** `1,000 sent, 996 delivered, 4 failed`, for the Temporal UI. */
+export function summariseCounts(counts: Pick<FlowCounts, "sent" | "delivered" | "failed">): string {
+  const failed = counts.failed > 0 ? `, ${number.format(counts.failed)} failed` : "";
+  return `${number.format(counts.sent)} sent, ${number.format(counts.delivered)} delivered${failed}`;
+}
+
+/** What a pass left, in words an operator can act on: `3 of 12 undelivered, last: 503 from shop.example`. */
+export function summarisePass({ status, failed, sent, lastFailure, complete }: PassResult): string {
+  const last = lastFailure ? `, last: ${lastFailure}` : "";
+  const undelivered = status.open + failed;
+  const all = number.format(Math.max(sent, undelivered));
+  if (status.open === 0)
+    return `${number.format(failed)} of ${all} failed after ${ATTEMPTS_PER_ROUND} attempts${last}`;
+  const stopped = complete ? "" : " (the worker was stopped amid the pass; the rest follows at once)";
+  return `${number.format(undelivered)} of ${all} undelivered${last}${stopped}`;
+}
+
+/** Failing webhooks as the workflow's retry groups, with at most 200 ids and hosts for the search attributes. */
+export function summariseGroups(failing: readonly FailingWebhook[]): UndeliveredList {
+  const groups = new Map<number, FailingWebhook[]>();
+  for (const webhook of failing) {
+    const members = groups.get(webhook.group);
+    if (members) members.push(webhook);
+    else groups.set(webhook.group, [webhook]);
+  }
+  const hosts = new Set(failing.map(({ targetUrl }) => new URL(targetUrl).host));
+  return {
+    groups: [...groups].map(([group, members]) => toGroup(group, members)),
+    webhookIds: failing.slice(0, MAX_GROUPS).map(({ webhookId }) => String(webhookId)),
+    hosts: [...hosts].slice(0, MAX_GROUPS),
+  };
+}
+
+function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup {
+  const deliveries = members.reduce((sum, member) => sum + member.deliveries, 0);
+  const [only, ...others] = members;
+  const who = only && others.length === 0 ? new URL(only.targetUrl).host : `${members.length} webhooks`;
+  return {
+    group,
+    summary: `${who}, ${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`,
+    // Those never tried are due at once, and their group with them.
+    delayMs: members.some(({ delayMs }) => delayMs === 0)
+      ? 0
+      : Math.max(...members.map(({ delayMs }) => delayMs)),
+  };
+}

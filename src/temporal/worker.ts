@@ -1,0 +1,147 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { bundleWorkflowCode, Worker, type WorkflowBundle } from "@temporalio/worker";
+import pRetry from "p-retry";
+import type { Logger } from "pino";
+import type { DispatchConfig } from "../config.ts";
+import type { DeliveryEngine } from "../delivery/engine.ts";
+import { type Activities, createActivities } from "./activities.ts";
+import { connectTemporal, type TemporalConnections, type TemporalTarget } from "./connection.ts";
+import type { TemporalNames } from "./names.ts";
+import { ensureSchedule } from "./schedule.ts";
+import { ensureSearchAttributes } from "./search-attributes.ts";
+
+/** Retry groups that one process works on at once. */
+const MAX_RETRY_ACTIVITIES = 200;
+
+/** A running delivery worker. */
+export interface DeliveryWorker {
+  /** Why it cannot work at the moment; empty when it can. */
+  unready(): Promise<string[]>;
+  /** Finishes what is in flight and gives back the rest; the engine's `stopping` must be aborted first. */
+  stop(): Promise<void>;
+}
+
+/** What a worker is made of. */
+export interface WorkerOptions {
+  target: TemporalTarget;
+  names: TemporalNames;
+  engine: DeliveryEngine;
+  dispatch: DispatchConfig;
+  log: Logger;
+  /** Made beforehand where many start in one process, as tests do. */
+  workflowBundle?: WorkflowBundle;
+}
+
+/** The workflow code as Temporal's workers load it. */
+export function bundleWorkflows(): Promise<WorkflowBundle> {
+  return bundleWorkflowCode({
+    workflowsPath: fileURLToPath(new URL("../../workflows/index.ts", import.meta.url)),
+  });
+}
+
+/**
+ * Starts the workers of both task queues and keeps them going: when Temporal is away they wait for it, and when
+ * their connection breaks for good they are made anew. Resolves once they first poll.
+ */
+export async function startDeliveryWorker(options: WorkerOptions): Promise<DeliveryWorker> {
+  const { engine, log } = options;
+  const activities = createActivities(engine, dispatchTiming(options.dispatch));
+  const bundle = options.workflowBundle ?? (await bundleWorkflows());
+  let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
+  let firstStart: () => void = () => {};
+  const started = new Promise<void>((resolve) => {
+    firstStart = resolve;
+  });
+
+  async function once(): Promise<void> {
+    const connections = await connectTemporal(options.target, log, engine.stopping);
+    try {
+      await pRetry(() => prepare(connections, options), { ...PATIENT, signal: engine.stopping });
+      const workers = await createWorkers(connections, options, activities, bundle);
+      live = { connections, workers };
+      const running = Promise.all(workers.map((worker) => worker.run()));
+      firstStart();
+      await running;
+    } finally {
+      live = undefined;
+      await connections.close();
+    }
+  }
+
+  const supervised = (async () => {
+    while (!engine.stopping.aborted) {
+      try {
+        await once();
+      } catch (error) {
+        if (engine.stopping.aborted) return;
+        log.error({ err: error }, "the delivery worker ended; it starts again");
+        await wait(1_000);
+      }
+    }
+  })();
+
+  engine.stopping.addEventListener("abort", () => {
+    for (const worker of live?.workers ?? []) if (worker.getState() === "RUNNING") worker.shutdown();
+  });
+  await Promise.race([started, supervised]);
+  return {
+    async unready() {
+      if (!live) return ["Temporal cannot be reached"];
+      try {
+        const { client } = live.connections;
+        await client.connection.withDeadline(Date.now() + 2_000, () =>
+          client.workflowService.getSystemInfo({}),
+        );
+        return [];
+      } catch {
+        return ["Temporal does not answer"];
+      }
+    },
+    stop: () => supervised,
+  };
+}
+
+const PATIENT = { retries: Number.POSITIVE_INFINITY, minTimeout: 500, maxTimeout: 5_000 };
+
+async function prepare({ client, namespace }: TemporalConnections, options: WorkerOptions): Promise<void> {
+  const searchable = await ensureSearchAttributes(client, namespace, options.log);
+  await ensureSchedule(client, options.names, options.dispatch, searchable);
+}
+
+async function createWorkers(
+  { native, namespace }: TemporalConnections,
+  { names, engine }: WorkerOptions,
+  activities: Activities,
+  workflowBundle: WorkflowBundle,
+): Promise<Worker[]> {
+  const common = {
+    connection: native,
+    namespace,
+    // Longer than any attempt: what is in flight ends by itself, what is not is given back.
+    shutdownGraceTime: engine.timeoutMs + 10_000,
+  };
+  const { retryDeliveries, ...dispatch } = activities;
+  return [
+    await Worker.create({
+      ...common,
+      taskQueue: names.dispatchTaskQueue,
+      workflowBundle,
+      activities: dispatch,
+    }),
+    await Worker.create({
+      ...common,
+      taskQueue: names.retryTaskQueue,
+      activities: { retryDeliveries },
+      maxConcurrentActivityTaskExecutions: MAX_RETRY_ACTIVITIES,
+    }),
+  ];
+}
+
+function dispatchTiming({
+  heartbeatTimeoutMs,
+  retryInitialDelayMs,
+  retryBackoffCoefficient,
+}: DispatchConfig) {
+  return { heartbeatTimeoutMs, retryInitialDelayMs, retryBackoffCoefficient };
+}

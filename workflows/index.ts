@@ -1,0 +1,1 @@
+export { dispatchPendingDeliveries } from "./dispatch-pending-deliveries.ts";
