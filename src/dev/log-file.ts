@@ -2,8 +2,9 @@ import { type FileHandle, mkdir, open, stat, truncate } from "node:fs/promises";
 import path from "node:path";
 
 const LIMIT_BYTES = 10 * 1024 * 1024;
-const TAIL_BYTES = 4096;
-const TAIL_LINES = 8;
+const READ_BYTES = 64 * 1024;
+const HEAD_LINES = 3;
+const TAIL_LINES = 5;
 
 /** Opens a server's log for appending, emptied first when it is over 10 MB. The caller closes it. */
 export async function openLog(file: string): Promise<{ handle: FileHandle; offset: number }> {
@@ -13,18 +14,22 @@ export async function openLog(file: string): Promise<{ handle: FileHandle; offse
   return { handle: await open(file, "a", 0o600), offset: size > LIMIT_BYTES ? 0 : size };
 }
 
-/** The last lines (at most 8) a log got after `offset` bytes, for an error message; empty when there are none. */
-export async function tailOfLog(file: string, offset: number): Promise<string> {
-  const size = await sizeOf(file);
-  const from = Math.max(offset, size - TAIL_BYTES);
-  if (size <= from) return "";
+/** What a log got after `offset` bytes, at most the first 64 KiB of it. */
+export async function readLog(file: string, offset: number): Promise<string> {
   const handle = await open(file, "r");
   try {
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(size - from), 0, size - from, from);
-    return buffer.toString("utf8", 0, bytesRead).trimEnd().split("\n").slice(-TAIL_LINES).join("\n");
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(READ_BYTES), 0, READ_BYTES, offset);
+    return buffer.toString("utf8", 0, bytesRead).trim();
   } finally {
     await handle.close();
   }
+}
+
+/** The first and last lines of a log: what went wrong is in either. */
+export function excerpt(log: string): string {
+  const lines = log.split("\n");
+  if (lines.length <= HEAD_LINES + TAIL_LINES) return log;
+  return [...lines.slice(0, HEAD_LINES), "...", ...lines.slice(-TAIL_LINES)].join("\n");
 }
 
 async function sizeOf(file: string): Promise<number> {

@@ -7,8 +7,12 @@ export interface Owner {
   gid: number;
 }
 
-/** `nobody`: has no rights of its own, and its number is the same nearly everywhere. */
-export const NOBODY: Owner = { uid: 65_534, gid: 65_534 };
+/**
+ * A user without rights of its own that exists: initdb wants a name for it. `nobody` has this number nearly
+ * everywhere but on macOS, where 1 is `daemon`.
+ */
+export const NOBODY: Owner =
+  process.platform === "darwin" ? { uid: 1, gid: 1 } : { uid: 65_534, gid: 65_534 };
 
 /** Whether we are root (never on Windows). */
 export function isRoot(): boolean {

@@ -4,6 +4,7 @@ import { access, chown, readdir, rename, rm, writeFile } from "node:fs/promises"
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import { serverEnvironment } from "./child-environment.ts";
+import { excerpt } from "./log-file.ts";
 import type { PostgresBinaries } from "./postgres-binaries.ts";
 import { ROLE } from "./postgres-client.ts";
 import type { PostgresHome } from "./postgres-home.ts";
@@ -95,6 +96,11 @@ async function run(home: PostgresHome, file: string, args: string[], input = "")
   child.stdin.end(input);
   const [code, output, errors] = await Promise.all([ended, text(child.stdout), text(child.stderr)]);
   if (code === 0) return;
-  const said = (errors || output).trim().split("\n").slice(-8).join("\n");
+  const said = excerpt((errors || output).trim());
+  if (/user does not exist/.test(said)) {
+    throw new Error(
+      `${said}. PostgreSQL needs a user with a name (in /etc/passwd): start as one, or set DATABASE_URL`,
+    );
+  }
   throw new Error(`${path.basename(file)} failed (${code ?? "killed"}):\n${said}`);
 }

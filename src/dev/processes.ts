@@ -69,7 +69,8 @@ export async function waitForExit(pid: number, marker: string, waitMs: number): 
     if (!isAlive(pid)) return true;
     const command = commandOf(pid);
     if (command !== null && !command.includes(marker)) return true;
-    // Its command line goes before its ports and its pid do; but a zombie nobody reaps may stay for ever.
+    if (command === null && isDead(pid)) return true;
+    // Its command line goes before its ports do; but a zombie nobody reaps may stay for ever.
     if (command === null) dyingSince ??= Date.now();
     if (dyingSince !== null && Date.now() - dyingSince > DYING_MS) return true;
     if (Date.now() >= deadline) return false;
@@ -80,6 +81,17 @@ export async function waitForExit(pid: number, marker: string, waitMs: number): 
 /** Whether `pid` is running now with a command line that contains `marker`. */
 export function isOurs(pid: number, marker: string): boolean {
   return commandOf(pid)?.includes(marker) ?? false;
+}
+
+/** On Linux: whether all of it but its exit code is gone, every thread and so every port included. */
+function isDead(pid: number): boolean {
+  if (process.platform !== "linux") return false;
+  try {
+    const state = /^State:\s+(\w)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+    return state === "Z" && readdirSync(`/proc/${pid}/task`).length === 1;
+  } catch {
+    return true;
+  }
 }
 
 function fromProc(pid: number): string | null {

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import pRetry, { AbortError } from "p-retry";
 import { serverEnvironment } from "./child-environment.ts";
-import { openLog, tailOfLog } from "./log-file.ts";
+import { excerpt, openLog, readLog } from "./log-file.ts";
 import { commandOf, isOurs, type StopStep, stopProcess } from "./processes.ts";
 import type { Progress } from "./progress.ts";
 
@@ -37,7 +37,7 @@ export interface LiveServer {
   alive(): boolean;
 }
 
-/** A server did not come up. `output` is the end of what it logged meanwhile. */
+/** A server did not come up. `output` is what it logged meanwhile. */
 export class ServerStartError extends Error {
   readonly output: string;
 
@@ -104,9 +104,9 @@ async function launchOnce(server: ServerDefinition, signal?: AbortSignal): Promi
   } catch (cause) {
     const ended = !live.alive();
     if (!ended) await stopProcess(live.pid, server.marker, server.stopSteps);
-    const output = await tailOfLog(server.logFile, log.offset);
+    const output = await readLog(server.logFile, log.offset);
     const what = ended ? "ended while starting" : "did not answer";
-    const reason = output === "" ? (cause as Error).message : output;
+    const reason = output === "" ? (cause as Error).message : excerpt(output);
     throw new ServerStartError(`${server.name} ${what} (log: ${server.logFile}):\n${reason}`, output, cause);
   }
 }

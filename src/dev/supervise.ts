@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pRetry from "p-retry";
 import { isOurs, stopProcess } from "./processes.ts";
 import type { Progress } from "./progress.ts";
-import { type LiveServer, launch, type ServerDefinition } from "./server-process.ts";
+import { type LiveServer, launch, type ServerDefinition, ServerStartError } from "./server-process.ts";
 
 /** A running server under our control. */
 export interface ServerControl {
@@ -42,7 +42,15 @@ export function supervise(
   }
 
   async function start(signal?: AbortSignal): Promise<void> {
-    watch(await launch(server, signal));
+    // Its ports stay what callers know, so a port somebody else has for a moment is waited for.
+    const live = await pRetry(() => launch(server, signal), {
+      retries: 10,
+      minTimeout: 200,
+      factor: 1,
+      shouldRetry: ({ error }) => error instanceof ServerStartError && error.portTaken,
+      ...(signal === undefined ? {} : { signal }),
+    });
+    watch(live);
   }
 
   async function end(): Promise<void> {

@@ -1,0 +1,180 @@
+import { readFile, rm, stat, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { expect, test } from "vitest";
+import { findRunningPostgres, startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
+import { isRoot, NOBODY } from "../../src/dev/owner.ts";
+import { commandOf } from "../../src/dev/processes.ts";
+import {
+  anyPort,
+  killHard,
+  occupy,
+  query,
+  recorded,
+  runProgram,
+  runs,
+  stopAfterTest,
+  stranger,
+  temporaryFolder,
+  until,
+} from "./support.ts";
+
+const silent = () => {};
+/** In a folder others can enter root keeps the data there too, which is where most of these tests look for it. */
+const OPEN = 0o711;
+
+interface Started {
+  pid: number;
+  url: string;
+}
+
+test("a database keeps its data and its address over a stop and a start", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const port = await anyPort();
+  const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  expect(first.port).toBe(port);
+  expect(await query(first.url, "select current_database() as name")).toEqual([{ name: "webhook" }]);
+  await query(first.url, "create table kept as select 42 as answer");
+  await first.stop();
+  expect(runs(first.pid)).toBe(false);
+  expect(await findRunningPostgres(dataDir)).toBeNull();
+
+  const second = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  expect(second.url).toBe(first.url);
+  expect(await query(second.url, "select answer from kept")).toEqual([{ answer: 42 }]);
+});
+
+test("its password is in a 0600 file alone, and it listens on 127.0.0.1 alone", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const { lines, progress } = recorded();
+  const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress, port: await anyPort() }));
+  const file = path.join(dataDir, "postgres-password");
+  const password = (await readFile(file, "utf8")).trim();
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
+  expect(new URL(server.url).password).toBe(password);
+  for (const place of [commandOf(server.pid) ?? "", ...lines]) expect(place).not.toContain(password);
+  expect(await readFile(path.join(dataDir, "logs/postgres.log"), "utf8")).not.toContain(password);
+  await expect(query(server.url.replace(password, "wrong"), "select 1")).rejects.toThrow("password");
+  expect(await query(server.url, "select current_setting('listen_addresses') as at")).toEqual([
+    { at: "127.0.0.1" },
+  ]);
+});
+
+test("what a service killed with SIGKILL left running is taken over", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const port = await anyPort();
+  const { child, said } = await runProgram<Started>("start-servers.ts", [dataDir, "postgres", String(port)]);
+  await killHard(child);
+  expect(await findRunningPostgres(dataDir)).toBe(said.url);
+  const { lines, progress } = recorded();
+  const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress, port }));
+  expect(server.pid).toBe(said.pid);
+  expect(lines.join("\n")).toContain(`taking over PostgreSQL (pid ${said.pid})`);
+  await server.stop();
+  expect(runs(said.pid)).toBe(false);
+});
+
+test("a left-over with other settings is stopped, and one with ours is started", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const port = await anyPort();
+  const { child, said } = await runProgram<Started>("start-servers.ts", [dataDir, "postgres", String(port)]);
+  await killHard(child);
+  const settings = { max_connections: "50" };
+  const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port, settings }));
+  expect(runs(said.pid)).toBe(false);
+  expect(server.port).toBe(port);
+  expect(await query(server.url, "show max_connections")).toEqual([{ max_connections: "50" }]);
+});
+
+test("a stale postmaster.pid that names somebody else's process is removed, and that process not signalled", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const port = await anyPort();
+  const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  first.kill();
+  const pidFile = path.join(dataDir, "postgres/data/postmaster.pid");
+  await until(() => !runs(first.pid));
+  // Of the user PostgreSQL runs as, since it takes no other user's process for its predecessor.
+  const other = await stranger(isRoot() ? NOBODY.uid : undefined);
+  await writeFile(pidFile, (await readFile(pidFile, "utf8")).replace(/^\d+/, String(other.pid)));
+  expect(await findRunningPostgres(dataDir)).toBeNull();
+  const second = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  await second.stop();
+  expect(runs(other.pid)).toBe(true);
+  expect([other.exitCode, other.signalCode]).toEqual([null, null]);
+});
+
+test("a taken port leads to a free one, which is kept", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const port = await anyPort();
+  const taker = await occupy(port);
+  const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  expect(first.port).not.toBe(port);
+  await first.stop();
+  taker.close();
+  const second = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  expect(second.port).toBe(first.port);
+});
+
+test("two that start at once and wish for the same port both come up", async () => {
+  const folders = [await temporaryFolder(OPEN), await temporaryFolder(OPEN)];
+  const port = await anyPort();
+  const start = async (dataDir: string) =>
+    stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  const servers = await Promise.all(folders.map(start));
+  expect(new Set(servers.map((server) => server.port)).size).toBe(2);
+});
+
+test("one that dies unasked is started again on the same port, and one that is stopped stays stopped", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const { lines, progress } = recorded();
+  const port = await anyPort();
+  const server = stopAfterTest(
+    await startEmbeddedPostgres({ dataDir, progress, port, superviseRestart: true }),
+  );
+  await query(server.url, "create table kept as select 42 as answer");
+  const { pid } = server;
+  server.kill();
+  await until(() => lines.some((line) => line.startsWith("PostgreSQL is running again")));
+  expect(server.pid).not.toBe(pid);
+  expect(await query(server.url, "select answer from kept")).toEqual([{ answer: 42 }]);
+  // Amid a revival, too.
+  server.kill();
+  await until(() => lines.filter((line) => line.includes("ended unasked")).length === 2);
+  await server.stop();
+  expect(await findRunningPostgres(dataDir)).toBeNull();
+});
+
+test("one that was killed can be started again by hand, at once", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const server = stopAfterTest(
+    await startEmbeddedPostgres({ dataDir, progress: silent, port: await anyPort() }),
+  );
+  server.kill();
+  await server.restart();
+  expect(await query(server.url, "select 1 as one")).toEqual([{ one: 1 }]);
+  await server.stop();
+  await server.restart();
+  expect(await query(server.url, "select 1 as one")).toEqual([{ one: 1 }]);
+});
+
+test("a lost password file is replaced, and the data stays", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const port = await anyPort();
+  const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  await query(first.url, "create table kept as select 42 as answer");
+  await first.stop();
+  await rm(path.join(dataDir, "postgres-password"));
+  const second = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  expect(second.url).not.toBe(first.url);
+  expect(await query(second.url, "select answer from kept")).toEqual([{ answer: 42 }]);
+});
+
+test("a data folder PostgreSQL cannot use gives an error with what it logged", async () => {
+  const dataDir = await temporaryFolder(OPEN);
+  const port = await anyPort();
+  const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  await first.stop();
+  await writeFile(path.join(dataDir, "postgres/data/PG_VERSION"), "9\n");
+  await expect(startEmbeddedPostgres({ dataDir, progress: silent, port })).rejects.toThrow(
+    /PostgreSQL ended while starting[\s\S]*initialized by PostgreSQL version 9/,
+  );
+});
