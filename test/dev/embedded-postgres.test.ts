@@ -1,8 +1,11 @@
-import { readFile, rm, stat, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { chmod, mkdtemp, readFile, realpath, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import path from "node:path";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { findRunningPostgres, startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
 import { isRoot, NOBODY } from "../../src/dev/owner.ts";
+import { removeDataDir } from "../../src/dev/postgres-home.ts";
 import { commandOf } from "../../src/dev/processes.ts";
 import {
   anyPort,
@@ -21,6 +24,24 @@ import {
 const silent = () => {};
 /** In a folder others can enter root keeps the data there too, which is where most of these tests look for it. */
 const OPEN = 0o711;
+
+let template: string;
+
+beforeAll(async () => {
+  template = await realpath(await mkdtemp(path.join(tmpdir(), "webhook-dev-")));
+  await chmod(template, OPEN);
+  await (await startEmbeddedPostgres({ dataDir: template, progress: silent, port: await anyPort() })).stop();
+  // A copy makes its own choice of a port.
+  await rm(path.join(template, "postgres.json"));
+  return () => removeDataDir(template);
+});
+
+/** A DATA_DIR that had its first start already: that takes the most of a second. */
+async function preparedFolder(): Promise<string> {
+  const folder = await temporaryFolder(OPEN);
+  execFileSync("cp", ["-a", `${template}/.`, folder]);
+  return folder;
+}
 
 interface Started {
   pid: number;
@@ -44,7 +65,7 @@ test("a database keeps its data and its address over a stop and a start", async 
 });
 
 test("its password is in a 0600 file alone, and it listens on 127.0.0.1 alone", async () => {
-  const dataDir = await temporaryFolder(OPEN);
+  const dataDir = await preparedFolder();
   const { lines, progress } = recorded();
   const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress, port: await anyPort() }));
   const file = path.join(dataDir, "postgres-password");
@@ -60,7 +81,7 @@ test("its password is in a 0600 file alone, and it listens on 127.0.0.1 alone", 
 });
 
 test("what a service killed with SIGKILL left running is taken over", async () => {
-  const dataDir = await temporaryFolder(OPEN);
+  const dataDir = await preparedFolder();
   const port = await anyPort();
   const { child, said } = await runProgram<Started>("start-servers.ts", [dataDir, "postgres", String(port)]);
   await killHard(child);
@@ -74,7 +95,7 @@ test("what a service killed with SIGKILL left running is taken over", async () =
 });
 
 test("a left-over with other settings is stopped, and one with ours is started", async () => {
-  const dataDir = await temporaryFolder(OPEN);
+  const dataDir = await preparedFolder();
   const port = await anyPort();
   const { child, said } = await runProgram<Started>("start-servers.ts", [dataDir, "postgres", String(port)]);
   await killHard(child);
@@ -86,7 +107,7 @@ test("a left-over with other settings is stopped, and one with ours is started",
 });
 
 test("a stale postmaster.pid that names somebody else's process is removed, and that process not signalled", async () => {
-  const dataDir = await temporaryFolder(OPEN);
+  const dataDir = await preparedFolder();
   const port = await anyPort();
   const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
   first.kill();
@@ -103,7 +124,7 @@ test("a stale postmaster.pid that names somebody else's process is removed, and 
 });
 
 test("a taken port leads to a free one, which is kept", async () => {
-  const dataDir = await temporaryFolder(OPEN);
+  const dataDir = await preparedFolder();
   const port = await anyPort();
   const taker = await occupy(port);
   const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
@@ -115,7 +136,7 @@ test("a taken port leads to a free one, which is kept", async () => {
 });
 
 test("two that start at once and wish for the same port both come up", async () => {
-  const folders = [await temporaryFolder(OPEN), await temporaryFolder(OPEN)];
+  const folders = [await preparedFolder(), await preparedFolder()];
   const port = await anyPort();
   const start = async (dataDir: string) =>
     stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
@@ -124,7 +145,7 @@ test("two that start at once and wish for the same port both come up", async () 
 });
 
 test("one that dies unasked is started again on the same port, and one that is stopped stays stopped", async () => {
-  const dataDir = await temporaryFolder(OPEN);
+  const dataDir = await preparedFolder();
   const { lines, progress } = recorded();
   const port = await anyPort();
   const server = stopAfterTest(
@@ -144,7 +165,7 @@ test("one that dies unasked is started again on the same port, and one that is s
 });
 
 test("one that was killed can be started again by hand, at once", async () => {
-  const dataDir = await temporaryFolder(OPEN);
+  const dataDir = await preparedFolder();
   const server = stopAfterTest(
     await startEmbeddedPostgres({ dataDir, progress: silent, port: await anyPort() }),
   );
@@ -157,7 +178,7 @@ test("one that was killed can be started again by hand, at once", async () => {
 });
 
 test("a lost password file is replaced, and the data stays", async () => {
-  const dataDir = await temporaryFolder(OPEN);
+  const dataDir = await preparedFolder();
   const port = await anyPort();
   const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
   await query(first.url, "create table kept as select 42 as answer");
@@ -169,7 +190,7 @@ test("a lost password file is replaced, and the data stays", async () => {
 });
 
 test("a data folder PostgreSQL cannot use gives an error with what it logged", async () => {
-  const dataDir = await temporaryFolder(OPEN);
+  const dataDir = await preparedFolder();
   const port = await anyPort();
   const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
   await first.stop();

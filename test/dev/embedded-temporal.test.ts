@@ -5,12 +5,12 @@ import { expect, test } from "vitest";
 import { startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
 import {
   anyPort,
+  killAfterTest,
   killHard,
   occupy,
   recorded,
   runProgram,
   runs,
-  stopAfterTest,
   stranger,
   temporaryFolder,
   until,
@@ -40,7 +40,7 @@ test("its workflows and its address are kept over a stop and a start, and its UI
   const dataDir = await temporaryFolder();
   const options = { dataDir, progress: silent, ...(await anyPorts()) };
   const settings = { searchAttributes: { FailingHosts: "KeywordList" }, namespace: "webhooks" } as const;
-  const first = stopAfterTest(await startEmbeddedTemporal({ ...options, ...settings }));
+  const first = killAfterTest(await startEmbeddedTemporal({ ...options, ...settings }));
   expect(first.address).toBe(`127.0.0.1:${options.port}`);
   expect(first.uiUrl).toBe(`http://127.0.0.1:${options.uiPort}`);
   expect((await fetch(first.uiUrl)).status).toBe(200);
@@ -55,7 +55,7 @@ test("its workflows and its address are kept over a stop and a start, and its UI
   await first.stop();
   expect(runs(first.pid)).toBe(false);
 
-  const second = stopAfterTest(await startEmbeddedTemporal({ ...options, ...settings }));
+  const second = killAfterTest(await startEmbeddedTemporal({ ...options, ...settings }));
   expect(second.address).toBe(first.address);
   await withClient(second.address, async ({ connection }) => {
     const client = new Client({ connection, namespace: "webhooks" });
@@ -69,7 +69,7 @@ test("what a service killed with SIGKILL left running is taken over", async () =
   const args = [dataDir, "temporal", String(port), String(uiPort)];
   const { child, said } = await runProgram<Started>("start-servers.ts", args);
   await killHard(child);
-  const server = stopAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
+  const server = killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
   expect(server).toMatchObject(said);
   await server.stop();
   expect(runs(said.pid)).toBe(false);
@@ -83,7 +83,7 @@ test("a left-over on other ports is stopped, even one no record tells of, and on
   await killHard(child);
   await writeFile(path.join(dataDir, "temporal/server.json"), "torn");
   const wished = await anyPorts();
-  const server = stopAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, ...wished }));
+  const server = killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, ...wished }));
   expect(runs(said.pid)).toBe(false);
   expect(server.address).toBe(`127.0.0.1:${wished.port}`);
 });
@@ -91,13 +91,13 @@ test("a left-over on other ports is stopped, even one no record tells of, and on
 test("a record that names somebody else's process does not get that signalled", async () => {
   const dataDir = await temporaryFolder();
   const options = { dataDir, progress: silent, ...(await anyPorts()) };
-  const first = stopAfterTest(await startEmbeddedTemporal(options));
+  const first = killAfterTest(await startEmbeddedTemporal(options));
   await first.stop();
   const other = await stranger();
   const file = path.join(dataDir, "temporal/server.json");
   const record = JSON.parse(await readFile(file, "utf8")) as object;
   await writeFile(file, JSON.stringify({ ...record, pid: other.pid }));
-  const second = stopAfterTest(await startEmbeddedTemporal(options));
+  const second = killAfterTest(await startEmbeddedTemporal(options));
   await second.stop();
   expect([runs(other.pid), other.exitCode, other.signalCode]).toEqual([true, null, null]);
 });
@@ -106,12 +106,12 @@ test("taken ports lead to free ones, which are kept", async () => {
   const dataDir = await temporaryFolder();
   const { port, uiPort } = await anyPorts();
   const takers = [await occupy(port), await occupy(uiPort)];
-  const first = stopAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
+  const first = killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
   expect(first.address).not.toBe(`127.0.0.1:${port}`);
   expect(first.uiUrl).not.toBe(`http://127.0.0.1:${uiPort}`);
   await first.stop();
   for (const taker of takers) taker.close();
-  const second = stopAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
+  const second = killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
   expect(second).toMatchObject({ address: first.address, uiUrl: first.uiUrl });
 });
 
@@ -119,7 +119,7 @@ test("three that start at once and wish for the same ports all come up", async (
   const folders = [await temporaryFolder(), await temporaryFolder(), await temporaryFolder()];
   const ports = await anyPorts();
   const start = async (dataDir: string) =>
-    stopAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, ...ports }));
+    killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, ...ports }));
   const servers = await Promise.all(folders.map(start));
   expect(new Set(servers.flatMap(({ address, uiUrl }) => [address, uiUrl])).size).toBe(6);
 });
@@ -128,7 +128,7 @@ test("one that dies unasked is started again on the same ports, and can be by ha
   const dataDir = await temporaryFolder();
   const { lines, progress } = recorded();
   const options = { dataDir, progress, ...(await anyPorts()), superviseRestart: true };
-  const server = stopAfterTest(await startEmbeddedTemporal(options));
+  const server = killAfterTest(await startEmbeddedTemporal(options));
   const { pid } = server;
   server.kill();
   await until(() => lines.some((line) => line.startsWith("Temporal is running again")));

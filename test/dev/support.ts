@@ -27,9 +27,15 @@ export function recorded(): { lines: string[]; progress: (line: string) => void 
 }
 
 /** Ends what a test started once it is over, however it is over. */
-export function stopAfterTest<T extends { kill(): void; stop(): Promise<void> }>(server: T): T {
+export function stopAfterTest<T extends { stop(): Promise<void> }>(server: T): T {
+  onTestFinished(() => server.stop());
+  return server;
+}
+
+/** The same for a server that takes a second to stop, and whose state nobody needs any more. */
+export function killAfterTest<T extends { kill(): void; stop(): Promise<void> }>(server: T): T {
   onTestFinished(async () => {
-    // Nobody needs its state any more, so without the second a clean stop takes. `stop` keeps it from coming back.
+    // Asked to stop first, a supervised one does not come back.
     const stopped = server.stop();
     server.kill();
     await stopped;
