@@ -1,0 +1,71 @@
+// @peculiar/x509 needs it loaded first.
+import "reflect-metadata";
+import { createPrivateKey, webcrypto } from "node:crypto";
+import { isIP } from "node:net";
+import * as x509 from "@peculiar/x509";
+
+/** A certificate and its private key, as PEM. */
+export interface Certificate {
+  cert: string;
+  key: string;
+}
+
+/** A certificate authority of this machine's own, for receivers on it. */
+export interface LocalAuthority {
+  /** PEM, to be trusted by clients. */
+  cert: string;
+  /** Issues a server certificate for names and addresses. */
+  issue(hosts: string[], options?: { notBefore?: Date; notAfter?: Date }): Promise<Certificate>;
+}
+
+const ALGORITHM = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
+const DAY = 86_400_000;
+
+/** Makes an authority that lives as long as this process remembers it. */
+export async function createLocalAuthority(): Promise<LocalAuthority> {
+  const crypto = webcrypto;
+  x509.cryptoProvider.set(crypto as never);
+  const keys = await crypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
+  const name = "CN=Local receivers";
+  const authority = await x509.X509CertificateGenerator.createSelfSigned({
+    name,
+    keys,
+    signingAlgorithm: ALGORITHM,
+    notBefore: new Date(Date.now() - 30 * DAY),
+    notAfter: new Date(Date.now() + 30 * DAY),
+    extensions: [
+      new x509.BasicConstraintsExtension(true, 1, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+    ],
+  });
+
+  async function issue(
+    hosts: string[],
+    options: { notBefore?: Date; notAfter?: Date } = {},
+  ): Promise<Certificate> {
+    const own = await crypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
+    const certificate = await x509.X509CertificateGenerator.create({
+      subject: `CN=${hosts[0]}`,
+      issuer: name,
+      publicKey: own.publicKey,
+      signingKey: keys.privateKey,
+      signingAlgorithm: ALGORITHM,
+      notBefore: options.notBefore ?? new Date(Date.now() - DAY),
+      notAfter: options.notAfter ?? new Date(Date.now() + 29 * DAY),
+      extensions: [
+        new x509.SubjectAlternativeNameExtension(
+          hosts.map((value) => ({ type: isIP(value) === 0 ? "dns" : "ip", value })),
+        ),
+        new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+      ],
+    });
+    const pkcs8 = Buffer.from(await crypto.subtle.exportKey("pkcs8", own.privateKey));
+    const key = createPrivateKey({ key: pkcs8, format: "der", type: "pkcs8" });
+    return {
+      cert: certificate.toString("pem"),
+      key: key.export({ type: "pkcs8", format: "pem" }).toString(),
+    };
+  }
+
+  return { cert: authority.toString("pem"), issue };
+}
