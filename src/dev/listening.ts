@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
 /**
  * Whether process `pid` itself listens on TCP `port` of 127.0.0.1: an answer from there could be another's. True
- * where the system does not say.
+ * where the system does not say (it does not of a process that is just ending: look again whether it lives).
  */
 export function listensOn(pid: number, port: number): boolean {
   try {

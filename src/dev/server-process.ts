@@ -156,6 +156,8 @@ async function answered(server: ServerDefinition, live: LiveServer, timeoutMs: n
   const attempt = async () => {
     if (!live.alive()) throw new AbortError(`${server.name} has ended`);
     await server.probe(live.pid);
+    // It may have ended for want of its port, and what answered there be what has it.
+    if (!isOurs(live.pid, server.marker)) throw new Error(`${server.name} has ended`);
   };
   await pRetry(attempt, {
     retries: Number.POSITIVE_INFINITY,

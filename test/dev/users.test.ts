@@ -10,7 +10,7 @@ import { removeDataDir } from "../../src/dev/postgres-home.ts";
 import { findTemporalCli } from "../../src/dev/temporal-cli.ts";
 import { anyPort, query, recorded, runProgram, stopAfterTest, temporaryFolder } from "./support.ts";
 
-const needsRoot = { skip: isRoot() ? false : "only root can become another user" } as const;
+const NEEDS_ROOT = "only root can become another user";
 /** One that exists, and is not the one root gives its databases to. */
 const ORDINARY = { uid: idOf("-u"), gid: idOf("-g") };
 const ROOT_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
