@@ -44,23 +44,23 @@ test("where the package is missing, the error says what to do", async () => {
   );
 });
 
-test.skipIf(!isRoot())(
-  "programs nobody could reach are copied once to where they can, by two starters at once too",
-  async () => {
-    const { folder } = await unhydratedPackage();
-    const { lines, progress } = recorded();
-    const [one, two] = await Promise.all([
-      findPostgresBinaries(NOBODY, progress, folder),
-      findPostgresBinaries(NOBODY, progress, folder),
-    ]);
-    const copy = path.resolve(path.dirname(one.postgres), "..");
-    onTestFinished(() => rm(copy, { recursive: true, force: true }));
-    expect(two).toEqual(one);
-    expect(await canReach(NOBODY, one.postgres)).toBe(true);
-    const version = execFileSync(one.postgres, ["--version"], { ...NOBODY, cwd: "/", encoding: "utf8" });
-    expect(version).toContain("PostgreSQL");
-    const told = lines.length;
-    expect(await findPostgresBinaries(NOBODY, progress, folder)).toEqual(one);
-    expect(lines).toHaveLength(told);
-  },
-);
+test("programs nobody could reach are copied once to where they can, by two starters at once too", async ({
+  skip,
+}) => {
+  skip(!isRoot(), "only root copies them");
+  const { folder } = await unhydratedPackage();
+  const { lines, progress } = recorded();
+  const [one, two] = await Promise.all([
+    findPostgresBinaries(NOBODY, progress, folder),
+    findPostgresBinaries(NOBODY, progress, folder),
+  ]);
+  const copy = path.resolve(path.dirname(one.postgres), "..");
+  onTestFinished(() => rm(copy, { recursive: true, force: true }));
+  expect(two).toEqual(one);
+  expect(await canReach(NOBODY, one.postgres)).toBe(true);
+  const version = execFileSync(one.postgres, ["--version"], { ...NOBODY, cwd: "/", encoding: "utf8" });
+  expect(version).toContain("PostgreSQL");
+  const told = lines.length;
+  expect(await findPostgresBinaries(NOBODY, progress, folder)).toEqual(one);
+  expect(lines).toHaveLength(told);
+});
