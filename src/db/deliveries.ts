@@ -1,0 +1,92 @@
+import type { Db } from "./database.ts";
+import { type Bindings, rows } from "./database.ts";
+
+/** Where a delivery stands, as the column names it. */
+export type DeliveryStateName = "pending" | "delivering" | "retrying" | "delivered" | "failed" | "cancelled";
+
+/** One queue entry with what people want to see of its webhook. */
+export interface DeliveryRow {
+  id: string;
+  eventId: string;
+  webhookId: bigint;
+  process: number;
+  url: string;
+  state: DeliveryStateName;
+  attempts: number;
+  created: Date;
+  /** When the next attempt is due, while retrying. */
+  retryAt: Date | null;
+  finished: Date | null;
+  reason: string | null;
+}
+
+/** One recorded POST. */
+export interface AttemptRow {
+  number: number;
+  started: Date;
+  durationMs: number;
+  status: number | null;
+  error: string | null;
+  responseStart: string | null;
+}
+
+/** Which deliveries to list; what is left out does not restrict. */
+export interface DeliveryFilter {
+  webhookId?: bigint | undefined;
+  eventId?: string | undefined;
+  states?: readonly DeliveryStateName[];
+  /** Only those older than this id: where the page before ended. */
+  before?: string | undefined;
+}
+
+const COLUMNS = `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, d.state, d.attempts, d.created,
+  case when d.state = 'retrying' then d.retry_at end as "retryAt", d.finished, d.reason`;
+
+/** Deliveries, newest first; ids are UUIDv7, so their order is that of time. */
+export function listDeliveries(db: Db, filter: DeliveryFilter, limit: number): Promise<DeliveryRow[]> {
+  const conditions: string[] = [];
+  const bindings: Bindings = { limit };
+  if (filter.webhookId !== undefined) {
+    conditions.push("d.webhook_id = :webhookId::bigint");
+    bindings.webhookId = filter.webhookId;
+  }
+  if (filter.eventId !== undefined) {
+    conditions.push("d.event_id = :eventId::uuid");
+    bindings.eventId = filter.eventId;
+  }
+  if (filter.states && filter.states.length > 0) {
+    conditions.push("d.state = any(:states::delivery_state[])");
+    bindings.states = filter.states;
+  }
+  if (filter.before !== undefined) {
+    conditions.push("d.id < :before::uuid");
+    bindings.before = filter.before;
+  }
+  return rows<DeliveryRow>(
+    db,
+    `select ${COLUMNS} from deliveries d join webhooks w on w.id = d.webhook_id
+      ${conditions.length > 0 ? `where ${conditions.join(" and ")}` : ""}
+      order by d.id desc limit :limit::int`,
+    bindings,
+  );
+}
+
+/** One delivery with every attempt, in order; null when there is none with this id, which must be a UUID. */
+export async function getDelivery(
+  db: Db,
+  id: string,
+): Promise<{ delivery: DeliveryRow; attempts: AttemptRow[] } | null> {
+  const [delivery] = await rows<DeliveryRow>(
+    db,
+    `select ${COLUMNS} from deliveries d join webhooks w on w.id = d.webhook_id where d.id = :id::uuid`,
+    { id },
+  );
+  if (!delivery) return null;
+  const attempts = await rows<AttemptRow>(
+    db,
+    `select number, started, duration_ms as "durationMs", status, error, response_start as "responseStart"
+      from attempts where delivery_id = :id::uuid order by number`,
+    { id },
+  );
+  return { delivery, attempts };
+}

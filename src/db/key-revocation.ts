@@ -1,0 +1,56 @@
+import { processName } from "../catalogue.ts";
+import { DomainError } from "../domain-error.ts";
+import { type ApiKeyRow, lockApiKeys, markRevoked } from "./api-keys.ts";
+import type { Db } from "./database.ts";
+import { transactionWithRetry } from "./deadlock.ts";
+import { deleteWebhooksOfKey, processesOfKey, transferWebhooks } from "./webhooks.ts";
+
+/** What becomes of a revoked key's webhooks: given to the key of this id, or deleted. */
+export type WebhooksFate = { transferTo: string } | "delete";
+
+/** What revoking did. */
+export interface Revocation {
+  key: ApiKeyRow;
+  transferred: number;
+  deleted: number;
+}
+
+/**
+ * Refuses a key from now on and moves or deletes its webhooks, in one transaction.
+ *
+ * @throws DomainError NOT_FOUND or FAILED_PRECONDITION, when either key is unknown or revoked, or the receiving key
+ *   may not subscribe to what it would get
+ */
+export function revokeApiKey(db: Db, id: string, fate: WebhooksFate): Promise<Revocation> {
+  return transactionWithRetry(db, async (trx) => {
+    const locked = await lockApiKeys(trx, fate === "delete" ? [id] : [id, fate.transferTo]);
+    usable(locked, id, "api_key_id");
+    if (fate === "delete") {
+      const key = await markRevoked(trx, id);
+      return { key, transferred: 0, deleted: await deleteWebhooksOfKey(trx, id) };
+    }
+    await assertMayReceive(trx, id, usable(locked, fate.transferTo, "transfer_to_key_id"));
+    const key = await markRevoked(trx, id);
+    return { key, transferred: await transferWebhooks(trx, id, fate.transferTo), deleted: 0 };
+  });
+}
+
+function usable(locked: readonly ApiKeyRow[], id: string, field: string): ApiKeyRow {
+  const key = locked.find((row) => row.id === id);
+  if (!key) throw new DomainError("NOT_FOUND", `${field}: there is no API key ${id}`);
+  if (key.revoked)
+    throw new DomainError("FAILED_PRECONDITION", `${field}: the API key ${id} is revoked already`);
+  return key;
+}
+
+async function assertMayReceive(trx: Db, from: string, to: ApiKeyRow): Promise<void> {
+  if (to.allowedProcesses.length === 0) return;
+  const refused = (await processesOfKey(trx, from)).filter(
+    (process) => !to.allowedProcesses.includes(process),
+  );
+  if (refused.length === 0) return;
+  throw new DomainError(
+    "FAILED_PRECONDITION",
+    `transfer_to_key_id: the API key ${to.id} may not subscribe to ${refused.map(processName).join(", ")}; choose a key that may, or delete the webhooks`,
+  );
+}
