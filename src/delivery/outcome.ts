@@ -53,6 +53,8 @@ const FAULTS: Record<string, string> = {
   SELF_SIGNED_CERT_IN_CHAIN: "certificate chain ends in an unknown authority",
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: "certificate is from an unknown authority",
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "certificate is from an unknown authority",
+  CERT_SIGNATURE_FAILURE: "certificate's signature is wrong",
+  CERT_NOT_YET_VALID: "certificate is not valid yet",
   ERR_TLS_CERT_ALTNAME_INVALID: "certificate is for another host",
   UND_ERR_HEADERS_OVERFLOW: "response headers too large",
   HPE_HEADER_OVERFLOW: "response headers too large",
@@ -62,7 +64,7 @@ const FAULTS: Record<string, string> = {
 export function describeFault(error: Error): string {
   const code = faultCode(error);
   if (code === "ADDRESS_REFUSED") return `address refused: ${error.message}`;
-  if (code.startsWith("HPE_") && !FAULTS[code]) return `response is not HTTP (${code})`;
+  if (/^(HPE_|HTTPParserError)/.test(code) && !FAULTS[code]) return `response is not HTTP (${code})`;
   const words = FAULTS[code];
   return words ? `${words} (${code})` : `request failed (${code})`;
 }

@@ -1,6 +1,6 @@
 // @peculiar/x509 needs it loaded first.
 import "reflect-metadata";
-import { createPrivateKey, webcrypto } from "node:crypto";
+import { createPrivateKey, randomUUID, webcrypto } from "node:crypto";
 import { isIP } from "node:net";
 import * as x509 from "@peculiar/x509";
 
@@ -26,7 +26,8 @@ export async function createLocalAuthority(): Promise<LocalAuthority> {
   const crypto = webcrypto;
   x509.cryptoProvider.set(crypto as never);
   const keys = await crypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
-  const name = "CN=Local receivers";
+  // A name of its own, or one authority would be taken for another.
+  const name = `CN=Local receivers ${randomUUID()}`;
   const authority = await x509.X509CertificateGenerator.createSelfSigned({
     name,
     keys,

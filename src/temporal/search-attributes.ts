@@ -1,11 +1,11 @@
 import type { Client } from "@temporalio/client";
-import { temporal } from "@temporalio/proto";
+import proto from "@temporalio/proto";
 import type { Logger } from "pino";
 
 /** By these an operator finds a run: `FailingHosts = "shop.example"`. */
 export const SEARCH_ATTRIBUTES = { FailingWebhookIds: "KeywordList", FailingHosts: "KeywordList" } as const;
 
-const KEYWORD_LIST = temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST;
+const KEYWORD_LIST = proto.temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST;
 
 /**
  * Makes sure that the search attributes exist. Where this client may not register them, as in Temporal Cloud, it

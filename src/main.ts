@@ -1,0 +1,145 @@
+import { startApi } from "./api/server.ts";
+import { type Config, ConfigError, readConfig } from "./config.ts";
+import { openDatabase } from "./db/database.ts";
+import { untilAnswered } from "./db/faults.ts";
+import { migrate } from "./db/migrate.ts";
+import { createSecretBox } from "./db/secret-box.ts";
+import { createAddressGuard } from "./delivery/address-guard.ts";
+import { createDeliveryEngine } from "./delivery/engine.ts";
+import { createTargetRules } from "./delivery/target-url.ts";
+import { startEmbeddedParts } from "./dev/embedded-parts.ts";
+import type { Progress } from "./dev/progress.ts";
+import { ensureAdminKey } from "./first-admin.ts";
+import { checkSecretKey, findSecretKey } from "./instance-secrets.ts";
+import { createLogger } from "./logger.ts";
+import { untilToldToStop } from "./shutdown.ts";
+import { temporalTarget } from "./temporal/connection.ts";
+import { type TemporalNames, temporalNames } from "./temporal/names.ts";
+import { installRuntime } from "./temporal/runtime.ts";
+import { type DeliveryWorker, startDeliveryWorker, type WorkerOptions } from "./temporal/worker.ts";
+
+/** A running service. */
+export interface Service {
+  /** Address of REST, Connect and gRPC-Web. */
+  url: string;
+  httpPort: number;
+  /** Null when TLS puts gRPC on the HTTP port. */
+  grpcPort: number | null;
+  databaseUrl: string;
+  temporalUiUrl: string | undefined;
+  /** Where the first administrator's key was written, when one was made. */
+  adminKeyFile: string | undefined;
+  /** Ends everything in order: what is in flight first, the embedded database last. */
+  stop(): Promise<void>;
+}
+
+/** What tests and the demo set beside the configuration. */
+export interface ServiceOverrides {
+  progress?: Progress;
+  names?: TemporalNames;
+  workflowBundle?: NonNullable<WorkerOptions["workflowBundle"]>;
+  environment?: NodeJS.ProcessEnv;
+}
+
+/** Starts the roles that the configuration names, on the parts it names or on embedded ones. */
+export async function startService(config: Config, overrides: ServiceOverrides = {}): Promise<Service> {
+  const { progress = () => {}, names = temporalNames(), environment = process.env } = overrides;
+  const log = createLogger(config.logLevel);
+  const stopping = new AbortController();
+  const stops: (() => Promise<unknown>)[] = [];
+  async function stop(): Promise<void> {
+    stopping.abort();
+    for (const end of stops.splice(0).reverse()) await end();
+  }
+
+  try {
+    const embedded = await startEmbeddedParts(config, environment, progress);
+    stops.push(embedded.stop);
+
+    const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
+    const db = openDatabase(databaseUrl, { max: config.database.poolSize });
+    stops.push(() => db.destroy());
+    await untilAnswered(() => migrate(db), {
+      onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
+    });
+
+    const secretKey = await findSecretKey(config.secretKey, config.dataDir);
+    await checkSecretKey(db, secretKey);
+    const secrets = createSecretBox(secretKey);
+    const adminKeyFile = await ensureAdminKey(db, config);
+
+    const readiness: (() => Promise<string[]>)[] = [];
+    const api = await startApi(
+      {
+        db,
+        secrets,
+        log,
+        targets: createTargetRules(createAddressGuard(config.delivery.allowedNetworks)),
+        readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),
+      },
+      { ...config, services: config.role !== "worker" },
+    );
+    stops.push(() => api.stop());
+
+    if (config.role !== "api") {
+      progress("starting the delivery worker");
+      const engine = createDeliveryEngine({ db, secrets, log, ...config, stopping: stopping.signal });
+      stops.push(() => engine.close());
+      let worker: DeliveryWorker | undefined;
+      readiness.push(async () => worker?.unready() ?? ["the delivery worker is starting"]);
+      const target = temporalTarget(environment, embedded.temporalAddress);
+      worker = await startDeliveryWorker({ target, names, engine, log, ...config, ...overrides });
+      stops.push(worker.stop);
+    }
+
+    const temporalUiUrl = config.temporal.uiUrl ?? embedded.temporalUiUrl;
+    return {
+      url: api.url,
+      httpPort: api.httpPort,
+      grpcPort: api.grpcPort,
+      databaseUrl,
+      temporalUiUrl,
+      adminKeyFile,
+      stop,
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** `npm start`. */
+async function main(): Promise<void> {
+  const config = readConfig(process.env);
+  const progress: Progress = (line) => console.log(`  ${line}`);
+  installRuntime(createLogger(config.logLevel));
+  console.log("Webhook service");
+  const service = await startService(config, { progress });
+  console.log(describe(service, config));
+  await untilToldToStop();
+  console.log("stopping; what is in flight is finished first");
+  await service.stop();
+}
+
+/** Where everything is, for the person who has just started it. */
+function describe(service: Service, config: Config): string {
+  return [
+    `ready (role: ${config.role})`,
+    `  API          ${service.url}`,
+    ...(service.grpcPort === null || config.role === "worker"
+      ? []
+      : [`  gRPC         localhost:${service.grpcPort}`]),
+    ...(service.temporalUiUrl ? [`  Temporal UI  ${service.temporalUiUrl}`] : []),
+    ...(service.adminKeyFile ? [`  admin key    in ${service.adminKeyFile}`] : []),
+  ].join("\n");
+}
+
+if (import.meta.main) {
+  main().then(
+    () => process.exit(0),
+    (error: unknown) => {
+      console.error(error instanceof ConfigError ? `Settings that cannot be used:\n${error.message}` : error);
+      process.exit(1);
+    },
+  );
+}

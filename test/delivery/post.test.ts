@@ -1,0 +1,222 @@
+import { createServer as createTcpServer } from "node:net";
+import tls from "node:tls";
+import ipaddr from "ipaddr.js";
+import type { Dispatcher } from "undici";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Network } from "../../src/config-values.ts";
+import { createAddressGuard } from "../../src/delivery/address-guard.ts";
+import { createHttpClient } from "../../src/delivery/http-client.ts";
+import { parseRetryAfter } from "../../src/delivery/outcome.ts";
+import { post } from "../../src/delivery/post.ts";
+import { type Certificate, createLocalAuthority, type LocalAuthority } from "../../src/dev/certificates.ts";
+import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+
+let authority: LocalAuthority;
+let certificate: Certificate;
+let client: Dispatcher;
+const receivers: Receiver[] = [];
+const TIMEOUT_MS = 1_000;
+
+beforeAll(async () => {
+  authority = await createLocalAuthority();
+  certificate = await authority.issue(["localhost", "127.0.0.1"]);
+  tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
+  client = createHttpClient(createAddressGuard([ipaddr.parseCIDR("127.0.0.0/8") as Network]), 8);
+});
+
+afterAll(async () => {
+  await client.destroy();
+  await Promise.all(receivers.map((receiver) => receiver.close()));
+});
+
+async function receiver(reply?: Reply, own = certificate): Promise<Receiver> {
+  const started = await startReceiver(own, reply);
+  receivers.push(started);
+  return started;
+}
+
+function send(origin: string, via = client) {
+  return post(
+    via,
+    { origin, path: "/hooks?a=1", headers: ["X-Service-Webhook-Id", "id-1"], body: '{"A":1}' },
+    TIMEOUT_MS,
+  );
+}
+
+describe("one POST", () => {
+  test.each([200, 201, 202, 204, 299])("is delivered by %i", async (status) => {
+    const { url } = await receiver(() => status);
+    expect(await send(url)).toMatchObject({ delivered: true, status, error: null });
+  });
+
+  test.each([300, 302, 308, 400, 404, 410, 429, 500, 503])("is not delivered by %i", async (status) => {
+    const { url } = await receiver(() => status);
+    expect(await send(url)).toMatchObject({ delivered: false, status, error: null });
+  });
+
+  test("keeps the header names in their case, the path and the body as given", async () => {
+    const { url, received } = await receiver();
+    await send(url);
+    expect(received[0]).toMatchObject({ path: "/hooks?a=1", body: '{"A":1}' });
+    expect(received[0]?.rawHeaders).toContain("X-Service-Webhook-Id");
+  });
+
+  test("follows no redirect: the target is not visited and the status is recorded", async () => {
+    const target = await receiver();
+    const { url } = await receiver((_request, response) => {
+      response.writeHead(308, { location: target.url }).end();
+      return undefined;
+    });
+    expect(await send(url)).toMatchObject({ delivered: false, status: 308 });
+    expect(target.received).toHaveLength(0);
+  });
+
+  test("keeps the first 1 KiB of the response and cuts off what is over 64 KiB; the status decides", async () => {
+    let sent = 0;
+    const { url } = await receiver((_request, response) => {
+      response.writeHead(200);
+      const more = () => {
+        while (!response.destroyed && sent < 1e9 && response.write("x".repeat(16_384))) sent += 16_384;
+      };
+      response.on("drain", more);
+      more();
+      return undefined;
+    });
+    const outcome = await send(url);
+    expect(outcome).toMatchObject({ delivered: true, status: 200, responseStart: "x".repeat(1_024) });
+    expect(sent).toBeLessThan(50_000_000);
+  });
+
+  test("does not unpack a compressed response", async () => {
+    const { url, received } = await receiver((_request, response) => {
+      response.writeHead(200, { "content-encoding": "gzip" }).end(Buffer.from([0x1f, 0x8b, 0, 0]));
+      return undefined;
+    });
+    expect(await send(url)).toMatchObject({ delivered: true, status: 200 });
+    expect(received).toHaveLength(1);
+  });
+
+  test("is late when no response comes within the time-out", async () => {
+    const { url } = await receiver(() => undefined);
+    const outcome = await send(url);
+    expect(outcome).toMatchObject({
+      delivered: false,
+      status: null,
+      error: "no response within 1 s",
+      hostFault: true,
+    });
+    expect(outcome.durationMs).toBeLessThan(TIMEOUT_MS + 500);
+  });
+
+  test("is late when headers come and the body does not end within the time-out", async () => {
+    const { url } = await receiver((_request, response) => {
+      response.writeHead(200).write("and then nothing");
+      return undefined;
+    });
+    expect(await send(url)).toMatchObject({
+      delivered: false,
+      status: 200,
+      error: "response not complete within 1 s",
+      responseStart: "and then nothing",
+    });
+  });
+
+  test("tells of a connection reset amid the response", async () => {
+    const { url } = await receiver((_request, response) => {
+      response.writeHead(200, { "content-length": "100" }).write("half");
+      setImmediate(() => response.socket?.destroy());
+      return undefined;
+    });
+    expect(await send(url)).toMatchObject({ delivered: false, error: expect.stringMatching(/connection/) });
+  });
+
+  test("tells of a refused connection", async () => {
+    const free = createTcpServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => free.once("listening", resolve));
+    const { port } = free.address() as { port: number };
+    await new Promise((resolve) => free.close(resolve));
+    expect(await send(`https://127.0.0.1:${port}`)).toMatchObject({
+      error: "connection refused (ECONNREFUSED)",
+      hostFault: true,
+    });
+  });
+
+  test("tells of a name that does not resolve", async () => {
+    expect(await send("https://no-such-host.invalid")).toMatchObject({
+      error: expect.stringMatching(/does not resolve|could not be looked up/),
+    });
+  });
+
+  test("tells of an expired certificate", async () => {
+    const day = 86_400_000;
+    const expired = await authority.issue(["localhost"], {
+      notBefore: new Date(Date.now() - 3 * day),
+      notAfter: new Date(Date.now() - day),
+    });
+    const { url, received } = await receiver(undefined, expired);
+    expect(await send(url)).toMatchObject({ error: "certificate has expired (CERT_HAS_EXPIRED)" });
+    expect(received).toHaveLength(0);
+  });
+
+  test("tells of a certificate for another host, and of an unknown authority", async () => {
+    const other = await receiver(undefined, await authority.issue(["other.example"]));
+    expect(await send(other.url)).toMatchObject({
+      error: expect.stringMatching(/certificate is for another host/),
+    });
+    const stranger = await receiver(undefined, await (await createLocalAuthority()).issue(["localhost"]));
+    expect(await send(stranger.url)).toMatchObject({ error: expect.stringMatching(/certificate/) });
+  });
+
+  test("tells of a receiver that does not speak HTTP", async () => {
+    const server = tls
+      .createServer({ ...certificate }, (socket) => socket.end("220 mail.example ESMTP\r\n"))
+      .listen(0, "127.0.0.1");
+    await new Promise((resolve) => server.once("listening", resolve));
+    const { port } = server.address() as { port: number };
+    expect(await send(`https://localhost:${port}`)).toMatchObject({
+      delivered: false,
+      error: expect.stringMatching(/not HTTP/),
+    });
+    server.close();
+  });
+
+  test("is not sent to a private address, by literal or by name", async () => {
+    const { url, received } = await receiver();
+    const guarded = createHttpClient(createAddressGuard([]), 8);
+    expect(await send(url, guarded)).toMatchObject({ error: expect.stringMatching(/address refused/) });
+    expect(await send(url.replace("localhost", "127.0.0.1"), guarded)).toMatchObject({
+      error: expect.stringMatching(/address refused/),
+    });
+    expect(received).toHaveLength(0);
+    await guarded.destroy();
+  });
+
+  test("goes over a connection of those before", async () => {
+    const connections = new Set<unknown>();
+    const { url } = await receiver((_request, response) => {
+      connections.add(response.socket?.remotePort);
+      return 200;
+    });
+    for (let i = 0; i < 20; i += 1) await send(url);
+    // The second may start before the first connection counts as free again.
+    expect(connections.size).toBeLessThanOrEqual(2);
+  });
+});
+
+describe("Retry-After", () => {
+  const now = Date.parse("2026-01-01T00:00:00Z");
+
+  test.each([
+    ["120", 120_000],
+    ["Thu, 01 Jan 2026 00:02:00 GMT", 120_000],
+    ["999999", 3_600_000],
+    ["Fri, 01 Jan 2027 00:00:00 GMT", 3_600_000],
+    ["0", null],
+    ["-5", null],
+    ["soon", null],
+    ["Wed, 31 Dec 2025 00:00:00 GMT", null],
+    [undefined, null],
+  ])("%s asks for a wait of %s ms", (header, expected) => {
+    expect(parseRetryAfter(header, now)).toBe(expected);
+  });
+});
