@@ -7,7 +7,7 @@ var found = process.versions.node.split(".").map(Number);
 if (found[0] < needed[0] || (found[0] === needed[0] && found[1] < needed[1])) {
   console.error(
     [
-      "This needs Node " + needed.join(".") + " or later, and runs under Node " + process.versions.node + ".",
+      `This needs Node ${needed.join(".")} or later, and runs under Node ${process.versions.node}.`,
       "",
       "`npm install` brings the right one with it, and npm scripts then use it. If you have run it and still read",
       "this, its install scripts were blocked. Either",
