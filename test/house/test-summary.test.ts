@@ -1,0 +1,60 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished, test } from "vitest";
+
+const script = fileURLToPath(new URL("../../scripts/test-summary.cjs", import.meta.url));
+
+/** Runs the script on a report; answers its last line and how it ended. */
+function summary(report: string | undefined): { last: string; status: number | null } {
+  const folder = mkdtempSync(path.join(os.tmpdir(), "webhook-report-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = path.join(folder, "report.json");
+  if (report !== undefined) writeFileSync(file, report);
+  const { stdout, status } = spawnSync(process.execPath, [script, file], { encoding: "utf8" });
+  return { last: stdout.trimEnd().split("\n").at(-1) ?? "", status };
+}
+
+function reportOf(...files: { status: string; tests: string[] }[]): string {
+  const testResults = files.map(({ status, tests }) => ({
+    status,
+    assertionResults: tests.map((test) => ({ status: test })),
+  }));
+  return JSON.stringify({ testResults });
+}
+
+test("the summary of a good run counts the tests and ends with 0", () => {
+  const report = reportOf(
+    { status: "passed", tests: ["passed", "passed"] },
+    { status: "passed", tests: ["passed"] },
+  );
+  expect(summary(report)).toEqual({ last: "3 passed, 0 failed", status: 0 });
+});
+
+test("the summary tells skipped tests, those to do included", () => {
+  const report = reportOf({ status: "passed", tests: ["passed", "pending", "skipped", "todo"] });
+  expect(summary(report)).toEqual({ last: "1 passed, 0 failed, 3 skipped", status: 0 });
+});
+
+test("a failed test makes the summary end with 1", () => {
+  const report = reportOf({ status: "failed", tests: ["passed", "failed"] });
+  expect(summary(report)).toEqual({ last: "1 passed, 1 failed", status: 1 });
+});
+
+test("a file that could not be loaded counts as a failure", () => {
+  const report = reportOf({ status: "passed", tests: ["passed"] }, { status: "failed", tests: [] });
+  expect(summary(report)).toEqual({ last: "1 passed, 1 failed", status: 1 });
+});
+
+test("a run without tests, without a report or with a damaged one ends with 1", () => {
+  const nothing = { last: "0 passed, 0 failed", status: 1 };
+  expect(summary(reportOf())).toEqual(nothing);
+  expect(summary(reportOf({ status: "passed", tests: ["skipped"] }))).toEqual({
+    last: "0 passed, 0 failed, 1 skipped",
+    status: 1,
+  });
+  expect(summary(undefined)).toEqual(nothing);
+  expect(summary("{")).toEqual(nothing);
+});
