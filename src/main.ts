@@ -9,7 +9,7 @@ import { createDeliveryEngine } from "./delivery/engine.ts";
 import { createTargetRules } from "./delivery/target-url.ts";
 import { startEmbeddedParts } from "./dev/embedded-parts.ts";
 import type { Progress } from "./dev/progress.ts";
-import { ensureAdminKey } from "./first-admin.ts";
+import { ensureFirstAdmin } from "./first-admin.ts";
 import { checkSecretKey, findSecretKey } from "./instance-secrets.ts";
 import { createLogger } from "./logger.ts";
 import { untilToldToStop } from "./shutdown.ts";
@@ -66,7 +66,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const secretKey = await findSecretKey(config.secretKey, config.dataDir);
     await checkSecretKey(db, secretKey);
     const secrets = createSecretBox(secretKey);
-    const adminKeyFile = await ensureAdminKey(db, config);
+    const adminKeyFile = await ensureFirstAdmin(db, config);
 
     const readiness: (() => Promise<string[]>)[] = [];
     const api = await startApi(

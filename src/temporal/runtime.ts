@@ -5,6 +5,8 @@ import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.t
 
 const LEVELS = { TRACE: "trace", DEBUG: "debug", INFO: "debug", WARN: "warn", ERROR: "error" } as const;
 const EXPECTED: ReadonlySet<string> = new Set([DELIVERIES_FAILED, UNDELIVERED]);
+/** Said of the worker of the retries, which has no workflows on purpose. */
+const NO_WORKFLOWS = "No workflows registered, not polling for workflow tasks";
 /** What tells one workflow or activity from another; task tokens and the like help nobody. */
 const TELLING = ["workflowType", "workflowId", "activityType", "attempt", "taskQueue"];
 
@@ -19,7 +21,8 @@ export function installRuntime(log: Logger): void {
       TELLING.filter((name) => name in meta).map((name) => [name, meta[name]]),
     );
     // A receiver that fails is the business of the attempt's record and of the Temporal UI, not of the log.
-    const expected = error instanceof ApplicationFailure && EXPECTED.has(error.type ?? "");
+    const expected =
+      message === NO_WORKFLOWS || (error instanceof ApplicationFailure && EXPECTED.has(error.type ?? ""));
     log[expected ? "debug" : LEVELS[level]]({ ...about, ...(error ? { err: error } : {}) }, message);
   });
   Runtime.install({

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { bundleWorkflowCode, Worker, type WorkflowBundle } from "@temporalio/worker";
+import { bundleWorkflowCode, DefaultLogger, Worker, type WorkflowBundle } from "@temporalio/worker";
 import pRetry from "p-retry";
 import type { Logger } from "pino";
 import type { DispatchConfig } from "../config.ts";
@@ -37,6 +37,7 @@ export interface WorkerOptions {
 export function bundleWorkflows(): Promise<WorkflowBundle> {
   return bundleWorkflowCode({
     workflowsPath: fileURLToPath(new URL("../../workflows/index.ts", import.meta.url)),
+    logger: new DefaultLogger("WARN"),
   });
 }
 

@@ -1,0 +1,263 @@
+import { Webhook } from "standardwebhooks";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { readConfig } from "../../src/config.ts";
+import { ATTEMPTS_PER_ROUND } from "../../src/db/delivery-results.ts";
+import { startTestService, type TestService } from "../support/test-service.ts";
+
+let service: TestService;
+
+beforeAll(async () => {
+  service = await startTestService();
+}, 60_000);
+afterAll(() => service.stop());
+
+describe("a published event", () => {
+  test("§1: reaches every webhook registered for it, and no other", async () => {
+    const [first, second, other] = [
+      await service.receiver(),
+      await service.receiver(),
+      await service.receiver(),
+    ];
+    await service.register(`${first.url}/a`);
+    await service.register(`${second.url}/b`);
+    await service.register(`${other.url}/c`, { process: 2 });
+    const { eventId, deliveriesQueued } = await service.publish();
+    expect(deliveriesQueued).toBe(2);
+    const deliveries = await service.untilFinal(eventId);
+    expect(deliveries.map(({ state }) => state)).toEqual([DeliveryState.DELIVERED, DeliveryState.DELIVERED]);
+    expect([first, second, other].map(({ received }) => received.length)).toEqual([1, 1, 0]);
+    await removeAll();
+  });
+
+  test("§6.1.1: is queued once for each matching webhook, with its data as JSON", async () => {
+    const receiver = await service.receiver();
+    await Promise.all([1, 2, 3].map((n) => service.register(`${receiver.url}/${n}`)));
+    const { eventId } = await service.publish(9_007_199_254_740_993n);
+    expect(await service.untilFinal(eventId)).toHaveLength(3);
+    const bodies = new Set(receiver.received.map(({ body }) => body));
+    expect([...bodies]).toEqual([
+      '{"OrderId":9007199254740993,"OrderNumber":"SO-9007199254740993","DispatchedAt":"2026-09-21T14:13:20","Carrier":null,"TrackingNumber":null,"Lines":[]}',
+    ]);
+    await removeAll();
+  });
+
+  test("§6.1.3: is delivered by an HTTP POST to the registered URL with a JSON body", async () => {
+    const receiver = await service.receiver();
+    await service.register(`${receiver.url}/hooks?tenant=7`);
+    const { eventId } = await service.publish();
+    await service.untilFinal(eventId);
+    const [request] = receiver.received;
+    expect(request?.path).toBe("/hooks?tenant=7");
+    expect(JSON.parse(request?.body ?? "")).toMatchObject({ OrderId: 1 });
+    await removeAll();
+  });
+
+  test("§6.2: carries the contract's headers in their case, and a signature that the Standard Webhooks library accepts", async () => {
+    const receiver = await service.receiver();
+    const webhookId = await service.register(`${receiver.url}/signed`);
+    const { eventId } = await service.publish();
+    const [delivery] = await service.untilFinal(eventId);
+    const [request] = receiver.received;
+    expect(request?.rawHeaders).toEqual(
+      expect.arrayContaining(["Content-Type", "application/json; charset=utf-8"]),
+    );
+    expect(request?.rawHeaders).toEqual(expect.arrayContaining(["X-Service-Webhook-Id", delivery?.id]));
+    expect(request?.rawHeaders).toEqual(
+      expect.arrayContaining(["X-Service-Webhook-Process", "OrderDispatched"]),
+    );
+    expect(request?.headers["webhook-id"]).toBe(delivery?.id);
+    const { secret } = await service.webhooks.getWebhookSecret({ webhookId });
+    const headers = request?.headers as Record<string, string>;
+    expect(new Webhook(secret).verify(request?.body ?? "", headers)).toMatchObject({ OrderId: 1 });
+    expect(() => new Webhook(secret).verify(`${request?.body} `, headers)).toThrow();
+    await removeAll();
+  });
+
+  test("§5.5: carries X-Service-UserId to webhooks of an installed app only", async () => {
+    const [apps, plain] = [await service.receiver(), await service.receiver()];
+    const { installedApp } = await service.keys.createInstalledApp({ name: "App" });
+    const { secret } = await service.keys.createApiKey({
+      name: "app",
+      permissions: [Permission.WRITE_ADMINISTRATIVE_DATA],
+      installedApplicationId: installedApp?.id,
+    });
+    await service.register(`${apps.url}/`, { key: secret });
+    await service.register(`${plain.url}/`);
+    const { eventId } = await service.publish();
+    await service.untilFinal(eventId);
+    expect(apps.received[0]?.rawHeaders).toEqual(expect.arrayContaining(["X-Service-UserId", "tenant-1"]));
+    expect(plain.received[0]?.rawHeaders).not.toContain("X-Service-UserId");
+    await removeAll();
+  });
+
+  test("§6.3: has its dates as YYYY-MM-DDThh:mm:ss in every payload", async () => {
+    const receiver = await service.receiver();
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    await service.untilFinal(eventId);
+    expect(JSON.parse(receiver.received[0]?.body ?? "").DispatchedAt).toBe("2026-09-21T14:13:20");
+    await removeAll();
+  });
+});
+
+describe("a failed delivery", () => {
+  test("§6.1.4: is retried three times under the same id and then marked failed, every attempt recorded", async () => {
+    const receiver = await service.receiver(() => 500);
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    const [delivery] = await service.untilFinal(eventId);
+    expect(delivery).toMatchObject({ state: DeliveryState.FAILED, attemptCount: 4 });
+    expect(receiver.received.map(({ headers }) => headers["x-service-webhook-id"])).toEqual(
+      Array(4).fill(delivery?.id),
+    );
+    const { attempts } = await service.deliveries.getDelivery({ deliveryId: delivery?.id ?? "" });
+    expect(attempts.map(({ number, status, responseStart }) => [number, status, responseStart])).toEqual(
+      [1, 2, 3, 4].map((number) => [number, 500, "answered 500"]),
+    );
+    const webhooks = await service.webhooks.listWebhooks({});
+    expect(webhooks.webhooks.map(({ id }) => id)).toContain(delivery?.webhookId);
+    await removeAll();
+  });
+
+  test("§3: is pending, then retrying, then delivered when the receiver recovers", async () => {
+    const states: string[] = [];
+    const receiver = await service.receiver(async ({ headers, attempt }) => {
+      const { rows } = await service.db.raw("select state from deliveries where id = ?", [
+        headers["x-service-webhook-id"] as string,
+      ]);
+      states.push(rows[0].state);
+      return attempt < 3 ? 503 : 200;
+    });
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    const { deliveries } = await service.deliveries.listDeliveries({ eventId });
+    expect([DeliveryState.PENDING, DeliveryState.DELIVERING, DeliveryState.RETRYING]).toContain(
+      deliveries[0]?.state,
+    );
+    const [delivery] = await service.untilFinal(eventId);
+    expect(delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 3 });
+    expect(states).toEqual(["delivering", "retrying", "retrying"]);
+    await removeAll();
+  });
+
+  test("is left alone for as long as Retry-After asks", async () => {
+    const receiver = await service.receiver(({ attempt }, response) => {
+      if (attempt > 1) return 200;
+      response.writeHead(429, { "retry-after": "3" }).end();
+      return undefined;
+    });
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    await service.untilFinal(eventId);
+    const [first, second] = receiver.received;
+    expect((second?.at.getTime() ?? 0) - (first?.at.getTime() ?? 0)).toBeGreaterThanOrEqual(2_900);
+    await removeAll();
+  });
+
+  test("is cancelled when its webhook is deleted, and what was attempted stays in the log", async () => {
+    const receiver = await service.receiver(() => 500);
+    const webhookId = await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    await receiver.until((received) => received.length >= 1);
+    await service.webhooks.deleteWebhook({ webhookId });
+    const [delivery] = await service.untilFinal(eventId);
+    expect(delivery?.state).toBe(DeliveryState.CANCELLED);
+    await expect
+      .poll(async () => {
+        const { attempts } = await service.deliveries.getDelivery({ deliveryId: delivery?.id ?? "" });
+        return attempts.length;
+      })
+      .toBe(receiver.received.length);
+  });
+
+  test("does not hold up another webhook's delivery, however long it hangs", async () => {
+    const hanging = await service.receiver(() => undefined);
+    const healthy = await service.receiver();
+    await service.register(`${hanging.url}/`);
+    await service.register(`${healthy.url}/`);
+    await Promise.all([1n, 2n, 3n, 4n, 5n].map((n) => service.publish(n)));
+    await healthy.until((received) => received.length === 5);
+    expect(hanging.received.length).toBeLessThanOrEqual(2);
+    await removeAll();
+  });
+});
+
+describe("a webhook that is paused", () => {
+  test("is left alone with its deliveries pending, and gets them when it is resumed", async () => {
+    const receiver = await service.receiver();
+    const marker = await service.receiver();
+    const webhookId = await service.register(`${receiver.url}/`);
+    await service.register(`${marker.url}/`);
+    await service
+      .db("webhooks")
+      .where({ id: String(webhookId) })
+      .update({ paused: new Date() });
+    const { eventId } = await service.publish();
+    await marker.until((received) => received.length === 1);
+    const second = await service.publish();
+    await marker.until((received) => received.length === 2);
+    expect(receiver.received).toHaveLength(0);
+    await service
+      .db("webhooks")
+      .where({ id: String(webhookId) })
+      .update({ paused: null });
+    await service.untilFinal(eventId);
+    await service.untilFinal(second.eventId);
+    expect(receiver.received).toHaveLength(2);
+    await removeAll();
+  });
+});
+
+describe("the dispatch", () => {
+  test("§6.1.2: happens every minute by default, by a schedule that a restart updates and never unpauses", async () => {
+    expect(readConfig({}).dispatch.intervalMs).toBe(60_000);
+    const schedule = await service.temporal.schedule.getHandle(service.scheduleId).describe();
+    expect(schedule.spec.intervals).toEqual([{ every: 1_000, offset: 0 }]);
+    expect(schedule.policies.overlap).toBe("ALLOW_ALL");
+  });
+
+  test("§8: makes the first attempt and three retries, one, five and twenty-five minutes apart by default", () => {
+    const { dispatch } = readConfig({});
+    expect(ATTEMPTS_PER_ROUND).toBe(1 + 3);
+    expect(dispatch).toMatchObject({ retryInitialDelayMs: 60_000, retryBackoffCoefficient: 5 });
+  });
+
+  test("writes no payload, URL, response text or key into Temporal's histories", async () => {
+    const receiver = await service.receiver((_request, response) => {
+      response.writeHead(500).end("a telling response");
+      return undefined;
+    });
+    await service.register(`${receiver.url}/a-telling-path`);
+    const { eventId } = await service.publish(424_242n);
+    await service.untilFinal(eventId);
+    const histories: string[] = [];
+    for await (const run of service.temporal.workflow.list({
+      query: `WorkflowId STARTS_WITH "${service.scheduleId}"`,
+    })) {
+      const history = await service.temporal.workflow.getHandle(run.workflowId, run.runId).fetchHistory();
+      histories.push(decoded(history));
+    }
+    const all = histories.join("\n");
+    expect(all).toContain(new URL(receiver.url).host);
+    for (const secret of ["a-telling-path", "a telling response", "424242", service.adminKey]) {
+      expect(all).not.toContain(secret);
+    }
+    await removeAll();
+  });
+});
+
+/** The history with its payloads readable. */
+function decoded(history: unknown): string {
+  return JSON.stringify(history, (_name, value) => {
+    if (value instanceof Uint8Array) return Buffer.from(value).toString("utf8");
+    return typeof value === "bigint" ? String(value) : value;
+  });
+}
+
+/** Tests of this file share one service: each removes what it registered. */
+async function removeAll(): Promise<void> {
+  const { webhooks } = await service.webhooks.listWebhooks({});
+  for (const { id } of webhooks) await service.webhooks.deleteWebhook({ webhookId: id });
+}

@@ -1,0 +1,116 @@
+import { readFile } from "node:fs/promises";
+import { Worker } from "@temporalio/worker";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { startTestService, type TestService } from "../support/test-service.ts";
+
+let service: TestService;
+type History = Parameters<typeof Worker.runReplayHistory>[1];
+
+beforeAll(async () => {
+  service = await startTestService();
+}, 60_000);
+afterAll(() => service.stop());
+
+/** Starts a run by itself, beside those of the schedule, so that its id is known. */
+async function startRun(id: string, input: Record<string, unknown> = {}) {
+  const { action } = await service.temporal.schedule.getHandle(service.scheduleId).describe();
+  const { workflowType, taskQueue, args } = action as {
+    workflowType: string;
+    taskQueue: string;
+    args: object[];
+  };
+  return service.temporal.workflow.start(workflowType, {
+    workflowId: `${service.scheduleId}-${id}`,
+    taskQueue,
+    args: [{ ...args[0], ...input }],
+  });
+}
+
+async function replay(history: unknown): Promise<void> {
+  const code = await readFile(inject("workflowBundle"), "utf8");
+  await Worker.runReplayHistory({ workflowBundle: { code } }, history as History);
+}
+
+function eventTypes(history: { events?: { eventType?: unknown }[] | null }): string[] {
+  return (history.events ?? []).map(({ eventType }) => String(eventType));
+}
+
+/** Stops the schedule, so that deliveries are left for the run under test. */
+async function alone(): Promise<void> {
+  await service.temporal.schedule.getHandle(service.scheduleId).pause();
+}
+
+describe("the dispatch workflow replays", () => {
+  test("a run in which everything was delivered", async () => {
+    await alone();
+    const receiver = await service.receiver();
+    const webhookId = await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    const handle = await startRun("success");
+    expect(await handle.result()).toMatchObject({
+      summary: "1 sent, 1 delivered",
+      sent: 1,
+      delivered: 1,
+      failed: 0,
+    });
+    await replay(await handle.fetchHistory());
+    expect((await service.untilFinal(eventId))[0]?.state).toBe(DeliveryState.DELIVERED);
+    await service.webhooks.deleteWebhook({ webhookId });
+  });
+
+  test("a run with retries, and its account counts every attempt", async () => {
+    const recovering = await service.receiver(({ attempt }) => (attempt < 3 ? 503 : 200));
+    const failing = await service.receiver(() => 500);
+    const ids = [await service.register(`${recovering.url}/`), await service.register(`${failing.url}/`)];
+    await service.publish();
+    const handle = await startRun("retry");
+    expect(await handle.result()).toMatchObject({ sent: 7, delivered: 1, failed: 1 });
+    const history = await handle.fetchHistory();
+    await replay(history);
+    expect(JSON.stringify(eventTypes(history))).toMatch(/TIMER|17/);
+    for (const webhookId of ids) await service.webhooks.deleteWebhook({ webhookId });
+  });
+
+  test("a run that continued as new, which is the same run to the database", async () => {
+    const failing = await service.receiver(() => 500);
+    const webhookId = await service.register(`${failing.url}/`);
+    await service.publish();
+    const handle = await startRun("continued", { continueAsNewAfter: 1 });
+    const first = await handle.describe();
+    expect(await handle.result()).toMatchObject({ sent: 4, failed: 1 });
+    const chain = [];
+    for await (const run of service.temporal.workflow.list({
+      query: `WorkflowId = "${handle.workflowId}"`,
+    })) {
+      chain.push(run);
+    }
+    expect(chain.map(({ status }) => status.name).sort()).toEqual(["COMPLETED", "CONTINUED_AS_NEW"]);
+    for (const { runId } of chain) {
+      await replay(await service.temporal.workflow.getHandle(handle.workflowId, runId).fetchHistory());
+    }
+    const runs = await service.db("runs").where({ workflow_id: handle.workflowId });
+    expect(runs).toHaveLength(1);
+    expect(runs[0].first_run_id).toBe(first.runId);
+    await service.webhooks.deleteWebhook({ webhookId });
+  });
+
+  test("a cancelled run, whose open deliveries are pending again with their attempts as counted", async () => {
+    const failing = await service.receiver(({ attempt }) => (attempt < 3 ? 500 : 200));
+    const webhookId = await service.register(`${failing.url}/`);
+    const { eventId } = await service.publish();
+    const handle = await startRun("cancelled", { retryInitialDelayMs: 60_000 });
+    await failing.until((received) => received.length >= 2);
+    await handle.cancel();
+    await expect(handle.result()).rejects.toThrow(/cancelled/i);
+    await replay(await handle.fetchHistory());
+    const [delivery] = (await service.deliveries.listDeliveries({ eventId })).deliveries;
+    expect(delivery?.state).toBe(DeliveryState.PENDING);
+    expect(delivery?.attemptCount).toBe(failing.received.length);
+    const next = await startRun("after-cancel");
+    await next.result();
+    const [after] = await service.untilFinal(eventId);
+    expect(after).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 3 });
+    await service.webhooks.deleteWebhook({ webhookId });
+  });
+});

@@ -1,0 +1,75 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
+import { type ChildService, startChildService } from "./child-service.ts";
+import {
+  checkAttempts,
+  type FaultParts,
+  publishMany,
+  register,
+  startFaultParts,
+  untilAllFinal,
+} from "./parts.ts";
+
+/** How long a part is away. The time itself is what is tested, so it is waited for. */
+const AWAY_MS = 10_000;
+
+let parts: FaultParts;
+let service: ChildService;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  parts = await startFaultParts();
+  service = await startChildService(parts.environment);
+  receiver = await startReceiver(parts.certificate, async ({ attempt }) => {
+    await wait(20);
+    return attempt === 1 ? 503 : 200;
+  });
+  await register(service.grpcPort, parts.adminKey, `${receiver.url}/`);
+}, 90_000);
+
+afterAll(async () => {
+  await service?.end("SIGTERM");
+  await receiver?.close();
+  await parts?.end();
+}, 60_000);
+
+async function readiness(): Promise<{ status: number; body: string }> {
+  const response = await fetch(`http://127.0.0.1:${service.httpPort}/readyz`);
+  return { status: response.status, body: await response.text() };
+}
+
+describe("the service recovers by itself", () => {
+  test("when the database is away for ten seconds amid a dispatch", { timeout: 90_000 }, async () => {
+    await publishMany(service.grpcPort, parts.adminKey, 200);
+    await receiver.until((received) => received.length >= 20);
+    parts.postgres.kill();
+    await wait(AWAY_MS / 2);
+    expect((await readiness()).status).toBe(503);
+    await expect(publishMany(service.grpcPort, parts.adminKey, 1)).rejects.toThrow(/unavailable/);
+    await wait(AWAY_MS / 2);
+    await parts.postgres.restart();
+    await untilAllFinal(parts.db, 60_000);
+    await checkAttempts(parts.db);
+    await expect.poll(async () => (await readiness()).status).toBe(200);
+    expect(await parts.db("deliveries").where({ state: "delivered" }).count()).toEqual([{ count: 200n }]);
+    expect(service.process.exitCode).toBeNull();
+  });
+
+  test("when Temporal is away for ten seconds, and what is published meanwhile is delivered later", {
+    timeout: 90_000,
+  }, async () => {
+    parts.temporal.kill();
+    const before = receiver.received.length;
+    await wait(AWAY_MS / 2);
+    await publishMany(service.grpcPort, parts.adminKey, 50);
+    expect(await readiness()).toMatchObject({ status: 503, body: expect.stringMatching(/Temporal/) });
+    await wait(AWAY_MS / 2);
+    expect(receiver.received.length).toBe(before);
+    await parts.temporal.restart();
+    await untilAllFinal(parts.db, 60_000);
+    await checkAttempts(parts.db);
+    expect(await parts.db("deliveries").where({ state: "delivered" }).count()).toEqual([{ count: 250n }]);
+    expect(service.process.exitCode).toBeNull();
+  });
+});

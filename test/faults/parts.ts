@@ -1,0 +1,127 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createClient } from "@connectrpc/connect";
+import { expect } from "vitest";
+import { EventService, type WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { type Db, openDatabase, rows } from "../../src/db/database.ts";
+import { type Certificate, createLocalAuthority } from "../../src/dev/certificates.ts";
+import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
+import { type EmbeddedTemporal, startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
+import { removeDataDir } from "../../src/dev/postgres-home.ts";
+import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
+import { keyedTransport } from "../support/test-service.ts";
+
+/** A PostgreSQL and a Temporal of a test file's own, to be killed. */
+export interface FaultParts {
+  postgres: EmbeddedPostgres;
+  temporal: EmbeddedTemporal;
+  db: Db;
+  certificate: Certificate;
+  adminKey: string;
+  /** Settings for services on these parts: short times, and the authority of the local receivers. */
+  environment: Record<string, string>;
+  end(): Promise<void>;
+}
+
+/** Starts the parts in a folder of their own. */
+export async function startFaultParts(): Promise<FaultParts> {
+  const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-faults-"));
+  const progress = () => {};
+  const [postgres, temporal] = await Promise.all([
+    startEmbeddedPostgres({ dataDir: folder, progress, port: 0 }),
+    startEmbeddedTemporal({
+      dataDir: folder,
+      progress,
+      port: 0,
+      uiPort: 0,
+      searchAttributes: SEARCH_ATTRIBUTES,
+    }),
+  ]);
+  const authority = await createLocalAuthority();
+  const authorityFile = path.join(folder, "authority.pem");
+  await writeFile(authorityFile, authority.cert);
+  const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
+  const db = openDatabase(postgres.url, { max: 2, applicationName: "test" });
+  return {
+    postgres,
+    temporal,
+    db,
+    adminKey,
+    certificate: await authority.issue(["localhost", "127.0.0.1"]),
+    environment: {
+      DATABASE_URL: postgres.url,
+      TEMPORAL_ADDRESS: temporal.address,
+      SECRET_KEY: randomBytes(32).toString("base64"),
+      ADMIN_KEY: adminKey,
+      NODE_EXTRA_CA_CERTS: authorityFile,
+      DISPATCH_INTERVAL: "1s",
+      RETRY_INITIAL_DELAY: "500ms",
+      RETRY_BACKOFF_COEFFICIENT: "2",
+      HEARTBEAT_TIMEOUT: "2s",
+      DELIVERY_TIMEOUT: "3s",
+      DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+    },
+    async end() {
+      await db.destroy();
+      await temporal.stop();
+      await postgres.stop();
+      await removeDataDir(folder);
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Registers a webhook for OrderDispatched. */
+export async function register(grpcPort: number, adminKey: string, url: string): Promise<bigint> {
+  const client = createClient(WebhookService, keyedTransport(grpcPort, adminKey));
+  const { webhook } = await client.createWebhook({ process: 1 as WebhookProcess, url });
+  return webhook?.id as bigint;
+}
+
+/** Publishes `count` orders, one after the other. */
+export async function publishMany(grpcPort: number, adminKey: string, count: number): Promise<void> {
+  const client = createClient(EventService, keyedTransport(grpcPort, adminKey));
+  for (let n = 1; n <= count; n += 1) {
+    await client.publishEvent({
+      idempotencyKey: randomUUID(),
+      userId: "tenant-1",
+      data: {
+        case: "orderDispatched",
+        value: { orderId: BigInt(n), orderNumber: `SO-${n}`, dispatchedAt: { seconds: 1_790_000_000n } },
+      },
+    });
+  }
+}
+
+/** Deliveries by state and recorded attempts. */
+export function outcomes(db: Db): Promise<{ state: string; attempts: number; n: number }[]> {
+  return rows(db, "select state, attempts, count(*)::int as n from deliveries group by 1, 2 order by 1, 2");
+}
+
+/** Waits until every delivery has come to an end. */
+export async function untilAllFinal(db: Db, timeoutMs: number): Promise<void> {
+  const open = async () => {
+    try {
+      return (await outcomes(db)).filter(
+        ({ state }) => !["delivered", "failed", "cancelled"].includes(state),
+      );
+    } catch {
+      return "the database is away";
+    }
+  };
+  await expect.poll(open, { timeout: timeoutMs, interval: 200 }).toEqual([]);
+}
+
+/** The recorded attempts must be numbered from 1 without a gap, as many as the delivery says, four at most. */
+export async function checkAttempts(db: Db): Promise<void> {
+  const wrong = await rows(
+    db,
+    `select d.id, d.attempts, count(a.number)::int as recorded, max(a.number) as highest
+      from deliveries d left join attempts a on a.delivery_id = d.id
+      group by d.id having count(a.number) <> d.attempts or coalesce(max(a.number), 0) <> d.attempts or d.attempts > 4`,
+  );
+  expect(wrong).toEqual([]);
+}

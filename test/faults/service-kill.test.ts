@@ -1,0 +1,103 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openDatabase } from "../../src/db/database.ts";
+import { createLocalAuthority } from "../../src/dev/certificates.ts";
+import { findRunningPostgres } from "../../src/dev/embedded-postgres.ts";
+import { removeDataDir } from "../../src/dev/postgres-home.ts";
+import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
+import { type ChildService, startChildService } from "./child-service.ts";
+import { checkAttempts, outcomes, publishMany, register, untilAllFinal } from "./parts.ts";
+
+/** Events; each goes to three webhooks. */
+const EVENTS = 150;
+/** What a worker may have in flight or unrecorded when it is killed; so many requests may come twice. */
+const IN_FLIGHT = 192;
+
+let dataDir: string;
+let environment: Record<string, string>;
+let service: ChildService;
+const receivers: Receiver[] = [];
+
+beforeAll(async () => {
+  dataDir = await mkdtemp(path.join(tmpdir(), "webhook-test-kill-"));
+  const authority = await createLocalAuthority();
+  const certificate = await authority.issue(["localhost"]);
+  await writeFile(path.join(dataDir, "authority.pem"), authority.cert);
+  const replies: ((attempt: number) => number)[] = [
+    () => 200,
+    (attempt) => (attempt < 3 ? 503 : 200),
+    () => 500,
+  ];
+  for (const reply of replies) {
+    receivers.push(
+      await startReceiver(certificate, async ({ attempt }) => {
+        await wait(30);
+        return reply(attempt);
+      }),
+    );
+  }
+  environment = {
+    DATA_DIR: dataDir,
+    NODE_EXTRA_CA_CERTS: path.join(dataDir, "authority.pem"),
+    DISPATCH_INTERVAL: "1s",
+    RETRY_INITIAL_DELAY: "1s",
+    RETRY_BACKOFF_COEFFICIENT: "1.5",
+    HEARTBEAT_TIMEOUT: "2s",
+    DELIVERY_TIMEOUT: "3s",
+    DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+  };
+  service = await startChildService(environment);
+}, 90_000);
+
+afterAll(async () => {
+  await service?.end("SIGTERM");
+  await Promise.all(receivers.map((receiver) => receiver.close()));
+  await removeDataDir(dataDir);
+  await rm(dataDir, { recursive: true, force: true });
+}, 60_000);
+
+describe("kill -9 of the service amid a dispatch, and a restart", () => {
+  test("loses no delivery, records at most four attempts each, and repeats under the same id", {
+    timeout: 120_000,
+  }, async () => {
+    const adminKey = (await readFile(path.join(dataDir, "admin-key"), "utf8")).trim();
+    for (const { url } of receivers) await register(service.grpcPort, adminKey, `${url}/`);
+    await publishMany(service.grpcPort, adminKey, EVENTS);
+    const [good, recovering, failing] = receivers as [Receiver, Receiver, Receiver];
+
+    for (const enough of [30, 200]) {
+      await Promise.race([
+        good.until((received) => received.length >= enough),
+        failing.until((received) => received.length >= enough),
+      ]);
+      await service.end("SIGKILL");
+      // The embedded parts of the killed service are still there, and are taken over.
+      service = await startChildService(environment);
+    }
+
+    const url = await findRunningPostgres(dataDir);
+    const db = openDatabase(url as string, { max: 1 });
+    try {
+      await untilAllFinal(db, 90_000);
+      await checkAttempts(db);
+      const byState = await outcomes(db);
+      const count = (state: string) =>
+        byState.filter((row) => row.state === state).reduce((sum, { n }) => sum + n, 0);
+      expect({ delivered: count("delivered"), failed: count("failed") }).toEqual({
+        delivered: 2 * EVENTS,
+        failed: EVENTS,
+      });
+      const recorded = byState.reduce((sum, { attempts, n }) => sum + attempts * n, 0);
+      const requests = receivers.flatMap(({ received }) => received);
+      expect(new Set(requests.map(({ headers }) => headers["x-service-webhook-id"])).size).toBe(3 * EVENTS);
+      expect(requests.length).toBeGreaterThanOrEqual(recorded);
+      expect(requests.length - recorded).toBeLessThanOrEqual(2 * IN_FLIGHT);
+      expect(recovering.received.length).toBeGreaterThanOrEqual(3 * EVENTS - 2 * IN_FLIGHT);
+    } finally {
+      await db.destroy();
+    }
+  });
+});

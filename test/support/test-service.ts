@@ -1,0 +1,173 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import tls from "node:tls";
+import { type Client, createClient, type Transport } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { Connection, Client as TemporalClient } from "@temporalio/client";
+import { expect, inject } from "vitest";
+import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
+import { type Delivery, DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
+import {
+  EventService,
+  type PublishEventResponse,
+  type WebhookProcess,
+} from "../../gen/webhook/v1/event_pb.ts";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { readConfig } from "../../src/config.ts";
+import { type Db, openDatabase } from "../../src/db/database.ts";
+import { createLocalAuthority, type LocalAuthority } from "../../src/dev/certificates.ts";
+import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+import { startService } from "../../src/main.ts";
+import { temporalNames } from "../../src/temporal/names.ts";
+import { createTestDatabase } from "./database.ts";
+
+/** Short times, so that four attempts take a second. */
+const PACE = {
+  DISPATCH_INTERVAL: "1s",
+  RETRY_INITIAL_DELAY: "200ms",
+  RETRY_BACKOFF_COEFFICIENT: "1.5",
+  HEARTBEAT_TIMEOUT: "3s",
+  DELIVERY_TIMEOUT: "2s",
+  DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+};
+
+/** A whole service of a test file's own, on the run's PostgreSQL and Temporal. */
+export interface TestService {
+  url: string;
+  grpcPort: number;
+  db: Db;
+  adminKey: string;
+  temporal: TemporalClient;
+  scheduleId: string;
+  /** For clients of any service; calls carry the administrator's key. */
+  transport: Transport;
+  keys: Client<typeof ApiKeyService>;
+  webhooks: Client<typeof WebhookService>;
+  deliveries: Client<typeof DeliveryService>;
+  /** Starts an HTTPS receiver that the service trusts. */
+  receiver(reply?: Reply): Promise<Receiver>;
+  /** Registers a webhook for OrderDispatched, with the administrator's key or the given one. */
+  register(url: string, options?: { key?: string; process?: number }): Promise<bigint>;
+  /** Publishes an order dispatched, under a fresh idempotency key. */
+  publish(orderId?: bigint): Promise<PublishEventResponse>;
+  /** The event's deliveries, once each has come to an end. */
+  untilFinal(eventId: string, timeoutMs?: number): Promise<Delivery[]>;
+  stop(): Promise<void>;
+}
+
+/** @param settings environment variables over the short times of tests */
+export async function startTestService(settings: Record<string, string> = {}): Promise<TestService> {
+  const database = await createTestDatabase();
+  const names = temporalNames(`${randomUUID()}-`);
+  const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
+  const environment = { TEMPORAL_ADDRESS: inject("temporalAddress") };
+  const config = readConfig({
+    HOST: "127.0.0.1",
+    HTTP_PORT: "0",
+    GRPC_PORT: "0",
+    LOG_LEVEL: process.env.TEST_LOG_LEVEL ?? "silent",
+    DATABASE_URL: database.url,
+    SECRET_KEY: randomBytes(32).toString("base64"),
+    ADMIN_KEY: adminKey,
+    ...environment,
+    ...PACE,
+    ...settings,
+  });
+  const authority = await trustedAuthority();
+  const certificate = await authority.issue(["localhost", "127.0.0.1"]);
+  const code = await readFile(inject("workflowBundle"), "utf8");
+  const service = await startService(config, { names, environment, workflowBundle: { code } });
+  const db = openDatabase(database.url, { max: 3, applicationName: "test" });
+  const connection = await Connection.connect({ address: inject("temporalAddress") });
+  const temporal = new TemporalClient({ connection });
+  const receivers: Receiver[] = [];
+  const transport = keyedTransport(service.grpcPort as number, adminKey);
+  const deliveries = createClient(DeliveryService, transport);
+  const webhooks = createClient(WebhookService, transport);
+  const events = createClient(EventService, transport);
+
+  return {
+    url: service.url,
+    grpcPort: service.grpcPort as number,
+    db,
+    adminKey,
+    temporal,
+    scheduleId: names.scheduleId,
+    transport,
+    keys: createClient(ApiKeyService, transport),
+    webhooks,
+    deliveries,
+    async receiver(reply) {
+      const started = await startReceiver(certificate, reply);
+      receivers.push(started);
+      return started;
+    },
+    async register(url, { key, process = 1 } = {}) {
+      const options = key === undefined ? {} : { headers: { "X-Service-Key": key } };
+      const { webhook } = await webhooks.createWebhook({ process: process as WebhookProcess, url }, options);
+      return webhook?.id as bigint;
+    },
+    publish(orderId = 1n) {
+      return events.publishEvent({
+        idempotencyKey: randomUUID(),
+        userId: "tenant-1",
+        data: {
+          case: "orderDispatched",
+          value: {
+            orderId,
+            orderNumber: `SO-${orderId}`,
+            dispatchedAt: { seconds: 1_790_000_000n, nanos: 987_654_321 },
+          },
+        },
+      });
+    },
+    async untilFinal(eventId, timeoutMs = 20_000) {
+      let found: Delivery[] = [];
+      await expect
+        .poll(
+          async () => {
+            found = (await deliveries.listDeliveries({ eventId, pageSize: 1_000 })).deliveries;
+            return found.filter((delivery) => delivery.finished === undefined).length;
+          },
+          { timeout: timeoutMs, interval: 50 },
+        )
+        .toBe(0);
+      return found;
+    },
+    async stop() {
+      await temporal.schedule
+        .getHandle(names.scheduleId)
+        .delete()
+        .catch(() => {});
+      await service.stop();
+      await Promise.all(receivers.map((receiver) => receiver.close()));
+      await connection.close();
+      await db.destroy();
+      await database.drop();
+    },
+  };
+}
+
+/** A gRPC transport whose calls carry the key, unless they carry one of their own. */
+export function keyedTransport(grpcPort: number, key: string): Transport {
+  return createGrpcTransport({
+    baseUrl: `http://127.0.0.1:${grpcPort}`,
+    interceptors: [
+      (next) => (request) => {
+        if (!request.header.has("X-Service-Key")) request.header.set("X-Service-Key", key);
+        return next(request);
+      },
+    ],
+  });
+}
+
+let trusted: Promise<LocalAuthority> | undefined;
+
+/** The authority of this process's receivers; its clients trust it from the first call on. */
+export function trustedAuthority(): Promise<LocalAuthority> {
+  trusted ??= createLocalAuthority().then((authority) => {
+    tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
+    return authority;
+  });
+  return trusted;
+}
