@@ -27,7 +27,7 @@ export async function retryPass(
   stop: AbortSignal,
   report: (counts: Readonly<FlowCounts>) => void = () => {},
 ): Promise<PassResult> {
-  const { level } = await untilAnswered(() => groupStatus(engine.db, token.runId, group), { signal: stop });
+  const { level } = await untilAnswered(() => groupStatus(engine.db, token.runId, group));
   const flow = new DeliveryFlow(
     engine,
     token,

@@ -61,9 +61,13 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
       await pRetry(() => prepare(connections, options), { ...PATIENT, signal: engine.stopping });
       const workers = await createWorkers(connections, options, activities, bundle);
       live = { connections, workers };
-      const running = Promise.all(workers.map((worker) => worker.run()));
+      const runs = workers.map((worker) => worker.run());
       firstStart();
-      await running;
+      if (engine.stopping.aborted) shutDown(workers);
+      // They share their connection, so when one fails the other ends too.
+      for (const run of runs) run.catch(() => shutDown(workers));
+      const ends = await Promise.allSettled(runs);
+      for (const end of ends) if (end.status === "rejected") throw end.reason;
     } finally {
       live = undefined;
       await connections.close();
@@ -82,9 +86,7 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
     }
   })();
 
-  engine.stopping.addEventListener("abort", () => {
-    for (const worker of live?.workers ?? []) if (worker.getState() === "RUNNING") worker.shutdown();
-  });
+  engine.stopping.addEventListener("abort", () => shutDown(live?.workers ?? []));
   await Promise.race([started, supervised]);
   return {
     async unready() {
@@ -101,6 +103,10 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
     },
     stop: () => supervised,
   };
+}
+
+function shutDown(workers: readonly Worker[]): void {
+  for (const worker of workers) if (worker.getState() === "RUNNING") worker.shutdown();
 }
 
 const PATIENT = { retries: Number.POSITIVE_INFINITY, minTimeout: 500, maxTimeout: 5_000 };
@@ -121,6 +127,8 @@ async function createWorkers(
     namespace,
     // Longer than any attempt: what is in flight ends by itself, what is not is given back.
     shutdownGraceTime: engine.timeoutMs + 10_000,
+    // Only when the database is away too: what is in doubt then is repeated under the same id.
+    shutdownForceTime: engine.timeoutMs + 20_000,
   };
   const { retryDeliveries, ...dispatch } = activities;
   return [
