@@ -1,0 +1,75 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import { getOption, hasOption } from "@bufbuild/protobuf";
+import { Code, ConnectError, createContextKey, type HandlerContext } from "@connectrpc/connect";
+import { Health } from "../../gen/health/v1/health_pb.ts";
+import { required_permission } from "../../gen/webhook/v1/options_pb.ts";
+import { type ApiKeyRow, findApiKey } from "../db/api-keys.ts";
+import type { ApiContext } from "./context.ts";
+import { toConnectError } from "./errors.ts";
+import { permissionName } from "./permissions.ts";
+
+/** The header that carries the API key (contract, section 5). */
+export const KEY_HEADER = "X-Service-Key";
+
+/** Services that answer without a key. */
+const PUBLIC_SERVICES = new Set<string>([Health.typeName]);
+
+const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
+
+/** The key that a request came with; the gate has seen to it that there is one. */
+export function callerOf(context: HandlerContext): ApiKeyRow {
+  const caller = context.values.get(callerKey);
+  if (!caller) throw new Error(`${context.method.name} was called without passing the gate`);
+  return caller;
+}
+
+/**
+ * Finds the key and checks that it has the permission that the method's option names. Null for public methods.
+ *
+ * @throws ConnectError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5)
+ */
+export async function authorise(
+  context: ApiContext,
+  method: DescMethod,
+  secret: string | null | undefined,
+): Promise<ApiKeyRow | null> {
+  if (PUBLIC_SERVICES.has(method.parent.typeName)) return null;
+  if (!secret) {
+    throw new ConnectError(
+      `the header ${KEY_HEADER} is missing: send your API key in it`,
+      Code.Unauthenticated,
+    );
+  }
+  const key = await findApiKey(context.db, secret);
+  if (!key) {
+    throw new ConnectError(`the API key in ${KEY_HEADER} is unknown or revoked`, Code.Unauthenticated);
+  }
+  if (!hasOption(method, required_permission)) {
+    throw new ConnectError(
+      `${method.name} names no required permission, so no key may call it`,
+      Code.PermissionDenied,
+    );
+  }
+  const needed = getOption(method, required_permission);
+  if (!key.permissions.includes(needed)) {
+    throw new ConnectError(
+      `the API key lacks the permission ${permissionName(needed)}, which ${method.name} requires`,
+      Code.PermissionDenied,
+    );
+  }
+  return key;
+}
+
+/** Refuses callers before their request is read, and remembers the key for the services. */
+export function requestGate(context: ApiContext): (handler: HandlerContext) => Promise<void> {
+  return async (handler) => {
+    try {
+      handler.values.set(
+        callerKey,
+        await authorise(context, handler.method, handler.requestHeader.get(KEY_HEADER)),
+      );
+    } catch (error) {
+      throw toConnectError(error, context.log, handler.method.name);
+    }
+  };
+}

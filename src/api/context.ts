@@ -1,0 +1,16 @@
+import type { Logger } from "pino";
+import type { Db } from "../db/database.ts";
+import type { SecretBox } from "../db/secret-box.ts";
+import type { TargetRules } from "../target-rules.ts";
+
+/** Everything the API stands on. */
+export interface ApiContext {
+  db: Db;
+  /** Seals webhooks' signing secrets. */
+  secrets: SecretBox;
+  /** Which addresses webhooks may have. */
+  targets: TargetRules;
+  log: Logger;
+  /** Why the rest of the process is not ready; empty when it is. The API checks the database itself. */
+  readiness: () => Promise<string[]>;
+}

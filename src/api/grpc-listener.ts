@@ -1,0 +1,43 @@
+import { createServer, type ServerHttp2Session } from "node:http2";
+import type { AddressInfo } from "node:net";
+import type { ConnectRouter, ConnectRouterOptions } from "@connectrpc/connect";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { DRAIN_MS, type Listener, listenError } from "./listening.ts";
+
+/** What the listener serves and where. */
+export interface GrpcListenerOptions {
+  host: string;
+  /** 0: any free one. */
+  port: number;
+  routes: (router: ConnectRouter) => void;
+  routerOptions: ConnectRouterOptions;
+}
+
+/** gRPC over cleartext HTTP/2, which Node cannot serve on the port of HTTP/1.1. */
+export async function listenForGrpc(options: GrpcListenerOptions): Promise<Listener> {
+  const server = createServer(connectNodeAdapter({ routes: options.routes, ...options.routerOptions }));
+  const sessions = new Set<ServerHttp2Session>();
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.once("close", () => sessions.delete(session));
+    // What is not HTTP/2 ends its own connection and nothing else.
+    session.on("error", () => session.destroy());
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (error) => reject(listenError(error, options.port, "GRPC_PORT")));
+    server.listen(options.port, options.host, resolve);
+  });
+
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      for (const session of sessions) session.close();
+      const force = setTimeout(() => {
+        for (const session of sessions) session.destroy();
+      }, DRAIN_MS);
+      await closed;
+      clearTimeout(force);
+    },
+  };
+}

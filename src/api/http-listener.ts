@@ -1,0 +1,139 @@
+import type { Server as HttpServer } from "node:http";
+import type { Http2Session } from "node:http2";
+import type { AddressInfo, Socket } from "node:net";
+import type { ConnectRouter, ConnectRouterOptions, Transport } from "@connectrpc/connect";
+import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import fastify, { type FastifyInstance } from "fastify";
+import type { ApiContext } from "./context.ts";
+import { DRAIN_MS, type Listener, listenError } from "./listening.ts";
+import { answerMalformed, answerWhatNodeRefuses } from "./raw-http.ts";
+import type { Readiness } from "./readiness.ts";
+import type { RestBinding } from "./rest/bindings.ts";
+import { MAX_BODY_BYTES } from "./rest/bodies.ts";
+import { frameworkFailure, mountFailures } from "./rest/failures.ts";
+import { mountRestGateway } from "./rest/gateway.ts";
+
+/** PEM. */
+export interface TlsOptions {
+  cert: string | Buffer;
+  key: string | Buffer;
+}
+
+/** The services behind the listener. */
+export interface HttpServices {
+  routes: (router: ConnectRouter) => void;
+  routerOptions: ConnectRouterOptions;
+  /** Calls the same services in memory. */
+  transport: Transport;
+  bindings: readonly RestBinding[];
+}
+
+/** What the listener serves and where. */
+export interface HttpListenerOptions {
+  host: string;
+  /** 0: any free one. */
+  port: number;
+  tls: TlsOptions | undefined;
+  readiness: Readiness;
+  /** Undefined: only /healthz and /readyz. */
+  services: HttpServices | undefined;
+}
+
+/** A request that has not arrived whole by then is given up. */
+const REQUEST_TIMEOUT_MS = 60_000;
+
+/** REST, Connect and gRPC-Web over HTTP/1.1; with TLS, gRPC and HTTP/2 too, as ALPN decides. */
+export async function listenForHttp(context: ApiContext, options: HttpListenerOptions): Promise<Listener> {
+  const app = createApp(options.tls);
+  answerWhatNodeRefuses(app.server);
+  const forceClosed = trackConnections(app.server);
+  app.addHook("onResponse", async (request, reply) => {
+    const { method, routeOptions } = request;
+    // The route and not the address: a query may hold what nobody should read in a log.
+    const fields = {
+      method,
+      route: routeOptions.url,
+      status: reply.statusCode,
+      ms: Math.round(reply.elapsedTime),
+    };
+    context.log.debug(fields, "request");
+  });
+  mountFailures(app, context);
+  mountProbes(app, options.readiness);
+  const { services } = options;
+  if (services) {
+    await app.register((scope) => mountRestGateway(scope, services.bindings, services.transport));
+    await app.register((scope) => mountConnect(scope, services));
+  }
+  try {
+    await app.listen({ host: options.host, port: options.port });
+  } catch (error) {
+    await app.close();
+    throw listenError(error, options.port, "HTTP_PORT");
+  }
+
+  return {
+    port: (app.server.address() as AddressInfo).port,
+    async close() {
+      // Connections that fall idle from now on are not kept.
+      app.server.keepAliveTimeout = 1;
+      const reap = setInterval(() => app.server.closeIdleConnections?.(), 50);
+      const force = setTimeout(forceClosed, DRAIN_MS);
+      await app.close();
+      clearInterval(reap);
+      clearTimeout(force);
+    },
+  };
+}
+
+function createApp(tls: TlsOptions | undefined): FastifyInstance {
+  const options = {
+    bodyLimit: MAX_BODY_BYTES,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    routerOptions: { ignoreTrailingSlash: true },
+    // Both would answer without the envelope.
+    return503OnClosing: false,
+    frameworkErrors: frameworkFailure,
+    clientErrorHandler: answerMalformed,
+  };
+  // Node answers a missing Host without the envelope; nothing here needs it.
+  const http = { requireHostHeader: false };
+  if (!tls) return fastify({ ...options, http });
+  // The framework's types tell HTTP/2 apart from HTTP/1.1; what is used here is the same for both.
+  return fastify({
+    ...options,
+    http2: true,
+    https: { ...http, ...tls, allowHTTP1: true },
+  } as never) as unknown as FastifyInstance;
+}
+
+function mountProbes(app: FastifyInstance, readiness: Readiness): void {
+  app.get("/healthz", async () => ({ status: "alive" }));
+  app.get("/readyz", async (_request, reply) => {
+    const reasons = await readiness();
+    return reply
+      .code(reasons.length === 0 ? 200 : 503)
+      .send(reasons.length === 0 ? { status: "ready" } : { status: "not ready", reasons });
+  });
+}
+
+async function mountConnect(app: FastifyInstance, services: HttpServices): Promise<void> {
+  // Connect itself answers content types that it does not know.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", (_request, _payload, done) => done(null, undefined));
+  await app.register(fastifyConnectPlugin, { routes: services.routes, ...services.routerOptions });
+}
+
+/** Knows every connection of a server, since Node closes none that is in use; answers how to end them all. */
+function trackConnections(server: HttpServer): () => void {
+  const open = new Set<Socket | Http2Session>();
+  const track = (connection: Socket | Http2Session) => {
+    open.add(connection);
+    connection.once("close", () => open.delete(connection));
+  };
+  server.on("connection", track);
+  server.on("session", track);
+  return () => {
+    for (const connection of open) connection.destroy();
+  };
+}

@@ -1,0 +1,50 @@
+import type { DescField, DescMethod, DescMethodUnary, DescService } from "@bufbuild/protobuf";
+import { getOption, hasOption } from "@bufbuild/protobuf";
+import { http } from "../../../gen/google/api/annotations_pb.ts";
+import type { HttpRule } from "../../../gen/google/api/http_pb.ts";
+import { rest_data } from "../../../gen/webhook/v1/options_pb.ts";
+
+/** One REST address of a method. */
+export interface RestBinding {
+  httpMethod: "GET" | "PUT" | "POST" | "DELETE" | "PATCH";
+  path: string;
+  method: DescMethodUnary;
+  /** The field of the response that is answered as Data. */
+  data: DescField;
+}
+
+/**
+ * Every REST address that the services' `google.api.http` options name, additional bindings included.
+ *
+ * @throws Error on options that the gateway has no way to serve, so that they are found at start-up
+ */
+export function restBindings(services: readonly DescService[]): RestBinding[] {
+  return services.flatMap((service) =>
+    service.methods.flatMap((method) => {
+      if (!hasOption(method, http)) return [];
+      const name = `${service.typeName}.${method.name}`;
+      if (!isUnary(method)) throw new Error(`${name}: REST can serve unary methods only`);
+      const dataName = getOption(method, rest_data);
+      const data = method.output.fields.find((field) => field.name === dataName);
+      if (!data) throw new Error(`${name}: the option rest_data must name a field of ${method.output.name}`);
+      const rule = getOption(method, http);
+      return [rule, ...rule.additionalBindings].map((each) => ({ ...address(each, name), method, data }));
+    }),
+  );
+}
+
+function isUnary(method: DescMethod): method is DescMethodUnary {
+  return method.methodKind === "unary";
+}
+
+const METHODS = { get: "GET", put: "PUT", post: "POST", delete: "DELETE", patch: "PATCH" } as const;
+
+function address({ pattern }: HttpRule, name: string): Pick<RestBinding, "httpMethod" | "path"> {
+  if (pattern.case === undefined || pattern.case === "custom") {
+    throw new Error(`${name}: google.api.http must name get, put, post, delete or patch`);
+  }
+  if (/[{}*:]/.test(pattern.value)) {
+    throw new Error(`${name}: variables in paths, as in ${pattern.value}, are not served`);
+  }
+  return { httpMethod: METHODS[pattern.case], path: pattern.value };
+}

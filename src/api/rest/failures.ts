@@ -1,0 +1,63 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { ApiContext } from "../context.ts";
+import { toConnectError } from "../errors.ts";
+import { MAX_BODY_BYTES } from "./bodies.ts";
+import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
+import { authoriseUnread } from "./gateway.ts";
+
+/** What the framework's own errors mean to callers. */
+const FRAMEWORK_MESSAGES: Record<string, string> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE:
+    "the content type is not supported; send application/json or application/x-www-form-urlencoded",
+  FST_ERR_CTP_BODY_TOO_LARGE: `the body is too large; send at most ${MAX_BODY_BYTES} bytes`,
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "the body is not as long as Content-Length says",
+  FST_ERR_BAD_URL: "the path is not validly percent-encoded",
+};
+
+/** Sends a failure in the envelope. */
+export function sendFailure(reply: FastifyReply, status: number, message: string): FastifyReply {
+  return reply.code(status).type(JSON_CONTENT_TYPE).send(failureEnvelope(message));
+}
+
+/** Sees to it that no failure leaves without the envelope, whether a service, the framework or a path is the reason. */
+export function mountFailures(app: FastifyInstance, context: ApiContext): void {
+  app.decorateRequest("called", false);
+  const allowed = new Map<string, Set<string>>();
+  app.addHook("onRoute", ({ method, url }) => {
+    const methods = allowed.get(url) ?? new Set();
+    for (const each of [method].flat()) methods.add(each);
+    allowed.set(url, methods);
+  });
+
+  async function notFound(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const path = (request.url.split("?", 1)[0] as string).replace(/(?<=.)\/$/, "");
+    const methods = allowed.get(path);
+    if (!methods) return sendFailure(reply, 404, `unknown path ${path}`);
+    const names = [...methods].join(", ");
+    reply.header("Allow", names);
+    return sendFailure(reply, 400, `${path} does not take ${request.method}; use ${names}`);
+  }
+  app.setNotFoundHandler(notFound);
+
+  app.setErrorHandler(async (error: FastifyError, request, reply) => {
+    // The body of a request to nowhere was looked at first; where it went matters more.
+    if (request.is404) return notFound(request, reply);
+    const told = await authoriseUnread(context, request).then(
+      () => fromFramework(error) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?"),
+      (refusal: unknown) => toConnectError(refusal, context.log, request.routeOptions.url ?? "?"),
+    );
+    return sendFailure(reply, statusOf(told.code), told.rawMessage);
+  });
+}
+
+/** For errors before a route was found. */
+export function frameworkFailure(error: FastifyError, _request: FastifyRequest, reply: FastifyReply): void {
+  sendFailure(reply, 400, FRAMEWORK_MESSAGES[error.code] ?? error.message);
+}
+
+function fromFramework(error: FastifyError): ConnectError | undefined {
+  const ours = typeof error.code !== "string" || !error.code.startsWith("FST_");
+  if (ours || (error.statusCode ?? 500) >= 500) return undefined;
+  return new ConnectError(FRAMEWORK_MESSAGES[error.code] ?? error.message, Code.InvalidArgument);
+}

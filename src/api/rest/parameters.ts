@@ -1,0 +1,99 @@
+import type { DescField, DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { create, getOption, hasOption } from "@bufbuild/protobuf";
+import { required } from "../../../gen/webhook/v1/options_pb.ts";
+import { invalidFields } from "../errors.ts";
+import type { FieldViolation } from "../required-fields.ts";
+import { convertParameter, expectation } from "./parameter-values.ts";
+
+/** Where parameters may be, by name. */
+export interface ParameterSources {
+  query: Record<string, unknown>;
+  body: unknown;
+  /** The body is a form: as in a query, an array is then a name given several times. */
+  bodyIsForm: boolean;
+}
+
+interface Source {
+  values: Record<string, unknown>;
+  arraysAreRepeats: boolean;
+}
+
+/**
+ * Reads a request message from the query and the body, each field under its JSON name.
+ *
+ * @throws ConnectError INVALID_ARGUMENT naming each parameter that is missing, empty, of the wrong type or given
+ *   with two values
+ */
+export function readParameters<Desc extends DescMessage>(
+  desc: Desc,
+  { query, body, bodyIsForm }: ParameterSources,
+): MessageShape<Desc> {
+  const sources: Source[] = [
+    { values: query, arraysAreRepeats: true },
+    { values: bodyObject(body), arraysAreRepeats: bodyIsForm },
+  ];
+  const violations: FieldViolation[] = [];
+  const values: Record<string, unknown> = {};
+  for (const field of desc.fields) {
+    const given = sources.flatMap((source) => valuesOf(source, field.jsonName));
+    const result = readField(field, given, sources);
+    if ("problem" in result) violations.push({ field: field.jsonName, description: result.problem });
+    else if (result.value !== undefined) values[field.localName] = result.value;
+  }
+  if (violations.length > 0) throw invalidFields(violations);
+  return create(desc, values as MessageInitShape<Desc>);
+}
+
+function bodyObject(body: unknown): Record<string, unknown> {
+  if (body === undefined || body === null) return {};
+  if (typeof body !== "object" || Array.isArray(body)) {
+    throw invalidFields([
+      {
+        field: "the body",
+        description: 'must be a JSON object with the parameters, such as {"name": "value"}',
+      },
+    ]);
+  }
+  return body as Record<string, unknown>;
+}
+
+function valuesOf({ values, arraysAreRepeats }: Source, name: string): unknown[] {
+  if (!Object.hasOwn(values, name) || values[name] === null) return [];
+  const value = values[name];
+  return arraysAreRepeats && Array.isArray(value) ? value : [value];
+}
+
+function readField(
+  field: DescField,
+  given: unknown[],
+  sources: Source[],
+): { value: unknown } | { problem: string } {
+  if (given.length === 0) {
+    if (!isRequired(field)) return { value: undefined };
+    const near = misspelt(field.jsonName, sources);
+    return {
+      problem: near
+        ? `is required; it was sent as ${near}, but its name is ${field.jsonName}`
+        : `is required: ${expectation(field)}`,
+    };
+  }
+  const converted = given.map((value) => convertParameter(field, value));
+  const failed = converted.find((each) => "problem" in each);
+  if (failed) return failed;
+  const distinct = new Set(converted.map((each) => (each as { value: unknown }).value));
+  if (distinct.size > 1) return { problem: "is given more than once with different values; give it once" };
+  const [value] = distinct;
+  if (isRequired(field) && (value === 0 || value === 0n))
+    return { problem: `must not be 0: ${expectation(field)}` };
+  return { value };
+}
+
+function isRequired(field: DescField): boolean {
+  return hasOption(field, required) && getOption(field, required);
+}
+
+/** A name that was sent and differs only in case or underscores, which is the likeliest mistake. */
+function misspelt(name: string, sources: Source[]): string | undefined {
+  const plain = (text: string) => text.replaceAll(/[_-]/g, "").toLowerCase();
+  return sources.flatMap((source) => Object.keys(source.values)).find((each) => plain(each) === plain(name));
+}

@@ -1,0 +1,118 @@
+import type { ServiceImpl } from "@connectrpc/connect";
+import {
+  type ApiKeyService,
+  CreateApiKeyRequestSchema,
+  CreateInstalledAppRequestSchema,
+  type RevokeApiKeyRequest,
+  RevokeApiKeyRequestSchema,
+} from "../../../gen/webhook/v1/api_key_pb.ts";
+import { createApiKey, listApiKeys } from "../../db/api-keys.ts";
+import { createInstalledApp, installedAppExists, listInstalledApps } from "../../db/installed-apps.ts";
+import { revokeApiKey, type WebhooksFate } from "../../db/key-revocation.ts";
+import type { ApiContext } from "../context.ts";
+import { invalidFields } from "../errors.ts";
+import { isPermission, permissionChoices } from "../permissions.ts";
+import {
+  apiKeyMessage,
+  assertFields,
+  assertText,
+  installedAppMessage,
+  isProcess,
+  isUuid,
+  unknownProcess,
+} from "./messages.ts";
+
+const MAX_NAME_CHARACTERS = 100;
+
+/** Makes and ends the keys that every request carries (contract, section 5). */
+export function apiKeyService({ db }: ApiContext): ServiceImpl<typeof ApiKeyService> {
+  return {
+    async createApiKey(request) {
+      assertFields(CreateApiKeyRequestSchema, request);
+      assertText("name", request.name, MAX_NAME_CHARACTERS);
+      const permissions = [...new Set(request.permissions)];
+      if (permissions.length === 0 || !permissions.every(isPermission)) {
+        throw invalidFields([
+          { field: "permissions", description: `must be one or more of ${permissionChoices()}` },
+        ]);
+      }
+      const allowedProcesses = [...new Set(request.allowedProcesses)];
+      const unknown = allowedProcesses.find((process) => !isProcess(process));
+      if (unknown !== undefined) {
+        throw invalidFields([
+          { field: "allowed_processes", description: `names ${unknownProcess(unknown)}` },
+        ]);
+      }
+      const installedAppId = request.installedApplicationId ?? null;
+      if (
+        installedAppId !== null &&
+        !(isUuid(installedAppId) && (await installedAppExists(db, installedAppId)))
+      ) {
+        throw invalidFields([
+          {
+            field: "installed_application_id",
+            description: "is not the id of an installed app; list them or create one",
+          },
+        ]);
+      }
+      const made = await createApiKey(db, {
+        name: request.name,
+        permissions,
+        allowedProcesses,
+        installedAppId,
+      });
+      return { apiKey: apiKeyMessage(made.key), secret: made.secret };
+    },
+
+    async listApiKeys() {
+      return { apiKeys: (await listApiKeys(db)).map(apiKeyMessage) };
+    },
+
+    async revokeApiKey(request) {
+      assertFields(RevokeApiKeyRequestSchema, request);
+      assertKeyId("api_key_id", request.apiKeyId);
+      const done = await revokeApiKey(db, request.apiKeyId.toLowerCase(), fateOf(request));
+      return {
+        apiKey: apiKeyMessage(done.key),
+        webhooksTransferred: done.transferred,
+        webhooksDeleted: done.deleted,
+      };
+    },
+
+    async createInstalledApp(request) {
+      assertFields(CreateInstalledAppRequestSchema, request);
+      assertText("name", request.name, MAX_NAME_CHARACTERS);
+      return { installedApp: installedAppMessage(await createInstalledApp(db, request.name)) };
+    },
+
+    async listInstalledApps() {
+      return { installedApps: (await listInstalledApps(db)).map(installedAppMessage) };
+    },
+  };
+}
+
+/** What becomes of the key's webhooks must be told, even when it has none: nobody loses any by leaving it out. */
+function fateOf(request: RevokeApiKeyRequest): WebhooksFate {
+  switch (request.webhooks.case) {
+    case "deleteWebhooks":
+      return "delete";
+    case "transferToKeyId": {
+      const transferTo = request.webhooks.value;
+      assertKeyId("transfer_to_key_id", transferTo);
+      if (transferTo.toLowerCase() === request.apiKeyId.toLowerCase()) {
+        throw invalidFields([
+          { field: "transfer_to_key_id", description: "must be another key than the revoked one" },
+        ]);
+      }
+      return { transferTo: transferTo.toLowerCase() };
+    }
+    default:
+      throw invalidFields([
+        { field: "webhooks", description: "is required: set transfer_to_key_id or delete_webhooks" },
+      ]);
+  }
+}
+
+function assertKeyId(field: string, id: string): void {
+  if (!isUuid(id)) throw invalidFields([{ field, description: "must be the id of an API key, a UUID" }]);
+}

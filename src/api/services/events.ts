@@ -1,0 +1,94 @@
+import { createHash } from "node:crypto";
+import { type DescField, toBinary } from "@bufbuild/protobuf";
+import type { ServiceImpl } from "@connectrpc/connect";
+import {
+  type EventService,
+  type PublishEventRequest,
+  PublishEventRequestSchema,
+} from "../../../gen/webhook/v1/event_pb.ts";
+import { payloadFields, processOfField } from "../../catalogue.ts";
+import { publishEvent } from "../../db/events.ts";
+import { callerOf } from "../auth.ts";
+import type { ApiContext } from "../context.ts";
+import { invalidFields } from "../errors.ts";
+import { sortableTime } from "../json/timestamp.ts";
+import { jsonWriter } from "../json/writer.ts";
+import { assertFields, assertText } from "./messages.ts";
+
+/** The largest payload, as the JSON that receivers get, in bytes. */
+const MAX_PAYLOAD_BYTES = 262_144;
+const MAX_KEY_CHARACTERS = 255;
+const USER_ID = /^[\x21-\x7e]{1,128}$/;
+
+/** For internal callers: tells the service that something happened (contract, section 6). */
+export function eventService({ db }: ApiContext): ServiceImpl<typeof EventService> {
+  return {
+    async publishEvent(request, handler) {
+      assertFields(PublishEventRequestSchema, request);
+      assertText("idempotency_key", request.idempotencyKey, MAX_KEY_CHARACTERS);
+      if (!USER_ID.test(request.userId)) {
+        throw invalidFields([
+          { field: "user_id", description: "must be 1 to 128 visible ASCII characters, without spaces" },
+        ]);
+      }
+      const published = await publishEvent(db, {
+        ...payloadOf(request),
+        apiKeyId: callerOf(handler).id,
+        idempotencyKey: request.idempotencyKey,
+        requestSha256: createHash("sha256").update(toBinary(PublishEventRequestSchema, request)).digest(),
+        userId: request.userId,
+        occurred: occurredAt(request),
+      });
+      return {
+        eventId: published.eventId,
+        deliveriesQueued: published.queued,
+        duplicate: published.duplicate,
+      };
+    },
+  };
+}
+
+const dataFields = new Map<string | undefined, DescField>(
+  PublishEventRequestSchema.fields
+    .filter((field) => field.oneof?.name === "data")
+    .map((field) => [field.localName, field]),
+);
+
+/** The process of the event and the body its receivers get. */
+function payloadOf(request: PublishEventRequest): { process: number; payload: string } {
+  const field = dataFields.get(request.data.case);
+  const process = field && processOfField(field.name);
+  if (field?.fieldKind !== "message" || process === undefined) {
+    throw invalidFields([
+      { field: "data", description: `is required: set one of ${payloadFields.join(", ")}` },
+    ]);
+  }
+  const payload = writePayload(field.name, () =>
+    jsonWriter(field.message, "payload")(request.data.value as never),
+  );
+  const bytes = Buffer.byteLength(payload);
+  if (bytes > MAX_PAYLOAD_BYTES) {
+    throw invalidFields([
+      {
+        field: field.name,
+        description: `is ${bytes} bytes as JSON, more than the ${MAX_PAYLOAD_BYTES} allowed`,
+      },
+    ]);
+  }
+  return { process, payload };
+}
+
+function writePayload(field: string, write: () => string): string {
+  try {
+    return write();
+  } catch (error) {
+    if (error instanceof RangeError)
+      throw invalidFields([{ field, description: `cannot be sent: ${error.message}` }]);
+    throw error;
+  }
+}
+
+/** To the microsecond, which is what the database keeps. */
+function occurredAt({ time }: PublishEventRequest): string | null {
+  return time ? `${sortableTime(time)}.${String(time.nanos).padStart(9, "0").slice(0, 6)}Z` : null;
+}

@@ -1,0 +1,84 @@
+import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ApiKeySchema, InstalledAppSchema } from "../../../gen/webhook/v1/api_key_pb.ts";
+import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
+import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
+import type { WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { catalogue } from "../../catalogue.ts";
+import type { ApiKeyRow } from "../../db/api-keys.ts";
+import type { InstalledAppRow } from "../../db/installed-apps.ts";
+import type { WebhookRow } from "../../db/webhooks.ts";
+import { invalidFields } from "../errors.ts";
+import { findFieldViolations } from "../required-fields.ts";
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Whether PostgreSQL's uuid will take it, in the one form that we give out. */
+export function isUuid(text: string): boolean {
+  return UUID.test(text);
+}
+
+/** @throws ConnectError INVALID_ARGUMENT naming every required field that is missing and every time out of range */
+export function assertFields<Desc extends DescMessage>(desc: Desc, message: MessageShape<Desc>): void {
+  const violations = findFieldViolations(desc, message);
+  if (violations.length > 0) throw invalidFields(violations);
+}
+
+/**
+ * A text that people choose, such as a name.
+ *
+ * @throws ConnectError INVALID_ARGUMENT when it is too long or PostgreSQL could not store it
+ */
+export function assertText(field: string, text: string, maxCharacters: number): void {
+  if ([...text].length > maxCharacters) {
+    throw invalidFields([{ field, description: `must have at most ${maxCharacters} characters` }]);
+  }
+  if (text.includes("\0") || !text.isWellFormed()) {
+    throw invalidFields([{ field, description: "must be valid Unicode text without null characters" }]);
+  }
+}
+
+/** Every event type by number and name, for messages. */
+export function processChoices(): string {
+  return catalogue.map(({ number, name }) => `${number} (${name})`).join(", ");
+}
+
+/** What to do about a number that is no event type. */
+export function unknownProcess(number: number): string {
+  return `${number} is not an event type; send one of ${processChoices()}`;
+}
+
+/** Whether the number is an event type of this version. */
+export function isProcess(number: number): boolean {
+  return catalogue.some((entry) => entry.number === number);
+}
+
+export function webhookMessage(row: WebhookRow): MessageInitShape<typeof WebhookSchema> {
+  return {
+    id: row.id,
+    created: timestampFromDate(row.created),
+    modified: timestampFromDate(row.modified),
+    webhookProcess: row.process as WebhookProcess,
+    url: row.url,
+    ...(row.installedAppId === null ? {} : { application: row.installedAppId }),
+    ...(row.applicationName === null ? {} : { applicationName: row.applicationName }),
+    apiKeyId: row.apiKeyId,
+  };
+}
+
+export function apiKeyMessage(row: ApiKeyRow): MessageInitShape<typeof ApiKeySchema> {
+  return {
+    id: row.id,
+    name: row.name,
+    prefix: row.prefix,
+    permissions: row.permissions as Permission[],
+    allowedProcesses: row.allowedProcesses as WebhookProcess[],
+    ...(row.installedAppId === null ? {} : { installedApplicationId: row.installedAppId }),
+    created: timestampFromDate(row.created),
+    ...(row.revoked === null ? {} : { revoked: timestampFromDate(row.revoked) }),
+  };
+}
+
+export function installedAppMessage(row: InstalledAppRow): MessageInitShape<typeof InstalledAppSchema> {
+  return { id: row.id, name: row.name, created: timestampFromDate(row.created) };
+}

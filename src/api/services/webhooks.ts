@@ -1,0 +1,71 @@
+import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
+import {
+  CreateWebhookRequestSchema,
+  DeleteWebhookRequestSchema,
+  GetWebhookSecretRequestSchema,
+  type WebhookService,
+} from "../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../catalogue.ts";
+import type { ApiKeyRow } from "../../db/api-keys.ts";
+import { createWebhook, deleteWebhook, listWebhooks, readWebhookSecret } from "../../db/webhooks.ts";
+import { callerOf } from "../auth.ts";
+import type { ApiContext } from "../context.ts";
+import { invalidFields } from "../errors.ts";
+import { assertFields, isProcess, unknownProcess, webhookMessage } from "./messages.ts";
+
+/** Registers the addresses that events are delivered to (contract, section 4). */
+export function webhookService({ db, secrets, targets }: ApiContext): ServiceImpl<typeof WebhookService> {
+  return {
+    async listWebhooks() {
+      return { webhooks: (await listWebhooks(db)).map(webhookMessage) };
+    },
+
+    async createWebhook(request, handler) {
+      assertFields(CreateWebhookRequestSchema, request);
+      const { process, url } = request;
+      if (!isProcess(process)) {
+        throw invalidFields([{ field: "process", description: unknownProcess(process) }]);
+      }
+      const caller = callerOf(handler);
+      assertMaySubscribe(caller, process);
+      // URL parsing drops some of these, yet the address is stored as it was given.
+      if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
+        throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
+      }
+      const made = await createWebhook(db, secrets, {
+        process,
+        url,
+        targetUrl: targets.normalise(url),
+        apiKeyId: caller.id,
+      });
+      return { webhook: webhookMessage(made.webhook), created: made.created };
+    },
+
+    async deleteWebhook(request) {
+      assertFields(DeleteWebhookRequestSchema, request);
+      const deleted = await deleteWebhook(db, request.webhookId);
+      if (!deleted) throw noWebhook(request.webhookId);
+      return { webhook: webhookMessage(deleted) };
+    },
+
+    async getWebhookSecret(request) {
+      assertFields(GetWebhookSecretRequestSchema, request);
+      const secret = await readWebhookSecret(db, secrets, request.webhookId);
+      if (!secret) throw noWebhook(request.webhookId);
+      return { secret: `whsec_${secret.toString("base64")}` };
+    },
+  };
+}
+
+/** The key determines which events may be subscribed to (contract, section 5, rule 4). */
+function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
+  if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
+  throw new ConnectError(
+    `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
+    Code.PermissionDenied,
+  );
+}
+
+function noWebhook(id: bigint): ConnectError {
+  return new ConnectError(`there is no webhook ${id}; list the webhooks to find its Id`, Code.NotFound);
+}
