@@ -86,7 +86,7 @@ export async function publishEvents(transport: Transport, key: string): Promise<
     const answer = await client.publishEvent(request, { headers: { "X-Service-Key": key } });
     const told = answer.duplicate
       ? "a duplicate: nothing queued"
-      : `${answer.deliveriesQueued} deliveries queued`;
+      : `queued for ${answer.deliveriesQueued} webhook${answer.deliveriesQueued === 1 ? "" : "s"}`;
     line(`${request.data?.case} "${request.idempotencyKey}" → event ${answer.eventId}, ${told}`);
     return answer.eventId;
   };
