@@ -1,0 +1,48 @@
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import type { TestProject } from "vitest/node";
+import { openDatabase } from "../../src/db/database.ts";
+import { migrate } from "../../src/db/migrate.ts";
+import { startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
+import { removeDataDir } from "../../src/dev/postgres-home.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** Address of the run's one PostgreSQL, of a database that nobody's tests use. */
+    postgresUrl: string;
+    /** Name of a migrated database to be cloned. */
+    templateDatabase: string;
+  }
+}
+
+/** What a crash would lose is no loss to tests. */
+const FAST = { fsync: "off", full_page_writes: "off", synchronous_commit: "off" };
+const TEMPLATE = "template_migrated";
+
+/** One PostgreSQL for the whole run, migrated once; each test file clones the template. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-postgres-"));
+  const postgres = await startEmbeddedPostgres({
+    dataDir: folder,
+    progress: (line) => console.log(line),
+    port: 0,
+    settings: FAST,
+  });
+  const admin = openDatabase(postgres.url, { max: 1 });
+  await admin.raw(`create database ${TEMPLATE}`);
+  await admin.destroy();
+
+  const templateUrl = new URL(postgres.url);
+  templateUrl.pathname = TEMPLATE;
+  const template = openDatabase(templateUrl.href, { max: 2 });
+  await migrate(template);
+  await template.destroy();
+
+  project.provide("postgresUrl", postgres.url);
+  project.provide("templateDatabase", TEMPLATE);
+  return async () => {
+    await postgres.stop();
+    await removeDataDir(folder);
+  };
+}

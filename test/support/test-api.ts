@@ -1,0 +1,122 @@
+import { randomBytes } from "node:crypto";
+import pino from "pino";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import type { ApiContext } from "../../src/api/context.ts";
+import { type Api, type ApiOptions, startApi } from "../../src/api/server.ts";
+import { ALL_PERMISSIONS, createApiKey, type NewApiKey } from "../../src/db/api-keys.ts";
+import { openDatabase } from "../../src/db/database.ts";
+import { createSecretBox } from "../../src/db/secret-box.ts";
+import { createAddressGuard } from "../../src/delivery/address-guard.ts";
+import { createTargetRules } from "../../src/delivery/target-url.ts";
+import { createTestDatabase } from "./database.ts";
+
+/** An envelope as REST answers it; numbers as JSON.parse reads them. */
+export interface Envelope {
+  Success: boolean;
+  // biome-ignore lint/suspicious/noExplicitAny: whatever the endpoint answers
+  Data: any;
+  Warnings: string[];
+}
+
+/** One REST answer. */
+export interface RestAnswer {
+  status: number;
+  headers: Headers;
+  text: string;
+  envelope: Envelope;
+}
+
+/** How a REST call carries its parameters. */
+export interface RestRequest {
+  /** The key's secret; null sends none. The administrator's when left out. */
+  key?: string | null;
+  query?: Record<string, string> | [string, string][];
+  json?: unknown;
+  form?: Record<string, string> | [string, string][];
+  /** A body as it is, with its content type. */
+  raw?: { body: string | Uint8Array<ArrayBuffer>; type?: string };
+  headers?: Record<string, string>;
+}
+
+/** The real API on a database of its own. */
+export interface TestApi extends Api {
+  context: ApiContext;
+  databaseUrl: string;
+  /** Address of the gRPC listener. */
+  grpcUrl: string;
+  /** Secret of a key with every permission. */
+  adminKey: string;
+  adminKeyId: string;
+  /** Makes a key; every permission unless told. */
+  key(options?: Partial<NewApiKey>): Promise<{ id: string; secret: string }>;
+  rest(method: string, path: string, request?: RestRequest): Promise<RestAnswer>;
+}
+
+/** Starts the API on free ports, on a fresh database unless one is given. */
+export async function startTestApi(
+  options: Partial<ApiOptions> & { databaseUrl?: string; readiness?: ApiContext["readiness"] } = {},
+): Promise<TestApi> {
+  const database = options.databaseUrl
+    ? { url: options.databaseUrl, drop: async () => {} }
+    : await createTestDatabase();
+  const db = openDatabase(database.url, { max: 10, applicationName: "test" });
+  const context: ApiContext = {
+    db,
+    secrets: createSecretBox(randomBytes(32)),
+    targets: createTargetRules(createAddressGuard([])),
+    log: pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" }),
+    readiness: options.readiness ?? (async () => []),
+  };
+  const api = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });
+  const key: TestApi["key"] = async (more) => {
+    const made = await createApiKey(db, { name: "test", permissions: ALL_PERMISSIONS, ...more });
+    return { id: made.key.id, secret: made.secret };
+  };
+  const admin = await key({ name: "admin" });
+  return {
+    ...api,
+    context,
+    databaseUrl: database.url,
+    grpcUrl: `http://127.0.0.1:${api.grpcPort}`,
+    adminKey: admin.secret,
+    adminKeyId: admin.id,
+    key,
+    rest: (method, path, request) => callRest(api.url, admin.secret, method, path, request),
+    async stop() {
+      await api.stop();
+      await db.destroy();
+      await database.drop();
+    },
+  };
+}
+
+/** Keys that can do one thing only. */
+export const ONLY = {
+  read: [Permission.READ_ADMINISTRATIVE_DATA],
+  write: [Permission.WRITE_ADMINISTRATIVE_DATA],
+  publish: [Permission.PUBLISH_EVENTS],
+  manage: [Permission.MANAGE_API_KEYS],
+};
+
+async function callRest(
+  baseUrl: string,
+  adminKey: string,
+  method: string,
+  path: string,
+  { key = adminKey, query, json, form, raw, headers = {} }: RestRequest = {},
+): Promise<RestAnswer> {
+  const url = `${baseUrl}${path}${query ? `?${new URLSearchParams(query)}` : ""}`;
+  const sent = new Headers(headers);
+  if (key !== null) sent.set("X-Service-Key", key);
+  if (json !== undefined) sent.set("Content-Type", "application/json");
+  if (raw?.type !== undefined) sent.set("Content-Type", raw.type);
+  const body = json === undefined ? (form ? new URLSearchParams(form) : raw?.body) : JSON.stringify(json);
+  const response = await fetch(url, { method, headers: sent, ...(body === undefined ? {} : { body }) });
+  const text = await response.text();
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    envelope: (text === "" ? null : JSON.parse(text)) as Envelope,
+  };
+}
