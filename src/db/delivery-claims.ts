@@ -103,7 +103,7 @@ export async function claimPending(
     ),
     chosen as (
       select d.id from open_run, eligible s cross join lateral (
-        select id from deliveries where state = 'pending' and webhook_id = s.webhook_id order by id
+        select id from deliveries where state = 'pending' and webhook_id = s.webhook_id order by created
         limit greatest(:share::int, :limit::int / greatest(1, (select count(*)::int from eligible)))
         for update skip locked
       ) d limit :limit::int
@@ -182,7 +182,7 @@ export async function handOver(
     `with ${OPEN_RUN},
     chosen as (
       select d.id from open_run, unnest(:webhooks::bigint[]) as w(id) cross join lateral (
-        select id from deliveries where state = 'pending' and webhook_id = w.id order by id
+        select id from deliveries where state = 'pending' and webhook_id = w.id order by created
         limit :limitEach::int for update skip locked
       ) d
     )

@@ -1,9 +1,12 @@
+import { randomUUID } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { readConfig } from "../../src/config.ts";
 import { ATTEMPTS_PER_ROUND } from "../../src/db/delivery-results.ts";
+import { temporalNames } from "../../src/temporal/names.ts";
+import { ensureSchedule } from "../../src/temporal/schedule.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
 let service: TestService;
@@ -211,11 +214,28 @@ describe("a webhook that is paused", () => {
 });
 
 describe("the dispatch", () => {
-  test("§6.1.2: happens every minute by default, by a schedule that a restart updates and never unpauses", async () => {
-    expect(readConfig({}).dispatch.intervalMs).toBe(60_000);
-    const schedule = await service.temporal.schedule.getHandle(service.scheduleId).describe();
-    expect(schedule.spec.intervals).toEqual([{ every: 1_000, offset: 0 }]);
-    expect(schedule.policies.overlap).toBe("ALLOW_ALL");
+  test("§6.1.2: happens every minute by default, and minutes never wait for each other", async () => {
+    const { dispatch } = readConfig({});
+    const names = temporalNames(`${randomUUID()}-`);
+    await ensureSchedule(service.temporal, names, dispatch, true);
+    const handle = service.temporal.schedule.getHandle(names.scheduleId);
+    const { spec, policies } = await handle.describe();
+    expect(spec.intervals).toEqual([{ every: 60_000 }]);
+    expect(policies).toMatchObject({ overlap: "ALLOW_ALL", catchupWindow: 60_000 });
+    await handle.delete();
+  });
+
+  test("keeps to its settings after a restart, and stays paused when an operator paused it", async () => {
+    const { dispatch } = readConfig({});
+    const names = temporalNames(`${randomUUID()}-`);
+    await ensureSchedule(service.temporal, names, dispatch, true);
+    const handle = service.temporal.schedule.getHandle(names.scheduleId);
+    await handle.pause("maintenance");
+    await ensureSchedule(service.temporal, names, { ...dispatch, intervalMs: 30_000 }, true);
+    const { spec, state } = await handle.describe();
+    expect(spec.intervals).toEqual([{ every: 30_000 }]);
+    expect(state).toMatchObject({ paused: true, note: "maintenance" });
+    await handle.delete();
   });
 
   test("§8: makes the first attempt and three retries, one, five and twenty-five minutes apart by default", () => {

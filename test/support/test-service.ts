@@ -17,10 +17,13 @@ import { readConfig } from "../../src/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
 import { createLocalAuthority, type LocalAuthority } from "../../src/dev/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+import { createLogger } from "../../src/logger.ts";
 import { startService } from "../../src/main.ts";
 import { temporalNames } from "../../src/temporal/names.ts";
+import { installRuntime } from "../../src/temporal/runtime.ts";
 import { createTestDatabase } from "./database.ts";
 
+const LOG_LEVEL = process.env.TEST_LOG_LEVEL ?? "silent";
 /** Short times, so that four attempts take a second. */
 const PACE = {
   DISPATCH_INTERVAL: "1s",
@@ -61,11 +64,12 @@ export async function startTestService(settings: Record<string, string> = {}): P
   const names = temporalNames(`${randomUUID()}-`);
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
   const environment = { TEMPORAL_ADDRESS: inject("temporalAddress") };
+  quietRuntime();
   const config = readConfig({
     HOST: "127.0.0.1",
     HTTP_PORT: "0",
     GRPC_PORT: "0",
-    LOG_LEVEL: process.env.TEST_LOG_LEVEL ?? "silent",
+    LOG_LEVEL,
     DATABASE_URL: database.url,
     SECRET_KEY: randomBytes(32).toString("base64"),
     ADMIN_KEY: adminKey,
@@ -159,6 +163,14 @@ export function keyedTransport(grpcPort: number, key: string): Transport {
       },
     ],
   });
+}
+
+let quiet = false;
+
+/** The SDK's log goes where the service's goes; once a process. */
+function quietRuntime(): void {
+  if (!quiet) installRuntime(createLogger(LOG_LEVEL));
+  quiet = true;
 }
 
 let trusted: Promise<LocalAuthority> | undefined;
