@@ -1,0 +1,67 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { type Db, rows } from "../../src/db/database.ts";
+import type { ClaimedDelivery, ClaimToken } from "../../src/db/delivery-claims.ts";
+import type { AttemptResult } from "../../src/db/delivery-results.ts";
+import { openRun } from "../../src/db/runs.ts";
+
+/** Spacing in tests: a minute, then five times more. */
+export const SPACING = { initialDelayMs: 60_000, coefficient: 5 };
+
+/** Makes a webhook with pending deliveries; answers its id. */
+export async function queue(db: Db, deliveries: number): Promise<bigint> {
+  const key = randomUUID();
+  await db.raw(
+    "insert into api_keys (id, name, prefix, secret_sha256, permissions) values (?, 'k', 'p', ?, '{1}')",
+    [key, randomBytes(32)],
+  );
+  const url = `https://example.com/${key}`;
+  const [webhook] = await rows<{ id: bigint }>(
+    db,
+    "insert into webhooks (process, url, target_url, api_key_id, secret) values (1, :url, :url, :key, :secret) returning id",
+    { url, key, secret: randomBytes(60) },
+  );
+  const id = (webhook as { id: bigint }).id;
+  await db.raw(
+    `with e as (
+      insert into events (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, payload)
+      select new_delivery_id(), ?::uuid, n, '\\x00'::bytea, 1, 'u', now(), '{}' from generate_series(1, ?::int) n returning id)
+    insert into deliveries (event_id, webhook_id) select id, ?::bigint from e`,
+    [key, deliveries, String(id)],
+  );
+  return id;
+}
+
+/** A claim token of a fresh run. */
+export async function freshToken(db: Db, leaseMs = 60_000): Promise<ClaimToken> {
+  const runId = await openRun(db, { workflowId: randomUUID(), firstRunId: randomUUID() }, leaseMs);
+  return { runId, activity: randomUUID(), attempt: 1 };
+}
+
+/** The result of an attempt under a token. */
+export function result(delivery: ClaimedDelivery | string, token: ClaimToken, status: number): AttemptResult {
+  return {
+    deliveryId: typeof delivery === "string" ? delivery : delivery.id,
+    token,
+    delivered: status < 300,
+    started: new Date(),
+    durationMs: 5,
+    status,
+    error: null,
+    responseStart: "answer",
+    retryAfterMs: null,
+  };
+}
+
+/** State and counters of deliveries, by id. */
+export function stored(
+  db: Db,
+  ids: readonly string[],
+): Promise<
+  { state: string; attempts: number; claims: number; reason: string | null; run_id: bigint | null }[]
+> {
+  return rows(
+    db,
+    "select state, attempts, claims, reason, run_id from deliveries where id = any(:ids::uuid[]) order by id",
+    { ids },
+  );
+}
