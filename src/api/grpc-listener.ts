@@ -2,13 +2,15 @@ import { createServer, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { ConnectRouter, ConnectRouterOptions } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { DRAIN_MS, type Listener, listenError } from "./listening.ts";
+import { type Listener, listenError } from "./listening.ts";
 
 /** What the listener serves and where. */
 export interface GrpcListenerOptions {
   host: string;
   /** 0: any free one. */
   port: number;
+  /** How long calls in flight may take to finish once the service stops. */
+  drainMs: number;
   routes: (router: ConnectRouter) => void;
   routerOptions: ConnectRouterOptions;
 }
@@ -35,7 +37,7 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
       for (const session of sessions) session.close();
       const force = setTimeout(() => {
         for (const session of sessions) session.destroy();
-      }, DRAIN_MS);
+      }, options.drainMs);
       await closed;
       clearTimeout(force);
     },

@@ -5,7 +5,7 @@ import type { ConnectRouter, ConnectRouterOptions, Transport } from "@connectrpc
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import fastify, { type FastifyInstance } from "fastify";
 import type { ApiContext } from "./context.ts";
-import { DRAIN_MS, type Listener, listenError } from "./listening.ts";
+import { type Listener, listenError } from "./listening.ts";
 import { answerMalformed, answerWhatNodeRefuses } from "./raw-http.ts";
 import type { Readiness } from "./readiness.ts";
 import type { RestBinding } from "./rest/bindings.ts";
@@ -34,6 +34,8 @@ export interface HttpListenerOptions {
   /** 0: any free one. */
   port: number;
   tls: TlsOptions | undefined;
+  /** How long calls in flight may take to finish once the service stops. */
+  drainMs: number;
   readiness: Readiness;
   /** Undefined: only /healthz and /readyz. */
   services: HttpServices | undefined;
@@ -78,7 +80,7 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
       // Connections that fall idle from now on are not kept.
       app.server.keepAliveTimeout = 1;
       const reap = setInterval(() => app.server.closeIdleConnections?.(), 50);
-      const force = setTimeout(forceClosed, DRAIN_MS);
+      const force = setTimeout(forceClosed, options.drainMs);
       await app.close();
       clearInterval(reap);
       clearTimeout(force);

@@ -6,9 +6,6 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-/** How long calls in flight may take to finish once the service stops. */
-export const DRAIN_MS = 10_000;
-
 /** An error of `listen`, said so that it names what to change. */
 export function listenError(error: unknown, port: number, variable: string): Error {
   const code = (error as NodeJS.ErrnoException).code;

@@ -19,6 +19,8 @@ export interface ApiOptions {
   tls?: TlsOptions | undefined;
   /** False: only /healthz and /readyz, for processes that only deliver. */
   services: boolean;
+  /** How long calls in flight may take to finish once the service stops: 10 s unless told. */
+  drainMs?: number;
 }
 
 /** A running API. */
@@ -41,7 +43,7 @@ const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
  * @throws Error naming the port and its variable when a port cannot be had
  */
 export async function startApi(context: ApiContext, options: ApiOptions): Promise<Api> {
-  const { host = "127.0.0.1", tls } = options;
+  const { host = "127.0.0.1", tls, drainMs = 10_000 } = options;
   const stopping = new AbortController();
   const readiness = createReadiness(context);
   const routes = createRoutes(context, readiness, stopping.signal);
@@ -59,10 +61,18 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
       }
     : undefined;
 
-  const http = await listenForHttp(context, { host, port: options.httpPort, tls, readiness, services });
+  const http = await listenForHttp(context, {
+    host,
+    port: options.httpPort,
+    tls,
+    drainMs,
+    readiness,
+    services,
+  });
   let grpc: Listener | undefined;
   try {
-    if (services && !tls) grpc = await listenForGrpc({ host, port: options.grpcPort, routes, routerOptions });
+    if (services && !tls)
+      grpc = await listenForGrpc({ host, port: options.grpcPort, drainMs, routes, routerOptions });
   } catch (error) {
     await http.close();
     throw error;

@@ -13,7 +13,8 @@ export async function addBodyParsers(app: FastifyInstance): Promise<void> {
   app.removeAllContentTypeParsers();
   await app.register(formbody, { bodyLimit: MAX_BODY_BYTES });
   app.addContentTypeParser<Buffer>(
-    /^application\/(?:[\w.-]+\+)?json$/i,
+    // The framework matches the whole header, its parameters too.
+    /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i,
     { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES },
     (_request, body, done) => {
       try {

@@ -69,7 +69,10 @@ export function convertParameter(field: DescField, given: unknown): Converted {
     if (given === true || given === "true") return { value: true };
     if (given === false || given === "false") return { value: false };
   }
-  if (field.scalar === ScalarType.STRING && typeof given === "string") return { value: given };
+  if (field.scalar === ScalarType.STRING && typeof given === "string") {
+    // Half of a surrogate pair would be replaced on its way to the service.
+    return given.isWellFormed() ? { value: given } : { problem: "is not valid Unicode text" };
+  }
   return { problem: `is ${shown(given)}: ${expectation(field)}` };
 }
 
