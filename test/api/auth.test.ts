@@ -23,6 +23,17 @@ const ENDPOINTS = [
 ] as const;
 
 test.each(ENDPOINTS)(
+  "§4: %s %s requires the key, and answers in the envelope with and without",
+  async (method, path) => {
+    for (const key of [api.adminKey, null]) {
+      const { status, envelope } = await api.rest(method, path, { key });
+      expect(status === 401).toBe(key === null);
+      expect(Object.keys(envelope)).toEqual(["Success", "Data", "Warnings"]);
+    }
+  },
+);
+
+test.each(ENDPOINTS)(
   "§5.1: %s %s reads the key from X-Service-Key, whatever the case of its name",
   async (method, path) => {
     for (const name of ["X-Service-Key", "x-service-key", "X-SERVICE-KEY"]) {
