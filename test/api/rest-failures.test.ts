@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseRaw, sendRaw } from "../support/raw-request.ts";
-import { startTestApi, type TestApi } from "../support/test-api.ts";
+import { type RestRequest, startTestApi, type TestApi } from "../support/test-api.ts";
 
 let api: TestApi;
 beforeAll(async () => {
@@ -11,11 +11,21 @@ afterAll(() => api.stop());
 const FAILURE = { Success: false, Data: null, Warnings: [expect.any(String)] };
 
 test("§7.4: an unknown path is 404 in the envelope, whatever the method, the key or the body", async () => {
-  for (const method of ["GET", "POST", "DELETE", "OPTIONS"]) {
-    const { status, envelope } = await api.rest(method, "/api/webhooks", {
-      key: null,
-      ...(method === "POST" ? { raw: { body: "<a/>", type: "text/xml" } } : {}),
-    });
+  const bodies = [
+    {},
+    { raw: { body: "<a/>", type: "text/xml" } },
+    { raw: { body: "{", type: "application/json" } },
+    { raw: { body: "x".repeat(70_000), type: "application/json" } },
+  ];
+  const requests: [string, RestRequest][] = [
+    ["GET", {}],
+    ["OPTIONS", {}],
+    ...["POST", "DELETE", "PATCH"].flatMap((method) =>
+      bodies.map((body): [string, RestRequest] => [method, body]),
+    ),
+  ];
+  for (const [method, body] of requests) {
+    const { status, envelope } = await api.rest(method, "/api/webhooks", { ...body, key: null });
     expect(status).toBe(404);
     expect(envelope).toEqual({ ...FAILURE, Warnings: ["unknown path /api/webhooks"] });
   }
