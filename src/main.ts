@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import { startApi } from "./api/server.ts";
 import { type Config, ConfigError, readConfig } from "./config.ts";
 import { openDatabase } from "./db/database.ts";
@@ -125,7 +126,7 @@ async function main(): Promise<void> {
 function describe(service: Service, config: Config): string {
   return [
     `ready (role: ${config.role})`,
-    `  API          ${service.url}`,
+    config.role === "worker" ? `  health       ${service.url}/readyz` : `  API          ${service.url}`,
     ...(service.grpcPort === null || config.role === "worker"
       ? []
       : [`  gRPC         localhost:${service.grpcPort}`]),
@@ -134,11 +135,19 @@ function describe(service: Service, config: Config): string {
   ].join("\n");
 }
 
+/** Why the service could not start, for whoever started it. */
+function explain(error: unknown): string {
+  if (error instanceof ConfigError) return `Settings that cannot be used:\n${error.message}`;
+  if (process.env.LOG_LEVEL === "debug" || !(error instanceof Error)) return inspect(error);
+  const cause = error.cause instanceof Error ? `\n  because: ${error.cause.message}` : "";
+  return `The service could not start: ${error.message}${cause}\n(LOG_LEVEL=debug tells more)`;
+}
+
 if (import.meta.main) {
   main().then(
     () => process.exit(0),
     (error: unknown) => {
-      console.error(error instanceof ConfigError ? `Settings that cannot be used:\n${error.message}` : error);
+      console.error(explain(error));
       process.exit(1);
     },
   );

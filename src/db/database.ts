@@ -32,6 +32,8 @@ export function openDatabase(url: string, options: { max: number; applicationNam
     } as Knex.PgConnectionConfig,
     pool: { min: 0, max: options.max },
     acquireConnectionTimeout: 10_000,
+    // Its warnings repeat, on the console, errors that are thrown too.
+    log: { warn() {}, error() {}, deprecate() {}, debug() {} },
   });
 }
 

@@ -1,6 +1,6 @@
+import type { ClaimToken } from "./claim-statement.ts";
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
-import type { ClaimToken } from "./delivery-claims.ts";
 
 /** Attempts in a round: the first and three retries (contract, section 8). */
 export const ATTEMPTS_PER_ROUND = 4;

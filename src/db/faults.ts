@@ -41,7 +41,7 @@ export function untilAnswered<T>(
     randomize: true,
     shouldRetry: ({ error }) => isTransient(error),
     onFailedAttempt: ({ error, attemptNumber }) => {
-      if (attemptNumber === 1) options.onFirstFault?.(error);
+      if (attemptNumber === 1 && isTransient(error)) options.onFirstFault?.(error);
     },
     ...(options.signal ? { signal: options.signal } : {}),
   });

@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
 import type { Dispatcher } from "undici";
 import type { DeliveryConfig, DispatchConfig } from "../config.ts";
+import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import type { Db } from "../db/database.ts";
-import type { ClaimedDelivery, ClaimToken } from "../db/delivery-claims.ts";
 import type { RecordedState } from "../db/delivery-results.ts";
 import type { SecretBox } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";

@@ -1,4 +1,4 @@
-import type { ClaimedDelivery, ClaimToken } from "../db/delivery-claims.ts";
+import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import { loadPayloads } from "../db/payloads.ts";
 import type { Slots } from "./concurrency.ts";
 import { attempt, type DeliveryEngine, hostOf } from "./engine.ts";

@@ -1,11 +1,6 @@
-import {
-  type ClaimedDelivery,
-  type ClaimToken,
-  claimPending,
-  handOver,
-  release,
-  takeOver,
-} from "../db/delivery-claims.ts";
+import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
+import { claimPending, takeOver } from "../db/delivery-claims.ts";
+import { handOver, release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { type DeliveryEngine, hostOf } from "./engine.ts";
 import { DeliveryFlow, type FlowCounts, type FlowSource, type FlowWatcher } from "./flow.ts";

@@ -1,5 +1,5 @@
 import { processName } from "../catalogue.ts";
-import type { ClaimedDelivery } from "../db/delivery-claims.ts";
+import type { ClaimedDelivery } from "../db/claim-statement.ts";
 import type { Signer } from "./signature.ts";
 
 /** Who we are to receivers. */

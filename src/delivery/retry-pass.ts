@@ -1,4 +1,6 @@
-import { type ClaimToken, claimGroup, release } from "../db/delivery-claims.ts";
+import type { ClaimToken } from "../db/claim-statement.ts";
+import { claimGroup } from "../db/delivery-claims.ts";
+import { release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { type GroupStatus, groupStatus } from "../db/retry-groups.ts";
 import type { DeliveryEngine } from "./engine.ts";

@@ -1,4 +1,4 @@
-import type { ClaimedDelivery } from "../db/delivery-claims.ts";
+import type { ClaimedDelivery } from "../db/claim-statement.ts";
 
 /** Claimed deliveries that wait to be sent, served webhook by webhook in turn. */
 export class WebhookQueues {

@@ -1,7 +1,7 @@
 import { ApplicationFailure, Context } from "@temporalio/activity";
 import type { DispatchInput, DispatchReport, UndeliveredList } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
-import type { ClaimToken } from "../db/delivery-claims.ts";
+import type { ClaimToken } from "../db/claim-statement.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { assignGroups } from "../db/retry-groups.ts";
 import { closeExpiredRuns, closeRun, openRun, renewLease } from "../db/runs.ts";

@@ -1,5 +1,5 @@
 import { Context } from "@temporalio/activity";
-import type { ClaimToken } from "../db/delivery-claims.ts";
+import type { ClaimToken } from "../db/claim-statement.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { renewLease } from "../db/runs.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";

@@ -36,7 +36,7 @@ export async function startChildService(environment: Record<string, string>): Pr
     lines.on("line", (line) => {
       output.push(line);
       if (process.env.TEST_LOG_LEVEL) console.log(`[${child.pid}] ${line}`);
-      const http = /API +https?:\/\/[^:]+:(\d+)/.exec(line);
+      const http = /(?:API|health) +https?:\/\/[^:]+:(\d+)/.exec(line);
       if (http) httpPort = Number(http[1]);
       const grpc = /gRPC +localhost:(\d+)/.exec(line);
       if (grpc) resolve({ httpPort, grpcPort: Number(grpc[1]) });

@@ -1,0 +1,116 @@
+import type { Bindings } from "./database.ts";
+
+/** An entry claimed this often without a result fails as `interrupted`. */
+export const MAX_CLAIMS = 10;
+
+/**
+ * Who may record the next result of a delivery. A claim by another activity, or by a later attempt of the same one,
+ * replaces it, so that late results match nothing.
+ */
+export interface ClaimToken {
+  /** The run's row in `runs`. */
+  runId: bigint;
+  /** Unique to one activity of one workflow execution. */
+  activity: string;
+  /** Temporal's attempt of that activity, from 1. */
+  attempt: number;
+}
+
+/** Everything one POST needs, but for the payload, which is loaded once an event. */
+export interface ClaimedDelivery {
+  id: string;
+  eventId: string;
+  webhookId: bigint;
+  /** Number of the WebhookProcess. */
+  process: number;
+  targetUrl: string;
+  sealedSecret: Buffer;
+  /** Set when the webhook was registered by an installed app. */
+  installedAppId: string | null;
+  userId: string;
+  /** Recorded attempts over all rounds. */
+  attempts: number;
+}
+
+/** A claim's answer: what is to be sent, and how many rows went to an end instead. */
+export interface ClaimResult {
+  deliveries: ClaimedDelivery[];
+  /** Rows touched, cancelled and interrupted ones included: 0 means that nothing was waiting. */
+  touched: number;
+}
+
+/**
+ * Marks the rows of `chosen(id)` as claimed, cancels those whose webhook or key is gone, puts back those of paused
+ * webhooks, fails those claimed too often, and answers the rest.
+ */
+export const CLAIM_CHOSEN = `
+  claimed as (
+    update deliveries d set
+      state = case
+        when w.deleted is not null or k.revoked is not null then 'cancelled'
+        when w.paused is not null then 'pending'
+        when d.claims >= :maxClaims then 'failed'
+        when d.state = 'retrying' then 'retrying'
+        else 'delivering' end::delivery_state,
+      reason = case
+        when w.deleted is not null or k.revoked is not null then 'webhook deleted'
+        when w.paused is null and d.claims >= :maxClaims then 'interrupted'
+        else d.reason end,
+      finished = case
+        when w.deleted is not null or k.revoked is not null or (w.paused is null and d.claims >= :maxClaims) then now() end,
+      claims = case when w.paused is null then d.claims + 1 else d.claims end,
+      run_id = case when w.paused is null then :runId::bigint end,
+      claim_activity = :activity, claim_attempt = :attempt::int
+    from chosen c, webhooks w, api_keys k, events e
+    where d.id = c.id and w.id = d.webhook_id and k.id = w.api_key_id and e.id = d.event_id
+    returning d.id, d.event_id, d.webhook_id, d.state, d.attempts, w.process, w.target_url, w.secret,
+      w.installed_app_id, e.user_id
+  )
+  select * from claimed order by id`;
+
+/** A run that was closed, because it ended or its lease ran out, claims nothing more. The lock makes closing wait. */
+export const OPEN_RUN = `open_run as (select id from runs where id = :runId::bigint and closed is null for share)`;
+
+/** A row as the claim statement answers it. */
+export interface ClaimRow {
+  id: string;
+  event_id: string;
+  webhook_id: bigint;
+  state: string;
+  attempts: number;
+  process: number;
+  target_url: string;
+  secret: Buffer;
+  installed_app_id: string | null;
+  user_id: string;
+}
+
+/** The values of the claim statement, and of what it is made part of. */
+export function claimBindings(token: ClaimToken, more: Bindings): Bindings {
+  return {
+    runId: token.runId,
+    activity: token.activity,
+    attempt: token.attempt,
+    maxClaims: MAX_CLAIMS,
+    ...more,
+  };
+}
+
+/** What is to be sent of the rows that a claim touched. */
+export function toResult(found: ClaimRow[]): ClaimResult {
+  const open = found.filter((row) => row.state === "delivering" || row.state === "retrying");
+  return {
+    touched: found.length,
+    deliveries: open.map((row) => ({
+      id: row.id,
+      eventId: row.event_id,
+      webhookId: row.webhook_id,
+      process: row.process,
+      targetUrl: row.target_url,
+      sealedSecret: row.secret,
+      installedAppId: row.installed_app_id,
+      userId: row.user_id,
+      attempts: row.attempts,
+    })),
+  };
+}
