@@ -1,13 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { MAX_CLAIMS } from "../../src/db/claim-statement.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
-import {
-  claimGroup,
-  claimPending,
-  handOver,
-  MAX_CLAIMS,
-  release,
-  takeOver,
-} from "../../src/db/delivery-claims.ts";
+import { claimGroup, claimPending, takeOver } from "../../src/db/delivery-claims.ts";
+import { handOver, release } from "../../src/db/delivery-release.ts";
 import { recordAttempts } from "../../src/db/delivery-results.ts";
 import { assignGroups, groupStatus, MAX_GROUPS } from "../../src/db/retry-groups.ts";
 import { closeExpiredRuns, closeRun, openRun, renewLease } from "../../src/db/runs.ts";

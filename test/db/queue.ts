@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import type { ClaimedDelivery, ClaimToken } from "../../src/db/claim-statement.ts";
 import { type Db, rows } from "../../src/db/database.ts";
-import type { ClaimedDelivery, ClaimToken } from "../../src/db/delivery-claims.ts";
 import type { AttemptResult } from "../../src/db/delivery-results.ts";
 import { openRun } from "../../src/db/runs.ts";
 
