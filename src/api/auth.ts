@@ -3,9 +3,11 @@ import { getOption, hasOption } from "@bufbuild/protobuf";
 import { Code, ConnectError, createContextKey, type HandlerContext } from "@connectrpc/connect";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { required_permission } from "../../gen/webhook/v1/options_pb.ts";
-import { type ApiKeyRow, findApiKey } from "../db/api-keys.ts";
+import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
+import type { Db } from "../db/database.ts";
 import type { ApiContext } from "./context.ts";
 import { toConnectError } from "./errors.ts";
+import { gathering } from "./gathering.ts";
 import { permissionName } from "./permissions.ts";
 
 /** The header that carries the API key (contract, section 5). */
@@ -21,6 +23,24 @@ export function callerOf(context: HandlerContext): ApiKeyRow {
   const caller = context.values.get(callerKey);
   if (!caller) throw new Error(`${context.method.name} was called without passing the gate`);
   return caller;
+}
+
+type KeyFinder = (secret: string) => Promise<ApiKeyRow | null>;
+const finders = new WeakMap<Db, KeyFinder>();
+/** Keys of one look-up. */
+const MAX_KEYS = 1_000;
+
+/**
+ * Callers that arrive together share a look-up, those of one key one place in it. Nobody joins a look-up that has
+ * begun, so a key that is revoked now is refused from now on.
+ */
+function keyFinder(db: Db): KeyFinder {
+  let finder = finders.get(db);
+  if (!finder) {
+    finder = gathering((secrets) => findApiKeys(db, secrets), { most: MAX_KEYS, atOnce: 2 });
+    finders.set(db, finder);
+  }
+  return finder;
 }
 
 /**
@@ -40,7 +60,7 @@ export async function authorise(
       Code.Unauthenticated,
     );
   }
-  const key = await findApiKey(context.db, secret);
+  const key = await keyFinder(context.db)(secret);
   if (!key) {
     throw new ConnectError(`the API key in ${KEY_HEADER} is unknown or revoked`, Code.Unauthenticated);
   }

@@ -31,10 +31,12 @@ export function createRoutes(
   readiness: Readiness,
   stopping: AbortSignal,
 ): (router: ConnectRouter) => void {
+  // One for all listeners, so that whatever is published gathers in the same groups.
+  const events = eventService(context);
   return (router) => {
     router
       .service(WebhookService, webhookService(context))
-      .service(EventService, eventService(context))
+      .service(EventService, events)
       .service(ApiKeyService, apiKeyService(context))
       .service(DeliveryService, deliveryService(context))
       .service(Health, healthService(SERVICES, readiness, stopping));

@@ -47,12 +47,22 @@ function sha256(secret: string): Buffer {
 
 /** The key with this secret, unless there is none or it was revoked. One indexed look-up. */
 export async function findApiKey(db: Db, secret: string): Promise<ApiKeyRow | null> {
-  const [row] = await rows<ApiKeyRow>(
+  const [key] = await findApiKeys(db, [secret]);
+  return key ?? null;
+}
+
+/** The keys with these secrets, in their order; null where there is none or it was revoked. One statement. */
+export async function findApiKeys(db: Db, secrets: readonly string[]): Promise<(ApiKeyRow | null)[]> {
+  const hashes = new Map(secrets.map((secret) => [secret, ""]));
+  for (const secret of hashes.keys()) hashes.set(secret, sha256(secret).toString("hex"));
+  const found = await rows<ApiKeyRow & { hash: string }>(
     db,
-    `select ${COLUMNS} from api_keys where secret_sha256 = :hash and revoked is null`,
-    { hash: sha256(secret) },
+    `select ${COLUMNS}, encode(secret_sha256, 'hex') as hash from api_keys
+      where secret_sha256 = any(:hashes::bytea[]) and revoked is null`,
+    { hashes: [...hashes.values()].map((hash) => Buffer.from(hash, "hex")) },
   );
-  return row ?? null;
+  const keys = new Map(found.map(({ hash, ...key }) => [hash, key]));
+  return secrets.map((secret) => keys.get(hashes.get(secret) as string) ?? null);
 }
 
 /** Makes a key. The secret is in the answer and never again. */

@@ -7,13 +7,14 @@ import {
   PublishEventRequestSchema,
 } from "../../../gen/webhook/v1/event_pb.ts";
 import { payloadFields, processOfField } from "../../catalogue.ts";
-import { publishEvent } from "../../db/events.ts";
+import { DomainError } from "../../domain-error.ts";
 import { callerOf } from "../auth.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
 import { sortableTime } from "../json/timestamp.ts";
 import { jsonWriter } from "../json/writer.ts";
 import { assertFields, assertText } from "./messages.ts";
+import { createPublisher } from "./publisher.ts";
 
 /** The largest payload, as the JSON that receivers get, in bytes. */
 const MAX_PAYLOAD_BYTES = 262_144;
@@ -22,6 +23,7 @@ const USER_ID = /^[\x21-\x7e]{1,128}$/;
 
 /** For internal callers: tells the service that something happened (contract, section 6). */
 export function eventService({ db }: ApiContext): ServiceImpl<typeof EventService> {
+  const publish = createPublisher(db);
   return {
     async publishEvent(request, handler) {
       assertFields(PublishEventRequestSchema, request);
@@ -31,7 +33,7 @@ export function eventService({ db }: ApiContext): ServiceImpl<typeof EventServic
           { field: "user_id", description: "must be 1 to 128 visible ASCII characters, without spaces" },
         ]);
       }
-      const published = await publishEvent(db, {
+      const published = await publish({
         ...payloadOf(request),
         apiKeyId: callerOf(handler).id,
         idempotencyKey: request.idempotencyKey,
@@ -39,6 +41,7 @@ export function eventService({ db }: ApiContext): ServiceImpl<typeof EventServic
         userId: request.userId,
         occurred: occurredAt(request),
       });
+      if (published instanceof DomainError) throw published;
       return {
         eventId: published.eventId,
         deliveriesQueued: published.queued,
