@@ -40,31 +40,66 @@ export function openDatabase(url: string, options: { max: number; applicationNam
 /** Values for the `:name` places of a query; arrays become PostgreSQL arrays. */
 export type Bindings = Record<string, unknown>;
 
+/** How a query is run. */
+export interface QueryOptions {
+  /** Names a prepared statement, planned once a connection: for the few queries that run thousands of times. */
+  prepare?: string;
+}
+
 /**
  * The rows of a raw query, typed by the caller.
  *
  * Places are written `:name`; a cast may follow (`:ids::uuid[]`), which knex's own named bindings would take for an
  * identifier.
  */
-export async function rows<T>(db: Db, sql: string, bindings: Bindings = {}): Promise<T[]> {
-  return (await execute<T>(db, sql, bindings)).rows;
+export async function rows<T>(
+  db: Db,
+  sql: string,
+  bindings: Bindings = {},
+  options: QueryOptions = {},
+): Promise<T[]> {
+  return (await execute<T>(db, sql, bindings, options)).rows;
 }
 
 /** As `rows`, but answers how many rows the statement touched. */
 export async function count(db: Db, sql: string, bindings: Bindings = {}): Promise<number> {
-  return (await execute(db, sql, bindings)).rowCount ?? 0;
+  return (await execute(db, sql, bindings, {})).rowCount ?? 0;
+}
+
+/** A query with knex's places, and the names of what goes into them, in order. */
+interface Translated {
+  text: string;
+  names: string[];
+}
+
+const translations = new Map<string, Translated>();
+
+function translate(sql: string): Translated {
+  let known = translations.get(sql);
+  if (!known) {
+    const names: string[] = [];
+    const text = sql.replace(/(?<![:\w]):([a-z]\w*)/gi, (_place, name: string) => {
+      names.push(name);
+      return "?";
+    });
+    known = { text, names };
+    // Queries are written in the code, so there are only so many of them.
+    translations.set(sql, known);
+  }
+  return known;
 }
 
 async function execute<T>(
   db: Db,
   sql: string,
   bindings: Bindings,
+  { prepare }: QueryOptions,
 ): Promise<{ rows: T[]; rowCount: number | null }> {
-  const values: unknown[] = [];
-  const text = sql.replace(/(?<![:\w]):([a-z]\w*)/gi, (place, name: string) => {
-    if (!(name in bindings)) throw new Error(`the query has no value for ${place}`);
-    values.push(bindings[name]);
-    return "?";
+  const { text, names } = translate(sql);
+  const values = names.map((name) => {
+    if (!(name in bindings)) throw new Error(`the query has no value for :${name}`);
+    return bindings[name];
   });
-  return db.raw(text, values as Knex.RawBinding[]);
+  const query = db.raw(text, values as Knex.RawBinding[]);
+  return prepare === undefined ? query : query.options({ name: prepare });
 }

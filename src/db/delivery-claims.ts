@@ -15,14 +15,14 @@ import { type Db, rows } from "./database.ts";
  *
  * @param options.after webhooks are visited upwards from this id, so that the start can rotate
  * @param options.excluded webhooks that get nothing now
- * @returns also the highest webhook id visited, to go on from, or null at the end of the round
+ * @returns also the webhook id to go on after, or null when the last webhook was visited
  */
 export async function claimPending(
   db: Db,
   token: ClaimToken,
   options: { limit: number; share: number; after: bigint; excluded: readonly bigint[]; webhooks?: number },
-): Promise<ClaimResult & { visited: bigint | null }> {
-  const found = await rows<ClaimRow & { visited: bigint | null }>(
+): Promise<ClaimResult & { next: bigint | null }> {
+  const found = await rows<ClaimRow & { next: bigint | null }>(
     db,
     `with recursive ${OPEN_RUN},
     waiting(webhook_id, n) as (
@@ -45,7 +45,7 @@ export async function claimPending(
         for update skip locked
       ) d limit :limit::int
     ), ${CLAIM_CHOSEN.replace("select * from claimed order by id", "")}
-    select c.*, v.visited from (select max(webhook_id) as visited from waiting) v
+    select c.*, v.next from (select case when count(webhook_id) = :webhooks::int then max(webhook_id) end as next from waiting) v
       left join claimed c on true order by c.id`,
     claimBindings(token, {
       after: options.after,
@@ -54,8 +54,9 @@ export async function claimPending(
       share: options.share,
       webhooks: options.webhooks ?? 100,
     }),
+    { prepare: "claim_pending" },
   );
-  return { ...toResult(found.filter((row) => row.id !== null)), visited: found[0]?.visited ?? null };
+  return { ...toResult(found.filter((row) => row.id !== null)), next: found[0]?.next ?? null };
 }
 
 /** Claims anew what an earlier attempt of the same activity had claimed and not brought to a result. */

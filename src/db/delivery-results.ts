@@ -90,6 +90,7 @@ export async function recordAttempts(
       initialDelay: spacing.initialDelayMs,
       coefficient: spacing.coefficient,
     },
+    { prepare: "record_attempts" },
   );
   return new Map(recorded.map((row) => [row.id, row.state]));
 }

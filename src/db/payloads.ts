@@ -7,6 +7,7 @@ export async function loadPayloads(db: Db, eventIds: readonly string[]): Promise
     db,
     "select id, payload from events where id = any(:eventIds::uuid[])",
     { eventIds: [...new Set(eventIds)] },
+    { prepare: "load_payloads" },
   );
   return new Map(found.map((row) => [row.id, row.payload]));
 }

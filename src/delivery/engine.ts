@@ -15,11 +15,11 @@ import { buildRequest } from "./request.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
 /** First attempts in flight or not yet recorded, a process. */
-const FIRST_ATTEMPT_SLOTS = 128;
+const FIRST_ATTEMPT_SLOTS = 160;
 /** Retries in flight or not yet recorded, a process. Apart, so that failing webhooks never take the room of others. */
-const RETRY_SLOTS = 64;
+const RETRY_SLOTS = 32;
 /** The most in flight to one webhook, and to one host. */
-const MAX_IN_FLIGHT_EACH = 128;
+const MAX_IN_FLIGHT_EACH = 160;
 
 /** What all deliveries of a process share: the client, the signer, the recorder and the bounds. */
 export interface DeliveryEngine {

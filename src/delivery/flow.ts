@@ -38,12 +38,12 @@ export interface FlowWatcher {
 
 const TICK_MS = 250;
 /** Below this many startable entries, more are claimed. */
-const LOW_WATER = 64;
-const CHUNK = 256;
+const LOW_WATER = 256;
+const CHUNK = 512;
 /** Claimed and waiting, at most; what blocked receivers hold back counts too. */
 const MAX_QUEUED = 2_000;
 /** A webhook with this many waiting gets no more for now. */
-const MAX_QUEUED_EACH = 100;
+const MAX_QUEUED_EACH = LOW_WATER;
 
 /**
  * Sends what a source gives, as slots come free: claims in chunks, keeps within the bounds per host and webhook, and

@@ -22,15 +22,14 @@ class Round {
   #found = false;
 
   /** Takes note of a claim; true when nothing is left but what is excluded for good. */
-  claimed(claim: { touched: number; visited: bigint | null }, someWait: boolean): boolean {
+  claimed(claim: { touched: number; next: bigint | null }, someWait: boolean): boolean {
     if (this.after === 0n) {
       this.#whole = true;
       this.#found = false;
     }
     if (claim.touched > 0 || someWait) this.#found = true;
-    const ended = claim.visited === null;
-    this.after = rotation = claim.visited ?? 0n;
-    return ended && this.#whole && !this.#found;
+    this.after = rotation = claim.next ?? 0n;
+    return claim.next === null && this.#whole && !this.#found;
   }
 }
 

@@ -10,6 +10,10 @@ import { untilAnswered } from "../db/faults.ts";
 
 /** The most results written by one statement. */
 const BATCH = 200;
+/** Statements under way at once: while one waits for the disk, another can be at work. */
+const MAX_WRITERS = 2;
+/** Results that must be waiting before a second writer starts; fewer are better off in the next group. */
+const WORTH_A_WRITER = 16;
 
 /**
  * Writes results in small groups as they come: while one group is being written the next one gathers. What it holds
@@ -20,7 +24,7 @@ export class Recorder {
   readonly #spacing: RetrySpacing;
   readonly #log: Logger;
   #waiting: { result: AttemptResult; resolve: (state: RecordedState | undefined) => void }[] = [];
-  #writing = false;
+  #writers = 0;
 
   constructor(db: Db, spacing: RetrySpacing, log: Logger) {
     this.#db = db;
@@ -32,8 +36,8 @@ export class Recorder {
   record(result: AttemptResult): Promise<RecordedState | undefined> {
     return new Promise((resolve) => {
       this.#waiting.push({ result, resolve });
-      if (!this.#writing) {
-        this.#writing = true;
+      if (this.#writers === 0 || (this.#writers < MAX_WRITERS && this.#waiting.length >= WORTH_A_WRITER)) {
+        this.#writers += 1;
         // What else finishes in this turn of the event loop goes along.
         setImmediate(() => void this.#write());
       }
@@ -46,7 +50,7 @@ export class Recorder {
       const states = await this.#store(batch.map(({ result }) => result));
       for (const { result, resolve } of batch) resolve(states.get(result.deliveryId));
     }
-    this.#writing = false;
+    this.#writers -= 1;
   }
 
   /** Tries until the database is back: the results exist nowhere else. */
