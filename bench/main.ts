@@ -1,0 +1,146 @@
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { type Bench, openBench } from "./parts/bench.ts";
+import { createShow } from "./parts/progress.ts";
+import { Figures, writeResults } from "./parts/results.ts";
+import type { Measurement, Scenario } from "./parts/scenario.ts";
+import { toTable } from "./parts/table.ts";
+import { drain } from "./scenarios/drain.ts";
+import { limit } from "./scenarios/limit.ts";
+
+/** In the order of measuring and of the table. */
+const scenarios: readonly Scenario[] = [limit, drain];
+
+const SMALL = "-small";
+const REPEATS = 3;
+const resultsFolder = fileURLToPath(new URL("results", import.meta.url));
+
+/** A scenario at one size. */
+interface Variant {
+  name: string;
+  small: boolean;
+  scenario: Scenario;
+  count: number;
+}
+
+const usage = `npm run bench -- [NAME…] [--small] [--repeats N] [--count N] [--profile]
+
+  --small      every scenario at its small size, as NAME-small does for one
+  --repeats N  ${REPEATS} unless given
+  --count N    that many instead of the scenario's own count
+  --profile    write CPU profiles of the service to bench/results
+
+${scenarios.map(({ name, what }) => `  ${name.padEnd(9)} ${what}`).join("\n")}`;
+
+/** The named scenarios, all when none is named, with those they are compared with, in the order of the list. */
+function choose(names: readonly string[], allSmall: boolean, countGiven: number | undefined): Variant[] {
+  const wanted = new Set(
+    (names.length > 0 ? names : scenarios.map(({ name }) => name)).map((name) =>
+      allSmall && !name.endsWith(SMALL) ? name + SMALL : name,
+    ),
+  );
+  const all = scenarios.flatMap((scenario) =>
+    [false, true].map((small) => ({
+      name: small ? scenario.name + SMALL : scenario.name,
+      small,
+      scenario,
+      count: countGiven ?? (small ? scenario.count.small : scenario.count.full),
+    })),
+  );
+  for (const name of [...wanted]) {
+    const variant = all.find((candidate) => candidate.name === name);
+    if (!variant) throw new Error(`there is no scenario ${name}\n\n${usage}`);
+    for (const { with: other } of variant.scenario.comparisons)
+      wanted.add(variant.small ? other + SMALL : other);
+  }
+  return all.filter(({ name }) => wanted.has(name));
+}
+
+/** Measures every variant once; a failure of one does not keep the others from being measured. */
+async function repeatOnce(bench: Bench, variants: readonly Variant[], figures: Figures): Promise<number> {
+  const main = new Map<string, number>();
+  let failures = 0;
+  for (const { name, small, scenario, count } of variants) {
+    const add = (measured: Measurement) =>
+      figures.add(name, count, scenario.targets[measured.detail], measured);
+    bench.show.step(`${name}: ${scenario.what}`);
+    try {
+      for (const measured of await scenario.measure(bench, count)) {
+        add(measured);
+        if (measured.detail === "") main.set(name, measured.value);
+        bench.show.step(
+          `  ${measured.detail} ${measured.value.toFixed(2)} ${measured.unit}`.replace(/ +/g, " "),
+        );
+      }
+    } catch (error) {
+      if (bench.stopping.aborted) return failures;
+      failures += 1;
+      bench.show.step(`${name} failed: ${error instanceof Error ? error.stack : error}`);
+    }
+    for (const { detail, unit, with: other, value } of scenario.comparisons) {
+      const theirs = main.get(small ? other + SMALL : other);
+      const own = main.get(name);
+      if (own !== undefined && theirs !== undefined) add({ detail, unit, value: value(own, theirs) });
+    }
+  }
+  return failures;
+}
+
+/** `npm run bench`; resolves with the exit code, which says nothing about targets: the table does. */
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      small: { type: "boolean", default: false },
+      profile: { type: "boolean", default: false },
+      help: { type: "boolean", default: false },
+      repeats: { type: "string", default: String(REPEATS) },
+      count: { type: "string" },
+    },
+  });
+  if (values.help) {
+    console.log(usage);
+    return 0;
+  }
+  const repeats = positive("--repeats", values.repeats);
+  const count = values.count === undefined ? undefined : positive("--count", values.count);
+  const variants = choose(positionals, values.small, count);
+
+  const show = createShow(process.stderr);
+  const stopping = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
+  await using bench = await openBench({
+    show,
+    profiles: values.profile ? resultsFolder : undefined,
+    stopping: stopping.signal,
+  });
+  const figures = new Figures();
+  let failures = 0;
+  for (let repeat = 1; repeat <= repeats; repeat += 1) {
+    show.step(`repeat ${repeat} of ${repeats}`);
+    failures += await repeatOnce(bench, variants, figures);
+    if (stopping.signal.aborted) return 130;
+  }
+
+  const results = figures.results();
+  const file = await writeResults(results, resultsFolder);
+  console.log(`\n${toTable(results)}\n\nwritten to ${file}`);
+  return failures === 0 ? 0 : 1;
+}
+
+function positive(name: string, text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1)
+    throw new Error(`${name} takes a whole number above 0, not ${text}`);
+  return value;
+}
+
+if (import.meta.main) {
+  main().then(
+    (code) => process.exit(code),
+    (error: unknown) => {
+      console.error(error instanceof Error ? error.message : error);
+      process.exit(2);
+    },
+  );
+}

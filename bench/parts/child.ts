@@ -1,0 +1,87 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import type { Bench } from "./bench.ts";
+
+/** What a child process can be asked to do: one argument in, one answer out, both of what structured cloning carries. */
+// biome-ignore lint/suspicious/noExplicitAny: a bound that lets every method's own argument type through
+export type Methods = Record<string, (argument: any) => unknown>;
+
+/** A process of the bench's own, such as the receivers. */
+export interface BenchChild<M extends Methods> extends AsyncDisposable {
+  call<Name extends keyof M & string>(
+    name: Name,
+    argument: Parameters<M[Name]>[0],
+  ): Promise<Awaited<ReturnType<M[Name]>>>;
+}
+
+interface Call {
+  id: number;
+  name: string;
+  argument: unknown;
+}
+
+interface Answer {
+  id: number;
+  result?: unknown;
+  error?: string;
+}
+
+/**
+ * Starts a file of `bench/processes/`, which calls `serveCalls`. It trusts the receivers, and ends with this process,
+ * however that ends.
+ */
+export function startChild<M extends Methods>(bench: Bench, file: string): BenchChild<M> {
+  const child = fork(fileURLToPath(new URL(`../processes/${file}`, import.meta.url)), {
+    env: { ...process.env, NODE_EXTRA_CA_CERTS: bench.authorityFile },
+    // A call that takes long ends with the run.
+    signal: bench.stopping,
+    killSignal: "SIGKILL",
+    serialization: "advanced",
+  });
+  const waiting = new Map<number, { resolve(value: never): void; reject(error: Error): void }>();
+  let calls = 0;
+  child.on("message", ({ id, result, error }: Answer) => {
+    const call = waiting.get(id);
+    waiting.delete(id);
+    if (error === undefined) call?.resolve(result as never);
+    else call?.reject(new Error(`${file}: ${error}`));
+  });
+  // An aborted signal also makes it emit an error; its exit says enough.
+  child.on("error", () => {});
+  child.on("exit", (code, signal) => {
+    for (const call of waiting.values()) call.reject(new Error(`${file} ended (${signal ?? code})`));
+    waiting.clear();
+  });
+  return {
+    call(name, argument) {
+      return new Promise((resolve, reject) => {
+        if (!child.connected) return reject(new Error(`${file} has ended`));
+        const id = calls++;
+        waiting.set(id, { resolve, reject });
+        child.send({ id, name, argument } satisfies Call);
+      });
+    },
+    async [Symbol.asyncDispose]() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      const exited = once(child, "exit");
+      child.kill("SIGKILL");
+      await exited;
+    },
+  };
+}
+
+/** The child's side: answers calls until its parent goes away. */
+export function serveCalls(methods: Methods): void {
+  process.on("message", async ({ id, name, argument }: Call) => {
+    try {
+      const result = await methods[name]?.(argument);
+      process.send?.({ id, result } satisfies Answer);
+    } catch (error) {
+      process.send?.({ id, error: error instanceof Error ? error.message : String(error) } satisfies Answer);
+    }
+  });
+  // Ctrl-C reaches the whole group; the parent ends its children in order.
+  process.on("SIGINT", () => {});
+  process.on("disconnect", () => process.exit(0));
+}

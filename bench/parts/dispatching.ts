@@ -1,0 +1,90 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { rows } from "../../src/db/database.ts";
+import type { Receivers } from "./receivers.ts";
+import { clearDeliveries, seedPending } from "./seeding.ts";
+import type { Stage } from "./stage.ts";
+
+/** The minute of the schedule: a queue that outlasts one run is taken on by the next. */
+const INTERVAL_MS = 60_000;
+const LOOK_MS = 100;
+/** Nothing received for this long means that something is broken. */
+const PATIENCE_MS = 150_000;
+const WARM_UP = 2_000;
+
+/** What is to be dispatched, and which part of it is waited for. */
+export interface Expected {
+  what: string;
+  /** Requests that the waited-for deliveries make, one each. */
+  requests: number;
+  receivers: Receivers;
+  /** Only the first so many receivers are waited for; all of them when left out. */
+  hosts?: number;
+  /** The webhooks that are waited for; all of them when left out. */
+  webhooks?: readonly bigint[];
+}
+
+/**
+ * Triggers the schedule, and again each minute as the schedule would, until everything expected is recorded.
+ *
+ * While deliveries go on, only the receivers' process is asked how many there were; the database is first looked at
+ * when all have been received, and what it says is when the last was recorded.
+ *
+ * @returns seconds from the first trigger to the last record
+ * @throws Error when nothing moves for 150 s
+ */
+export async function dispatch(stage: Stage, expected: Expected): Promise<number> {
+  const { receivers, hosts, requests, what } = expected;
+  const before = await receivers.count(hosts);
+  const started = Date.now();
+  await stage.trigger();
+  let triggered = started;
+  let received = 0;
+  let moved = started;
+  while (received < requests) {
+    await wait(LOOK_MS, undefined, { signal: stage.bench.stopping });
+    const now = Date.now();
+    const count = (await receivers.count(hosts)) - before;
+    if (count > received) moved = now;
+    received = count;
+    stage.bench.show.count(what, received, requests);
+    if (now - moved > PATIENCE_MS) throw new Error(`${what}: ${received} of ${requests} came, then no more`);
+    if (now - triggered >= INTERVAL_MS) {
+      triggered += INTERVAL_MS;
+      await stage.trigger();
+    }
+  }
+  return ((await lastRecorded(stage, expected.webhooks)) - started) / 1_000;
+}
+
+/** When the last delivery was recorded, in milliseconds since 1970, once all are. */
+async function lastRecorded(stage: Stage, webhooks: readonly bigint[] | undefined): Promise<number> {
+  for (const until = Date.now() + PATIENCE_MS; Date.now() < until; await wait(LOOK_MS)) {
+    const [found] = await rows<{ open: number; last: number }>(
+      stage.db,
+      `select count(*) filter (where finished is null)::int as open,
+          (extract(epoch from max(finished)) * 1000)::float8 as last
+        from deliveries ${webhooks ? "where webhook_id = any(:webhooks::bigint[])" : ""}`,
+      { webhooks },
+    );
+    if (found?.open === 0) return found.last;
+  }
+  throw new Error("not everything that was received was recorded");
+}
+
+/** Sends some deliveries, so that what is measured then is a service that has been running, not one being compiled. */
+export async function warmUp(stage: Stage, receivers: Receivers, webhooks: readonly bigint[]): Promise<void> {
+  const events = Math.ceil(WARM_UP / webhooks.length);
+  await seedPending(stage, { events, webhooks });
+  await dispatch(stage, { what: "warming up", requests: events * webhooks.length, receivers });
+  await untilRunsClosed(stage);
+  await clearDeliveries(stage.db);
+}
+
+/** Resolves when no run is open. */
+export async function untilRunsClosed(stage: Stage): Promise<void> {
+  for (const until = Date.now() + PATIENCE_MS; Date.now() < until; await wait(LOOK_MS)) {
+    const open = await rows(stage.db, "select 1 from runs where closed is null limit 1");
+    if (open.length === 0) return;
+  }
+  throw new Error("a run did not end");
+}

@@ -1,0 +1,31 @@
+import type { Behaviour, ReceiverMethods } from "../processes/receivers.ts";
+import type { Bench } from "./bench.ts";
+import { startChild } from "./child.ts";
+
+/** HTTPS receivers in a process of their own: one of them a port, and a port is what the service takes for a host. */
+export interface Receivers extends AsyncDisposable {
+  /** `https://localhost:port`, in the order of the behaviours. */
+  urls: string[];
+  /** Requests so far at the first `hosts` receivers, or at all of them. */
+  count(hosts?: number): Promise<number>;
+  /** When each order first arrives from now on is kept for `arrivals`. */
+  recordArrivals(): Promise<void>;
+  /** Milliseconds since 1970, by order id. */
+  arrivals(): Promise<Map<number, number>>;
+}
+
+/** Starts a receiver for each behaviour, all in one process: it does no more than read, count and answer. */
+export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Promise<Receivers> {
+  const child = startChild<ReceiverMethods>(bench, "receivers.ts");
+  const ports = await child.call("start", { certificate: bench.certificate, behaviours });
+  return {
+    urls: ports.map((port) => `https://localhost:${port}`),
+    async count(hosts = ports.length) {
+      const counts = await child.call("counts", null);
+      return counts.slice(0, hosts).reduce((sum, count) => sum + count, 0);
+    },
+    recordArrivals: () => child.call("recordArrivals", null),
+    arrivals: () => child.call("arrivals", null),
+    [Symbol.asyncDispose]: child[Symbol.asyncDispose],
+  };
+}

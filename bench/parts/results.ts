@@ -1,0 +1,82 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import path from "node:path";
+import type { Measurement, Target } from "./scenario.ts";
+
+/** A figure over all repeats, as `bench/results/latest.json` has it. */
+export interface Result {
+  /** The scenario and, for all but its main figure, which one: `backlog memory`. */
+  name: string;
+  unit: string;
+  min: number;
+  median: number;
+  max: number;
+  /** How many of what the scenario is about. */
+  count: number;
+  /** `>= 0.5` or `<= 400`, where the figure must reach something. */
+  target?: string;
+  /** Whether the median does. */
+  reached?: boolean;
+  /** What the repeats had to say, such as the concurrency that was best. */
+  notes?: string[];
+}
+
+/** Gathers the figures of a run, repeat by repeat. */
+export class Figures {
+  readonly #figures = new Map<
+    string,
+    { unit: string; count: number; target: Target | undefined; values: number[]; notes: string[] }
+  >();
+
+  /** @param scenario its name, with `-small` where it is */
+  add(scenario: string, count: number, target: Target | undefined, measured: Measurement): void {
+    const name = measured.detail === "" ? scenario : `${scenario} ${measured.detail}`;
+    const figure = this.#figures.get(name) ?? { unit: measured.unit, count, target, values: [], notes: [] };
+    figure.values.push(measured.value);
+    if (measured.note !== undefined) figure.notes.push(measured.note);
+    this.#figures.set(name, figure);
+  }
+
+  results(): Result[] {
+    return [...this.#figures].map(([name, { unit, count, target, values, notes }]) => {
+      const sorted = values.toSorted((one, other) => one - other);
+      const middle = median(sorted);
+      return {
+        name,
+        unit,
+        min: rounded(sorted[0] as number),
+        median: rounded(middle),
+        max: rounded(sorted.at(-1) as number),
+        count,
+        ...(target === undefined ? {} : { target: inWords(target), reached: reaches(middle, target) }),
+        ...(notes.length === 0 ? {} : { notes }),
+      };
+    });
+  }
+}
+
+/** Writes the results where tools look for them; answers the path. */
+export async function writeResults(results: readonly Result[], folder: string): Promise<string> {
+  await mkdir(folder, { recursive: true });
+  const file = path.join(folder, "latest.json");
+  await writeFile(file, `${JSON.stringify(results, null, 2)}\n`);
+  return file;
+}
+
+function median(sorted: readonly number[]): number {
+  const half = sorted.length / 2;
+  const upper = sorted[Math.floor(half)] as number;
+  return Number.isInteger(half) ? ((sorted[half - 1] as number) + upper) / 2 : upper;
+}
+
+/** Four digits say what three repeats can. */
+function rounded(value: number): number {
+  return Math.abs(value) >= 1_000 ? Math.round(value) : Number(value.toPrecision(4));
+}
+
+function inWords({ atLeast, atMost }: Target): string {
+  return atLeast === undefined ? `<= ${atMost}` : `>= ${atLeast}`;
+}
+
+function reaches(value: number, { atLeast, atMost }: Target): boolean {
+  return value >= (atLeast ?? Number.NEGATIVE_INFINITY) && value <= (atMost ?? Number.POSITIVE_INFINITY);
+}

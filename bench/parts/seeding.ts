@@ -1,0 +1,81 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { count, type Db, rows } from "../../src/db/database.ts";
+import { type SecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { PAYLOAD_REST, PAYLOAD_START, PROCESS } from "./payload.ts";
+import type { Stage } from "./stage.ts";
+
+/** Deliveries made by one statement. */
+const CHUNK = 20_000;
+
+/** Registers a webhook for each URL, under a key of their own; answers their ids in the same order. */
+export async function seedWebhooks(db: Db, secrets: SecretBox, urls: readonly string[]): Promise<bigint[]> {
+  const key = randomUUID();
+  await count(
+    db,
+    `insert into api_keys (id, name, prefix, secret_sha256, permissions) values (:key::uuid, 'bench', 'bench', :hash, '{1}')`,
+    { key, hash: randomBytes(32) },
+  );
+  const made = await rows<{ id: bigint }>(
+    db,
+    `insert into webhooks (process, url, target_url, api_key_id, secret)
+      select :process::int, url, url, :key::uuid, decode(secret, 'hex')
+        from unnest(:urls::text[], :secrets::text[]) with ordinality as w(url, secret, n) order by n
+      returning id`,
+    {
+      process: PROCESS,
+      key,
+      urls,
+      secrets: urls.map(() => secrets.seal(randomBytes(32), WEBHOOK_SECRET_CONTEXT).toString("hex")),
+    },
+  );
+  return made.map(({ id }) => id);
+}
+
+/** Stores `events` events with a pending delivery each for every one of the webhooks, as publishing would. */
+export async function seedPending(
+  { db, bench }: Pick<Stage, "db" | "bench">,
+  { events, webhooks }: { events: number; webhooks: readonly bigint[] },
+): Promise<void> {
+  const chunk = Math.max(1, Math.floor(CHUNK / webhooks.length));
+  const key = randomUUID();
+  for (let from = 1; from <= events; from += chunk) {
+    bench.stopping.throwIfAborted();
+    await count(
+      db,
+      `with event as (
+        insert into events (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, deliveries, payload)
+        select new_delivery_id(), :key::uuid, n, '\\x00'::bytea, :process::int, 'tenant-1', now(), cardinality(:webhooks::bigint[]),
+            :start::text || n || :rest::text
+          from generate_series(:from::int, :to::int) n
+        returning id
+      )
+      insert into deliveries (event_id, webhook_id) select event.id, w from event, unnest(:webhooks::bigint[]) w`,
+      {
+        key,
+        process: PROCESS,
+        webhooks,
+        start: PAYLOAD_START,
+        rest: PAYLOAD_REST,
+        from,
+        to: Math.min(events, from + chunk - 1),
+      },
+    );
+    bench.show.count(
+      "queueing",
+      Math.min(events, from + chunk - 1) * webhooks.length,
+      events * webhooks.length,
+    );
+  }
+  await settleTables(db);
+}
+
+/** Forgets events and deliveries, as after a warm-up. */
+export async function clearDeliveries(db: Db): Promise<void> {
+  await db.raw("truncate events, deliveries, attempts");
+}
+
+/** What autovacuum and the checkpointer would do in a while, done now, so that it falls into no measurement. */
+async function settleTables(db: Db): Promise<void> {
+  await db.raw("vacuum (analyze) events, deliveries, attempts, webhooks");
+  await db.raw("checkpoint");
+}

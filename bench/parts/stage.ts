@@ -1,0 +1,98 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import path from "node:path";
+import { Client, Connection } from "@temporalio/client";
+import { type Db, openDatabase } from "../../src/db/database.ts";
+import { createSecretBox, type SecretBox } from "../../src/db/secret-box.ts";
+import { startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
+import { temporalNames } from "../../src/temporal/names.ts";
+import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
+import type { Bench } from "./bench.ts";
+import { type ServiceProcess, startService } from "./service-process.ts";
+
+/** A service with a database and a Temporal of its own, so that no measurement pays for another's rows or runs. */
+export interface Stage extends AsyncDisposable {
+  bench: Bench;
+  service: ServiceProcess;
+  db: Db;
+  secrets: SecretBox;
+  adminKey: string;
+  temporal: Client;
+  /** Starts a run, as each minute does. */
+  trigger(): Promise<void>;
+}
+
+/** A database of the run's PostgreSQL that is dropped at the end. */
+export interface FreshDatabase extends AsyncDisposable {
+  url: string;
+  db: Db;
+}
+
+/** Makes an empty database; the tables are the service's to make. */
+export async function freshDatabase(bench: Bench): Promise<FreshDatabase> {
+  const name = `bench_${randomUUID().replaceAll("-", "")}`;
+  const server = openDatabase(bench.postgres.url, { max: 1, applicationName: "bench" });
+  await server.raw(`create database ${name}`);
+  const address = new URL(bench.postgres.url);
+  address.pathname = `/${name}`;
+  const db = openDatabase(address.href, { max: 3, applicationName: "bench" });
+  return {
+    url: address.href,
+    db,
+    async [Symbol.asyncDispose]() {
+      await db.destroy();
+      await server.raw(`drop database ${name} with (force)`);
+      await server.destroy();
+    },
+  };
+}
+
+/**
+ * Starts a service as its users do, with its default settings. Its schedule is paused, so that runs start when they
+ * are triggered and at no other time.
+ *
+ * @param settings environment variables that this measurement is about
+ */
+export async function openStage(bench: Bench, settings: Record<string, string> = {}): Promise<Stage> {
+  await using stack = new AsyncDisposableStack();
+  const database = stack.use(await freshDatabase(bench));
+  const server = await startEmbeddedTemporal({
+    dataDir: path.join(bench.folder, `temporal-${randomUUID()}`),
+    progress: () => {},
+    port: 0,
+    uiPort: 0,
+    searchAttributes: SEARCH_ATTRIBUTES,
+  });
+  stack.defer(() => server.stop());
+  const secretKey = randomBytes(32);
+  const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
+  const service = stack.use(
+    await startService(
+      {
+        DATABASE_URL: database.url,
+        TEMPORAL_ADDRESS: server.address,
+        SECRET_KEY: secretKey.toString("base64"),
+        ADMIN_KEY: adminKey,
+        NODE_EXTRA_CA_CERTS: bench.authorityFile,
+        DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+        ...settings,
+      },
+      bench.profiles,
+    ),
+  );
+  const connection = await Connection.connect({ address: server.address });
+  stack.defer(() => connection.close());
+  const temporal = new Client({ connection });
+  const schedule = temporal.schedule.getHandle(temporalNames().scheduleId);
+  await schedule.pause();
+  const owned = stack.move();
+  return {
+    bench,
+    service,
+    db: database.db,
+    secrets: createSecretBox(secretKey),
+    adminKey,
+    temporal,
+    trigger: () => schedule.trigger(),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}

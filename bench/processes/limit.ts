@@ -1,0 +1,44 @@
+import { Pool } from "undici";
+import { serveCalls } from "../parts/child.ts";
+
+/** What the bare loop's process can be asked. */
+export type LimitMethods = {
+  /** POSTs `body` so many times, so many at once; answers seconds. */
+  run(argument: { origin: string; body: string; requests: number; concurrency: number }): Promise<number>;
+};
+
+/** The least that undici can be asked to do: nothing is read of an answer but its status. */
+function post(pool: Pool, body: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let status = 0;
+    pool.dispatch(
+      { path: "/hooks", method: "POST", headers: ["content-type", "application/json; charset=utf-8"], body },
+      {
+        onRequestStart() {},
+        onResponseStart(_controller, code) {
+          status = code;
+        },
+        onResponseData() {},
+        onResponseEnd: () =>
+          status === 200 ? resolve() : reject(new Error(`the receiver answered ${status}`)),
+        onResponseError: (_controller, error) => reject(error),
+      },
+    );
+  });
+}
+
+serveCalls({
+  async run({ origin, body, requests, concurrency }) {
+    const pool = new Pool(origin, { connections: concurrency, pipelining: 1, allowH2: false });
+    let left = requests;
+    const started = performance.now();
+    await Promise.all(
+      Array.from({ length: concurrency }, async () => {
+        while (left-- > 0) await post(pool, body);
+      }),
+    );
+    const seconds = (performance.now() - started) / 1_000;
+    await pool.destroy();
+    return seconds;
+  },
+} satisfies LimitMethods);

@@ -1,0 +1,67 @@
+import type { RequestListener } from "node:http";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import type { Certificate } from "../../src/dev/certificates.ts";
+import { serveCalls } from "../parts/child.ts";
+import { PAYLOAD_START } from "../parts/payload.ts";
+
+/** How a receiver answers: with a status, after a while perhaps, or not at all. */
+export type Behaviour = { status: number; delayMs?: number } | "never";
+
+/** What the receivers' process can be asked. */
+export type ReceiverMethods = {
+  /** Listens on a port for each behaviour; answers the ports. */
+  start(argument: { certificate: Certificate; behaviours: Behaviour[] }): Promise<number[]>;
+  /** Requests so far, by port in the order of `start`. */
+  counts(argument: null): number[];
+  /** From now on, when each order first arrives, in milliseconds since 1970. */
+  recordArrivals(argument: null): void;
+  arrivals(argument: null): Map<number, number>;
+};
+
+let counts: number[] = [];
+let firstArrivals: Map<number, number> | undefined;
+
+function listener(index: number, behaviour: Behaviour): RequestListener {
+  return (request, response) => {
+    counts[index] = (counts[index] ?? 0) + 1;
+    if (firstArrivals) noteOrder(request, firstArrivals);
+    else request.resume();
+    if (behaviour === "never") return;
+    const { status, delayMs = 0 } = behaviour;
+    const answer = () => response.writeHead(status, { "content-length": "2" }).end("ok");
+    request.on("end", delayMs === 0 ? answer : () => setTimeout(answer, delayMs));
+  };
+}
+
+function noteOrder(request: Parameters<RequestListener>[0], arrivals: Map<number, number>): void {
+  const at = Date.now();
+  request.once("data", (chunk: Buffer) => {
+    const orderId = Number.parseInt(chunk.toString("latin1", PAYLOAD_START.length, 40), 10);
+    if (!arrivals.has(orderId)) arrivals.set(orderId, at);
+  });
+}
+
+serveCalls({
+  async start({ certificate, behaviours }) {
+    counts = behaviours.map(() => 0);
+    return Promise.all(
+      behaviours.map(async (behaviour, index) => {
+        const answer = listener(index, behaviour);
+        const server = createServer(certificate, answer);
+        // A client's connection outlives the pauses between two measurements.
+        server.keepAliveTimeout = 60_000;
+        await new Promise<void>((resolve, reject) => {
+          server.once("error", reject);
+          server.listen(0, "127.0.0.1", resolve);
+        });
+        return (server.address() as AddressInfo).port;
+      }),
+    );
+  },
+  counts: () => counts,
+  recordArrivals() {
+    firstArrivals = new Map();
+  },
+  arrivals: () => firstArrivals ?? new Map(),
+} satisfies ReceiverMethods);
