@@ -39,8 +39,8 @@ export async function claimPending(
       where w.paused is null and s.webhook_id <> all(:excluded::bigint[])
     ),
     chosen as (
-      select d.id from open_run, eligible s cross join lateral (
-        select id from deliveries where state = 'pending' and webhook_id = s.webhook_id order by created
+      select d.place from open_run, eligible s cross join lateral (
+        select ctid as place from deliveries where state = 'pending' and webhook_id = s.webhook_id order by created
         limit greatest(:share::int, :limit::int / greatest(1, (select count(*)::int from eligible)))
         for update skip locked
       ) d limit :limit::int
@@ -65,7 +65,7 @@ export async function takeOver(db: Db, token: ClaimToken): Promise<ClaimResult> 
     db,
     `with ${OPEN_RUN},
     chosen as (
-      select d.id from open_run, deliveries d
+      select d.ctid as place from open_run, deliveries d
       where d.run_id = open_run.id and d.state in ('delivering', 'retrying')
         and d.claim_activity = :activity and d.claim_attempt < :attempt::int
       order by d.id for update of d
@@ -90,7 +90,7 @@ export async function claimGroup(
     db,
     `with ${OPEN_RUN},
     chosen as (
-      select d.id from open_run, run_groups g, deliveries d
+      select d.ctid as place from open_run, run_groups g, deliveries d
       where g.run_id = open_run.id and g.group_number = :group::int
         and d.run_id = g.run_id and d.webhook_id = g.webhook_id and d.state in ('delivering', 'retrying')
         and d.webhook_id <> all(:excluded::bigint[])
