@@ -109,10 +109,12 @@ export class DeliveryFlow {
       // A claim that was waiting for the database when it was time to stop has nothing to tell.
       if (!stop.aborted) throw error;
     } finally {
+      // Taken out first: what ends in flight would start what waits.
+      const unsent = this.#queues.drain();
       while (this.#inFlight.size > 0) await this.#changed();
       clearInterval(tick);
       stop.removeEventListener("abort", wake);
-      await this.#source.release(this.#queues.drain().map((delivery) => delivery.id));
+      await this.#source.release(unsent.map((delivery) => delivery.id));
     }
     return { exhausted };
   }
