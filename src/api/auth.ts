@@ -93,3 +93,12 @@ export function requestGate(context: ApiContext): (handler: HandlerContext) => P
     }
   };
 }
+
+/**
+ * Asks again whether the caller may go on, for calls that last: their key may have been revoked since they began.
+ *
+ * @throws ConnectError UNAUTHENTICATED or PERMISSION_DENIED
+ */
+export async function stillAuthorised(context: ApiContext, handler: HandlerContext): Promise<void> {
+  await authorise(context, handler.method, handler.requestHeader.get(KEY_HEADER));
+}

@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/event.proto.
  */
 export const file_webhook_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChZ3ZWJob29rL3YxL2V2ZW50LnByb3RvEgp3ZWJob29rLnYxIvgBCg9PcmRlckRpc3BhdGNoZWQSFgoIb3JkZXJfaWQYASABKANCBIi1GAESGgoMb3JkZXJfbnVtYmVyGAIgASgJQgSItRgBEjcKDWRpc3BhdGNoZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEhQKB2NhcnJpZXIYBCABKAlIAIgBARIcCg90cmFja2luZ19udW1iZXIYBSABKAlIAYgBARIkCgVsaW5lcxgGIAMoCzIVLndlYmhvb2sudjEuT3JkZXJMaW5lQgoKCF9jYXJyaWVyQhIKEF90cmFja2luZ19udW1iZXIiSgoJT3JkZXJMaW5lEhgKCnByb2R1Y3RfaWQYASABKANCBIi1GAESEQoDc2t1GAIgASgJQgSItRgBEhAKCHF1YW50aXR5GAMgASgFIpgCCg9Eb2N1bWVudENyZWF0ZWQSGQoLZG9jdW1lbnRfaWQYASABKANCBIi1GAESLAoEa2luZBgCIAEoDjIYLndlYmhvb2sudjEuRG9jdW1lbnRLaW5kQgSItRgBEhQKBm51bWJlchgDIAEoCUIEiLUYARI0CgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARIVCghvcmRlcl9pZBgFIAEoA0gAiAEBEhgKC3RvdGFsX21pbm9yGAYgASgDSAGIAQESFQoIY3VycmVuY3kYByABKAlIAogBAUILCglfb3JkZXJfaWRCDgoMX3RvdGFsX21pbm9yQgsKCV9jdXJyZW5jeSLNAQoRU3RvY2tMZXZlbENoYW5nZWQSGAoKcHJvZHVjdF9pZBgBIAEoA0IEiLUYARIRCgNza3UYAiABKAlCBIi1GAESFgoIbG9jYXRpb24YAyABKAlCBIi1GAESGwoOcHJldmlvdXNfbGV2ZWwYBCABKANIAIgBARINCgVsZXZlbBgFIAEoAxI0CgpjaGFuZ2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYAUIRCg9fcHJldmlvdXNfbGV2ZWwirQIKE1B1Ymxpc2hFdmVudFJlcXVlc3QSHQoPaWRlbXBvdGVuY3lfa2V5GAEgASgJQgSItRgBEhUKB3VzZXJfaWQYAiABKAlCBIi1GAESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoQb3JkZXJfZGlzcGF0Y2hlZBgLIAEoCzIbLndlYmhvb2sudjEuT3JkZXJEaXNwYXRjaGVkSAASNwoQZG9jdW1lbnRfY3JlYXRlZBgMIAEoCzIbLndlYmhvb2sudjEuRG9jdW1lbnRDcmVhdGVkSAASPAoTc3RvY2tfbGV2ZWxfY2hhbmdlZBgNIAEoCzIdLndlYmhvb2sudjEuU3RvY2tMZXZlbENoYW5nZWRIAEIGCgRkYXRhIlYKFFB1Ymxpc2hFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhkKEWRlbGl2ZXJpZXNfcXVldWVkGAIgASgFEhEKCWR1cGxpY2F0ZRgDIAEoCCqmAQoOV2ViaG9va1Byb2Nlc3MSHwobV0VCSE9PS19QUk9DRVNTX1VOU1BFQ0lGSUVEEAASJAogV0VCSE9PS19QUk9DRVNTX09SREVSX0RJU1BBVENIRUQQARIkCiBXRUJIT09LX1BST0NFU1NfRE9DVU1FTlRfQ1JFQVRFRBACEicKI1dFQkhPT0tfUFJPQ0VTU19TVE9DS19MRVZFTF9DSEFOR0VEEAMqrgEKDERvY3VtZW50S2luZBIdChlET0NVTUVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVRE9DVU1FTlRfS0lORF9JTlZPSUNFEAESHQoZRE9DVU1FTlRfS0lORF9DUkVESVRfTk9URRACEh8KG0RPQ1VNRU5UX0tJTkRfREVMSVZFUllfTk9URRADEiQKIERPQ1VNRU5UX0tJTkRfT1JERVJfQ09ORklSTUFUSU9OEAQyagoMRXZlbnRTZXJ2aWNlEloKDFB1Ymxpc2hFdmVudBIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdBogLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVzcG9uc2UiB5ACAoi1GANiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_options]);
+  fileDesc("ChZ3ZWJob29rL3YxL2V2ZW50LnByb3RvEgp3ZWJob29rLnYxIvgBCg9PcmRlckRpc3BhdGNoZWQSFgoIb3JkZXJfaWQYASABKANCBIi1GAESGgoMb3JkZXJfbnVtYmVyGAIgASgJQgSItRgBEjcKDWRpc3BhdGNoZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEhQKB2NhcnJpZXIYBCABKAlIAIgBARIcCg90cmFja2luZ19udW1iZXIYBSABKAlIAYgBARIkCgVsaW5lcxgGIAMoCzIVLndlYmhvb2sudjEuT3JkZXJMaW5lQgoKCF9jYXJyaWVyQhIKEF90cmFja2luZ19udW1iZXIiSgoJT3JkZXJMaW5lEhgKCnByb2R1Y3RfaWQYASABKANCBIi1GAESEQoDc2t1GAIgASgJQgSItRgBEhAKCHF1YW50aXR5GAMgASgFIpgCCg9Eb2N1bWVudENyZWF0ZWQSGQoLZG9jdW1lbnRfaWQYASABKANCBIi1GAESLAoEa2luZBgCIAEoDjIYLndlYmhvb2sudjEuRG9jdW1lbnRLaW5kQgSItRgBEhQKBm51bWJlchgDIAEoCUIEiLUYARI0CgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARIVCghvcmRlcl9pZBgFIAEoA0gAiAEBEhgKC3RvdGFsX21pbm9yGAYgASgDSAGIAQESFQoIY3VycmVuY3kYByABKAlIAogBAUILCglfb3JkZXJfaWRCDgoMX3RvdGFsX21pbm9yQgsKCV9jdXJyZW5jeSLNAQoRU3RvY2tMZXZlbENoYW5nZWQSGAoKcHJvZHVjdF9pZBgBIAEoA0IEiLUYARIRCgNza3UYAiABKAlCBIi1GAESFgoIbG9jYXRpb24YAyABKAlCBIi1GAESGwoOcHJldmlvdXNfbGV2ZWwYBCABKANIAIgBARINCgVsZXZlbBgFIAEoAxI0CgpjaGFuZ2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYAUIRCg9fcHJldmlvdXNfbGV2ZWwirQIKE1B1Ymxpc2hFdmVudFJlcXVlc3QSHQoPaWRlbXBvdGVuY3lfa2V5GAEgASgJQgSItRgBEhUKB3VzZXJfaWQYAiABKAlCBIi1GAESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoQb3JkZXJfZGlzcGF0Y2hlZBgLIAEoCzIbLndlYmhvb2sudjEuT3JkZXJEaXNwYXRjaGVkSAASNwoQZG9jdW1lbnRfY3JlYXRlZBgMIAEoCzIbLndlYmhvb2sudjEuRG9jdW1lbnRDcmVhdGVkSAASPAoTc3RvY2tfbGV2ZWxfY2hhbmdlZBgNIAEoCzIdLndlYmhvb2sudjEuU3RvY2tMZXZlbENoYW5nZWRIAEIGCgRkYXRhIlYKFFB1Ymxpc2hFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhkKEWRlbGl2ZXJpZXNfcXVldWVkGAIgASgFEhEKCWR1cGxpY2F0ZRgDIAEoCCJHChRQdWJsaXNoRXZlbnRzUmVxdWVzdBIvCgZldmVudHMYASADKAsyHy53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlcXVlc3QiQwoVUHVibGlzaEV2ZW50c1Jlc3BvbnNlEioKB3Jlc3VsdHMYASADKAsyGS53ZWJob29rLnYxLlB1Ymxpc2hSZXN1bHQiSwoYUHVibGlzaEV2ZW50QmF0Y2hSZXF1ZXN0Ei8KBmV2ZW50cxgBIAMoCzIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdCJHChlQdWJsaXNoRXZlbnRCYXRjaFJlc3BvbnNlEioKB3Jlc3VsdHMYASADKAsyGS53ZWJob29rLnYxLlB1Ymxpc2hSZXN1bHQiewoNUHVibGlzaFJlc3VsdBI1CglwdWJsaXNoZWQYASABKAsyIC53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlc3BvbnNlSAASKQoFZXJyb3IYAiABKAsyGC53ZWJob29rLnYxLlB1Ymxpc2hFcnJvckgAQggKBnJlc3VsdCI8CgxQdWJsaXNoRXJyb3ISDQoFaW5kZXgYASABKAUSDAoEY29kZRgCIAEoBRIPCgdtZXNzYWdlGAMgASgJKqYBCg5XZWJob29rUHJvY2VzcxIfChtXRUJIT09LX1BST0NFU1NfVU5TUEVDSUZJRUQQABIkCiBXRUJIT09LX1BST0NFU1NfT1JERVJfRElTUEFUQ0hFRBABEiQKIFdFQkhPT0tfUFJPQ0VTU19ET0NVTUVOVF9DUkVBVEVEEAISJwojV0VCSE9PS19QUk9DRVNTX1NUT0NLX0xFVkVMX0NIQU5HRUQQAyquAQoMRG9jdW1lbnRLaW5kEh0KGURPQ1VNRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIZChVET0NVTUVOVF9LSU5EX0lOVk9JQ0UQARIdChlET0NVTUVOVF9LSU5EX0NSRURJVF9OT1RFEAISHwobRE9DVU1FTlRfS0lORF9ERUxJVkVSWV9OT1RFEAMSJAogRE9DVU1FTlRfS0lORF9PUkRFUl9DT05GSVJNQVRJT04QBDK2AgoMRXZlbnRTZXJ2aWNlEloKDFB1Ymxpc2hFdmVudBIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdBogLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVzcG9uc2UiB5ACAoi1GAMSXwoNUHVibGlzaEV2ZW50cxIgLndlYmhvb2sudjEuUHVibGlzaEV2ZW50c1JlcXVlc3QaIS53ZWJob29rLnYxLlB1Ymxpc2hFdmVudHNSZXNwb25zZSIHkAICiLUYAygBEmkKEVB1Ymxpc2hFdmVudEJhdGNoEiQud2ViaG9vay52MS5QdWJsaXNoRXZlbnRCYXRjaFJlcXVlc3QaJS53ZWJob29rLnYxLlB1Ymxpc2hFdmVudEJhdGNoUmVzcG9uc2UiB5ACAoi1GANiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
  * An order has left the warehouse.
@@ -287,6 +287,152 @@ export const PublishEventResponseSchema: GenMessage<PublishEventResponse> = /*@_
   messageDesc(file_webhook_v1_event, 5);
 
 /**
+ * One message of the stream: one event or several, which saves some more time.
+ *
+ * @generated from message webhook.v1.PublishEventsRequest
+ */
+export type PublishEventsRequest = Message<"webhook.v1.PublishEventsRequest"> & {
+  /**
+   * @generated from field: repeated webhook.v1.PublishEventRequest events = 1;
+   */
+  events: PublishEventRequest[];
+};
+
+/**
+ * Describes the message webhook.v1.PublishEventsRequest.
+ * Use `create(PublishEventsRequestSchema)` to create a new message.
+ */
+export const PublishEventsRequestSchema: GenMessage<PublishEventsRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_event, 6);
+
+/**
+ * @generated from message webhook.v1.PublishEventsResponse
+ */
+export type PublishEventsResponse = Message<"webhook.v1.PublishEventsResponse"> & {
+  /**
+   * One for each event of the stream, in order.
+   *
+   * @generated from field: repeated webhook.v1.PublishResult results = 1;
+   */
+  results: PublishResult[];
+};
+
+/**
+ * Describes the message webhook.v1.PublishEventsResponse.
+ * Use `create(PublishEventsResponseSchema)` to create a new message.
+ */
+export const PublishEventsResponseSchema: GenMessage<PublishEventsResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_event, 7);
+
+/**
+ * @generated from message webhook.v1.PublishEventBatchRequest
+ */
+export type PublishEventBatchRequest = Message<"webhook.v1.PublishEventBatchRequest"> & {
+  /**
+   * 1 to 1,000.
+   *
+   * @generated from field: repeated webhook.v1.PublishEventRequest events = 1;
+   */
+  events: PublishEventRequest[];
+};
+
+/**
+ * Describes the message webhook.v1.PublishEventBatchRequest.
+ * Use `create(PublishEventBatchRequestSchema)` to create a new message.
+ */
+export const PublishEventBatchRequestSchema: GenMessage<PublishEventBatchRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_event, 8);
+
+/**
+ * @generated from message webhook.v1.PublishEventBatchResponse
+ */
+export type PublishEventBatchResponse = Message<"webhook.v1.PublishEventBatchResponse"> & {
+  /**
+   * One for each event, in order.
+   *
+   * @generated from field: repeated webhook.v1.PublishResult results = 1;
+   */
+  results: PublishResult[];
+};
+
+/**
+ * Describes the message webhook.v1.PublishEventBatchResponse.
+ * Use `create(PublishEventBatchResponseSchema)` to create a new message.
+ */
+export const PublishEventBatchResponseSchema: GenMessage<PublishEventBatchResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_event, 9);
+
+/**
+ * What became of one event of many.
+ *
+ * @generated from message webhook.v1.PublishResult
+ */
+export type PublishResult = Message<"webhook.v1.PublishResult"> & {
+  /**
+   * @generated from oneof webhook.v1.PublishResult.result
+   */
+  result: {
+    /**
+     * It is stored, by this call or by an earlier one.
+     *
+     * @generated from field: webhook.v1.PublishEventResponse published = 1;
+     */
+    value: PublishEventResponse;
+    case: "published";
+  } | {
+    /**
+     * It is not stored.
+     *
+     * @generated from field: webhook.v1.PublishError error = 2;
+     */
+    value: PublishError;
+    case: "error";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message webhook.v1.PublishResult.
+ * Use `create(PublishResultSchema)` to create a new message.
+ */
+export const PublishResultSchema: GenMessage<PublishResult> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_event, 10);
+
+/**
+ * Why one event of many was refused.
+ *
+ * @generated from message webhook.v1.PublishError
+ */
+export type PublishError = Message<"webhook.v1.PublishError"> & {
+  /**
+   * Its place in the stream or batch, from 0.
+   *
+   * @generated from field: int32 index = 1;
+   */
+  index: number;
+
+  /**
+   * The status that PublishEvent would have ended with, as gRPC numbers it: 3 INVALID_ARGUMENT, 6 ALREADY_EXISTS.
+   *
+   * @generated from field: int32 code = 2;
+   */
+  code: number;
+
+  /**
+   * What to change; at most 300 characters.
+   *
+   * @generated from field: string message = 3;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message webhook.v1.PublishError.
+ * Use `create(PublishErrorSchema)` to create a new message.
+ */
+export const PublishErrorSchema: GenMessage<PublishError> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_event, 11);
+
+/**
  * The event type. REST sends it as its number and returns it by name (`OrderDispatched`).
  *
  * @generated from enum webhook.v1.WebhookProcess
@@ -389,6 +535,34 @@ export const EventService: GenService<{
     methodKind: "unary";
     input: typeof PublishEventRequestSchema;
     output: typeof PublishEventResponseSchema;
+  },
+  /**
+   * Publishes up to 10,000 events over one stream, many times as fast as one call each. They are stored in groups,
+   * while the stream goes on; when the service is busy it reads more slowly. Each event is answered in order, as
+   * PublishEvent would: one that is refused is told by its index and stops no other.
+   *
+   * The call itself fails when the key is revoked (UNAUTHENTICATED), when the service cannot store anything
+   * (UNAVAILABLE), and after 10,000 events (RESOURCE_EXHAUSTED). Of a call that failed, or a stream that broke,
+   * what was stored by then stays stored. Send the same events again with the same idempotency keys: those already
+   * stored are answered as duplicates, with their ids, and nothing is queued twice.
+   *
+   * @generated from rpc webhook.v1.EventService.PublishEvents
+   */
+  publishEvents: {
+    methodKind: "client_streaming";
+    input: typeof PublishEventsRequestSchema;
+    output: typeof PublishEventsResponseSchema;
+  },
+  /**
+   * PublishEvents for callers that cannot stream, such as Connect over HTTP/1.1: 1 to 1,000 events in one message of
+   * at most 4 MiB, answered and repeated as there. They are not one transaction.
+   *
+   * @generated from rpc webhook.v1.EventService.PublishEventBatch
+   */
+  publishEventBatch: {
+    methodKind: "unary";
+    input: typeof PublishEventBatchRequestSchema;
+    output: typeof PublishEventBatchResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_webhook_v1_event, 0);

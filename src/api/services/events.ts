@@ -1,97 +1,62 @@
-import { createHash } from "node:crypto";
-import { type DescField, toBinary } from "@bufbuild/protobuf";
-import type { ServiceImpl } from "@connectrpc/connect";
-import {
-  type EventService,
-  type PublishEventRequest,
-  PublishEventRequestSchema,
-} from "../../../gen/webhook/v1/event_pb.ts";
-import { payloadFields, processOfField } from "../../catalogue.ts";
+import { Code, ConnectError, type HandlerContext, type ServiceImpl } from "@connectrpc/connect";
+import type { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { DomainError } from "../../domain-error.ts";
-import { callerOf } from "../auth.ts";
+import { callerOf, stillAuthorised } from "../auth.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
-import { sortableTime } from "../json/timestamp.ts";
-import { jsonWriter } from "../json/writer.ts";
-import { assertFields, assertText } from "./messages.ts";
+import { publishedMessage } from "./messages.ts";
+import { newEvent } from "./new-event.ts";
+import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
 import { createPublisher } from "./publisher.ts";
+import { Room } from "./room.ts";
 
-/** The largest payload, as the JSON that receivers get, in bytes. */
-const MAX_PAYLOAD_BYTES = 262_144;
-const MAX_KEY_CHARACTERS = 255;
-const USER_ID = /^[\x21-\x7e]{1,128}$/;
+/** Most events of one stream: what its one answer has room for. */
+const MAX_STREAM_EVENTS = 10_000;
+const MAX_BATCH_EVENTS = 1_000;
+/** Bytes that the events of all streams and batches may take while they wait to be written, a process. */
+const SERIES_ROOM = 16 * 1024 * 1024;
 
 /** For internal callers: tells the service that something happened (contract, section 6). */
-export function eventService({ db }: ApiContext): ServiceImpl<typeof EventService> {
-  const publish = createPublisher(db);
+export function eventService(context: ApiContext): ServiceImpl<typeof EventService> {
+  const publish = createPublisher(context.db);
+  const room = new Room(SERIES_ROOM);
+  const seriesOptions = (handler: HandlerContext): SeriesOptions => ({
+    publish,
+    room,
+    log: context.log,
+    method: handler.method.name,
+    apiKeyId: callerOf(handler).id,
+    admit: () => stillAuthorised(context, handler),
+  });
+
   return {
     async publishEvent(request, handler) {
-      assertFields(PublishEventRequestSchema, request);
-      assertText("idempotency_key", request.idempotencyKey, MAX_KEY_CHARACTERS);
-      if (!USER_ID.test(request.userId)) {
-        throw invalidFields([
-          { field: "user_id", description: "must be 1 to 128 visible ASCII characters, without spaces" },
-        ]);
-      }
-      const published = await publish({
-        ...payloadOf(request),
-        apiKeyId: callerOf(handler).id,
-        idempotencyKey: request.idempotencyKey,
-        requestSha256: createHash("sha256").update(toBinary(PublishEventRequestSchema, request)).digest(),
-        userId: request.userId,
-        occurred: occurredAt(request),
-      });
+      const published = await publish(newEvent(callerOf(handler).id, request));
       if (published instanceof DomainError) throw published;
-      return {
-        eventId: published.eventId,
-        deliveriesQueued: published.queued,
-        duplicate: published.duplicate,
-      };
+      return publishedMessage(published);
+    },
+
+    async publishEvents(messages, handler) {
+      const series = new PublishedSeries(seriesOptions(handler));
+      for await (const { events } of messages) {
+        if (series.size + events.length > MAX_STREAM_EVENTS) {
+          throw new ConnectError(
+            `a stream takes at most ${MAX_STREAM_EVENTS} events: send the others over another one`,
+            Code.ResourceExhausted,
+          );
+        }
+        for (const event of events) await series.add(event);
+      }
+      return { results: await series.results() };
+    },
+
+    async publishEventBatch({ events }, handler) {
+      if (events.length === 0 || events.length > MAX_BATCH_EVENTS) {
+        throw invalidFields([{ field: "events", description: `must be 1 to ${MAX_BATCH_EVENTS} events` }]);
+      }
+      const series = new PublishedSeries(seriesOptions(handler));
+      for (const event of events) await series.add(event);
+      return { results: await series.results() };
     },
   };
-}
-
-const dataFields = new Map<string | undefined, DescField>(
-  PublishEventRequestSchema.fields
-    .filter((field) => field.oneof?.name === "data")
-    .map((field) => [field.localName, field]),
-);
-
-/** The process of the event and the body its receivers get. */
-function payloadOf(request: PublishEventRequest): { process: number; payload: string } {
-  const field = dataFields.get(request.data.case);
-  const process = field && processOfField(field.name);
-  if (field?.fieldKind !== "message" || process === undefined) {
-    throw invalidFields([
-      { field: "data", description: `is required: set one of ${payloadFields.join(", ")}` },
-    ]);
-  }
-  const payload = writePayload(field.name, () =>
-    jsonWriter(field.message, "payload")(request.data.value as never),
-  );
-  const bytes = Buffer.byteLength(payload);
-  if (bytes > MAX_PAYLOAD_BYTES) {
-    throw invalidFields([
-      {
-        field: field.name,
-        description: `is ${bytes} bytes as JSON, more than the ${MAX_PAYLOAD_BYTES} allowed`,
-      },
-    ]);
-  }
-  return { process, payload };
-}
-
-function writePayload(field: string, write: () => string): string {
-  try {
-    return write();
-  } catch (error) {
-    if (error instanceof RangeError)
-      throw invalidFields([{ field, description: `cannot be sent: ${error.message}` }]);
-    throw error;
-  }
-}
-
-/** To the microsecond, which is what the database keeps. */
-function occurredAt({ time }: PublishEventRequest): string | null {
-  return time ? `${sortableTime(time)}.${String(time.nanos).padStart(9, "0").slice(0, 6)}Z` : null;
 }

@@ -1,11 +1,12 @@
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ApiKeySchema, InstalledAppSchema } from "../../../gen/webhook/v1/api_key_pb.ts";
-import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
+import type { PublishEventResponseSchema, WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import type { WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue } from "../../catalogue.ts";
 import type { ApiKeyRow } from "../../db/api-keys.ts";
+import type { Published } from "../../db/events.ts";
 import type { InstalledAppRow } from "../../db/installed-apps.ts";
 import type { WebhookRow } from "../../db/webhooks.ts";
 import { invalidFields } from "../errors.ts";
@@ -81,4 +82,13 @@ export function apiKeyMessage(row: ApiKeyRow): MessageInitShape<typeof ApiKeySch
 
 export function installedAppMessage(row: InstalledAppRow): MessageInitShape<typeof InstalledAppSchema> {
   return { id: row.id, name: row.name, created: timestampFromDate(row.created) };
+}
+
+/** The answer for one event that is stored. */
+export function publishedMessage(published: Published): MessageInitShape<typeof PublishEventResponseSchema> {
+  return {
+    eventId: published.eventId,
+    deliveriesQueued: published.queued,
+    duplicate: published.duplicate,
+  };
 }
