@@ -1,0 +1,72 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
+import type { Reply } from "../../src/dev/receiver.ts";
+
+/** Unpacks to a thousand times its size, and stays below what is read of a response while it is packed. */
+export const GZIP_BOMB = gzipSync(Buffer.alloc(48 * 1024 * 1024));
+
+/** Answers the status the first time and 200 from then on. */
+export function recovers(status: number, headers: () => Record<string, string>): Reply {
+  return ({ attempt }, response) => {
+    if (attempt > 1) return 200;
+    response.writeHead(status, headers()).end(`answered ${status}`);
+    return undefined;
+  };
+}
+
+/** Answers a status with headers and a short text. */
+export function answers(status: number, headers: Record<string, string> = {}): Reply {
+  return (_request, response) => {
+    response.writeHead(status, headers).end(`answered ${status}`);
+    return undefined;
+  };
+}
+
+/** Promises a long body, sends half of it and breaks the connection. */
+export const resetsMidResponse: Reply = (_request, response) => {
+  response.writeHead(200, { "content-length": "100" }).write("half", () => response.socket?.destroy());
+  return undefined;
+};
+
+/** Sends the headers and holds the connection. */
+export const headersOnly: Reply = (_request, response) => {
+  response.writeHead(200).flushHeaders();
+  return undefined;
+};
+
+/** Sends the headers and then a byte a second for as long as somebody listens. */
+export const byteASecond: Reply = async (_request, response) => {
+  response.writeHead(200);
+  while (!response.destroyed) {
+    response.write("x");
+    await wait(1_000);
+  }
+  return undefined;
+};
+
+/** Sends up to `bytes`, as fast as they are taken, and tells how many left this process. */
+export function endless(bytes: number): { reply: Reply; sent(): number } {
+  const chunk = "x".repeat(65_536);
+  let sent = 0;
+  return {
+    sent: () => sent,
+    reply(_request, response) {
+      response.writeHead(200, { "content-length": String(bytes) });
+      const more = () => {
+        while (!response.destroyed && sent < bytes) {
+          sent += chunk.length;
+          if (!response.write(chunk)) return;
+        }
+      };
+      response.on("drain", more);
+      more();
+      return undefined;
+    },
+  };
+}
+
+/** Sends a compressed body that is small on the way and huge when unpacked. */
+export const gzipBomb: Reply = (_request, response) => {
+  response.writeHead(200, { "content-encoding": "gzip", "content-type": "text/plain" }).end(GZIP_BOMB);
+  return undefined;
+};
