@@ -36,7 +36,7 @@ export interface Config {
   delivery: DeliveryConfig;
 }
 
-/** When and how often deliveries are attempted. */
+/** When and how often deliveries are attempted, and how long they are kept. */
 export interface DispatchConfig {
   intervalMs: number;
   /** Before the first retry. */
@@ -45,6 +45,8 @@ export interface DispatchConfig {
   retryBackoffCoefficient: number;
   /** A worker silent for this long is taken for dead. */
   heartbeatTimeoutMs: number;
+  /** How long finished deliveries, their events and idempotency keys are kept, in days. */
+  retentionDays: number;
 }
 
 /** How one POST is made. */
@@ -88,6 +90,7 @@ const variables = {
   HEARTBEAT_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 20_000 }),
   DELIVERY_TIMEOUT: duration({ min: 100, max: 5 * 60_000 })({ default: 15_000 }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
+  RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
 };
 
 /** Every environment variable the service reads, besides Temporal's and Node's own. */
@@ -131,6 +134,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       retryInitialDelayMs: env.RETRY_INITIAL_DELAY,
       retryBackoffCoefficient: env.RETRY_BACKOFF_COEFFICIENT,
       heartbeatTimeoutMs: env.HEARTBEAT_TIMEOUT,
+      retentionDays: env.RETENTION_DAYS,
     },
     delivery: { timeoutMs: env.DELIVERY_TIMEOUT, allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS },
   };

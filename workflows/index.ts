@@ -1,1 +1,2 @@
+export { deleteExpired } from "./delete-expired.ts";
 export { dispatchPendingDeliveries } from "./dispatch-pending-deliveries.ts";

@@ -12,13 +12,13 @@ export async function handOver(
     db,
     `with ${OPEN_RUN},
     chosen as (
-      select d.id from open_run, unnest(:webhooks::bigint[]) as w(id) cross join lateral (
-        select id from deliveries where state = 'pending' and webhook_id = w.id order by created
+      select d.place from open_run, unnest(:webhooks::bigint[]) as w(id) cross join lateral (
+        select ctid as place from deliveries where state = 'pending' and webhook_id = w.id order by created
         limit :limitEach::int for update skip locked
       ) d
     )
     update deliveries d set state = 'delivering', run_id = :runId::bigint, claim_activity = null, claim_attempt = null
-    from chosen c where d.id = c.id`,
+    where d.ctid = any(array(select place from chosen))`,
     { runId: token.runId, webhooks: webhookIds, limitEach },
   );
 }

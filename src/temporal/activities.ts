@@ -9,6 +9,7 @@ import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { FlowCounts } from "../delivery/flow.ts";
 import { pump } from "../delivery/pump.ts";
 import { retryPass } from "../delivery/retry-pass.ts";
+import type { createDeleteExpired } from "./delete-expired.ts";
 import { keepAlive } from "./keep-alive.ts";
 import { summariseCounts, summariseGroups, summarisePass } from "./summaries.ts";
 
@@ -20,8 +21,10 @@ export interface RunArgument {
 /** How long one pump claims, in milliseconds. */
 const PUMP_MS = 30_000;
 
-/** What the dispatch workflow can do. */
-export type Activities = ReturnType<typeof createActivities>;
+/** What the workflows can do. */
+export type Activities = ReturnType<typeof createActivities> & {
+  deleteExpired: ReturnType<typeof createDeleteExpired>;
+};
 
 /** The activities of a process, over its delivery engine. */
 export function createActivities(

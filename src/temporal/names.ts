@@ -2,6 +2,8 @@
 export interface TemporalNames {
   /** Also the id that the schedule's runs are named after. */
   scheduleId: string;
+  /** The schedule that deletes what is older than the retention. */
+  retentionScheduleId: string;
   /** Workflows, first attempts. */
   dispatchTaskQueue: string;
   /** Retries, apart, so that failing webhooks never hold up first attempts. */
@@ -12,6 +14,7 @@ export interface TemporalNames {
 export function temporalNames(prefix = ""): TemporalNames {
   return {
     scheduleId: `${prefix}dispatch-pending-deliveries`,
+    retentionScheduleId: `${prefix}delete-expired`,
     dispatchTaskQueue: `${prefix}webhook-dispatch`,
     retryTaskQueue: `${prefix}webhook-retries`,
   };

@@ -12,6 +12,7 @@ import type { TemporalNames } from "./names.ts";
 const WIDTH = 4;
 /** The shortest catch-up window Temporal takes, in milliseconds. */
 const MIN_CATCH_UP_MS = 10_000;
+const HOUR_MS = 3_600_000;
 
 /** What the schedule gives each run. */
 export function dispatchInput(
@@ -31,20 +32,17 @@ export function dispatchInput(
   };
 }
 
-/**
- * Creates the schedule, or brings the existing one up to date without touching its state: one that an operator has
- * paused stays paused.
- */
-export async function ensureSchedule(
+/** The schedule of the minute's dispatch. */
+export function ensureDispatchSchedule(
   client: Client,
   names: TemporalNames,
   config: DispatchConfig,
   searchAttributes: boolean,
 ): Promise<void> {
-  const definition = {
+  return ensureSchedule(client, names.scheduleId, {
     spec: { intervals: [{ every: config.intervalMs }] },
     action: {
-      type: "startWorkflow" as const,
+      type: "startWorkflow",
       workflowType: "dispatchPendingDeliveries",
       workflowId: names.scheduleId,
       taskQueue: names.dispatchTaskQueue,
@@ -56,11 +54,39 @@ export async function ensureSchedule(
       // A minute missed is made up for by the next one; the default would replay a year of them.
       catchupWindow: Math.max(config.intervalMs, MIN_CATCH_UP_MS),
     },
-  } satisfies Omit<ScheduleOptions, "scheduleId">;
+  });
+}
+
+/** The schedule that deletes what is older than the retention, every hour. */
+export function ensureRetentionSchedule(
+  client: Client,
+  names: TemporalNames,
+  { heartbeatTimeoutMs }: DispatchConfig,
+): Promise<void> {
+  return ensureSchedule(client, names.retentionScheduleId, {
+    spec: { intervals: [{ every: HOUR_MS }] },
+    action: {
+      type: "startWorkflow",
+      workflowType: "deleteExpired",
+      workflowId: names.retentionScheduleId,
+      taskQueue: names.dispatchTaskQueue,
+      args: [{ heartbeatTimeoutMs }],
+    },
+    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: HOUR_MS },
+  });
+}
+
+type Definition = Pick<ScheduleOptions, "spec" | "action" | "policies">;
+
+/**
+ * Creates the schedule, or brings the existing one up to date without touching its state: one that an operator has
+ * paused stays paused.
+ */
+async function ensureSchedule(client: Client, scheduleId: string, definition: Definition): Promise<void> {
   try {
-    await client.schedule.create({ scheduleId: names.scheduleId, ...definition });
+    await client.schedule.create({ scheduleId, ...definition });
   } catch (error) {
     if (!(error instanceof ScheduleAlreadyRunning)) throw error;
-    await client.schedule.getHandle(names.scheduleId).update(({ state }) => ({ ...definition, state }));
+    await client.schedule.getHandle(scheduleId).update(({ state }) => ({ ...definition, state }) as never);
   }
 }

@@ -5,10 +5,12 @@ import pRetry from "p-retry";
 import type { Logger } from "pino";
 import type { DispatchConfig } from "../config.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import { type Activities, createActivities } from "./activities.ts";
+import type { Activities } from "./activities.ts";
+import { createActivities } from "./activities.ts";
 import { connectTemporal, type TemporalConnections, type TemporalTarget } from "./connection.ts";
+import { createDeleteExpired } from "./delete-expired.ts";
 import type { TemporalNames } from "./names.ts";
-import { ensureSchedule } from "./schedule.ts";
+import { ensureDispatchSchedule, ensureRetentionSchedule } from "./schedule.ts";
 import { ensureSearchAttributes } from "./search-attributes.ts";
 
 /** Retry groups that one process works on at once. */
@@ -47,7 +49,10 @@ export function bundleWorkflows(): Promise<WorkflowBundle> {
  */
 export async function startDeliveryWorker(options: WorkerOptions): Promise<DeliveryWorker> {
   const { engine, log } = options;
-  const activities = createActivities(engine, dispatchTiming(options.dispatch));
+  const activities = {
+    ...createActivities(engine, dispatchTiming(options.dispatch)),
+    deleteExpired: createDeleteExpired(engine, options.dispatch.retentionDays),
+  };
   const bundle = options.workflowBundle ?? (await bundleWorkflows());
   let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
   let firstStart: () => void = () => {};
@@ -113,7 +118,8 @@ const PATIENT = { retries: Number.POSITIVE_INFINITY, minTimeout: 500, maxTimeout
 
 async function prepare({ client, namespace }: TemporalConnections, options: WorkerOptions): Promise<void> {
   const searchable = await ensureSearchAttributes(client, namespace, options.log);
-  await ensureSchedule(client, options.names, options.dispatch, searchable);
+  await ensureDispatchSchedule(client, options.names, options.dispatch, searchable);
+  await ensureRetentionSchedule(client, options.names, options.dispatch);
 }
 
 async function createWorkers(

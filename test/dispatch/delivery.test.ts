@@ -6,7 +6,7 @@ import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { readConfig } from "../../src/config.ts";
 import { ATTEMPTS_PER_ROUND } from "../../src/db/delivery-results.ts";
 import { temporalNames } from "../../src/temporal/names.ts";
-import { ensureSchedule } from "../../src/temporal/schedule.ts";
+import { ensureDispatchSchedule } from "../../src/temporal/schedule.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
 let service: TestService;
@@ -217,7 +217,7 @@ describe("the dispatch", () => {
   test("§6.1.2: happens every minute by default, and minutes never wait for each other", async () => {
     const { dispatch } = readConfig({});
     const names = temporalNames(`${randomUUID()}-`);
-    await ensureSchedule(service.temporal, names, dispatch, true);
+    await ensureDispatchSchedule(service.temporal, names, dispatch, true);
     const handle = service.temporal.schedule.getHandle(names.scheduleId);
     const { spec, policies } = await handle.describe();
     expect(spec.intervals).toEqual([{ every: 60_000 }]);
@@ -228,14 +228,29 @@ describe("the dispatch", () => {
   test("keeps to its settings after a restart, and stays paused when an operator paused it", async () => {
     const { dispatch } = readConfig({});
     const names = temporalNames(`${randomUUID()}-`);
-    await ensureSchedule(service.temporal, names, dispatch, true);
+    await ensureDispatchSchedule(service.temporal, names, dispatch, true);
     const handle = service.temporal.schedule.getHandle(names.scheduleId);
     await handle.pause("maintenance");
-    await ensureSchedule(service.temporal, names, { ...dispatch, intervalMs: 30_000 }, true);
+    await ensureDispatchSchedule(service.temporal, names, { ...dispatch, intervalMs: 30_000 }, true);
     const { spec, state } = await handle.describe();
     expect(spec.intervals).toEqual([{ every: 30_000 }]);
     expect(state).toMatchObject({ paused: true, note: "maintenance" });
     await handle.delete();
+  });
+
+  test("goes along with a schedule that deletes what is older than the retention, once an hour", async () => {
+    const handle = service.temporal.schedule.getHandle(service.retentionScheduleId);
+    const { spec, action } = await handle.describe();
+    expect(spec.intervals).toEqual([{ every: 3_600_000 }]);
+    const { workflowType, taskQueue, args } = action as {
+      workflowType: string;
+      taskQueue: string;
+      args: object[];
+    };
+    const workflowId = `${service.retentionScheduleId}-now`;
+    expect(await service.temporal.workflow.execute(workflowType, { workflowId, taskQueue, args })).toEqual({
+      summary: "0 deliveries, 0 events, 0 runs deleted",
+    });
   });
 
   test("§8: makes the first attempt and three retries, one, five and twenty-five minutes apart by default", () => {

@@ -42,6 +42,7 @@ export interface TestService {
   adminKey: string;
   temporal: TemporalClient;
   scheduleId: string;
+  retentionScheduleId: string;
   /** For clients of any service; calls carry the administrator's key. */
   transport: Transport;
   keys: Client<typeof ApiKeyService>;
@@ -97,6 +98,7 @@ export async function startTestService(settings: Record<string, string> = {}): P
     adminKey,
     temporal,
     scheduleId: names.scheduleId,
+    retentionScheduleId: names.retentionScheduleId,
     transport,
     keys: createClient(ApiKeyService, transport),
     webhooks,
@@ -139,10 +141,12 @@ export async function startTestService(settings: Record<string, string> = {}): P
       return found;
     },
     async stop() {
-      await temporal.schedule
-        .getHandle(names.scheduleId)
-        .delete()
-        .catch(() => {});
+      for (const id of [names.scheduleId, names.retentionScheduleId]) {
+        await temporal.schedule
+          .getHandle(id)
+          .delete()
+          .catch(() => {});
+      }
       await service.stop();
       await Promise.all(receivers.map((receiver) => receiver.close()));
       await connection.close();

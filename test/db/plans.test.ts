@@ -1,0 +1,134 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ClaimToken } from "../../src/db/claim-statement.ts";
+import { type Db, openDatabase } from "../../src/db/database.ts";
+import { claimGroup, claimPending, takeOver } from "../../src/db/delivery-claims.ts";
+import { handOver, release } from "../../src/db/delivery-release.ts";
+import { recordAttempts } from "../../src/db/delivery-results.ts";
+import { loadPayloads } from "../../src/db/payloads.ts";
+import { deleteExpired } from "../../src/db/retention.ts";
+import { assignGroups, groupStatus } from "../../src/db/retry-groups.ts";
+import { closeRun } from "../../src/db/runs.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { freshToken, queue, result, SPACING } from "./queue.ts";
+
+/** Tables that grow with every event. */
+const LARGE = /^(deliveries|attempts|events)$/;
+
+let database: TestDatabase;
+let db: Db;
+let token: ClaimToken;
+let claimedIds: string[];
+let webhookId: bigint;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = openDatabase(database.url, { max: 3 });
+  for (let webhooks = 0; webhooks < 20; webhooks += 1) webhookId = await queue(db, 1_000);
+  token = await freshToken(db);
+  const { deliveries } = await claimPending(db, token, { limit: 200, share: 10, after: 0n, excluded: [] });
+  claimedIds = deliveries.map(({ id }) => id);
+  const failed = deliveries.slice(0, 100).map((delivery) => result(delivery, token, 500));
+  await recordAttempts(db, failed, SPACING);
+  await assignGroups(db, token.runId);
+  // As many as the deliveries of a while: a small table is read from end to end with good reason.
+  await db.raw(
+    "insert into attempts (delivery_id, number, started, duration_ms) select new_delivery_id(), 1, now(), 5 from generate_series(1, 20000)",
+  );
+  await db.raw("analyze");
+});
+afterAll(async () => {
+  await db.destroy();
+  await database.drop();
+});
+
+interface PlanNode {
+  "Node Type": string;
+  "Relation Name"?: string;
+  Plans?: PlanNode[];
+}
+
+/** The tables that the query's own statement would read from end to end, by PostgreSQL's plan for it. */
+async function scannedTables(query: (db: Db) => Promise<unknown>): Promise<string[]> {
+  const scanned: string[] = [];
+  await db
+    .transaction(async (trx) => {
+      const asked: { sql: string; bindings: unknown[] }[] = [];
+      const listening = new Proxy(trx as Db, {
+        get(target, property) {
+          if (property === "transaction") return (work: (inner: Db) => unknown) => work(listening);
+          if (property !== "raw") return Reflect.get(target, property);
+          return (sql: string, bindings: unknown[]) => {
+            asked.push({ sql, bindings });
+            return target.raw(sql, bindings as never);
+          };
+        },
+      });
+      await query(listening);
+      expect(asked.length).toBeGreaterThan(0);
+      for (const { sql, bindings } of asked) {
+        const { rows } = await trx.raw(`explain (format json) ${sql}`, bindings as never);
+        collect(rows[0]["QUERY PLAN"][0].Plan, scanned);
+      }
+      await trx.rollback(new Error("only looking")).catch(() => {});
+    })
+    .catch((error: Error) => {
+      if (error.message !== "only looking") throw error;
+    });
+  return scanned;
+}
+
+function collect(node: PlanNode, scanned: string[]): void {
+  const table = node["Relation Name"] ?? "";
+  if (node["Node Type"] === "Seq Scan" && LARGE.test(table)) scanned.push(table);
+  for (const child of node.Plans ?? []) collect(child, scanned);
+}
+
+describe("no table that grows is read from end to end", () => {
+  const pass = () => ({ ...token, activity: "retry" });
+  const queries: [string, (db: Db) => Promise<unknown>][] = [
+    [
+      "claiming pending deliveries",
+      (trx) => claimPending(trx, token, { limit: 500, share: 50, after: 0n, excluded: [] }),
+    ],
+    ["taking over", (trx) => takeOver(trx, { ...token, attempt: 2 })],
+    [
+      "claiming a retry group",
+      (trx) => claimGroup(trx, pass(), { group: 1, level: 1, limit: 64, excluded: [] }),
+    ],
+    ["handing over", (trx) => handOver(trx, token, [webhookId], 100)],
+    ["giving back", (trx) => release(trx, token, claimedIds.slice(150), "pending")],
+    [
+      "recording attempts",
+      (trx) =>
+        recordAttempts(
+          trx,
+          claimedIds.slice(100, 150).map((id) => result(id, token, 200)),
+          SPACING,
+        ),
+    ],
+    [
+      "loading payloads",
+      async (trx) =>
+        loadPayloads(
+          trx,
+          (await trx("events").limit(50)).map(({ id }) => id),
+        ),
+    ],
+    ["listing the undelivered", (trx) => assignGroups(trx, token.runId)],
+    ["looking at a group", (trx) => groupStatus(trx, token.runId, 1)],
+    ["closing a run", (trx) => closeRun(trx, token.runId)],
+    ["deleting what has expired", (trx) => deleteExpired(trx, new Date(Date.now() - 3_600_000))],
+  ];
+
+  test.each(queries)("by %s", async (_what, query) => {
+    expect(await scannedTables(query)).toEqual([]);
+  });
+
+  test("and the test would notice", async () => {
+    expect(
+      await scannedTables(
+        (trx) => trx.raw("select count(*) from deliveries where reason = ?", ["x"]) as never,
+      ),
+    ).toEqual(["deliveries"]);
+  });
+});
