@@ -5,11 +5,28 @@ import { createShow } from "./parts/progress.ts";
 import { Figures, writeResults } from "./parts/results.ts";
 import type { Measurement, Scenario } from "./parts/scenario.ts";
 import { toTable } from "./parts/table.ts";
+import { backlog } from "./scenarios/backlog.ts";
 import { drain } from "./scenarios/drain.ts";
+import { fanout } from "./scenarios/fanout.ts";
+import { latency } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
+import { mixed } from "./scenarios/mixed.ts";
+import { peers } from "./scenarios/peers.ts";
+import { publish } from "./scenarios/publish.ts";
+import { temporal } from "./scenarios/temporal.ts";
 
 /** In the order of measuring and of the table. */
-const scenarios: readonly Scenario[] = [limit, drain];
+const scenarios: readonly Scenario[] = [
+  limit,
+  drain,
+  fanout,
+  mixed,
+  backlog,
+  publish,
+  latency,
+  temporal,
+  peers,
+];
 
 const SMALL = "-small";
 const REPEATS = 3;

@@ -5,7 +5,7 @@ const MEBIBYTE = 1_048_576;
 const EVERY_MS = 500;
 
 /** Resident memory of a process, sampled twice a second. */
-export interface MemoryWatch {
+export interface MemoryWatch extends Disposable {
   /** Ends the sampling. */
   stop(): {
     /** The most, in MiB. */ max: number /** Last quarter's median less the second's, in MiB. */;
@@ -18,6 +18,7 @@ export function watchMemory(pid: number): MemoryWatch {
   const samples = [residentMemory(pid)];
   const timer = setInterval(() => samples.push(residentMemory(pid)), EVERY_MS);
   return {
+    [Symbol.dispose]: () => clearInterval(timer),
     stop() {
       clearInterval(timer);
       const quarter = (n: number) =>

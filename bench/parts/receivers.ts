@@ -8,6 +8,8 @@ export interface Receivers extends AsyncDisposable {
   urls: string[];
   /** Requests so far at the first `hosts` receivers, or at all of them. */
   count(hosts?: number): Promise<number>;
+  /** TLS connections so far at all of them: each costs a handshake. */
+  connections(): Promise<number>;
   /** When each order first arrives from now on is kept for `arrivals`. */
   recordArrivals(): Promise<void>;
   /** Milliseconds since 1970, by order id. */
@@ -24,6 +26,7 @@ export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Pro
       const counts = await child.call("counts", null);
       return counts.slice(0, hosts).reduce((sum, count) => sum + count, 0);
     },
+    connections: () => child.call("connections", null),
     recordArrivals: () => child.call("recordArrivals", null),
     arrivals: () => child.call("arrivals", null),
     [Symbol.asyncDispose]: child[Symbol.asyncDispose],

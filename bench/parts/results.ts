@@ -30,7 +30,13 @@ export class Figures {
   /** @param scenario its name, with `-small` where it is */
   add(scenario: string, count: number, target: Target | undefined, measured: Measurement): void {
     const name = measured.detail === "" ? scenario : `${scenario} ${measured.detail}`;
-    const figure = this.#figures.get(name) ?? { unit: measured.unit, count, target, values: [], notes: [] };
+    const figure = this.#figures.get(name) ?? {
+      unit: measured.unit,
+      count: measured.count ?? count,
+      target,
+      values: [],
+      notes: [],
+    };
     figure.values.push(measured.value);
     if (measured.note !== undefined) figure.notes.push(measured.note);
     this.#figures.set(name, figure);

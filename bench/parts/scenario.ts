@@ -6,6 +6,8 @@ export interface Measurement {
   detail: string;
   unit: string;
   value: number;
+  /** How many of what it is about, where that is not the scenario's own count. */
+  count?: number;
   /** What came of it only in words, such as the concurrency that was best. */
   note?: string;
 }

@@ -14,12 +14,15 @@ export type ReceiverMethods = {
   start(argument: { certificate: Certificate; behaviours: Behaviour[] }): Promise<number[]>;
   /** Requests so far, by port in the order of `start`. */
   counts(argument: null): number[];
+  /** TLS connections so far, over all ports. */
+  connections(argument: null): number;
   /** From now on, when each order first arrives, in milliseconds since 1970. */
   recordArrivals(argument: null): void;
   arrivals(argument: null): Map<number, number>;
 };
 
 let counts: number[] = [];
+let connections = 0;
 let firstArrivals: Map<number, number> | undefined;
 
 function listener(index: number, behaviour: Behaviour): RequestListener {
@@ -51,6 +54,9 @@ serveCalls({
         const server = createServer(certificate, answer);
         // A client's connection outlives the pauses between two measurements.
         server.keepAliveTimeout = 60_000;
+        server.on("secureConnection", () => {
+          connections += 1;
+        });
         await new Promise<void>((resolve, reject) => {
           server.once("error", reject);
           server.listen(0, "127.0.0.1", resolve);
@@ -60,6 +66,7 @@ serveCalls({
     );
   },
   counts: () => counts,
+  connections: () => connections,
   recordArrivals() {
     firstArrivals = new Map();
   },

@@ -1,0 +1,111 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { Logger, run, runMigrations } from "graphile-worker";
+import ipaddr from "ipaddr.js";
+import pg from "pg";
+import type { ClaimedDelivery } from "../../src/db/claim-statement.ts";
+import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { createAddressGuard } from "../../src/delivery/address-guard.ts";
+import { createHttpClient } from "../../src/delivery/http-client.ts";
+import { post } from "../../src/delivery/post.ts";
+import { buildRequest } from "../../src/delivery/request.ts";
+import { createSigner } from "../../src/delivery/signature.ts";
+import { serveCalls } from "../parts/child.ts";
+import { PROCESS, payload } from "../parts/payload.ts";
+
+/** How the job queue is set. */
+export interface PeerSettings {
+  concurrentJobs: number;
+  /** Jobs fetched at once. */
+  localQueue: number;
+  /** Completions gathered for so long, in milliseconds. */
+  completeJobBatchDelay: number;
+  /** Connections that record attempts. */
+  recorders: number;
+}
+
+/** What the job queue's process can be asked. */
+export type PeerMethods = {
+  /** Queues so many jobs, then works them off, a signed and recorded POST each; answers seconds. */
+  run(argument: { databaseUrl: string; url: string; jobs: number; settings: PeerSettings }): Promise<number>;
+};
+
+const TASK = "post";
+const RECORD = {
+  name: "record",
+  text: `insert into attempts (delivery_id, number, started, duration_ms, status, error, response_start)
+    values ($1, 1, $2, $3, $4, $5, $6)`,
+};
+
+// The service's own client, signature and request, so that only the queue is compared.
+const box = createSecretBox(randomBytes(32));
+const sealedSecret = box.seal(randomBytes(32), WEBHOOK_SECRET_CONTEXT);
+const sign = createSigner(box);
+const CONNECTIONS = 128;
+const TIMEOUT_MS = 15_000;
+const LOOPBACK = ipaddr.parseCIDR("127.0.0.0/8");
+
+serveCalls({
+  async run({ databaseUrl, url, jobs, settings }) {
+    await runMigrations({ connectionString: databaseUrl });
+    const pool = new pg.Pool({ connectionString: databaseUrl, max: settings.recorders });
+    const client = createHttpClient(createAddressGuard([LOOPBACK]), CONNECTIONS);
+    await pool.query(
+      `select count(*) from graphile_worker.add_jobs(array(
+        select json_populate_record(null::graphile_worker.job_spec, json_build_object('identifier', '${TASK}', 'payload', json_build_object('orderId', n)))
+          from generate_series(1, $1::int) n))`,
+      [jobs],
+    );
+    await pool.query("vacuum analyze");
+    await pool.query("checkpoint");
+
+    const finished = Promise.withResolvers<void>();
+    let done = 0;
+    const started = performance.now();
+    const runner = await run({
+      taskList: {
+        async [TASK](job) {
+          const { orderId } = job as { orderId: number };
+          const delivery: ClaimedDelivery = {
+            id: randomUUID(),
+            eventId: "",
+            webhookId: 1n,
+            process: PROCESS,
+            targetUrl: url,
+            sealedSecret,
+            installedAppId: null,
+            userId: "tenant-1",
+            attempts: 0,
+          };
+          const outcome = await post(client, buildRequest(delivery, payload(orderId), sign), TIMEOUT_MS);
+          const { status, error, responseStart, durationMs } = outcome;
+          await pool.query({
+            ...RECORD,
+            values: [delivery.id, outcome.started, durationMs, status, error, responseStart],
+          });
+          if (!outcome.delivered) throw new Error(error ?? `status ${status}`);
+          done += 1;
+          if (done === jobs) finished.resolve();
+        },
+      },
+      preset: {
+        worker: {
+          connectionString: databaseUrl,
+          concurrentJobs: settings.concurrentJobs,
+          maxPoolSize: 10,
+          localQueue: { size: settings.localQueue },
+          completeJobBatchDelay: settings.completeJobBatchDelay,
+          failJobBatchDelay: settings.completeJobBatchDelay,
+          useNodeTime: true,
+          logger: new Logger(() => () => {}),
+        },
+      },
+      noHandleSignals: true,
+    });
+    await finished.promise;
+    const seconds = (performance.now() - started) / 1_000;
+    await runner.stop();
+    await client.destroy();
+    await pool.end();
+    return seconds;
+  },
+} satisfies PeerMethods);

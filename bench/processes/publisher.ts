@@ -1,0 +1,99 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
+import { type Client, createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { EventService, type PublishResult } from "../../gen/webhook/v1/event_pb.ts";
+import { serveCalls } from "../parts/child.ts";
+import { publishRequest } from "../parts/payload.ts";
+
+/** Where to publish, and as whom. */
+export interface Target {
+  grpcUrl: string;
+  key: string;
+}
+
+/** What the publishers' process can be asked. */
+export type PublisherMethods = {
+  /** One call an event, so many calls at once; answers seconds. */
+  unary(argument: Target & { events: number; concurrency: number }): Promise<number>;
+  /** Streams side by side, each message of which holds several events; answers seconds. */
+  streamed(argument: Target & { events: number; streams: number; eventsPerMessage: number }): Promise<number>;
+  /** One call an event, evenly spaced; answers when each was made, in milliseconds since 1970, by order id. */
+  paced(
+    argument: Target & { perSecond: number; seconds: number; firstOrder: number },
+  ): Promise<Map<number, number>>;
+};
+
+/** What a stream takes, by its contract. */
+const EVENTS_PER_STREAM = 10_000;
+
+function connect({ grpcUrl, key }: Target): Client<typeof EventService> {
+  const transport = createGrpcTransport({
+    baseUrl: grpcUrl,
+    interceptors: [
+      (next) => (request) => {
+        request.header.set("X-Service-Key", key);
+        return next(request);
+      },
+    ],
+  });
+  return createClient(EventService, transport);
+}
+
+function assertPublished(results: PublishResult[], expected: number): void {
+  const refused = results.find(({ result }) => result.case !== "published")?.result;
+  if (refused?.case === "error") throw new Error(`event ${refused.value.index}: ${refused.value.message}`);
+  if (results.length !== expected) throw new Error(`${results.length} of ${expected} events were answered`);
+}
+
+serveCalls({
+  async unary({ events, concurrency, ...target }) {
+    const client = connect(target);
+    let next = 1;
+    const started = performance.now();
+    await Promise.all(
+      Array.from({ length: concurrency }, async () => {
+        while (next <= events) await client.publishEvent(publishRequest(next++, randomUUID()));
+      }),
+    );
+    return (performance.now() - started) / 1_000;
+  },
+
+  async streamed({ events, streams, eventsPerMessage, ...target }) {
+    const client = connect(target);
+    let left = events;
+    async function* messages(count: number) {
+      for (let from = 0; from < count; from += eventsPerMessage) {
+        const length = Math.min(eventsPerMessage, count - from);
+        yield { events: Array.from({ length }, (_, n) => publishRequest(1 + from + n, randomUUID())) };
+      }
+    }
+    const perStream = Math.min(EVENTS_PER_STREAM, Math.ceil(events / streams));
+    const started = performance.now();
+    await Promise.all(
+      Array.from({ length: streams }, async () => {
+        while (left > 0) {
+          const count = Math.min(perStream, left);
+          left -= count;
+          assertPublished((await client.publishEvents(messages(count))).results, count);
+        }
+      }),
+    );
+    return (performance.now() - started) / 1_000;
+  },
+
+  async paced({ perSecond, seconds, firstOrder, ...target }) {
+    const client = connect(target);
+    const published = new Map<number, number>();
+    const calls: Promise<unknown>[] = [];
+    const started = performance.now();
+    for (let n = 0; n < perSecond * seconds; n += 1) {
+      const due = started + (1_000 * n) / perSecond;
+      await wait(Math.max(0, due - performance.now()));
+      published.set(firstOrder + n, Date.now());
+      calls.push(client.publishEvent(publishRequest(firstOrder + n, randomUUID())));
+    }
+    await Promise.all(calls);
+    return published;
+  },
+} satisfies PublisherMethods);

@@ -1,0 +1,30 @@
+import { dispatch, warmUp } from "../parts/dispatching.ts";
+import { watchMemory } from "../parts/memory.ts";
+import { startReceivers } from "../parts/receivers.ts";
+import type { Scenario } from "../parts/scenario.ts";
+import { seedPending, seedWebhooks } from "../parts/seeding.ts";
+import { openStage } from "../parts/stage.ts";
+
+/** A queue that grew while nothing was sent: ten times `drain`'s, at its rate and without growing in memory. */
+export const backlog: Scenario = {
+  name: "backlog",
+  what: "as drain, ten times as many; and the service's resident memory meanwhile",
+  count: { full: 1_000_000, small: 100_000 },
+  targets: { "of drain": { atLeast: 0.9 }, memory: { atMost: 400 } },
+  comparisons: [{ detail: "of drain", unit: "ratio", with: "drain", value: (own, drain) => own / drain }],
+  async measure(bench, count) {
+    await using receivers = await startReceivers(bench, [{ status: 200 }]);
+    await using stage = await openStage(bench);
+    const webhooks = await seedWebhooks(stage.db, stage.secrets, [`${receivers.urls[0]}/hooks`]);
+    await warmUp(stage, receivers, webhooks);
+    await seedPending(stage, { events: count, webhooks });
+    using memory = watchMemory(stage.service.pid);
+    const seconds = await dispatch(stage, { what: "delivering", requests: count, receivers });
+    const { max, growth } = memory.stop();
+    return [
+      { detail: "", unit: "deliveries/s", value: count / seconds },
+      { detail: "memory", unit: "MiB at most", value: max },
+      { detail: "memory growth", unit: "MiB", value: growth },
+    ];
+  },
+};

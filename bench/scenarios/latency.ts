@@ -1,0 +1,49 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { startChild } from "../parts/child.ts";
+import { startReceivers } from "../parts/receivers.ts";
+import type { Scenario } from "../parts/scenario.ts";
+import { seedWebhooks } from "../parts/seeding.ts";
+import { openStage } from "../parts/stage.ts";
+import type { PublisherMethods } from "../processes/publisher.ts";
+
+const PER_SECOND = 50;
+const WARM_UP_SECONDS = 3;
+/** An event that has not arrived by then counts as lost, and the measurement as failed. */
+const PATIENCE_MS = 30_000;
+
+/** How long after it was published an event arrives when publishing wakes a run. */
+export const latency: Scenario = {
+  name: "latency",
+  what: "50 events a second with DISPATCH_ON_PUBLISH: from the call to the arrival at the receiver",
+  count: { full: 3_000, small: 500 },
+  targets: { "": { atMost: 500 } },
+  comparisons: [],
+  async measure(bench, count) {
+    await using receivers = await startReceivers(bench, [{ status: 200 }]);
+    await using stage = await openStage(bench, { DISPATCH_ON_PUBLISH: "true" });
+    await seedWebhooks(stage.db, stage.secrets, [`${receivers.urls[0]}/hooks`]);
+    await using publisher = startChild<PublisherMethods>(bench, "publisher.ts");
+    const pace = { grpcUrl: stage.service.grpcUrl, key: stage.adminKey, perSecond: PER_SECOND };
+    await receivers.recordArrivals();
+    await publisher.call("paced", { ...pace, seconds: WARM_UP_SECONDS, firstOrder: 1 });
+    const firstOrder = 1 + WARM_UP_SECONDS * PER_SECOND;
+    const published = await publisher.call("paced", { ...pace, seconds: count / PER_SECOND, firstOrder });
+
+    const all = firstOrder - 1 + published.size;
+    let arrived = await receivers.arrivals();
+    for (const until = Date.now() + PATIENCE_MS; arrived.size < all && Date.now() < until; ) {
+      await wait(100, undefined, { signal: bench.stopping });
+      arrived = await receivers.arrivals();
+    }
+    if (arrived.size < all) throw new Error(`${all - arrived.size} of ${all} events did not arrive`);
+    const times = [...published]
+      .map(([order, at]) => (arrived.get(order) as number) - at)
+      .sort((one, other) => one - other);
+    const percentile = (part: number) => times[Math.ceil(times.length * part) - 1] as number;
+    return [
+      { detail: "", unit: "ms, p99", value: percentile(0.99) },
+      { detail: "p50", unit: "ms", value: percentile(0.5) },
+      { detail: "max", unit: "ms", value: percentile(1) },
+    ];
+  },
+};

@@ -1,0 +1,53 @@
+import { startChild } from "../parts/child.ts";
+import type { Measurement, Scenario } from "../parts/scenario.ts";
+import { clearDeliveries, seedWebhooks } from "../parts/seeding.ts";
+import { openStage } from "../parts/stage.ts";
+import type { PublisherMethods } from "../processes/publisher.ts";
+
+const CONCURRENCY = 64;
+const STREAMS = { streams: 4, eventsPerMessage: 100 };
+/** As many times as unary calls; else it is over before it is under way. */
+const STREAMED_TIMES = 5;
+const WARM_UP = 3_000;
+
+/** How fast callers get rid of events over gRPC; nothing is delivered meanwhile. */
+export const publish: Scenario = {
+  name: "publish",
+  what: "events published over gRPC by 64 calls at once, with 1 and 10 webhooks, and streamed",
+  count: { full: 30_000, small: 5_000 },
+  targets: { "": { atLeast: 3_000 }, streamed: { atLeast: 10_000 } },
+  comparisons: [],
+  async measure(bench, count) {
+    await using stage = await openStage(bench);
+    await using publisher = startChild<PublisherMethods>(bench, "publisher.ts");
+    const target = { grpcUrl: stage.service.grpcUrl, key: stage.adminKey };
+    // Nothing is sent to them: the schedule is paused.
+    const register = (from: number, to: number) =>
+      seedWebhooks(
+        stage.db,
+        stage.secrets,
+        Array.from({ length: to - from }, (_, n) => `https://localhost/${from + n}`),
+      );
+    async function measured(
+      detail: string,
+      events: number,
+      run: (events: number) => Promise<number>,
+    ): Promise<Measurement> {
+      await run(Math.min(WARM_UP, events));
+      await clearDeliveries(stage.db);
+      const seconds = await run(events);
+      await clearDeliveries(stage.db);
+      return { detail, unit: "events/s", value: events / seconds, count: events };
+    }
+
+    const unary = (events: number) =>
+      publisher.call("unary", { ...target, events, concurrency: CONCURRENCY });
+    const streamed = (events: number) => publisher.call("streamed", { ...target, ...STREAMS, events });
+    await register(0, 1);
+    const one = await measured("", count, unary);
+    const stream = await measured("streamed", STREAMED_TIMES * count, streamed);
+    await register(1, 10);
+    const ten = await measured("10 webhooks", count, unary);
+    return [one, ten, stream];
+  },
+};

@@ -1,0 +1,86 @@
+import { once } from "node:events";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import type { Db } from "../../src/db/database.ts";
+import { rows } from "../../src/db/database.ts";
+import type { Certificate } from "../../src/dev/certificates.ts";
+
+/** One request as the ledger keeps it: little, since there may be hundreds of thousands. */
+export interface Entry {
+  deliveryId: string;
+  /** When its headers had come, in milliseconds since 1970. */
+  at: number;
+}
+
+/** An HTTPS receiver that keeps account of every request. */
+export interface Ledger {
+  /** `https://localhost:port`. */
+  url: string;
+  entries: Entry[];
+  close(): Promise<void>;
+}
+
+/** @param reply the status for a path and for which request with its delivery's id it is, from 1 */
+export async function startLedger(
+  certificate: Certificate,
+  delayMs: number,
+  reply: (path: string, nth: number) => number = () => 200,
+): Promise<Ledger> {
+  const entries: Entry[] = [];
+  const seen = new Map<string, number>();
+  const server = createServer({ ...certificate, keepAlive: true }, (request, response) => {
+    const deliveryId = String(request.headers["x-service-webhook-id"]);
+    const nth = (seen.get(deliveryId) ?? 0) + 1;
+    seen.set(deliveryId, nth);
+    entries.push({ deliveryId, at: Date.now() });
+    // A sender that is killed takes its connection along.
+    request.on("error", () => {}).resume();
+    setTimeout(() => response.writeHead(reply(request.url ?? "", nth)).end("noted"), delayMs);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `https://localhost:${(server.address() as AddressInfo).port}`,
+    entries,
+    close() {
+      server.closeAllConnections();
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+/** Clocks of one machine, read by two processes and rounded. */
+const TOLERANCE_MS = 5;
+
+/** What came of comparing what receivers got with what the service recorded. */
+export interface Account {
+  recorded: number;
+  /** Requests that no recorded attempt accounts for. */
+  repeats: Entry[];
+  /** Attempts recorded with a status that no receiver got a request for; there must be none. */
+  invented: number;
+}
+
+/** Gives each recorded attempt the request it was: the last that came while it ran. */
+export async function reconcile(db: Db, ledgers: readonly Ledger[]): Promise<Account> {
+  const byDelivery = new Map<string, Entry[]>();
+  for (const entry of ledgers.flatMap(({ entries }) => entries)) {
+    const known = byDelivery.get(entry.deliveryId);
+    if (known) known.push(entry);
+    else byDelivery.set(entry.deliveryId, [entry]);
+  }
+  const attempts = await rows<{ id: string; started: Date; duration: number; answered: boolean }>(
+    db,
+    `select delivery_id as id, started, duration_ms as duration, status is not null as answered
+      from attempts order by delivery_id, number`,
+  );
+  let invented = 0;
+  for (const { id, started, duration, answered } of attempts) {
+    const from = started.getTime() - TOLERANCE_MS;
+    const to = started.getTime() + duration + TOLERANCE_MS;
+    const entries = byDelivery.get(id) ?? [];
+    const index = entries.findLastIndex(({ at }) => at >= from && at <= to);
+    if (index >= 0) entries.splice(index, 1);
+    else if (answered) invented += 1;
+  }
+  return { recorded: attempts.length, repeats: [...byDelivery.values()].flat(), invented };
+}
