@@ -1,3 +1,4 @@
+import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { type Bench, openBench } from "./parts/bench.ts";
@@ -30,7 +31,6 @@ const scenarios: readonly Scenario[] = [
 
 const SMALL = "-small";
 const REPEATS = 3;
-const resultsFolder = fileURLToPath(new URL("results", import.meta.url));
 
 /** A scenario at one size. */
 interface Variant {
@@ -40,12 +40,13 @@ interface Variant {
   count: number;
 }
 
-const usage = `npm run bench -- [NAME…] [--small] [--repeats N] [--count N] [--profile]
+const usage = `npm run bench -- [NAME…] [--small] [--repeats N] [--count N] [--profile] [--results FOLDER]
 
   --small      every scenario at its small size, as NAME-small does for one
   --repeats N  ${REPEATS} unless given
   --count N    that many instead of the scenario's own count
-  --profile    write CPU profiles of the service to bench/results
+  --profile    write CPU profiles of the service, beside the results
+  --results F  write latest.json to folder F instead of bench/results
 
 ${scenarios.map(({ name, what }) => `  ${name.padEnd(9)} ${what}`).join("\n")}`;
 
@@ -113,6 +114,7 @@ async function main(): Promise<number> {
       help: { type: "boolean", default: false },
       repeats: { type: "string", default: String(REPEATS) },
       count: { type: "string" },
+      results: { type: "string", default: fileURLToPath(new URL("results", import.meta.url)) },
     },
   });
   if (values.help) {
@@ -128,7 +130,7 @@ async function main(): Promise<number> {
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
   await using bench = await openBench({
     show,
-    profiles: values.profile ? resultsFolder : undefined,
+    profiles: values.profile ? path.resolve(values.results) : undefined,
     stopping: stopping.signal,
   });
   const figures = new Figures();
@@ -140,7 +142,7 @@ async function main(): Promise<number> {
   }
 
   const results = figures.results();
-  const file = await writeResults(results, resultsFolder);
+  const file = await writeResults(results, path.resolve(values.results));
   console.log(`\n${toTable(results)}\n\nwritten to ${file}`);
   return failures === 0 ? 0 : 1;
 }
