@@ -37,6 +37,8 @@ export interface ClaimResult {
   deliveries: ClaimedDelivery[];
   /** Rows touched, cancelled and interrupted ones included: 0 means that nothing was waiting. */
   touched: number;
+  /** Some wait for their webhook's rate limit: they can be claimed a little later. */
+  limited: boolean;
 }
 
 /**
@@ -66,8 +68,30 @@ export const CLAIM_CHOSEN = `
     where d.ctid = any(array(select place from chosen)) and w.id = d.webhook_id and k.id = w.api_key_id and e.id = d.event_id
     returning d.id, d.event_id, d.webhook_id, d.state, d.attempts, w.process, w.target_url, w.secret,
       w.installed_app_id, e.user_id
-  )
-  select * from claimed order by id`;
+  )`;
+
+/**
+ * How many deliveries each webhook of `source(webhook_id)` may be given now: null for as many as there are. Whoever
+ * holds the webhook's row is giving it some already, so that the limit holds over all workers.
+ */
+export const allowances = (source: string) => `
+  metered as (
+    select w.id, least(w.rate_limit, w.rate_tokens + extract(epoch from now() - w.rate_at) * w.rate_limit) as tokens
+    from webhooks w where w.rate_limit is not null and w.id in (select webhook_id from ${source})
+    for update skip locked
+  ),
+  allowed as (
+    select s.webhook_id, case when w.rate_limit is not null then coalesce(floor(m.tokens)::int, 0) end as most
+    from ${source} s join webhooks w on w.id = s.webhook_id left join metered m on m.id = w.id
+  )`;
+
+/** Takes what was claimed off the tokens of the webhooks that have a rate limit. */
+export const SPEND_ALLOWANCES = `
+  spent as (
+    update webhooks w set rate_at = now(), rate_tokens = m.tokens - coalesce(c.n, 0)
+    from metered m left join (select webhook_id, count(*) as n from claimed group by 1) c on c.webhook_id = m.id
+    where w.id = m.id
+  )`;
 
 /** A run that was closed, because it ended or its lease ran out, claims nothing more. The lock makes closing wait. */
 export const OPEN_RUN = `open_run as (select id from runs where id = :runId::bigint and closed is null for share)`;
@@ -102,6 +126,7 @@ export function toResult(found: ClaimRow[]): ClaimResult {
   const open = found.filter((row) => row.state === "delivering" || row.state === "retrying");
   return {
     touched: found.length,
+    limited: false,
     deliveries: open.map((row) => ({
       id: row.id,
       eventId: row.event_id,

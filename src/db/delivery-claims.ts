@@ -1,10 +1,12 @@
 import {
+  allowances,
   CLAIM_CHOSEN,
   type ClaimResult,
   type ClaimRow,
   type ClaimToken,
   claimBindings,
   OPEN_RUN,
+  SPEND_ALLOWANCES,
   toResult,
 } from "./claim-statement.ts";
 import { type Db, rows } from "./database.ts";
@@ -22,7 +24,7 @@ export async function claimPending(
   token: ClaimToken,
   options: { limit: number; share: number; after: bigint; excluded: readonly bigint[]; webhooks?: number },
 ): Promise<ClaimResult & { next: bigint | null }> {
-  const found = await rows<ClaimRow & { next: bigint | null }>(
+  const found = await rows<ClaimRow & { next: bigint | null; limited: boolean }>(
     db,
     `with recursive ${OPEN_RUN},
     waiting(webhook_id, n) as (
@@ -37,15 +39,15 @@ export async function claimPending(
     eligible as (
       select s.webhook_id from waiting s join webhooks w on w.id = s.webhook_id
       where w.paused is null and s.webhook_id <> all(:excluded::bigint[])
-    ),
+    ), ${allowances("eligible")},
     chosen as (
-      select d.place from open_run, eligible s cross join lateral (
+      select d.place from open_run, allowed s cross join lateral (
         select ctid as place from deliveries where state = 'pending' and webhook_id = s.webhook_id order by created
-        limit greatest(:share::int, :limit::int / greatest(1, (select count(*)::int from eligible)))
+        limit least(s.most, greatest(:share::int, :limit::int / greatest(1, (select count(*)::int from eligible))))
         for update skip locked
       ) d limit :limit::int
-    ), ${CLAIM_CHOSEN.replace("select * from claimed order by id", "")}
-    select c.*, v.next from (select case when count(webhook_id) = :webhooks::int then max(webhook_id) end as next from waiting) v
+    ), ${CLAIM_CHOSEN}, ${SPEND_ALLOWANCES}
+    select c.*, v.next, exists (select from allowed where most is not null) as limited from (select case when count(webhook_id) = :webhooks::int then max(webhook_id) end as next from waiting) v
       left join claimed c on true order by c.id`,
     claimBindings(token, {
       after: options.after,
@@ -56,7 +58,12 @@ export async function claimPending(
     }),
     { prepare: "claim_pending" },
   );
-  return { ...toResult(found.filter((row) => row.id !== null)), next: found[0]?.next ?? null };
+  const [first] = found;
+  return {
+    ...toResult(found.filter((row) => row.id !== null)),
+    limited: first?.limited ?? false,
+    next: first?.next ?? null,
+  };
 }
 
 /** Claims anew what an earlier attempt of the same activity had claimed and not brought to a result. */
@@ -69,11 +76,17 @@ export async function takeOver(db: Db, token: ClaimToken): Promise<ClaimResult> 
       where d.run_id = open_run.id and d.state in ('delivering', 'retrying')
         and d.claim_activity = :activity and d.claim_attempt < :attempt::int
       order by d.id for update of d
-    ), ${CLAIM_CHOSEN}`,
+    ), ${CLAIM_CHOSEN}
+    select * from claimed order by id`,
     claimBindings(token, {}),
   );
   return toResult(found);
 }
+
+/** What a retry pass still has to try. */
+const DUE = `d.run_id = :runId::bigint and d.state in ('delivering', 'retrying')
+  and d.attempts - d.round_start = :level::int
+  and (d.claim_activity, d.claim_attempt) is distinct from (:activity, :attempt::int)`;
 
 /**
  * Claims the next entries of a retry group, those with the fewest attempts in their round only, so that one pass
@@ -86,18 +99,22 @@ export async function claimGroup(
   token: ClaimToken,
   options: { group: number; level: number; limit: number; excluded: readonly bigint[] },
 ): Promise<ClaimResult> {
-  const found = await rows<ClaimRow>(
+  const found = await rows<ClaimRow & { limited: boolean }>(
     db,
     `with ${OPEN_RUN},
+    members as (
+      select g.webhook_id from open_run, run_groups g
+      where g.run_id = open_run.id and g.group_number = :group::int and g.webhook_id <> all(:excluded::bigint[])
+        and exists (select from deliveries d where d.webhook_id = g.webhook_id and ${DUE})
+    ), ${allowances("members")},
     chosen as (
-      select d.ctid as place from open_run, run_groups g, deliveries d
-      where g.run_id = open_run.id and g.group_number = :group::int
-        and d.run_id = g.run_id and d.webhook_id = g.webhook_id and d.state in ('delivering', 'retrying')
-        and d.webhook_id <> all(:excluded::bigint[])
-        and d.attempts - d.round_start = :level::int
-        and (d.claim_activity, d.claim_attempt) is distinct from (:activity, :attempt::int)
-      order by d.id limit :limit::int for update of d
-    ), ${CLAIM_CHOSEN}`,
+      select c.place from allowed s cross join lateral (
+        select d.ctid as place from deliveries d where d.webhook_id = s.webhook_id and ${DUE}
+        limit s.most for update of d
+      ) c limit :limit::int
+    ), ${CLAIM_CHOSEN}, ${SPEND_ALLOWANCES}
+    select c.*, v.limited from (select exists (select from allowed where most is not null) as limited) v
+      left join claimed c on true order by c.id`,
     claimBindings(token, {
       group: options.group,
       level: options.level,
@@ -105,5 +122,5 @@ export async function claimGroup(
       excluded: options.excluded,
     }),
   );
-  return toResult(found);
+  return { ...toResult(found.filter((row) => row.id !== null)), limited: found[0]?.limited ?? false };
 }

@@ -16,6 +16,8 @@ export interface WebhookRow {
   apiKeyId: string;
   installedAppId: string | null;
   applicationName: string | null;
+  /** Most deliveries a second; null for no limit. */
+  rateLimit: number | null;
   created: Date;
   modified: Date;
 }
@@ -35,7 +37,18 @@ const columns = (
 ) => `${table}.id, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
   ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
-  ${table}.created, ${table}.modified`;
+  ${table}.rate_limit as "rateLimit", ${table}.created, ${table}.modified`;
+
+/** Sets or lifts the limit of deliveries a second; null when there is no live webhook with this id. */
+export async function setRateLimit(db: Db, id: bigint, rateLimit: number | null): Promise<WebhookRow | null> {
+  const [webhook] = await rows<WebhookRow>(
+    db,
+    `update webhooks w set rate_limit = :rateLimit::int, rate_tokens = 0, rate_at = now(), modified = now()
+      where w.id = :id::bigint and w.deleted is null returning ${columns("w")}`,
+    { id, rateLimit },
+  );
+  return webhook ?? null;
+}
 
 /** Every live webhook, of every key, oldest first. */
 export function listWebhooks(db: Db): Promise<WebhookRow[]> {

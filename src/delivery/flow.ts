@@ -18,11 +18,11 @@ export interface FlowCounts {
 
 /** Where a flow's deliveries come from, and where they go when it ends early. */
 export interface FlowSource {
-  /** Claims up to `limit`; `exhausted` when nothing more is waiting, excluded webhooks included. */
+  /** Claims up to `limit`; `exhausted` when nothing more is waiting, not even for its webhook's rate limit (`limited`). */
   claim(
     limit: number,
     excluded: readonly bigint[],
-  ): Promise<{ deliveries: ClaimedDelivery[]; exhausted: boolean }>;
+  ): Promise<{ deliveries: ClaimedDelivery[]; exhausted: boolean; limited: boolean }>;
   /** Gives back what was claimed and not sent. */
   release(ids: string[]): Promise<void>;
 }
@@ -97,8 +97,8 @@ export class DeliveryFlow {
           const claimed = await this.#source.claim(CHUNK, this.#queues.longerThan(MAX_QUEUED_EACH));
           exhausted = claimed.exhausted;
           await this.#enqueue(claimed.deliveries);
-          // Only excluded webhooks have more: wait until they are through with what is queued.
-          if (claimed.deliveries.length === 0 && this.#busy()) await this.#changed();
+          // Only webhooks that are excluded or limited have more: wait for room, or for the next tick.
+          if (claimed.deliveries.length === 0 && (this.#busy() || claimed.limited)) await this.#changed();
         } else if (this.#busy()) {
           await this.#changed();
         } else {

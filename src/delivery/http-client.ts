@@ -1,31 +1,36 @@
 import { isIP } from "node:net";
-import { Agent, buildConnector, type Dispatcher } from "undici";
+import { buildConnector } from "undici";
 import type { AddressGuard } from "./address-guard.ts";
+import { HostPools } from "./host-pools.ts";
 import { bareHost } from "./target-url.ts";
 
 /** A connection must stand within this time, in milliseconds; name look-up and TLS included. */
 const CONNECT_TIMEOUT_MS = 5_000;
 /** An idle connection is kept this long for the next delivery to the same host. */
 const KEEP_ALIVE_MS = 10_000;
+/** Hosts that keep connections at the same time. */
+const MAX_HOSTS = 1_000;
 
 /**
  * The one HTTP client of a process: HTTP/1.1 only (HTTP/2 would lower-case the contract's headers), connections kept
- * alive and bounded per host, every address through the guard, proxy variables ignored.
+ * alive, bounded per host and in all, every address through the guard, proxy variables ignored.
  *
  * @param connectionsPerHost most connections to one host and port
  */
-export function createHttpClient(guard: AddressGuard, connectionsPerHost: number): Dispatcher {
+export function createHttpClient(guard: AddressGuard, connectionsPerHost: number): HostPools {
   const connect = buildConnector({
     allowH2: false,
     timeout: CONNECT_TIMEOUT_MS,
     lookup: guard.lookup,
     keepAlive: true,
   });
-  return new Agent({
+  return new HostPools(MAX_HOSTS, {
     connections: connectionsPerHost,
     pipelining: 1,
     allowH2: false,
     keepAliveTimeout: KEEP_ALIVE_MS,
+    // A receiver's hint may shorten it, not lengthen it.
+    keepAliveMaxTimeout: KEEP_ALIVE_MS,
     // Each attempt has a timer of its own, over headers and body together.
     headersTimeout: 0,
     bodyTimeout: 0,

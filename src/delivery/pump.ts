@@ -64,7 +64,7 @@ export async function pump(
           }),
         { signal: stop },
       );
-      return { deliveries: claimed.deliveries, exhausted: round.claimed(claimed, excluded.length > 0) };
+      return { ...claimed, exhausted: round.claimed(claimed, excluded.length > 0 || claimed.limited) };
     },
     release: (ids) => untilAnswered(() => release(engine.db, token, ids, "pending")),
   };

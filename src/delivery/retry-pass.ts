@@ -39,7 +39,7 @@ export async function retryPass(
           () => claimGroup(engine.db, token, { group, level, limit: Math.min(limit, CHUNK), excluded }),
           { signal: stop },
         );
-        return { deliveries: claimed.deliveries, exhausted: claimed.touched === 0 && excluded.length === 0 };
+        return { ...claimed, exhausted: claimed.touched === 0 && excluded.length === 0 && !claimed.limited };
       },
       release: (ids) => untilAnswered(() => release(engine.db, token, ids, "run")),
     },

@@ -70,6 +70,19 @@ describe("a claim", () => {
     );
   });
 
+  test("keeps to a webhook's rate limit, however many claim at the same time", async () => {
+    const webhookId = await queue(db, 500);
+    await db.raw("update webhooks set rate_limit = 50, rate_at = now() - interval '1 hour' where id = ?", [
+      String(webhookId),
+    ]);
+    const tokens = await Promise.all([1, 2, 3, 4, 5, 6].map(() => freshToken(db)));
+    const claims = await Promise.all(tokens.map((token) => claimPending(db, token, ALL)));
+    const claimed = claims.reduce((sum, { deliveries }) => sum + deliveries.length, 0);
+    expect(claimed).toBeGreaterThanOrEqual(50);
+    expect(claimed).toBeLessThan(75);
+    expect(claims.every(({ limited }) => limited)).toBe(true);
+  });
+
   test("leaves out what is excluded and what is paused", async () => {
     const excluded = await queue(db, 2);
     const paused = await queue(db, 2);

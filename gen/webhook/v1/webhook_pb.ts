@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEisAIKB1dlYmhvb2sSCgoCaWQYASABKAMSKwoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEhgKC2FwcGxpY2F0aW9uGAYgASgJSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAFCDgoMX2FwcGxpY2F0aW9uQhMKEV9hcHBsaWNhdGlvbl9uYW1lIhUKE0xpc3RXZWJob29rc1JlcXVlc3QiPQoUTGlzdFdlYmhvb2tzUmVzcG9uc2USJQoId2ViaG9va3MYASADKAsyEy53ZWJob29rLnYxLldlYmhvb2siXAoUQ3JlYXRlV2ViaG9va1JlcXVlc3QSMQoHcHJvY2VzcxgBIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESEQoDdXJsGAIgASgJQgSItRgBIk4KFUNyZWF0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rEg8KB2NyZWF0ZWQYAiABKAgiMAoURGVsZXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI9ChVEZWxldGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIzChdHZXRXZWJob29rU2VjcmV0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIioKGEdldFdlYmhvb2tTZWNyZXRSZXNwb25zZRIOCgZzZWNyZXQYASABKAky+gQKDldlYmhvb2tTZXJ2aWNlEq8BCgxMaXN0V2ViaG9va3MSHy53ZWJob29rLnYxLkxpc3RXZWJob29rc1JlcXVlc3QaIC53ZWJob29rLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIlyQAgGItRgBkrUYCHdlYmhvb2tzgtPkkwJDWhYSFC9hcGkvdjEvd2ViaG9vay9saXN0WhYSFC9hcGkvdjIvd2ViaG9vay9saXN0EhEvYXBpL3dlYmhvb2svbGlzdBKrAQoNQ3JlYXRlV2ViaG9vaxIgLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXNwb25zZSJVkAICiLUYApK1GAd3ZWJob29rgtPkkwI9OgEqWhQ6ASoiDy9hcGkvdjEvd2ViaG9va1oUOgEqIg8vYXBpL3YyL3dlYmhvb2siDC9hcGkvd2ViaG9vaxKfAQoNRGVsZXRlV2ViaG9vaxIgLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXNwb25zZSJJiLUYApK1GAd3ZWJob29rgtPkkwI0WhEqDy9hcGkvdjEvd2ViaG9va1oRKg8vYXBpL3YyL3dlYmhvb2sqDC9hcGkvd2ViaG9vaxJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEi3gIKB1dlYmhvb2sSCgoCaWQYASABKAMSKwoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEhgKC2FwcGxpY2F0aW9uGAYgASgJSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBQg4KDF9hcHBsaWNhdGlvbkITChFfYXBwbGljYXRpb25fbmFtZUINCgtfcmF0ZV9saW1pdCIVChNMaXN0V2ViaG9va3NSZXF1ZXN0Ij0KFExpc3RXZWJob29rc1Jlc3BvbnNlEiUKCHdlYmhvb2tzGAEgAygLMhMud2ViaG9vay52MS5XZWJob29rIlwKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EjEKB3Byb2Nlc3MYASABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEhEKA3VybBgCIAEoCUIEiLUYASJOChVDcmVhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIPCgdjcmVhdGVkGAIgASgIIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siXgoaU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIXCgpyYXRlX2xpbWl0GAIgASgFSACIAQFCDQoLX3JhdGVfbGltaXQiQwobU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siMwoXR2V0V2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASIqChhHZXRXZWJob29rU2VjcmV0UmVzcG9uc2USDgoGc2VjcmV0GAEgASgJMusFCg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSqwEKDUNyZWF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVzcG9uc2UiVZACAoi1GAKStRgHd2ViaG9va4LT5JMCPToBKloUOgEqIg8vYXBpL3YxL3dlYmhvb2taFDoBKiIPL2FwaS92Mi93ZWJob29rIgwvYXBpL3dlYmhvb2sSnwEKDURlbGV0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVzcG9uc2UiSYi1GAKStRgHd2ViaG9va4LT5JMCNFoRKg8vYXBpL3YxL3dlYmhvb2taESoPL2FwaS92Mi93ZWJob29rKgwvYXBpL3dlYmhvb2sSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * A registration: this event type to this URL. In REST answers it is the contract's Webhook object (2.1).
@@ -71,6 +71,13 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
    * @generated from field: string api_key_id = 8;
    */
   apiKeyId: string;
+
+  /**
+   * The most deliveries a second, over all workers; unset when there is no limit.
+   *
+   * @generated from field: optional int32 rate_limit = 9;
+   */
+  rateLimit?: number | undefined;
 };
 
 /**
@@ -197,6 +204,47 @@ export const DeleteWebhookResponseSchema: GenMessage<DeleteWebhookResponse> = /*
   messageDesc(file_webhook_v1_webhook, 6);
 
 /**
+ * @generated from message webhook.v1.SetWebhookRateLimitRequest
+ */
+export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimitRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+
+  /**
+   * 1 to 10,000 deliveries a second; unset lifts the limit.
+   *
+   * @generated from field: optional int32 rate_limit = 2;
+   */
+  rateLimit?: number | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.SetWebhookRateLimitRequest.
+ * Use `create(SetWebhookRateLimitRequestSchema)` to create a new message.
+ */
+export const SetWebhookRateLimitRequestSchema: GenMessage<SetWebhookRateLimitRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 7);
+
+/**
+ * @generated from message webhook.v1.SetWebhookRateLimitResponse
+ */
+export type SetWebhookRateLimitResponse = Message<"webhook.v1.SetWebhookRateLimitResponse"> & {
+  /**
+   * @generated from field: webhook.v1.Webhook webhook = 1;
+   */
+  webhook?: Webhook | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.SetWebhookRateLimitResponse.
+ * Use `create(SetWebhookRateLimitResponseSchema)` to create a new message.
+ */
+export const SetWebhookRateLimitResponseSchema: GenMessage<SetWebhookRateLimitResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 8);
+
+/**
  * @generated from message webhook.v1.GetWebhookSecretRequest
  */
 export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretRequest"> & {
@@ -211,7 +259,7 @@ export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretReques
  * Use `create(GetWebhookSecretRequestSchema)` to create a new message.
  */
 export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 7);
+  messageDesc(file_webhook_v1_webhook, 9);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretResponse
@@ -230,7 +278,7 @@ export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretRespo
  * Use `create(GetWebhookSecretResponseSchema)` to create a new message.
  */
 export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 8);
+  messageDesc(file_webhook_v1_webhook, 10);
 
 /**
  * Registers the addresses that events are delivered to.
@@ -268,6 +316,16 @@ export const WebhookService: GenService<{
     methodKind: "unary";
     input: typeof DeleteWebhookRequestSchema;
     output: typeof DeleteWebhookResponseSchema;
+  },
+  /**
+   * Limits how many deliveries a second a webhook gets, first attempts and retries together, over all workers.
+   *
+   * @generated from rpc webhook.v1.WebhookService.SetWebhookRateLimit
+   */
+  setWebhookRateLimit: {
+    methodKind: "unary";
+    input: typeof SetWebhookRateLimitRequestSchema;
+    output: typeof SetWebhookRateLimitResponseSchema;
   },
   /**
    * The secret that a webhook's deliveries are signed with (Standard Webhooks).

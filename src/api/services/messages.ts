@@ -64,6 +64,7 @@ export function webhookMessage(row: WebhookRow): MessageInitShape<typeof Webhook
     ...(row.installedAppId === null ? {} : { application: row.installedAppId }),
     ...(row.applicationName === null ? {} : { applicationName: row.applicationName }),
     apiKeyId: row.apiKeyId,
+    ...(row.rateLimit === null ? {} : { rateLimit: row.rateLimit }),
   };
 }
 

@@ -3,15 +3,25 @@ import {
   CreateWebhookRequestSchema,
   DeleteWebhookRequestSchema,
   GetWebhookSecretRequestSchema,
+  SetWebhookRateLimitRequestSchema,
   type WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../catalogue.ts";
 import type { ApiKeyRow } from "../../db/api-keys.ts";
-import { createWebhook, deleteWebhook, listWebhooks, readWebhookSecret } from "../../db/webhooks.ts";
+import {
+  createWebhook,
+  deleteWebhook,
+  listWebhooks,
+  readWebhookSecret,
+  setRateLimit,
+} from "../../db/webhooks.ts";
 import { callerOf } from "../auth.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
 import { assertFields, isProcess, unknownProcess, webhookMessage } from "./messages.ts";
+
+/** In deliveries a second. */
+const MAX_RATE_LIMIT = 10_000;
 
 /** Registers the addresses that events are delivered to (contract, section 4). */
 export function webhookService({ db, secrets, targets }: ApiContext): ServiceImpl<typeof WebhookService> {
@@ -46,6 +56,22 @@ export function webhookService({ db, secrets, targets }: ApiContext): ServiceImp
       const deleted = await deleteWebhook(db, request.webhookId);
       if (!deleted) throw noWebhook(request.webhookId);
       return { webhook: webhookMessage(deleted) };
+    },
+
+    async setWebhookRateLimit(request) {
+      assertFields(SetWebhookRateLimitRequestSchema, request);
+      const { webhookId, rateLimit } = request;
+      if (rateLimit !== undefined && (rateLimit < 1 || rateLimit > MAX_RATE_LIMIT)) {
+        throw invalidFields([
+          {
+            field: "rate_limit",
+            description: `must be 1 to ${MAX_RATE_LIMIT} deliveries a second, or unset`,
+          },
+        ]);
+      }
+      const webhook = await setRateLimit(db, webhookId, rateLimit ?? null);
+      if (!webhook) throw noWebhook(webhookId);
+      return { webhook: webhookMessage(webhook) };
     },
 
     async getWebhookSecret(request) {

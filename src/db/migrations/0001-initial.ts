@@ -57,10 +57,14 @@ export async function up(knex: Knex): Promise<void> {
       created timestamptz not null default now(),
       modified timestamptz not null default now(),
       paused timestamptz,
+      rate_limit int,
+      rate_tokens float8 not null default 0,
+      rate_at timestamptz not null default now(),
       deleted timestamptz
     );
     comment on column webhooks.url is 'As first given.';
     comment on column webhooks.target_url is 'As requested: WHATWG-normalised, final dot of the host stripped.';
+    comment on column webhooks.rate_limit is 'Most deliveries a second; the tokens of rate_at grow by it, up to it.';
     comment on column webhooks.secret is 'Signing secret, AES-256-GCM.';
     create unique index webhooks_live on webhooks (process, target_url) where deleted is null;
     create index webhooks_key on webhooks (api_key_id) where deleted is null;

@@ -1,0 +1,178 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { createClient } from "@connectrpc/connect";
+import { Worker } from "@temporalio/worker";
+import { afterAll, afterEach, beforeAll, expect, inject, test } from "vitest";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { readConfig } from "../../src/config.ts";
+import { startService } from "../../src/main.ts";
+import { temporalNames } from "../../src/temporal/names.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { keyedTransport, startTestService, type TestService } from "../support/test-service.ts";
+
+let service: TestService;
+/** No minute comes within the tests: what arrives was woken. */
+beforeAll(async () => {
+  service = await startTestService({ DISPATCH_INTERVAL: "1h", DISPATCH_ON_PUBLISH: "true" });
+}, 60_000);
+afterAll(() => service.stop());
+afterEach(async () => {
+  const { webhooks } = await service.webhooks.listWebhooks({});
+  for (const { id } of webhooks) await service.webhooks.deleteWebhook({ webhookId: id });
+});
+
+const wokenId = () => `${service.scheduleId}-on-publish`;
+const wokenRuns = () => service.db("runs").where({ workflow_id: wokenId() });
+const order = (orderId: bigint) => ({
+  idempotencyKey: randomUUID(),
+  userId: "tenant-1",
+  data: {
+    case: "orderDispatched" as const,
+    value: { orderId, orderNumber: `SO-${orderId}`, dispatchedAt: { seconds: 1_790_000_000n } },
+  },
+});
+
+test("an event arrives as soon as it is published, long before the minute", async () => {
+  const receiver = await service.receiver();
+  await service.register(`${receiver.url}/`);
+  const published = Date.now();
+  const { eventId } = await service.publish();
+  const [request] = await receiver.until((received) => received.length === 1);
+  expect((request?.at.getTime() ?? 0) - published).toBeLessThan(5_000);
+  expect((await service.untilFinal(eventId))[0]?.state).toBe(DeliveryState.DELIVERED);
+});
+
+test("200 events published at once arrive, each once, by few runs", async () => {
+  const receiver = await service.receiver();
+  await service.register(`${receiver.url}/`);
+  const before = (await wokenRuns()).length;
+  await Promise.all(Array.from({ length: 200 }, (_, n) => service.publish(BigInt(n + 1))));
+  await receiver.until((received) => received.length >= 200);
+  expect(new Set(receiver.received.map(({ headers }) => headers["x-service-webhook-id"])).size).toBe(200);
+  expect(receiver.received).toHaveLength(200);
+  expect((await wokenRuns()).length - before).toBeLessThanOrEqual(3);
+});
+
+test("an event published while a pump waits for a slow receiver does not wait for it", async () => {
+  let answer: (status: number) => void = () => {};
+  const slow = await service.receiver(
+    () =>
+      new Promise<number>((resolve) => {
+        answer = resolve;
+      }),
+  );
+  const fast = await service.receiver();
+  await service.register(`${slow.url}/`);
+  const first = await service.publish(1n);
+  await expect.poll(() => slow.received.length, { timeout: 10_000 }).toBe(1);
+  await service.register(`${fast.url}/`, { process: 2 });
+  await createClient(EventService, service.transport).publishEvent({
+    ...order(2n),
+    data: {
+      case: "documentCreated",
+      value: { documentId: 1n, kind: 1, number: "D", createdAt: { seconds: 1n } },
+    },
+  });
+  await fast.until((received) => received.length === 1);
+  const [waiting] = (await service.deliveries.listDeliveries({ eventId: first.eventId })).deliveries;
+  expect(waiting?.state).toBe(DeliveryState.DELIVERING);
+  answer(200);
+  await service.untilFinal(first.eventId);
+});
+
+test("retries of a failing webhook go on in a run of their own, and later events are not held up by them", async () => {
+  const recovering = await service.receiver(({ attempt }) => (attempt < 4 ? 503 : 200));
+  const good = await service.receiver();
+  await service.register(`${recovering.url}/`);
+  const { eventId } = await service.publish(1n);
+  await recovering.until((received) => received.length === 2);
+  await service.register(`${good.url}/`);
+  const published = Date.now();
+  const later = await service.publish(2n);
+  const [request] = await good.until((received) => received.length === 1);
+  expect((request?.at.getTime() ?? 0) - published).toBeLessThan(3_000);
+  const [delivery] = await service.untilFinal(eventId);
+  expect(delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 4 });
+  await service.untilFinal(later.eventId);
+  expect(recovering.received).toHaveLength(8);
+});
+
+test("woken runs end by themselves, leave none of their deliveries open, and replay", async () => {
+  const failing = await service.receiver(() => 500);
+  await service.register(`${failing.url}/`);
+  const { eventId } = await service.publish();
+  const handle = service.temporal.workflow.getHandle(wokenId());
+  expect(await handle.result()).toMatchObject({ summary: "handed over 1 failing webhooks" });
+  expect((await service.untilFinal(eventId))[0]?.state).toBe(DeliveryState.FAILED);
+  await expect.poll(async () => (await wokenRuns()).filter(({ closed }) => closed === null)).toEqual([]);
+  const code = await readFile(inject("workflowBundle"), "utf8");
+  const { runId } = await handle.describe();
+  for (const id of [wokenId(), `${wokenId()}-retries-${runId}`]) {
+    const history = await service.temporal.workflow.getHandle(id).fetchHistory();
+    await Worker.runReplayHistory({ workflowBundle: { code } }, history, id);
+  }
+});
+
+test("while the schedule is paused, publishing wakes nothing", async () => {
+  const paused = await startTestService({ DISPATCH_INTERVAL: "1h", DISPATCH_ON_PUBLISH: "true" });
+  try {
+    const receiver = await paused.receiver();
+    await paused.register(`${receiver.url}/`);
+    await paused.temporal.schedule.getHandle(paused.scheduleId).pause();
+    const { eventId } = await paused.publish();
+    // Rounds of other calls: time enough for a run to have been made.
+    for (let i = 0; i < 200; i += 1) await paused.deliveries.listDeliveries({ eventId });
+    expect(await paused.db("runs")).toEqual([]);
+    expect(receiver.received).toHaveLength(0);
+  } finally {
+    await paused.stop();
+  }
+}, 60_000);
+
+test("publishing works, at once, while Temporal is away, and the API says it is ready", async () => {
+  const database = await createTestDatabase();
+  const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
+  const environment = { TEMPORAL_ADDRESS: "127.0.0.1:1" };
+  const config = readConfig({
+    ...environment,
+    ROLE: "api",
+    HOST: "127.0.0.1",
+    HTTP_PORT: "0",
+    GRPC_PORT: "0",
+    LOG_LEVEL: "silent",
+    DATABASE_URL: database.url,
+    SECRET_KEY: randomBytes(32).toString("base64"),
+    ADMIN_KEY: adminKey,
+    DISPATCH_ON_PUBLISH: "true",
+  });
+  const api = await startService(config, { environment, names: temporalNames(`${randomUUID()}-`) });
+  try {
+    await fetch(`${api.url}/api/webhook?process=1&url=https://receiver.example/`, {
+      method: "POST",
+      headers: { "X-Service-Key": adminKey },
+    });
+    const events = createClient(EventService, keyedTransport(api.grpcPort as number, adminKey));
+    const started = Date.now();
+    for (let i = 0; i < 20; i += 1) {
+      expect(await events.publishEvent(order(BigInt(i + 1)))).toMatchObject({ deliveriesQueued: 1 });
+    }
+    expect(Date.now() - started).toBeLessThan(3_000);
+    expect((await fetch(`${api.url}/readyz`)).status).toBe(200);
+  } finally {
+    await api.stop();
+    await database.drop();
+  }
+}, 30_000);
+
+test("DISPATCH_ON_PUBLISH is off by default, and on an API process it needs Temporal's address", () => {
+  expect(readConfig({}).dispatch.onPublish).toBe(false);
+  const api = {
+    ROLE: "api",
+    DATABASE_URL: "postgres://u:p@db/webhook",
+    SECRET_KEY: randomBytes(32).toString("hex"),
+    DISPATCH_ON_PUBLISH: "true",
+  };
+  expect(() => readConfig(api)).toThrow("TEMPORAL_ADDRESS is missing");
+  expect(readConfig({ ...api, TEMPORAL_ADDRESS: "temporal:7233" }).dispatch.onPublish).toBe(true);
+});

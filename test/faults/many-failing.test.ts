@@ -1,0 +1,173 @@
+import { createClient } from "@connectrpc/connect";
+import type { WorkflowExecutionInfo } from "@temporalio/client";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { EventService, type WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { rows } from "../../src/db/database.ts";
+import { startTestService, type TestService, trustedAuthority } from "../support/test-service.ts";
+import { type Ledger, startLedger } from "./ledger.ts";
+import { FULL_SIZE, tell } from "./scale.ts";
+
+const FAILING = FULL_SIZE ? 10_000 : 500;
+const HEALTHY = 10;
+const EVENTS = FULL_SIZE ? 500 : 30;
+/** As the design says: with more than 200 failing webhooks 150 have a group each and 50 groups share the rest. */
+const [OWN_GROUPS, SHARED_GROUPS] = [150, 50];
+/** A run's history stays below this, in events. */
+const HISTORY_BOUND = 10_000;
+const [TO_FAILING, TO_HEALTHY] = [1, 2] as const;
+const CALLS = 16;
+
+let service: TestService;
+let failing: Ledger;
+let healthy: Ledger;
+
+beforeAll(async () => {
+  service = await startTestService({
+    // Runs are those that the test triggers.
+    DISPATCH_INTERVAL: "24h",
+    RETRY_INITIAL_DELAY: FULL_SIZE ? "2s" : "1s",
+    RETRY_BACKOFF_COEFFICIENT: "1.5",
+    DELIVERY_TIMEOUT: "10s",
+  });
+  const certificate = await (await trustedAuthority()).issue(["localhost"]);
+  failing = await startLedger(certificate, 0, () => 500);
+  healthy = await startLedger(certificate, 0);
+  await register(TO_FAILING, failing, FAILING);
+  await register(TO_HEALTHY, healthy, HEALTHY);
+}, 120_000);
+
+afterAll(async () => {
+  await service?.stop();
+  await Promise.all([failing?.close(), healthy?.close()]);
+}, 60_000);
+
+async function inParallel(count: number, work: (n: number) => Promise<unknown>): Promise<void> {
+  let next = 0;
+  const caller = async () => {
+    while (next < count) {
+      next += 1;
+      await work(next);
+    }
+  };
+  await Promise.all(Array.from({ length: CALLS }, caller));
+}
+
+function register(process: WebhookProcess, ledger: Ledger, count: number): Promise<void> {
+  const client = createClient(WebhookService, service.transport);
+  return inParallel(count, (n) => client.createWebhook({ process, url: `${ledger.url}/${n}` }));
+}
+
+function publishToHealthy(): Promise<void> {
+  const client = createClient(EventService, service.transport);
+  const createdAt = { seconds: 1_790_000_000n };
+  return inParallel(EVENTS, (n) =>
+    client.publishEvent({
+      idempotencyKey: `${healthy.entries.length}-${n}`,
+      userId: "tenant-1",
+      data: { case: "documentCreated", value: { documentId: BigInt(n), kind: 1, number: "1", createdAt } },
+    }),
+  );
+}
+
+/** Starts a run, as the schedule does. */
+function dispatch(): Promise<void> {
+  return service.temporal.schedule.getHandle(service.scheduleId).trigger();
+}
+
+/** How many healthy deliveries a second were made and recorded, from the first start to the last record. */
+async function paceOfHealthy(): Promise<{ ended: Date; perSecond: number }> {
+  const [before] = await rows<{ at: Date }>(service.db, "select now() as at");
+  await publishToHealthy();
+  await dispatch();
+  const those = () =>
+    rows<{ open: number; began: Date; ended: Date; n: number }>(
+      service.db,
+      `select (count(*) filter (where finished is null))::int as open, min(a.started) as began,
+          max(finished) as ended, count(*)::int as n
+        from deliveries d join webhooks w on w.id = d.webhook_id left join attempts a on a.delivery_id = d.id
+        where w.process = :process::int and d.created >= :since::timestamptz`,
+      { process: TO_HEALTHY, since: before?.at as Date },
+    );
+  await vi.waitUntil(async () => (await those())[0]?.open === 0, { timeout: 60_000, interval: 50 });
+  const [done] = await those();
+  if (!done) throw new Error("an aggregate has a row");
+  const { began, ended, n } = done;
+  return { ended, perSecond: n / ((ended.getTime() - began.getTime()) / 1_000) };
+}
+
+const failingBy = (condition: string) =>
+  rows<{ n: number }>(
+    service.db,
+    `select count(*)::int as n from deliveries d join webhooks w on w.id = d.webhook_id
+      where w.process = :process::int and ${condition}`,
+    { process: TO_FAILING },
+  ).then(([row]) => row?.n ?? 0);
+
+test("first attempts to the others go on while very many webhooks fail, in one run of few groups and a short history", {
+  timeout: FULL_SIZE ? 300_000 : 90_000,
+}, async () => {
+  // The first run of a process is slower than any after it.
+  await paceOfHealthy();
+  const alone = await paceOfHealthy();
+  const first = await service.publish();
+  expect(first.deliveriesQueued).toBe(FAILING);
+  await dispatch();
+  await vi.waitUntil(async () => (await failingBy("d.attempts > 0")) === FAILING, { timeout: 60_000 });
+  const beside = await paceOfHealthy();
+  await vi.waitUntil(async () => (await failingBy("d.finished is null")) === 0, { timeout: 200_000 });
+
+  const [last] = await rows<{ ended: Date }>(
+    service.db,
+    "select max(finished) as ended from deliveries where state = 'failed'",
+  );
+  expect(beside.ended.getTime()).toBeLessThan(last?.ended.getTime() as number);
+  const outcomes = await rows(
+    service.db,
+    `select w.process, d.state, d.attempts, count(*)::int as n from deliveries d join webhooks w on w.id = d.webhook_id
+      group by 1, 2, 3 order by 1`,
+  );
+  expect(outcomes).toEqual([
+    { process: TO_FAILING, state: "failed", attempts: 4, n: FAILING },
+    { process: TO_HEALTHY, state: "delivered", attempts: 1, n: 3 * EVENTS * HEALTHY },
+  ]);
+  expect(failing.entries).toHaveLength(4 * FAILING);
+
+  const sizes = await rows<{ size: number; groups: number }>(
+    service.db,
+    `select size, count(*)::int as groups from (
+        select count(*)::int as size from run_groups group by run_id, group_number) g group by size order by size`,
+  );
+  const share = (FAILING - OWN_GROUPS) / SHARED_GROUPS;
+  expect(sizes).toEqual([
+    { size: 1, groups: OWN_GROUPS },
+    { size: share, groups: SHARED_GROUPS },
+  ]);
+
+  const histories = await historyLengths();
+  tell(
+    `${FAILING} webhooks failing: first attempts to ${HEALTHY} others ${beside.perSecond.toFixed(0)}/s beside them, ` +
+      `${alone.perSecond.toFixed(0)}/s alone; histories of ${histories.join(", ")} events`,
+  );
+  expect(Math.max(...histories)).toBeLessThan(HISTORY_BOUND);
+  // Five a group, and the workflow tasks between them; were each webhook a group of its own, it would be thousands more.
+  expect(Math.max(...histories)).toBeLessThan(15 * (OWN_GROUPS + SHARED_GROUPS) + 100);
+});
+
+/** The real histories' lengths, of every execution of every run, in events. */
+async function historyLengths(): Promise<number[]> {
+  const query = `WorkflowId STARTS_WITH "${service.scheduleId}"`;
+  let runs: WorkflowExecutionInfo[] = [];
+  const through = async () => {
+    runs = [];
+    for await (const run of service.temporal.workflow.list({ query })) runs.push(run);
+    return runs.length > 0 && runs.every(({ status }) => status.name !== "RUNNING");
+  };
+  await vi.waitUntil(through, { timeout: 60_000, interval: 200 });
+  const lengths: number[] = [];
+  for (const { workflowId, runId } of runs) {
+    const { events } = await service.temporal.workflow.getHandle(workflowId, runId).fetchHistory();
+    lengths.push(events?.length ?? 0);
+  }
+  return lengths;
+}
