@@ -128,6 +128,11 @@ async function main(): Promise<number> {
   const show = createShow(process.stderr);
   const stopping = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
+  // Even an error that nobody waits for must not leave a PostgreSQL running.
+  process.on("uncaughtException", (error) => {
+    show.step(`stopped by an error: ${error.stack}`);
+    stopping.abort();
+  });
   await using bench = await openBench({
     show,
     profiles: values.profile ? path.resolve(values.results) : undefined,

@@ -47,12 +47,16 @@ export async function freshDatabase(bench: Bench): Promise<FreshDatabase> {
 }
 
 /**
- * Starts a service as its users do, with its default settings. Its schedule is paused, so that runs start when they
- * are triggered and at no other time.
+ * Starts a service as its users do, with its default settings.
  *
  * @param settings environment variables that this measurement is about
+ * @param scheduled whether its schedule runs; otherwise it is paused, and a run starts when it is triggered
  */
-export async function openStage(bench: Bench, settings: Record<string, string> = {}): Promise<Stage> {
+export async function openStage(
+  bench: Bench,
+  settings: Record<string, string> = {},
+  scheduled = false,
+): Promise<Stage> {
   await using stack = new AsyncDisposableStack();
   const database = stack.use(await freshDatabase(bench));
   const server = await startEmbeddedTemporal({
@@ -83,7 +87,7 @@ export async function openStage(bench: Bench, settings: Record<string, string> =
   stack.defer(() => connection.close());
   const temporal = new Client({ connection });
   const schedule = temporal.schedule.getHandle(temporalNames().scheduleId);
-  await schedule.pause();
+  if (!scheduled) await schedule.pause();
   const owned = stack.move();
   return {
     bench,

@@ -16,11 +16,12 @@ export const latency: Scenario = {
   name: "latency",
   what: "50 events a second with DISPATCH_ON_PUBLISH: from the call to the arrival at the receiver",
   count: { full: 3_000, small: 500 },
-  targets: { "": { atMost: 500 } },
+  targets: { p99: { atMost: 500 } },
   comparisons: [],
   async measure(bench, count) {
     await using receivers = await startReceivers(bench, [{ status: 200 }]);
-    await using stage = await openStage(bench, { DISPATCH_ON_PUBLISH: "true" });
+    // A paused schedule is not woken either, so this one runs, as it does for users.
+    await using stage = await openStage(bench, { DISPATCH_ON_PUBLISH: "true" }, true);
     await seedWebhooks(stage.db, stage.secrets, [`${receivers.urls[0]}/hooks`]);
     await using publisher = startChild<PublisherMethods>(bench, "publisher.ts");
     const pace = { grpcUrl: stage.service.grpcUrl, key: stage.adminKey, perSecond: PER_SECOND };
@@ -41,8 +42,8 @@ export const latency: Scenario = {
       .sort((one, other) => one - other);
     const percentile = (part: number) => times[Math.ceil(times.length * part) - 1] as number;
     return [
-      { detail: "", unit: "ms, p99", value: percentile(0.99) },
       { detail: "p50", unit: "ms", value: percentile(0.5) },
+      { detail: "p99", unit: "ms", value: percentile(0.99) },
       { detail: "max", unit: "ms", value: percentile(1) },
     ];
   },

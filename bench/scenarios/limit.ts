@@ -12,7 +12,7 @@ const PROBE = 4_000;
 export const limit: Scenario = {
   name: "limit",
   what: "bare undici keep-alive POST loop to the HTTPS receiver, no database",
-  count: { full: 100_000, small: 20_000 },
+  count: { full: 100_000, small: 40_000 },
   targets: {},
   comparisons: [],
   async measure(bench, count) {
