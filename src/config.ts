@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { cleanEnv, EnvMissingError, str, url } from "envalid";
+import { bool, cleanEnv, EnvMissingError, str, url } from "envalid";
 import type { Network } from "./config-values.ts";
 import {
   apiKeySecret,
@@ -39,6 +39,8 @@ export interface Config {
 /** When and how often deliveries are attempted, and how long they are kept. */
 export interface DispatchConfig {
   intervalMs: number;
+  /** Publishing wakes a run, besides the interval. */
+  onPublish: boolean;
   /** Before the first retry. */
   retryInitialDelayMs: number;
   /** Each further delay is this many times the one before. */
@@ -85,6 +87,7 @@ const variables = {
   ADMIN_KEY: apiKeySecret({ default: undefined }),
   SECRET_KEY: secretKey({ default: undefined }),
   DISPATCH_INTERVAL: duration({ min: 1_000, max: 24 * HOUR })({ default: 60_000 }),
+  DISPATCH_ON_PUBLISH: bool({ default: false }),
   RETRY_INITIAL_DELAY: duration({ min: 1, max: 24 * HOUR })({ default: 60_000 }),
   RETRY_BACKOFF_COEFFICIENT: number({ min: 1, max: 100 })({ default: 5 }),
   HEARTBEAT_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 20_000 }),
@@ -131,6 +134,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     secretKey: env.SECRET_KEY,
     dispatch: {
       intervalMs: env.DISPATCH_INTERVAL,
+      onPublish: env.DISPATCH_ON_PUBLISH,
       retryInitialDelayMs: env.RETRY_INITIAL_DELAY,
       retryBackoffCoefficient: env.RETRY_BACKOFF_COEFFICIENT,
       heartbeatTimeoutMs: env.HEARTBEAT_TIMEOUT,
@@ -144,6 +148,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
 function checkTogether(
   env: {
     ROLE: Role;
+    DISPATCH_ON_PUBLISH: boolean;
     DATABASE_URL: string | undefined;
     SECRET_KEY: Buffer | undefined;
     TLS_CERT: string | undefined;
@@ -168,6 +173,11 @@ function checkTogether(
   if (env.ROLE === "worker" && !externalTemporal) {
     wrong.push(
       "TEMPORAL_ADDRESS is missing: ROLE=worker shares Temporal with other processes, and an embedded one cannot be shared",
+    );
+  }
+  if (env.ROLE === "api" && env.DISPATCH_ON_PUBLISH && !externalTemporal) {
+    wrong.push(
+      "TEMPORAL_ADDRESS is missing: with DISPATCH_ON_PUBLISH=true, ROLE=api tells Temporal of what is published",
     );
   }
   if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));

@@ -17,6 +17,7 @@ import { untilToldToStop } from "./shutdown.ts";
 import { temporalTarget } from "./temporal/connection.ts";
 import { type TemporalNames, temporalNames } from "./temporal/names.ts";
 import { installRuntime } from "./temporal/runtime.ts";
+import { createDispatchWaker, type DispatchWaker } from "./temporal/wake-dispatch.ts";
 import { type DeliveryWorker, startDeliveryWorker, type WorkerOptions } from "./temporal/worker.ts";
 
 /** A running service. */
@@ -69,12 +70,18 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const secrets = createSecretBox(secretKey);
     const adminKeyFile = await ensureFirstAdmin(db, config);
 
+    let waker: DispatchWaker | undefined;
+    if (config.dispatch.onPublish && config.role !== "worker") {
+      waker = createDispatchWaker(temporalTarget(environment, embedded.temporalAddress), names, log);
+      stops.push(waker.close);
+    }
     const readiness: (() => Promise<string[]>)[] = [];
     const api = await startApi(
       {
         db,
         secrets,
         log,
+        ...(waker ? { onQueued: waker.wake } : {}),
         targets: createTargetRules(createAddressGuard(config.delivery.allowedNetworks)),
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),
       },

@@ -18,6 +18,14 @@ export interface DispatchInput {
   continueAsNewAfter: number;
   /** Set by continue-as-new: the first attempts are through. */
   firstAttemptsDone?: boolean;
+  /** Set by a run that hands over its retries: the run whose deliveries these are, instead of the workflow's own. */
+  run?: RunKey;
+}
+
+/** How the database knows a run. */
+export interface RunKey {
+  workflowId: string;
+  firstRunId: string;
 }
 
 /** A run's account, as its result in the Temporal UI. */

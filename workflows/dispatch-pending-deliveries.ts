@@ -20,7 +20,7 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
     startToCloseTimeout: "10 minutes",
     retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
   });
-  const key = { firstRunId: workflowInfo().firstExecutionRunId };
+  const key = input.run ?? { firstRunId: workflowInfo().firstExecutionRunId };
   try {
     if (!input.firstAttemptsDone) await makeFirstAttempts(input, key);
     const toBeContinued = await retryUndelivered(input, key);

@@ -11,6 +11,8 @@ export interface ApiContext {
   /** Which addresses webhooks may have. */
   targets: TargetRules;
   log: Logger;
+  /** Told after each write that queued deliveries; returns at once. */
+  onQueued?: () => void;
   /** Why the rest of the process is not ready; empty when it is. The API checks the database itself. */
   readiness: () => Promise<string[]>;
 }

@@ -13,8 +13,10 @@ import type { createDeleteExpired } from "./delete-expired.ts";
 import { keepAlive } from "./keep-alive.ts";
 import { summariseCounts, summariseGroups, summarisePass } from "./summaries.ts";
 
-/** Names the run an activity works for; with the workflow's id, which the activity knows, it is the run's key. */
+/** Names the run an activity works for. */
 export interface RunArgument {
+  /** When the run is another workflow's, which handed it over; otherwise that of the activity's own workflow. */
+  workflowId?: string;
   firstRunId: string;
 }
 
@@ -35,10 +37,11 @@ export function createActivities(
   /** Long enough for a dead worker to be noticed and replaced. */
   const leaseMargin = 3 * timing.heartbeatTimeoutMs + 30_000;
 
-  async function open({ firstRunId }: RunArgument, leaseMs: number): Promise<ClaimToken> {
+  async function open(run: RunArgument, leaseMs: number): Promise<ClaimToken> {
     const { activityId, attempt, workflowExecution } = Context.current().info;
     const { workflowId, runId } = workflowExecution as { workflowId: string; runId: string };
-    const id = await untilAnswered(() => openRun(db, { workflowId, firstRunId }, leaseMs));
+    const key = { workflowId: run.workflowId ?? workflowId, firstRunId: run.firstRunId };
+    const id = await untilAnswered(() => openRun(db, key, leaseMs));
     return { runId: id, activity: `${runId}/${activityId}`, attempt };
   }
 

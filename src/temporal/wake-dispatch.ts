@@ -16,7 +16,8 @@ export interface DispatchWaker {
 const GAP_MS = 50;
 /** The same while Temporal does not answer. */
 const AWAY_GAP_MS = 2_000;
-const DEADLINE_MS = 5_000;
+/** Short, since the end of the process waits for it. */
+const DEADLINE_MS = 3_000;
 /** How long the schedule's settings are taken for current. */
 const FRESH_MS = 5_000;
 
@@ -96,9 +97,8 @@ export function createDispatchWaker(
     wake,
     async close() {
       stopping.abort();
-      // First, since it ends a call that waits for a Temporal that is away.
-      await connection.close();
       await working;
+      await connection.close();
     },
   };
 }

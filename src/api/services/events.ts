@@ -18,7 +18,7 @@ const SERIES_ROOM = 16 * 1024 * 1024;
 
 /** For internal callers: tells the service that something happened (contract, section 6). */
 export function eventService(context: ApiContext): ServiceImpl<typeof EventService> {
-  const publish = createPublisher(context.db);
+  const publish = createPublisher(context.db, context.onQueued);
   const room = new Room(SERIES_ROOM);
   const seriesOptions = (handler: HandlerContext): SeriesOptions => ({
     publish,

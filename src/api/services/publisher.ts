@@ -21,18 +21,23 @@ const ROW_BYTES = 512;
 /**
  * Publishes in groups: while one is written the next gathers. Many callers thus share a statement and its commit,
  * and one alone waits for nobody.
+ *
+ * @param onQueued told after each group that queued deliveries
  */
-export function createPublisher(db: Db): Publisher {
+export function createPublisher(db: Db, onQueued: () => void = () => {}): Publisher {
   /** Deliveries of the last event of each process, which tells how much work the next will be. */
   const fanOut = new Map<number, number>();
 
   async function write(events: readonly NewEvent[]): Promise<(Published | DomainError)[]> {
     const results = await publishEvents(db, events);
+    let queued = 0;
     for (const [index, result] of results.entries()) {
       if ("queued" in result && !result.duplicate) {
         fanOut.set((events[index] as NewEvent).process, result.queued);
+        queued += result.queued;
       }
     }
+    if (queued > 0) onQueued();
     return results;
   }
 
