@@ -51,33 +51,31 @@ export class Windows<Key> {
   }
 }
 
-/** A process's allowance of deliveries in flight or not yet recorded; it bounds what a crash can repeat. */
+/** An allowance of deliveries in flight or not yet recorded; it bounds what a crash can repeat. */
 export class Slots {
   #free: number;
-  readonly #waiting: (() => void)[] = [];
+  readonly #whole: Slots | undefined;
 
-  constructor(size: number) {
+  /** @param whole an allowance that this one is a part of: parts may add up to more, and then keep each other some */
+  constructor(size: number, whole?: Slots) {
     this.#free = size;
+    this.#whole = whole;
   }
 
   get free(): number {
-    return this.#free;
+    return Math.min(this.#free, this.#whole?.free ?? this.#free);
   }
 
   /** Takes a slot if one is free. */
   tryTake(): boolean {
-    if (this.#free === 0) return false;
+    if (this.free === 0) return false;
     this.#free -= 1;
+    this.#whole?.tryTake();
     return true;
   }
 
   give(): void {
     this.#free += 1;
-    for (const wake of this.#waiting.splice(0)) wake();
-  }
-
-  /** Resolves when a slot may be free; several may be woken for one slot. */
-  changed(): Promise<void> {
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    this.#whole?.give();
   }
 }

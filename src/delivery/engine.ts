@@ -14,10 +14,12 @@ import { Recorder } from "./recorder.ts";
 import { buildRequest } from "./request.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
-/** First attempts in flight or not yet recorded, a process. */
+/** In flight or not yet recorded, a process: so many POSTs a crash can leave in doubt. */
+const ALL_SLOTS = 192;
+/** First attempts among them; they leave 32 to retries, however much is pending. */
 const FIRST_ATTEMPT_SLOTS = 160;
-/** Retries in flight or not yet recorded, a process. Apart, so that failing webhooks never take the room of others. */
-const RETRY_SLOTS = 32;
+/** Retries among them; they leave 128 to first attempts, however many webhooks fail. */
+const RETRY_SLOTS = 64;
 /** The most in flight to one webhook, and to one host. */
 const MAX_IN_FLIGHT_EACH = 160;
 
@@ -53,6 +55,7 @@ export function createDeliveryEngine(options: {
     initialDelayMs: dispatch.retryInitialDelayMs,
     coefficient: dispatch.retryBackoffCoefficient,
   };
+  const slots = new Slots(ALL_SLOTS);
   return {
     db,
     log,
@@ -60,8 +63,8 @@ export function createDeliveryEngine(options: {
     stopping,
     sign: createSigner(options.secrets),
     recorder: new Recorder(db, spacing, log),
-    firstAttempts: new Slots(FIRST_ATTEMPT_SLOTS),
-    retries: new Slots(RETRY_SLOTS),
+    firstAttempts: new Slots(FIRST_ATTEMPT_SLOTS, slots),
+    retries: new Slots(RETRY_SLOTS, slots),
     webhooks: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
     hosts: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
     timeoutMs: delivery.timeoutMs,
