@@ -72,11 +72,6 @@ export function createDeliveryEngine(options: {
   };
 }
 
-/** The host and port of a delivery: what shares connections and troubles. */
-export function hostOf(delivery: ClaimedDelivery): string {
-  return new URL(delivery.targetUrl).host;
-}
-
 /** Makes one attempt and records it. The windows are held by the caller's flow; state is undefined for a lost claim. */
 export async function attempt(
   engine: DeliveryEngine,

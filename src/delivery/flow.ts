@@ -1,8 +1,9 @@
 import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import { loadPayloads } from "../db/payloads.ts";
 import type { Slots } from "./concurrency.ts";
-import { attempt, type DeliveryEngine, hostOf } from "./engine.ts";
+import { attempt, type DeliveryEngine } from "./engine.ts";
 import type { Outcome } from "./outcome.ts";
+import { parseTarget } from "./target.ts";
 import { WebhookQueues } from "./webhook-queues.ts";
 
 /** What became of the deliveries that went through a flow. */
@@ -153,7 +154,8 @@ export class DeliveryFlow {
       const entry = this.#payloads.get(delivery.eventId);
       if (!entry) throw new Error(`event ${delivery.eventId} of a queued delivery is not stored`);
       entry.uses += 1;
-      if (!this.#watcher?.refuses(delivery)) this.#queues.push(delivery, hostOf(delivery));
+      if (!this.#watcher?.refuses(delivery))
+        this.#queues.push(delivery, parseTarget(delivery.targetUrl).host);
       else this.#doneWithPayload(delivery);
     }
   }

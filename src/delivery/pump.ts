@@ -2,8 +2,9 @@ import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import { claimPending, takeOver } from "../db/delivery-claims.ts";
 import { handOver, release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { type DeliveryEngine, hostOf } from "./engine.ts";
+import type { DeliveryEngine } from "./engine.ts";
 import { DeliveryFlow, type FlowCounts, type FlowSource, type FlowWatcher } from "./flow.ts";
+import { parseTarget } from "./target.ts";
 
 /** Entries of one webhook in a claim while others wait too. */
 const FAIR_SHARE = 50;
@@ -111,7 +112,8 @@ class Handover implements FlowWatcher {
   }
 
   refuses(delivery: ClaimedDelivery): boolean {
-    if (!this.webhooks.has(delivery.webhookId) && !this.#hosts.has(hostOf(delivery))) return false;
+    if (!this.webhooks.has(delivery.webhookId) && !this.#hosts.has(parseTarget(delivery.targetUrl).host))
+      return false;
     this.#markWebhook(delivery.webhookId);
     this.#withdrawn.push(delivery);
     return true;
@@ -129,7 +131,7 @@ class Handover implements FlowWatcher {
 
   #mark(delivery: ClaimedDelivery, wholeHost: boolean): void {
     this.#markWebhook(delivery.webhookId);
-    const host = hostOf(delivery);
+    const host = parseTarget(delivery.targetUrl).host;
     if (!wholeHost || this.#hosts.has(host)) return;
     this.#hosts.add(host);
     for (const webhookId of this.#flow?.waitingFor(host) ?? []) this.#markWebhook(webhookId);

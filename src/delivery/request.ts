@@ -1,6 +1,7 @@
 import { processName } from "../catalogue.ts";
 import type { ClaimedDelivery } from "../db/claim-statement.ts";
 import type { Signer } from "./signature.ts";
+import { parseTarget } from "./target.ts";
 
 /** Who we are to receivers. */
 const USER_AGENT = "Webhook-Service/1";
@@ -11,7 +12,7 @@ export function buildRequest(
   body: string,
   sign: Signer,
 ): { origin: string; path: string; headers: string[]; body: string } {
-  const url = new URL(delivery.targetUrl);
+  const { origin, path } = parseTarget(delivery.targetUrl);
   const signature = sign(delivery.sealedSecret, delivery.id, new Date(), body);
   const headers = [
     "Content-Type",
@@ -27,5 +28,5 @@ export function buildRequest(
   ];
   if (delivery.installedAppId !== null) headers.push("X-Service-UserId", delivery.userId);
   for (const [name, value] of Object.entries(signature)) headers.push(name, value);
-  return { origin: url.origin, path: url.pathname + url.search, headers, body };
+  return { origin, path, headers, body };
 }
