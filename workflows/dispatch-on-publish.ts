@@ -14,7 +14,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities } from "../src/temporal/activities.ts";
-import type { DispatchInput, DispatchReport } from "./dispatch-input.ts";
+import type { DispatchInput, RunKey } from "./dispatch-input.ts";
 import { dispatchPendingDeliveries } from "./dispatch-pending-deliveries.ts";
 
 /** Sent with each start and whenever more was published. */
@@ -22,86 +22,127 @@ export const wake = defineSignal("wake");
 
 /** Pumps at once: another one starts when a wake-up comes while one waits for a receiver. */
 const MAX_PUMPS = 4;
-/** Pumps of one run, so that its history stays short. */
-const MAX_ROUNDS = 100;
-/** How long a run waits for the next wake-up, in milliseconds: less work for Temporal than a run for each. */
+/** Pumps of one run; then the next run begins, while this one is settled. */
+const PUMPS_PER_RUN = 100;
+/** How long an execution waits for the next wake-up, in milliseconds: less work for Temporal than one for each. */
 const LINGER_MS = 500;
+/** History length from which the work goes on in a new execution, in events: about a minute of constant wake-ups. */
+const LONG_HISTORY = 8_000;
+
+/** What all pumps of an execution did. */
+export interface WokenReport {
+  summary: string;
+  sent: number;
+  delivered: number;
+  failed: number;
+  /** Failing webhooks whose retries another workflow makes. */
+  handedOver: number;
+}
 
 /**
  * The dispatch that publishing wakes, under one fixed id: first attempts of what is pending, again for each wake-up
- * that came meanwhile. What failed it hands to a dispatch run of another id, which retries it for as long as that
- * takes, so that this id is free for the next wake-up.
+ * that came meanwhile. What failed it hands to a dispatch workflow of another id, which retries it for as long as
+ * that takes, so that wake-ups never wait for retries.
  */
-export async function dispatchOnPublish(input: DispatchInput): Promise<DispatchReport | { summary: string }> {
+export async function dispatchOnPublish(input: DispatchInput): Promise<WokenReport> {
+  const totals = { sent: 0, delivered: 0, failed: 0, handedOver: 0 };
+  const pumps = new Set<Promise<void>>();
+  const settling: Promise<void>[] = [];
+  let woken = true;
+  let cancelled: unknown;
+  setHandler(wake, () => {
+    woken = true;
+  });
+  const { closeRun, listUndelivered, deliverPending } = activitiesOf(input);
+
+  async function pump(run: RunKey): Promise<void> {
+    try {
+      const { more, sent, delivered, failed } = await deliverPending(run);
+      if (more) woken = true;
+      totals.sent += sent;
+      totals.delivered += delivered;
+      totals.failed += failed;
+    } catch (error) {
+      if (isCancellation(error)) cancelled = error;
+      // What it had claimed is retried after the hand-over, what it had not is the minute's.
+      else log.warn("a pump gave up", { error });
+    }
+  }
+
+  /** Closes a run whose pumps have all been started, or hands it over. */
+  async function settle(run: RunKey, itsPumps: readonly Promise<void>[]): Promise<void> {
+    await Promise.all(itsPumps);
+    try {
+      const { groups } = await listUndelivered(run);
+      totals.handedOver += groups.length;
+      if (groups.length === 0) await closeRun(run);
+      else await handOver(input, run);
+    } catch (error) {
+      cancelled = error;
+      await CancellationScope.nonCancellable(() => closeRun(run));
+    }
+  }
+
+  const mayStart = () => woken && pumps.size < MAX_PUMPS;
+  const restless = () => cancelled !== undefined || mayStart();
+  /** When the history is long, at a moment without a pump, or at the latest when it is very long. */
+  const enough = () => {
+    const { historyLength } = workflowInfo();
+    return historyLength >= LONG_HISTORY && (pumps.size === 0 || historyLength >= 2 * LONG_HISTORY);
+  };
+  async function nextPump(): Promise<boolean> {
+    try {
+      await condition(() => restless() || pumps.size === 0);
+      return (restless() || (await condition(restless, LINGER_MS))) && cancelled === undefined && !enough();
+    } catch (error) {
+      cancelled = error;
+      return false;
+    }
+  }
+
+  const { workflowId, runId } = workflowInfo();
+  for (let number = 1, going = await nextPump(); going; number += 1) {
+    // Each is a run of its own to the database, so that it can be handed over while the next goes on.
+    const run = { workflowId, firstRunId: `${runId}/${number}` };
+    const itsPumps: Promise<void>[] = [];
+    while (going && itsPumps.length < PUMPS_PER_RUN) {
+      woken = false;
+      const started = pump(run).finally(() => pumps.delete(started));
+      pumps.add(started);
+      itsPumps.push(started);
+      going = await nextPump();
+    }
+    settling.push(settle(run, itsPumps));
+  }
+  await Promise.all(settling);
+  if (cancelled !== undefined) throw cancelled;
+  if (woken) await continueAsNew<typeof dispatchOnPublish>(input);
+  const { sent, handedOver } = totals;
+  return { summary: `${sent} sent, ${handedOver} failing webhooks handed over`, ...totals };
+}
+
+/** From now on the run is another workflow's, which ends by itself. */
+async function handOver(input: DispatchInput, run: RunKey): Promise<void> {
+  await startChild(dispatchPendingDeliveries, {
+    workflowId: `${run.workflowId}-retries-${run.firstRunId}`,
+    args: [{ ...input, run, firstAttemptsDone: true }],
+    parentClosePolicy: ParentClosePolicy.ABANDON,
+    cancellationType: ChildWorkflowCancellationType.ABANDON,
+  });
+}
+
+function activitiesOf(
+  input: DispatchInput,
+): Pick<Activities, "closeRun" | "listUndelivered" | "deliverPending"> {
   const { closeRun, listUndelivered } = proxyActivities<Pick<Activities, "closeRun" | "listUndelivered">>({
     startToCloseTimeout: "10 minutes",
     retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
   });
-  const { workflowId, runId } = workflowInfo();
-  // Each execution is a run of its own, whatever it goes on from: what it hands over is closed by another.
-  const run = { workflowId, firstRunId: runId };
-  const woken = { now: true };
-  setHandler(wake, () => {
-    woken.now = true;
-  });
-  try {
-    await pumpWhenWoken(input, run, woken);
-    const { groups } = await listUndelivered(run);
-    const report = groups.length === 0 ? await closeRun(run) : undefined;
-    if (!report) {
-      await startChild(dispatchPendingDeliveries, {
-        workflowId: `${workflowId}-retries-${runId}`,
-        args: [{ ...input, run, firstAttemptsDone: true }],
-        parentClosePolicy: ParentClosePolicy.ABANDON,
-        cancellationType: ChildWorkflowCancellationType.ABANDON,
-      });
-    }
-    if (woken.now) await continueAsNew<typeof dispatchOnPublish>(input);
-    return report ?? { summary: `handed over ${groups.length} failing webhooks` };
-  } catch (error) {
-    if (isCancellation(error)) await CancellationScope.nonCancellable(() => closeRun(run));
-    throw error;
-  }
-}
-
-/** Returns with no pump at work, once no wake-up has come for a while or the history is long. */
-async function pumpWhenWoken(
-  input: DispatchInput,
-  run: { workflowId: string; firstRunId: string },
-  woken: { now: boolean },
-): Promise<void> {
   const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>({
     startToCloseTimeout: "10 minutes",
     heartbeatTimeout: input.heartbeatTimeoutMs,
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     retry: { maximumAttempts: 3, initialInterval: "1 second" },
   });
-  const pumps = new Set<Promise<void>>();
-  let cancelled: unknown;
-  const pump = async () => {
-    try {
-      const { more } = await deliverPending(run);
-      if (more) woken.now = true;
-    } catch (error) {
-      if (isCancellation(error)) cancelled = error;
-      // What it had claimed is retried by the run it is handed to, what it had not is the minute's.
-      else log.warn("a pump gave up", { error });
-    }
-  };
-  const mayStart = () => woken.now && pumps.size < MAX_PUMPS;
-  const restless = () => cancelled !== undefined || mayStart();
-  try {
-    for (let rounds = 0; rounds < MAX_ROUNDS; rounds += 1) {
-      await condition(() => restless() || pumps.size === 0);
-      if (!restless() && !(await condition(restless, LINGER_MS))) break;
-      if (cancelled !== undefined) break;
-      woken.now = false;
-      const started = pump().finally(() => pumps.delete(started));
-      pumps.add(started);
-    }
-  } finally {
-    // After a cancel too: what is in flight must be recorded before the run is closed.
-    await Promise.all(pumps);
-  }
-  if (cancelled !== undefined) throw cancelled;
+  return { closeRun, listUndelivered, deliverPending };
 }

@@ -102,15 +102,19 @@ test("woken runs end by themselves, leave none of their deliveries open, and rep
   const failing = await service.receiver(() => 500);
   await service.register(`${failing.url}/`);
   const { eventId } = await service.publish();
-  const handle = service.temporal.workflow.getHandle(wokenId());
-  expect(await handle.result()).toMatchObject({ summary: "handed over 1 failing webhooks" });
   expect((await service.untilFinal(eventId))[0]?.state).toBe(DeliveryState.FAILED);
   await expect.poll(async () => (await wokenRuns()).filter(({ closed }) => closed === null)).toEqual([]);
+
+  const [run] = await wokenRuns().orderBy("id", "desc").limit(1);
+  const [runId] = run.first_run_id.split("/");
+  const woken = service.temporal.workflow.getHandle(wokenId(), runId);
+  expect(await woken.result()).toMatchObject({ failed: 0, handedOver: 1 });
+  const retries = service.temporal.workflow.getHandle(`${wokenId()}-retries-${run.first_run_id}`);
+  expect(await retries.result()).toMatchObject({ sent: 4, failed: 1 });
   const code = await readFile(inject("workflowBundle"), "utf8");
-  const { runId } = await handle.describe();
-  for (const id of [wokenId(), `${wokenId()}-retries-${runId}`]) {
-    const history = await service.temporal.workflow.getHandle(id).fetchHistory();
-    await Worker.runReplayHistory({ workflowBundle: { code } }, history, id);
+  for (const handle of [woken, retries]) {
+    const history = await handle.fetchHistory();
+    await Worker.runReplayHistory({ workflowBundle: { code } }, history, handle.workflowId);
   }
 });
 
