@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { rows } from "../../src/db/database.ts";
+import { type ChildService, startChildService } from "./child-service.ts";
+import { type Ledger, reconcile, startLedger } from "./ledger.ts";
+import {
+  checkAttempts,
+  type FaultParts,
+  outcomes,
+  publishMany,
+  register,
+  startFaultParts,
+  untilAllFinal,
+} from "./parts.ts";
+import { FULL_SIZE, tell } from "./scale.ts";
+
+/** Events; each goes to one webhook that is well and to one that always fails. */
+const EVENTS = FULL_SIZE ? 300 : 80;
+const AFTERWARDS = 20;
+/** Long enough that a stopped worker leaves requests unanswered; a failing webhook gets one at a time. */
+const ANSWER_MS = 25;
+
+let parts: FaultParts;
+let api: ChildService;
+let stalling: ChildService;
+let other: ChildService | undefined;
+let good: Ledger;
+let failing: Ledger;
+
+beforeAll(async () => {
+  parts = await startFaultParts();
+  api = await startChildService({ ...parts.environment, ROLE: "api" });
+  stalling = await startWorker();
+  good = await startLedger(parts.certificate, ANSWER_MS);
+  failing = await startLedger(parts.certificate, ANSWER_MS, () => 500);
+  for (const { url } of [good, failing]) await register(api.grpcPort, parts.adminKey, url);
+}, 90_000);
+
+afterAll(async () => {
+  // Goes on in case a test ended amid the stall: a stopped process hears no SIGTERM.
+  stalling?.process.kill("SIGCONT");
+  await Promise.all([stalling, other, api].map((service) => service?.end("SIGTERM")));
+  await Promise.all([good, failing].map((ledger) => ledger?.close()));
+  await parts?.end();
+}, 60_000);
+
+function startWorker(): Promise<ChildService> {
+  return startChildService({ ...parts.environment, ROLE: "worker" });
+}
+
+const requests = () => good.entries.length + failing.entries.length;
+
+interface Attempt {
+  delivery_id: string;
+  number: number;
+  started: Date;
+  duration_ms: number;
+  status: number | null;
+}
+
+function attempts(): Promise<Attempt[]> {
+  return rows(
+    parts.db,
+    "select delivery_id, number, started, duration_ms, status from attempts order by delivery_id, number",
+  );
+}
+
+test("a worker that stalls while another takes over overwrites nothing, loses nothing, and works on afterwards", {
+  timeout: FULL_SIZE ? 180_000 : 90_000,
+}, async () => {
+  await publishMany(api.grpcPort, parts.adminKey, EVENTS);
+  await vi.waitUntil(() => requests() >= EVENTS / 4, { timeout: 30_000, interval: 5 });
+  stalling.process.kill("SIGSTOP");
+  const stalledAt = Date.now();
+  other = await startWorker();
+  // What the stalled one had claimed is taken over and tried without it.
+  const claimed = await rows<{ id: string; attempts: number }>(
+    parts.db,
+    "select id, attempts from deliveries where claim_activity is not null",
+  );
+  expect(claimed.length).toBeGreaterThan(0);
+  const triedSince = async () => {
+    const tried = await rows<{ id: string; attempts: number }>(
+      parts.db,
+      "select id, attempts from deliveries",
+    );
+    const now = new Map(tried.map(({ id, attempts }) => [id, attempts]));
+    return claimed.every(({ id, attempts }) => (now.get(id) ?? 0) > attempts);
+  };
+  await vi.waitUntil(triedSince, { timeout: 60_000, interval: 100 });
+  const before = await attempts();
+  const resumedAt = Date.now();
+  stalling.process.kill("SIGCONT");
+
+  // Its late results are behind it once it has worked on for others to see: alone.
+  await other.end("SIGTERM");
+  await publishMany(api.grpcPort, parts.adminKey, AFTERWARDS);
+  await untilAllFinal(parts.db, 60_000);
+  expect(stalling.process.exitCode).toBeNull();
+
+  await checkAttempts(parts.db);
+  expect(await outcomes(parts.db)).toEqual([
+    { state: "delivered", attempts: 1, n: EVENTS + AFTERWARDS },
+    { state: "failed", attempts: 4, n: EVENTS + AFTERWARDS },
+  ]);
+  const after = await attempts();
+  const known = new Set(before.map((attempt) => JSON.stringify(attempt)));
+  const kept = after.filter((attempt) => known.has(JSON.stringify(attempt)));
+  expect(kept).toHaveLength(before.length);
+  const late = after.filter(
+    ({ started, duration_ms }) =>
+      started.getTime() < stalledAt && started.getTime() + duration_ms > resumedAt,
+  );
+  expect(late).toEqual([]);
+
+  const { repeats, invented } = await reconcile(parts.db, [good, failing]);
+  expect(invented).toBe(0);
+  // What the stalled worker had sent and not recorded was sent again by the other, under the same number.
+  expect(repeats.length).toBeGreaterThan(0);
+  expect(repeats.length).toBeLessThanOrEqual(200);
+  tell(
+    `stalled for ${((resumedAt - stalledAt) / 1_000).toFixed(1)} s: ${repeats.length} requests repeated, ` +
+      `${after.length} attempts recorded, ${late.length} of them late`,
+  );
+});
