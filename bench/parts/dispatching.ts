@@ -53,7 +53,22 @@ export async function dispatch(stage: Stage, expected: Expected): Promise<number
       await stage.trigger();
     }
   }
-  return ((await lastRecorded(stage, expected.webhooks)) - started) / 1_000;
+  const ended = await lastRecorded(stage, expected.webhooks);
+  await tellOfFailures(stage, expected);
+  return (ended - started) / 1_000;
+}
+
+/** A delivery that had to wait for its retry makes a figure what it is; whoever reads it should know. */
+async function tellOfFailures(stage: Stage, { webhooks, what }: Expected): Promise<void> {
+  const failures = await rows<{ reason: string; n: number }>(
+    stage.db,
+    `select coalesce(a.error, 'status ' || a.status) as reason, count(*)::int as n
+      from attempts a join deliveries d on d.id = a.delivery_id
+      where (a.error is not null or a.status >= 300) ${webhooks ? "and d.webhook_id = any(:webhooks::bigint[])" : ""}
+      group by 1 order by 2 desc limit 5`,
+    { webhooks },
+  );
+  for (const { reason, n } of failures) stage.bench.show.step(`${what}: ${n} attempts failed: ${reason}`);
 }
 
 /** When the last delivery was recorded, in milliseconds since 1970, once all are. */
