@@ -79,3 +79,27 @@ export class Slots {
     this.#whole?.give();
   }
 }
+
+/** How long a webhook or host counts as slow after it was, unless it proves otherwise, in milliseconds. */
+const SLOW_FOR_MS = 30_000;
+
+/** Webhooks or hosts that were slow a moment ago: what one pump of a process learns, the others need not suffer. */
+export class SlowList<Key> {
+  readonly #until = new Map<Key, number>();
+
+  mark(key: Key): void {
+    this.#until.set(key, performance.now() + SLOW_FOR_MS);
+  }
+
+  forget(key: Key): void {
+    if (this.#until.size > 0) this.#until.delete(key);
+  }
+
+  has(key: Key): boolean {
+    const until = this.#until.get(key);
+    if (until === undefined) return false;
+    if (until > performance.now()) return true;
+    this.#until.delete(key);
+    return false;
+  }
+}

@@ -6,7 +6,7 @@ import type { Db } from "../db/database.ts";
 import type { RecordedState } from "../db/delivery-results.ts";
 import type { SecretBox } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";
-import { Slots, Windows } from "./concurrency.ts";
+import { Slots, SlowList, Windows } from "./concurrency.ts";
 import { createHttpClient } from "./http-client.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
@@ -23,6 +23,9 @@ const RETRY_SLOTS = 64;
 /** The most in flight to one webhook, and to one host. */
 const MAX_IN_FLIGHT_EACH = 160;
 
+/** A delivery that takes longer makes its webhook slow, in milliseconds. */
+export const SLOW_MS = 1_000;
+
 /** What all deliveries of a process share: the client, the signer, the recorder and the bounds. */
 export interface DeliveryEngine {
   db: Db;
@@ -34,6 +37,8 @@ export interface DeliveryEngine {
   retries: Slots;
   webhooks: Windows<bigint>;
   hosts: Windows<string>;
+  slowWebhooks: SlowList<bigint>;
+  slowHosts: SlowList<string>;
   timeoutMs: number;
   /** Aborted when the process is to end: nothing new is claimed or sent from then on. */
   stopping: AbortSignal;
@@ -67,6 +72,8 @@ export function createDeliveryEngine(options: {
     retries: new Slots(RETRY_SLOTS, slots),
     webhooks: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
     hosts: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
+    slowWebhooks: new SlowList(),
+    slowHosts: new SlowList(),
     timeoutMs: delivery.timeoutMs,
     close: () => client.destroy(),
   };

@@ -1,7 +1,7 @@
 import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import { loadPayloads } from "../db/payloads.ts";
 import type { Slots } from "./concurrency.ts";
-import { attempt, type DeliveryEngine } from "./engine.ts";
+import { attempt, type DeliveryEngine, SLOW_MS } from "./engine.ts";
 import type { Outcome } from "./outcome.ts";
 import { parseTarget } from "./target.ts";
 import { WebhookQueues } from "./webhook-queues.ts";
@@ -201,6 +201,10 @@ export class DeliveryFlow {
       outcome.delivered ? "success" : refused ? "fault" : "neutral",
     );
     this.#engine.hosts.end(host, outcome.hostFault ? "fault" : "success");
+    if (outcome.delivered && outcome.durationMs <= SLOW_MS) {
+      this.#engine.slowWebhooks.forget(delivery.webhookId);
+      this.#engine.slowHosts.forget(host);
+    }
   }
 
   #onTick(): void {

@@ -2,14 +2,12 @@ import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import { claimPending, takeOver } from "../db/delivery-claims.ts";
 import { handOver, release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
-import type { DeliveryEngine } from "./engine.ts";
+import { type DeliveryEngine, SLOW_MS } from "./engine.ts";
 import { DeliveryFlow, type FlowCounts, type FlowSource, type FlowWatcher } from "./flow.ts";
 import { parseTarget } from "./target.ts";
 
 /** Entries of one webhook in a claim while others wait too. */
 const FAIR_SHARE = 50;
-/** A delivery that takes longer makes its webhook slow, in milliseconds. */
-const SLOW_MS = 1_000;
 /** Pending entries of one slow webhook that move to the run at once, at most. */
 const HAND_OVER_LIMIT = 10_000;
 
@@ -112,8 +110,7 @@ class Handover implements FlowWatcher {
   }
 
   refuses(delivery: ClaimedDelivery): boolean {
-    if (!this.webhooks.has(delivery.webhookId) && !this.#hosts.has(parseTarget(delivery.targetUrl).host))
-      return false;
+    if (!this.#isSlow(delivery)) return false;
     this.#markWebhook(delivery.webhookId);
     this.#withdrawn.push(delivery);
     return true;
@@ -129,11 +126,24 @@ class Handover implements FlowWatcher {
     }
   }
 
+  #isSlow(delivery: ClaimedDelivery): boolean {
+    const { slowWebhooks, slowHosts } = this.#engine;
+    const { host } = parseTarget(delivery.targetUrl);
+    return (
+      this.webhooks.has(delivery.webhookId) ||
+      this.#hosts.has(host) ||
+      slowWebhooks.has(delivery.webhookId) ||
+      slowHosts.has(host)
+    );
+  }
+
   #mark(delivery: ClaimedDelivery, wholeHost: boolean): void {
+    this.#engine.slowWebhooks.mark(delivery.webhookId);
     this.#markWebhook(delivery.webhookId);
     const host = parseTarget(delivery.targetUrl).host;
     if (!wholeHost || this.#hosts.has(host)) return;
     this.#hosts.add(host);
+    this.#engine.slowHosts.mark(host);
     for (const webhookId of this.#flow?.waitingFor(host) ?? []) this.#markWebhook(webhookId);
   }
 

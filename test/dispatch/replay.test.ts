@@ -8,7 +8,8 @@ let service: TestService;
 type History = Parameters<typeof Worker.runReplayHistory>[1];
 
 beforeAll(async () => {
-  service = await startTestService();
+  // Long enough that the workflow has to sleep before the first retry, however busy the machine.
+  service = await startTestService({ RETRY_INITIAL_DELAY: "1s" });
 }, 60_000);
 afterAll(() => service.stop());
 
