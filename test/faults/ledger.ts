@@ -20,11 +20,11 @@ export interface Ledger {
   close(): Promise<void>;
 }
 
-/** @param reply the status for a path and for which request with its delivery's id it is, from 1 */
+/** @param reply the status for a path, for which request with its delivery's id it is, from 1, and for that id */
 export async function startLedger(
   certificate: Certificate,
   delayMs: number,
-  reply: (path: string, nth: number) => number = () => 200,
+  reply: (path: string, nth: number, deliveryId: string) => number = () => 200,
 ): Promise<Ledger> {
   const entries: Entry[] = [];
   const seen = new Map<string, number>();
@@ -35,7 +35,7 @@ export async function startLedger(
     entries.push({ deliveryId, at: Date.now() });
     // A sender that is killed takes its connection along.
     request.on("error", () => {}).resume();
-    setTimeout(() => response.writeHead(reply(request.url ?? "", nth)).end("noted"), delayMs);
+    setTimeout(() => response.writeHead(reply(request.url ?? "", nth, deliveryId)).end("noted"), delayMs);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   return {
