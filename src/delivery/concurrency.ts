@@ -51,15 +51,22 @@ export class Windows<Key> {
   }
 }
 
-/** An allowance of deliveries in flight or not yet recorded; it bounds what a crash can repeat. */
+/**
+ * An allowance of deliveries in flight or not yet recorded; it bounds what a crash can repeat. Who finds none free
+ * can wait in line, and a slot that comes free goes to the first in line: a flow whose receivers are slow does not
+ * take its own slots again before the others had a turn.
+ */
 export class Slots {
   #free: number;
   readonly #whole: Slots | undefined;
+  readonly #parts: Slots[] = [];
+  readonly #line = new Set<() => void>();
 
   /** @param whole an allowance that this one is a part of: parts may add up to more, and then keep each other some */
   constructor(size: number, whole?: Slots) {
     this.#free = size;
     this.#whole = whole;
+    if (whole) whole.#parts.push(this);
   }
 
   get free(): number {
@@ -74,9 +81,32 @@ export class Slots {
     return true;
   }
 
+  /** Gives a slot back, and tells the first in line. */
   give(): void {
     this.#free += 1;
-    this.#whole?.give();
+    if (this.#whole) this.#whole.#free += 1;
+    const lines = this.#whole ? [this, ...this.#whole.#parts.filter((part) => part !== this)] : [this];
+    for (const slots of lines) {
+      if (slots.free > 0 && slots.#tellFirst()) return;
+    }
+  }
+
+  /** Waits in line; told once, and only if a slot was free then. Waiting already changes nothing. */
+  wait(tell: () => void): void {
+    this.#line.add(tell);
+  }
+
+  leave(tell: () => void): void {
+    this.#line.delete(tell);
+  }
+
+  #tellFirst(): boolean {
+    for (const tell of this.#line) {
+      this.#line.delete(tell);
+      tell();
+      return true;
+    }
+    return false;
   }
 }
 

@@ -85,26 +85,32 @@ export async function attempt(
   delivery: ClaimedDelivery,
   payload: string,
   token: ClaimToken,
-  onOutcome: (outcome: Outcome) => void,
+  on: { sent: () => void; outcome: (outcome: Outcome) => void },
 ): Promise<{ outcome: Outcome; state: RecordedState | undefined }> {
-  const outcome = await send(engine, delivery, payload);
-  onOutcome(outcome);
-  const { hostFault: _, ...result } = outcome;
+  const outcome = await send(engine, delivery, payload, on.sent);
+  on.outcome(outcome);
+  const { hostFault: _, receiverMs: __, ...result } = outcome;
   const state = await engine.recorder.record({ deliveryId: delivery.id, token, ...result });
   return { outcome, state };
 }
 
 /** A request that cannot even be built (a secret that does not open) is a failed attempt, not a stuck delivery. */
-async function send(engine: DeliveryEngine, delivery: ClaimedDelivery, payload: string): Promise<Outcome> {
+async function send(
+  engine: DeliveryEngine,
+  delivery: ClaimedDelivery,
+  payload: string,
+  onSent: () => void,
+): Promise<Outcome> {
   const started = new Date();
   try {
-    return await post(engine.client, buildRequest(delivery, payload, engine.sign), engine.timeoutMs);
+    return await post(engine.client, buildRequest(delivery, payload, engine.sign), engine.timeoutMs, onSent);
   } catch (error) {
     engine.log.error({ err: error, deliveryId: delivery.id }, "a request could not be built");
     return {
       delivered: false,
       started,
       durationMs: 0,
+      receiverMs: 0,
       status: null,
       error: "the request could not be built; see the service's log",
       responseStart: null,

@@ -31,7 +31,7 @@ export interface FlowSource {
 /** Hooks of a flow that treats the slow apart. */
 export interface FlowWatcher {
   onOutcome(delivery: ClaimedDelivery, outcome: Outcome): void;
-  /** Every quarter of a second, with how long each delivery in flight has taken, in milliseconds. */
+  /** Every quarter of a second, with how long each receiver has had its request, in milliseconds. */
   onTick(inFlight: Iterable<{ delivery: ClaimedDelivery; forMs: number }>): void;
   /** Whether a claimed delivery is not to be sent by this flow. */
   refuses(delivery: ClaimedDelivery): boolean;
@@ -62,7 +62,9 @@ export class DeliveryFlow {
   readonly #watcher: FlowWatcher | undefined;
   readonly #queues = new WebhookQueues();
   readonly #payloads = new Map<string, { payload: string; uses: number }>();
-  readonly #inFlight = new Map<string, { delivery: ClaimedDelivery; since: number }>();
+  /** `since` the receiver has the request; not known until then. */
+  readonly #inFlight = new Map<string, { delivery: ClaimedDelivery; since: number | undefined }>();
+  #lastTick = performance.now();
   #wake: () => void = () => {};
 
   constructor(
@@ -112,6 +114,7 @@ export class DeliveryFlow {
     } finally {
       // Taken out first: what ends in flight would start what waits.
       const unsent = this.#queues.drain();
+      this.#slots.leave(this.#startWhatFits);
       while (this.#inFlight.size > 0) await this.#changed();
       clearInterval(tick);
       stop.removeEventListener("abort", wake);
@@ -160,7 +163,7 @@ export class DeliveryFlow {
     }
   }
 
-  #startWhatFits(): void {
+  readonly #startWhatFits = (): void => {
     const { webhooks, hosts } = this.#engine;
     this.#queues.takeWhile(
       () => this.#slots.free > 0,
@@ -172,15 +175,22 @@ export class DeliveryFlow {
         void this.#send(delivery, host);
       },
     );
-  }
+    if (this.#queues.size > 0 && this.#slots.free === 0) this.#slots.wait(this.#startWhatFits);
+  };
 
   async #send(delivery: ClaimedDelivery, host: string): Promise<void> {
     const payload = this.#payloads.get(delivery.eventId)?.payload ?? "";
-    this.#inFlight.set(delivery.id, { delivery, since: performance.now() });
+    const entry = { delivery, since: undefined as number | undefined };
+    this.#inFlight.set(delivery.id, entry);
     try {
-      const { outcome, state } = await attempt(this.#engine, delivery, payload, this.#token, (known) => {
-        this.#settleWindows(delivery, host, known);
-        this.#watcher?.onOutcome(delivery, known);
+      const { outcome, state } = await attempt(this.#engine, delivery, payload, this.#token, {
+        sent: () => {
+          entry.since = performance.now();
+        },
+        outcome: (known) => {
+          this.#settleWindows(delivery, host, known);
+          this.#watcher?.onOutcome(delivery, known);
+        },
       });
       if (state !== undefined) this.counts.sent += 1;
       if (state === "delivered" || state === "retrying" || state === "failed") this.counts[state] += 1;
@@ -201,7 +211,7 @@ export class DeliveryFlow {
       outcome.delivered ? "success" : refused ? "fault" : "neutral",
     );
     this.#engine.hosts.end(host, outcome.hostFault ? "fault" : "success");
-    if (outcome.delivered && outcome.durationMs <= SLOW_MS) {
+    if (outcome.delivered && outcome.receiverMs <= SLOW_MS) {
       this.#engine.slowWebhooks.forget(delivery.webhookId);
       this.#engine.slowHosts.forget(host);
     }
@@ -209,8 +219,13 @@ export class DeliveryFlow {
 
   #onTick(): void {
     const now = performance.now();
-    const entries = [...this.#inFlight.values()];
-    this.#watcher?.onTick(entries.map(({ delivery, since }) => ({ delivery, forMs: now - since })));
+    // After a late tick, what seems slow may be this process itself.
+    const late = now - this.#lastTick > 2 * TICK_MS;
+    this.#lastTick = now;
+    if (this.#watcher && !late) {
+      const entries = [...this.#inFlight.values()];
+      this.#watcher.onTick(entries.map(({ delivery, since = now }) => ({ delivery, forMs: now - since })));
+    }
     // Windows and slots are shared with other flows, whose endings wake nobody here.
     this.#startWhatFits();
     this.#wake();

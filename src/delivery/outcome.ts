@@ -7,6 +7,8 @@ export interface Outcome {
   delivered: boolean;
   started: Date;
   durationMs: number;
+  /** Of that, what the receiver took once it had the request; all of it when it never did. */
+  receiverMs: number;
   /** The HTTP status, when a response came. */
   status: number | null;
   /** What went wrong, when it was not the status alone; never holds a URL or a secret. */

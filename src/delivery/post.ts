@@ -10,16 +10,19 @@ const KEPT_RESPONSE_BYTES = 1_024;
  * Makes one POST and waits until its response is complete, cut off or late; never throws.
  *
  * @param timeoutMs for everything: connection, request, response headers and body
+ * @param onSent told when the request goes over a connection
  */
 export function post(
   client: Dispatcher,
   request: { origin: string; path: string; headers: string[]; body: string },
   timeoutMs: number,
+  onSent: () => void = () => {},
 ): Promise<Outcome> {
   return new Promise((resolve) => {
     const startedAt = performance.now();
     const state = {
       started: new Date(),
+      sentAt: startedAt,
       settled: false,
       status: null as number | null,
       retryAfterMs: null as number | null,
@@ -33,10 +36,12 @@ export function post(
       if (state.settled) return;
       state.settled = true;
       clearTimeout(timer);
+      const endedAt = performance.now();
       resolve({
         delivered: error === null && state.status !== null && isDelivered(state.status),
         started: state.started,
-        durationMs: Math.round(performance.now() - startedAt),
+        durationMs: Math.round(endedAt - startedAt),
+        receiverMs: Math.round(endedAt - state.sentAt),
         status: state.status,
         error,
         responseStart: state.keptBytes > 0 ? text(state.kept) : null,
@@ -62,6 +67,8 @@ export function post(
       {
         onRequestStart(controller) {
           state.controller = controller;
+          state.sentAt = performance.now();
+          onSent();
           // Settled while it waited for a connection: it must not be sent any more.
           if (state.settled) controller.abort(new Error("time-out"));
         },

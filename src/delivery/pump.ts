@@ -4,6 +4,7 @@ import { handOver, release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { type DeliveryEngine, SLOW_MS } from "./engine.ts";
 import { DeliveryFlow, type FlowCounts, type FlowSource, type FlowWatcher } from "./flow.ts";
+import type { Outcome } from "./outcome.ts";
 import { parseTarget } from "./target.ts";
 
 /** Entries of one webhook in a claim while others wait too. */
@@ -98,11 +99,8 @@ class Handover implements FlowWatcher {
     this.#flow = flow;
   }
 
-  onOutcome(
-    delivery: ClaimedDelivery,
-    { durationMs, hostFault }: { durationMs: number; hostFault: boolean },
-  ): void {
-    if (durationMs > SLOW_MS) this.#mark(delivery, hostFault);
+  onOutcome(delivery: ClaimedDelivery, { receiverMs, hostFault }: Outcome): void {
+    if (receiverMs > SLOW_MS) this.#mark(delivery, hostFault);
   }
 
   onTick(inFlight: Iterable<{ delivery: ClaimedDelivery; forMs: number }>): void {
