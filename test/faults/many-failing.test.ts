@@ -70,9 +70,19 @@ function publishToHealthy(): Promise<void> {
   );
 }
 
-/** Starts a run, as the schedule does. */
-function dispatch(): Promise<void> {
-  return service.temporal.schedule.getHandle(service.scheduleId).trigger();
+let runsStarted = 0;
+
+/** Starts a run as the schedule does, under an id of its own: two triggers within a second would be one. */
+async function dispatch(): Promise<void> {
+  const { action } = await service.temporal.schedule.getHandle(service.scheduleId).describe();
+  const { workflowType, taskQueue, args } = action as {
+    workflowType: string;
+    taskQueue: string;
+    args: object[];
+  };
+  runsStarted += 1;
+  const workflowId = `${service.scheduleId}-${runsStarted}`;
+  await service.temporal.workflow.start(workflowType, { workflowId, taskQueue, args });
 }
 
 /** How many healthy deliveries a second were made and recorded, from the first start to the last record. */
