@@ -145,21 +145,31 @@ export class DeliveryFlow {
   }
 
   async #enqueue(deliveries: ClaimedDelivery[]): Promise<void> {
-    const missing = deliveries
-      .filter(({ eventId }) => !this.#payloads.has(eventId))
-      .map(({ eventId }) => eventId);
-    if (missing.length > 0) {
-      for (const [id, payload] of await loadPayloads(this.#engine.db, missing)) {
-        this.#payloads.set(id, { payload, uses: 0 });
-      }
-    }
+    await this.#holdPayloads(deliveries);
     for (const delivery of deliveries) {
-      const entry = this.#payloads.get(delivery.eventId);
-      if (!entry) throw new Error(`event ${delivery.eventId} of a queued delivery is not stored`);
-      entry.uses += 1;
-      if (!this.#watcher?.refuses(delivery))
-        this.#queues.push(delivery, parseTarget(delivery.targetUrl).host);
-      else this.#doneWithPayload(delivery);
+      if (this.#watcher?.refuses(delivery)) this.#doneWithPayload(delivery);
+      else this.#queues.push(delivery, parseTarget(delivery.targetUrl).host);
+    }
+  }
+
+  /** Loads what is not there yet. What is there is held at once: its last other user may end while the rest is loaded. */
+  async #holdPayloads(deliveries: readonly ClaimedDelivery[]): Promise<void> {
+    const missing = deliveries.filter(({ eventId }) => {
+      const held = this.#payloads.get(eventId);
+      if (held) held.uses += 1;
+      return held === undefined;
+    });
+    if (missing.length === 0) return;
+    const loaded = await loadPayloads(
+      this.#engine.db,
+      missing.map(({ eventId }) => eventId),
+    );
+    for (const { eventId } of missing) {
+      const payload = loaded.get(eventId);
+      if (payload === undefined) throw new Error(`event ${eventId} of a queued delivery is not stored`);
+      const held = this.#payloads.get(eventId);
+      if (held) held.uses += 1;
+      else this.#payloads.set(eventId, { payload, uses: 1 });
     }
   }
 
