@@ -105,32 +105,6 @@ describe("a published event", () => {
   });
 });
 
-describe("many deliveries of few events", () => {
-  test("go out in the first try of each activity, while their payloads come and go", async () => {
-    const receiver = await service.receiver();
-    await Promise.all(Array.from({ length: 120 }, (_, n) => service.register(`${receiver.url}/${n}`)));
-    const events = await Promise.all(Array.from({ length: 25 }, (_, n) => service.publish(BigInt(n + 1))));
-    for (const { eventId } of events) {
-      const deliveries = await service.untilFinal(eventId);
-      expect(deliveries.map(({ attemptCount }) => attemptCount)).toEqual(Array(120).fill(1));
-    }
-    const tries: (number | null | undefined)[] = [];
-    for await (const run of service.temporal.workflow.list({
-      query: `WorkflowId STARTS_WITH "${service.scheduleId}"`,
-    })) {
-      const { events: history } = await service.temporal.workflow
-        .getHandle(run.workflowId, run.runId)
-        .fetchHistory();
-      for (const event of history ?? []) {
-        const started = event.activityTaskStartedEventAttributes;
-        if (started && !started.lastFailure?.message?.includes("undelivered")) tries.push(started.attempt);
-      }
-    }
-    expect(new Set(tries)).toEqual(new Set([1]));
-    await removeAll();
-  });
-});
-
 describe("a failed delivery", () => {
   test("§6.1.4: is retried three times under the same id and then marked failed, every attempt recorded", async () => {
     const receiver = await service.receiver(() => 500);
