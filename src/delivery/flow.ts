@@ -1,41 +1,11 @@
 import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
-import { loadPayloads } from "../db/payloads.ts";
 import type { Slots } from "./concurrency.ts";
 import { attempt, type DeliveryEngine, SLOW_MS } from "./engine.ts";
+import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
+import { HeldPayloads } from "./held-payloads.ts";
 import type { Outcome } from "./outcome.ts";
 import { parseTarget } from "./target.ts";
 import { WebhookQueues } from "./webhook-queues.ts";
-
-/** What became of the deliveries that went through a flow. */
-export interface FlowCounts {
-  /** Attempts made and recorded. */
-  sent: number;
-  delivered: number;
-  /** Failed, with retries left. */
-  retrying: number;
-  /** Failed for good. */
-  failed: number;
-}
-
-/** Where a flow's deliveries come from, and where they go when it ends early. */
-export interface FlowSource {
-  /** Claims up to `limit`; `exhausted` when nothing more is waiting, not even for its webhook's rate limit (`limited`). */
-  claim(
-    limit: number,
-    excluded: readonly bigint[],
-  ): Promise<{ deliveries: ClaimedDelivery[]; exhausted: boolean; limited: boolean }>;
-  /** Gives back what was claimed and not sent. */
-  release(ids: string[]): Promise<void>;
-}
-
-/** Hooks of a flow that treats the slow apart. */
-export interface FlowWatcher {
-  onOutcome(delivery: ClaimedDelivery, outcome: Outcome): void;
-  /** Every quarter of a second, with how long each receiver has had its request, in milliseconds. */
-  onTick(inFlight: Iterable<{ delivery: ClaimedDelivery; forMs: number }>): void;
-  /** Whether a claimed delivery is not to be sent by this flow. */
-  refuses(delivery: ClaimedDelivery): boolean;
-}
 
 const TICK_MS = 250;
 /** Below this many startable entries, more are claimed. */
@@ -61,7 +31,7 @@ export class DeliveryFlow {
   readonly #slots: Slots;
   readonly #watcher: FlowWatcher | undefined;
   readonly #queues = new WebhookQueues();
-  readonly #payloads = new Map<string, { payload: string; uses: number }>();
+  readonly #payloads: HeldPayloads;
   /** `since` the receiver has the request; not known until then. */
   readonly #inFlight = new Map<string, { delivery: ClaimedDelivery; since: number | undefined }>();
   #lastTick = performance.now();
@@ -75,6 +45,7 @@ export class DeliveryFlow {
     watcher?: FlowWatcher,
   ) {
     this.#engine = engine;
+    this.#payloads = new HeldPayloads(engine.db);
     this.#token = token;
     this.#source = source;
     this.#slots = slots;
@@ -126,7 +97,7 @@ export class DeliveryFlow {
   /** Takes a webhook's waiting deliveries out of the flow. */
   withdraw(webhookId: bigint): ClaimedDelivery[] {
     const withdrawn = this.#queues.take(webhookId);
-    for (const delivery of withdrawn) this.#doneWithPayload(delivery);
+    for (const delivery of withdrawn) this.#payloads.release(delivery);
     return withdrawn;
   }
 
@@ -145,31 +116,10 @@ export class DeliveryFlow {
   }
 
   async #enqueue(deliveries: ClaimedDelivery[]): Promise<void> {
-    await this.#holdPayloads(deliveries);
+    await this.#payloads.hold(deliveries);
     for (const delivery of deliveries) {
-      if (this.#watcher?.refuses(delivery)) this.#doneWithPayload(delivery);
+      if (this.#watcher?.refuses(delivery)) this.#payloads.release(delivery);
       else this.#queues.push(delivery, parseTarget(delivery.targetUrl).host);
-    }
-  }
-
-  /** Loads what is not there yet. What is there is held at once: its last other user may end while the rest is loaded. */
-  async #holdPayloads(deliveries: readonly ClaimedDelivery[]): Promise<void> {
-    const missing = deliveries.filter(({ eventId }) => {
-      const held = this.#payloads.get(eventId);
-      if (held) held.uses += 1;
-      return held === undefined;
-    });
-    if (missing.length === 0) return;
-    const loaded = await loadPayloads(
-      this.#engine.db,
-      missing.map(({ eventId }) => eventId),
-    );
-    for (const { eventId } of missing) {
-      const payload = loaded.get(eventId);
-      if (payload === undefined) throw new Error(`event ${eventId} of a queued delivery is not stored`);
-      const held = this.#payloads.get(eventId);
-      if (held) held.uses += 1;
-      else this.#payloads.set(eventId, { payload, uses: 1 });
     }
   }
 
@@ -189,25 +139,30 @@ export class DeliveryFlow {
   };
 
   async #send(delivery: ClaimedDelivery, host: string): Promise<void> {
-    const payload = this.#payloads.get(delivery.eventId)?.payload ?? "";
     const entry = { delivery, since: undefined as number | undefined };
     this.#inFlight.set(delivery.id, entry);
     try {
-      const { outcome, state } = await attempt(this.#engine, delivery, payload, this.#token, {
-        sent: () => {
-          entry.since = performance.now();
+      const { outcome, state } = await attempt(
+        this.#engine,
+        delivery,
+        this.#payloads.of(delivery),
+        this.#token,
+        {
+          sent: () => {
+            entry.since = performance.now();
+          },
+          outcome: (known) => {
+            this.#settleWindows(delivery, host, known);
+            this.#watcher?.onOutcome(delivery, known);
+          },
         },
-        outcome: (known) => {
-          this.#settleWindows(delivery, host, known);
-          this.#watcher?.onOutcome(delivery, known);
-        },
-      });
+      );
       if (state !== undefined) this.counts.sent += 1;
       if (state === "delivered" || state === "retrying" || state === "failed") this.counts[state] += 1;
       if (!outcome.delivered) this.lastFailure = { host, what: outcome.error ?? String(outcome.status) };
     } finally {
       this.#inFlight.delete(delivery.id);
-      this.#doneWithPayload(delivery);
+      this.#payloads.release(delivery);
       this.#slots.give();
       this.#startWhatFits();
       this.#wake();
@@ -245,12 +200,5 @@ export class DeliveryFlow {
     return new Promise((resolve) => {
       this.#wake = resolve;
     });
-  }
-
-  #doneWithPayload(delivery: ClaimedDelivery): void {
-    const entry = this.#payloads.get(delivery.eventId);
-    if (!entry) return;
-    entry.uses -= 1;
-    if (entry.uses === 0) this.#payloads.delete(delivery.eventId);
   }
 }

@@ -3,7 +3,8 @@ import { claimPending, takeOver } from "../db/delivery-claims.ts";
 import { handOver, release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { type DeliveryEngine, SLOW_MS } from "./engine.ts";
-import { DeliveryFlow, type FlowCounts, type FlowSource, type FlowWatcher } from "./flow.ts";
+import { DeliveryFlow } from "./flow.ts";
+import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
 import type { Outcome } from "./outcome.ts";
 import { parseTarget } from "./target.ts";
 

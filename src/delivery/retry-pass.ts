@@ -4,7 +4,8 @@ import { release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { type GroupStatus, groupStatus } from "../db/retry-groups.ts";
 import type { DeliveryEngine } from "./engine.ts";
-import { DeliveryFlow, type FlowCounts } from "./flow.ts";
+import { DeliveryFlow } from "./flow.ts";
+import type { FlowCounts } from "./flow-parts.ts";
 
 /** What one pass over a retry group did. */
 export interface PassResult extends FlowCounts {

@@ -6,7 +6,7 @@ import { untilAnswered } from "../db/faults.ts";
 import { assignGroups } from "../db/retry-groups.ts";
 import { closeExpiredRuns, closeRun, openRun, renewLease } from "../db/runs.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import type { FlowCounts } from "../delivery/flow.ts";
+import type { FlowCounts } from "../delivery/flow-parts.ts";
 import { pump } from "../delivery/pump.ts";
 import { retryPass } from "../delivery/retry-pass.ts";
 import type { createDeleteExpired } from "./delete-expired.ts";

@@ -3,7 +3,7 @@ import type { ClaimToken } from "../db/claim-statement.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { renewLease } from "../db/runs.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import type { FlowCounts } from "../delivery/flow.ts";
+import type { FlowCounts } from "../delivery/flow-parts.ts";
 
 /** Told by a flow at its start: where its counts can be read at any time. */
 export type Report = (counts: Readonly<FlowCounts>) => void;

@@ -1,7 +1,7 @@
 import type { RetryGroup, UndeliveredList } from "../../workflows/dispatch-input.ts";
 import { ATTEMPTS_PER_ROUND } from "../db/delivery-results.ts";
 import { type FailingWebhook, MAX_GROUPS } from "../db/retry-groups.ts";
-import type { FlowCounts } from "../delivery/flow.ts";
+import type { FlowCounts } from "../delivery/flow-parts.ts";
 import type { PassResult } from "../delivery/retry-pass.ts";
 
 const number = new Intl.NumberFormat("en-US");

@@ -1,0 +1,47 @@
+import type { ClaimedDelivery } from "../db/claim-statement.ts";
+import type { Db } from "../db/database.ts";
+import { loadPayloads } from "../db/payloads.ts";
+
+/** The bodies of the events that a flow's deliveries carry: each once, from the first delivery's claim to the last one's end. */
+export class HeldPayloads {
+  readonly #db: Db;
+  readonly #held = new Map<string, { payload: string; uses: number }>();
+
+  constructor(db: Db) {
+    this.#db = db;
+  }
+
+  /** Loads what is not there yet. What is there is held at once: its last other user may end while the rest is loaded. */
+  async hold(deliveries: readonly ClaimedDelivery[]): Promise<void> {
+    const missing = deliveries.filter(({ eventId }) => {
+      const held = this.#held.get(eventId);
+      if (held) held.uses += 1;
+      return held === undefined;
+    });
+    if (missing.length === 0) return;
+    const loaded = await loadPayloads(
+      this.#db,
+      missing.map(({ eventId }) => eventId),
+    );
+    for (const { eventId } of missing) {
+      const payload = loaded.get(eventId);
+      if (payload === undefined) throw new Error(`event ${eventId} of a queued delivery is not stored`);
+      const held = this.#held.get(eventId);
+      if (held) held.uses += 1;
+      else this.#held.set(eventId, { payload, uses: 1 });
+    }
+  }
+
+  /** The body of a held delivery. */
+  of({ eventId }: ClaimedDelivery): string {
+    return this.#held.get(eventId)?.payload ?? "";
+  }
+
+  /** To be called once for each delivery that was held. */
+  release({ eventId }: ClaimedDelivery): void {
+    const held = this.#held.get(eventId);
+    if (!held) return;
+    held.uses -= 1;
+    if (held.uses === 0) this.#held.delete(eventId);
+  }
+}
