@@ -42,8 +42,8 @@ export interface ClaimResult {
 }
 
 /**
- * Marks the rows of `chosen(place)`, which the statement has locked, as claimed, cancels those whose webhook or key is gone, puts back those of paused
- * webhooks, fails those claimed too often, and answers the rest.
+ * Marks the rows of `chosen(place)`, which the statement has locked, as claimed, cancels those whose webhook or key
+ * is gone, puts back those of paused webhooks, fails those claimed too often, and answers the rest.
  */
 export const CLAIM_CHOSEN = `
   claimed as (
