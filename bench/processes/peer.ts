@@ -2,10 +2,11 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { Logger, run, runMigrations } from "graphile-worker";
 import ipaddr from "ipaddr.js";
 import pg from "pg";
-import type { ClaimedDelivery } from "../../src/db/claim-statement.ts";
+import type { ClaimedWebhook } from "../../src/db/claim-statement.ts";
 import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
 import { createAddressGuard } from "../../src/delivery/address-guard.ts";
 import { createHttpClient } from "../../src/delivery/http-client.ts";
+import type { Outcome } from "../../src/delivery/outcome.ts";
 import { post } from "../../src/delivery/post.ts";
 import { buildRequest } from "../../src/delivery/request.ts";
 import { createSigner } from "../../src/delivery/signature.ts";
@@ -58,6 +59,13 @@ serveCalls({
     await pool.query("vacuum analyze");
     await pool.query("checkpoint");
 
+    const webhook: ClaimedWebhook = {
+      id: 1n,
+      process: PROCESS,
+      targetUrl: url,
+      sealedSecret,
+      installedAppId: null,
+    };
     const finished = Promise.withResolvers<void>();
     let done = 0;
     const started = performance.now();
@@ -65,22 +73,16 @@ serveCalls({
       taskList: {
         async [TASK](job) {
           const { orderId } = job as { orderId: number };
-          const delivery: ClaimedDelivery = {
-            id: randomUUID(),
-            eventId: "",
-            webhookId: 1n,
-            process: PROCESS,
-            targetUrl: url,
-            sealedSecret,
-            installedAppId: null,
-            userId: "tenant-1",
-            attempts: 0,
-          };
-          const outcome = await post(client, buildRequest(delivery, payload(orderId), sign), TIMEOUT_MS);
+          const id = randomUUID();
+          const content = { payload: payload(orderId), userId: "tenant-1" };
+          const request = buildRequest({ id, webhook }, content, sign);
+          const outcome = await new Promise<Outcome>((outcome) =>
+            post(client, request, TIMEOUT_MS, { outcome }),
+          );
           const { status, error, responseStart, durationMs } = outcome;
           await pool.query({
             ...RECORD,
-            values: [delivery.id, outcome.started, durationMs, status, error, responseStart],
+            values: [id, outcome.started, durationMs, status, error, responseStart],
           });
           if (!outcome.delivered) throw new Error(error ?? `status ${status}`);
           done += 1;

@@ -1,4 +1,4 @@
-import type { Bindings } from "./database.ts";
+import { type Bindings, type Db, rows } from "./database.ts";
 
 /** An entry claimed this often without a result fails as `interrupted`. */
 export const MAX_CLAIMS = 10;
@@ -10,26 +10,29 @@ export const MAX_CLAIMS = 10;
 export interface ClaimToken {
   /** The run's row in `runs`. */
   runId: bigint;
-  /** Unique to one activity of one workflow execution. */
+  /** UUID, of one activity of one workflow execution. */
   activity: string;
   /** Temporal's attempt of that activity, from 1. */
   attempt: number;
 }
 
-/** Everything one POST needs, but for the payload, which is loaded once an event. */
+/** A delivery to be made; what its event carries is loaded once an event. */
 export interface ClaimedDelivery {
   id: string;
   eventId: string;
-  webhookId: bigint;
+  /** One object for all of its deliveries in a claim. */
+  webhook: ClaimedWebhook;
+}
+
+/** Where and how a webhook's deliveries go, as of the claim. */
+export interface ClaimedWebhook {
+  id: bigint;
   /** Number of the WebhookProcess. */
   process: number;
   targetUrl: string;
   sealedSecret: Buffer;
   /** Set when the webhook was registered by an installed app. */
   installedAppId: string | null;
-  userId: string;
-  /** Recorded attempts over all rounds. */
-  attempts: number;
 }
 
 /** A claim's answer: what is to be sent, and how many rows went to an end instead. */
@@ -62,12 +65,11 @@ export const CLAIM_CHOSEN = `
         when w.deleted is not null or k.revoked is not null or (w.paused is null and d.claims >= :maxClaims) then now() end,
       claims = case when w.paused is null then d.claims + 1 else d.claims end,
       run_id = case when w.paused is null then :runId::bigint end,
-      claim_activity = :activity, claim_attempt = :attempt::int
-    from webhooks w, api_keys k, events e
+      claim_activity = :activity::uuid, claim_attempt = :attempt::int
+    from webhooks w, api_keys k
     -- By their place on disk: a join by id would tempt the planner to read the whole table while it is small.
-    where d.ctid = any(array(select place from chosen)) and w.id = d.webhook_id and k.id = w.api_key_id and e.id = d.event_id
-    returning d.id, d.event_id, d.webhook_id, d.state, d.attempts, w.process, w.target_url, w.secret,
-      w.installed_app_id, e.user_id
+    where d.ctid = any(array(select place from chosen)) and w.id = d.webhook_id and k.id = w.api_key_id
+    returning d.id, d.event_id, d.webhook_id, d.state
   )`;
 
 /**
@@ -76,19 +78,21 @@ export const CLAIM_CHOSEN = `
  */
 export const allowances = (source: string) => `
   metered as (
-    select w.id, least(w.rate_limit, w.rate_tokens + extract(epoch from now() - w.rate_at) * w.rate_limit) as tokens
+    select w.id, least(w.rate_limit,
+      -- Another claim that began later may have ended first: time does not run backwards then.
+      w.rate_tokens + greatest(0, extract(epoch from now() - w.rate_at)) * w.rate_limit) as tokens
     from webhooks w where w.rate_limit is not null and w.id in (select webhook_id from ${source})
     for update skip locked
   ),
   allowed as (
-    select s.webhook_id, case when w.rate_limit is not null then coalesce(floor(m.tokens)::int, 0) end as most
+    select s.webhook_id, case when w.rate_limit is not null then coalesce(greatest(0, floor(m.tokens))::int, 0) end as most
     from ${source} s join webhooks w on w.id = s.webhook_id left join metered m on m.id = w.id
   )`;
 
 /** Takes what was claimed off the tokens of the webhooks that have a rate limit. */
 export const SPEND_ALLOWANCES = `
   spent as (
-    update webhooks w set rate_at = now(), rate_tokens = m.tokens - coalesce(c.n, 0)
+    update webhooks w set rate_at = greatest(w.rate_at, now()), rate_tokens = m.tokens - coalesce(c.n, 0)
     from metered m left join (select webhook_id, count(*) as n from claimed group by 1) c on c.webhook_id = m.id
     where w.id = m.id
   )`;
@@ -102,12 +106,6 @@ export interface ClaimRow {
   event_id: string;
   webhook_id: bigint;
   state: string;
-  attempts: number;
-  process: number;
-  target_url: string;
-  secret: Buffer;
-  installed_app_id: string | null;
-  user_id: string;
 }
 
 /** The values of the claim statement, and of what it is made part of. */
@@ -122,21 +120,29 @@ export function claimBindings(token: ClaimToken, more: Bindings): Bindings {
 }
 
 /** What is to be sent of the rows that a claim touched. */
-export function toResult(found: ClaimRow[]): ClaimResult {
+export async function toResult(db: Db, found: ClaimRow[]): Promise<ClaimResult> {
   const open = found.filter((row) => row.state === "delivering" || row.state === "retrying");
+  const webhooks = await loadWebhooks(db, new Set(open.map((row) => row.webhook_id)));
   return {
     touched: found.length,
     limited: false,
     deliveries: open.map((row) => ({
       id: row.id,
       eventId: row.event_id,
-      webhookId: row.webhook_id,
-      process: row.process,
-      targetUrl: row.target_url,
-      sealedSecret: row.secret,
-      installedAppId: row.installed_app_id,
-      userId: row.user_id,
-      attempts: row.attempts,
+      webhook: webhooks.get(row.webhook_id) as ClaimedWebhook,
     })),
   };
+}
+
+/** Once a webhook, however many of its deliveries were claimed. Rows of webhooks are never deleted. */
+async function loadWebhooks(db: Db, ids: ReadonlySet<bigint>): Promise<Map<bigint, ClaimedWebhook>> {
+  if (ids.size === 0) return new Map();
+  const found = await rows<ClaimedWebhook>(
+    db,
+    `select id, process, target_url as "targetUrl", secret as "sealedSecret", installed_app_id as "installedAppId"
+      from webhooks where id = any(:ids::bigint[])`,
+    { ids: [...ids] },
+    { prepare: "load_webhooks" },
+  );
+  return new Map(found.map((webhook) => [webhook.id, webhook]));
 }

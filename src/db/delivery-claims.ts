@@ -60,7 +60,10 @@ export async function claimPending(
   );
   const [first] = found;
   return {
-    ...toResult(found.filter((row) => row.id !== null)),
+    ...(await toResult(
+      db,
+      found.filter((row) => row.id !== null),
+    )),
     limited: first?.limited ?? false,
     next: first?.next ?? null,
   };
@@ -74,19 +77,19 @@ export async function takeOver(db: Db, token: ClaimToken): Promise<ClaimResult> 
     chosen as (
       select d.ctid as place from open_run, deliveries d
       where d.run_id = open_run.id and d.state in ('delivering', 'retrying')
-        and d.claim_activity = :activity and d.claim_attempt < :attempt::int
+        and d.claim_activity = :activity::uuid and d.claim_attempt < :attempt::int
       order by d.id for update of d
     ), ${CLAIM_CHOSEN}
     select * from claimed order by id`,
     claimBindings(token, {}),
   );
-  return toResult(found);
+  return toResult(db, found);
 }
 
 /** What a retry pass still has to try. */
 const DUE = `d.run_id = :runId::bigint and d.state in ('delivering', 'retrying')
   and d.attempts - d.round_start = :level::int
-  and (d.claim_activity, d.claim_attempt) is distinct from (:activity, :attempt::int)`;
+  and (d.claim_activity, d.claim_attempt) is distinct from (:activity::uuid, :attempt::int)`;
 
 /**
  * Claims the next entries of a retry group, those with the fewest attempts in their round only, so that one pass
@@ -122,5 +125,9 @@ export async function claimGroup(
       excluded: options.excluded,
     }),
   );
-  return { ...toResult(found.filter((row) => row.id !== null)), limited: found[0]?.limited ?? false };
+  const result = await toResult(
+    db,
+    found.filter((row) => row.id !== null),
+  );
+  return { ...result, limited: found[0]?.limited ?? false };
 }

@@ -35,7 +35,7 @@ export async function release(
     db,
     `update deliveries set claims = claims - 1, claim_activity = null, claim_attempt = null
       ${to === "pending" ? ", state = 'pending', run_id = null" : ""}
-    where id = any(:ids::uuid[]) and run_id = :runId::bigint and claim_activity = :activity
+    where id = any(:ids::uuid[]) and run_id = :runId::bigint and claim_activity = :activity::uuid
       and claim_attempt = :attempt::int and state in ('delivering', 'retrying')`,
     { ids: ids as string[], runId: token.runId, activity: token.activity, attempt: token.attempt },
   );

@@ -1,3 +1,4 @@
+import { plainArray, textArray } from "./array-literal.ts";
 import type { ClaimToken } from "./claim-statement.ts";
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
@@ -39,12 +40,13 @@ export async function recordAttempts(
   results: readonly AttemptResult[],
   spacing: RetrySpacing,
 ): Promise<Map<string, RecordedState>> {
-  const recorded = await rows<{ id: string; state: RecordedState }>(
+  const recorded = await rows<{ state: RecordedState; places: string }>(
     db,
     `with result as (
-      select * from unnest(:ids::uuid[], :runs::bigint[], :activities::text[], :claimAttempts::int[], :delivered::bool[],
-        :started::timestamptz[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[], :retryAfter::float8[])
-        as r(id, run_id, activity, claim_attempt, delivered, started, duration_ms, status, error, response_start, retry_after)
+      select * from unnest(:ids::uuid[], :activities::uuid[], :claimAttempts::int[], :delivered::bool[], :started::int8[],
+          :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[], :retryAfter::float8[])
+        with ordinality
+        as r(id, activity, claim_attempt, delivered, started, duration_ms, status, error, response_start, retry_after, place)
     ),
     moved as (
       update deliveries d set
@@ -64,33 +66,36 @@ export async function recordAttempts(
           else now() + interval '1 millisecond' * greatest(
             :initialDelay::float8 * power(:coefficient::float8, d.attempts - d.round_start), coalesce(r.retry_after, 0)) end
       from result r
-      where d.id = r.id and d.run_id = r.run_id and d.claim_activity = r.activity and d.claim_attempt = r.claim_attempt
+      where d.id = r.id and d.claim_activity = r.activity and d.claim_attempt = r.claim_attempt
         and d.state in ('delivering', 'retrying', 'cancelled')
-      returning d.id, d.attempts, d.state
+      returning d.id, d.attempts, d.state, r.place, r.started, r.duration_ms, r.status, r.error, r.response_start
     ),
     logged as (
       insert into attempts (delivery_id, number, started, duration_ms, status, error, response_start)
-      select m.id, m.attempts, r.started, r.duration_ms, r.status, r.error, r.response_start
-      from moved m join result r on r.id = m.id
+      select id, attempts, to_timestamp(started / 1000.0::float8), duration_ms, status, error, response_start from moved
     )
-    select id, state from moved`,
+    select state, string_agg(place::text, ',') as places from moved group by state`,
     {
-      ids: results.map((r) => r.deliveryId),
-      runs: results.map((r) => r.token.runId),
-      activities: results.map((r) => r.token.activity),
-      claimAttempts: results.map((r) => r.token.attempt),
-      delivered: results.map((r) => r.delivered),
-      started: results.map((r) => r.started.toISOString()),
-      durations: results.map((r) => r.durationMs),
-      statuses: results.map((r) => r.status),
-      errors: results.map((r) => r.error),
-      responses: results.map((r) => r.responseStart),
-      retryAfter: results.map((r) => r.retryAfterMs),
+      ids: plainArray(results.map((r) => r.deliveryId)),
+      activities: plainArray(results.map((r) => r.token.activity)),
+      claimAttempts: plainArray(results.map((r) => r.token.attempt)),
+      delivered: plainArray(results.map((r) => r.delivered)),
+      started: plainArray(results.map((r) => r.started.getTime())),
+      durations: plainArray(results.map((r) => r.durationMs)),
+      statuses: plainArray(results.map((r) => r.status)),
+      errors: textArray(results.map((r) => r.error)),
+      responses: textArray(results.map((r) => r.responseStart)),
+      retryAfter: plainArray(results.map((r) => r.retryAfterMs)),
       perRound: ATTEMPTS_PER_ROUND,
       initialDelay: spacing.initialDelayMs,
       coefficient: spacing.coefficient,
     },
     { prepare: "record_attempts" },
   );
-  return new Map(recorded.map((row) => [row.id, row.state]));
+  const states = new Map<string, RecordedState>();
+  for (const { state, places } of recorded) {
+    for (const place of places.split(","))
+      states.set((results[Number(place) - 1] as AttemptResult).deliveryId, state);
+  }
+  return states;
 }

@@ -11,6 +11,7 @@ export interface WindowBounds {
 export class Windows<Key> {
   readonly #bounds: WindowBounds;
   readonly #windows = new Map<Key, { allowed: number; inFlight: number }>();
+  readonly #waiting = new Map<Key, Set<(key: Key) => void>>();
 
   constructor(bounds: WindowBounds) {
     this.#bounds = bounds;
@@ -18,12 +19,31 @@ export class Windows<Key> {
 
   /** Whether one more may start. */
   hasRoom(key: Key): boolean {
+    return this.room(key) > 0;
+  }
+
+  /** How many more may start. */
+  room(key: Key): number {
     const window = this.#windows.get(key);
-    return window === undefined || window.inFlight < window.allowed;
+    return window === undefined ? this.#bounds.start : Math.max(0, window.allowed - window.inFlight);
   }
 
   start(key: Key): void {
     this.#window(key).inFlight += 1;
+  }
+
+  /** To be told, once, when a delivery to the key has ended. Waiting already changes nothing. */
+  wait(key: Key, tell: (key: Key) => void): void {
+    const line = this.#waiting.get(key);
+    if (line) line.add(tell);
+    else this.#waiting.set(key, new Set([tell]));
+  }
+
+  /** Waits no more, for any key. */
+  leave(tell: (key: Key) => void): void {
+    for (const [key, line] of this.#waiting) {
+      if (line.delete(tell) && line.size === 0) this.#waiting.delete(key);
+    }
   }
 
   /** @param verdict `success` widens, `fault` halves, `neutral` (another's fault) leaves as it is */
@@ -35,6 +55,10 @@ export class Windows<Key> {
     // What is back at its start need not be remembered; otherwise keys would pile up over the weeks.
     if (window.inFlight === 0 && window.allowed <= this.#bounds.start) this.#windows.delete(key);
     if (this.#windows.size > 20_000) this.#forgetIdle();
+    const line = this.#waiting.get(key);
+    if (!line) return;
+    this.#waiting.delete(key);
+    for (const tell of line) tell(key);
   }
 
   #window(key: Key): { allowed: number; inFlight: number } {

@@ -3,14 +3,14 @@ import type { Dispatcher } from "undici";
 import type { DeliveryConfig, DispatchConfig } from "../config.ts";
 import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import type { Db } from "../db/database.ts";
-import type { RecordedState } from "../db/delivery-results.ts";
+import type { EventContent } from "../db/event-contents.ts";
 import type { SecretBox } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";
 import { Slots, SlowList, Windows } from "./concurrency.ts";
 import { createHttpClient } from "./http-client.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
-import { Recorder } from "./recorder.ts";
+import { type Recorded, Recorder } from "./recorder.ts";
 import { buildRequest } from "./request.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
@@ -79,43 +79,41 @@ export function createDeliveryEngine(options: {
   };
 }
 
-/** Makes one attempt and records it. The windows are held by the caller's flow; state is undefined for a lost claim. */
-export async function attempt(
+/** Makes one attempt and records it. The windows are held by the caller's flow. */
+export function attempt(
   engine: DeliveryEngine,
   delivery: ClaimedDelivery,
-  payload: string,
+  content: EventContent,
   token: ClaimToken,
-  on: { sent: () => void; outcome: (outcome: Outcome) => void },
-): Promise<{ outcome: Outcome; state: RecordedState | undefined }> {
-  const outcome = await send(engine, delivery, payload, on.sent);
-  on.outcome(outcome);
-  const { hostFault: _, receiverMs: __, ...result } = outcome;
-  const state = await engine.recorder.record({ deliveryId: delivery.id, token, ...result });
-  return { outcome, state };
+  on: { sent: () => void; outcome: (outcome: Outcome) => void; recorded: Recorded },
+): void {
+  const outcome = (known: Outcome) => {
+    on.outcome(known);
+    const { hostFault: _, receiverMs: __, ...result } = known;
+    engine.recorder.record({ deliveryId: delivery.id, token, ...result }, on.recorded);
+  };
+  let request: ReturnType<typeof buildRequest>;
+  try {
+    request = buildRequest(delivery, content, engine.sign);
+  } catch (error) {
+    // A secret that does not open, say: a failed attempt, not a stuck delivery.
+    engine.log.error({ err: error, deliveryId: delivery.id }, "a request could not be built");
+    setImmediate(outcome, notBuilt());
+    return;
+  }
+  post(engine.client, request, engine.timeoutMs, { sent: on.sent, outcome });
 }
 
-/** A request that cannot even be built (a secret that does not open) is a failed attempt, not a stuck delivery. */
-async function send(
-  engine: DeliveryEngine,
-  delivery: ClaimedDelivery,
-  payload: string,
-  onSent: () => void,
-): Promise<Outcome> {
-  const started = new Date();
-  try {
-    return await post(engine.client, buildRequest(delivery, payload, engine.sign), engine.timeoutMs, onSent);
-  } catch (error) {
-    engine.log.error({ err: error, deliveryId: delivery.id }, "a request could not be built");
-    return {
-      delivered: false,
-      started,
-      durationMs: 0,
-      receiverMs: 0,
-      status: null,
-      error: "the request could not be built; see the service's log",
-      responseStart: null,
-      retryAfterMs: null,
-      hostFault: false,
-    };
-  }
+function notBuilt(): Outcome {
+  return {
+    delivered: false,
+    started: new Date(),
+    durationMs: 0,
+    receiverMs: 0,
+    status: null,
+    error: "the request could not be built; see the service's log",
+    responseStart: null,
+    retryAfterMs: null,
+    hostFault: false,
+  };
 }

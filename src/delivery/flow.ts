@@ -2,7 +2,7 @@ import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import type { Slots } from "./concurrency.ts";
 import { attempt, type DeliveryEngine, SLOW_MS } from "./engine.ts";
 import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
-import { HeldPayloads } from "./held-payloads.ts";
+import { HeldContents } from "./held-contents.ts";
 import type { Outcome } from "./outcome.ts";
 import { parseTarget } from "./target.ts";
 import { WebhookQueues } from "./webhook-queues.ts";
@@ -31,7 +31,7 @@ export class DeliveryFlow {
   readonly #slots: Slots;
   readonly #watcher: FlowWatcher | undefined;
   readonly #queues = new WebhookQueues();
-  readonly #payloads: HeldPayloads;
+  readonly #contents: HeldContents;
   /** `since` the receiver has the request; not known until then. */
   readonly #inFlight = new Map<string, { delivery: ClaimedDelivery; since: number | undefined }>();
   #lastTick = performance.now();
@@ -45,7 +45,7 @@ export class DeliveryFlow {
     watcher?: FlowWatcher,
   ) {
     this.#engine = engine;
-    this.#payloads = new HeldPayloads(engine.db);
+    this.#contents = new HeldContents(engine.db);
     this.#token = token;
     this.#source = source;
     this.#slots = slots;
@@ -86,6 +86,7 @@ export class DeliveryFlow {
       // Taken out first: what ends in flight would start what waits.
       const unsent = this.#queues.drain();
       this.#slots.leave(this.#startWhatFits);
+      this.#engine.hosts.leave(this.#onRoom);
       while (this.#inFlight.size > 0) await this.#changed();
       clearInterval(tick);
       stop.removeEventListener("abort", wake);
@@ -97,7 +98,7 @@ export class DeliveryFlow {
   /** Takes a webhook's waiting deliveries out of the flow. */
   withdraw(webhookId: bigint): ClaimedDelivery[] {
     const withdrawn = this.#queues.take(webhookId);
-    for (const delivery of withdrawn) this.#payloads.release(delivery);
+    for (const delivery of withdrawn) this.#contents.release(delivery);
     return withdrawn;
   }
 
@@ -116,10 +117,10 @@ export class DeliveryFlow {
   }
 
   async #enqueue(deliveries: ClaimedDelivery[]): Promise<void> {
-    await this.#payloads.hold(deliveries);
+    await this.#contents.hold(deliveries);
     for (const delivery of deliveries) {
-      if (this.#watcher?.refuses(delivery)) this.#payloads.release(delivery);
-      else this.#queues.push(delivery, parseTarget(delivery.targetUrl).host);
+      if (this.#watcher?.refuses(delivery)) this.#contents.release(delivery);
+      else this.#queues.push(delivery, parseTarget(delivery.webhook.targetUrl).host);
     }
   }
 
@@ -130,54 +131,59 @@ export class DeliveryFlow {
       (webhookId, host) => webhooks.hasRoom(webhookId) && hosts.hasRoom(host),
       (delivery, host) => {
         this.#slots.tryTake();
-        webhooks.start(delivery.webhookId);
+        webhooks.start(delivery.webhook.id);
         hosts.start(host);
-        void this.#send(delivery, host);
+        this.#send(delivery, host);
       },
+      (host) => hosts.wait(host, this.#onRoom),
     );
     if (this.#queues.size > 0 && this.#slots.free === 0) this.#slots.wait(this.#startWhatFits);
   };
 
-  async #send(delivery: ClaimedDelivery, host: string): Promise<void> {
+  readonly #onRoom = (host: string): void => {
+    const { webhooks, hosts } = this.#engine;
+    const more = this.#queues.hasRoomAgain(host, hosts.room(host), (webhookId) =>
+      webhooks.hasRoom(webhookId),
+    );
+    if (more) hosts.wait(host, this.#onRoom);
+    this.#startWhatFits();
+  };
+
+  #send(delivery: ClaimedDelivery, host: string): void {
     const entry = { delivery, since: undefined as number | undefined };
     this.#inFlight.set(delivery.id, entry);
-    try {
-      const { outcome, state } = await attempt(
-        this.#engine,
-        delivery,
-        this.#payloads.of(delivery),
-        this.#token,
-        {
-          sent: () => {
-            entry.since = performance.now();
-          },
-          outcome: (known) => {
-            this.#settleWindows(delivery, host, known);
-            this.#watcher?.onOutcome(delivery, known);
-          },
-        },
-      );
-      if (state !== undefined) this.counts.sent += 1;
-      if (state === "delivered" || state === "retrying" || state === "failed") this.counts[state] += 1;
-      if (!outcome.delivered) this.lastFailure = { host, what: outcome.error ?? String(outcome.status) };
-    } finally {
-      this.#inFlight.delete(delivery.id);
-      this.#payloads.release(delivery);
-      this.#slots.give();
-      this.#startWhatFits();
-      this.#wake();
-    }
+    let failed: Outcome | undefined;
+    attempt(this.#engine, delivery, this.#contents.of(delivery), this.#token, {
+      sent: () => {
+        entry.since = performance.now();
+      },
+      outcome: (outcome) => {
+        if (!outcome.delivered) failed = outcome;
+        this.#settleWindows(delivery, host, outcome);
+        this.#watcher?.onOutcome(delivery, outcome);
+      },
+      recorded: (state) => {
+        if (state !== undefined) this.counts.sent += 1;
+        if (state === "delivered" || state === "retrying" || state === "failed") this.counts[state] += 1;
+        if (failed) this.lastFailure = { host, what: failed.error ?? String(failed.status) };
+        this.#inFlight.delete(delivery.id);
+        this.#contents.release(delivery);
+        this.#slots.give();
+        this.#startWhatFits();
+        this.#wake();
+      },
+    });
   }
 
   #settleWindows(delivery: ClaimedDelivery, host: string, outcome: Outcome): void {
     const refused = outcome.status !== null && (outcome.status >= 500 || outcome.status === 429);
     this.#engine.webhooks.end(
-      delivery.webhookId,
+      delivery.webhook.id,
       outcome.delivered ? "success" : refused ? "fault" : "neutral",
     );
     this.#engine.hosts.end(host, outcome.hostFault ? "fault" : "success");
     if (outcome.delivered && outcome.receiverMs <= SLOW_MS) {
-      this.#engine.slowWebhooks.forget(delivery.webhookId);
+      this.#engine.slowWebhooks.forget(delivery.webhook.id);
       this.#engine.slowHosts.forget(host);
     }
   }
@@ -191,8 +197,6 @@ export class DeliveryFlow {
       const entries = [...this.#inFlight.values()];
       this.#watcher.onTick(entries.map(({ delivery, since = now }) => ({ delivery, forMs: now - since })));
     }
-    // Windows and slots are shared with other flows, whose endings wake nobody here.
-    this.#startWhatFits();
     this.#wake();
   }
 

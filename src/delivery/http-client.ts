@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import { createSecureContext } from "node:tls";
 import { buildConnector } from "undici";
 import type { AddressGuard } from "./address-guard.ts";
 import { HostPools } from "./host-pools.ts";
@@ -18,7 +19,10 @@ const MAX_HOSTS = 1_000;
  * @param connectionsPerHost most connections to one host and port
  */
 export function createHttpClient(guard: AddressGuard, connectionsPerHost: number): HostPools {
+  // One for all: each connection would make its own, with the authorities' certificates read anew.
+  const secureContext = createSecureContext();
   const connect = buildConnector({
+    secureContext,
     allowH2: false,
     timeout: CONNECT_TIMEOUT_MS,
     lookup: guard.lookup,

@@ -110,7 +110,7 @@ class Handover implements FlowWatcher {
 
   refuses(delivery: ClaimedDelivery): boolean {
     if (!this.#isSlow(delivery)) return false;
-    this.#markWebhook(delivery.webhookId);
+    this.#markWebhook(delivery.webhook.id);
     this.#withdrawn.push(delivery);
     return true;
   }
@@ -127,19 +127,19 @@ class Handover implements FlowWatcher {
 
   #isSlow(delivery: ClaimedDelivery): boolean {
     const { slowWebhooks, slowHosts } = this.#engine;
-    const { host } = parseTarget(delivery.targetUrl);
+    const { host } = parseTarget(delivery.webhook.targetUrl);
     return (
-      this.webhooks.has(delivery.webhookId) ||
+      this.webhooks.has(delivery.webhook.id) ||
       this.#hosts.has(host) ||
-      slowWebhooks.has(delivery.webhookId) ||
+      slowWebhooks.has(delivery.webhook.id) ||
       slowHosts.has(host)
     );
   }
 
   #mark(delivery: ClaimedDelivery, wholeHost: boolean): void {
-    this.#engine.slowWebhooks.mark(delivery.webhookId);
-    this.#markWebhook(delivery.webhookId);
-    const host = parseTarget(delivery.targetUrl).host;
+    this.#engine.slowWebhooks.mark(delivery.webhook.id);
+    this.#markWebhook(delivery.webhook.id);
+    const host = parseTarget(delivery.webhook.targetUrl).host;
     if (!wholeHost || this.#hosts.has(host)) return;
     this.#hosts.add(host);
     this.#engine.slowHosts.mark(host);

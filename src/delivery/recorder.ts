@@ -15,6 +15,9 @@ const MAX_WRITERS = 2;
 /** Results that must be waiting before a second writer starts; fewer are better off in the next group. */
 const WORTH_A_WRITER = 16;
 
+/** Given the delivery's new state; undefined when the claim was another's by then. */
+export type Recorded = (state: RecordedState | undefined) => void;
+
 /**
  * Writes results in small groups as they come: while one group is being written the next one gathers. What it holds
  * is bounded by the slots of the deliveries it holds results of.
@@ -23,7 +26,7 @@ export class Recorder {
   readonly #db: Db;
   readonly #spacing: RetrySpacing;
   readonly #log: Logger;
-  #waiting: { result: AttemptResult; resolve: (state: RecordedState | undefined) => void }[] = [];
+  #waiting: { result: AttemptResult; recorded: Recorded }[] = [];
   #writers = 0;
 
   constructor(db: Db, spacing: RetrySpacing, log: Logger) {
@@ -32,23 +35,21 @@ export class Recorder {
     this.#log = log;
   }
 
-  /** The delivery's new state once the attempt is stored; undefined when the claim was another's by then. */
-  record(result: AttemptResult): Promise<RecordedState | undefined> {
-    return new Promise((resolve) => {
-      this.#waiting.push({ result, resolve });
-      if (this.#writers === 0 || (this.#writers < MAX_WRITERS && this.#waiting.length >= WORTH_A_WRITER)) {
-        this.#writers += 1;
-        // What else finishes in this turn of the event loop goes along.
-        setImmediate(() => void this.#write());
-      }
-    });
+  /** Tells once the attempt is stored. */
+  record(result: AttemptResult, recorded: Recorded): void {
+    this.#waiting.push({ result, recorded });
+    if (this.#writers === 0 || (this.#writers < MAX_WRITERS && this.#waiting.length >= WORTH_A_WRITER)) {
+      this.#writers += 1;
+      // What else finishes in this turn of the event loop goes along.
+      setImmediate(() => void this.#write());
+    }
   }
 
   async #write(): Promise<void> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, BATCH);
       const states = await this.#store(batch.map(({ result }) => result));
-      for (const { result, resolve } of batch) resolve(states.get(result.deliveryId));
+      for (const { result, recorded } of batch) recorded(states.get(result.deliveryId));
     }
     this.#writers -= 1;
   }

@@ -1,6 +1,7 @@
 import { processName } from "../catalogue.ts";
 import type { ClaimedDelivery } from "../db/claim-statement.ts";
-import type { Signer } from "./signature.ts";
+import type { EventContent } from "../db/event-contents.ts";
+import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
 import { parseTarget } from "./target.ts";
 
 /** Who we are to receivers. */
@@ -8,12 +9,12 @@ const USER_AGENT = "Webhook-Service/1";
 
 /** One POST as it goes out: the contract's headers (6.2), the event's name, and the signature, made anew each time. */
 export function buildRequest(
-  delivery: ClaimedDelivery,
-  body: string,
+  { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
+  { payload: body, userId }: EventContent,
   sign: Signer,
 ): { origin: string; path: string; headers: string[]; body: string } {
-  const { origin, path } = parseTarget(delivery.targetUrl);
-  const signature = sign(delivery.sealedSecret, delivery.id, new Date(), body);
+  const { origin, path } = parseTarget(webhook.targetUrl);
+  const signature = sign(webhook.sealedSecret, id, new Date(), body);
   const headers = [
     "Content-Type",
     "application/json; charset=utf-8",
@@ -22,11 +23,11 @@ export function buildRequest(
     "Accept-Encoding",
     "identity",
     "X-Service-Webhook-Id",
-    delivery.id,
+    id,
     "X-Service-Webhook-Process",
-    processName(delivery.process),
+    processName(webhook.process),
   ];
-  if (delivery.installedAppId !== null) headers.push("X-Service-UserId", delivery.userId);
-  for (const [name, value] of Object.entries(signature)) headers.push(name, value);
+  if (webhook.installedAppId !== null) headers.push("X-Service-UserId", userId);
+  for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
   return { origin, path, headers, body };
 }

@@ -1,37 +1,36 @@
-import { Webhook } from "standardwebhooks";
+import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
 import type { SecretBox } from "../db/secret-box.ts";
 import { WEBHOOK_SECRET_CONTEXT } from "../db/secret-box.ts";
 
 /** The headers of Standard Webhooks. */
-export type SignatureHeaders = {
-  "webhook-id": string;
-  "webhook-timestamp": string;
-  "webhook-signature": string;
-};
+export const SIGNATURE_HEADERS = ["webhook-id", "webhook-timestamp", "webhook-signature"] as const;
+export type SignatureHeaders = Record<(typeof SIGNATURE_HEADERS)[number], string>;
 
 /** Signs bodies with a webhook's sealed secret; opened secrets are kept for the next delivery. */
 export type Signer = (sealedSecret: Buffer, id: string, at: Date, body: string) => SignatureHeaders;
 
-/** Opened secrets kept in memory, at most. */
-const CACHE_SIZE = 10_000;
-
-/** @param box opens the secrets as they are stored */
+/**
+ * Signs as Standard Webhooks says (`v1`): HMAC-SHA256 over id, timestamp and body, in base64. Node's own HMAC, since
+ * the package's, in JavaScript, takes four times as long; tests verify with the package.
+ *
+ * @param box opens the secrets as they are stored
+ */
 export function createSigner(box: SecretBox): Signer {
-  const opened = new Map<string, Webhook>();
+  // All deliveries of a webhook in a claim share the buffer, so a secret is opened once a claim and then forgotten.
+  const opened = new WeakMap<Buffer, KeyObject>();
 
-  function webhook(sealed: Buffer): Webhook {
-    const key = sealed.toString("latin1");
-    const known = opened.get(key);
-    if (known) return known;
-    if (opened.size >= CACHE_SIZE) opened.clear();
-    const fresh = new Webhook(box.open(sealed, WEBHOOK_SECRET_CONTEXT).toString("base64"));
-    opened.set(key, fresh);
-    return fresh;
+  function key(sealed: Buffer): KeyObject {
+    let known = opened.get(sealed);
+    if (!known) {
+      known = createSecretKey(box.open(sealed, WEBHOOK_SECRET_CONTEXT));
+      opened.set(sealed, known);
+    }
+    return known;
   }
 
-  return (sealed, id, at, body) => ({
-    "webhook-id": id,
-    "webhook-timestamp": String(Math.floor(at.getTime() / 1_000)),
-    "webhook-signature": webhook(sealed).sign(id, at, body),
-  });
+  return (sealed, id, at, body) => {
+    const timestamp = String(Math.floor(at.getTime() / 1_000));
+    const mac = createHmac("sha256", key(sealed)).update(`${id}.${timestamp}.${body}`).digest("base64");
+    return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": `v1,${mac}` };
+  };
 }

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { ApplicationFailure, Context } from "@temporalio/activity";
 import type { DispatchInput, DispatchReport, UndeliveredList } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
@@ -18,6 +19,12 @@ export interface RunArgument {
   /** When the run is another workflow's, which handed it over; otherwise that of the activity's own workflow. */
   workflowId?: string;
   firstRunId: string;
+}
+
+/** Names an activity in the claims of its deliveries: a UUID, the same in every attempt of it. */
+function claimant(activity: string): string {
+  const digest = createHash("sha256").update(activity).digest("hex");
+  return `${digest.slice(0, 8)}-${digest.slice(8, 12)}-8${digest.slice(13, 16)}-8${digest.slice(17, 20)}-${digest.slice(20, 32)}`;
 }
 
 /** How long one pump claims, in milliseconds. */
@@ -42,7 +49,7 @@ export function createActivities(
     const { workflowId, runId } = workflowExecution as { workflowId: string; runId: string };
     const key = { workflowId: run.workflowId ?? workflowId, firstRunId: run.firstRunId };
     const id = await untilAnswered(() => openRun(db, key, leaseMs));
-    return { runId: id, activity: `${runId}/${activityId}`, attempt };
+    return { runId: id, activity: claimant(`${runId}/${activityId}`), attempt };
   }
 
   return {

@@ -64,7 +64,7 @@ test("a deleted webhook's undelivered deliveries are cancelled, and its finished
       webhook_id: Data.Id,
       state,
       run_id: state === "delivering" ? 1 : null,
-      claim_activity: state === "delivering" ? "a" : null,
+      claim_activity: state === "delivering" ? EVENT_ID : null,
       claim_attempt: state === "delivering" ? 1 : null,
     })),
   );
@@ -84,7 +84,7 @@ test("a deleted webhook's undelivered deliveries are cancelled, and its finished
     rows.slice(0, 3).every((row) => row.finished instanceof Date && row.reason === "webhook deleted"),
   ).toBe(true);
   // An attempt in flight is still recorded against its claim.
-  expect(rows[1]).toMatchObject({ claim_activity: "a", claim_attempt: 1 });
+  expect(rows[1]).toMatchObject({ claim_activity: EVENT_ID, claim_attempt: 1 });
 });
 
 test("a delete that PostgreSQL chose in a deadlock is tried again", async () => {

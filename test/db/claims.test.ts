@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { MAX_CLAIMS } from "../../src/db/claim-statement.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
@@ -47,8 +48,8 @@ describe("a claim", () => {
     const small = await queue(db, 1);
     const { deliveries } = await claimPending(db, await freshToken(db), { ...ALL, limit: 100 });
     expect(deliveries).toHaveLength(51);
-    expect(deliveries.filter(({ webhookId }) => webhookId === small)).toHaveLength(1);
-    expect(deliveries.filter(({ webhookId }) => webhookId === large)).toHaveLength(50);
+    expect(deliveries.filter(({ webhook }) => webhook.id === small)).toHaveLength(1);
+    expect(deliveries.filter(({ webhook }) => webhook.id === large)).toHaveLength(50);
   });
 
   test("takes the oldest of a webhook first, and starts where it is told", async () => {
@@ -59,7 +60,7 @@ describe("a claim", () => {
       limit: 3,
       after: first,
     });
-    expect(new Set(deliveries.map(({ webhookId }) => webhookId))).toEqual(new Set([second]));
+    expect(new Set(deliveries.map(({ webhook }) => webhook.id))).toEqual(new Set([second]));
     expect(next).toBeNull();
     const { rows } = await db.raw(
       "select id from deliveries where webhook_id = ? order by created, id limit 3",
@@ -177,8 +178,9 @@ describe("recording", () => {
     const id = delivery?.id ?? "";
     await assignGroups(db, token.runId);
     const states: (string | undefined)[] = [];
+    const activity = randomUUID();
     for (let attempt = 1; attempt <= 4; attempt += 1) {
-      const pass = { ...token, activity: "retry", attempt };
+      const pass = { ...token, activity, attempt };
       if (attempt > 1) await claimGroup(db, pass, { group: 1, level: attempt - 1, limit: 10, excluded: [] });
       const under = attempt > 1 ? pass : token;
       states.push((await recordAttempts(db, [result(id, under, 503)], SPACING)).get(id));
@@ -242,7 +244,7 @@ describe("a retry group", () => {
     );
     await assignGroups(db, token.runId);
     expect(await groupStatus(db, token.runId, 1)).toEqual({ open: 4, level: 0, delayMs: 0 });
-    const pass = { ...token, activity: "retry" };
+    const pass = { ...token, activity: randomUUID() };
     const stragglers = await claimGroup(db, pass, { group: 1, level: 0, limit: 10, excluded: [] });
     expect(stragglers.deliveries.map(({ id }) => id)).toEqual([deliveries[3]?.id]);
     await recordAttempts(db, [result(deliveries[3]?.id ?? "", pass, 500)], SPACING);

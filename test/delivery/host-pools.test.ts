@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { HostPools } from "../../src/delivery/host-pools.ts";
+import type { Outcome } from "../../src/delivery/outcome.ts";
 import { post } from "../../src/delivery/post.ts";
 import { type Certificate, createLocalAuthority } from "../../src/dev/certificates.ts";
 import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
@@ -31,7 +32,9 @@ function pools(maxHosts: number, keepAliveTimeout = 10_000): HostPools {
 }
 
 const send = (client: HostPools, { url }: Receiver) =>
-  post(client, { origin: url, path: "/", headers: [], body: "{}" }, 5_000);
+  new Promise<Outcome>((outcome) =>
+    post(client, { origin: url, path: "/", headers: [], body: "{}" }, 5_000, { outcome }),
+  );
 
 describe("the connections of a process", () => {
   test("are kept for so many hosts only: the one idle for longest makes room", async () => {

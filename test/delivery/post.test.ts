@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Network } from "../../src/config-values.ts";
 import { createAddressGuard } from "../../src/delivery/address-guard.ts";
 import { createHttpClient } from "../../src/delivery/http-client.ts";
-import { parseRetryAfter } from "../../src/delivery/outcome.ts";
+import { type Outcome, parseRetryAfter } from "../../src/delivery/outcome.ts";
 import { post } from "../../src/delivery/post.ts";
 import { type Certificate, createLocalAuthority, type LocalAuthority } from "../../src/dev/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
@@ -36,11 +36,8 @@ async function receiver(reply?: Reply, own = certificate): Promise<Receiver> {
 }
 
 function send(origin: string, via = client) {
-  return post(
-    via,
-    { origin, path: "/hooks?a=1", headers: ["X-Service-Webhook-Id", "id-1"], body: '{"A":1}' },
-    TIMEOUT_MS,
-  );
+  const request = { origin, path: "/hooks?a=1", headers: ["X-Service-Webhook-Id", "id-1"], body: '{"A":1}' };
+  return new Promise<Outcome>((outcome) => post(via, request, TIMEOUT_MS, { outcome }));
 }
 
 describe("one POST", () => {

@@ -59,8 +59,8 @@ afterAll(async () => {
 
 test("pumps side by side deliver many deliveries of few events once each, with their own payloads", async () => {
   const token = await freshToken(db);
-  const pumps = ["a", "b", "c", "d"].map((activity) =>
-    pump(engine, { ...token, activity }, AbortSignal.timeout(25_000)),
+  const pumps = Array.from({ length: 4 }, () =>
+    pump(engine, { ...token, activity: randomUUID() }, AbortSignal.timeout(25_000)),
   );
   const results = await Promise.all(pumps);
   expect(results.reduce((sum, { delivered }) => sum + delivered, 0)).toBe(WEBHOOKS * EVENTS);

@@ -1,11 +1,11 @@
 import type { ClaimedDelivery } from "../db/claim-statement.ts";
 import type { Db } from "../db/database.ts";
-import { loadPayloads } from "../db/payloads.ts";
+import { type EventContent, loadContents } from "../db/event-contents.ts";
 
-/** The bodies of the events that a flow's deliveries carry: each once, from the first delivery's claim to the last one's end. */
-export class HeldPayloads {
+/** What the events carry that a flow's deliveries carry: each once, from the first delivery's claim to the last one's end. */
+export class HeldContents {
   readonly #db: Db;
-  readonly #held = new Map<string, { payload: string; uses: number }>();
+  readonly #held = new Map<string, { content: EventContent; uses: number }>();
 
   constructor(db: Db) {
     this.#db = db;
@@ -19,22 +19,22 @@ export class HeldPayloads {
       return held === undefined;
     });
     if (missing.length === 0) return;
-    const loaded = await loadPayloads(
+    const loaded = await loadContents(
       this.#db,
       missing.map(({ eventId }) => eventId),
     );
     for (const { eventId } of missing) {
-      const payload = loaded.get(eventId);
-      if (payload === undefined) throw new Error(`event ${eventId} of a queued delivery is not stored`);
+      const content = loaded.get(eventId);
+      if (content === undefined) throw new Error(`event ${eventId} of a queued delivery is not stored`);
       const held = this.#held.get(eventId);
       if (held) held.uses += 1;
-      else this.#held.set(eventId, { payload, uses: 1 });
+      else this.#held.set(eventId, { content, uses: 1 });
     }
   }
 
-  /** The body of a held delivery. */
-  of({ eventId }: ClaimedDelivery): string {
-    return this.#held.get(eventId)?.payload ?? "";
+  /** What a held delivery carries. */
+  of({ eventId }: ClaimedDelivery): EventContent {
+    return (this.#held.get(eventId) as { content: EventContent }).content;
   }
 
   /** To be called once for each delivery that was held. */

@@ -1,0 +1,21 @@
+import { plainArray } from "./array-literal.ts";
+import type { Db } from "./database.ts";
+import { rows } from "./database.ts";
+
+/** What an event gives to each of its deliveries. */
+export interface EventContent {
+  /** The JSON body. */
+  payload: string;
+  userId: string;
+}
+
+/** The contents of events, by event id; one read each, however many deliveries carry it. */
+export async function loadContents(db: Db, eventIds: readonly string[]): Promise<Map<string, EventContent>> {
+  const found = await rows<{ id: string; payload: string; user_id: string }>(
+    db,
+    "select id, payload, user_id from events where id = any(:eventIds::uuid[])",
+    { eventIds: plainArray([...new Set(eventIds)]) },
+    { prepare: "load_contents" },
+  );
+  return new Map(found.map((row) => [row.id, { payload: row.payload, userId: row.user_id }]));
+}
