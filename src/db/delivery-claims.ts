@@ -54,7 +54,7 @@ export async function claimPending(
       excluded: options.excluded,
       limit: options.limit,
       share: options.share,
-      webhooks: options.webhooks ?? 100,
+      webhooks: options.webhooks ?? 200,
     }),
     { prepare: "claim_pending" },
   );

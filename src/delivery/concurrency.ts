@@ -19,13 +19,8 @@ export class Windows<Key> {
 
   /** Whether one more may start. */
   hasRoom(key: Key): boolean {
-    return this.room(key) > 0;
-  }
-
-  /** How many more may start. */
-  room(key: Key): number {
     const window = this.#windows.get(key);
-    return window === undefined ? this.#bounds.start : Math.max(0, window.allowed - window.inFlight);
+    return window === undefined || window.inFlight < window.allowed;
   }
 
   start(key: Key): void {

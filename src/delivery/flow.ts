@@ -5,7 +5,7 @@ import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
 import { HeldContents } from "./held-contents.ts";
 import type { Outcome } from "./outcome.ts";
 import { parseTarget } from "./target.ts";
-import { WebhookQueues } from "./webhook-queues.ts";
+import { type Room, WebhookQueues } from "./webhook-queues.ts";
 
 const TICK_MS = 250;
 /** Below this many startable entries, more are claimed. */
@@ -30,6 +30,7 @@ export class DeliveryFlow {
   readonly #source: FlowSource;
   readonly #slots: Slots;
   readonly #watcher: FlowWatcher | undefined;
+  readonly #room: Room;
   readonly #queues = new WebhookQueues();
   readonly #contents: HeldContents;
   /** `since` the receiver has the request; not known until then. */
@@ -45,6 +46,10 @@ export class DeliveryFlow {
     watcher?: FlowWatcher,
   ) {
     this.#engine = engine;
+    this.#room = {
+      ofHost: (host) => engine.hosts.hasRoom(host),
+      ofWebhook: (webhookId) => engine.webhooks.hasRoom(webhookId),
+    };
     this.#contents = new HeldContents(engine.db);
     this.#token = token;
     this.#source = source;
@@ -86,7 +91,7 @@ export class DeliveryFlow {
       // Taken out first: what ends in flight would start what waits.
       const unsent = this.#queues.drain();
       this.#slots.leave(this.#startWhatFits);
-      this.#engine.hosts.leave(this.#onRoom);
+      this.#engine.hosts.leave(this.#putBack);
       while (this.#inFlight.size > 0) await this.#changed();
       clearInterval(tick);
       stop.removeEventListener("abort", wake);
@@ -128,24 +133,21 @@ export class DeliveryFlow {
     const { webhooks, hosts } = this.#engine;
     this.#queues.takeWhile(
       () => this.#slots.free > 0,
-      (webhookId, host) => webhooks.hasRoom(webhookId) && hosts.hasRoom(host),
+      this.#room,
       (delivery, host) => {
         this.#slots.tryTake();
         webhooks.start(delivery.webhook.id);
         hosts.start(host);
         this.#send(delivery, host);
       },
-      (host) => hosts.wait(host, this.#onRoom),
+      (host) => hosts.wait(host, this.#putBack),
     );
     if (this.#queues.size > 0 && this.#slots.free === 0) this.#slots.wait(this.#startWhatFits);
   };
 
-  readonly #onRoom = (host: string): void => {
-    const { webhooks, hosts } = this.#engine;
-    const more = this.#queues.hasRoomAgain(host, hosts.room(host), (webhookId) =>
-      webhooks.hasRoom(webhookId),
-    );
-    if (more) hosts.wait(host, this.#onRoom);
+  /** Any flow's delivery to the host has ended. */
+  readonly #putBack = (host: string): void => {
+    this.#queues.putBack(host);
     this.#startWhatFits();
   };
 

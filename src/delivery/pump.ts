@@ -9,7 +9,7 @@ import type { Outcome } from "./outcome.ts";
 import { parseTarget } from "./target.ts";
 
 /** Entries of one webhook in a claim while others wait too. */
-const FAIR_SHARE = 50;
+const FAIR_SHARE = 5;
 /** Pending entries of one slow webhook that move to the run at once, at most. */
 const HAND_OVER_LIMIT = 10_000;
 

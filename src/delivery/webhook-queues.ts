@@ -1,21 +1,34 @@
 import type { ClaimedDelivery } from "../db/claim-statement.ts";
 
-interface Queue {
+/** A webhook's deliveries, of a host's webhooks. */
+interface WebhookQueue {
   webhookId: bigint;
-  host: string;
+  host: HostQueue;
   waiting: ClaimedDelivery[];
 }
 
+interface HostQueue {
+  host: string;
+  /** In the order of turns: the webhook served last is at the end. */
+  webhooks: Set<WebhookQueue>;
+}
+
+/** Who may have one more in flight. */
+export interface Room {
+  ofHost(host: string): boolean;
+  ofWebhook(webhookId: bigint): boolean;
+}
+
 /**
- * Claimed deliveries that wait to be sent, served webhook by webhook in turn. A webhook without room is set aside
- * until a delivery to its host has ended, so that a thousand that are busy cost nothing.
+ * Claimed deliveries that wait to be sent, served host by host in turn, and webhook by webhook within a host: hosts
+ * get the same share however many webhooks they have, and a few connections serve a host rather than a burst of
+ * many. A host without room is set aside until a delivery to it has ended, so that a thousand busy ones cost nothing.
  */
 export class WebhookQueues {
-  readonly #queues = new Map<bigint, Queue>();
-  /** In the order of turns: the webhook served last is moved to the end. */
-  readonly #inTurn = new Set<Queue>();
-  /** Those set aside, by host, in the order of their turns. */
-  readonly #aside = new Map<string, Set<Queue>>();
+  readonly #webhooks = new Map<bigint, WebhookQueue>();
+  readonly #hosts = new Map<string, HostQueue>();
+  /** Hosts in the order of turns, without those set aside. */
+  readonly #inTurn = new Set<HostQueue>();
   #size = 0;
 
   get size(): number {
@@ -24,93 +37,98 @@ export class WebhookQueues {
 
   push(delivery: ClaimedDelivery, host: string): void {
     const webhookId = delivery.webhook.id;
-    let queue = this.#queues.get(webhookId);
+    let queue = this.#webhooks.get(webhookId);
     if (!queue) {
-      queue = { webhookId, host, waiting: [] };
-      this.#queues.set(webhookId, queue);
-      this.#inTurn.add(queue);
+      queue = { webhookId, host: this.#host(host), waiting: [] };
+      this.#webhooks.set(webhookId, queue);
+      queue.host.webhooks.add(queue);
+      // One that was set aside may have room for this webhook.
+      this.#inTurn.add(queue.host);
     }
     queue.waiting.push(delivery);
     this.#size += 1;
   }
 
   /**
-   * Takes one delivery a turn from each webhook that has room, until `more` says no or nobody has room.
+   * Takes one delivery a turn from each host that has room, until `more` says no or nobody has room.
    *
-   * @param setAside told the host of a webhook that had no room; `hasRoomAgain` is to be called for it
+   * @param setAside told a host that had no room, or whose webhooks had none; `putBack` is to be called for it
    */
   takeWhile(
     more: () => boolean,
-    hasRoom: (webhookId: bigint, host: string) => boolean,
+    room: Room,
     take: (delivery: ClaimedDelivery, host: string) => void,
     setAside: (host: string) => void,
   ): void {
-    // A webhook that was served goes to the end, where this same loop meets it again.
-    for (const queue of this.#inTurn) {
+    // A host that was served goes to the end, where this same loop meets it again.
+    for (const host of this.#inTurn) {
       if (!more()) return;
-      this.#inTurn.delete(queue);
-      if (hasRoom(queue.webhookId, queue.host)) {
+      this.#inTurn.delete(host);
+      const queue = room.ofHost(host.host) ? nextOf(host, room) : undefined;
+      if (queue) {
         const delivery = queue.waiting.shift() as ClaimedDelivery;
         this.#size -= 1;
-        if (queue.waiting.length > 0) this.#inTurn.add(queue);
-        else this.#queues.delete(queue.webhookId);
-        take(delivery, queue.host);
+        host.webhooks.delete(queue);
+        if (queue.waiting.length > 0) host.webhooks.add(queue);
+        else this.#forget(queue);
+        if (host.webhooks.size > 0) this.#inTurn.add(host);
+        take(delivery, host.host);
       } else {
-        const others = this.#aside.get(queue.host);
-        if (others) others.add(queue);
-        else this.#aside.set(queue.host, new Set([queue]));
-        setAside(queue.host);
+        setAside(host.host);
       }
     }
   }
 
-  /**
-   * Puts webhooks that were set aside for a host back in turn: as many as the host has places, of those that have
-   * room themselves.
-   *
-   * @returns whether any stay aside
-   */
-  hasRoomAgain(host: string, places: number, hasRoom: (webhookId: bigint) => boolean): boolean {
-    const aside = this.#aside.get(host);
-    if (!aside) return false;
-    let left = places;
-    for (const queue of aside) {
-      if (left === 0) break;
-      if (!hasRoom(queue.webhookId)) continue;
-      aside.delete(queue);
-      this.#inTurn.add(queue);
-      left -= 1;
-    }
-    if (aside.size === 0) this.#aside.delete(host);
-    return aside.size > 0;
+  /** A host that was set aside takes its turns again. */
+  putBack(host: string): void {
+    const queue = this.#hosts.get(host);
+    if (queue) this.#inTurn.add(queue);
   }
 
   /** Removes and answers what waits for a webhook. */
   take(webhookId: bigint): ClaimedDelivery[] {
-    const queue = this.#queues.get(webhookId);
+    const queue = this.#webhooks.get(webhookId);
     if (!queue) return [];
-    this.#queues.delete(webhookId);
-    this.#inTurn.delete(queue);
-    const aside = this.#aside.get(queue.host);
-    if (aside?.delete(queue) && aside.size === 0) this.#aside.delete(queue.host);
+    this.#forget(queue);
     this.#size -= queue.waiting.length;
     return queue.waiting;
   }
 
   /** Removes and answers everything. */
   drain(): ClaimedDelivery[] {
-    return [...this.#queues.keys()].flatMap((webhookId) => this.take(webhookId));
+    return [...this.#webhooks.keys()].flatMap((webhookId) => this.take(webhookId));
   }
 
   webhooksOf(host: string): bigint[] {
-    return [...this.#queues.values()]
-      .filter((queue) => queue.host === host)
-      .map(({ webhookId }) => webhookId);
+    return [...(this.#hosts.get(host)?.webhooks ?? [])].map(({ webhookId }) => webhookId);
   }
 
   longerThan(length: number): bigint[] {
-    return [...this.#queues.values()]
+    return [...this.#webhooks.values()]
       .filter(({ waiting }) => waiting.length >= length)
       .map(({ webhookId }) => webhookId);
   }
+
+  #host(host: string): HostQueue {
+    let queue = this.#hosts.get(host);
+    if (!queue) {
+      queue = { host, webhooks: new Set() };
+      this.#hosts.set(host, queue);
+    }
+    return queue;
+  }
+
+  #forget(queue: WebhookQueue): void {
+    const { host } = queue;
+    this.#webhooks.delete(queue.webhookId);
+    host.webhooks.delete(queue);
+    if (host.webhooks.size > 0) return;
+    this.#hosts.delete(host.host);
+    this.#inTurn.delete(host);
+  }
+}
+
+function nextOf(host: HostQueue, room: Room): WebhookQueue | undefined {
+  for (const queue of host.webhooks) if (room.ofWebhook(queue.webhookId)) return queue;
+  return undefined;
 }
