@@ -15,6 +15,7 @@ import { mixed } from "./scenarios/mixed.ts";
 import { peers } from "./scenarios/peers.ts";
 import { publish } from "./scenarios/publish.ts";
 import { temporal } from "./scenarios/temporal.ts";
+import { workers } from "./scenarios/workers.ts";
 
 /** In the order of measuring and of the table. */
 const scenarios: readonly Scenario[] = [
@@ -26,6 +27,7 @@ const scenarios: readonly Scenario[] = [
   publish,
   latency,
   temporal,
+  workers,
   peers,
 ];
 

@@ -19,6 +19,8 @@ export interface Stage extends AsyncDisposable {
   temporal: Client;
   /** Starts a run, as each minute does. */
   trigger(): Promise<void>;
+  /** Starts one more process that delivers. */
+  addWorker(): Promise<void>;
 }
 
 /** A database of the run's PostgreSQL that is dropped at the end. */
@@ -69,20 +71,16 @@ export async function openStage(
   stack.defer(() => server.stop());
   const secretKey = randomBytes(32);
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
-  const service = stack.use(
-    await startService(
-      {
-        DATABASE_URL: database.url,
-        TEMPORAL_ADDRESS: server.address,
-        SECRET_KEY: secretKey.toString("base64"),
-        ADMIN_KEY: adminKey,
-        NODE_EXTRA_CA_CERTS: bench.authorityFile,
-        DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
-        ...settings,
-      },
-      bench.profiles,
-    ),
-  );
+  const environment = {
+    DATABASE_URL: database.url,
+    TEMPORAL_ADDRESS: server.address,
+    SECRET_KEY: secretKey.toString("base64"),
+    ADMIN_KEY: adminKey,
+    NODE_EXTRA_CA_CERTS: bench.authorityFile,
+    DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+    ...settings,
+  };
+  const service = stack.use(await startService(environment, bench.profiles));
   const connection = await Connection.connect({ address: server.address });
   stack.defer(() => connection.close());
   const temporal = new Client({ connection });
@@ -97,6 +95,9 @@ export async function openStage(
     adminKey,
     temporal,
     trigger: () => schedule.trigger(),
+    async addWorker() {
+      owned.use(await startService({ ...environment, ROLE: "worker" }, bench.profiles));
+    },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

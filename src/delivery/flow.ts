@@ -9,10 +9,12 @@ import { type Room, WebhookQueues } from "./webhook-queues.ts";
 
 const TICK_MS = 250;
 /** Below this many startable entries, more are claimed. */
-const LOW_WATER = 256;
-const CHUNK = 512;
+const LOW_WATER = 128;
+const CHUNK = 256;
 /** Claimed and waiting, at most; what blocked receivers hold back counts too. */
 const MAX_QUEUED = 2_000;
+/** Characters of bodies held, beyond which no more are claimed: events may be large. */
+const MAX_HELD = 16 * 2 ** 20;
 /** A webhook with this many waiting gets no more for now. */
 const MAX_QUEUED_EACH = LOW_WATER;
 
@@ -117,7 +119,7 @@ export class DeliveryFlow {
   }
 
   #wantsMore(): boolean {
-    if (this.#queues.size >= MAX_QUEUED) return false;
+    if (this.#queues.size >= MAX_QUEUED || this.#contents.length >= MAX_HELD) return false;
     return this.#queues.size < LOW_WATER || this.#slots.free > 0;
   }
 

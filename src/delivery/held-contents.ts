@@ -7,6 +7,13 @@ export class HeldContents {
   readonly #db: Db;
   readonly #held = new Map<string, { content: EventContent; uses: number }>();
 
+  #length = 0;
+
+  /** Characters of all bodies held. */
+  get length(): number {
+    return this.#length;
+  }
+
   constructor(db: Db) {
     this.#db = db;
   }
@@ -28,7 +35,10 @@ export class HeldContents {
       if (content === undefined) throw new Error(`event ${eventId} of a queued delivery is not stored`);
       const held = this.#held.get(eventId);
       if (held) held.uses += 1;
-      else this.#held.set(eventId, { content, uses: 1 });
+      else {
+        this.#held.set(eventId, { content, uses: 1 });
+        this.#length += content.payload.length;
+      }
     }
   }
 
@@ -42,6 +52,8 @@ export class HeldContents {
     const held = this.#held.get(eventId);
     if (!held) return;
     held.uses -= 1;
-    if (held.uses === 0) this.#held.delete(eventId);
+    if (held.uses > 0) return;
+    this.#held.delete(eventId);
+    this.#length -= held.content.payload.length;
   }
 }

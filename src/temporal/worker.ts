@@ -1,6 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { bundleWorkflowCode, DefaultLogger, Worker, type WorkflowBundle } from "@temporalio/worker";
+import { Worker, type WorkflowBundle } from "@temporalio/worker";
 import pRetry from "p-retry";
 import type { Logger } from "pino";
 import type { DispatchConfig } from "../config.ts";
@@ -12,6 +11,7 @@ import { createDeleteExpired } from "./delete-expired.ts";
 import type { TemporalNames } from "./names.ts";
 import { ensureDispatchSchedule, ensureRetentionSchedule } from "./schedule.ts";
 import { ensureSearchAttributes } from "./search-attributes.ts";
+import { bundleWorkflows } from "./workflow-bundle.ts";
 
 /** Retry groups that one process works on at once. */
 const MAX_RETRY_ACTIVITIES = 200;
@@ -33,14 +33,6 @@ export interface WorkerOptions {
   log: Logger;
   /** Made beforehand where many start in one process, as tests do. */
   workflowBundle?: WorkflowBundle;
-}
-
-/** The workflow code as Temporal's workers load it. */
-export function bundleWorkflows(): Promise<WorkflowBundle> {
-  return bundleWorkflowCode({
-    workflowsPath: fileURLToPath(new URL("../../workflows/index.ts", import.meta.url)),
-    logger: new DefaultLogger("WARN"),
-  });
 }
 
 /**

@@ -5,10 +5,10 @@ import path from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
-import { type ChildService, startChildService } from "../faults/child-service.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
 
 let dataDir: string;
-let service: ChildService | undefined;
+let service: ServiceProcess | undefined;
 const run = promisify(execFile);
 
 beforeAll(async () => {
@@ -43,13 +43,13 @@ describe("the first administrator", () => {
   test("finds a key in DATA_DIR/admin-key, for the owner's eyes only, and the same one after a restart", {
     timeout: 60_000,
   }, async () => {
-    service = await startChildService({ DATA_DIR: dataDir });
+    service = await startServiceProcess({ DATA_DIR: dataDir });
     const file = path.join(dataDir, "admin-key");
     const key = (await readFile(file, "utf8")).trim();
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     expect(await statusOf(key)).toBe(200);
     expect(await service.end("SIGTERM")).toBe(0);
-    service = await startChildService({ DATA_DIR: dataDir });
+    service = await startServiceProcess({ DATA_DIR: dataDir });
     expect((await readFile(file, "utf8")).trim()).toBe(key);
     expect(await statusOf(key)).toBe(200);
   });
@@ -62,7 +62,7 @@ describe("the first administrator", () => {
     expect(await statusOf(first)).toBe(200);
     expect(await service?.end("SIGTERM")).toBe(0);
     const second = await makeAdminKey();
-    service = await startChildService({ DATA_DIR: dataDir });
+    service = await startServiceProcess({ DATA_DIR: dataDir });
     expect([await statusOf(first), await statusOf(second), await statusOf("whk_unknown")]).toEqual([
       200, 200, 401,
     ]);
@@ -71,7 +71,7 @@ describe("the first administrator", () => {
   test("is refused a second service on the same DATA_DIR with a clear error", {
     timeout: 60_000,
   }, async () => {
-    await expect(startChildService({ DATA_DIR: dataDir })).rejects.toThrow(
+    await expect(startServiceProcess({ DATA_DIR: dataDir })).rejects.toThrow(
       /already uses .*; stop it, or set another DATA_DIR/,
     );
   });

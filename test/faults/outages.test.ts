@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
-import { type ChildService, startChildService } from "./child-service.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
 import {
   checkAttempts,
   type FaultParts,
@@ -15,12 +15,12 @@ import {
 const AWAY_MS = 10_000;
 
 let parts: FaultParts;
-let service: ChildService;
+let service: ServiceProcess;
 let receiver: Receiver;
 
 beforeAll(async () => {
   parts = await startFaultParts();
-  service = await startChildService(parts.environment);
+  service = await startServiceProcess(parts.environment);
   receiver = await startReceiver(parts.certificate, async ({ attempt }) => {
     await wait(20);
     return attempt === 1 ? 503 : 200;

@@ -8,7 +8,7 @@ import { createLocalAuthority } from "../../src/dev/certificates.ts";
 import { findRunningPostgres } from "../../src/dev/embedded-postgres.ts";
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
 import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
-import { type ChildService, startChildService } from "./child-service.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
 import { checkAttempts, outcomes, publishMany, register, untilAllFinal } from "./parts.ts";
 
 /** Events; each goes to three webhooks. */
@@ -18,7 +18,7 @@ const IN_FLIGHT = 192;
 
 let dataDir: string;
 let environment: Record<string, string>;
-let service: ChildService;
+let service: ServiceProcess;
 const receivers: Receiver[] = [];
 
 beforeAll(async () => {
@@ -49,7 +49,7 @@ beforeAll(async () => {
     DELIVERY_TIMEOUT: "3s",
     DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
   };
-  service = await startChildService(environment);
+  service = await startServiceProcess(environment);
 }, 90_000);
 
 afterAll(async () => {
@@ -75,7 +75,7 @@ describe("kill -9 of the service amid a dispatch, and a restart", () => {
       ]);
       await service.end("SIGKILL");
       // The embedded parts of the killed service are still there, and are taken over.
-      service = await startChildService(environment);
+      service = await startServiceProcess(environment);
     }
 
     const url = await findRunningPostgres(dataDir);

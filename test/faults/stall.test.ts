@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import { type ChildService, startChildService } from "./child-service.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
 import { type Ledger, reconcile, startLedger } from "./ledger.ts";
 import {
   checkAttempts,
@@ -20,15 +20,15 @@ const AFTERWARDS = 20;
 const ANSWER_MS = 25;
 
 let parts: FaultParts;
-let api: ChildService;
-let stalling: ChildService;
-let other: ChildService | undefined;
+let api: ServiceProcess;
+let stalling: ServiceProcess;
+let other: ServiceProcess | undefined;
 let good: Ledger;
 let failing: Ledger;
 
 beforeAll(async () => {
   parts = await startFaultParts();
-  api = await startChildService({ ...parts.environment, ROLE: "api" });
+  api = await startServiceProcess({ ...parts.environment, ROLE: "api" });
   stalling = await startWorker();
   good = await startLedger(parts.certificate, ANSWER_MS);
   failing = await startLedger(parts.certificate, ANSWER_MS, () => 500);
@@ -43,8 +43,8 @@ afterAll(async () => {
   await parts?.end();
 }, 60_000);
 
-function startWorker(): Promise<ChildService> {
-  return startChildService({ ...parts.environment, ROLE: "worker" });
+function startWorker(): Promise<ServiceProcess> {
+  return startServiceProcess({ ...parts.environment, ROLE: "worker" });
 }
 
 const requests = () => good.entries.length + failing.entries.length;

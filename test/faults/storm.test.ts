@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import { type ChildService, startChildService } from "./child-service.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
 import { type Ledger, reconcile, startLedger } from "./ledger.ts";
 import {
   checkAttempts,
@@ -30,14 +30,14 @@ type Victim = (typeof VICTIMS)[number];
 const FAULTS: Victim[] = Array.from({ length: ROUNDS }, () => VICTIMS).flat();
 
 let parts: FaultParts;
-let api: ChildService;
-const workers: ChildService[] = [];
+let api: ServiceProcess;
+const workers: ServiceProcess[] = [];
 const ledgers: Ledger[] = [];
 let publisher: Publisher;
 
 beforeAll(async () => {
   parts = await startFaultParts();
-  api = await startChildService({ ...parts.environment, ROLE: "api" });
+  api = await startServiceProcess({ ...parts.environment, ROLE: "api" });
   workers.push(...(await Promise.all([startWorker(), startWorker()])));
   for (let n = 0; n < RECEIVERS; n += 1) {
     ledgers.push(await startLedger(parts.certificate, ANSWER_MS, answer));
@@ -65,8 +65,8 @@ function isHard(deliveryId: string): boolean {
   return !FULL_SIZE || deliveryId.endsWith("0");
 }
 
-function startWorker(): Promise<ChildService> {
-  return startChildService({ ...parts.environment, ROLE: "worker" });
+function startWorker(): Promise<ServiceProcess> {
+  return startServiceProcess({ ...parts.environment, ROLE: "worker" });
 }
 
 const requests = () => ledgers.reduce((sum, { entries }) => sum + entries.length, 0);
@@ -79,7 +79,7 @@ async function kill(victim: Victim): Promise<void> {
     workers.push(await startWorker());
   } else if (victim === "api") {
     await api.end("SIGKILL");
-    api = await startChildService({ ...parts.environment, ROLE: "api" });
+    api = await startServiceProcess({ ...parts.environment, ROLE: "api" });
   } else {
     parts[victim].kill();
     await parts[victim].restart();

@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { type ReceivedRequest, type Receiver, startReceiver } from "../../src/dev/receiver.ts";
-import { type ChildService, startChildService } from "./child-service.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
 import {
   checkAttempts,
   type FaultParts,
@@ -16,14 +16,14 @@ import {
 const DELIVERIES = 40;
 
 let parts: FaultParts;
-let api: ChildService;
-let worker: ChildService;
+let api: ServiceProcess;
+let worker: ServiceProcess;
 
 beforeAll(async () => {
   parts = await startFaultParts();
   [api, worker] = await Promise.all([
-    startChildService({ ...parts.environment, ROLE: "api" }),
-    startChildService({ ...parts.environment, ROLE: "worker" }),
+    startServiceProcess({ ...parts.environment, ROLE: "api" }),
+    startServiceProcess({ ...parts.environment, ROLE: "worker" }),
   ]);
 }, 90_000);
 
@@ -55,7 +55,7 @@ describe("a delivery costs no retry", () => {
       const before = retries(receiver.received);
       await receiver.until((received) => retries(received) >= before + 8);
       await worker.end("SIGKILL");
-      worker = await startChildService({ ...parts.environment, ROLE: "worker" });
+      worker = await startServiceProcess({ ...parts.environment, ROLE: "worker" });
     }
     await untilAllFinal(parts.db, 90_000);
     await checkAttempts(parts.db);
@@ -72,7 +72,7 @@ describe("a delivery costs no retry", () => {
     await receiver.until((received) => retries(received) >= 8);
     const code = await worker.end("SIGTERM");
     expect(code).toBe(0);
-    worker = await startChildService({ ...parts.environment, ROLE: "worker" });
+    worker = await startServiceProcess({ ...parts.environment, ROLE: "worker" });
     await untilAllFinal(parts.db, 60_000);
     await checkAttempts(parts.db);
     expect(await outcomes(parts.db)).toEqual([{ state: "failed", attempts: 4, n: DELIVERIES }]);

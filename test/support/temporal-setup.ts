@@ -4,7 +4,7 @@ import path from "node:path";
 import type { TestProject } from "vitest/node";
 import { startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
-import { bundleWorkflows } from "../../src/temporal/worker.ts";
+import { bundleWorkflows } from "../../src/temporal/workflow-bundle.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
