@@ -1,10 +1,11 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { getOption, hasOption } from "@bufbuild/protobuf";
-import { Code, ConnectError, createContextKey, type HandlerContext } from "@connectrpc/connect";
+import { createContextKey, type HandlerContext } from "@connectrpc/connect";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { required_permission } from "../../gen/webhook/v1/options_pb.ts";
 import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
 import type { Db } from "../db/database.ts";
+import { DomainError } from "../domain-error.ts";
 import type { ApiContext } from "./context.ts";
 import { toConnectError } from "./errors.ts";
 import { gathering } from "./gathering.ts";
@@ -46,7 +47,7 @@ function keyFinder(db: Db): KeyFinder {
 /**
  * Finds the key and checks that it has the permission that the method's option names. Null for public methods.
  *
- * @throws ConnectError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5)
+ * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5)
  */
 export async function authorise(
   context: ApiContext,
@@ -55,26 +56,29 @@ export async function authorise(
 ): Promise<ApiKeyRow | null> {
   if (PUBLIC_SERVICES.has(method.parent.typeName)) return null;
   if (!secret) {
-    throw new ConnectError(
-      `the header ${KEY_HEADER} is missing: send your API key in it`,
-      Code.Unauthenticated,
-    );
+    throw new DomainError("UNAUTHENTICATED", `the header ${KEY_HEADER} is missing: send your API key in it`, {
+      reason: "API_KEY_MISSING",
+    });
   }
   const key = await keyFinder(context.db)(secret);
   if (!key) {
-    throw new ConnectError(`the API key in ${KEY_HEADER} is unknown or revoked`, Code.Unauthenticated);
+    throw new DomainError("UNAUTHENTICATED", `the API key in ${KEY_HEADER} is unknown or revoked`, {
+      reason: "API_KEY_UNKNOWN",
+    });
   }
   if (!hasOption(method, required_permission)) {
-    throw new ConnectError(
+    throw new DomainError(
+      "PERMISSION_DENIED",
       `${method.name} names no required permission, so no key may call it`,
-      Code.PermissionDenied,
     );
   }
   const needed = getOption(method, required_permission);
   if (!key.permissions.includes(needed)) {
-    throw new ConnectError(
-      `the API key lacks the permission ${permissionName(needed)}, which ${method.name} requires`,
-      Code.PermissionDenied,
+    const permission = permissionName(needed);
+    throw new DomainError(
+      "PERMISSION_DENIED",
+      `the API key lacks the permission ${permission}, which ${method.name} requires`,
+      { reason: "PERMISSION_MISSING", metadata: { permission } },
     );
   }
   return key;
@@ -97,7 +101,7 @@ export function requestGate(context: ApiContext): (handler: HandlerContext) => P
 /**
  * Asks again whether the caller may go on, for calls that last: their key may have been revoked since they began.
  *
- * @throws ConnectError UNAUTHENTICATED or PERMISSION_DENIED
+ * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
  */
 export async function stillAuthorised(context: ApiContext, handler: HandlerContext): Promise<void> {
   await authorise(context, handler.method, handler.requestHeader.get(KEY_HEADER));

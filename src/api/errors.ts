@@ -1,41 +1,122 @@
 import { randomUUID } from "node:crypto";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
+import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
 import { isTransient } from "../db/faults.ts";
-import { DomainError, type DomainErrorCode } from "../domain-error.ts";
+import { DomainError, type FieldViolation } from "../domain-error.ts";
+import {
+  DEFAULT_REASONS,
+  ERROR_DOMAIN,
+  type ErrorReason,
+  STATUS_CODES,
+  type StatusName,
+} from "../error-reasons.ts";
 import { InvalidTargetError } from "../target-rules.ts";
-import type { FieldViolation } from "./required-fields.ts";
 
-const CODES: Record<DomainErrorCode, Code> = {
-  INVALID_ARGUMENT: Code.InvalidArgument,
-  NOT_FOUND: Code.NotFound,
-  ALREADY_EXISTS: Code.AlreadyExists,
-  FAILED_PRECONDITION: Code.FailedPrecondition,
-  UNAUTHENTICATED: Code.Unauthenticated,
-  PERMISSION_DENIED: Code.PermissionDenied,
-};
+const STATUS_NAMES = new Map<number, StatusName>(
+  Object.entries(STATUS_CODES).map(([name, number]) => [number, name as StatusName]),
+);
+/** After how many milliseconds it is worth asking a service again that was away. */
+const RETRY_AWAY_MS = 1_000;
 
 /** The one error for what is wrong with a request's fields. */
-export function invalidFields(violations: readonly FieldViolation[]): ConnectError {
+export function invalidFields(violations: readonly FieldViolation[]): DomainError {
   const text = violations.map(({ field, description }) => `${field} ${description}`).join("; ");
-  return new ConnectError(text, Code.InvalidArgument);
+  return new DomainError("INVALID_ARGUMENT", text, { reason: "FIELDS_INVALID", violations });
 }
 
 /**
  * What the caller is told of a fault. Refusals are told as they are; our own faults are logged here, once and with
  * their cause, and told as a reference, so that no SQL, secret or stack leaves the service.
  *
+ * Each carries a google.rpc.ErrorInfo with a reason for programs, a BadRequest where fields are wrong, and a RetryInfo
+ * where the same call may do better later. `Retry-After` is among its metadata then, in whole seconds.
+ *
  * @param method what was called, for the log
  */
 export function toConnectError(error: unknown, log: Logger, method: string): ConnectError {
-  if (error instanceof ConnectError) return error;
-  if (error instanceof DomainError) return new ConnectError(error.message, CODES[error.code]);
-  if (error instanceof InvalidTargetError) return new ConnectError(error.message, Code.InvalidArgument);
+  if (error instanceof ConnectError) return withReason(error);
+  if (error instanceof DomainError) return refusal(error);
+  if (error instanceof InvalidTargetError) {
+    const violation = { field: "url", description: error.message.replace(/^url:? /, "") };
+    return refusal(
+      new DomainError("INVALID_ARGUMENT", error.message, {
+        reason: "URL_NOT_ALLOWED",
+        violations: [violation],
+      }),
+    );
+  }
   if (isTransient(error)) {
     log.warn({ err: error, method }, "the database is away");
-    return new ConnectError("the database is away; try again", Code.Unavailable);
+    return refusal(
+      new DomainError("UNAVAILABLE", "the database is away; try again", {
+        reason: "DATABASE_AWAY",
+        retryAfterMs: RETRY_AWAY_MS,
+      }),
+    );
   }
   const reference = randomUUID();
   log.error({ err: error, method, reference }, "a request failed by our own fault");
-  return new ConnectError(`internal error, in the log under ${reference}`, Code.Internal);
+  return detailed(`internal error, in the log under ${reference}`, Code.Internal, {
+    reason: "INTERNAL",
+    metadata: { reference },
+  });
+}
+
+/** What callers are told while the service ends. */
+export function stoppingError(): DomainError {
+  return new DomainError("UNAVAILABLE", "the service is stopping; try again", {
+    reason: "STOPPING",
+    retryAfterMs: RETRY_AWAY_MS,
+  });
+}
+
+/** A refusal as it is told. */
+export function refusal(error: DomainError): ConnectError {
+  return detailed(error.message, STATUS_CODES[error.code] as Code, error);
+}
+
+/**
+ * An error of the libraries below, which give none of the details, or one that came over the wire and has them.
+ *
+ * @param maxBytes the largest message that is read, where that may be the reason
+ */
+export function withReason(error: ConnectError, maxBytes?: number): ConnectError {
+  if (error.details.length > 0) return error;
+  // The only bound that the libraries know is that of a message's size.
+  if (error.code === Code.ResourceExhausted && maxBytes !== undefined) {
+    return detailed(`a message may have at most ${maxBytes} bytes; send less at once`, error.code, {
+      reason: "MESSAGE_TOO_LARGE",
+    });
+  }
+  const reason = DEFAULT_REASONS[STATUS_NAMES.get(error.code) ?? "UNKNOWN"];
+  const told = detailed(error.rawMessage, error.code, { reason });
+  for (const [name, value] of error.metadata) told.metadata.set(name, value);
+  return told;
+}
+
+interface Details {
+  reason: ErrorReason;
+  retryAfterMs?: number | undefined;
+  violations?: readonly FieldViolation[];
+  metadata?: Readonly<Record<string, string>>;
+}
+
+function detailed(message: string, code: Code, details: Details): ConnectError {
+  const { reason, retryAfterMs, violations = [], metadata = {} } = details;
+  const info: MessageInitShape<typeof ErrorInfoSchema> = { reason, domain: ERROR_DOMAIN, metadata };
+  const error = new ConnectError(message, code, undefined, [{ desc: ErrorInfoSchema, value: info }]);
+  if (violations.length > 0) {
+    error.details.push({ desc: BadRequestSchema, value: { fieldViolations: [...violations] } });
+  }
+  if (retryAfterMs !== undefined) {
+    error.details.push({
+      desc: RetryInfoSchema,
+      value: { retryDelay: durationFromMs(Math.ceil(retryAfterMs)) },
+    });
+    error.metadata.set("Retry-After", String(Math.ceil(retryAfterMs / 1_000)));
+  }
+  return error;
 }

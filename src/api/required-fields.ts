@@ -2,15 +2,8 @@ import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/pr
 import { getOption, hasOption, isFieldSet, ScalarType } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { required } from "../../gen/webhook/v1/options_pb.ts";
+import type { FieldViolation } from "../domain-error.ts";
 import { isTimestampInRange } from "./json/timestamp.ts";
-
-/** One thing wrong with a request. */
-export interface FieldViolation {
-  /** Path by proto names, such as `order_dispatched.lines[0].sku`. */
-  field: string;
-  /** What to change; reads on after the field's name. */
-  description: string;
-}
 
 /**
  * Everything in a message, at any depth, that lacks a field with the option `required` or holds a time outside the

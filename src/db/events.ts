@@ -79,6 +79,7 @@ function repeated(event: NewEvent, { id, hash }: Stored): Published | DomainErro
   return new DomainError(
     "ALREADY_EXISTS",
     "idempotency_key: an event with other content was published under this key; use a new key for a new event",
+    { reason: "IDEMPOTENCY_KEY_REUSED" },
   );
 }
 

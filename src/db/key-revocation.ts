@@ -37,7 +37,10 @@ export function revokeApiKey(db: Db, id: string, fate: WebhooksFate): Promise<Re
 
 function usable(locked: readonly ApiKeyRow[], id: string, field: string): ApiKeyRow {
   const key = locked.find((row) => row.id === id);
-  if (!key) throw new DomainError("NOT_FOUND", `${field}: there is no API key ${id}`);
+  if (!key)
+    throw new DomainError("NOT_FOUND", `${field}: there is no API key ${id}`, {
+      reason: "API_KEY_NOT_FOUND",
+    });
   if (key.revoked)
     throw new DomainError("FAILED_PRECONDITION", `${field}: the API key ${id} is revoked already`);
   return key;

@@ -47,6 +47,8 @@ export function mountFailures(app: FastifyInstance, context: ApiContext): void {
       () => fromFramework(error) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?"),
       (refusal: unknown) => toConnectError(refusal, context.log, request.routeOptions.url ?? "?"),
     );
+    const retryAfter = told.metadata.get("Retry-After");
+    if (retryAfter !== null) reply.header("Retry-After", retryAfter);
     return sendFailure(reply, statusOf(told.code), told.rawMessage);
   });
 }

@@ -60,7 +60,7 @@ export async function mountRestGateway(
  * Refuses a caller whose request could not be read, when the key alone is reason enough: what is wrong with a
  * request is told to those who may make it.
  *
- * @throws ConnectError UNAUTHENTICATED or PERMISSION_DENIED
+ * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
  */
 export async function authoriseUnread(context: ApiContext, request: FastifyRequest): Promise<void> {
   const binding = request.routeOptions.config.rest;

@@ -1,8 +1,8 @@
 import type { DescField, DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { create, getOption, hasOption } from "@bufbuild/protobuf";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
+import type { FieldViolation } from "../../domain-error.ts";
 import { invalidFields } from "../errors.ts";
-import type { FieldViolation } from "../required-fields.ts";
 import { convertParameter, expectation } from "./parameter-values.ts";
 
 /** Where parameters may be, by name. */
@@ -21,7 +21,7 @@ interface Source {
 /**
  * Reads a request message from the query and the body, each field under its JSON name.
  *
- * @throws ConnectError INVALID_ARGUMENT naming each parameter that is missing, empty, of the wrong type or given
+ * @throws DomainError INVALID_ARGUMENT naming each parameter that is missing, empty, of the wrong type or given
  *   with two values
  */
 export function readParameters<Desc extends DescMessage>(

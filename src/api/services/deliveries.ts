@@ -1,6 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
+import type { ServiceImpl } from "@connectrpc/connect";
 import {
   type AttemptSchema,
   type DeliverySchema,
@@ -17,6 +17,7 @@ import {
   getDelivery,
   listDeliveries,
 } from "../../db/deliveries.ts";
+import { DomainError } from "../../domain-error.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
 import { assertFields, isUuid } from "./messages.ts";
@@ -68,7 +69,11 @@ export function deliveryService({ db }: ApiContext): ServiceImpl<typeof Delivery
         throw invalidFields([{ field: "delivery_id", description: "must be the id of a delivery, a UUID" }]);
       }
       const found = await getDelivery(db, request.deliveryId);
-      if (!found) throw new ConnectError(`there is no delivery ${request.deliveryId}`, Code.NotFound);
+      if (!found) {
+        throw new DomainError("NOT_FOUND", `there is no delivery ${request.deliveryId}`, {
+          reason: "DELIVERY_NOT_FOUND",
+        });
+      }
       return { delivery: deliveryMessage(found.delivery), attempts: found.attempts.map(attemptMessage) };
     },
   };

@@ -1,4 +1,4 @@
-import { Code, ConnectError, type HandlerContext, type ServiceImpl } from "@connectrpc/connect";
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { DomainError } from "../../domain-error.ts";
 import { callerOf, stillAuthorised } from "../auth.ts";
@@ -40,9 +40,10 @@ export function eventService(context: ApiContext): ServiceImpl<typeof EventServi
       const series = new PublishedSeries(seriesOptions(handler));
       for await (const { events } of messages) {
         if (series.size + events.length > MAX_STREAM_EVENTS) {
-          throw new ConnectError(
+          throw new DomainError(
+            "RESOURCE_EXHAUSTED",
             `a stream takes at most ${MAX_STREAM_EVENTS} events: send the others over another one`,
-            Code.ResourceExhausted,
+            { reason: "STREAM_TOO_LONG" },
           );
         }
         for (const event of events) await series.add(event);

@@ -1,10 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { DescService } from "@bufbuild/protobuf";
-import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
+import type { ServiceImpl } from "@connectrpc/connect";
 import {
   type Health,
   HealthCheckResponse_ServingStatus as Status,
 } from "../../../gen/health/v1/health_pb.ts";
+import { DomainError } from "../../domain-error.ts";
+import { stoppingError } from "../errors.ts";
 import type { Readiness } from "../readiness.ts";
 
 const WATCH_INTERVAL_MS = 500;
@@ -25,7 +27,7 @@ export function healthService(
   return {
     async check({ service }) {
       if (!known.has(service)) {
-        throw new ConnectError(`there is no service "${service}"`, Code.NotFound);
+        throw new DomainError("NOT_FOUND", `there is no service "${service}"`);
       }
       return { status: await status() };
     },
@@ -42,7 +44,7 @@ export function healthService(
         const now = known.has(service) ? await status() : Status.SERVICE_UNKNOWN;
         if (now !== told) yield { status: now };
         told = now;
-        if (stopping.aborted) throw new ConnectError("the service is stopping", Code.Unavailable);
+        if (stopping.aborted) throw stoppingError();
         await delay(WATCH_INTERVAL_MS, undefined, { signal: end }).catch(() => {});
       }
     },

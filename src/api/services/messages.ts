@@ -19,7 +19,7 @@ export function isUuid(text: string): boolean {
   return UUID.test(text);
 }
 
-/** @throws ConnectError INVALID_ARGUMENT naming every required field that is missing and every time out of range */
+/** @throws DomainError INVALID_ARGUMENT naming every required field that is missing and every time out of range */
 export function assertFields<Desc extends DescMessage>(desc: Desc, message: MessageShape<Desc>): void {
   const violations = findFieldViolations(desc, message);
   if (violations.length > 0) throw invalidFields(violations);
@@ -28,7 +28,7 @@ export function assertFields<Desc extends DescMessage>(desc: Desc, message: Mess
 /**
  * A text that people choose, such as a name.
  *
- * @throws ConnectError INVALID_ARGUMENT when it is too long or PostgreSQL could not store it
+ * @throws DomainError INVALID_ARGUMENT when it is too long or PostgreSQL could not store it
  */
 export function assertText(field: string, text: string, maxCharacters: number): void {
   if ([...text].length > maxCharacters) {

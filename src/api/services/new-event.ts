@@ -16,7 +16,7 @@ const USER_ID = /^[\x21-\x7e]{1,128}$/;
 /**
  * A request to publish as it is to be stored.
  *
- * @throws ConnectError INVALID_ARGUMENT saying what to change
+ * @throws DomainError INVALID_ARGUMENT saying what to change
  */
 export function newEvent(apiKeyId: string, request: PublishEventRequest): NewEvent {
   assertFields(PublishEventRequestSchema, request);

@@ -1,4 +1,4 @@
-import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
+import type { ServiceImpl } from "@connectrpc/connect";
 import {
   CreateWebhookRequestSchema,
   DeleteWebhookRequestSchema,
@@ -15,6 +15,7 @@ import {
   readWebhookSecret,
   setRateLimit,
 } from "../../db/webhooks.ts";
+import { DomainError } from "../../domain-error.ts";
 import { callerOf } from "../auth.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
@@ -86,12 +87,15 @@ export function webhookService({ db, secrets, targets }: ApiContext): ServiceImp
 /** The key determines which events may be subscribed to (contract, section 5, rule 4). */
 function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
   if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
-  throw new ConnectError(
+  throw new DomainError(
+    "PERMISSION_DENIED",
     `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
-    Code.PermissionDenied,
+    { reason: "PROCESS_NOT_ALLOWED" },
   );
 }
 
-function noWebhook(id: bigint): ConnectError {
-  return new ConnectError(`there is no webhook ${id}; list the webhooks to find its Id`, Code.NotFound);
+function noWebhook(id: bigint): DomainError {
+  return new DomainError("NOT_FOUND", `there is no webhook ${id}; list the webhooks to find its Id`, {
+    reason: "WEBHOOK_NOT_FOUND",
+  });
 }

@@ -1,0 +1,105 @@
+/** The statuses of a call that failed, by the names and numbers of gRPC. */
+export const STATUS_CODES = {
+  CANCELLED: 1,
+  UNKNOWN: 2,
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  ALREADY_EXISTS: 6,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  FAILED_PRECONDITION: 9,
+  ABORTED: 10,
+  OUT_OF_RANGE: 11,
+  UNIMPLEMENTED: 12,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+  DATA_LOSS: 15,
+  UNAUTHENTICATED: 16,
+} as const;
+
+/** The status of a call that failed, as gRPC names it. */
+export type StatusName = keyof typeof STATUS_CODES;
+
+/** The `domain` of every google.rpc.ErrorInfo of this service. */
+export const ERROR_DOMAIN = "webhook-service";
+
+/**
+ * Every reason that a google.rpc.ErrorInfo of this service may have, with its status. Callers decide by them: a
+ * reason is kept for ever, and docs/clients.md lists them in these words.
+ */
+export const ERROR_REASONS = {
+  FIELDS_INVALID: {
+    status: "INVALID_ARGUMENT",
+    meaning: "fields are missing or wrong; BadRequest names each",
+  },
+  URL_NOT_ALLOWED: { status: "INVALID_ARGUMENT", meaning: "no webhook can have this address" },
+  REQUEST_INVALID: { status: "INVALID_ARGUMENT", meaning: "the request cannot be read" },
+  WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such webhook" },
+  DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such delivery" },
+  API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such API key" },
+  NOT_FOUND: { status: "NOT_FOUND", meaning: "what the request names is not there" },
+  IDEMPOTENCY_KEY_REUSED: {
+    status: "ALREADY_EXISTS",
+    meaning: "another event was published under the idempotency key",
+  },
+  ALREADY_EXISTS: { status: "ALREADY_EXISTS", meaning: "it is there already, and is not the same" },
+  STATE_NOT_FIT: {
+    status: "FAILED_PRECONDITION",
+    meaning: "what the request names is not in a state for it",
+  },
+  API_KEY_MISSING: { status: "UNAUTHENTICATED", meaning: "the call carries no API key" },
+  API_KEY_UNKNOWN: { status: "UNAUTHENTICATED", meaning: "the API key is unknown or revoked" },
+  PERMISSION_MISSING: {
+    status: "PERMISSION_DENIED",
+    meaning: "the API key lacks the permission that the metadata names",
+  },
+  PROCESS_NOT_ALLOWED: {
+    status: "PERMISSION_DENIED",
+    meaning: "the API key may not subscribe to this event type",
+  },
+  NOT_ALLOWED: { status: "PERMISSION_DENIED", meaning: "the API key may not do this" },
+  RATE_LIMITED: {
+    status: "RESOURCE_EXHAUSTED",
+    meaning: "too many requests; RetryInfo says when to come again",
+  },
+  MESSAGE_TOO_LARGE: {
+    status: "RESOURCE_EXHAUSTED",
+    meaning: "the message is larger than the service reads",
+  },
+  STREAM_TOO_LONG: { status: "RESOURCE_EXHAUSTED", meaning: "the stream holds too many events" },
+  LIMIT_REACHED: { status: "RESOURCE_EXHAUSTED", meaning: "there is no room for more" },
+  DEADLINE_EXCEEDED: { status: "DEADLINE_EXCEEDED", meaning: "the call took longer than its caller allowed" },
+  CANCELLED: { status: "CANCELLED", meaning: "the caller went away" },
+  METHOD_NOT_SERVED: {
+    status: "UNIMPLEMENTED",
+    meaning: "there is no such method, or not in this encoding or kind of call",
+  },
+  DATABASE_AWAY: { status: "UNAVAILABLE", meaning: "the database does not answer; try again" },
+  STOPPING: { status: "UNAVAILABLE", meaning: "the service is being stopped; try again" },
+  UNAVAILABLE: { status: "UNAVAILABLE", meaning: "the service cannot answer at the moment; try again" },
+  INTERNAL: { status: "INTERNAL", meaning: "our own fault; the metadata's reference finds it in the log" },
+} as const satisfies Record<string, { status: StatusName; meaning: string }>;
+
+/** Why a call was refused; what programs decide by. */
+export type ErrorReason = keyof typeof ERROR_REASONS;
+
+/** The reason of a refusal that gives none. */
+export const DEFAULT_REASONS: Record<StatusName, ErrorReason> = {
+  CANCELLED: "CANCELLED",
+  UNKNOWN: "INTERNAL",
+  INVALID_ARGUMENT: "REQUEST_INVALID",
+  DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
+  NOT_FOUND: "NOT_FOUND",
+  ALREADY_EXISTS: "ALREADY_EXISTS",
+  PERMISSION_DENIED: "NOT_ALLOWED",
+  RESOURCE_EXHAUSTED: "LIMIT_REACHED",
+  FAILED_PRECONDITION: "STATE_NOT_FIT",
+  ABORTED: "UNAVAILABLE",
+  OUT_OF_RANGE: "REQUEST_INVALID",
+  UNIMPLEMENTED: "METHOD_NOT_SERVED",
+  INTERNAL: "INTERNAL",
+  UNAVAILABLE: "UNAVAILABLE",
+  DATA_LOSS: "INTERNAL",
+  UNAUTHENTICATED: "API_KEY_UNKNOWN",
+};
