@@ -6,6 +6,8 @@ import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import fastify, { type FastifyInstance } from "fastify";
 import type { ApiContext } from "./context.ts";
 import { type Listener, listenError } from "./listening.ts";
+import { mountDocs, OPENAPI_PATH } from "./openapi/docs-pages.ts";
+import { openApiDocument } from "./openapi/document.ts";
 import { answerMalformed, answerWhatNodeRefuses } from "./raw-http.ts";
 import type { Readiness } from "./readiness.ts";
 import type { RestBinding } from "./rest/bindings.ts";
@@ -60,10 +62,15 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
     };
     context.log.debug(fields, "request");
   });
-  mountFailures(app, context);
-  mountProbes(app, options.readiness);
   const { services } = options;
+  mountFailures(
+    app,
+    context,
+    services ? `${OPENAPI_PATH} lists the API's` : "this process only delivers; ask one with the role api",
+  );
+  mountProbes(app, options.readiness);
   if (services) {
+    mountDocs(app, openApiDocument(services.bindings));
     await app.register((scope) => mountRestGateway(scope, services.bindings, services.transport));
     await app.register((scope) => mountConnect(scope, services));
   }

@@ -121,7 +121,10 @@ test("a process that only delivers has /healthz and /readyz, and neither REST no
   expect(api.grpcPort).toBeNull();
   expect((await probe(api, "/readyz")).status).toBe(200);
   const { status, envelope } = await api.rest("GET", "/api/webhook/list");
-  expect([status, envelope.Warnings]).toEqual([404, ["unknown path /api/webhook/list"]]);
+  expect([status, envelope.Warnings]).toEqual([
+    404,
+    ["unknown path /api/webhook/list; this process only delivers; ask one with the role api"],
+  ]);
 });
 
 test("a port in use is an error that names the port and its variable", async () => {

@@ -27,7 +27,10 @@ test("§7.4: an unknown path is 404 in the envelope, whatever the method, the ke
   for (const [method, body] of requests) {
     const { status, envelope } = await api.rest(method, "/api/webhooks", { ...body, key: null });
     expect(status).toBe(404);
-    expect(envelope).toEqual({ ...FAILURE, Warnings: ["unknown path /api/webhooks"] });
+    expect(envelope).toEqual({
+      ...FAILURE,
+      Warnings: ["unknown path /api/webhooks; /openapi.json lists the API's"],
+    });
   }
 });
 

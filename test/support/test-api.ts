@@ -9,6 +9,7 @@ import { createSecretBox } from "../../src/db/secret-box.ts";
 import { createAddressGuard } from "../../src/delivery/address-guard.ts";
 import { createTargetRules } from "../../src/delivery/target-url.ts";
 import { createTestDatabase } from "./database.ts";
+import { expectDescribed } from "./described-answers.ts";
 
 /** An envelope as REST answers it; numbers as JSON.parse reads them. */
 export interface Envelope {
@@ -49,6 +50,7 @@ export interface TestApi extends Api {
   adminKeyId: string;
   /** Makes a key; every permission unless told. */
   key(options?: Partial<NewApiKey>): Promise<{ id: string; secret: string }>;
+  /** Calls REST and holds the answer against the OpenAPI description. */
   rest(method: string, path: string, request?: RestRequest): Promise<RestAnswer>;
 }
 
@@ -113,6 +115,8 @@ async function callRest(
   const body = json === undefined ? (form ? new URLSearchParams(form) : raw?.body) : JSON.stringify(json);
   const response = await fetch(url, { method, headers: sent, ...(body === undefined ? {} : { body }) });
   const text = await response.text();
+  const contentType = response.headers.get("content-type");
+  expectDescribed({ method, path, status: response.status, contentType, text });
   return {
     status: response.status,
     headers: response.headers,

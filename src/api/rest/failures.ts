@@ -2,14 +2,13 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { ApiContext } from "../context.ts";
 import { toConnectError } from "../errors.ts";
-import { MAX_BODY_BYTES } from "./bodies.ts";
+import { MAX_BODY_BYTES, UNSUPPORTED_TYPE } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
 import { authoriseUnread } from "./gateway.ts";
 
 /** What the framework's own errors mean to callers. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
-  FST_ERR_CTP_INVALID_MEDIA_TYPE:
-    "the content type is not supported; send application/json or application/x-www-form-urlencoded",
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: UNSUPPORTED_TYPE,
   FST_ERR_CTP_BODY_TOO_LARGE: `the body is too large; send at most ${MAX_BODY_BYTES} bytes`,
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "the body is not as long as Content-Length says",
   FST_ERR_BAD_URL: "the path is not validly percent-encoded",
@@ -20,8 +19,12 @@ export function sendFailure(reply: FastifyReply, status: number, message: string
   return reply.code(status).type(JSON_CONTENT_TYPE).send(failureEnvelope(message));
 }
 
-/** Sees to it that no failure leaves without the envelope, whether a service, the framework or a path is the reason. */
-export function mountFailures(app: FastifyInstance, context: ApiContext): void {
+/**
+ * Sees to it that no failure leaves without the envelope, whether a service, the framework or a path is the reason.
+ *
+ * @param whatElse told to callers of unknown paths: where to find the known ones
+ */
+export function mountFailures(app: FastifyInstance, context: ApiContext, whatElse: string): void {
   app.decorateRequest("called", false);
   const allowed = new Map<string, Set<string>>();
   app.addHook("onRoute", ({ method, url }) => {
@@ -33,7 +36,7 @@ export function mountFailures(app: FastifyInstance, context: ApiContext): void {
   async function notFound(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = (request.url.split("?", 1)[0] as string).replace(/(?<=.)\/$/, "");
     const methods = allowed.get(path);
-    if (!methods) return sendFailure(reply, 404, `unknown path ${path}`);
+    if (!methods) return sendFailure(reply, 404, `unknown path ${shortened(path)}; ${whatElse}`);
     const names = [...methods].join(", ");
     reply.header("Allow", names);
     return sendFailure(reply, 400, `${path} does not take ${request.method}; use ${names}`);
@@ -51,6 +54,11 @@ export function mountFailures(app: FastifyInstance, context: ApiContext): void {
     if (retryAfter !== null) reply.header("Retry-After", retryAfter);
     return sendFailure(reply, statusOf(told.code), told.rawMessage);
   });
+}
+
+/** Enough of a path to know it again. */
+function shortened(path: string): string {
+  return path.length > 100 ? `${path.slice(0, 100)}…` : path;
 }
 
 /** For errors before a route was found. */

@@ -1,0 +1,92 @@
+import { PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
+import { catalogue } from "../../catalogue.ts";
+import { commentOf } from "../../comments.ts";
+import type { AnswerSchemas } from "./answer-schemas.ts";
+import { exampleData } from "./examples.ts";
+import { firstSentence, type JsonSchema } from "./json-schema.ts";
+
+/** The headers of a delivery beside Content-Type (contract, section 6.2; Standard Webhooks). */
+const HEADERS: { name: string; required: boolean; description: string; example: string }[] = [
+  {
+    name: "X-Service-Webhook-Id",
+    required: true,
+    description: "Identifies this delivery, the same on every attempt: what tells a repeat.",
+    example: "01a1fcb1-a29f-764b-ae78-489c1b984865",
+  },
+  {
+    name: "X-Service-Webhook-Process",
+    required: true,
+    description: "The event type by name.",
+    example: "OrderDispatched",
+  },
+  {
+    name: "X-Service-UserId",
+    required: false,
+    description: "The user (tenant) of the event. Only when an installed app registered the webhook.",
+    example: "tenant-42",
+  },
+  {
+    name: "webhook-id",
+    required: true,
+    description: "Equal to X-Service-Webhook-Id; part of what is signed.",
+    example: "01a1fcb1-a29f-764b-ae78-489c1b984865",
+  },
+  {
+    name: "webhook-timestamp",
+    required: true,
+    description: "When this attempt was signed, in seconds since 1970; part of what is signed.",
+    example: "1795240920",
+  },
+  {
+    name: "webhook-signature",
+    required: true,
+    description:
+      "HMAC-SHA256 signatures as Standard Webhooks lays down: `v1,` and base64, divided by spaces.",
+    example: "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
+  },
+];
+
+/** The POST that receivers get for each event type, as the `webhooks` of an OpenAPI document. */
+export function describeDeliveries(payloads: AnswerSchemas): Record<string, JsonSchema> {
+  return Object.fromEntries(
+    catalogue.flatMap(({ name, field }) => {
+      const payload = PublishEventRequestSchema.fields.find((each) => each.name === field)?.message;
+      if (!payload) return [];
+      const comment = commentOf(payload) ?? name;
+      return [
+        [
+          name,
+          {
+            post: {
+              operationId: `receive${name}`,
+              tags: ["deliveries"],
+              summary: firstSentence(comment),
+              description: `${comment}\n\nSent to every webhook of this event type.`,
+              // The receiver's address takes no API key.
+              security: [],
+              parameters: HEADERS.map(({ example, ...header }) => ({
+                ...header,
+                in: "header",
+                schema: { type: "string" },
+                example,
+              })),
+              requestBody: {
+                required: true,
+                content: {
+                  "application/json": {
+                    schema: payloads.of(payload),
+                    example: exampleData(payload, "payload"),
+                  },
+                },
+              },
+              responses: {
+                "2XX": { description: "Delivered. The body is not looked at." },
+                default: { description: "Anything else is a failed attempt: up to 3 retries follow." },
+              },
+            },
+          },
+        ],
+      ];
+    }),
+  );
+}

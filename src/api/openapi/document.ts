@@ -1,0 +1,109 @@
+import type { DescMessage } from "@bufbuild/protobuf";
+import { getOption } from "@bufbuild/protobuf";
+import { required_permission } from "../../../gen/webhook/v1/options_pb.ts";
+import manifest from "../../../package.json" with { type: "json" };
+import { commentOf } from "../../comments.ts";
+import { KEY_HEADER } from "../auth.ts";
+import { permissionName } from "../permissions.ts";
+import type { RestBinding } from "../rest/bindings.ts";
+import { answerSchemas } from "./answer-schemas.ts";
+import { describeAnswers, FAILURE, failureResponses, failureSchema } from "./answers.ts";
+import { describeDeliveries } from "./delivery-requests.ts";
+import { firstSentence, type JsonSchema } from "./json-schema.ts";
+import { aboutParameters, describeParameters } from "./parameters.ts";
+
+/** An operation as the document describes it. */
+export interface OpenApiOperation extends JsonSchema {
+  operationId: string;
+  "x-required-permission": string;
+  responses: Record<string, JsonSchema>;
+}
+
+/** An OpenAPI 3.1 document. */
+export interface OpenApiDocument {
+  openapi: "3.1.1";
+  paths: Record<string, Record<string, OpenApiOperation>>;
+  webhooks: Record<string, JsonSchema>;
+  components: { schemas: Record<string, JsonSchema>; [kind: string]: unknown };
+  [member: string]: unknown;
+}
+
+const SECURITY_SCHEME = "ServiceKey";
+
+/** Describes the REST API from its bindings, the messages behind them, and what the proto files say of them. */
+export function openApiDocument(bindings: readonly RestBinding[]): OpenApiDocument {
+  const answers = answerSchemas("rest", (desc) => flatName(desc));
+  const payloads = answerSchemas("payload", (desc) => `${flatName(desc)}Payload`);
+  const paths: OpenApiDocument["paths"] = {};
+  for (const binding of bindings) {
+    const { path, httpMethod, method } = binding;
+    const permission = permissionName(getOption(method, required_permission));
+    const comment = commentOf(method) ?? method.name;
+    const description = [comment, `Needs the permission \`${permission}\`.`, aboutParameters(binding)];
+    paths[path] ??= {};
+    paths[path][httpMethod.toLowerCase()] = {
+      operationId: `${method.localName}${versionOf(path).toUpperCase()}`,
+      tags: [versionOf(path) || "webhooks"],
+      summary: firstSentence(comment),
+      description: description.filter((paragraph) => paragraph !== undefined).join("\n\n"),
+      "x-required-permission": permission,
+      security: [{ [SECURITY_SCHEME]: [] }],
+      ...describeParameters(binding),
+      responses: describeAnswers(binding, answers),
+    };
+  }
+  const webhooks = describeDeliveries(payloads);
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "Webhook registration and delivery",
+      version: manifest.version,
+      license: { name: manifest.license, identifier: manifest.license },
+      description:
+        "Register HTTPS addresses for event types. Each event is then sent to every address registered for its type: " +
+        "signed, at least once, with up to 3 retries.\n\n" +
+        `Every request carries an API key in the header \`${KEY_HEADER}\`. Every answer has the same envelope: ` +
+        "`Success`, `Data` and `Warnings`. All times are UTC in whole seconds, without a zone. " +
+        "`Id` has up to 64 bits: read it with a JSON parser that keeps every digit.",
+    },
+    // Wherever this document was read from.
+    servers: [{ url: "/" }],
+    tags: [
+      { name: "webhooks", description: "The webhooks and what they can be registered for." },
+      ...versions(bindings).map((name) => ({
+        name,
+        description: `The same operations under the prefix /api/${name}.`,
+      })),
+      { name: "deliveries", description: "What receivers get." },
+    ],
+    paths,
+    webhooks,
+    components: {
+      securitySchemes: {
+        [SECURITY_SCHEME]: {
+          type: "apiKey",
+          in: "header",
+          name: KEY_HEADER,
+          description:
+            "An API key. `x-required-permission` names the permission that it needs for an operation.",
+        },
+      },
+      schemas: { ...answers.components(), ...payloads.components(), [FAILURE]: failureSchema },
+      responses: failureResponses(),
+    },
+  };
+}
+
+/** `v1` of `/api/v1/webhook`; empty for a path without a version. */
+function versionOf(path: string): string {
+  return /^\/api\/(v\d+)\//.exec(path)?.[1] ?? "";
+}
+
+function versions(bindings: readonly RestBinding[]): string[] {
+  return [...new Set(bindings.map(({ path }) => versionOf(path)))].filter((version) => version !== "").sort();
+}
+
+/** A message's name as components take it: nested ones with an underscore. */
+function flatName(desc: DescMessage): string {
+  return desc.parent ? `${flatName(desc.parent)}_${desc.name}` : desc.name;
+}

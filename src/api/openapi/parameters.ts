@@ -1,0 +1,108 @@
+import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import { required } from "../../../gen/webhook/v1/options_pb.ts";
+import { commentOf } from "../../comments.ts";
+import { enumMemberName } from "../json/writer.ts";
+import type { RestBinding } from "../rest/bindings.ts";
+import { wholeNumberSchema } from "./answer-schemas.ts";
+import { described, type Json, type JsonSchema } from "./json-schema.ts";
+
+/** Where a parameter may travel. */
+export type Place = "query" | "json" | "form";
+
+/** The part of an operation that tells its parameters. */
+export interface DescribedParameters {
+  parameters?: JsonSchema[];
+  requestBody?: JsonSchema;
+  /** Where the same parameters are taken too, beside what `parameters` and `requestBody` say. */
+  "x-parameters-also-in"?: Place[];
+}
+
+/** Said of each operation with parameters, since OpenAPI cannot say "here or there". */
+const ANY_PLACE =
+  "Parameters may travel in the query, in a JSON body or in a form body. The same parameter with two values is an error.";
+
+/**
+ * Describes a request message in the one place where clients should put it: the body where the binding has one, else
+ * the query.
+ */
+export function describeParameters({ httpMethod, method }: RestBinding): DescribedParameters {
+  const { fields } = method.input;
+  if (fields.length === 0) return {};
+  if (httpMethod === "GET" || httpMethod === "DELETE") {
+    const parameters = fields.map((field) => ({
+      name: field.jsonName,
+      in: "query",
+      required: isRequired(field),
+      ...described(commentOf(field)),
+      schema: parameterSchema(field),
+      example: exampleOf(field),
+    }));
+    // Bodies of GET are not read.
+    return httpMethod === "GET" ? { parameters } : { parameters, "x-parameters-also-in": ["json", "form"] };
+  }
+  const media = { schema: bodySchema(method.input), example: exampleRequest(method.input) };
+  return {
+    requestBody: {
+      required: fields.some(isRequired),
+      description: ANY_PLACE,
+      content: { "application/json": media, "application/x-www-form-urlencoded": media },
+    },
+    "x-parameters-also-in": ["query"],
+  };
+}
+
+/** What is said about parameters in the operation's description; undefined without parameters. */
+export function aboutParameters({ httpMethod, method }: RestBinding): string | undefined {
+  return method.input.fields.length === 0 || httpMethod === "GET" ? undefined : ANY_PLACE;
+}
+
+function bodySchema(desc: DescMessage): JsonSchema {
+  return {
+    type: "object",
+    required: desc.fields.filter(isRequired).map((field) => field.jsonName),
+    properties: Object.fromEntries(
+      desc.fields.map((field) => [
+        field.jsonName,
+        {
+          ...parameterSchema(field),
+          ...described(commentOf(field)),
+        },
+      ]),
+    ),
+  };
+}
+
+/** The schema of a parameter as `convertParameter` takes it, enums by number. */
+function parameterSchema(field: DescField): JsonSchema {
+  if (field.fieldKind === "enum") {
+    const values = field.enum.values.filter((value) => value.number !== 0 || !isRequired(field));
+    return {
+      type: "integer",
+      format: "int32",
+      enum: values.map((value) => value.number),
+      "x-enum-varnames": values.map((value) => enumMemberName(field.enum, value.number)),
+      "x-enum-descriptions": values.map((value) => commentOf(value) ?? ""),
+    };
+  }
+  if (field.fieldKind !== "scalar") return {};
+  if (field.scalar === ScalarType.BOOL) return { type: "boolean" };
+  if (field.scalar !== ScalarType.STRING) return wholeNumberSchema(field.scalar);
+  return { type: "string", ...(isRequired(field) ? { minLength: 1 } : {}) };
+}
+
+function isRequired(field: DescField): boolean {
+  return hasOption(field, required) && getOption(field, required);
+}
+
+function exampleRequest(desc: DescMessage): Json {
+  return Object.fromEntries(desc.fields.map((field) => [field.jsonName, exampleOf(field)]));
+}
+
+function exampleOf(field: DescField): Json {
+  if (field.fieldKind === "enum") return field.enum.values.find((value) => value.number !== 0)?.number ?? 0;
+  if (field.fieldKind !== "scalar") return null;
+  if (field.scalar === ScalarType.BOOL) return true;
+  if (field.scalar !== ScalarType.STRING) return 1;
+  return field.name.endsWith("url") ? "https://example.com/hooks" : field.name;
+}

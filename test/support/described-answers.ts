@@ -1,0 +1,88 @@
+import { Ajv2020, type AnySchemaObject, type ValidateFunction } from "ajv/dist/2020.js";
+import { expect } from "vitest";
+import { type OpenApiDocument, openApiDocument } from "../../src/api/openapi/document.ts";
+import type { JsonSchema } from "../../src/api/openapi/json-schema.ts";
+import { restBindings } from "../../src/api/rest/bindings.ts";
+import { JSON_CONTENT_TYPE } from "../../src/api/rest/envelope.ts";
+import { SERVICES } from "../../src/api/routes.ts";
+
+/** The description that every answer is held against; `openapi.test.ts` sees to it that it is the one served. */
+export const described: OpenApiDocument = openApiDocument(restBindings(SERVICES));
+
+/** Knows how to check JSON against parts of the description. */
+export const ajv = new Ajv2020({ allErrors: true, strict: true, allowUnionTypes: true });
+for (const format of ["int32", "uint32", "int64", "uint64"]) ajv.addFormat(format, true);
+ajv.addVocabulary(["x-enum-descriptions", "x-enum-varnames"]);
+// The document's own members, which are no keywords of JSON Schema.
+ajv.addVocabulary(Object.keys(described));
+ajv.addSchema(closed(described) as AnySchemaObject, "openapi");
+
+/** The description lets later versions add properties; these tests must see when this one does. */
+function closed(part: unknown): unknown {
+  if (Array.isArray(part)) return part.map(closed);
+  if (typeof part !== "object" || part === null) return part;
+  const copy = Object.fromEntries(Object.entries(part).map(([name, value]) => [name, closed(value)]));
+  const isObject = copy.type === "object" && copy.properties !== undefined;
+  return isObject ? { additionalProperties: false, ...copy } : copy;
+}
+
+/** The check for the schema at a place in the document. */
+export function validatorAt(...path: string[]): ValidateFunction {
+  const pointer = path.map((each) => encodeURIComponent(each.replaceAll("~", "~0").replaceAll("/", "~1")));
+  const validate = ajv.getSchema(`openapi#/${pointer.join("/")}`);
+  if (!validate) throw new Error(`the description has no schema at ${path.join(" ")}`);
+  return validate;
+}
+
+const SCHEMA = ["content", "application/json", "schema"];
+
+/** Where the schema of an operation's answer is; undefined for a status that is not described. */
+function answerAt(path: string, method: string, status: number): string[] | undefined {
+  const response: JsonSchema | undefined = described.paths[path]?.[method]?.responses[status];
+  if (!response) return undefined;
+  const { $ref } = response as { $ref?: string };
+  return $ref
+    ? [...$ref.slice("#/".length).split("/"), ...SCHEMA]
+    : ["paths", path, method, "responses", String(status), ...SCHEMA];
+}
+
+/** One answer, and what it answers. */
+export interface GivenAnswer {
+  method: string;
+  /** As it was asked for, with or without a query. */
+  path: string;
+  status: number;
+  contentType: string | null | undefined;
+  /** The body. */
+  text: string;
+}
+
+/**
+ * Fails the test unless the answer is as the OpenAPI description says: a status that the operation can have, its
+ * content type, its schema. What was no operation must be a failure in the envelope.
+ */
+export function expectDescribed({ method, path, status, contentType, text }: GivenAnswer): void {
+  const about = `${method} ${path}`.slice(0, 200);
+  const plain = decoded((path.split("?", 1)[0] as string).replace(/(?<=.)\/$/, ""));
+  const verb = method === "HEAD" ? "get" : method.toLowerCase();
+  const known = described.paths[plain]?.[verb] !== undefined;
+  const place = known ? answerAt(plain, verb, status) : ["components", "schemas", "Failure"];
+  expect(place, `${about} was answered ${status}, which its description does not have`).toBeDefined();
+  if (!known) expect([400, 404], `${about} is no operation`).toContain(status);
+  expect(contentType, about).toBe(JSON_CONTENT_TYPE);
+  if (method === "HEAD") {
+    expect(text, about).toBe("");
+    return;
+  }
+  const validate = validatorAt(...(place as string[]));
+  validate(JSON.parse(text));
+  expect(validate.errors ?? [], `the answer to ${about}, ${text.slice(0, 500)}`).toEqual([]);
+}
+
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
