@@ -62,9 +62,11 @@ export async function authorise(
   }
   const key = await keyFinder(context.db)(secret);
   if (!key) {
-    throw new DomainError("UNAUTHENTICATED", `the API key in ${KEY_HEADER} is unknown or revoked`, {
-      reason: "API_KEY_UNKNOWN",
-    });
+    // Several headers of one name arrive as one, joined by commas.
+    const problem = secret.includes(",")
+      ? `${KEY_HEADER} holds more than one key: send one, once`
+      : `the API key in ${KEY_HEADER} is unknown or revoked`;
+    throw new DomainError("UNAUTHENTICATED", problem, { reason: "API_KEY_UNKNOWN" });
   }
   if (!hasOption(method, required_permission)) {
     throw new DomainError(

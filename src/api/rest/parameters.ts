@@ -92,8 +92,10 @@ function isRequired(field: DescField): boolean {
   return hasOption(field, required) && getOption(field, required);
 }
 
-/** A name that was sent and differs only in case or underscores, which is the likeliest mistake. */
+/** A name that was sent and differs only in case, underscores, brackets or spaces, which is the likeliest mistake. */
 function misspelt(name: string, sources: Source[]): string | undefined {
-  const plain = (text: string) => text.replaceAll(/[_-]/g, "").toLowerCase();
-  return sources.flatMap((source) => Object.keys(source.values)).find((each) => plain(each) === plain(name));
+  const plain = (text: string) => text.replaceAll(/[_\-[\]\s]/g, "").toLowerCase();
+  return sources
+    .flatMap((source) => Object.keys(source.values))
+    .find((each) => each !== name && plain(each) === plain(name));
 }
