@@ -1,6 +1,8 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { getOption, hasOption } from "@bufbuild/protobuf";
 import { createContextKey, type HandlerContext } from "@connectrpc/connect";
+import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { required_permission } from "../../gen/webhook/v1/options_pb.ts";
 import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
@@ -15,7 +17,11 @@ import { permissionName } from "./permissions.ts";
 export const KEY_HEADER = "X-Service-Key";
 
 /** Services that answer without a key. */
-const PUBLIC_SERVICES = new Set<string>([Health.typeName]);
+const PUBLIC_SERVICES = new Set<string>([
+  Health.typeName,
+  ServerReflection.typeName,
+  ServerReflectionAlpha.typeName,
+]);
 
 const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
 

@@ -2,6 +2,7 @@ import { createServer, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { ConnectRouter, ConnectRouterOptions } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
 
 /** What the listener serves and where. */
@@ -11,6 +12,7 @@ export interface GrpcListenerOptions {
   port: number;
   /** How long calls in flight may take to finish once the service stops. */
   drainMs: number;
+  keepAlive: KeepAlive | undefined;
   routes: (router: ConnectRouter) => void;
   routerOptions: ConnectRouterOptions;
 }
@@ -18,6 +20,7 @@ export interface GrpcListenerOptions {
 /** gRPC over cleartext HTTP/2, which Node cannot serve on the port of HTTP/1.1. */
 export async function listenForGrpc(options: GrpcListenerOptions): Promise<Listener> {
   const server = createServer(connectNodeAdapter({ routes: options.routes, ...options.routerOptions }));
+  tendSessions(server, options.keepAlive);
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {
     sessions.add(session);

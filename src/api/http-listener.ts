@@ -1,10 +1,11 @@
 import type { Server as HttpServer } from "node:http";
-import type { Http2Session } from "node:http2";
+import type { Http2SecureServer, Http2Session } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { ConnectRouter, ConnectRouterOptions, Transport } from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import fastify, { type FastifyInstance } from "fastify";
 import type { ApiContext } from "./context.ts";
+import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { mountDocs, OPENAPI_PATH } from "./openapi/docs-pages.ts";
 import { openApiDocument } from "./openapi/document.ts";
@@ -38,6 +39,7 @@ export interface HttpListenerOptions {
   tls: TlsOptions | undefined;
   /** How long calls in flight may take to finish once the service stops. */
   drainMs: number;
+  keepAlive: KeepAlive | undefined;
   readiness: Readiness;
   /** Undefined: only /healthz and /readyz. */
   services: HttpServices | undefined;
@@ -50,6 +52,8 @@ const REQUEST_TIMEOUT_MS = 60_000;
 export async function listenForHttp(context: ApiContext, options: HttpListenerOptions): Promise<Listener> {
   const app = createApp(options.tls);
   answerWhatNodeRefuses(app.server);
+  // HTTP/1.1 has neither sessions nor streams; its servers never emit either.
+  tendSessions(app.server as unknown as Http2SecureServer, options.keepAlive);
   const forceClosed = trackConnections(app.server);
   app.addHook("onResponse", async (request, reply) => {
     const { method, routeOptions } = request;

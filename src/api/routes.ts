@@ -1,5 +1,7 @@
 import type { DescService } from "@bufbuild/protobuf";
-import type { ConnectRouter } from "@connectrpc/connect";
+import type { ConnectRouter, ServiceImpl } from "@connectrpc/connect";
+import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
@@ -11,6 +13,7 @@ import { apiKeyService } from "./services/api-keys.ts";
 import { deliveryService } from "./services/deliveries.ts";
 import { eventService } from "./services/events.ts";
 import { healthService } from "./services/health.ts";
+import { reflectionService } from "./services/reflection.ts";
 import { webhookService } from "./services/webhooks.ts";
 
 /** Every service of the contract. */
@@ -21,10 +24,13 @@ export const SERVICES: readonly DescService[] = [
   DeliveryService,
 ];
 
+/** Everything that is served: the contract, and what gRPC clients expect beside it. */
+const SERVED: readonly DescService[] = [...SERVICES, Health, ServerReflection, ServerReflectionAlpha];
+
 /**
  * All services, for every listener and protocol alike.
  *
- * @param stopping ends calls that would go on for ever, such as Health.Watch
+ * @param stopping ends calls that would go on for ever, such as Health.Watch; its reason is what they end with
  */
 export function createRoutes(
   context: ApiContext,
@@ -33,12 +39,15 @@ export function createRoutes(
 ): (router: ConnectRouter) => void {
   // One for all listeners, so that whatever is published gathers in the same groups.
   const events = eventService(context);
+  const reflection = reflectionService(SERVED, stopping);
   return (router) => {
     router
       .service(WebhookService, webhookService(context))
       .service(EventService, events)
       .service(ApiKeyService, apiKeyService(context))
       .service(DeliveryService, deliveryService(context))
-      .service(Health, healthService(SERVICES, readiness, stopping));
+      .service(Health, healthService(SERVED, readiness, stopping))
+      .service(ServerReflection, reflection)
+      .service(ServerReflectionAlpha, reflection as unknown as ServiceImpl<typeof ServerReflectionAlpha>);
   };
 }

@@ -1,8 +1,10 @@
 import { type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
 import { requestGate } from "./auth.ts";
 import type { ApiContext } from "./context.ts";
+import { refusal, stoppingError } from "./errors.ts";
 import { listenForGrpc } from "./grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./http-listener.ts";
+import type { KeepAlive } from "./http2-sessions.ts";
 import { errorInterceptor } from "./interceptors.ts";
 import type { Listener } from "./listening.ts";
 import { createReadiness } from "./readiness.ts";
@@ -21,6 +23,8 @@ export interface ApiOptions {
   services: boolean;
   /** How long calls in flight may take to finish once the service stops: 10 s unless told. */
   drainMs?: number;
+  /** Pings of HTTP/2 sessions: every 30 s, each to be answered within 20 s, unless told. */
+  keepAlive?: KeepAlive | undefined;
 }
 
 /** A running API. */
@@ -43,7 +47,7 @@ const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
  * @throws Error naming the port and its variable when a port cannot be had
  */
 export async function startApi(context: ApiContext, options: ApiOptions): Promise<Api> {
-  const { host = "127.0.0.1", tls, drainMs = 10_000 } = options;
+  const { host = "127.0.0.1", tls, drainMs = 10_000, keepAlive } = options;
   const stopping = new AbortController();
   const readiness = createReadiness(context);
   const routes = createRoutes(context, readiness, stopping.signal);
@@ -66,13 +70,14 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     port: options.httpPort,
     tls,
     drainMs,
+    keepAlive,
     readiness,
     services,
   });
   let grpc: Listener | undefined;
   try {
     if (services && !tls)
-      grpc = await listenForGrpc({ host, port: options.grpcPort, drainMs, routes, routerOptions });
+      grpc = await listenForGrpc({ host, port: options.grpcPort, drainMs, keepAlive, routes, routerOptions });
   } catch (error) {
     await http.close();
     throw error;
@@ -82,7 +87,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     grpcPort: grpc?.port ?? null,
     url: `${tls ? "https" : "http"}://localhost:${http.port}`,
     async stop() {
-      stopping.abort();
+      stopping.abort(refusal(stoppingError()));
       await Promise.all([http.close(), grpc?.close()]);
     },
   };
