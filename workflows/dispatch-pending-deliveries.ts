@@ -39,6 +39,8 @@ async function makeFirstAttempts(input: DispatchInput, key: { firstRunId: string
   const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>({
     startToCloseTimeout: "10 minutes",
     heartbeatTimeout: input.heartbeatTimeoutMs,
+    // Eagerly they would all go to the worker that has the workflow, and the others would have none.
+    allowEagerDispatch: false,
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     retry: { maximumAttempts: 3, initialInterval: "1 second" },
   });

@@ -11,9 +11,12 @@ import {
 } from "./claim-statement.ts";
 import { type Db, rows } from "./database.ts";
 
+/** Webhooks visited by one claim, at most: each costs a look into the index. */
+const WEBHOOKS = 128;
+
 /**
- * Claims pending deliveries, oldest first within a webhook, fairly between webhooks: at most `share` of each, or
- * more when fewer webhooks wait than would fill the chunk.
+ * Claims pending deliveries, oldest first within a webhook, fairly between webhooks: each that is visited and waits
+ * gets the same share of `limit`, at least one.
  *
  * @param options.after webhooks are visited upwards from this id, so that the start can rotate
  * @param options.excluded webhooks that get nothing now
@@ -22,7 +25,7 @@ import { type Db, rows } from "./database.ts";
 export async function claimPending(
   db: Db,
   token: ClaimToken,
-  options: { limit: number; share: number; after: bigint; excluded: readonly bigint[]; webhooks?: number },
+  options: { limit: number; after: bigint; excluded: readonly bigint[]; webhooks?: number },
 ): Promise<ClaimResult & { next: bigint | null }> {
   const found = await rows<ClaimRow & { next: bigint | null; limited: boolean }>(
     db,
@@ -43,7 +46,7 @@ export async function claimPending(
     chosen as (
       select d.place from open_run, allowed s cross join lateral (
         select ctid as place from deliveries where state = 'pending' and webhook_id = s.webhook_id order by created
-        limit least(s.most, greatest(:share::int, :limit::int / greatest(1, (select count(*)::int from eligible))))
+        limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from eligible))))
         for update skip locked
       ) d limit :limit::int
     ), ${CLAIM_CHOSEN}, ${SPEND_ALLOWANCES}
@@ -53,8 +56,7 @@ export async function claimPending(
       after: options.after,
       excluded: options.excluded,
       limit: options.limit,
-      share: options.share,
-      webhooks: options.webhooks ?? 200,
+      webhooks: Math.min(options.limit, options.webhooks ?? WEBHOOKS),
     }),
     { prepare: "claim_pending" },
   );

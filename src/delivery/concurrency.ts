@@ -4,13 +4,20 @@ export interface WindowBounds {
   max: number;
 }
 
+interface Window {
+  allowed: number;
+  inFlight: number;
+  /** When a delivery last started or ended. */
+  changed: number;
+}
+
 /**
  * How many deliveries may be in flight to each key (a webhook or a host). An allowance starts low, grows by one a
  * success, and halves on a fault, so that a receiver that hangs holds one slot and a good one is soon at full speed.
  */
 export class Windows<Key> {
   readonly #bounds: WindowBounds;
-  readonly #windows = new Map<Key, { allowed: number; inFlight: number }>();
+  readonly #windows = new Map<Key, Window>();
   readonly #waiting = new Map<Key, Set<(key: Key) => void>>();
 
   constructor(bounds: WindowBounds) {
@@ -23,8 +30,16 @@ export class Windows<Key> {
     return window === undefined || window.inFlight < window.allowed;
   }
 
+  /** For how long nothing has ended while no more could start, in milliseconds; 0 when there is room. */
+  stuckFor(key: Key): number {
+    const window = this.#windows.get(key);
+    return window === undefined || this.hasRoom(key) ? 0 : performance.now() - window.changed;
+  }
+
   start(key: Key): void {
-    this.#window(key).inFlight += 1;
+    const window = this.#window(key);
+    window.inFlight += 1;
+    window.changed = performance.now();
   }
 
   /** To be told, once, when a delivery to the key has ended. Waiting already changes nothing. */
@@ -45,6 +60,7 @@ export class Windows<Key> {
   end(key: Key, verdict: "success" | "fault" | "neutral"): void {
     const window = this.#window(key);
     window.inFlight -= 1;
+    window.changed = performance.now();
     if (verdict === "success") window.allowed = Math.min(this.#bounds.max, window.allowed + 1);
     if (verdict === "fault") window.allowed = Math.max(1, Math.floor(window.allowed / 2));
     // What is back at its start need not be remembered; otherwise keys would pile up over the weeks.
@@ -56,10 +72,10 @@ export class Windows<Key> {
     for (const tell of line) tell(key);
   }
 
-  #window(key: Key): { allowed: number; inFlight: number } {
+  #window(key: Key): Window {
     let window = this.#windows.get(key);
     if (!window) {
-      window = { allowed: this.#bounds.start, inFlight: 0 };
+      window = { allowed: this.#bounds.start, inFlight: 0, changed: performance.now() };
       this.#windows.set(key, window);
     }
     return window;

@@ -17,6 +17,8 @@ const MAX_QUEUED = 2_000;
 const MAX_HELD = 16 * 2 ** 20;
 /** A webhook with this many waiting gets no more for now. */
 const MAX_QUEUED_EACH = LOW_WATER;
+/** And one without room with this many: the blocked must not fill the queue, and so hold up the others. */
+const MAX_BLOCKED_EACH = 4;
 
 /**
  * Sends what a source gives, as slots come free: claims in chunks, keeps within the bounds per host and webhook, and
@@ -75,7 +77,10 @@ export class DeliveryFlow {
       while (!stop.aborted) {
         this.#startWhatFits();
         if (!exhausted && this.#wantsMore()) {
-          const claimed = await this.#source.claim(CHUNK, this.#queues.longerThan(MAX_QUEUED_EACH));
+          const claimed = await this.#source.claim(
+            CHUNK,
+            this.#queues.supplied(MAX_QUEUED_EACH, this.#enoughBlocked, this.#room),
+          );
           exhausted = claimed.exhausted;
           await this.#enqueue(claimed.deliveries);
           // Only webhooks that are excluded or limited have more: wait for room, or for the next tick.
@@ -109,9 +114,9 @@ export class DeliveryFlow {
     return withdrawn;
   }
 
-  /** The webhooks of a host that have deliveries waiting here. */
-  waitingFor(host: string): bigint[] {
-    return this.#queues.webhooksOf(host);
+  /** The webhooks that have deliveries waiting here. */
+  waiting(): Iterable<{ webhookId: bigint; host: string }> {
+    return this.#queues.all();
   }
 
   #busy(): boolean {
@@ -121,6 +126,11 @@ export class DeliveryFlow {
   #wantsMore(): boolean {
     if (this.#queues.size >= MAX_QUEUED || this.#contents.length >= MAX_HELD) return false;
     return this.#queues.size < LOW_WATER || this.#slots.free > 0;
+  }
+
+  /** With little to send, whatever there is may be claimed: a webhook without room may have some in a moment. */
+  get #enoughBlocked(): number {
+    return this.#queues.size < LOW_WATER ? MAX_QUEUED_EACH : MAX_BLOCKED_EACH;
   }
 
   async #enqueue(deliveries: ClaimedDelivery[]): Promise<void> {

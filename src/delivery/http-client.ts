@@ -19,15 +19,18 @@ const MAX_HOSTS = 1_000;
  * @param connectionsPerHost most connections to one host and port
  */
 export function createHttpClient(guard: AddressGuard, connectionsPerHost: number): HostPools {
-  // One for all: each connection would make its own, with the authorities' certificates read anew.
-  const secureContext = createSecureContext();
-  const connect = buildConnector({
-    secureContext,
-    allowH2: false,
-    timeout: CONNECT_TIMEOUT_MS,
-    lookup: guard.lookup,
-    keepAlive: true,
-  });
+  let made: buildConnector.connector | undefined;
+  const connector = () => {
+    made ??= buildConnector({
+      // One for all: each connection would make its own, with the authorities' certificates read anew.
+      secureContext: createSecureContext(),
+      allowH2: false,
+      timeout: CONNECT_TIMEOUT_MS,
+      lookup: guard.lookup,
+      keepAlive: true,
+    });
+    return made;
+  };
   return new HostPools(MAX_HOSTS, {
     connections: connectionsPerHost,
     pipelining: 1,
@@ -50,7 +53,7 @@ export function createHttpClient(guard: AddressGuard, connectionsPerHost: number
           return;
         }
       }
-      connect(options, callback);
+      connector()(options, callback);
     },
   });
 }

@@ -8,8 +8,6 @@ import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
 import type { Outcome } from "./outcome.ts";
 import { parseTarget } from "./target.ts";
 
-/** Entries of one webhook in a claim while others wait too. */
-const FAIR_SHARE = 5;
 /** Pending entries of one slow webhook that move to the run at once, at most. */
 const HAND_OVER_LIMIT = 10_000;
 
@@ -59,7 +57,6 @@ export async function pump(
         () =>
           claimPending(engine.db, token, {
             limit,
-            share: FAIR_SHARE,
             after: round.after,
             excluded: [...excluded, ...handover.webhooks],
           }),
@@ -83,7 +80,6 @@ export async function pump(
 /** Keeps the slow apart. */
 class Handover implements FlowWatcher {
   readonly webhooks = new Set<bigint>();
-  readonly #hosts = new Set<string>();
   readonly #engine: DeliveryEngine;
   readonly #token: ClaimToken;
   #flow: DeliveryFlow | undefined;
@@ -106,10 +102,16 @@ class Handover implements FlowWatcher {
 
   onTick(inFlight: Iterable<{ delivery: ClaimedDelivery; forMs: number }>): void {
     for (const { delivery, forMs } of inFlight) if (forMs > SLOW_MS) this.#mark(delivery, false);
+    // What waits learns here from others' deliveries too: of this flow, and of the other pumps.
+    const { hosts, slowHosts } = this.#engine;
+    for (const { webhookId, host } of [...(this.#flow?.waiting() ?? [])]) {
+      if (hosts.stuckFor(host) > SLOW_MS) slowHosts.mark(host);
+      if (this.#isSlow(webhookId, host)) this.#markWebhook(webhookId);
+    }
   }
 
   refuses(delivery: ClaimedDelivery): boolean {
-    if (!this.#isSlow(delivery)) return false;
+    if (!this.#isSlow(delivery.webhook.id, parseTarget(delivery.webhook.targetUrl).host)) return false;
     this.#markWebhook(delivery.webhook.id);
     this.#withdrawn.push(delivery);
     return true;
@@ -125,25 +127,20 @@ class Handover implements FlowWatcher {
     }
   }
 
-  #isSlow(delivery: ClaimedDelivery): boolean {
+  #isSlow(webhookId: bigint, host: string): boolean {
     const { slowWebhooks, slowHosts } = this.#engine;
-    const { host } = parseTarget(delivery.webhook.targetUrl);
-    return (
-      this.webhooks.has(delivery.webhook.id) ||
-      this.#hosts.has(host) ||
-      slowWebhooks.has(delivery.webhook.id) ||
-      slowHosts.has(host)
-    );
+    return this.webhooks.has(webhookId) || slowWebhooks.has(webhookId) || slowHosts.has(host);
   }
 
   #mark(delivery: ClaimedDelivery, wholeHost: boolean): void {
     this.#engine.slowWebhooks.mark(delivery.webhook.id);
     this.#markWebhook(delivery.webhook.id);
-    const host = parseTarget(delivery.webhook.targetUrl).host;
-    if (!wholeHost || this.#hosts.has(host)) return;
-    this.#hosts.add(host);
+    if (!wholeHost) return;
+    const { host } = parseTarget(delivery.webhook.targetUrl);
     this.#engine.slowHosts.mark(host);
-    for (const webhookId of this.#flow?.waitingFor(host) ?? []) this.#markWebhook(webhookId);
+    for (const waiting of [...(this.#flow?.waiting() ?? [])]) {
+      if (waiting.host === host) this.#markWebhook(waiting.webhookId);
+    }
   }
 
   #markWebhook(webhookId: bigint): void {

@@ -99,14 +99,20 @@ export class WebhookQueues {
     return [...this.#webhooks.keys()].flatMap((webhookId) => this.take(webhookId));
   }
 
-  webhooksOf(host: string): bigint[] {
-    return [...(this.#hosts.get(host)?.webhooks ?? [])].map(({ webhookId }) => webhookId);
+  /** The webhooks with deliveries waiting, and their hosts. */
+  *all(): Iterable<{ webhookId: bigint; host: string }> {
+    for (const { webhookId, host } of this.#webhooks.values()) yield { webhookId, host: host.host };
   }
 
-  longerThan(length: number): bigint[] {
-    return [...this.#webhooks.values()]
-      .filter(({ waiting }) => waiting.length >= length)
-      .map(({ webhookId }) => webhookId);
+  /** Webhooks that have enough waiting: `most`, or `few` when they have no room. */
+  supplied(most: number, few: number, room: Room): bigint[] {
+    const found: bigint[] = [];
+    for (const { webhookId, host, waiting } of this.#webhooks.values()) {
+      if (waiting.length < few) continue;
+      const open = room.ofHost(host.host) && room.ofWebhook(webhookId);
+      if (!open || waiting.length >= most) found.push(webhookId);
+    }
+    return found;
   }
 
   #host(host: string): HostQueue {

@@ -12,7 +12,7 @@ import { freshToken, queue, result, SPACING, stored } from "./queue.ts";
 
 let database: TestDatabase;
 let db: Db;
-const ALL = { limit: 1_000, share: 50, after: 0n, excluded: [] };
+const ALL = { limit: 1_000, after: 0n, excluded: [] };
 
 beforeAll(async () => {
   database = await createTestDatabase();

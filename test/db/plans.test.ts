@@ -26,7 +26,7 @@ beforeAll(async () => {
   db = openDatabase(database.url, { max: 3 });
   for (let webhooks = 0; webhooks < 20; webhooks += 1) webhookId = await queue(db, 1_000);
   token = await freshToken(db);
-  const { deliveries } = await claimPending(db, token, { limit: 200, share: 10, after: 0n, excluded: [] });
+  const { deliveries } = await claimPending(db, token, { limit: 200, after: 0n, excluded: [] });
   claimedIds = deliveries.map(({ id }) => id);
   const failed = deliveries.slice(0, 100).map((delivery) => result(delivery, token, 500));
   await recordAttempts(db, failed, SPACING);
@@ -89,7 +89,7 @@ describe("no table that grows is read from end to end", () => {
   const queries: [string, (db: Db) => Promise<unknown>][] = [
     [
       "claiming pending deliveries",
-      (trx) => claimPending(trx, token, { limit: 500, share: 50, after: 0n, excluded: [] }),
+      (trx) => claimPending(trx, token, { limit: 500, after: 0n, excluded: [] }),
     ],
     ["taking over", (trx) => takeOver(trx, { ...token, attempt: 2 })],
     [

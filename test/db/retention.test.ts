@@ -24,7 +24,7 @@ afterAll(async () => {
 /** Delivers what is pending, in a run that is then closed. */
 async function deliver(limit: number): Promise<void> {
   const token = await freshToken(db);
-  const { deliveries } = await claimPending(db, token, { limit, share: limit, after: 0n, excluded: [] });
+  const { deliveries } = await claimPending(db, token, { limit, after: 0n, excluded: [] });
   const results = deliveries.map((delivery) => result(delivery, token, 200));
   await recordAttempts(db, results, SPACING);
   await closeRun(db, token.runId);

@@ -80,13 +80,16 @@ describe("the dispatch workflow replays", () => {
     const handle = await startRun("continued", { continueAsNewAfter: 1 });
     const first = await handle.describe();
     expect(await handle.result()).toMatchObject({ sent: 4, failed: 1 });
-    const chain = [];
-    for await (const run of service.temporal.workflow.list({
-      query: `WorkflowId = "${handle.workflowId}"`,
-    })) {
-      chain.push(run);
-    }
-    expect(chain.map(({ status }) => status.name).sort()).toEqual(["COMPLETED", "CONTINUED_AS_NEW"]);
+    const listed = async () => {
+      const runs = [];
+      const query = `WorkflowId = "${handle.workflowId}"`;
+      for await (const run of service.temporal.workflow.list({ query })) runs.push(run);
+      return runs;
+    };
+    // What Temporal lists follows what happened a little later.
+    const statuses = async () => (await listed()).map(({ status }) => status.name).sort();
+    await expect.poll(statuses, { timeout: 10_000 }).toEqual(["COMPLETED", "CONTINUED_AS_NEW"]);
+    const chain = await listed();
     for (const { runId } of chain) {
       await replay(await service.temporal.workflow.getHandle(handle.workflowId, runId).fetchHistory());
     }
