@@ -10,10 +10,10 @@ import {
   PublishEventRequestSchema,
   StockLevelChangedSchema,
 } from "../../gen/webhook/v1/event_pb.ts";
-import { WebhookSchema } from "../../gen/webhook/v1/webhook_pb.ts";
+import { EventTypeSchema, WebhookSchema } from "../../gen/webhook/v1/webhook_pb.ts";
 import { parseExactJson, repeatedName } from "../../src/api/json/parse.ts";
 import { sortableTime } from "../../src/api/json/timestamp.ts";
-import { jsonWriter } from "../../src/api/json/writer.ts";
+import { type JsonAudience, jsonWriter } from "../../src/api/json/writer.ts";
 import { findFieldViolations } from "../../src/api/required-fields.ts";
 
 const at = (seconds: bigint, nanos = 0): Timestamp => create(TimestampSchema, { seconds, nanos });
@@ -37,17 +37,28 @@ test("a payload has PascalCase names in the order of the proto, nested messages,
   );
 });
 
-test("enums are written by name without their prefix, and by number where there is no name", () => {
-  const kindOf = (kind: number) =>
+test("enums are written by name; a number without a name is refused in payloads and shown in REST answers", () => {
+  const kindOf = (kind: number, audience: JsonAudience = "payload") =>
     JSON.parse(
       jsonWriter(
         DocumentCreatedSchema,
-        "payload",
+        audience,
       )(create(DocumentCreatedSchema, { kind: kind as DocumentKind })),
     ).Kind;
   expect(kindOf(DocumentKind.CREDIT_NOTE)).toBe("CreditNote");
   expect(kindOf(0)).toBe("Unspecified");
-  expect(kindOf(99)).toBe(99);
+  expect(() => kindOf(99)).toThrow(
+    /^kind is 99, which is no DocumentKind; send one of DOCUMENT_KIND_UNSPECIFIED, DOCUMENT_KIND_INVOICE, /,
+  );
+  expect(kindOf(99, "rest")).toBe(99);
+});
+
+test("text that is JSON itself is embedded as it is, and null when it is empty", () => {
+  const write = jsonWriter(EventTypeSchema, "rest");
+  const written = write(create(EventTypeSchema, { sample: '{"Id":9007199254740993}' }));
+  expect(written).toBe(
+    '{"Number":0,"Name":"","Description":"","Sample":{"Id":9007199254740993},"Schema":null}',
+  );
 });
 
 test("64-bit integers keep every digit, in both directions", () => {

@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/event.proto.
  */
 export const file_webhook_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChZ3ZWJob29rL3YxL2V2ZW50LnByb3RvEgp3ZWJob29rLnYxIvgBCg9PcmRlckRpc3BhdGNoZWQSFgoIb3JkZXJfaWQYASABKANCBIi1GAESGgoMb3JkZXJfbnVtYmVyGAIgASgJQgSItRgBEjcKDWRpc3BhdGNoZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEhQKB2NhcnJpZXIYBCABKAlIAIgBARIcCg90cmFja2luZ19udW1iZXIYBSABKAlIAYgBARIkCgVsaW5lcxgGIAMoCzIVLndlYmhvb2sudjEuT3JkZXJMaW5lQgoKCF9jYXJyaWVyQhIKEF90cmFja2luZ19udW1iZXIiSgoJT3JkZXJMaW5lEhgKCnByb2R1Y3RfaWQYASABKANCBIi1GAESEQoDc2t1GAIgASgJQgSItRgBEhAKCHF1YW50aXR5GAMgASgFIpgCCg9Eb2N1bWVudENyZWF0ZWQSGQoLZG9jdW1lbnRfaWQYASABKANCBIi1GAESLAoEa2luZBgCIAEoDjIYLndlYmhvb2sudjEuRG9jdW1lbnRLaW5kQgSItRgBEhQKBm51bWJlchgDIAEoCUIEiLUYARI0CgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARIVCghvcmRlcl9pZBgFIAEoA0gAiAEBEhgKC3RvdGFsX21pbm9yGAYgASgDSAGIAQESFQoIY3VycmVuY3kYByABKAlIAogBAUILCglfb3JkZXJfaWRCDgoMX3RvdGFsX21pbm9yQgsKCV9jdXJyZW5jeSLNAQoRU3RvY2tMZXZlbENoYW5nZWQSGAoKcHJvZHVjdF9pZBgBIAEoA0IEiLUYARIRCgNza3UYAiABKAlCBIi1GAESFgoIbG9jYXRpb24YAyABKAlCBIi1GAESGwoOcHJldmlvdXNfbGV2ZWwYBCABKANIAIgBARINCgVsZXZlbBgFIAEoAxI0CgpjaGFuZ2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYAUIRCg9fcHJldmlvdXNfbGV2ZWwirQIKE1B1Ymxpc2hFdmVudFJlcXVlc3QSHQoPaWRlbXBvdGVuY3lfa2V5GAEgASgJQgSItRgBEhUKB3VzZXJfaWQYAiABKAlCBIi1GAESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoQb3JkZXJfZGlzcGF0Y2hlZBgLIAEoCzIbLndlYmhvb2sudjEuT3JkZXJEaXNwYXRjaGVkSAASNwoQZG9jdW1lbnRfY3JlYXRlZBgMIAEoCzIbLndlYmhvb2sudjEuRG9jdW1lbnRDcmVhdGVkSAASPAoTc3RvY2tfbGV2ZWxfY2hhbmdlZBgNIAEoCzIdLndlYmhvb2sudjEuU3RvY2tMZXZlbENoYW5nZWRIAEIGCgRkYXRhIlYKFFB1Ymxpc2hFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhkKEWRlbGl2ZXJpZXNfcXVldWVkGAIgASgFEhEKCWR1cGxpY2F0ZRgDIAEoCCJHChRQdWJsaXNoRXZlbnRzUmVxdWVzdBIvCgZldmVudHMYASADKAsyHy53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlcXVlc3QiQwoVUHVibGlzaEV2ZW50c1Jlc3BvbnNlEioKB3Jlc3VsdHMYASADKAsyGS53ZWJob29rLnYxLlB1Ymxpc2hSZXN1bHQiSwoYUHVibGlzaEV2ZW50QmF0Y2hSZXF1ZXN0Ei8KBmV2ZW50cxgBIAMoCzIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdCJHChlQdWJsaXNoRXZlbnRCYXRjaFJlc3BvbnNlEioKB3Jlc3VsdHMYASADKAsyGS53ZWJob29rLnYxLlB1Ymxpc2hSZXN1bHQiewoNUHVibGlzaFJlc3VsdBI1CglwdWJsaXNoZWQYASABKAsyIC53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlc3BvbnNlSAASKQoFZXJyb3IYAiABKAsyGC53ZWJob29rLnYxLlB1Ymxpc2hFcnJvckgAQggKBnJlc3VsdCI8CgxQdWJsaXNoRXJyb3ISDQoFaW5kZXgYASABKAUSDAoEY29kZRgCIAEoBRIPCgdtZXNzYWdlGAMgASgJKqYBCg5XZWJob29rUHJvY2VzcxIfChtXRUJIT09LX1BST0NFU1NfVU5TUEVDSUZJRUQQABIkCiBXRUJIT09LX1BST0NFU1NfT1JERVJfRElTUEFUQ0hFRBABEiQKIFdFQkhPT0tfUFJPQ0VTU19ET0NVTUVOVF9DUkVBVEVEEAISJwojV0VCSE9PS19QUk9DRVNTX1NUT0NLX0xFVkVMX0NIQU5HRUQQAyquAQoMRG9jdW1lbnRLaW5kEh0KGURPQ1VNRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIZChVET0NVTUVOVF9LSU5EX0lOVk9JQ0UQARIdChlET0NVTUVOVF9LSU5EX0NSRURJVF9OT1RFEAISHwobRE9DVU1FTlRfS0lORF9ERUxJVkVSWV9OT1RFEAMSJAogRE9DVU1FTlRfS0lORF9PUkRFUl9DT05GSVJNQVRJT04QBDK2AgoMRXZlbnRTZXJ2aWNlEloKDFB1Ymxpc2hFdmVudBIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdBogLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVzcG9uc2UiB5ACAoi1GAMSXwoNUHVibGlzaEV2ZW50cxIgLndlYmhvb2sudjEuUHVibGlzaEV2ZW50c1JlcXVlc3QaIS53ZWJob29rLnYxLlB1Ymxpc2hFdmVudHNSZXNwb25zZSIHkAICiLUYAygBEmkKEVB1Ymxpc2hFdmVudEJhdGNoEiQud2ViaG9vay52MS5QdWJsaXNoRXZlbnRCYXRjaFJlcXVlc3QaJS53ZWJob29rLnYxLlB1Ymxpc2hFdmVudEJhdGNoUmVzcG9uc2UiB5ACAoi1GANiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_options]);
+  fileDesc("ChZ3ZWJob29rL3YxL2V2ZW50LnByb3RvEgp3ZWJob29rLnYxIr8CCg9PcmRlckRpc3BhdGNoZWQSHgoIb3JkZXJfaWQYASABKANCDIi1GAGitRgEMTAwMRIlCgxvcmRlcl9udW1iZXIYAiABKAlCD4i1GAGitRgHU08tMTAwMRJPCg1kaXNwYXRjaGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWhIdCgdjYXJyaWVyGAQgASgJQgeitRgDREhMSACIAQESLwoPdHJhY2tpbmdfbnVtYmVyGAUgASgJQhGitRgNSkQwMTQ2MDAwMDNTRUgBiAEBEiQKBWxpbmVzGAYgAygLMhUud2ViaG9vay52MS5PcmRlckxpbmVCCgoIX2NhcnJpZXJCEgoQX3RyYWNraW5nX251bWJlciJhCglPcmRlckxpbmUSHQoKcHJvZHVjdF9pZBgBIAEoA0IJiLUYAaK1GAE3EhwKA3NrdRgCIAEoCUIPiLUYAaK1GAdMQU1QLTAxEhcKCHF1YW50aXR5GAMgASgFQgWitRgBMiKAAwoPRG9jdW1lbnRDcmVhdGVkEiEKC2RvY3VtZW50X2lkGAEgASgDQgyItRgBorUYBDUwMDUSRQoEa2luZBgCIAEoDjIYLndlYmhvb2sudjEuRG9jdW1lbnRLaW5kQh2ItRgBorUYFURPQ1VNRU5UX0tJTkRfSU5WT0lDRRIlCgZudW1iZXIYAyABKAlCFYi1GAGitRgNSU5WLTIwMjYtNTAwNRJMCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWhIfCghvcmRlcl9pZBgFIAEoA0IIorUYBDEwMDFIAIgBARIjCgt0b3RhbF9taW5vchgGIAEoA0IJorUYBTEyOTk1SAGIAQESHgoIY3VycmVuY3kYByABKAlCB6K1GANFVVJIAogBAUILCglfb3JkZXJfaWRCDgoMX3RvdGFsX21pbm9yQgsKCV9jdXJyZW5jeSKSAgoRU3RvY2tMZXZlbENoYW5nZWQSHQoKcHJvZHVjdF9pZBgBIAEoA0IJiLUYAaK1GAE3EhwKA3NrdRgCIAEoCUIPiLUYAaK1GAdMQU1QLTAxEiMKCGxvY2F0aW9uGAMgASgJQhGItRgBorUYCVJvdHRlcmRhbRIjCg5wcmV2aW91c19sZXZlbBgEIAEoA0IGorUYAjQySACIAQESFQoFbGV2ZWwYBSABKANCBqK1GAI0MBJMCgpjaGFuZ2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWkIRCg9fcHJldmlvdXNfbGV2ZWwirQIKE1B1Ymxpc2hFdmVudFJlcXVlc3QSHQoPaWRlbXBvdGVuY3lfa2V5GAEgASgJQgSItRgBEhUKB3VzZXJfaWQYAiABKAlCBIi1GAESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoQb3JkZXJfZGlzcGF0Y2hlZBgLIAEoCzIbLndlYmhvb2sudjEuT3JkZXJEaXNwYXRjaGVkSAASNwoQZG9jdW1lbnRfY3JlYXRlZBgMIAEoCzIbLndlYmhvb2sudjEuRG9jdW1lbnRDcmVhdGVkSAASPAoTc3RvY2tfbGV2ZWxfY2hhbmdlZBgNIAEoCzIdLndlYmhvb2sudjEuU3RvY2tMZXZlbENoYW5nZWRIAEIGCgRkYXRhIlYKFFB1Ymxpc2hFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhkKEWRlbGl2ZXJpZXNfcXVldWVkGAIgASgFEhEKCWR1cGxpY2F0ZRgDIAEoCCJHChRQdWJsaXNoRXZlbnRzUmVxdWVzdBIvCgZldmVudHMYASADKAsyHy53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlcXVlc3QiQwoVUHVibGlzaEV2ZW50c1Jlc3BvbnNlEioKB3Jlc3VsdHMYASADKAsyGS53ZWJob29rLnYxLlB1Ymxpc2hSZXN1bHQiSwoYUHVibGlzaEV2ZW50QmF0Y2hSZXF1ZXN0Ei8KBmV2ZW50cxgBIAMoCzIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdCJHChlQdWJsaXNoRXZlbnRCYXRjaFJlc3BvbnNlEioKB3Jlc3VsdHMYASADKAsyGS53ZWJob29rLnYxLlB1Ymxpc2hSZXN1bHQiewoNUHVibGlzaFJlc3VsdBI1CglwdWJsaXNoZWQYASABKAsyIC53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlc3BvbnNlSAASKQoFZXJyb3IYAiABKAsyGC53ZWJob29rLnYxLlB1Ymxpc2hFcnJvckgAQggKBnJlc3VsdCI8CgxQdWJsaXNoRXJyb3ISDQoFaW5kZXgYASABKAUSDAoEY29kZRgCIAEoBRIPCgdtZXNzYWdlGAMgASgJKqYBCg5XZWJob29rUHJvY2VzcxIfChtXRUJIT09LX1BST0NFU1NfVU5TUEVDSUZJRUQQABIkCiBXRUJIT09LX1BST0NFU1NfT1JERVJfRElTUEFUQ0hFRBABEiQKIFdFQkhPT0tfUFJPQ0VTU19ET0NVTUVOVF9DUkVBVEVEEAISJwojV0VCSE9PS19QUk9DRVNTX1NUT0NLX0xFVkVMX0NIQU5HRUQQAyquAQoMRG9jdW1lbnRLaW5kEh0KGURPQ1VNRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIZChVET0NVTUVOVF9LSU5EX0lOVk9JQ0UQARIdChlET0NVTUVOVF9LSU5EX0NSRURJVF9OT1RFEAISHwobRE9DVU1FTlRfS0lORF9ERUxJVkVSWV9OT1RFEAMSJAogRE9DVU1FTlRfS0lORF9PUkRFUl9DT05GSVJNQVRJT04QBDK2AgoMRXZlbnRTZXJ2aWNlEloKDFB1Ymxpc2hFdmVudBIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdBogLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVzcG9uc2UiB5ACAoi1GAMSXwoNUHVibGlzaEV2ZW50cxIgLndlYmhvb2sudjEuUHVibGlzaEV2ZW50c1JlcXVlc3QaIS53ZWJob29rLnYxLlB1Ymxpc2hFdmVudHNSZXNwb25zZSIHkAICiLUYAygBEmkKEVB1Ymxpc2hFdmVudEJhdGNoEiQud2ViaG9vay52MS5QdWJsaXNoRXZlbnRCYXRjaFJlcXVlc3QaJS53ZWJob29rLnYxLlB1Ymxpc2hFdmVudEJhdGNoUmVzcG9uc2UiB5ACAoi1GANiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
  * An order has left the warehouse.
@@ -27,31 +27,43 @@ export const file_webhook_v1_event: GenFile = /*@__PURE__*/
  */
 export type OrderDispatched = Message<"webhook.v1.OrderDispatched"> & {
   /**
+   * The order's number in the system it was placed in.
+   *
    * @generated from field: int64 order_id = 1;
    */
   orderId: bigint;
 
   /**
+   * The order's number as customers know it.
+   *
    * @generated from field: string order_number = 2;
    */
   orderNumber: string;
 
   /**
+   * When it left.
+   *
    * @generated from field: google.protobuf.Timestamp dispatched_at = 3;
    */
   dispatchedAt?: Timestamp | undefined;
 
   /**
+   * Who carries it, if that is known.
+   *
    * @generated from field: optional string carrier = 4;
    */
   carrier?: string | undefined;
 
   /**
+   * What the carrier tracks it by, if it does.
+   *
    * @generated from field: optional string tracking_number = 5;
    */
   trackingNumber?: string | undefined;
 
   /**
+   * What was sent.
+   *
    * @generated from field: repeated webhook.v1.OrderLine lines = 6;
    */
   lines: OrderLine[];
@@ -71,16 +83,22 @@ export const OrderDispatchedSchema: GenMessage<OrderDispatched> = /*@__PURE__*/
  */
 export type OrderLine = Message<"webhook.v1.OrderLine"> & {
   /**
+   * The product, as in StockLevelChanged.
+   *
    * @generated from field: int64 product_id = 1;
    */
   productId: bigint;
 
   /**
+   * The product's stock keeping unit.
+   *
    * @generated from field: string sku = 2;
    */
   sku: string;
 
   /**
+   * How many of it were sent.
+   *
    * @generated from field: int32 quantity = 3;
    */
   quantity: number;
@@ -100,21 +118,29 @@ export const OrderLineSchema: GenMessage<OrderLine> = /*@__PURE__*/
  */
 export type DocumentCreated = Message<"webhook.v1.DocumentCreated"> & {
   /**
+   * The document's number in the system it was created in.
+   *
    * @generated from field: int64 document_id = 1;
    */
   documentId: bigint;
 
   /**
+   * What it is.
+   *
    * @generated from field: webhook.v1.DocumentKind kind = 2;
    */
   kind: DocumentKind;
 
   /**
+   * The number printed on it.
+   *
    * @generated from field: string number = 3;
    */
   number: string;
 
   /**
+   * When it was created.
+   *
    * @generated from field: google.protobuf.Timestamp created_at = 4;
    */
   createdAt?: Timestamp | undefined;
@@ -155,16 +181,22 @@ export const DocumentCreatedSchema: GenMessage<DocumentCreated> = /*@__PURE__*/
  */
 export type StockLevelChanged = Message<"webhook.v1.StockLevelChanged"> & {
   /**
+   * The product, as in OrderDispatched.
+   *
    * @generated from field: int64 product_id = 1;
    */
   productId: bigint;
 
   /**
+   * The product's stock keeping unit.
+   *
    * @generated from field: string sku = 2;
    */
   sku: string;
 
   /**
+   * Where the stock is.
+   *
    * @generated from field: string location = 3;
    */
   location: string;
@@ -177,11 +209,15 @@ export type StockLevelChanged = Message<"webhook.v1.StockLevelChanged"> & {
   previousLevel?: bigint | undefined;
 
   /**
+   * How many there are now.
+   *
    * @generated from field: int64 level = 5;
    */
   level: bigint;
 
   /**
+   * When it changed.
+   *
    * @generated from field: google.protobuf.Timestamp changed_at = 6;
    */
   changedAt?: Timestamp | undefined;
@@ -479,6 +515,8 @@ export const WebhookProcessSchema: GenEnum<WebhookProcess> = /*@__PURE__*/
   enumDesc(file_webhook_v1_event, 0);
 
 /**
+ * What a document is.
+ *
  * @generated from enum webhook.v1.DocumentKind
  */
 export const DocumentKind = {
@@ -488,27 +526,37 @@ export const DocumentKind = {
   UNSPECIFIED: 0,
 
   /**
+   * Asks for a payment.
+   *
    * @generated from enum value: DOCUMENT_KIND_INVOICE = 1;
    */
   INVOICE: 1,
 
   /**
+   * Takes back an invoice or a part of it.
+   *
    * @generated from enum value: DOCUMENT_KIND_CREDIT_NOTE = 2;
    */
   CREDIT_NOTE: 2,
 
   /**
+   * Goes with the goods.
+   *
    * @generated from enum value: DOCUMENT_KIND_DELIVERY_NOTE = 3;
    */
   DELIVERY_NOTE: 3,
 
   /**
+   * Tells a customer that an order was taken.
+   *
    * @generated from enum value: DOCUMENT_KIND_ORDER_CONFIRMATION = 4;
    */
   ORDER_CONFIRMATION: 4,
 } as const;
 
 /**
+ * What a document is.
+ *
  * @generated from enum webhook.v1.DocumentKind
  */
 export type DocumentKind = (typeof DocumentKind)[keyof typeof DocumentKind] | UnknownEnum;

@@ -12,7 +12,7 @@ import type { UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/options.proto.
  */
 export const file_webhook_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL29wdGlvbnMucHJvdG8SCndlYmhvb2sudjEqugEKClBlcm1pc3Npb24SGgoWUEVSTUlTU0lPTl9VTlNQRUNJRklFRBAAEicKI1BFUk1JU1NJT05fUkVBRF9BRE1JTklTVFJBVElWRV9EQVRBEAESKAokUEVSTUlTU0lPTl9XUklURV9BRE1JTklTVFJBVElWRV9EQVRBEAISHQoZUEVSTUlTU0lPTl9QVUJMSVNIX0VWRU5UUxADEh4KGlBFUk1JU1NJT05fTUFOQUdFX0FQSV9LRVlTEAQ6aQoTcmVxdWlyZWRfcGVybWlzc2lvbhIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNGGAyABKA4yFi53ZWJob29rLnYxLlBlcm1pc3Npb25SEnJlcXVpcmVkUGVybWlzc2lvbjo9CglyZXN0X2RhdGESHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjShgMgASgJUghyZXN0RGF0YTo7CghyZXF1aXJlZBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCFIIcmVxdWlyZWQ6QgoMcmVzdF9vbWl0dGVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjShgMgASgIUgtyZXN0T21pdHRlZGIGcHJvdG8z", [file_google_protobuf_descriptor]);
+  fileDesc("Chh3ZWJob29rL3YxL29wdGlvbnMucHJvdG8SCndlYmhvb2sudjEqugEKClBlcm1pc3Npb24SGgoWUEVSTUlTU0lPTl9VTlNQRUNJRklFRBAAEicKI1BFUk1JU1NJT05fUkVBRF9BRE1JTklTVFJBVElWRV9EQVRBEAESKAokUEVSTUlTU0lPTl9XUklURV9BRE1JTklTVFJBVElWRV9EQVRBEAISHQoZUEVSTUlTU0lPTl9QVUJMSVNIX0VWRU5UUxADEh4KGlBFUk1JU1NJT05fTUFOQUdFX0FQSV9LRVlTEAQ6aQoTcmVxdWlyZWRfcGVybWlzc2lvbhIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNGGAyABKA4yFi53ZWJob29rLnYxLlBlcm1pc3Npb25SEnJlcXVpcmVkUGVybWlzc2lvbjo9CglyZXN0X2RhdGESHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjShgMgASgJUghyZXN0RGF0YTo7CghyZXF1aXJlZBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCFIIcmVxdWlyZWQ6QgoMcmVzdF9vbWl0dGVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjShgMgASgIUgtyZXN0T21pdHRlZDo6CghyYXdfanNvbhIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY04YDIAEoCFIHcmF3SnNvbjo5CgdleGFtcGxlEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjUhgMgASgJUgdleGFtcGxlYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * What an API key may be used for.
@@ -98,4 +98,22 @@ export const required: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
  */
 export const rest_omitted: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_webhook_v1_options, 3);
+
+/**
+ * The text is itself JSON. JSON answers embed it as it is, so that callers read an object and not a text with one
+ * in it; null when it is empty. (google.protobuf.Struct would round int64 and forget the order of keys.)
+ *
+ * @generated from extension: bool raw_json = 50003;
+ */
+export const raw_json: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
+  extDesc(file_webhook_v1_options, 4);
+
+/**
+ * The value in samples, as protobuf's JSON writes it but without quotes: `1001`, `LAMP-01`, `2026-11-21T09:30:00Z`,
+ * `DOCUMENT_KIND_INVOICE`. Of one item, for a list. A sample makes up what has no example.
+ *
+ * @generated from extension: string example = 50004;
+ */
+export const example: GenExtension<FieldOptions, string> = /*@__PURE__*/
+  extDesc(file_webhook_v1_options, 5);
 

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEi3gIKB1dlYmhvb2sSCgoCaWQYASABKAMSKwoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEhgKC2FwcGxpY2F0aW9uGAYgASgJSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBQg4KDF9hcHBsaWNhdGlvbkITChFfYXBwbGljYXRpb25fbmFtZUINCgtfcmF0ZV9saW1pdCIVChNMaXN0V2ViaG9va3NSZXF1ZXN0Ij0KFExpc3RXZWJob29rc1Jlc3BvbnNlEiUKCHdlYmhvb2tzGAEgAygLMhMud2ViaG9vay52MS5XZWJob29rIlwKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EjEKB3Byb2Nlc3MYASABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEhEKA3VybBgCIAEoCUIEiLUYASJOChVDcmVhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIPCgdjcmVhdGVkGAIgASgIIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siXgoaU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIXCgpyYXRlX2xpbWl0GAIgASgFSACIAQFCDQoLX3JhdGVfbGltaXQiQwobU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siMwoXR2V0V2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASIqChhHZXRXZWJob29rU2VjcmV0UmVzcG9uc2USDgoGc2VjcmV0GAEgASgJMusFCg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSqwEKDUNyZWF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVzcG9uc2UiVZACAoi1GAKStRgHd2ViaG9va4LT5JMCPToBKloUOgEqIg8vYXBpL3YxL3dlYmhvb2taFDoBKiIPL2FwaS92Mi93ZWJob29rIgwvYXBpL3dlYmhvb2sSnwEKDURlbGV0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVzcG9uc2UiSYi1GAKStRgHd2ViaG9va4LT5JMCNFoRKg8vYXBpL3YxL3dlYmhvb2taESoPL2FwaS92Mi93ZWJob29rKgwvYXBpL3dlYmhvb2sSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEi3gIKB1dlYmhvb2sSCgoCaWQYASABKAMSKwoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEhgKC2FwcGxpY2F0aW9uGAYgASgJSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBQg4KDF9hcHBsaWNhdGlvbkITChFfYXBwbGljYXRpb25fbmFtZUINCgtfcmF0ZV9saW1pdCJqCglFdmVudFR5cGUSDgoGbnVtYmVyGAEgASgFEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSFAoGc2FtcGxlGAQgASgJQgSYtRgBEhQKBnNjaGVtYRgFIAEoCUIEmLUYASIVChNMaXN0V2ViaG9va3NSZXF1ZXN0Ij0KFExpc3RXZWJob29rc1Jlc3BvbnNlEiUKCHdlYmhvb2tzGAEgAygLMhMud2ViaG9vay52MS5XZWJob29rIlwKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EjEKB3Byb2Nlc3MYASABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEhEKA3VybBgCIAEoCUIEiLUYASJOChVDcmVhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIPCgdjcmVhdGVkGAIgASgIIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siFgoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QiQQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEigKCXByb2Nlc3NlcxgBIAMoCzIVLndlYmhvb2sudjEuRXZlbnRUeXBlIl4KGlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFwoKcmF0ZV9saW1pdBgCIAEoBUgAiAEBQg0KC19yYXRlX2xpbWl0IkMKG1NldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjMKF0dldFdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiKgoYR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCTKwBwoOV2ViaG9va1NlcnZpY2USrwEKDExpc3RXZWJob29rcxIfLndlYmhvb2sudjEuTGlzdFdlYmhvb2tzUmVxdWVzdBogLndlYmhvb2sudjEuTGlzdFdlYmhvb2tzUmVzcG9uc2UiXJACAYi1GAGStRgId2ViaG9va3OC0+STAkNaFhIUL2FwaS92MS93ZWJob29rL2xpc3RaFhIUL2FwaS92Mi93ZWJob29rL2xpc3QSES9hcGkvd2ViaG9vay9saXN0EqsBCg1DcmVhdGVXZWJob29rEiAud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1Jlc3BvbnNlIlWQAgKItRgCkrUYB3dlYmhvb2uC0+STAj06ASpaFDoBKiIPL2FwaS92MS93ZWJob29rWhQ6ASoiDy9hcGkvdjIvd2ViaG9vayIML2FwaS93ZWJob29rEp8BCg1EZWxldGVXZWJob29rEiAud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1Jlc3BvbnNlIkmItRgCkrUYB3dlYmhvb2uC0+STAjRaESoPL2FwaS92MS93ZWJob29rWhEqDy9hcGkvdjIvd2ViaG9vayoML2FwaS93ZWJob29rEsIBCg1MaXN0UHJvY2Vzc2VzEiAud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBohLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlImyQAgGItRgBkrUYCXByb2Nlc3Nlc4LT5JMCUlobEhkvYXBpL3YxL3dlYmhvb2svcHJvY2Vzc2VzWhsSGS9hcGkvdjIvd2ViaG9vay9wcm9jZXNzZXMSFi9hcGkvd2ViaG9vay9wcm9jZXNzZXMSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * A registration: this event type to this URL. In REST answers it is the contract's Webhook object (2.1).
@@ -88,6 +88,55 @@ export const WebhookSchema: GenMessage<Webhook> = /*@__PURE__*/
   messageDesc(file_webhook_v1_webhook, 0);
 
 /**
+ * A kind of event, as the catalogue tells of it.
+ *
+ * @generated from message webhook.v1.EventType
+ */
+export type EventType = Message<"webhook.v1.EventType"> & {
+  /**
+   * What `process` of CreateWebhook takes.
+   *
+   * @generated from field: int32 number = 1;
+   */
+  number: number;
+
+  /**
+   * What webhooks and the header X-Service-Webhook-Process call it.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * What has happened when there is an event of it.
+   *
+   * @generated from field: string description = 3;
+   */
+  description: string;
+
+  /**
+   * A payload as receivers get it. JSON; an object in REST answers.
+   *
+   * @generated from field: string sample = 4;
+   */
+  sample: string;
+
+  /**
+   * The JSON Schema (2020-12) of its payloads. JSON; an object in REST answers.
+   *
+   * @generated from field: string schema = 5;
+   */
+  schema: string;
+};
+
+/**
+ * Describes the message webhook.v1.EventType.
+ * Use `create(EventTypeSchema)` to create a new message.
+ */
+export const EventTypeSchema: GenMessage<EventType> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 1);
+
+/**
  * @generated from message webhook.v1.ListWebhooksRequest
  */
 export type ListWebhooksRequest = Message<"webhook.v1.ListWebhooksRequest"> & {
@@ -98,7 +147,7 @@ export type ListWebhooksRequest = Message<"webhook.v1.ListWebhooksRequest"> & {
  * Use `create(ListWebhooksRequestSchema)` to create a new message.
  */
 export const ListWebhooksRequestSchema: GenMessage<ListWebhooksRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 1);
+  messageDesc(file_webhook_v1_webhook, 2);
 
 /**
  * @generated from message webhook.v1.ListWebhooksResponse
@@ -115,7 +164,7 @@ export type ListWebhooksResponse = Message<"webhook.v1.ListWebhooksResponse"> & 
  * Use `create(ListWebhooksResponseSchema)` to create a new message.
  */
 export const ListWebhooksResponseSchema: GenMessage<ListWebhooksResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 2);
+  messageDesc(file_webhook_v1_webhook, 3);
 
 /**
  * @generated from message webhook.v1.CreateWebhookRequest
@@ -141,7 +190,7 @@ export type CreateWebhookRequest = Message<"webhook.v1.CreateWebhookRequest"> & 
  * Use `create(CreateWebhookRequestSchema)` to create a new message.
  */
 export const CreateWebhookRequestSchema: GenMessage<CreateWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 3);
+  messageDesc(file_webhook_v1_webhook, 4);
 
 /**
  * @generated from message webhook.v1.CreateWebhookResponse
@@ -165,7 +214,7 @@ export type CreateWebhookResponse = Message<"webhook.v1.CreateWebhookResponse"> 
  * Use `create(CreateWebhookResponseSchema)` to create a new message.
  */
 export const CreateWebhookResponseSchema: GenMessage<CreateWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 4);
+  messageDesc(file_webhook_v1_webhook, 5);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookRequest
@@ -184,7 +233,7 @@ export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & 
  * Use `create(DeleteWebhookRequestSchema)` to create a new message.
  */
 export const DeleteWebhookRequestSchema: GenMessage<DeleteWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 5);
+  messageDesc(file_webhook_v1_webhook, 6);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookResponse
@@ -201,7 +250,37 @@ export type DeleteWebhookResponse = Message<"webhook.v1.DeleteWebhookResponse"> 
  * Use `create(DeleteWebhookResponseSchema)` to create a new message.
  */
 export const DeleteWebhookResponseSchema: GenMessage<DeleteWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 6);
+  messageDesc(file_webhook_v1_webhook, 7);
+
+/**
+ * @generated from message webhook.v1.ListProcessesRequest
+ */
+export type ListProcessesRequest = Message<"webhook.v1.ListProcessesRequest"> & {
+};
+
+/**
+ * Describes the message webhook.v1.ListProcessesRequest.
+ * Use `create(ListProcessesRequestSchema)` to create a new message.
+ */
+export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 8);
+
+/**
+ * @generated from message webhook.v1.ListProcessesResponse
+ */
+export type ListProcessesResponse = Message<"webhook.v1.ListProcessesResponse"> & {
+  /**
+   * @generated from field: repeated webhook.v1.EventType processes = 1;
+   */
+  processes: EventType[];
+};
+
+/**
+ * Describes the message webhook.v1.ListProcessesResponse.
+ * Use `create(ListProcessesResponseSchema)` to create a new message.
+ */
+export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 9);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitRequest
@@ -225,7 +304,7 @@ export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimit
  * Use `create(SetWebhookRateLimitRequestSchema)` to create a new message.
  */
 export const SetWebhookRateLimitRequestSchema: GenMessage<SetWebhookRateLimitRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 7);
+  messageDesc(file_webhook_v1_webhook, 10);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitResponse
@@ -242,7 +321,7 @@ export type SetWebhookRateLimitResponse = Message<"webhook.v1.SetWebhookRateLimi
  * Use `create(SetWebhookRateLimitResponseSchema)` to create a new message.
  */
 export const SetWebhookRateLimitResponseSchema: GenMessage<SetWebhookRateLimitResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 8);
+  messageDesc(file_webhook_v1_webhook, 11);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretRequest
@@ -259,7 +338,7 @@ export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretReques
  * Use `create(GetWebhookSecretRequestSchema)` to create a new message.
  */
 export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 9);
+  messageDesc(file_webhook_v1_webhook, 12);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretResponse
@@ -278,7 +357,7 @@ export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretRespo
  * Use `create(GetWebhookSecretResponseSchema)` to create a new message.
  */
 export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 10);
+  messageDesc(file_webhook_v1_webhook, 13);
 
 /**
  * Registers the addresses that events are delivered to.
@@ -316,6 +395,16 @@ export const WebhookService: GenService<{
     methodKind: "unary";
     input: typeof DeleteWebhookRequestSchema;
     output: typeof DeleteWebhookResponseSchema;
+  },
+  /**
+   * The catalogue: every event type there is, by number, whichever of them the key may subscribe to.
+   *
+   * @generated from rpc webhook.v1.WebhookService.ListProcesses
+   */
+  listProcesses: {
+    methodKind: "unary";
+    input: typeof ListProcessesRequestSchema;
+    output: typeof ListProcessesResponseSchema;
   },
   /**
    * Limits how many deliveries a second a webhook gets, first attempts and retries together, over all workers.

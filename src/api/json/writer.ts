@@ -1,10 +1,10 @@
 import type { DescEnum, DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
-import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
-import { base64Encode } from "@bufbuild/protobuf/wire";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { getOption, hasOption } from "@bufbuild/protobuf";
+import { Edition } from "@bufbuild/protobuf/wkt";
 import { rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
-import { pascalCase } from "../../catalogue.ts";
-import { sortableTime } from "./timestamp.ts";
+import { assertDistinct, enumMemberName, propertyName } from "./names.ts";
+import { scalarWriter, type WriteValue } from "./scalars.ts";
+import { plainValueWriter, wellKnownWriter } from "./well-known.ts";
 
 /** Writes one message as JSON text. */
 export type JsonWriter<Desc extends DescMessage> = (message: MessageShape<Desc>) => string;
@@ -12,44 +12,55 @@ export type JsonWriter<Desc extends DescMessage> = (message: MessageShape<Desc>)
 /** Who reads the JSON: receivers of payloads, or REST callers, who are spared fields marked `rest_omitted`. */
 export type JsonAudience = "payload" | "rest";
 
-type WriteValue = (value: unknown) => string;
-
-const compiled: Record<JsonAudience, Map<string, WriteValue>> = { payload: new Map(), rest: new Map() };
+const compiled: Record<JsonAudience, WeakMap<DescMessage, WriteValue>> = {
+  payload: new WeakMap(),
+  rest: new WeakMap(),
+};
 
 /**
  * The writer of a message type: names in PascalCase in the order of the proto, enums by name, times as
  * `YYYY-MM-DDThh:mm:ss`, 64-bit integers as exact numbers, bytes as base64, null for what is unset.
  *
- * Compiled once a type, since publishing goes through it. It throws a RangeError on what JSON cannot say: a number
- * that is not finite, a time outside the years 0001 to 9999.
+ * Compiled once a type, since publishing goes through it. It throws a RangeError on what the JSON cannot say: a
+ * number that is not finite, a time outside the years 0001 to 9999, in payloads a member of an enum without a name.
+ *
+ * @throws Error when two fields of the type would have the same name
  */
 export function jsonWriter<Desc extends DescMessage>(desc: Desc, audience: JsonAudience): JsonWriter<Desc> {
   return messageWriter(desc, audience) as JsonWriter<Desc>;
 }
 
 function messageWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
-  if (desc.typeName === "google.protobuf.Timestamp") {
-    return (value) => `"${sortableTime(value as Timestamp)}"`;
-  }
-  const known = compiled[audience].get(desc.typeName);
+  const writers = compiled[audience];
+  const known = writers.get(desc);
   if (known) return known;
-
-  let writeFields: ((message: Message) => string) | undefined;
-  // Remembered before its fields are looked at, so that a type may hold itself.
-  const write: WriteValue = (value) => {
-    writeFields ??= fieldsWriter(desc, audience);
-    return writeFields(value as Message);
-  };
-  compiled[audience].set(desc.typeName, write);
-  return write;
+  // Stands in while the fields are looked at, so that a type may hold itself.
+  writers.set(desc, (message) => messageWriter(desc, audience)(message));
+  try {
+    const write = wellKnownWriter(desc) ?? fieldsWriter(desc, audience);
+    writers.set(desc, write);
+    return write;
+  } catch (error) {
+    writers.delete(desc);
+    throw error;
+  }
 }
 
-function fieldsWriter(desc: DescMessage, audience: JsonAudience): (message: Message) => string {
-  const fields = desc.fields.filter(
+/** The fields of a message that its audience gets, in the order of the proto. */
+export function fieldsFor(desc: DescMessage, audience: JsonAudience): DescField[] {
+  return desc.fields.filter(
     (field) => audience === "payload" || !hasOption(field, rest_omitted) || !getOption(field, rest_omitted),
   );
+}
+
+function fieldsWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
+  const fields = fieldsFor(desc, audience);
+  assertDistinct(
+    desc.typeName,
+    fields.map((field) => ({ proto: field.name, json: propertyName(field) })),
+  );
   const steps = fields.map((field, index) => ({
-    start: `${index === 0 ? "{" : ","}"${pascalCase(field.name)}":`,
+    start: `${index === 0 ? "{" : ","}"${propertyName(field)}":`,
     read: fieldReader(field),
     write: fieldWriter(field, audience),
   }));
@@ -57,7 +68,7 @@ function fieldsWriter(desc: DescMessage, audience: JsonAudience): (message: Mess
   return (message) => {
     let json = "";
     for (const step of steps) {
-      const value = step.read(message as unknown as Record<string, unknown>);
+      const value = step.read(message as Message & Record<string, unknown>);
       json += step.start + (value === undefined ? "null" : step.write(value));
     }
     return `${json}}`;
@@ -68,76 +79,56 @@ function fieldsWriter(desc: DescMessage, audience: JsonAudience): (message: Mess
 function fieldReader(field: DescField): (message: Record<string, unknown>) => unknown {
   const name = field.localName;
   const oneof = field.oneof?.localName;
-  if (oneof === undefined) return (message) => message[name];
-  return (message) => {
-    const member = message[oneof] as { case?: string; value?: unknown };
-    return member.case === name ? member.value : undefined;
-  };
+  if (oneof !== undefined) {
+    return (message) => {
+      const member = message[oneof] as { case?: string; value?: unknown };
+      return member.case === name ? member.value : undefined;
+    };
+  }
+  if (field.parent.file.edition === Edition.EDITION_PROTO3) return (message) => message[name];
+  // In other editions, an unset field inherits the default of its type.
+  return (message) => (Object.hasOwn(message, name) ? message[name] : undefined);
 }
 
 function fieldWriter(field: DescField, audience: JsonAudience): WriteValue {
+  const write = valueWriter(field, audience);
   switch (field.fieldKind) {
-    case "message":
-      return messageWriter(field.message, audience);
-    case "enum":
-      return enumWriter(field.enum);
-    case "scalar":
-      return scalarWriter(field.scalar, field.name);
-    case "list": {
-      const write =
-        field.listKind === "message"
-          ? messageWriter(field.message, audience)
-          : field.listKind === "enum"
-            ? enumWriter(field.enum)
-            : scalarWriter(field.scalar, field.name);
-      return (items) => `[${(items as unknown[]).map(write).join(",")}]`;
-    }
-    case "map": {
-      const write =
-        field.mapKind === "message"
-          ? messageWriter(field.message, audience)
-          : field.mapKind === "enum"
-            ? enumWriter(field.enum)
-            : scalarWriter(field.scalar, field.name);
+    case "list":
+      return (items) => `[${(items as unknown[]).map((item) => write(item)).join(",")}]`;
+    case "map":
       return (map) =>
         `{${Object.entries(map as Record<string, unknown>)
           .map(([key, value]) => `${JSON.stringify(key)}:${write(value)}`)
           .join(",")}}`;
-    }
-  }
-}
-
-/** By name without the enum's prefix; a number that this version has no name for stays a number. */
-function enumWriter(desc: DescEnum): WriteValue {
-  const names = new Map(
-    desc.values.map((value) => [value.number, `"${enumMemberName(desc, value.number)}"`] as const),
-  );
-  return (value) => names.get(value as number) ?? String(value);
-}
-
-/** `DOCUMENT_KIND_CREDIT_NOTE` → `CreditNote`; undefined for a number the enum does not have. */
-export function enumMemberName(desc: DescEnum, number: number): string | undefined {
-  const name = desc.value[number]?.name;
-  if (name === undefined) return undefined;
-  const prefix = desc.sharedPrefix?.toUpperCase() ?? "";
-  return pascalCase(name.startsWith(prefix) ? name.slice(prefix.length) : name);
-}
-
-function scalarWriter(scalar: ScalarType, name: string): WriteValue {
-  switch (scalar) {
-    case ScalarType.STRING:
-      return JSON.stringify;
-    case ScalarType.BYTES:
-      return (value) => `"${base64Encode(value as Uint8Array)}"`;
-    case ScalarType.FLOAT:
-    case ScalarType.DOUBLE:
-      return (value) => {
-        if (!Number.isFinite(value))
-          throw new RangeError(`${name} is ${value}, which JSON cannot say; send a finite number`);
-        return String(value);
-      };
     default:
-      // Booleans and integers; 64-bit ones are bigint, which keeps every digit.
-      return String;
+      return write;
   }
+}
+
+/** The writer of a singular field's value, of a list's items or of a map's values. */
+function valueWriter(field: DescField, audience: JsonAudience): WriteValue {
+  if (field.message) return plainValueWriter(field) ?? messageWriter(field.message, audience);
+  if (field.enum) return enumWriter(field.enum, field.name, audience);
+  return scalarWriter(field, field.name);
+}
+
+/**
+ * By name without the enum's prefix. A number that this version has no name for is refused in payloads, whose
+ * receivers are promised names; REST shows it, since a later version may have stored it.
+ */
+function enumWriter(desc: DescEnum, field: string, audience: JsonAudience): WriteValue {
+  const members = Object.values(desc.value).map(({ name, number }) => ({
+    proto: name,
+    number,
+    json: enumMemberName(desc, number) as string,
+  }));
+  assertDistinct(desc.typeName, members);
+  const names = new Map(members.map(({ number, json }) => [number, `"${json}"`]));
+  return (value) => {
+    const name = names.get(value as number);
+    if (name !== undefined) return name;
+    if (audience === "rest") return String(value);
+    const choices = members.map(({ proto }) => proto).join(", ");
+    throw new RangeError(`${field} is ${value}, which is no ${desc.name}; send one of ${choices}`);
+  };
 }

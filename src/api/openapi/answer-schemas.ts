@@ -2,9 +2,10 @@ import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import { required, rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
-import { pascalCase } from "../../catalogue.ts";
 import { commentOf } from "../../comments.ts";
-import { enumMemberName, type JsonAudience } from "../json/writer.ts";
+import { enumMemberName, propertyName } from "../json/names.ts";
+import { isRawJson } from "../json/scalars.ts";
+import type { JsonAudience } from "../json/writer.ts";
 import { described, type JsonSchema } from "./json-schema.ts";
 
 /** `YYYY-MM-DDThh:mm:ss` (contract, section 2.3). `date-time` would demand a zone. */
@@ -34,9 +35,9 @@ export function answerSchemas(audience: JsonAudience, nameOf: (desc: DescMessage
       // Remembered before its fields are looked at, so that a type may hold itself.
       known.set(name, schema);
       const fields = desc.fields.filter((field) => isWritten(field, audience));
-      schema.required = fields.map((field) => pascalCase(field.name));
+      schema.required = fields.map(propertyName);
       schema.properties = Object.fromEntries(
-        fields.map((field) => [pascalCase(field.name), fieldSchema(field)]),
+        fields.map((field) => [propertyName(field), fieldSchema(field)]),
       );
     }
     return { $ref: `#/components/schemas/${name}` };
@@ -55,7 +56,7 @@ export function answerSchemas(audience: JsonAudience, nameOf: (desc: DescMessage
       case "enum":
         return enumNames(field.enum, !isRequired(field));
       case "scalar":
-        return scalarSchema(field.scalar);
+        return isRawJson(field) ? { type: "object" } : scalarSchema(field.scalar);
       case "list":
         return { type: "array", items: memberSchema(field, field.listKind) };
       case "map":

@@ -1,8 +1,9 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
-import { pascalCase } from "../../catalogue.ts";
-import { enumMemberName, type JsonAudience } from "../json/writer.ts";
+import { enumMemberName, propertyName } from "../json/names.ts";
+import { isRawJson } from "../json/scalars.ts";
+import type { JsonAudience } from "../json/writer.ts";
 import type { Json } from "./json-schema.ts";
 
 /** An example of a message as the JSON writer would write it, the same at each call. */
@@ -14,7 +15,7 @@ export function exampleData(desc: DescMessage, audience: JsonAudience): Json {
         (field) =>
           audience === "payload" || !hasOption(field, rest_omitted) || !getOption(field, rest_omitted),
       )
-      .map((field) => [pascalCase(field.name), exampleOf(field, audience)]),
+      .map((field) => [propertyName(field), exampleOf(field, audience)]),
   );
 }
 
@@ -29,7 +30,7 @@ function exampleOf(field: DescField, audience: JsonAudience): Json {
         enumMemberName(field.enum, field.enum.values.find((value) => value.number !== 0)?.number ?? 0) ?? null
       );
     case "scalar":
-      return exampleScalar(field.scalar, field.name);
+      return isRawJson(field) ? {} : exampleScalar(field.scalar, field.name);
     case "list":
       return field.listKind === "message" ? [exampleData(field.message, audience)] : [];
     case "map":

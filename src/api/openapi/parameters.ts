@@ -2,7 +2,7 @@ import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
 import { commentOf } from "../../comments.ts";
-import { enumMemberName } from "../json/writer.ts";
+import { enumMemberName } from "../json/names.ts";
 import type { RestBinding } from "../rest/bindings.ts";
 import { wholeNumberSchema } from "./answer-schemas.ts";
 import { described, type Json, type JsonSchema } from "./json-schema.ts";

@@ -1,6 +1,6 @@
 import type { DescEnum, DescField } from "@bufbuild/protobuf";
 import { ScalarType } from "@bufbuild/protobuf";
-import { enumMemberName } from "../json/writer.ts";
+import { enumMemberName } from "../json/names.ts";
 
 /** A parameter's value as the message holds it, or what is wrong with it. */
 export type Converted = { value: unknown } | { problem: string };

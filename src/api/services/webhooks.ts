@@ -19,6 +19,7 @@ import { DomainError } from "../../domain-error.ts";
 import { callerOf } from "../auth.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
+import { describeEventTypes } from "../event-types.ts";
 import { assertFields, isProcess, unknownProcess, webhookMessage } from "./messages.ts";
 
 /** In deliveries a second. */
@@ -26,6 +27,7 @@ const MAX_RATE_LIMIT = 10_000;
 
 /** Registers the addresses that events are delivered to (contract, section 4). */
 export function webhookService({ db, secrets, targets }: ApiContext): ServiceImpl<typeof WebhookService> {
+  const processes = describeEventTypes();
   return {
     async listWebhooks() {
       return { webhooks: (await listWebhooks(db)).map(webhookMessage) };
@@ -57,6 +59,10 @@ export function webhookService({ db, secrets, targets }: ApiContext): ServiceImp
       const deleted = await deleteWebhook(db, request.webhookId);
       if (!deleted) throw noWebhook(request.webhookId);
       return { webhook: webhookMessage(deleted) };
+    },
+
+    async listProcesses() {
+      return { processes };
     },
 
     async setWebhookRateLimit(request) {

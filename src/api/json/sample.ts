@@ -1,0 +1,82 @@
+import type { DescField, DescMessage, JsonObject, JsonValue, Message } from "@bufbuild/protobuf";
+import { fromJson, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import { example } from "../../../gen/webhook/v1/options_pb.ts";
+
+/** What types of google.protobuf are made up as, in protobuf's JSON. */
+const WELL_KNOWN: Readonly<Record<string, JsonValue>> = {
+  "google.protobuf.Timestamp": "2026-11-21T09:30:00Z",
+  "google.protobuf.Duration": "1.500s",
+  "google.protobuf.FieldMask": "name",
+  "google.protobuf.Struct": { name: "value" },
+  "google.protobuf.Value": "value",
+  "google.protobuf.ListValue": ["value"],
+};
+
+/**
+ * A message of a type with everything set, the same each time: fields hold their option `example`, or something made
+ * up from their type and name. Of a oneof the first member is set; a type that holds itself does so once.
+ *
+ * @throws Error naming the field whose example is not a value of its type
+ */
+export function sampleMessage(desc: DescMessage): Message {
+  return fromJson(desc, sampleOf(desc, []));
+}
+
+/** @param within the messages it is for a field of, from the outermost */
+function sampleOf(desc: DescMessage, within: readonly DescMessage[]): JsonObject {
+  const sample: JsonObject = {};
+  for (const field of desc.fields) {
+    if (field.oneof && field !== field.oneof.fields[0]) continue;
+    if (field.message && [...within, desc].includes(field.message)) continue;
+    sample[field.jsonName] = fieldSample(field, [...within, desc]);
+  }
+  return sample;
+}
+
+function fieldSample(field: DescField, within: readonly DescMessage[]): JsonValue {
+  const value = valueSample(field, within);
+  if (field.fieldKind === "list") return [value];
+  if (field.fieldKind !== "map") return value;
+  if (field.mapKey === ScalarType.STRING) return { name: value };
+  return { [field.mapKey === ScalarType.BOOL ? "true" : "1"]: value };
+}
+
+function valueSample(field: DescField, within: readonly DescMessage[]): JsonValue {
+  const given = hasOption(field, example) ? getOption(field, example) : undefined;
+  if (field.message) return messageSample(field.message, given, within);
+  if (field.enum) return given ?? memberSample(field);
+  return scalarSample(field.scalar, given, field);
+}
+
+function messageSample(
+  desc: DescMessage,
+  given: string | undefined,
+  within: readonly DescMessage[],
+): JsonValue {
+  if (isWrapperDesc(desc)) return scalarSample(desc.fields[0].scalar, given, desc.fields[0]);
+  return given ?? WELL_KNOWN[desc.typeName] ?? sampleOf(desc, within);
+}
+
+/** The first member that says something. */
+function memberSample(field: DescField): string {
+  const values = field.enum?.values ?? [];
+  return (values[1] ?? values[0])?.name ?? "";
+}
+
+/** Texts do for numbers, too: protobuf's JSON takes them. */
+function scalarSample(scalar: ScalarType, given: string | undefined, field: DescField): JsonValue {
+  switch (scalar) {
+    case ScalarType.BOOL:
+      return given !== "false";
+    case ScalarType.STRING:
+      return given ?? field.name.replaceAll("_", " ");
+    case ScalarType.BYTES:
+      return given ?? "AQID";
+    case ScalarType.FLOAT:
+    case ScalarType.DOUBLE:
+      return given ?? "1.5";
+    default:
+      return given ?? "1";
+  }
+}

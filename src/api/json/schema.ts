@@ -1,0 +1,139 @@
+import type { DescEnum, DescField, DescMessage, DescOneof } from "@bufbuild/protobuf";
+import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import { FeatureSet_FieldPresence, isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import { required } from "../../../gen/webhook/v1/options_pb.ts";
+import { commentOf } from "../../comments.ts";
+import { enumMemberName, propertyName } from "./names.ts";
+import { type JsonSchema, SCALAR_SCHEMAS, WELL_KNOWN_SCHEMAS } from "./schema-scalars.ts";
+
+/**
+ * The JSON Schema (2020-12) of the payloads of a type, as `jsonWriter` writes them and `findFieldViolations` lets
+ * them pass: every property is there, null where an optional field is unset, and what is `required` is not empty.
+ *
+ * It does not forbid further properties: a later version may add some, and receivers should not refuse those.
+ *
+ * @param root any message but those of google.protobuf
+ */
+export function payloadSchema(root: DescMessage): JsonSchema {
+  const parts = new Map<DescMessage, JsonSchema>();
+
+  function refTo(desc: DescMessage): JsonSchema {
+    if (desc === root) return { $ref: "#" };
+    if (!parts.has(desc)) {
+      // Remembered before its fields are looked at, so that a type may hold itself.
+      parts.set(desc, {});
+      parts.set(desc, objectSchema(desc, refTo));
+    }
+    return { $ref: `#/$defs/${partName(desc, root)}` };
+  }
+
+  const schema = {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    title: root.name,
+    ...objectSchema(root, refTo),
+  };
+  if (parts.size === 0) return schema;
+  return {
+    ...schema,
+    $defs: Object.fromEntries([...parts].map(([desc, part]) => [partName(desc, root), part])),
+  };
+}
+
+/** Short where that is clear. */
+function partName(desc: DescMessage, root: DescMessage): string {
+  const home = `${root.file.proto.package}.`;
+  return desc.typeName.startsWith(home) ? desc.typeName.slice(home.length) : desc.typeName;
+}
+
+type RefTo = (desc: DescMessage) => JsonSchema;
+
+function objectSchema(desc: DescMessage, refTo: RefTo): JsonSchema {
+  const alternatives = desc.oneofs.filter((oneof) => oneof.fields.length > 1).map(atMostOne);
+  return {
+    ...described(commentOf(desc)),
+    type: "object",
+    properties: Object.fromEntries(
+      desc.fields.map((field) => [propertyName(field), propertySchema(field, refTo)]),
+    ),
+    required: desc.fields.map(propertyName),
+    ...(alternatives.length === 0 ? {} : { allOf: alternatives }),
+  };
+}
+
+/** One of a oneof's members may be something else than null: for some member, all the others are null. */
+function atMostOne(oneof: DescOneof): JsonSchema {
+  return {
+    ...described(commentOf(oneof)),
+    anyOf: oneof.fields.map((member) => ({
+      properties: Object.fromEntries(
+        oneof.fields
+          .filter((field) => field !== member)
+          .map((field) => [propertyName(field), { type: "null" }]),
+      ),
+    })),
+  };
+}
+
+function propertySchema(field: DescField, refTo: RefTo): JsonSchema {
+  const about = described(commentOf(field));
+  const isRequired = hasOption(field, required) && getOption(field, required);
+  switch (field.fieldKind) {
+    case "list":
+      return {
+        ...about,
+        type: "array",
+        items: valueSchema(field, refTo),
+        ...(isRequired ? { minItems: 1 } : {}),
+      };
+    case "map":
+      return {
+        ...about,
+        type: "object",
+        additionalProperties: valueSchema(field, refTo),
+        ...(isRequired ? { minProperties: 1 } : {}),
+      };
+    default: {
+      const value = valueSchema(field, refTo);
+      if (canBeUnset(field)) return { ...about, ...(isRequired ? value : orNull(value)) };
+      return { ...about, ...(isRequired ? notZero(field, value) : value) };
+    }
+  }
+}
+
+/** Whether being unset is something else than being zero. */
+export function canBeUnset(field: DescField): boolean {
+  return field.presence !== FeatureSet_FieldPresence.IMPLICIT;
+}
+
+function valueSchema(field: DescField, refTo: RefTo): JsonSchema {
+  if (field.enum) return { type: "string", enum: memberNames(field.enum) };
+  if (!field.message) return SCALAR_SCHEMAS[field.scalar];
+  if (isWrapperDesc(field.message)) return SCALAR_SCHEMAS[field.message.fields[0].scalar];
+  return WELL_KNOWN_SCHEMAS[field.message.typeName] ?? refTo(field.message);
+}
+
+/** Each once, whatever aliases it has. */
+function memberNames(desc: DescEnum): string[] {
+  return [...new Set(desc.values.map(({ number }) => enumMemberName(desc, number) as string))];
+}
+
+function orNull(schema: JsonSchema): JsonSchema {
+  if (typeof schema.type !== "string") return { anyOf: [schema, { type: "null" }] };
+  const members = Array.isArray(schema.enum) ? { enum: [...schema.enum, null] } : {};
+  return { ...schema, type: [schema.type, "null"], ...members };
+}
+
+/** A required field that cannot be unset must be something else than the zero of its type. */
+function notZero(field: DescField, schema: JsonSchema): JsonSchema {
+  if (field.enum) {
+    const zero = enumMemberName(field.enum, field.enum.values[0]?.number ?? 0);
+    return { ...schema, enum: (schema.enum as string[]).filter((name) => name !== zero) };
+  }
+  if (field.scalar === ScalarType.BOOL) return { ...schema, const: true };
+  if (schema.type === "string") return { ...schema, minLength: 1 };
+  return { ...schema, not: { const: 0 } };
+}
+
+function described(text: string | undefined): JsonSchema {
+  return text === undefined ? {} : { description: text };
+}

@@ -1,0 +1,142 @@
+import {
+  create,
+  type DescField,
+  type DescMessage,
+  fromJson,
+  type JsonObject,
+  ScalarType,
+} from "@bufbuild/protobuf";
+import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
+import {
+  DurationSchema,
+  FeatureSet_FieldPresence,
+  isWrapperDesc,
+  ListValueSchema,
+  StructSchema,
+  TimestampSchema,
+  ValueSchema,
+} from "@bufbuild/protobuf/wkt";
+import fc from "fast-check";
+
+/** How deep messages hold others. */
+const MAX_DEPTH = 3;
+
+/** Any message of a type that JSON can say; times are whole seconds, since no more of them is written. */
+export function arbitraryMessage(desc: DescMessage, depth = 0): fc.Arbitrary<ReflectMessage> {
+  return wellKnown(desc) ?? fields(desc, depth);
+}
+
+function fields(desc: DescMessage, depth: number): fc.Arbitrary<ReflectMessage> {
+  const setters = desc.fields
+    .filter((field) => depth < MAX_DEPTH || !field.message || wellKnown(field.message))
+    .map((field) => setter(field, depth));
+  return fc.tuple(...setters).map((set) => {
+    const message = reflect(desc);
+    for (const each of set) each?.(message);
+    return message;
+  });
+}
+
+type Setter = ((message: ReflectMessage) => void) | undefined;
+
+/** Puts something into a field, or nothing where it can be unset. Of a oneof the last one stays. */
+function setter(field: DescField, depth: number): fc.Arbitrary<Setter> {
+  if (field.fieldKind === "list") {
+    return fc.array(value(field, depth), { maxLength: 3 }).map((items) => (message) => {
+      for (const item of items) message.get(field).add(item);
+    });
+  }
+  if (field.fieldKind === "map") {
+    const key = scalar(field.mapKey) as fc.Arbitrary<string>;
+    return fc.array(fc.tuple(key, value(field, depth)), { maxLength: 3 }).map((entries) => (message) => {
+      for (const [name, each] of entries) message.get(field).set(name, each);
+    });
+  }
+  // What is null and what is unset look the same.
+  const some =
+    field.message?.typeName === "google.protobuf.Value"
+      ? value(field, depth).filter((each) => (each as ReflectMessage).message !== undefined && !isNull(each))
+      : value(field, depth);
+  const set = some.map(
+    (each): Setter =>
+      (message) =>
+        message.set(field, each),
+  );
+  return field.presence === FeatureSet_FieldPresence.IMPLICIT ? set : fc.option(set, { nil: undefined });
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: reflection has a type for each kind of field
+type Value = any;
+
+function isNull(value: ReflectMessage): boolean {
+  return (value.message as unknown as { kind: { case: string } }).kind.case === "nullValue";
+}
+
+/** A singular field's value, a list's item, a map's value. */
+function value(field: DescField, depth: number): fc.Arbitrary<Value> {
+  if (field.message) return arbitraryMessage(field.message, depth + 1);
+  if (field.enum) return fc.constantFrom(...field.enum.values.map((member) => member.number));
+  return scalar(field.scalar);
+}
+
+function wellKnown(desc: DescMessage): fc.Arbitrary<ReflectMessage> | undefined {
+  if (isWrapperDesc(desc)) {
+    const [field] = desc.fields;
+    return scalar(field.scalar).map((each) => {
+      const message = reflect(desc);
+      message.set(field, each);
+      return message;
+    });
+  }
+  switch (desc.typeName) {
+    case "google.protobuf.Timestamp":
+      return fc
+        .bigInt({ min: -62_135_596_800n, max: 253_402_300_799n })
+        .map((seconds) => reflect(desc, create(TimestampSchema, { seconds })));
+    case "google.protobuf.Duration":
+      return fc
+        .tuple(fc.bigInt({ min: 0n, max: 315_576_000_000n }), fc.nat(999_999_999), fc.constantFrom(1, -1))
+        .map(([seconds, nanos, sign]) =>
+          reflect(desc, create(DurationSchema, { seconds: seconds * BigInt(sign), nanos: nanos * sign })),
+        );
+    case "google.protobuf.Struct":
+      return fc
+        .dictionary(fc.string({ unit: "binary" }), fc.jsonValue({ stringUnit: "binary" }), { maxKeys: 4 })
+        .map((json) => reflect(desc, fromJson(StructSchema, json as JsonObject)));
+    case "google.protobuf.Value":
+      return fc.jsonValue().map((json) => reflect(desc, fromJson(ValueSchema, json as JsonObject)));
+    case "google.protobuf.ListValue":
+      return fc
+        .array(fc.jsonValue(), { maxLength: 4 })
+        .map((json) => reflect(desc, fromJson(ListValueSchema, json as JsonObject[])));
+    default:
+      return undefined;
+  }
+}
+
+function scalar(type: ScalarType): fc.Arbitrary<Value> {
+  switch (type) {
+    case ScalarType.STRING:
+      return fc.string({ unit: "binary" });
+    case ScalarType.BYTES:
+      return fc.uint8Array({ maxLength: 20 });
+    case ScalarType.BOOL:
+      return fc.boolean();
+    case ScalarType.FLOAT:
+      return fc.float({ noNaN: true, noDefaultInfinity: true });
+    case ScalarType.DOUBLE:
+      return fc.double({ noNaN: true, noDefaultInfinity: true });
+    case ScalarType.UINT32:
+    case ScalarType.FIXED32:
+      return fc.integer({ min: 0, max: 2 ** 32 - 1 });
+    case ScalarType.INT64:
+    case ScalarType.SINT64:
+    case ScalarType.SFIXED64:
+      return fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
+    case ScalarType.UINT64:
+    case ScalarType.FIXED64:
+      return fc.bigInt({ min: 0n, max: 2n ** 64n - 1n });
+    default:
+      return fc.integer();
+  }
+}

@@ -1,0 +1,90 @@
+import type { DescMessage, Message } from "@bufbuild/protobuf";
+import { reflect } from "@bufbuild/protobuf/reflect";
+import type { ValidateFunction } from "ajv/dist/2020.js";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { sampleMessage } from "../../../src/api/json/sample.ts";
+import { payloadSchema } from "../../../src/api/json/schema.ts";
+import { stringifyExactJson } from "../../../src/api/json/stringify.ts";
+import { jsonWriter } from "../../../src/api/json/writer.ts";
+import { findFieldViolations } from "../../../src/api/required-fields.ts";
+import { catalogue } from "../../../src/catalogue.ts";
+import { schemaValidator } from "../../support/schema-validator.ts";
+import { arbitraryMessage } from "./arbitrary-messages.ts";
+import { arbitraryType } from "./arbitrary-types.ts";
+
+/** A type, its validator, and what a message of it is in JSON. */
+const anyTyped = arbitraryType.chain((desc) =>
+  fc.record({
+    desc: fc.constant(desc),
+    validate: fc.constant(validatorOf(desc)),
+    json: arbitraryMessage(desc).map(({ message }) => jsonWriter(desc, "payload")(message)),
+  }),
+);
+
+function validatorOf(desc: DescMessage): ValidateFunction {
+  return schemaValidator(stringifyExactJson(payloadSchema(desc)));
+}
+
+function expectValid(validate: ValidateFunction, json: string): void {
+  validate(JSON.parse(json));
+  expect(validate.errors, json).toBeNull();
+}
+
+test("any message of any type is valid under the schema of its type", () => {
+  fc.assert(
+    fc.property(anyTyped, ({ validate, json }) => expectValid(validate, json)),
+    { numRuns: 100 },
+  );
+});
+
+test("the sample of any type is valid under its schema", () => {
+  fc.assert(
+    fc.property(arbitraryType, (desc) => {
+      expectValid(validatorOf(desc), jsonWriter(desc, "payload")(sampleMessage(desc)));
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test("a message that lacks any of its keys, or has a list of lists in its place, is not valid", () => {
+  fc.assert(
+    fc.property(anyTyped, fc.nat(), ({ desc, validate, json }, choice) => {
+      const entries = Object.entries(JSON.parse(json));
+      fc.pre(entries.length > 0);
+      const changed = choice % entries.length;
+      expect(validate(Object.fromEntries(entries.filter((_, index) => index !== changed)))).toBe(false);
+      // Some well-known types may hold anything.
+      const type = desc.fields[changed]?.message?.typeName ?? "";
+      fc.pre(!/^google\.protobuf\.(Value|ListValue)$/.test(type));
+      const [key = ""] = entries[changed] ?? [];
+      expect(validate({ ...Object.fromEntries(entries), [key]: [[[]]] })).toBe(false);
+    }),
+    { numRuns: 100 },
+  );
+});
+
+/** The sample of a type with some of its fields as they may be in any message. */
+function halfArbitrary(desc: DescMessage): fc.Arbitrary<Message> {
+  return fc.tuple(arbitraryMessage(desc), fc.subarray(desc.fields)).map(([other, fields]) => {
+    const message = reflect(desc, sampleMessage(desc));
+    for (const field of fields) {
+      message.clear(field);
+      // biome-ignore lint/suspicious/noExplicitAny: reflection has a type for each kind of field
+      if (other.isSet(field)) message.set(field, other.get(field) as any);
+    }
+    return message.message;
+  });
+}
+
+test.each(catalogue)("a payload of $name is valid exactly when publishing would take it", ({ payload }) => {
+  const validate = validatorOf(payload);
+  fc.assert(
+    fc.property(halfArbitrary(payload), (message) => {
+      const json = jsonWriter(payload, "payload")(message);
+      const violations = findFieldViolations(payload, message);
+      expect(validate(JSON.parse(json)), json).toBe(violations.length === 0);
+    }),
+    { numRuns: 300 },
+  );
+});
