@@ -1,0 +1,180 @@
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
+import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import { required } from "../gen/webhook/v1/options_pb.ts";
+import { describeEventTypes } from "../src/api/event-types.ts";
+import { enumMemberName, propertyName } from "../src/api/json/names.ts";
+import { parseExactJson } from "../src/api/json/parse.ts";
+import { canBeUnset } from "../src/api/json/schema.ts";
+import { stringifyExactJson } from "../src/api/json/stringify.ts";
+import { catalogue } from "../src/catalogue.ts";
+import { commentOf } from "../src/comments.ts";
+
+const DOCUMENT = new URL("../docs/events.md", import.meta.url);
+
+const INTRODUCTION = `<!-- Generated from proto/webhook/v1/event.proto by \`npm run generate\`. Edit that file instead. -->
+
+# Events
+
+What receivers are sent, event type by event type. \`GET /api/webhook/processes\` answers the same for programs, with a
+JSON Schema of each payload. How an event type is added is said in [CONTRIBUTING.md](../CONTRIBUTING.md#adding-an-event-type).
+
+Every payload is one JSON object:
+
+- Its properties are always there, in the order of the tables, with null for what is unset.
+- Times are UTC, \`YYYY-MM-DDThh:mm:ss\`.
+- Integers are written with every digit. Those of 64 bits may be beyond 2^53, where JavaScript's \`JSON.parse\` rounds.
+- What has a choice of values is sent by name.
+- Later versions may add properties and names: ignore those you do not know.
+`;
+
+/** docs/events.md, from the proto files. */
+export function eventsDocument(): string {
+  const payloads = catalogue.map((entry) => entry.payload);
+  const { messages, enums } = partsOf(payloads);
+  const types = describeEventTypes();
+  const overview = table(
+    ["Number", "Event type", "Means"],
+    types.map(({ number, name, description }) => [String(number), link(name), cell(description)]),
+  );
+  const events = types.map(({ name, number, description, sample }, index) =>
+    [
+      `## ${name}`,
+      description,
+      `Number ${number}. Sent with \`X-Service-Webhook-Process: ${name}\`.`,
+      fieldTable(payloads[index] as DescMessage),
+      `\`\`\`json\n${stringifyExactJson(parseExactJson(sample), 2)}\n\`\`\``,
+    ].join("\n\n"),
+  );
+  const parts = [
+    ...messages.map((desc) => [`## ${desc.name}`, commentOf(desc), fieldTable(desc)]),
+    ...enums.map((desc) => [`## ${desc.name}`, commentOf(desc), memberTable(desc)]),
+  ].map((lines) => lines.filter((line) => line !== undefined).join("\n\n"));
+  return `${[INTRODUCTION, overview, ...events, ...parts].join("\n\n").replaceAll(/\n{3,}/g, "\n\n")}\n`;
+}
+
+/** What payloads are made of, each once, in the order in which it is first met. */
+function partsOf(payloads: readonly DescMessage[]): { messages: DescMessage[]; enums: DescEnum[] } {
+  const messages = new Set<DescMessage>(payloads);
+  const enums = new Set<DescEnum>();
+  // A set that grows while it is gone through is gone through to its end.
+  for (const desc of messages) {
+    for (const field of desc.fields) {
+      if (field.enum) enums.add(field.enum);
+      if (field.message && isPart(field.message)) messages.add(field.message);
+    }
+  }
+  for (const payload of payloads) messages.delete(payload);
+  return { messages: [...messages], enums: [...enums] };
+}
+
+function isPart(desc: DescMessage): boolean {
+  return !desc.typeName.startsWith("google.protobuf.");
+}
+
+function fieldTable(desc: DescMessage): string {
+  return table(
+    ["Property", "Type", "When unset", "Means"],
+    desc.fields.map((field) => [
+      `\`${propertyName(field)}\``,
+      typeOf(field),
+      unsetOf(field),
+      cell([commentOf(field), choiceOf(field)].filter((text) => text !== undefined).join(" ")),
+    ]),
+  );
+}
+
+function memberTable(desc: DescEnum): string {
+  const members = desc.values.filter((value) => desc.value[value.number] === value);
+  return table(
+    ["Name", "Means"],
+    members.map((value) => [
+      `\`${enumMemberName(desc, value.number)}\``,
+      cell(commentOf(value) ?? (value.number === 0 ? "Nothing was said." : "")),
+    ]),
+  );
+}
+
+function typeOf(field: DescField): string {
+  if (field.fieldKind === "list") return `list of ${valueType(field)}`;
+  if (field.fieldKind === "map") return `object of ${valueType(field)}`;
+  return valueType(field);
+}
+
+function valueType(field: DescField): string {
+  if (field.enum) return link(field.enum.name);
+  if (!field.message) return scalarType(field.scalar);
+  if (isWrapperDesc(field.message)) return scalarType(field.message.fields[0].scalar);
+  if (isPart(field.message)) return link(field.message.name);
+  return { Timestamp: "time", Duration: "duration (`1.5s`)" }[field.message.name] ?? "any JSON";
+}
+
+function scalarType(scalar: ScalarType): string {
+  switch (scalar) {
+    case ScalarType.STRING:
+      return "string";
+    case ScalarType.BYTES:
+      return "string, base64";
+    case ScalarType.BOOL:
+      return "boolean";
+    case ScalarType.FLOAT:
+    case ScalarType.DOUBLE:
+      return "number";
+    default:
+      return ScalarType[scalar].endsWith("64") ? "integer, 64 bits" : "integer";
+  }
+}
+
+function unsetOf(field: DescField): string {
+  if (hasOption(field, required) && getOption(field, required)) return "(always set)";
+  if (field.fieldKind === "list") return "`[]`";
+  if (field.fieldKind === "map") return "`{}`";
+  if (canBeUnset(field)) return "`null`";
+  if (field.enum) return `\`"${enumMemberName(field.enum, field.enum.values[0]?.number ?? 0)}"\``;
+  if (field.scalar === ScalarType.BOOL) return "`false`";
+  return field.scalar === ScalarType.STRING || field.scalar === ScalarType.BYTES ? '`""`' : "`0`";
+}
+
+function choiceOf(field: DescField): string | undefined {
+  const others = field.oneof?.fields.filter((each) => each !== field) ?? [];
+  if (others.length === 0) return undefined;
+  return `At most one of this and ${others.map((each) => `\`${propertyName(each)}\``).join(", ")} is set.`;
+}
+
+function link(name: string): string {
+  return `[${name}](#${name.toLowerCase()})`;
+}
+
+/** Text of a comment within a table. */
+function cell(text: string): string {
+  return text.replaceAll(/\s*\n\s*/g, " ").replaceAll("|", "\\|");
+}
+
+/** Columns as wide as their widest cell, so that the source reads as a table, too. */
+function table(head: string[], rows: string[][]): string {
+  const widths = head.map((title, column) =>
+    Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)),
+  );
+  const line = (cells: string[]) =>
+    `| ${cells.map((text, column) => text.padEnd(widths[column] ?? 0)).join(" | ")} |`;
+  return [line(head), `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...rows.map(line)].join(
+    "\n",
+  );
+}
+
+function main(): number {
+  const text = eventsDocument();
+  if (!process.argv.includes("--check")) {
+    writeFileSync(DOCUMENT, text);
+    return 0;
+  }
+  if (existsSync(DOCUMENT) && readFileSync(DOCUMENT, "utf8") === text) {
+    console.log("docs/events.md is what proto/ says");
+    return 0;
+  }
+  console.error("docs/events.md is not what proto/ says. Run `npm run generate` and commit the result.");
+  return 1;
+}
+
+if (import.meta.main) process.exitCode = main();
