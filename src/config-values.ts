@@ -44,28 +44,39 @@ export const number = (range: { min: number; max: number }) =>
 
 /** A list of CIDRs separated by commas, such as `10.0.0.0/8,fd00::/8`. */
 export const networks = makeValidator<Network[]>((input) =>
-  String(input)
-    .split(",")
-    .map((part) => part.trim())
-    .filter((part) => part !== "")
-    .map((part) => {
-      try {
-        return ipaddr.parseCIDR(part) as Network;
-      } catch {
-        throw new Error(`"${part}" is not a network; write it like 10.0.0.0/8 or fd00::/8`);
-      }
-    }),
+  listed(String(input)).map((part) => {
+    try {
+      return ipaddr.parseCIDR(part) as Network;
+    } catch {
+      throw new Error(`"${part}" is not a network; write it like 10.0.0.0/8 or fd00::/8`);
+    }
+  }),
 );
 
 /** 32 bytes as base64 or hex; the value is never repeated in an error. */
-export const secretKey = makeValidator<Buffer>((input) => {
-  const text = String(input).trim();
+export const secretKey = makeValidator<Buffer>((input) => parseSecretKey(String(input)));
+
+/** Keys as `secretKey` takes them, separated by commas. */
+export const secretKeys = makeValidator<Buffer[]>((input) =>
+  listed(String(input)).map((part) => parseSecretKey(part)),
+);
+
+function parseSecretKey(input: string): Buffer {
+  const text = input.trim();
   const key = /^[0-9a-f]{64}$/i.test(text) ? Buffer.from(text, "hex") : Buffer.from(text, "base64");
   if (key.length !== 32) {
     throw new Error("it must be 32 bytes as base64 or hex; make one with `openssl rand -base64 32`");
   }
   return key;
-});
+}
+
+/** The parts of a list separated by commas, empty ones left out. */
+function listed(text: string): string[] {
+  return text
+    .split(",")
+    .map((part) => part.trim())
+    .filter((part) => part !== "");
+}
 
 /** An API key given from outside: long enough not to be guessed; never repeated in an error. */
 export const apiKeySecret = makeValidator<string>((input) => {

@@ -9,6 +9,7 @@ import {
   number,
   postgresUrl,
   secretKey,
+  secretKeys,
 } from "./config-values.ts";
 
 /** What a process does: `api` answers callers, `worker` delivers, `all` does both. */
@@ -32,8 +33,23 @@ export interface Config {
   adminKey: string | undefined;
   /** 32 bytes that seal signing secrets at rest. */
   secretKey: Buffer | undefined;
+  /** Keys of 32 bytes that open what was sealed before `secretKey` was the current one. */
+  previousSecretKeys: Buffer[];
+  limits: LimitsConfig;
   dispatch: DispatchConfig;
   delivery: DeliveryConfig;
+}
+
+/** What callers may ask of the service. */
+export interface LimitsConfig {
+  /** Requests a minute that each key may make of this process; 0 for no limit. */
+  requestsPerMinute: number;
+  /** Wrong keys a minute that an address may try on this process before it is told to wait; 0 for no limit. */
+  wrongKeysPerMinute: number;
+  /** Live webhooks of the whole service. */
+  maxWebhooks: number;
+  /** Proxies whose X-Forwarded-For is believed. */
+  trustedProxies: Network[];
 }
 
 /** When and how often deliveries are attempted, and how long they are kept. */
@@ -86,6 +102,11 @@ const variables = {
   TEMPORAL_UI_URL: url({ default: undefined }),
   ADMIN_KEY: apiKeySecret({ default: undefined }),
   SECRET_KEY: secretKey({ default: undefined }),
+  SECRET_KEY_PREVIOUS: secretKeys({ default: [] }),
+  RATE_LIMIT_PER_MINUTE: integer({ min: 0, max: 10_000_000 })({ default: 0 }),
+  WRONG_KEYS_PER_MINUTE: integer({ min: 0, max: 1_000_000 })({ default: 60 }),
+  TRUST_PROXY: networks({ default: [] }),
+  MAX_WEBHOOKS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
   DISPATCH_INTERVAL: duration({ min: 1_000, max: 24 * HOUR })({ default: 60_000 }),
   DISPATCH_ON_PUBLISH: bool({ default: false }),
   RETRY_INITIAL_DELAY: duration({ min: 1, max: 24 * HOUR })({ default: 60_000 }),
@@ -132,6 +153,13 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     temporal: { external, uiUrl: env.TEMPORAL_UI_URL },
     adminKey: env.ADMIN_KEY,
     secretKey: env.SECRET_KEY,
+    previousSecretKeys: env.SECRET_KEY_PREVIOUS,
+    limits: {
+      requestsPerMinute: env.RATE_LIMIT_PER_MINUTE,
+      wrongKeysPerMinute: env.WRONG_KEYS_PER_MINUTE,
+      maxWebhooks: env.MAX_WEBHOOKS,
+      trustedProxies: env.TRUST_PROXY,
+    },
     dispatch: {
       intervalMs: env.DISPATCH_INTERVAL,
       onPublish: env.DISPATCH_ON_PUBLISH,

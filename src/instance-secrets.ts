@@ -1,8 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { count, type Db, rows } from "./db/database.ts";
-import { createSecretBox } from "./db/secret-box.ts";
 
 /** The file in DATA_DIR that holds the key which seals signing secrets, where the environment gives none. */
 const SECRET_KEY_FILE = "secret-key";
@@ -25,33 +23,6 @@ export async function findSecretKey(given: Buffer | undefined, dataDir: string):
       `${path.join(dataDir, SECRET_KEY_FILE)} is damaged: it must hold 32 bytes as base64; restore it`,
     );
   return key;
-}
-
-/** The name of the row that tells whether a key is this database's. */
-const CHECK = "secret-key-check";
-
-/**
- * Makes sure that the key is the one this database's secrets were sealed with; the first key it ever sees is.
- *
- * @throws Error telling what to do; without this check, deliveries would fail one by one
- */
-export async function checkSecretKey(db: Db, key: Buffer): Promise<void> {
-  const box = createSecretBox(key);
-  await count(db, "insert into settings (name, value) values (:name, :value) on conflict do nothing", {
-    name: CHECK,
-    value: box.seal(CHECK, CHECK).toString("base64"),
-  });
-  const [row] = await rows<{ value: string }>(db, "select value from settings where name = :name", {
-    name: CHECK,
-  });
-  try {
-    box.open(Buffer.from(row?.value ?? "", "base64"), CHECK);
-  } catch (cause) {
-    throw new Error(
-      "SECRET_KEY is not the one this database's signing secrets were sealed with; set that one again, in every process",
-      { cause },
-    );
-  }
 }
 
 /** The text of a 0600 file, made when it is not there; safe when two make it at once. */

@@ -11,8 +11,9 @@ import { createTargetRules } from "./delivery/target-url.ts";
 import { startEmbeddedParts } from "./dev/embedded-parts.ts";
 import type { Progress } from "./dev/progress.ts";
 import { ensureFirstAdmin } from "./first-admin.ts";
-import { checkSecretKey, findSecretKey } from "./instance-secrets.ts";
+import { findSecretKey } from "./instance-secrets.ts";
 import { createLogger } from "./logger.ts";
+import { checkSecretKey, keepSealed } from "./secret-keys.ts";
 import { untilToldToStop } from "./shutdown.ts";
 import { temporalTarget } from "./temporal/connection.ts";
 import { type TemporalNames, temporalNames } from "./temporal/names.ts";
@@ -66,8 +67,9 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     });
 
     const secretKey = await findSecretKey(config.secretKey, config.dataDir);
-    await checkSecretKey(db, secretKey);
-    const secrets = createSecretBox(secretKey);
+    const secrets = createSecretBox(secretKey, config.previousSecretKeys);
+    await checkSecretKey(db, secrets);
+    stops.push(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
     const adminKeyFile = await ensureFirstAdmin(db, config);
 
     let waker: DispatchWaker | undefined;
@@ -81,6 +83,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         db,
         secrets,
         log,
+        limits: config.limits,
         ...(waker ? { onQueued: waker.wake } : {}),
         targets: createTargetRules(createAddressGuard(config.delivery.allowedNetworks)),
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),

@@ -48,7 +48,27 @@ describe("the settings", () => {
     ]);
   });
 
+  test("take former keys as base64 or hex, separated by commas, and limits for callers", () => {
+    const config = readConfig({
+      SECRET_KEY_PREVIOUS: `${KEY}, ${"0f".repeat(32)}`,
+      TRUST_PROXY: "10.0.0.0/8",
+    });
+    expect(config.previousSecretKeys).toEqual([Buffer.from(KEY, "base64"), Buffer.alloc(32, 0x0f)]);
+    expect(config.limits.trustedProxies).toHaveLength(1);
+    expect(readConfig({}).limits).toEqual({
+      requestsPerMinute: 0,
+      wrongKeysPerMinute: 60,
+      maxWebhooks: 10_000,
+      trustedProxies: [],
+    });
+  });
+
   test.each([
+    ["SECRET_KEY_PREVIOUS", "too-short"],
+    ["RATE_LIMIT_PER_MINUTE", "-1"],
+    ["WRONG_KEYS_PER_MINUTE", "some"],
+    ["TRUST_PROXY", "true"],
+    ["MAX_WEBHOOKS", "0"],
     ["ROLE", "boss"],
     ["HTTP_PORT", "http"],
     ["HTTP_PORT", "70000"],
@@ -72,6 +92,7 @@ describe("the settings", () => {
 
   test("never repeat a secret in their errors", () => {
     expect(refusal({ SECRET_KEY: "telling-secret" })).not.toContain("telling-secret");
+    expect(refusal({ SECRET_KEY_PREVIOUS: `${KEY},telling-secret` })).not.toMatch(/telling-secret|AAAA/);
     expect(refusal({ ADMIN_KEY: "telling key" })).not.toContain("telling key");
     expect(refusal({ DATABASE_URL: "mysql://user:telling-password@db/x" })).not.toContain("telling-password");
   });

@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { count, type Db, rows } from "../../src/db/database.ts";
-import { type SecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import type { SecretBox } from "../../src/db/secret-box.ts";
+import { newSealedSecret } from "../../src/db/webhook-secrets.ts";
 import { PAYLOAD_REST, PAYLOAD_START, PROCESS } from "./payload.ts";
 import type { Stage } from "./stage.ts";
 
@@ -25,7 +26,7 @@ export async function seedWebhooks(db: Db, secrets: SecretBox, urls: readonly st
       process: PROCESS,
       key,
       urls,
-      secrets: urls.map(() => secrets.seal(randomBytes(32), WEBHOOK_SECRET_CONTEXT).toString("hex")),
+      secrets: urls.map(() => newSealedSecret(secrets).toString("hex")),
     },
   );
   return made.map(({ id }) => id);

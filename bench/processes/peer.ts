@@ -3,7 +3,8 @@ import { Logger, run, runMigrations } from "graphile-worker";
 import ipaddr from "ipaddr.js";
 import pg from "pg";
 import type { ClaimedWebhook } from "../../src/db/claim-statement.ts";
-import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { createSecretBox } from "../../src/db/secret-box.ts";
+import { newSealedSecret } from "../../src/db/webhook-secrets.ts";
 import { createAddressGuard } from "../../src/delivery/address-guard.ts";
 import { createHttpClient } from "../../src/delivery/http-client.ts";
 import type { Outcome } from "../../src/delivery/outcome.ts";
@@ -39,7 +40,7 @@ const RECORD = {
 
 // The service's own client, signature and request, so that only the queue is compared.
 const box = createSecretBox(randomBytes(32));
-const sealedSecret = box.seal(randomBytes(32), WEBHOOK_SECRET_CONTEXT);
+const secrets = [{ sealed: newSealedSecret(box), expires: null }];
 const sign = createSigner(box);
 const CONNECTIONS = 128;
 const TIMEOUT_MS = 15_000;
@@ -63,7 +64,7 @@ serveCalls({
       id: 1n,
       process: PROCESS,
       targetUrl: url,
-      sealedSecret,
+      secrets,
       installedAppId: null,
     };
     const finished = Promise.withResolvers<void>();

@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import type { LimitsConfig } from "../config.ts";
 import type { Db } from "../db/database.ts";
 import type { SecretBox } from "../db/secret-box.ts";
 import type { TargetRules } from "../target-rules.ts";
@@ -10,6 +11,8 @@ export interface ApiContext {
   secrets: SecretBox;
   /** Which addresses webhooks may have. */
   targets: TargetRules;
+  /** What callers may ask for. */
+  limits: LimitsConfig;
   log: Logger;
   /** Told after each write that queued deliveries; returns at once. */
   onQueued?: () => void;

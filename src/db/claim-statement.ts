@@ -1,4 +1,5 @@
 import { type Bindings, type Db, rows } from "./database.ts";
+import { SECRET_COLUMNS, type SealedSecret, type SecretsRow, sealedSecretsOf } from "./webhook-secrets.ts";
 
 /** An entry claimed this often without a result fails as `interrupted`. */
 export const MAX_CLAIMS = 10;
@@ -30,7 +31,8 @@ export interface ClaimedWebhook {
   /** Number of the WebhookProcess. */
   process: number;
   targetUrl: string;
-  sealedSecret: Buffer;
+  /** Newest first; those that have expired by the time of an attempt sign it no more. */
+  secrets: readonly SealedSecret[];
   /** Set when the webhook was registered by an installed app. */
   installedAppId: string | null;
 }
@@ -137,12 +139,17 @@ export async function toResult(db: Db, found: ClaimRow[]): Promise<ClaimResult> 
 /** Once a webhook, however many of its deliveries were claimed. Rows of webhooks are never deleted. */
 async function loadWebhooks(db: Db, ids: ReadonlySet<bigint>): Promise<Map<bigint, ClaimedWebhook>> {
   if (ids.size === 0) return new Map();
-  const found = await rows<ClaimedWebhook>(
+  const found = await rows<Omit<ClaimedWebhook, "secrets"> & SecretsRow>(
     db,
-    `select id, process, target_url as "targetUrl", secret as "sealedSecret", installed_app_id as "installedAppId"
+    `select id, process, target_url as "targetUrl", ${SECRET_COLUMNS}, installed_app_id as "installedAppId"
       from webhooks where id = any(:ids::bigint[])`,
     { ids: [...ids] },
     { prepare: "load_webhooks" },
   );
-  return new Map(found.map((webhook) => [webhook.id, webhook]));
+  return new Map(
+    found.map((row) => {
+      const { id, process, targetUrl, installedAppId } = row;
+      return [id, { id, process, targetUrl, installedAppId, secrets: sealedSecretsOf(row) }];
+    }),
+  );
 }

@@ -1,9 +1,9 @@
-import { randomBytes } from "node:crypto";
 import { DomainError } from "../domain-error.ts";
 import type { Db } from "./database.ts";
 import { count, rows } from "./database.ts";
 import { transactionWithRetry } from "./deadlock.ts";
-import { type SecretBox, WEBHOOK_SECRET_CONTEXT } from "./secret-box.ts";
+import type { SecretBox } from "./secret-box.ts";
+import { newSealedSecret } from "./webhook-secrets.ts";
 
 /** A registration, with the name of the installed app it belongs to; its signing secret is asked for apart. */
 export interface WebhookRow {
@@ -31,7 +31,9 @@ export interface NewWebhook {
   apiKeyId: string;
 }
 
-const SECRET_BYTES = 32;
+/** The advisory lock under which webhooks are counted and made; any number, the same in every process. */
+const REGISTRATION_LOCK = 7_242_110_919;
+
 const columns = (
   table: string,
 ) => `${table}.id, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
@@ -59,43 +61,67 @@ export function listWebhooks(db: Db): Promise<WebhookRow[]> {
  * Registers a webhook with a fresh signing secret and the installed app of its key; where a live one has the same
  * process and target, changes nothing and answers that. Safe under concurrent calls.
  *
- * @throws DomainError UNAUTHENTICATED when the key was revoked in the meantime
+ * @param maxWebhooks how many live webhooks there may be
+ * @throws DomainError UNAUTHENTICATED when the key was revoked in the meantime, FAILED_PRECONDITION when there are
+ *   as many webhooks as there may be
  */
 export async function createWebhook(
   db: Db,
   secrets: SecretBox,
   webhook: NewWebhook,
+  maxWebhooks: number,
 ): Promise<{ webhook: WebhookRow; created: boolean }> {
-  for (;;) {
-    // Asked first, because every insert that conflicts uses up an id.
-    const [existing] = await rows<WebhookRow>(
-      db,
-      `select ${columns("w")} from webhooks w
-        where w.process = :process::int and w.target_url = :targetUrl and w.deleted is null`,
-      { process: webhook.process, targetUrl: webhook.targetUrl },
-    );
-    if (existing) return { webhook: existing, created: false };
+  const existing = await findWebhook(db, webhook);
+  if (existing) return { webhook: existing, created: false };
+  return db.transaction(async (trx) => {
+    // One after the other: two at once could both find room for the last one.
+    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: REGISTRATION_LOCK });
+    // Meanwhile another call may have made it, and every insert that conflicts uses up an id.
+    const other = await findWebhook(trx, webhook);
+    if (other) return { webhook: other, created: false };
+    await assertRoom(trx, maxWebhooks);
+    return { webhook: await insertWebhook(trx, secrets, webhook), created: true };
+  });
+}
 
-    const secret = secrets.seal(randomBytes(SECRET_BYTES), WEBHOOK_SECRET_CONTEXT);
-    // The lock makes revoking the key wait, so that no webhook is left behind under a revoked key.
-    const [result] = await rows<WebhookRow & { keyFound: boolean }>(
-      db,
-      `with owner as (
-          select id, installed_app_id from api_keys where id = :apiKeyId::uuid and revoked is null for share
-        ),
-        made as (
-          insert into webhooks (process, url, target_url, api_key_id, installed_app_id, secret)
-          select :process::int, :url::text, :targetUrl::text, id, installed_app_id, :secret::bytea from owner
-          on conflict (process, target_url) where deleted is null do nothing
-          returning *
-        )
-        select exists (select 1 from owner) as "keyFound", ${columns("m")} from (select 1) one left join made m on true`,
-      { ...webhook, secret },
-    );
-    if (!result?.keyFound) throw new DomainError("UNAUTHENTICATED", "the API key was revoked");
-    const { keyFound: _, ...made } = result;
-    if (made.id !== null) return { webhook: made, created: true };
-  }
+async function findWebhook(db: Db, { process, targetUrl }: NewWebhook): Promise<WebhookRow | undefined> {
+  const [existing] = await rows<WebhookRow>(
+    db,
+    `select ${columns("w")} from webhooks w
+      where w.process = :process::int and w.target_url = :targetUrl and w.deleted is null`,
+    { process, targetUrl },
+  );
+  return existing;
+}
+
+async function assertRoom(trx: Db, maxWebhooks: number): Promise<void> {
+  const [{ full } = { full: false }] = await rows<{ full: boolean }>(
+    trx,
+    `select count(*) >= :max::int as full
+      from (select 1 from webhooks where deleted is null limit :max::int) live`,
+    { max: maxWebhooks },
+  );
+  if (!full) return;
+  throw new DomainError(
+    "FAILED_PRECONDITION",
+    `${maxWebhooks} webhooks are registered, as many as this service takes; delete some that are not needed, or ask its operator to raise MAX_WEBHOOKS`,
+  );
+}
+
+async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): Promise<WebhookRow> {
+  // The lock makes revoking the key wait, so that no webhook is left behind under a revoked key.
+  const [made] = await rows<WebhookRow>(
+    trx,
+    `with owner as (
+        select id, installed_app_id from api_keys where id = :apiKeyId::uuid and revoked is null for share
+      )
+      insert into webhooks as w (process, url, target_url, api_key_id, installed_app_id, secret)
+      select :process::int, :url::text, :targetUrl::text, id, installed_app_id, :secret::bytea from owner
+      returning ${columns("w")}`,
+    { ...webhook, secret: newSealedSecret(secrets) },
+  );
+  if (!made) throw new DomainError("UNAUTHENTICATED", "the API key was revoked");
+  return made;
 }
 
 /**
@@ -153,16 +179,6 @@ export async function processesOfKey(db: Db, apiKeyId: string): Promise<number[]
     { apiKeyId },
   );
   return found.map((row) => row.process);
-}
-
-/** The signing secret of a live webhook, 32 bytes; null when there is no such webhook. */
-export async function readWebhookSecret(db: Db, secrets: SecretBox, id: bigint): Promise<Buffer | null> {
-  const [row] = await rows<{ secret: Buffer }>(
-    db,
-    "select secret from webhooks where id = :id::bigint and deleted is null",
-    { id },
-  );
-  return row ? secrets.open(row.secret, WEBHOOK_SECRET_CONTEXT) : null;
 }
 
 /** Claims stay as they are: an attempt in flight is still recorded against them. */

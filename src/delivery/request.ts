@@ -14,7 +14,7 @@ export function buildRequest(
   sign: Signer,
 ): { origin: string; path: string; headers: string[]; body: string } {
   const { origin, path } = parseTarget(webhook.targetUrl);
-  const signature = sign(webhook.sealedSecret, id, new Date(), body);
+  const signature = sign(webhook.secrets, id, new Date(), body);
   const headers = [
     "Content-Type",
     "application/json; charset=utf-8",

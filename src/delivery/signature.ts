@@ -1,20 +1,30 @@
 import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
 import type { SecretBox } from "../db/secret-box.ts";
 import { WEBHOOK_SECRET_CONTEXT } from "../db/secret-box.ts";
+import type { SealedSecret } from "../db/webhook-secrets.ts";
 
 /** The headers of Standard Webhooks. */
 export const SIGNATURE_HEADERS = ["webhook-id", "webhook-timestamp", "webhook-signature"] as const;
 export type SignatureHeaders = Record<(typeof SIGNATURE_HEADERS)[number], string>;
 
-/** Signs bodies with a webhook's sealed secret; opened secrets are kept for the next delivery. */
-export type Signer = (sealedSecret: Buffer, id: string, at: Date, body: string) => SignatureHeaders;
+/**
+ * Signs bodies with a webhook's sealed secrets, as many of them as have not expired; opened secrets are kept for the
+ * next delivery.
+ */
+export type Signer = (
+  secrets: readonly SealedSecret[],
+  id: string,
+  at: Date,
+  body: string,
+) => SignatureHeaders;
 
 /** Opened secrets kept in memory, at most. */
 const CACHE_SIZE = 10_000;
 
 /**
- * Signs as Standard Webhooks says (`v1`): HMAC-SHA256 over id, timestamp and body, in base64. Node's own HMAC, since
- * the package's, in JavaScript, takes four times as long; tests verify with the package.
+ * Signs as Standard Webhooks says (`v1`): HMAC-SHA256 over id, timestamp and body, in base64; while a secret is being
+ * replaced there is a signature of each, newest first, with spaces between. Node's own HMAC, since the package's, in
+ * JavaScript, takes four times as long; tests verify with the package.
  *
  * @param box opens the secrets as they are stored
  */
@@ -38,9 +48,15 @@ export function createSigner(box: SecretBox): Signer {
     return secret;
   }
 
-  return (sealed, id, at, body) => {
+  return (secrets, id, at, body) => {
     const timestamp = String(Math.floor(at.getTime() / 1_000));
-    const mac = createHmac("sha256", key(sealed)).update(`${id}.${timestamp}.${body}`).digest("base64");
-    return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": `v1,${mac}` };
+    const content = `${id}.${timestamp}.${body}`;
+    let signature = "";
+    for (const { sealed, expires } of secrets) {
+      if (expires !== null && expires <= at) continue;
+      const mac = createHmac("sha256", key(sealed)).update(content).digest("base64");
+      signature += signature === "" ? `v1,${mac}` : ` v1,${mac}`;
+    }
+    return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signature };
   };
 }

@@ -2,7 +2,7 @@
 const KEPT = ["PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "SystemRoot", "USERPROFILE", "APPDATA"];
 
 /** What a downloader must not see. It does need the rest: proxies, certificates, pip's own settings. */
-const WITHHELD = /^(DATABASE_URL|ADMIN_KEY|SECRET_KEY|TLS_(CERT|KEY)|TEMPORAL_.*|PG.*)$/;
+const WITHHELD = /^(DATABASE_URL|ADMIN_KEY|SECRET_KEY(_PREVIOUS)?|TLS_(CERT|KEY)|TEMPORAL_.*|PG.*)$/;
 
 /** The environment of a database or Temporal server: fixed language and time zone, none of our settings. */
 export function serverEnvironment(): NodeJS.ProcessEnv {

@@ -3,6 +3,7 @@ import pino from "pino";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import type { ApiContext } from "../../src/api/context.ts";
 import { type Api, type ApiOptions, startApi } from "../../src/api/server.ts";
+import { readConfig } from "../../src/config.ts";
 import { ALL_PERMISSIONS, createApiKey, type NewApiKey } from "../../src/db/api-keys.ts";
 import { openDatabase } from "../../src/db/database.ts";
 import { createSecretBox } from "../../src/db/secret-box.ts";
@@ -56,7 +57,11 @@ export interface TestApi extends Api {
 
 /** Starts the API on free ports, on a fresh database unless one is given. */
 export async function startTestApi(
-  options: Partial<ApiOptions> & { databaseUrl?: string; readiness?: ApiContext["readiness"] } = {},
+  options: Partial<ApiOptions> & {
+    databaseUrl?: string;
+    readiness?: ApiContext["readiness"];
+    limits?: Partial<ApiContext["limits"]>;
+  } = {},
 ): Promise<TestApi> {
   const database = options.databaseUrl
     ? { url: options.databaseUrl, drop: async () => {} }
@@ -67,6 +72,8 @@ export async function startTestApi(
     secrets: createSecretBox(randomBytes(32)),
     targets: createTargetRules(createAddressGuard([])),
     log: pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" }),
+    // Tests send wrong keys by the dozen, all from one address.
+    limits: { ...readConfig({}).limits, wrongKeysPerMinute: 0, ...options.limits },
     readiness: options.readiness ?? (async () => []),
   };
   const api = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });

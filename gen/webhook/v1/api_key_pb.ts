@@ -4,8 +4,8 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Empty, Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_empty, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Empty, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_empty, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { WebhookProcess } from "./event_pb.ts";
 import { file_webhook_v1_event } from "./event_pb.ts";
 import type { Permission } from "./options_pb.ts";
@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/api_key.proto.
  */
 export const file_webhook_v1_api_key: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL2FwaV9rZXkucHJvdG8SCndlYmhvb2sudjEitAIKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnByZWZpeBgDIAEoCRIrCgtwZXJtaXNzaW9ucxgEIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgFIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAYgASgJSACIAQESKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcmV2b2tlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCGwoZX2luc3RhbGxlZF9hcHBsaWNhdGlvbl9pZCJVCgxJbnN0YWxsZWRBcHASCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIrCgdjcmVhdGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLRAQoTQ3JlYXRlQXBpS2V5UmVxdWVzdBISCgRuYW1lGAEgASgJQgSItRgBEisKC3Blcm1pc3Npb25zGAIgAygOMhYud2ViaG9vay52MS5QZXJtaXNzaW9uEjUKEWFsbG93ZWRfcHJvY2Vzc2VzGAMgAygOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2VzcxIlChhpbnN0YWxsZWRfYXBwbGljYXRpb25faWQYBCABKAlIAIgBAUIbChlfaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkIksKFENyZWF0ZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRIOCgZzZWNyZXQYAiABKAkiFAoSTGlzdEFwaUtleXNSZXF1ZXN0IjsKE0xpc3RBcGlLZXlzUmVzcG9uc2USJAoIYXBpX2tleXMYASADKAsyEi53ZWJob29rLnYxLkFwaUtleSKMAQoTUmV2b2tlQXBpS2V5UmVxdWVzdBIYCgphcGlfa2V5X2lkGAEgASgJQgSItRgBEhwKEnRyYW5zZmVyX3RvX2tleV9pZBgCIAEoCUgAEjEKD2RlbGV0ZV93ZWJob29rcxgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eUgAQgoKCHdlYmhvb2tzInMKFFJldm9rZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRIcChR3ZWJob29rc190cmFuc2ZlcnJlZBgCIAEoBRIYChB3ZWJob29rc19kZWxldGVkGAMgASgFIi8KGUNyZWF0ZUluc3RhbGxlZEFwcFJlcXVlc3QSEgoEbmFtZRgBIAEoCUIEiLUYASJNChpDcmVhdGVJbnN0YWxsZWRBcHBSZXNwb25zZRIvCg1pbnN0YWxsZWRfYXBwGAEgASgLMhgud2ViaG9vay52MS5JbnN0YWxsZWRBcHAiGgoYTGlzdEluc3RhbGxlZEFwcHNSZXF1ZXN0Ik0KGUxpc3RJbnN0YWxsZWRBcHBzUmVzcG9uc2USMAoOaW5zdGFsbGVkX2FwcHMYASADKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcDLwAwoNQXBpS2V5U2VydmljZRJXCgxDcmVhdGVBcGlLZXkSHy53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIgSItRgEElcKC0xpc3RBcGlLZXlzEh4ud2ViaG9vay52MS5MaXN0QXBpS2V5c1JlcXVlc3QaHy53ZWJob29rLnYxLkxpc3RBcGlLZXlzUmVzcG9uc2UiB5ACAYi1GAQSVwoMUmV2b2tlQXBpS2V5Eh8ud2ViaG9vay52MS5SZXZva2VBcGlLZXlSZXF1ZXN0GiAud2ViaG9vay52MS5SZXZva2VBcGlLZXlSZXNwb25zZSIEiLUYBBJpChJDcmVhdGVJbnN0YWxsZWRBcHASJS53ZWJob29rLnYxLkNyZWF0ZUluc3RhbGxlZEFwcFJlcXVlc3QaJi53ZWJob29rLnYxLkNyZWF0ZUluc3RhbGxlZEFwcFJlc3BvbnNlIgSItRgEEmkKEUxpc3RJbnN0YWxsZWRBcHBzEiQud2ViaG9vay52MS5MaXN0SW5zdGFsbGVkQXBwc1JlcXVlc3QaJS53ZWJob29rLnYxLkxpc3RJbnN0YWxsZWRBcHBzUmVzcG9uc2UiB5ACAYi1GARiBnByb3RvMw", [file_google_protobuf_empty, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL2FwaV9rZXkucHJvdG8SCndlYmhvb2sudjEimwMKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnByZWZpeBgDIAEoCRIrCgtwZXJtaXNzaW9ucxgEIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgFIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAYgASgJSACIAQESKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcmV2b2tlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF91c2VkGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJvbGRfc2VjcmV0c19leHBpcmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWQiVQoMSW5zdGFsbGVkQXBwEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSKwoHY3JlYXRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi0QEKE0NyZWF0ZUFwaUtleVJlcXVlc3QSEgoEbmFtZRgBIAEoCUIEiLUYARIrCgtwZXJtaXNzaW9ucxgCIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgDIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAQgASgJSACIAQFCGwoZX2luc3RhbGxlZF9hcHBsaWNhdGlvbl9pZCJLChRDcmVhdGVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSDgoGc2VjcmV0GAIgASgJIhQKEkxpc3RBcGlLZXlzUmVxdWVzdCI7ChNMaXN0QXBpS2V5c1Jlc3BvbnNlEiQKCGFwaV9rZXlzGAEgAygLMhIud2ViaG9vay52MS5BcGlLZXkijAEKE1Jldm9rZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYARIcChJ0cmFuc2Zlcl90b19rZXlfaWQYAiABKAlIABIxCg9kZWxldGVfd2ViaG9va3MYAyABKAsyFi5nb29nbGUucHJvdG9idWYuRW1wdHlIAEIKCgh3ZWJob29rcyJzChRSZXZva2VBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSHAoUd2ViaG9va3NfdHJhbnNmZXJyZWQYAiABKAUSGAoQd2ViaG9va3NfZGVsZXRlZBgDIAEoBSJgChNSb3RhdGVBcGlLZXlSZXF1ZXN0EhgKCmFwaV9rZXlfaWQYASABKAlCBIi1GAESLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIksKFFJvdGF0ZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRIOCgZzZWNyZXQYAiABKAkiLwoZQ3JlYXRlSW5zdGFsbGVkQXBwUmVxdWVzdBISCgRuYW1lGAEgASgJQgSItRgBIk0KGkNyZWF0ZUluc3RhbGxlZEFwcFJlc3BvbnNlEi8KDWluc3RhbGxlZF9hcHAYASABKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcCIaChhMaXN0SW5zdGFsbGVkQXBwc1JlcXVlc3QiTQoZTGlzdEluc3RhbGxlZEFwcHNSZXNwb25zZRIwCg5pbnN0YWxsZWRfYXBwcxgBIAMoCzIYLndlYmhvb2sudjEuSW5zdGFsbGVkQXBwMskECg1BcGlLZXlTZXJ2aWNlElcKDENyZWF0ZUFwaUtleRIfLndlYmhvb2sudjEuQ3JlYXRlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuQ3JlYXRlQXBpS2V5UmVzcG9uc2UiBIi1GAQSVwoLTGlzdEFwaUtleXMSHi53ZWJob29rLnYxLkxpc3RBcGlLZXlzUmVxdWVzdBofLndlYmhvb2sudjEuTGlzdEFwaUtleXNSZXNwb25zZSIHkAIBiLUYBBJXCgxSZXZva2VBcGlLZXkSHy53ZWJob29rLnYxLlJldm9rZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLlJldm9rZUFwaUtleVJlc3BvbnNlIgSItRgEElcKDFJvdGF0ZUFwaUtleRIfLndlYmhvb2sudjEuUm90YXRlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuUm90YXRlQXBpS2V5UmVzcG9uc2UiBIi1GAQSaQoSQ3JlYXRlSW5zdGFsbGVkQXBwEiUud2ViaG9vay52MS5DcmVhdGVJbnN0YWxsZWRBcHBSZXF1ZXN0GiYud2ViaG9vay52MS5DcmVhdGVJbnN0YWxsZWRBcHBSZXNwb25zZSIEiLUYBBJpChFMaXN0SW5zdGFsbGVkQXBwcxIkLndlYmhvb2sudjEuTGlzdEluc3RhbGxlZEFwcHNSZXF1ZXN0GiUud2ViaG9vay52MS5MaXN0SW5zdGFsbGVkQXBwc1Jlc3BvbnNlIgeQAgGItRgEYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_empty, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * A key for the header X-Service-Key. Only the SHA-256 of its secret is stored.
@@ -69,6 +69,20 @@ export type ApiKey = Message<"webhook.v1.ApiKey"> & {
    * @generated from field: google.protobuf.Timestamp revoked = 8;
    */
   revoked?: Timestamp | undefined;
+
+  /**
+   * When a request last came with the key, to about a minute; unset when none has.
+   *
+   * @generated from field: google.protobuf.Timestamp last_used = 9;
+   */
+  lastUsed?: Timestamp | undefined;
+
+  /**
+   * Until when secrets that were rotated away still work; unset when none does.
+   *
+   * @generated from field: google.protobuf.Timestamp old_secrets_expire = 10;
+   */
+  oldSecretsExpire?: Timestamp | undefined;
 };
 
 /**
@@ -271,6 +285,55 @@ export const RevokeApiKeyResponseSchema: GenMessage<RevokeApiKeyResponse> = /*@_
   messageDesc(file_webhook_v1_api_key, 7);
 
 /**
+ * @generated from message webhook.v1.RotateApiKeyRequest
+ */
+export type RotateApiKeyRequest = Message<"webhook.v1.RotateApiKeyRequest"> & {
+  /**
+   * @generated from field: string api_key_id = 1;
+   */
+  apiKeyId: string;
+
+  /**
+   * For how long the old secret still works, at most 7 days. When unset or 0, it and all before it are refused at
+   * once, in every process.
+   *
+   * @generated from field: google.protobuf.Duration grace_period = 2;
+   */
+  gracePeriod?: Duration | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.RotateApiKeyRequest.
+ * Use `create(RotateApiKeyRequestSchema)` to create a new message.
+ */
+export const RotateApiKeyRequestSchema: GenMessage<RotateApiKeyRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 8);
+
+/**
+ * @generated from message webhook.v1.RotateApiKeyResponse
+ */
+export type RotateApiKeyResponse = Message<"webhook.v1.RotateApiKeyResponse"> & {
+  /**
+   * @generated from field: webhook.v1.ApiKey api_key = 1;
+   */
+  apiKey?: ApiKey | undefined;
+
+  /**
+   * The new value for the header X-Service-Key. Keep it: it cannot be shown again.
+   *
+   * @generated from field: string secret = 2;
+   */
+  secret: string;
+};
+
+/**
+ * Describes the message webhook.v1.RotateApiKeyResponse.
+ * Use `create(RotateApiKeyResponseSchema)` to create a new message.
+ */
+export const RotateApiKeyResponseSchema: GenMessage<RotateApiKeyResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 9);
+
+/**
  * @generated from message webhook.v1.CreateInstalledAppRequest
  */
 export type CreateInstalledAppRequest = Message<"webhook.v1.CreateInstalledAppRequest"> & {
@@ -287,7 +350,7 @@ export type CreateInstalledAppRequest = Message<"webhook.v1.CreateInstalledAppRe
  * Use `create(CreateInstalledAppRequestSchema)` to create a new message.
  */
 export const CreateInstalledAppRequestSchema: GenMessage<CreateInstalledAppRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 8);
+  messageDesc(file_webhook_v1_api_key, 10);
 
 /**
  * @generated from message webhook.v1.CreateInstalledAppResponse
@@ -304,7 +367,7 @@ export type CreateInstalledAppResponse = Message<"webhook.v1.CreateInstalledAppR
  * Use `create(CreateInstalledAppResponseSchema)` to create a new message.
  */
 export const CreateInstalledAppResponseSchema: GenMessage<CreateInstalledAppResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 9);
+  messageDesc(file_webhook_v1_api_key, 11);
 
 /**
  * @generated from message webhook.v1.ListInstalledAppsRequest
@@ -317,7 +380,7 @@ export type ListInstalledAppsRequest = Message<"webhook.v1.ListInstalledAppsRequ
  * Use `create(ListInstalledAppsRequestSchema)` to create a new message.
  */
 export const ListInstalledAppsRequestSchema: GenMessage<ListInstalledAppsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 10);
+  messageDesc(file_webhook_v1_api_key, 12);
 
 /**
  * @generated from message webhook.v1.ListInstalledAppsResponse
@@ -334,7 +397,7 @@ export type ListInstalledAppsResponse = Message<"webhook.v1.ListInstalledAppsRes
  * Use `create(ListInstalledAppsResponseSchema)` to create a new message.
  */
 export const ListInstalledAppsResponseSchema: GenMessage<ListInstalledAppsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 11);
+  messageDesc(file_webhook_v1_api_key, 13);
 
 /**
  * Makes and ends the keys that every request carries.
@@ -371,6 +434,16 @@ export const ApiKeyService: GenService<{
     methodKind: "unary";
     input: typeof RevokeApiKeyRequestSchema;
     output: typeof RevokeApiKeyResponseSchema;
+  },
+  /**
+   * Gives the key another secret; its id, permissions and webhooks stay. The secret is in this answer and never again.
+   *
+   * @generated from rpc webhook.v1.ApiKeyService.RotateApiKey
+   */
+  rotateApiKey: {
+    methodKind: "unary";
+    input: typeof RotateApiKeyRequestSchema;
+    output: typeof RotateApiKeyResponseSchema;
   },
   /**
    * @generated from rpc webhook.v1.ApiKeyService.CreateInstalledApp

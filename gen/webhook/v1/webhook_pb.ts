@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEi3gIKB1dlYmhvb2sSCgoCaWQYASABKAMSKwoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEhgKC2FwcGxpY2F0aW9uGAYgASgJSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBQg4KDF9hcHBsaWNhdGlvbkITChFfYXBwbGljYXRpb25fbmFtZUINCgtfcmF0ZV9saW1pdCJqCglFdmVudFR5cGUSDgoGbnVtYmVyGAEgASgFEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSFAoGc2FtcGxlGAQgASgJQgSYtRgBEhQKBnNjaGVtYRgFIAEoCUIEmLUYASIVChNMaXN0V2ViaG9va3NSZXF1ZXN0Ij0KFExpc3RXZWJob29rc1Jlc3BvbnNlEiUKCHdlYmhvb2tzGAEgAygLMhMud2ViaG9vay52MS5XZWJob29rIlwKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EjEKB3Byb2Nlc3MYASABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEhEKA3VybBgCIAEoCUIEiLUYASJOChVDcmVhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIPCgdjcmVhdGVkGAIgASgIIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siFgoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QiQQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEigKCXByb2Nlc3NlcxgBIAMoCzIVLndlYmhvb2sudjEuRXZlbnRUeXBlIl4KGlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFwoKcmF0ZV9saW1pdBgCIAEoBUgAiAEBQg0KC19yYXRlX2xpbWl0IkMKG1NldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjMKF0dldFdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiKgoYR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCTKwBwoOV2ViaG9va1NlcnZpY2USrwEKDExpc3RXZWJob29rcxIfLndlYmhvb2sudjEuTGlzdFdlYmhvb2tzUmVxdWVzdBogLndlYmhvb2sudjEuTGlzdFdlYmhvb2tzUmVzcG9uc2UiXJACAYi1GAGStRgId2ViaG9va3OC0+STAkNaFhIUL2FwaS92MS93ZWJob29rL2xpc3RaFhIUL2FwaS92Mi93ZWJob29rL2xpc3QSES9hcGkvd2ViaG9vay9saXN0EqsBCg1DcmVhdGVXZWJob29rEiAud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1Jlc3BvbnNlIlWQAgKItRgCkrUYB3dlYmhvb2uC0+STAj06ASpaFDoBKiIPL2FwaS92MS93ZWJob29rWhQ6ASoiDy9hcGkvdjIvd2ViaG9vayIML2FwaS93ZWJob29rEp8BCg1EZWxldGVXZWJob29rEiAud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1Jlc3BvbnNlIkmItRgCkrUYB3dlYmhvb2uC0+STAjRaESoPL2FwaS92MS93ZWJob29rWhEqDy9hcGkvdjIvd2ViaG9vayoML2FwaS93ZWJob29rEsIBCg1MaXN0UHJvY2Vzc2VzEiAud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBohLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlImyQAgGItRgBkrUYCXByb2Nlc3Nlc4LT5JMCUlobEhkvYXBpL3YxL3dlYmhvb2svcHJvY2Vzc2VzWhsSGS9hcGkvdjIvd2ViaG9vay9wcm9jZXNzZXMSFi9hcGkvd2ViaG9vay9wcm9jZXNzZXMSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEi3gIKB1dlYmhvb2sSCgoCaWQYASABKAMSKwoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEhgKC2FwcGxpY2F0aW9uGAYgASgJSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBQg4KDF9hcHBsaWNhdGlvbkITChFfYXBwbGljYXRpb25fbmFtZUINCgtfcmF0ZV9saW1pdCJqCglFdmVudFR5cGUSDgoGbnVtYmVyGAEgASgFEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSFAoGc2FtcGxlGAQgASgJQgSYtRgBEhQKBnNjaGVtYRgFIAEoCUIEmLUYASIVChNMaXN0V2ViaG9va3NSZXF1ZXN0Ij0KFExpc3RXZWJob29rc1Jlc3BvbnNlEiUKCHdlYmhvb2tzGAEgAygLMhMud2ViaG9vay52MS5XZWJob29rIlwKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EjEKB3Byb2Nlc3MYASABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEhEKA3VybBgCIAEoCUIEiLUYASJOChVDcmVhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIPCgdjcmVhdGVkGAIgASgIIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siFgoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QiQQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEigKCXByb2Nlc3NlcxgBIAMoCzIVLndlYmhvb2sudjEuRXZlbnRUeXBlIl4KGlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFwoKcmF0ZV9saW1pdBgCIAEoBUgAiAEBQg0KC19yYXRlX2xpbWl0IkMKG1NldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjMKF0dldFdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiVgoYR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCRIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IkwKDVdlYmhvb2tTZWNyZXQSDgoGc2VjcmV0GAEgASgJEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjYKGlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiWQobUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCRIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0Mp4ICg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSqwEKDUNyZWF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVzcG9uc2UiVZACAoi1GAKStRgHd2ViaG9va4LT5JMCPToBKloUOgEqIg8vYXBpL3YxL3dlYmhvb2taFDoBKiIPL2FwaS92Mi93ZWJob29rIgwvYXBpL3dlYmhvb2sSnwEKDURlbGV0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVzcG9uc2UiSYi1GAKStRgHd2ViaG9va4LT5JMCNFoRKg8vYXBpL3YxL3dlYmhvb2taESoPL2FwaS92Mi93ZWJob29rKgwvYXBpL3dlYmhvb2sSwgEKDUxpc3RQcm9jZXNzZXMSIC53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0GiEud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UibJACAYi1GAGStRgJcHJvY2Vzc2VzgtPkkwJSWhsSGS9hcGkvdjEvd2ViaG9vay9wcm9jZXNzZXNaGxIZL2FwaS92Mi93ZWJob29rL3Byb2Nlc3NlcxIWL2FwaS93ZWJob29rL3Byb2Nlc3NlcxJvChNTZXRXZWJob29rUmF0ZUxpbWl0EiYud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBonLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlIgeQAgKItRgCEmYKEEdldFdlYmhvb2tTZWNyZXQSIy53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXF1ZXN0GiQud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVzcG9uc2UiB5ACAYi1GAISbAoTUm90YXRlV2ViaG9va1NlY3JldBImLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QaJy53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZSIEiLUYAmIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * A registration: this event type to this URL. In REST answers it is the contract's Webhook object (2.1).
@@ -345,11 +345,18 @@ export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> 
  */
 export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretResponse"> & {
   /**
-   * `whsec_` and the base64 of the key, as the Standard Webhooks libraries take it.
+   * The newest: `whsec_` and the base64 of the key, as the Standard Webhooks libraries take it.
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
+
+  /**
+   * Every secret that signs now, newest first.
+   *
+   * @generated from field: repeated webhook.v1.WebhookSecret secrets = 2;
+   */
+  secrets: WebhookSecret[];
 };
 
 /**
@@ -358,6 +365,75 @@ export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretRespo
  */
 export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse> = /*@__PURE__*/
   messageDesc(file_webhook_v1_webhook, 13);
+
+/**
+ * @generated from message webhook.v1.WebhookSecret
+ */
+export type WebhookSecret = Message<"webhook.v1.WebhookSecret"> & {
+  /**
+   * In the form of GetWebhookSecretResponse.secret.
+   *
+   * @generated from field: string secret = 1;
+   */
+  secret: string;
+
+  /**
+   * When it stops signing; unset for the newest.
+   *
+   * @generated from field: google.protobuf.Timestamp expires = 2;
+   */
+  expires?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.WebhookSecret.
+ * Use `create(WebhookSecretSchema)` to create a new message.
+ */
+export const WebhookSecretSchema: GenMessage<WebhookSecret> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 14);
+
+/**
+ * @generated from message webhook.v1.RotateWebhookSecretRequest
+ */
+export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecretRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+};
+
+/**
+ * Describes the message webhook.v1.RotateWebhookSecretRequest.
+ * Use `create(RotateWebhookSecretRequestSchema)` to create a new message.
+ */
+export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 15);
+
+/**
+ * @generated from message webhook.v1.RotateWebhookSecretResponse
+ */
+export type RotateWebhookSecretResponse = Message<"webhook.v1.RotateWebhookSecretResponse"> & {
+  /**
+   * The new one, in the form of GetWebhookSecretResponse.secret.
+   *
+   * @generated from field: string secret = 1;
+   */
+  secret: string;
+
+  /**
+   * Every secret that signs now, newest first.
+   *
+   * @generated from field: repeated webhook.v1.WebhookSecret secrets = 2;
+   */
+  secrets: WebhookSecret[];
+};
+
+/**
+ * Describes the message webhook.v1.RotateWebhookSecretResponse.
+ * Use `create(RotateWebhookSecretResponseSchema)` to create a new message.
+ */
+export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 16);
 
 /**
  * Registers the addresses that events are delivered to.
@@ -417,7 +493,7 @@ export const WebhookService: GenService<{
     output: typeof SetWebhookRateLimitResponseSchema;
   },
   /**
-   * The secret that a webhook's deliveries are signed with (Standard Webhooks).
+   * The secrets that a webhook's deliveries are signed with (Standard Webhooks).
    *
    * @generated from rpc webhook.v1.WebhookService.GetWebhookSecret
    */
@@ -425,6 +501,16 @@ export const WebhookService: GenService<{
     methodKind: "unary";
     input: typeof GetWebhookSecretRequestSchema;
     output: typeof GetWebhookSecretResponseSchema;
+  },
+  /**
+   * Makes a new signing secret. The one before signs beside it for 24 hours; at most five are valid at once.
+   *
+   * @generated from rpc webhook.v1.WebhookService.RotateWebhookSecret
+   */
+  rotateWebhookSecret: {
+    methodKind: "unary";
+    input: typeof RotateWebhookSecretRequestSchema;
+    output: typeof RotateWebhookSecretResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_webhook_v1_webhook, 0);

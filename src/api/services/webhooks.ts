@@ -1,20 +1,20 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import {
   CreateWebhookRequestSchema,
   DeleteWebhookRequestSchema,
   GetWebhookSecretRequestSchema,
+  type GetWebhookSecretResponseSchema,
+  RotateWebhookSecretRequestSchema,
+  type RotateWebhookSecretResponseSchema,
   SetWebhookRateLimitRequestSchema,
   type WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../catalogue.ts";
 import type { ApiKeyRow } from "../../db/api-keys.ts";
-import {
-  createWebhook,
-  deleteWebhook,
-  listWebhooks,
-  readWebhookSecret,
-  setRateLimit,
-} from "../../db/webhooks.ts";
+import { readWebhookSecrets, rotateWebhookSecret, type WebhookSecret } from "../../db/webhook-secrets.ts";
+import { createWebhook, deleteWebhook, listWebhooks, setRateLimit } from "../../db/webhooks.ts";
 import { DomainError } from "../../domain-error.ts";
 import { callerOf } from "../auth.ts";
 import type { ApiContext } from "../context.ts";
@@ -26,7 +26,12 @@ import { assertFields, isProcess, unknownProcess, webhookMessage } from "./messa
 const MAX_RATE_LIMIT = 10_000;
 
 /** Registers the addresses that events are delivered to (contract, section 4). */
-export function webhookService({ db, secrets, targets }: ApiContext): ServiceImpl<typeof WebhookService> {
+export function webhookService({
+  db,
+  secrets,
+  targets,
+  limits,
+}: ApiContext): ServiceImpl<typeof WebhookService> {
   const processes = describeEventTypes();
   return {
     async listWebhooks() {
@@ -45,12 +50,8 @@ export function webhookService({ db, secrets, targets }: ApiContext): ServiceImp
       if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
         throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
       }
-      const made = await createWebhook(db, secrets, {
-        process,
-        url,
-        targetUrl: targets.normalise(url),
-        apiKeyId: caller.id,
-      });
+      const registration = { process, url, targetUrl: targets.normalise(url), apiKeyId: caller.id };
+      const made = await createWebhook(db, secrets, registration, limits.maxWebhooks);
       return { webhook: webhookMessage(made.webhook), created: made.created };
     },
 
@@ -83,11 +84,29 @@ export function webhookService({ db, secrets, targets }: ApiContext): ServiceImp
 
     async getWebhookSecret(request) {
       assertFields(GetWebhookSecretRequestSchema, request);
-      const secret = await readWebhookSecret(db, secrets, request.webhookId);
-      if (!secret) throw noWebhook(request.webhookId);
-      return { secret: `whsec_${secret.toString("base64")}` };
+      return secretsMessage(await readWebhookSecrets(db, secrets, request.webhookId), request.webhookId);
+    },
+
+    async rotateWebhookSecret(request) {
+      assertFields(RotateWebhookSecretRequestSchema, request);
+      if (!(await rotateWebhookSecret(db, secrets, request.webhookId))) throw noWebhook(request.webhookId);
+      return secretsMessage(await readWebhookSecrets(db, secrets, request.webhookId), request.webhookId);
     },
   };
+}
+
+/** Every secret that signs, newest first; the newest apart too. */
+function secretsMessage(
+  found: WebhookSecret[] | null,
+  webhookId: bigint,
+): MessageInitShape<typeof GetWebhookSecretResponseSchema> &
+  MessageInitShape<typeof RotateWebhookSecretResponseSchema> {
+  if (!found) throw noWebhook(webhookId);
+  const told = found.map(({ secret, expires }) => ({
+    secret: `whsec_${secret.toString("base64")}`,
+    ...(expires === null ? {} : { expires: timestampFromDate(expires) }),
+  }));
+  return { secret: told[0]?.secret ?? "", secrets: told };
 }
 
 /** The key determines which events may be subscribed to (contract, section 5, rule 4). */

@@ -1,0 +1,132 @@
+import { randomBytes } from "node:crypto";
+import { DomainError } from "../domain-error.ts";
+import { count, type Db, rows } from "./database.ts";
+import { type SecretBox, UnopenableError, WEBHOOK_SECRET_CONTEXT } from "./secret-box.ts";
+
+/** A signing secret as it is stored. */
+export interface SealedSecret {
+  sealed: Buffer;
+  /** When it stops signing; null for the newest. */
+  expires: Date | null;
+}
+
+/** A signing secret that is valid now. */
+export interface WebhookSecret {
+  /** 32 bytes. */
+  secret: Buffer;
+  /** When it stops signing; null for the newest. */
+  expires: Date | null;
+}
+
+/** The columns of a webhook that hold its secrets, for whoever reads the row. */
+export const SECRET_COLUMNS = `secret, old_secrets as "oldSecrets", old_secrets_expire as "oldSecretsExpire"`;
+
+/** A row's `SECRET_COLUMNS`. */
+export interface SecretsRow {
+  secret: Buffer;
+  oldSecrets: Buffer[];
+  oldSecretsExpire: Date[];
+}
+
+/** How long a secret signs beside its successors. */
+const OLD_SECRET_HOURS = 24;
+/** Secrets of a webhook that may be valid at once. */
+const MAX_SECRETS = 5;
+const SECRET_BYTES = 32;
+
+/** A new signing secret, sealed. */
+export function newSealedSecret(box: SecretBox): Buffer {
+  return box.seal(randomBytes(SECRET_BYTES), WEBHOOK_SECRET_CONTEXT);
+}
+
+/** A row's secrets, newest first; expired ones too, which whoever signs leaves out. */
+export function sealedSecretsOf({ secret, oldSecrets, oldSecretsExpire }: SecretsRow): SealedSecret[] {
+  const old = oldSecrets.map((sealed, index) => ({ sealed, expires: oldSecretsExpire[index] as Date }));
+  return [{ sealed: secret, expires: null }, ...old];
+}
+
+/**
+ * Every secret that signs a live webhook's deliveries now, newest first; null when there is no such webhook.
+ *
+ * @throws DomainError FAILED_PRECONDITION when one of them opens with no key that this process has
+ */
+export async function readWebhookSecrets(
+  db: Db,
+  box: SecretBox,
+  id: bigint,
+): Promise<WebhookSecret[] | null> {
+  const [row] = await rows<SecretsRow & { now: Date }>(
+    db,
+    `select ${SECRET_COLUMNS}, now() as now from webhooks where id = :id::bigint and deleted is null`,
+    { id },
+  );
+  if (!row) return null;
+  try {
+    return validAt(row.now, row).map(({ sealed, expires }) => ({
+      secret: box.open(sealed, WEBHOOK_SECRET_CONTEXT),
+      expires,
+    }));
+  } catch (error) {
+    if (!(error instanceof UnopenableError)) throw error;
+    throw new DomainError(
+      "FAILED_PRECONDITION",
+      `a signing secret of webhook ${id} opens with neither SECRET_KEY nor SECRET_KEY_PREVIOUS: give the service the key it was sealed with, or make a new secret with RotateWebhookSecret`,
+    );
+  }
+}
+
+/**
+ * Gives a live webhook a new signing secret; the one before signs beside it for a day. One that cannot be opened any
+ * more is left behind, so that rotating mends its webhook.
+ *
+ * @returns whether there is such a webhook
+ * @throws DomainError FAILED_PRECONDITION when as many secrets as there may be are valid
+ */
+export function rotateWebhookSecret(db: Db, box: SecretBox, id: bigint): Promise<boolean> {
+  return db.transaction(async (trx) => {
+    const [row] = await rows<SecretsRow & { now: Date; endOfOld: Date }>(
+      trx,
+      `select ${SECRET_COLUMNS}, now() as now, now() + make_interval(hours => :hours::int) as "endOfOld"
+        from webhooks where id = :id::bigint and deleted is null for no key update`,
+      { id, hours: OLD_SECRET_HOURS },
+    );
+    if (!row) return false;
+    const old = validAt(row.now, row)
+      .filter(({ sealed }) => opens(box, sealed))
+      .map(({ sealed, expires }) => ({ sealed, expires: expires ?? row.endOfOld }));
+    const oldest = old.at(-1);
+    if (oldest && old.length >= MAX_SECRETS) {
+      throw new DomainError(
+        "FAILED_PRECONDITION",
+        `webhook ${id} has ${MAX_SECRETS} valid signing secrets, the most there may be; rotate again after ${oldest.expires.toISOString()}, when the oldest ends`,
+      );
+    }
+    await count(
+      trx,
+      `update webhooks set secret = :secret, old_secrets = :old::bytea[],
+          old_secrets_expire = :expiries::timestamptz[], modified = now()
+        where id = :id::bigint`,
+      {
+        id,
+        secret: newSealedSecret(box),
+        old: old.map(({ sealed }) => sealed),
+        expiries: old.map(({ expires }) => expires),
+      },
+    );
+    return true;
+  });
+}
+
+function validAt(now: Date, row: SecretsRow): SealedSecret[] {
+  return sealedSecretsOf(row).filter(({ expires }) => expires === null || expires > now);
+}
+
+function opens(box: SecretBox, sealed: Buffer): boolean {
+  try {
+    box.open(sealed, WEBHOOK_SECRET_CONTEXT);
+    return true;
+  } catch (error) {
+    if (error instanceof UnopenableError) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,110 @@
+import { randomBytes } from "node:crypto";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import { type Client, Code, createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { newSealedSecret } from "../../src/db/webhook-secrets.ts";
+import { grpc } from "../support/clients.ts";
+import { failure } from "../support/failure.ts";
+import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
+
+const HOUR = 3_600_000;
+let api: TestApi;
+let webhooks: Client<typeof WebhookService>;
+beforeAll(async () => {
+  api = await startTestApi();
+  webhooks = createClient(WebhookService, grpc(api));
+});
+afterAll(() => api.stop());
+
+let paths = 0;
+const register = async () => {
+  const url = `https://receiver.example/secrets/${++paths}`;
+  const { webhook } = await webhooks.createWebhook({ process: 1, url });
+  return webhook?.id as bigint;
+};
+const rowOf = (id: bigint) => api.context.db("webhooks").where("id", String(id)).first();
+
+test("rotating makes a new secret, and the one before counts for 24 hours more", async () => {
+  const webhookId = await register();
+  const before = await webhooks.getWebhookSecret({ webhookId });
+  expect(before.secrets).toEqual([expect.objectContaining({ secret: before.secret })]);
+  expect(before.secrets[0]?.expires).toBeUndefined();
+
+  const rotated = await webhooks.rotateWebhookSecret({ webhookId });
+  const now = Date.now();
+  expect(rotated.secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+  expect(rotated.secret).not.toBe(before.secret);
+  expect(rotated.secrets.map(({ secret }) => secret)).toEqual([rotated.secret, before.secret]);
+  const [newest, old] = rotated.secrets;
+  expect(newest?.expires).toBeUndefined();
+  const expires = old?.expires && timestampDate(old.expires).getTime();
+  expect(Math.abs((expires as number) - (now + 24 * HOUR))).toBeLessThan(60_000);
+
+  const read = await webhooks.getWebhookSecret({ webhookId });
+  expect(read.secret).toBe(rotated.secret);
+  expect(read.secrets).toEqual(rotated.secrets);
+});
+
+test("old secrets are sealed at rest as the newest is", async () => {
+  const webhookId = await register();
+  const { secret } = await webhooks.getWebhookSecret({ webhookId });
+  await webhooks.rotateWebhookSecret({ webhookId });
+  const bytes = Buffer.from(secret.slice("whsec_".length), "base64");
+  const [sealed] = (await rowOf(webhookId)).old_secrets as Buffer[];
+  expect(sealed?.includes(bytes)).toBe(false);
+  expect(api.context.secrets.open(sealed as Buffer, WEBHOOK_SECRET_CONTEXT)).toEqual(bytes);
+});
+
+test("five secrets may be valid at once; a sixth is refused until the oldest has expired", async () => {
+  const webhookId = await register();
+  for (let n = 0; n < 4; n += 1) await webhooks.rotateWebhookSecret({ webhookId });
+  const { secrets } = await webhooks.getWebhookSecret({ webhookId });
+  expect(new Set(secrets.map(({ secret }) => secret)).size).toBe(5);
+  const refused = await failure(webhooks.rotateWebhookSecret({ webhookId }));
+  const oldest = secrets.at(-1)?.expires;
+  expect(refused?.code).toBe(Code.FailedPrecondition);
+  expect(refused?.rawMessage).toContain("5 valid signing secrets");
+  expect(refused?.rawMessage).toContain(oldest && timestampDate(oldest).toISOString().slice(0, 19));
+  expect((await webhooks.getWebhookSecret({ webhookId })).secrets).toEqual(secrets);
+
+  await api.context.db.raw(
+    "update webhooks set old_secrets_expire = old_secrets_expire[1:3] || now() - interval '1 second' where id = ?",
+    [String(webhookId)],
+  );
+  expect((await webhooks.getWebhookSecret({ webhookId })).secrets).toHaveLength(4);
+  const rotated = await webhooks.rotateWebhookSecret({ webhookId });
+  expect(rotated.secrets).toHaveLength(5);
+  expect(rotated.secrets.slice(1, 4)).not.toContainEqual(secrets.at(-1));
+  expect((await rowOf(webhookId)).old_secrets).toHaveLength(4);
+});
+
+test("of many rotations at once each counts, and no more than five secrets come of them", async () => {
+  const webhookId = await register();
+  const calls = Array.from({ length: 10 }, () => failure(webhooks.rotateWebhookSecret({ webhookId })));
+  const outcomes = await Promise.all(calls);
+  expect(outcomes.filter((outcome) => outcome === undefined)).toHaveLength(4);
+  expect(outcomes.filter((outcome) => outcome?.code === Code.FailedPrecondition)).toHaveLength(6);
+  expect((await webhooks.getWebhookSecret({ webhookId })).secrets).toHaveLength(5);
+});
+
+test("rotating wants Write_Administrative_Data and a webhook that is registered", async () => {
+  const webhookId = await register();
+  const reader = createClient(WebhookService, grpc(api, (await api.key({ permissions: ONLY.read })).secret));
+  expect((await failure(reader.rotateWebhookSecret({ webhookId })))?.code).toBe(Code.PermissionDenied);
+  expect((await failure(webhooks.rotateWebhookSecret({ webhookId: 4711n })))?.code).toBe(Code.NotFound);
+  await webhooks.deleteWebhook({ webhookId });
+  expect((await failure(webhooks.rotateWebhookSecret({ webhookId })))?.code).toBe(Code.NotFound);
+});
+
+test("a secret that opens with no key is told so, and rotating mends its webhook", async () => {
+  const webhookId = await register();
+  const lost = newSealedSecret(createSecretBox(randomBytes(32)));
+  await api.context.db.raw("update webhooks set secret = ? where id = ?", [lost, String(webhookId)]);
+  const refused = await failure(webhooks.getWebhookSecret({ webhookId }));
+  expect(refused?.code).toBe(Code.FailedPrecondition);
+  expect(refused?.rawMessage).toContain("SECRET_KEY_PREVIOUS");
+  const rotated = await webhooks.rotateWebhookSecret({ webhookId });
+  expect(rotated.secrets.map(({ secret }) => secret)).toEqual([rotated.secret]);
+});
