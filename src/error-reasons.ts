@@ -48,6 +48,14 @@ export const ERROR_REASONS = {
     status: "FAILED_PRECONDITION",
     meaning: "what the request names is not in a state for it",
   },
+  TOO_MANY_WEBHOOKS: {
+    status: "FAILED_PRECONDITION",
+    meaning: "as many webhooks are registered as the service takes",
+  },
+  TOO_MANY_SECRETS: {
+    status: "FAILED_PRECONDITION",
+    meaning: "as many secrets are valid as there may be; the message says when the first expires",
+  },
   API_KEY_MISSING: { status: "UNAUTHENTICATED", meaning: "the call carries no API key" },
   API_KEY_UNKNOWN: { status: "UNAUTHENTICATED", meaning: "the API key is unknown or revoked" },
   PERMISSION_MISSING: {

@@ -6,15 +6,28 @@ import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflec
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { required_permission } from "../../gen/webhook/v1/options_pb.ts";
 import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
-import type { Db } from "../db/database.ts";
-import { DomainError } from "../domain-error.ts";
+import { addressOf } from "./client-address.ts";
 import type { ApiContext } from "./context.ts";
 import { toConnectError } from "./errors.ts";
 import { gathering } from "./gathering.ts";
+import {
+  forNobody,
+  KEY_HEADER,
+  lacksPermission,
+  missingKey,
+  tooManyRequests,
+  tooManyWrongKeys,
+  unknownKey,
+} from "./key-refusals.ts";
+import { createKeyUse, type KeyUse } from "./key-use.ts";
 import { permissionName } from "./permissions.ts";
-
-/** The header that carries the API key (contract, section 5). */
-export const KEY_HEADER = "X-Service-Key";
+import {
+  createRequestLimit,
+  createWrongKeyLimit,
+  type RequestLimit,
+  rateLimitFields,
+  type WrongKeyLimit,
+} from "./request-limits.ts";
 
 /** Services that answer without a key. */
 const PUBLIC_SERVICES = new Set<string>([
@@ -32,63 +45,76 @@ export function callerOf(context: HandlerContext): ApiKeyRow {
   return caller;
 }
 
-type KeyFinder = (secret: string) => Promise<ApiKeyRow | null>;
-const finders = new WeakMap<Db, KeyFinder>();
+/** What the gate of one API keeps in mind between requests. */
+interface GateState {
+  find: (secret: string) => Promise<ApiKeyRow | null>;
+  use: KeyUse;
+  /** Null without a limit. */
+  countRequest: RequestLimit | null;
+  countWrongKey: WrongKeyLimit | null;
+}
+
+const states = new WeakMap<ApiContext, GateState>();
 /** Keys of one look-up. */
 const MAX_KEYS = 1_000;
 
-/**
- * Callers that arrive together share a look-up, those of one key one place in it. Nobody joins a look-up that has
- * begun, so a key that is revoked now is refused from now on.
- */
-function keyFinder(db: Db): KeyFinder {
-  let finder = finders.get(db);
-  if (!finder) {
-    finder = gathering((secrets) => findApiKeys(db, secrets), { most: MAX_KEYS, atOnce: 2 });
-    finders.set(db, finder);
+function stateOf(context: ApiContext): GateState {
+  let state = states.get(context);
+  if (!state) {
+    const { db, log, limits } = context;
+    state = {
+      // Callers that arrive together share a look-up, those of one key one place in it. Nobody joins a look-up that
+      // has begun, so a key that is revoked now is refused from now on, by every process.
+      find: gathering((secrets) => findApiKeys(db, secrets), { most: MAX_KEYS, atOnce: 2 }),
+      use: createKeyUse(db, log),
+      countRequest: limits.requestsPerMinute > 0 ? createRequestLimit(limits.requestsPerMinute) : null,
+      countWrongKey: limits.wrongKeysPerMinute > 0 ? createWrongKeyLimit(limits.wrongKeysPerMinute) : null,
+    };
+    states.set(context, state);
   }
-  return finder;
+  return state;
+}
+
+/** Writes what the gate still has to write. */
+export async function closeGate(context: ApiContext): Promise<void> {
+  await states.get(context)?.use.close();
+}
+
+/** Who asks, and how they are told of their limit. */
+export interface Caller {
+  secret: string | null | undefined;
+  /** Where they are, as text; asked for wrong keys only. */
+  address: () => string;
+  /** Sets a header of the answer, refusal or not. */
+  tell: (name: string, value: string) => void;
 }
 
 /**
- * Finds the key and checks that it has the permission that the method's option names. Null for public methods.
+ * Finds the caller's key, counts the request against its limit, and checks that it has the permission that the
+ * method's option names. Null for public methods.
  *
- * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5)
+ * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5); RESOURCE_EXHAUSTED after too
+ *   many requests, or too many wrong keys
  */
-export async function authorise(
+export async function admit(
   context: ApiContext,
   method: DescMethod,
-  secret: string | null | undefined,
+  caller: Caller,
 ): Promise<ApiKeyRow | null> {
-  if (PUBLIC_SERVICES.has(method.parent.typeName)) return null;
-  if (!secret) {
-    throw new DomainError("UNAUTHENTICATED", `the header ${KEY_HEADER} is missing: send your API key in it`, {
-      reason: "API_KEY_MISSING",
-    });
-  }
-  const key = await keyFinder(context.db)(secret);
+  if (isPublic(method)) return null;
+  const state = stateOf(context);
+  const key = await findKey(context, caller.secret);
   if (!key) {
-    // Several headers of one name arrive as one, joined by commas.
-    const problem = secret.includes(",")
-      ? `${KEY_HEADER} holds more than one key: send one, once`
-      : `the API key in ${KEY_HEADER} is unknown or revoked`;
-    throw new DomainError("UNAUTHENTICATED", problem, { reason: "API_KEY_UNKNOWN" });
+    const waitMs = (await state.countWrongKey?.(caller.address())) ?? 0;
+    throw waitMs > 0 ? tooManyWrongKeys(waitMs) : unknownKey(caller.secret);
   }
-  if (!hasOption(method, required_permission)) {
-    throw new DomainError(
-      "PERMISSION_DENIED",
-      `${method.name} names no required permission, so no key may call it`,
-    );
+  state.use.note(key.id);
+  const allowance = await state.countRequest?.(key.id);
+  if (allowance) {
+    for (const [name, value] of rateLimitFields(allowance)) caller.tell(name, value);
+    if (allowance.over) throw tooManyRequests(allowance);
   }
-  const needed = getOption(method, required_permission);
-  if (!key.permissions.includes(needed)) {
-    const permission = permissionName(needed);
-    throw new DomainError(
-      "PERMISSION_DENIED",
-      `the API key lacks the permission ${permission}, which ${method.name} requires`,
-      { reason: "PERMISSION_MISSING", metadata: { permission } },
-    );
-  }
+  assertPermission(key, method);
   return key;
 }
 
@@ -96,10 +122,12 @@ export async function authorise(
 export function requestGate(context: ApiContext): (handler: HandlerContext) => Promise<void> {
   return async (handler) => {
     try {
-      handler.values.set(
-        callerKey,
-        await authorise(context, handler.method, handler.requestHeader.get(KEY_HEADER)),
-      );
+      const key = await admit(context, handler.method, {
+        secret: handler.requestHeader.get(KEY_HEADER),
+        address: () => addressOf(handler),
+        tell: (name, value) => handler.responseHeader.set(name, value),
+      });
+      handler.values.set(callerKey, key);
     } catch (error) {
       throw toConnectError(error, context.log, handler.method.name);
     }
@@ -112,5 +140,24 @@ export function requestGate(context: ApiContext): (handler: HandlerContext) => P
  * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
  */
 export async function stillAuthorised(context: ApiContext, handler: HandlerContext): Promise<void> {
-  await authorise(context, handler.method, handler.requestHeader.get(KEY_HEADER));
+  if (isPublic(handler.method)) return;
+  const secret = handler.requestHeader.get(KEY_HEADER);
+  const key = await findKey(context, secret);
+  if (!key) throw unknownKey(secret);
+  assertPermission(key, handler.method);
+}
+
+function isPublic(method: DescMethod): boolean {
+  return PUBLIC_SERVICES.has(method.parent.typeName);
+}
+
+async function findKey(context: ApiContext, secret: string | null | undefined): Promise<ApiKeyRow | null> {
+  if (!secret) throw missingKey();
+  return stateOf(context).find(secret);
+}
+
+function assertPermission(key: ApiKeyRow, method: DescMethod): void {
+  if (!hasOption(method, required_permission)) throw forNobody(method.name);
+  const needed = getOption(method, required_permission);
+  if (!key.permissions.includes(needed)) throw lacksPermission(permissionName(needed), method.name);
 }

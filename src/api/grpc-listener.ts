@@ -2,6 +2,7 @@ import { createServer, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { ConnectRouter, ConnectRouterOptions } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
+import type { AddressValues } from "./client-address.ts";
 import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
 
@@ -15,11 +16,14 @@ export interface GrpcListenerOptions {
   keepAlive: KeepAlive | undefined;
   routes: (router: ConnectRouter) => void;
   routerOptions: ConnectRouterOptions;
+  /** Tells the gate where a request comes from. */
+  contextValues: AddressValues;
 }
 
 /** gRPC over cleartext HTTP/2, which Node cannot serve on the port of HTTP/1.1. */
 export async function listenForGrpc(options: GrpcListenerOptions): Promise<Listener> {
-  const server = createServer(connectNodeAdapter({ routes: options.routes, ...options.routerOptions }));
+  const { routes, routerOptions, contextValues } = options;
+  const server = createServer(connectNodeAdapter({ routes, contextValues, ...routerOptions }));
   tendSessions(server, options.keepAlive);
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {

@@ -4,6 +4,7 @@ import type { AddressInfo, Socket } from "node:net";
 import type { ConnectRouter, ConnectRouterOptions, Transport } from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import fastify, { type FastifyInstance } from "fastify";
+import type { AddressReader, AddressValues } from "./client-address.ts";
 import type { ApiContext } from "./context.ts";
 import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
@@ -14,7 +15,7 @@ import type { Readiness } from "./readiness.ts";
 import type { RestBinding } from "./rest/bindings.ts";
 import { MAX_BODY_BYTES } from "./rest/bodies.ts";
 import { frameworkFailure, mountFailures } from "./rest/failures.ts";
-import { mountRestGateway } from "./rest/gateway.ts";
+import { knowCallers, mountRestGateway } from "./rest/gateway.ts";
 
 /** PEM. */
 export interface TlsOptions {
@@ -26,6 +27,9 @@ export interface TlsOptions {
 export interface HttpServices {
   routes: (router: ConnectRouter) => void;
   routerOptions: ConnectRouterOptions;
+  /** Tells the gate where a request comes from. */
+  contextValues: AddressValues;
+  readAddress: AddressReader;
   /** Calls the same services in memory. */
   transport: Transport;
   bindings: readonly RestBinding[];
@@ -67,6 +71,7 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
     context.log.debug(fields, "request");
   });
   const { services } = options;
+  if (services) knowCallers(app, services.readAddress);
   mountFailures(
     app,
     context,
@@ -134,7 +139,11 @@ async function mountConnect(app: FastifyInstance, services: HttpServices): Promi
   // Connect itself answers content types that it does not know.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null, undefined));
-  await app.register(fastifyConnectPlugin, { routes: services.routes, ...services.routerOptions });
+  await app.register(fastifyConnectPlugin, {
+    routes: services.routes,
+    contextValues: ({ raw }) => services.contextValues(raw),
+    ...services.routerOptions,
+  });
 }
 
 /** Knows every connection of a server, since Node closes none that is in use; answers how to end them all. */

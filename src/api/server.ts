@@ -1,5 +1,6 @@
 import { type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
-import { requestGate } from "./auth.ts";
+import { closeGate, requestGate } from "./auth.ts";
+import { addressValues, createAddressReader } from "./client-address.ts";
 import type { ApiContext } from "./context.ts";
 import { refusal, stoppingError } from "./errors.ts";
 import { listenForGrpc } from "./grpc-listener.ts";
@@ -51,6 +52,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const stopping = new AbortController();
   const readiness = createReadiness(context);
   const routes = createRoutes(context, readiness, stopping.signal);
+  const readAddress = createAddressReader(context.limits.trustedProxies);
+  const contextValues = addressValues(readAddress);
   const routerOptions: ConnectRouterOptions = {
     interceptors: [errorInterceptor(context.log)],
     requestGate: requestGate(context),
@@ -60,6 +63,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     ? {
         routes,
         routerOptions,
+        contextValues,
+        readAddress,
         transport: createRouterTransport(routes, { router: routerOptions }),
         bindings: restBindings(SERVICES),
       }
@@ -77,7 +82,15 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   let grpc: Listener | undefined;
   try {
     if (services && !tls)
-      grpc = await listenForGrpc({ host, port: options.grpcPort, drainMs, keepAlive, routes, routerOptions });
+      grpc = await listenForGrpc({
+        host,
+        port: options.grpcPort,
+        drainMs,
+        keepAlive,
+        routes,
+        routerOptions,
+        contextValues,
+      });
   } catch (error) {
     await http.close();
     throw error;
@@ -89,6 +102,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     async stop() {
       stopping.abort(refusal(stoppingError()));
       await Promise.all([http.close(), grpc?.close()]);
+      await closeGate(context);
     },
   };
 }

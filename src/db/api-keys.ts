@@ -1,7 +1,7 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { Permission, PermissionSchema } from "../../gen/webhook/v1/options_pb.ts";
 import type { Db } from "./database.ts";
-import { rows } from "./database.ts";
+import { count, rows } from "./database.ts";
 
 /** A key as stored: everything but its secret, of which only the SHA-256 exists. */
 export interface ApiKeyRow {
@@ -16,6 +16,14 @@ export interface ApiKeyRow {
   installedAppId: string | null;
   created: Date;
   revoked: Date | null;
+  /** To about a minute. */
+  lastUsed: Date | null;
+}
+
+/** A key as it is listed. */
+export interface ListedApiKey extends ApiKeyRow {
+  /** Until when secrets from before a rotation are taken; null when none is. */
+  oldSecretsExpire: Date | null;
 }
 
 /** What a new key may do. */
@@ -28,8 +36,9 @@ export interface NewApiKey {
 
 const PREFIX_LENGTH = 12;
 const ADMIN_KEY_NAME = "Administrator";
-const COLUMNS = `id, name, prefix, permissions, allowed_processes as "allowedProcesses",
-  installed_app_id as "installedAppId", created, revoked`;
+/** The columns of an ApiKeyRow. */
+export const API_KEY_COLUMNS = `id, name, prefix, permissions, allowed_processes as "allowedProcesses",
+  installed_app_id as "installedAppId", created, revoked, last_used as "lastUsed"`;
 
 /** Every permission there is, as an administrator's key has them. */
 export const ALL_PERMISSIONS: readonly number[] = PermissionSchema.values
@@ -41,8 +50,14 @@ export function generateApiKeySecret(): string {
   return `whk_${randomBytes(32).toString("base64url")}`;
 }
 
-function sha256(secret: string): Buffer {
+/** What is stored of a secret. */
+export function secretSha256(secret: string): Buffer {
   return createHash("sha256").update(secret).digest();
+}
+
+/** What is shown of a secret. */
+export function secretPrefix(secret: string): string {
+  return secret.slice(0, PREFIX_LENGTH);
 }
 
 /** The key with this secret, unless there is none or it was revoked. One indexed look-up. */
@@ -51,18 +66,45 @@ export async function findApiKey(db: Db, secret: string): Promise<ApiKeyRow | nu
   return key ?? null;
 }
 
-/** The keys with these secrets, in their order; null where there is none or it was revoked. One statement. */
+/**
+ * The keys with these secrets, in their order; null where there is none or it was revoked. One statement, and a second
+ * when some are not known: those may be from before a rotation.
+ *
+ * Secrets are found by the index of their SHA-256. The time that takes tells a guesser something of the hash at most,
+ * which a guess cannot be steered by; no secret is ever compared.
+ */
 export async function findApiKeys(db: Db, secrets: readonly string[]): Promise<(ApiKeyRow | null)[]> {
   const hashes = new Map(secrets.map((secret) => [secret, ""]));
-  for (const secret of hashes.keys()) hashes.set(secret, sha256(secret).toString("hex"));
-  const found = await rows<ApiKeyRow & { hash: string }>(
+  for (const secret of hashes.keys()) hashes.set(secret, secretSha256(secret).toString("hex"));
+  const all = [...hashes.values()];
+  const keys = await keysByHash(
     db,
-    `select ${COLUMNS}, encode(secret_sha256, 'hex') as hash from api_keys
+    `select ${API_KEY_COLUMNS}, encode(secret_sha256, 'hex') as hash from api_keys
       where secret_sha256 = any(:hashes::bytea[]) and revoked is null`,
-    { hashes: [...hashes.values()].map((hash) => Buffer.from(hash, "hex")) },
+    all,
   );
-  const keys = new Map(found.map(({ hash, ...key }) => [hash, key]));
+  const unknown = all.filter((hash) => !keys.has(hash));
+  if (unknown.length > 0) {
+    const rotated = await keysByHash(
+      db,
+      `select ${API_KEY_COLUMNS}, hash
+        from (select api_key_id, encode(secret_sha256, 'hex') as hash from api_key_old_secrets
+          where secret_sha256 = any(:hashes::bytea[]) and expires > now()) old
+        join api_keys on id = api_key_id
+        where revoked is null`,
+      unknown,
+    );
+    for (const [hash, key] of rotated) keys.set(hash, key);
+  }
   return secrets.map((secret) => keys.get(hashes.get(secret) as string) ?? null);
+}
+
+/** By the hash, in hex, that each was found by. */
+async function keysByHash(db: Db, sql: string, hashes: readonly string[]): Promise<Map<string, ApiKeyRow>> {
+  const found = await rows<ApiKeyRow & { hash: string }>(db, sql, {
+    hashes: hashes.map((hash) => Buffer.from(hash, "hex")),
+  });
+  return new Map(found.map(({ hash, ...key }) => [hash, key]));
 }
 
 /** Makes a key. The secret is in the answer and never again. */
@@ -72,12 +114,12 @@ export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKe
     db,
     `insert into api_keys (id, name, prefix, secret_sha256, permissions, allowed_processes, installed_app_id)
       values (:id::uuid, :name, :prefix, :hash, :permissions::int[], :processes::int[], :app::uuid)
-      returning ${COLUMNS}`,
+      returning ${API_KEY_COLUMNS}`,
     {
       id: randomUUID(),
       name: key.name,
-      prefix: secret.slice(0, PREFIX_LENGTH),
-      hash: sha256(secret),
+      prefix: secretPrefix(secret),
+      hash: secretSha256(secret),
       permissions: key.permissions,
       processes: key.allowedProcesses ?? [],
       app: key.installedAppId ?? null,
@@ -96,12 +138,12 @@ export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow>
     `insert into api_keys (id, name, prefix, secret_sha256, permissions)
       values (:id::uuid, :name, :prefix, :hash, :permissions::int[])
       on conflict (secret_sha256) do update set permissions = excluded.permissions, allowed_processes = '{}', revoked = null
-      returning ${COLUMNS}`,
+      returning ${API_KEY_COLUMNS}`,
     {
       id: randomUUID(),
       name: ADMIN_KEY_NAME,
-      prefix: secret.slice(0, PREFIX_LENGTH),
-      hash: sha256(secret),
+      prefix: secretPrefix(secret),
+      hash: secretSha256(secret),
       permissions: ALL_PERMISSIONS,
     },
   );
@@ -109,8 +151,35 @@ export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow>
 }
 
 /** Every key, revoked ones too, oldest first. */
-export function listApiKeys(db: Db): Promise<ApiKeyRow[]> {
-  return rows<ApiKeyRow>(db, `select ${COLUMNS} from api_keys order by created, id`);
+export function listApiKeys(db: Db): Promise<ListedApiKey[]> {
+  return rows<ListedApiKey>(
+    db,
+    `select ${API_KEY_COLUMNS}, (select max(expires) from api_key_old_secrets
+          where api_key_id = id and expires > now() and revoked is null) as "oldSecretsExpire"
+      from api_keys order by created, id`,
+  );
+}
+
+/**
+ * Takes down that keys were used. Those that another process wrote within `everyMs` stay as they are, and so do those
+ * whose row is locked: nobody waits for this.
+ */
+export async function recordKeyUse(
+  db: Db,
+  uses: readonly { id: string; at: Date }[],
+  everyMs: number,
+): Promise<void> {
+  await count(
+    db,
+    `with due as (
+        select k.id, u.at from api_keys k
+          join unnest(:ids::uuid[], :times::timestamptz[]) as u(id, at) on u.id = k.id
+        where k.last_used is null or k.last_used <= u.at - make_interval(secs => :everyMs::float8 / 1000)
+        for no key update of k skip locked
+      )
+      update api_keys k set last_used = due.at from due where k.id = due.id`,
+    { ids: uses.map(({ id }) => id), times: uses.map(({ at }) => at), everyMs },
+  );
 }
 
 /**
@@ -120,7 +189,7 @@ export function listApiKeys(db: Db): Promise<ApiKeyRow[]> {
 export function lockApiKeys(trx: Db, ids: readonly string[]): Promise<ApiKeyRow[]> {
   return rows<ApiKeyRow>(
     trx,
-    `select ${COLUMNS} from api_keys where id = any(:ids::uuid[]) order by id for no key update`,
+    `select ${API_KEY_COLUMNS} from api_keys where id = any(:ids::uuid[]) order by id for no key update`,
     { ids },
   );
 }
@@ -129,7 +198,7 @@ export function lockApiKeys(trx: Db, ids: readonly string[]): Promise<ApiKeyRow[
 export async function markRevoked(trx: Db, id: string): Promise<ApiKeyRow> {
   const [row] = await rows<ApiKeyRow>(
     trx,
-    `update api_keys set revoked = now() where id = :id::uuid returning ${COLUMNS}`,
+    `update api_keys set revoked = now() where id = :id::uuid returning ${API_KEY_COLUMNS}`,
     { id },
   );
   return row as ApiKeyRow;

@@ -99,6 +99,7 @@ export function rotateWebhookSecret(db: Db, box: SecretBox, id: bigint): Promise
       throw new DomainError(
         "FAILED_PRECONDITION",
         `webhook ${id} has ${MAX_SECRETS} valid signing secrets, the most there may be; rotate again after ${oldest.expires.toISOString()}, when the oldest ends`,
+        { reason: "TOO_MANY_SECRETS" },
       );
     }
     await count(

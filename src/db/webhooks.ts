@@ -105,6 +105,7 @@ async function assertRoom(trx: Db, maxWebhooks: number): Promise<void> {
   throw new DomainError(
     "FAILED_PRECONDITION",
     `${maxWebhooks} webhooks are registered, as many as this service takes; delete some that are not needed, or ask its operator to raise MAX_WEBHOOKS`,
+    { reason: "TOO_MANY_WEBHOOKS" },
   );
 }
 

@@ -3,7 +3,7 @@ import { getOption } from "@bufbuild/protobuf";
 import { required_permission } from "../../../gen/webhook/v1/options_pb.ts";
 import manifest from "../../../package.json" with { type: "json" };
 import { commentOf } from "../../comments.ts";
-import { KEY_HEADER } from "../auth.ts";
+import { KEY_HEADER } from "../key-refusals.ts";
 import { permissionName } from "../permissions.ts";
 import type { RestBinding } from "../rest/bindings.ts";
 import { answerSchemas } from "./answer-schemas.ts";

@@ -4,7 +4,7 @@ import type { ApiContext } from "../context.ts";
 import { toConnectError } from "../errors.ts";
 import { MAX_BODY_BYTES, UNSUPPORTED_TYPE } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
-import { authoriseUnread } from "./gateway.ts";
+import { authoriseUnread, tellRateLimit } from "./gateway.ts";
 
 /** What the framework's own errors mean to callers. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
@@ -46,12 +46,13 @@ export function mountFailures(app: FastifyInstance, context: ApiContext, whatEls
   app.setErrorHandler(async (error: FastifyError, request, reply) => {
     // The body of a request to nowhere was looked at first; where it went matters more.
     if (request.is404) return notFound(request, reply);
-    const told = await authoriseUnread(context, request).then(
+    const told = await authoriseUnread(context, request, reply).then(
       () => fromFramework(error) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?"),
       (refusal: unknown) => toConnectError(refusal, context.log, request.routeOptions.url ?? "?"),
     );
     const retryAfter = told.metadata.get("Retry-After");
     if (retryAfter !== null) reply.header("Retry-After", retryAfter);
+    tellRateLimit(reply, told.metadata);
     return sendFailure(reply, statusOf(told.code), told.rawMessage);
   });
 }

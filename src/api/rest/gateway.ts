@@ -1,9 +1,12 @@
 import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
-import type { FastifyInstance, FastifyRequest } from "fastify";
-import { authorise, KEY_HEADER } from "../auth.ts";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { admit } from "../auth.ts";
+import { ADDRESS_HEADER, type AddressReader } from "../client-address.ts";
 import type { ApiContext } from "../context.ts";
 import { jsonWriter } from "../json/writer.ts";
+import { KEY_HEADER } from "../key-refusals.ts";
+import { RATE_LIMIT_FIELDS } from "../request-limits.ts";
 import type { RestBinding } from "./bindings.ts";
 import { addBodyParsers } from "./bodies.ts";
 import { JSON_CONTENT_TYPE, successEnvelope } from "./envelope.ts";
@@ -17,7 +20,16 @@ declare module "fastify" {
   interface FastifyRequest {
     /** The request was read whole and the service called, gate and all. */
     called: boolean;
+    /** Where the caller is. */
+    callerAddress(): string;
   }
+}
+
+/** Lets requests tell where their callers are. */
+export function knowCallers(app: FastifyInstance, read: AddressReader): void {
+  app.decorateRequest("callerAddress", function (this: FastifyRequest) {
+    return read(this.raw);
+  });
 }
 
 /**
@@ -43,13 +55,14 @@ export async function mountRestGateway(
           bodyIsForm: /^application\/x-www-form-urlencoded\b/i.test(request.headers["content-type"] ?? ""),
         });
         request.called = true;
-        const { message } = await transport.unary(
+        const { header, message } = await transport.unary(
           binding.method,
           undefined,
           undefined,
-          { [KEY_HEADER]: keyOf(request) },
+          { [KEY_HEADER]: keyOf(request), [ADDRESS_HEADER]: request.callerAddress() },
           input,
         );
+        tellRateLimit(reply, header);
         return reply.type(JSON_CONTENT_TYPE).send(successEnvelope(writeData(message)));
       },
     });
@@ -62,9 +75,26 @@ export async function mountRestGateway(
  *
  * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
  */
-export async function authoriseUnread(context: ApiContext, request: FastifyRequest): Promise<void> {
+export async function authoriseUnread(
+  context: ApiContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
   const binding = request.routeOptions.config.rest;
-  if (binding && !request.called) await authorise(context, binding.method, keyOf(request));
+  if (!binding || request.called) return;
+  await admit(context, binding.method, {
+    secret: keyOf(request),
+    address: () => request.callerAddress(),
+    tell: (name, value) => reply.header(name, value),
+  });
+}
+
+/** Hands on what the gate said of the caller's limit, for answers and refusals alike. */
+export function tellRateLimit(reply: FastifyReply, from: Headers): void {
+  for (const name of RATE_LIMIT_FIELDS) {
+    const value = from.get(name);
+    if (value !== null) reply.header(name, value);
+  }
 }
 
 function keyOf(request: FastifyRequest): string {

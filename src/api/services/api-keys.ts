@@ -1,3 +1,4 @@
+import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import {
   type ApiKeyService,
@@ -5,10 +6,12 @@ import {
   CreateInstalledAppRequestSchema,
   type RevokeApiKeyRequest,
   RevokeApiKeyRequestSchema,
+  RotateApiKeyRequestSchema,
 } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { createApiKey, listApiKeys } from "../../db/api-keys.ts";
 import { createInstalledApp, installedAppExists, listInstalledApps } from "../../db/installed-apps.ts";
 import { revokeApiKey, type WebhooksFate } from "../../db/key-revocation.ts";
+import { rotateApiKey } from "../../db/key-rotation.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
 import { isPermission, permissionChoices } from "../permissions.ts";
@@ -23,6 +26,7 @@ import {
 } from "./messages.ts";
 
 const MAX_NAME_CHARACTERS = 100;
+const MAX_GRACE_MS = 7 * 24 * 3_600_000;
 
 /** Makes and ends the keys that every request carries (contract, section 5). */
 export function apiKeyService({ db }: ApiContext): ServiceImpl<typeof ApiKeyService> {
@@ -79,6 +83,17 @@ export function apiKeyService({ db }: ApiContext): ServiceImpl<typeof ApiKeyServ
       };
     },
 
+    async rotateApiKey(request) {
+      assertFields(RotateApiKeyRequestSchema, request);
+      assertKeyId("api_key_id", request.apiKeyId);
+      const { key, secret } = await rotateApiKey(
+        db,
+        request.apiKeyId.toLowerCase(),
+        graceOf(request.gracePeriod),
+      );
+      return { apiKey: apiKeyMessage(key), secret };
+    },
+
     async createInstalledApp(request) {
       assertFields(CreateInstalledAppRequestSchema, request);
       assertText("name", request.name, MAX_NAME_CHARACTERS);
@@ -111,6 +126,15 @@ function fateOf(request: RevokeApiKeyRequest): WebhooksFate {
         { field: "webhooks", description: "is required: set transfer_to_key_id or delete_webhooks" },
       ]);
   }
+}
+
+/** In milliseconds. */
+function graceOf(period: Duration | undefined): number {
+  const ms = period === undefined ? 0 : Number(period.seconds) * 1_000 + period.nanos / 1_000_000;
+  if (ms >= 0 && ms <= MAX_GRACE_MS) return ms;
+  throw invalidFields([
+    { field: "grace_period", description: "must be 0 to 7 days, such as 86400s, or unset" },
+  ]);
 }
 
 function assertKeyId(field: string, id: string): void {

@@ -5,7 +5,7 @@ import type { PublishEventResponseSchema, WebhookProcess } from "../../../gen/we
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import type { WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue } from "../../catalogue.ts";
-import type { ApiKeyRow } from "../../db/api-keys.ts";
+import type { ApiKeyRow, ListedApiKey } from "../../db/api-keys.ts";
 import type { Published } from "../../db/events.ts";
 import type { InstalledAppRow } from "../../db/installed-apps.ts";
 import type { WebhookRow } from "../../db/webhooks.ts";
@@ -68,7 +68,7 @@ export function webhookMessage(row: WebhookRow): MessageInitShape<typeof Webhook
   };
 }
 
-export function apiKeyMessage(row: ApiKeyRow): MessageInitShape<typeof ApiKeySchema> {
+export function apiKeyMessage(row: ApiKeyRow & Partial<ListedApiKey>): MessageInitShape<typeof ApiKeySchema> {
   return {
     id: row.id,
     name: row.name,
@@ -78,6 +78,8 @@ export function apiKeyMessage(row: ApiKeyRow): MessageInitShape<typeof ApiKeySch
     ...(row.installedAppId === null ? {} : { installedApplicationId: row.installedAppId }),
     created: timestampFromDate(row.created),
     ...(row.revoked === null ? {} : { revoked: timestampFromDate(row.revoked) }),
+    ...(row.lastUsed === null ? {} : { lastUsed: timestampFromDate(row.lastUsed) }),
+    ...(row.oldSecretsExpire ? { oldSecretsExpire: timestampFromDate(row.oldSecretsExpire) } : {}),
   };
 }
 

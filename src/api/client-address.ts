@@ -1,0 +1,51 @@
+import type { IncomingMessage } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
+import {
+  type ContextValues,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+} from "@connectrpc/connect";
+import proxyAddress from "@fastify/proxy-addr";
+import ipaddr from "ipaddr.js";
+import type { Network } from "../config-values.ts";
+
+/** Says where a request comes from. */
+export type AddressReader = (request: IncomingMessage | Http2ServerRequest) => string;
+
+/**
+ * The address of the connection's other end; where that is a trusted proxy, the last address of X-Forwarded-For that
+ * is none.
+ */
+export function createAddressReader(trustedProxies: readonly Network[]): AddressReader {
+  if (trustedProxies.length === 0) return (request) => request.socket.remoteAddress ?? "";
+  const trusted = (text: string): boolean => {
+    if (!ipaddr.isValid(text)) return false;
+    const address = ipaddr.process(text);
+    return trustedProxies.some(
+      ([network, bits]) => network.kind() === address.kind() && address.match(network as ipaddr.IPv4, bits),
+    );
+  };
+  return (request) => proxyAddress(request as IncomingMessage, trusted);
+}
+
+/**
+ * Carries the address within the process, from the REST gateway to the gate. Callers cannot set it: the listeners
+ * know where their requests come from and never look here.
+ */
+export const ADDRESS_HEADER = "X-Caller-Address";
+
+const callerAddress = createContextKey<(() => string) | null>(null, { description: "where the caller is" });
+
+/** Makes what a listener tells the gate of a request. */
+export type AddressValues = (request: IncomingMessage | Http2ServerRequest) => ContextValues;
+
+/** What a listener tells the gate of a request; the address is only worked out when it is asked for. */
+export function addressValues(read: AddressReader): AddressValues {
+  return (request) => createContextValues().set(callerAddress, () => read(request));
+}
+
+/** Where the caller is, as text; empty when the connection is gone. */
+export function addressOf(handler: HandlerContext): string {
+  return handler.values.get(callerAddress)?.() ?? handler.requestHeader.get(ADDRESS_HEADER) ?? "";
+}

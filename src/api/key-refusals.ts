@@ -1,0 +1,60 @@
+import { DomainError } from "../domain-error.ts";
+import type { Allowance } from "./request-limits.ts";
+
+/** The header that carries the API key (contract, section 5). */
+export const KEY_HEADER = "X-Service-Key";
+
+/** 401 (contract, section 5, rule 6). */
+export function missingKey(): DomainError {
+  return new DomainError("UNAUTHENTICATED", `the header ${KEY_HEADER} is missing: send your API key in it`, {
+    reason: "API_KEY_MISSING",
+  });
+}
+
+/** 401 (contract, section 5, rule 6). */
+export function unknownKey(secret: string | null | undefined): DomainError {
+  // Several headers of one name arrive as one, joined by commas.
+  const problem = secret?.includes(",")
+    ? `${KEY_HEADER} holds more than one key: send one, once`
+    : `the API key in ${KEY_HEADER} is unknown or revoked`;
+  return new DomainError("UNAUTHENTICATED", problem, { reason: "API_KEY_UNKNOWN" });
+}
+
+/** 429. */
+export function tooManyWrongKeys(waitMs: number): DomainError {
+  return new DomainError(
+    "RESOURCE_EXHAUSTED",
+    `too many wrong API keys came from your address: correct the one in ${KEY_HEADER}, which is unknown or revoked, and try again in ${seconds(waitMs)}`,
+    { reason: "RATE_LIMITED", retryAfterMs: waitMs },
+  );
+}
+
+/** 429. */
+export function tooManyRequests({ limit, resetMs }: Allowance): DomainError {
+  return new DomainError(
+    "RESOURCE_EXHAUSTED",
+    `the API key has made its ${limit} requests of this minute: go on in ${seconds(resetMs)}`,
+    { reason: "RATE_LIMITED", retryAfterMs: resetMs },
+  );
+}
+
+/** 403, for methods that were given no permission by mistake. */
+export function forNobody(method: string): DomainError {
+  return new DomainError(
+    "PERMISSION_DENIED",
+    `${method} names no required permission, so no key may call it`,
+  );
+}
+
+/** 403 (contract, section 5, rule 2). */
+export function lacksPermission(permission: string, method: string): DomainError {
+  return new DomainError(
+    "PERMISSION_DENIED",
+    `the API key lacks the permission ${permission}, which ${method} requires`,
+    { reason: "PERMISSION_MISSING", metadata: { permission } },
+  );
+}
+
+function seconds(ms: number): string {
+  return `${Math.ceil(ms / 1_000)} s`;
+}
