@@ -5,8 +5,8 @@ import { expectDescribed } from "../support/described-answers.ts";
 import { type AnyRequest, nearlyRight, right } from "../support/request-arbitraries.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
 
-/** How many requests are made up; `FUZZ_REQUESTS=10000` makes up more. */
-const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 3_000);
+/** How many requests are made up: some 10 s of them. `FUZZ_REQUESTS` makes up more or fewer. */
+const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 10_000);
 /** That of a failure, to make up the same ones again. */
 const SEED = process.env.FUZZ_SEED;
 /** Of them at once. */
