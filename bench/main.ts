@@ -11,6 +11,7 @@ import { drain } from "./scenarios/drain.ts";
 import { fanout } from "./scenarios/fanout.ts";
 import { latency } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
+import { limitAlike } from "./scenarios/limit-alike.ts";
 import { mixed } from "./scenarios/mixed.ts";
 import { peers } from "./scenarios/peers.ts";
 import { publish } from "./scenarios/publish.ts";
@@ -20,6 +21,7 @@ import { workers } from "./scenarios/workers.ts";
 /** In the order of measuring and of the table. */
 const scenarios: readonly Scenario[] = [
   limit,
+  limitAlike,
   drain,
   fanout,
   mixed,

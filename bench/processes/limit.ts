@@ -3,16 +3,22 @@ import { serveCalls } from "../parts/child.ts";
 
 /** What the bare loop's process can be asked. */
 export type LimitMethods = {
-  /** POSTs `body` so many times, so many at once; answers seconds. */
-  run(argument: { origin: string; body: string; requests: number; concurrency: number }): Promise<number>;
+  /** POSTs `body` so many times, so many at once, with more headers perhaps; answers seconds. */
+  run(argument: {
+    origin: string;
+    body: string;
+    requests: number;
+    concurrency: number;
+    headers?: string[];
+  }): Promise<number>;
 };
 
 /** The least that undici can be asked to do: nothing is read of an answer but its status. */
-function post(pool: Pool, body: string): Promise<void> {
+function post(pool: Pool, body: string, headers: string[]): Promise<void> {
   return new Promise((resolve, reject) => {
     let status = 0;
     pool.dispatch(
-      { path: "/hooks", method: "POST", headers: ["content-type", "application/json; charset=utf-8"], body },
+      { path: "/hooks", method: "POST", headers, body },
       {
         onRequestStart() {},
         onResponseStart(_controller, code) {
@@ -28,13 +34,14 @@ function post(pool: Pool, body: string): Promise<void> {
 }
 
 serveCalls({
-  async run({ origin, body, requests, concurrency }) {
+  async run({ origin, body, requests, concurrency, headers = [] }) {
+    const all = ["content-type", "application/json; charset=utf-8", ...headers];
     const pool = new Pool(origin, { connections: concurrency, pipelining: 1, allowH2: false });
     let left = requests;
     const started = performance.now();
     await Promise.all(
       Array.from({ length: concurrency }, async () => {
-        while (left-- > 0) await post(pool, body);
+        while (left-- > 0) await post(pool, body, all);
       }),
     );
     const seconds = (performance.now() - started) / 1_000;

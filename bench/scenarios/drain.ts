@@ -10,7 +10,12 @@ export const drain: Scenario = {
   what: "pending deliveries to one host, from the schedule's trigger to the last one recorded",
   count: { full: 100_000, small: 20_000 },
   targets: { "of limit": { atLeast: 0.5 } },
-  comparisons: [{ detail: "of limit", unit: "ratio", with: "limit", value: (own, bare) => own / bare }],
+  comparisons: ["limit", "limit-alike"].map((loop) => ({
+    detail: `of ${loop}`,
+    unit: "ratio",
+    with: loop,
+    value: (own, bare) => own / bare,
+  })),
   async measure(bench, count) {
     await using receivers = await startReceivers(bench, [{ status: 200 }]);
     await using stage = await openStage(bench);
