@@ -3,7 +3,6 @@ import { type CatalogueEntry, catalogue } from "../catalogue.ts";
 import { commentOf } from "../comments.ts";
 import { sampleMessage } from "./json/sample.ts";
 import { payloadSchema } from "./json/schema.ts";
-import { stringifyExactJson } from "./json/stringify.ts";
 import { jsonWriter } from "./json/writer.ts";
 
 /** An event type as integrators are told about it. */
@@ -29,7 +28,7 @@ export function describeEventTypes(entries: readonly CatalogueEntry[] = catalogu
     name,
     description: descriptionOf(number, payload),
     sample: jsonWriter(payload, "payload")(sampleMessage(payload)),
-    schema: stringifyExactJson(payloadSchema(payload)),
+    schema: JSON.stringify(payloadSchema(payload)),
   }));
 }
 

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import type { JsonSchema } from "../../src/api/openapi/json-schema.ts";
+import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
 import { described } from "./described-answers.ts";
 
 /** A request to be sent over HTTP as it is. */

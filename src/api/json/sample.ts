@@ -2,6 +2,7 @@ import type { DescField, DescMessage, JsonObject, JsonValue, Message } from "@bu
 import { fromJson, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { example } from "../../../gen/webhook/v1/options_pb.ts";
+import { isRawJson } from "./scalars.ts";
 
 /** What types of google.protobuf are made up as, in protobuf's JSON. */
 const WELL_KNOWN: Readonly<Record<string, JsonValue>> = {
@@ -70,7 +71,7 @@ function scalarSample(scalar: ScalarType, given: string | undefined, field: Desc
     case ScalarType.BOOL:
       return given !== "false";
     case ScalarType.STRING:
-      return given ?? field.name.replaceAll("_", " ");
+      return given ?? (isRawJson(field) ? "{}" : field.name.replaceAll("_", " "));
     case ScalarType.BYTES:
       return given ?? "AQID";
     case ScalarType.FLOAT:

@@ -1,17 +1,15 @@
 import { ScalarType } from "@bufbuild/protobuf";
-import type { ExactJson } from "./parse.ts";
 
-/** A JSON Schema, or a part of one. */
-export type JsonSchema = { [keyword: string]: ExactJson };
-
-function integer(format: string, minimum: bigint, maximum: bigint): JsonSchema {
-  return { type: "integer", format, minimum, maximum };
+/** A JSON Schema (2020-12), or a part of one. */
+export interface JsonSchema {
+  [keyword: string]: unknown;
 }
 
-const INT32 = integer("int32", -(2n ** 31n), 2n ** 31n - 1n);
-const UINT32 = integer("uint32", 0n, 2n ** 32n - 1n);
-const INT64 = integer("int64", -(2n ** 63n), 2n ** 63n - 1n);
-const UINT64 = integer("uint64", 0n, 2n ** 64n - 1n);
+const INT32 = { type: "integer", format: "int32", minimum: -(2 ** 31), maximum: 2 ** 31 - 1 };
+const UINT32 = { type: "integer", format: "uint32", minimum: 0, maximum: 2 ** 32 - 1 };
+// The greatest ones are left to the format: most readers of JSON would round them.
+const INT64 = { type: "integer", format: "int64" };
+const UINT64 = { type: "integer", format: "uint64", minimum: 0 };
 
 /** What a scalar looks like in JSON. */
 export const SCALAR_SCHEMAS: Readonly<Record<ScalarType, JsonSchema>> = {
@@ -38,6 +36,7 @@ export const WELL_KNOWN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     type: "string",
     // Not the format date-time, which asks for a zone.
     pattern: "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}$",
+    examples: ["2026-11-21T09:30:00"],
   },
   "google.protobuf.Duration": { type: "string", pattern: "^-?[0-9]+(\\.[0-9]+)?s$" },
   "google.protobuf.FieldMask": { type: "string" },

@@ -4,11 +4,12 @@ import { FeatureSet_FieldPresence, isWrapperDesc } from "@bufbuild/protobuf/wkt"
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
 import { commentOf } from "../../comments.ts";
 import { enumMemberName, propertyName } from "./names.ts";
+import { isRawJson } from "./scalars.ts";
 import { type JsonSchema, SCALAR_SCHEMAS, WELL_KNOWN_SCHEMAS } from "./schema-scalars.ts";
+import { fieldsFor, type JsonAudience } from "./writer.ts";
 
 /**
- * The JSON Schema (2020-12) of the payloads of a type, as `jsonWriter` writes them and `findFieldViolations` lets
- * them pass: every property is there, null where an optional field is unset, and what is `required` is not empty.
+ * The JSON Schema (2020-12) of the payloads of a type, complete in itself.
  *
  * It does not forbid further properties: a later version may add some, and receivers should not refuse those.
  *
@@ -22,7 +23,7 @@ export function payloadSchema(root: DescMessage): JsonSchema {
     if (!parts.has(desc)) {
       // Remembered before its fields are looked at, so that a type may hold itself.
       parts.set(desc, {});
-      parts.set(desc, objectSchema(desc, refTo));
+      parts.set(desc, messageSchema(desc, "payload", refTo));
     }
     return { $ref: `#/$defs/${partName(desc, root)}` };
   }
@@ -30,7 +31,7 @@ export function payloadSchema(root: DescMessage): JsonSchema {
   const schema = {
     $schema: "https://json-schema.org/draft/2020-12/schema",
     title: root.name,
-    ...objectSchema(root, refTo),
+    ...messageSchema(root, "payload", refTo),
   };
   if (parts.size === 0) return schema;
   return {
@@ -45,17 +46,25 @@ function partName(desc: DescMessage, root: DescMessage): string {
   return desc.typeName.startsWith(home) ? desc.typeName.slice(home.length) : desc.typeName;
 }
 
-type RefTo = (desc: DescMessage) => JsonSchema;
+/** Answers a reference to the schema of another message. */
+export type RefTo = (desc: DescMessage) => JsonSchema;
 
-function objectSchema(desc: DescMessage, refTo: RefTo): JsonSchema {
+/**
+ * The schema of a message as `jsonWriter` writes it for an audience and `findFieldViolations` lets it pass: every
+ * property is there, null where an optional field is unset, and what is `required` is not empty.
+ *
+ * @param refTo asked for each message within it, itself included when it holds itself
+ */
+export function messageSchema(desc: DescMessage, audience: JsonAudience, refTo: RefTo): JsonSchema {
+  const fields = fieldsFor(desc, audience);
   const alternatives = desc.oneofs.filter((oneof) => oneof.fields.length > 1).map(atMostOne);
   return {
     ...described(commentOf(desc)),
     type: "object",
     properties: Object.fromEntries(
-      desc.fields.map((field) => [propertyName(field), propertySchema(field, refTo)]),
+      fields.map((field) => [propertyName(field), propertySchema(field, refTo)]),
     ),
-    required: desc.fields.map(propertyName),
+    required: fields.map(propertyName),
     ...(alternatives.length === 0 ? {} : { allOf: alternatives }),
   };
 }
@@ -75,8 +84,8 @@ function atMostOne(oneof: DescOneof): JsonSchema {
 }
 
 function propertySchema(field: DescField, refTo: RefTo): JsonSchema {
-  const about = described(commentOf(field));
   const isRequired = hasOption(field, required) && getOption(field, required);
+  const about = described([commentOf(field), memberList(field)].filter(Boolean).join("\n\n"));
   switch (field.fieldKind) {
     case "list":
       return {
@@ -107,7 +116,7 @@ export function canBeUnset(field: DescField): boolean {
 
 function valueSchema(field: DescField, refTo: RefTo): JsonSchema {
   if (field.enum) return { type: "string", enum: memberNames(field.enum) };
-  if (!field.message) return SCALAR_SCHEMAS[field.scalar];
+  if (!field.message) return isRawJson(field) ? { type: "object" } : SCALAR_SCHEMAS[field.scalar];
   if (isWrapperDesc(field.message)) return SCALAR_SCHEMAS[field.message.fields[0].scalar];
   return WELL_KNOWN_SCHEMAS[field.message.typeName] ?? refTo(field.message);
 }
@@ -115,6 +124,18 @@ function valueSchema(field: DescField, refTo: RefTo): JsonSchema {
 /** Each once, whatever aliases it has. */
 function memberNames(desc: DescEnum): string[] {
   return [...new Set(desc.values.map(({ number }) => enumMemberName(desc, number) as string))];
+}
+
+/** What an enum's members mean, as a list. */
+function memberList(field: DescField): string {
+  const { enum: desc } = field;
+  if (!desc) return "";
+  return desc.values
+    .flatMap((value) => {
+      const comment = commentOf(value);
+      return comment === undefined ? [] : [`- ${enumMemberName(desc, value.number)}: ${comment}`];
+    })
+    .join("\n");
 }
 
 function orNull(schema: JsonSchema): JsonSchema {
@@ -134,6 +155,7 @@ function notZero(field: DescField, schema: JsonSchema): JsonSchema {
   return { ...schema, not: { const: 0 } };
 }
 
-function described(text: string | undefined): JsonSchema {
-  return text === undefined ? {} : { description: text };
+/** `{ description }` where there is a text, else nothing to spread. */
+export function described(text: string | undefined): { description?: string } {
+  return text ? { description: text } : {};
 }

@@ -1,7 +1,8 @@
+import type { JsonValue } from "@bufbuild/protobuf";
+import type { JsonSchema } from "../json/schema-scalars.ts";
 import type { RestBinding } from "../rest/bindings.ts";
 import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
-import type { Json, JsonSchema } from "./json-schema.ts";
 
 /** The name of the schema that every failure has. */
 export const FAILURE = "Failure";
@@ -133,6 +134,6 @@ function json(schema: JsonSchema, examples: JsonSchema): JsonSchema {
   return { "application/json": { schema, examples } };
 }
 
-function failure(message: string): Json {
+function failure(message: string): JsonValue {
   return { Success: false, Data: null, Warnings: [message] };
 }

@@ -1,9 +1,10 @@
 import { PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { catalogue } from "../../catalogue.ts";
 import { commentOf } from "../../comments.ts";
+import type { JsonSchema } from "../json/schema-scalars.ts";
 import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
-import { firstSentence, type JsonSchema } from "./json-schema.ts";
+import { firstSentence } from "./first-sentence.ts";
 
 /** The headers of a delivery beside Content-Type (contract, section 6.2; Standard Webhooks). */
 const HEADERS: { name: string; required: boolean; description: string; example: string }[] = [

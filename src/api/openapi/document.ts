@@ -3,13 +3,14 @@ import { getOption } from "@bufbuild/protobuf";
 import { required_permission } from "../../../gen/webhook/v1/options_pb.ts";
 import manifest from "../../../package.json" with { type: "json" };
 import { commentOf } from "../../comments.ts";
+import type { JsonSchema } from "../json/schema-scalars.ts";
 import { KEY_HEADER } from "../key-refusals.ts";
 import { permissionName } from "../permissions.ts";
 import type { RestBinding } from "../rest/bindings.ts";
 import { answerSchemas } from "./answer-schemas.ts";
 import { describeAnswers, FAILURE, failureResponses, failureSchema } from "./answers.ts";
 import { describeDeliveries } from "./delivery-requests.ts";
-import { firstSentence, type JsonSchema } from "./json-schema.ts";
+import { firstSentence } from "./first-sentence.ts";
 import { aboutParameters, describeParameters } from "./parameters.ts";
 
 /** An operation as the document describes it. */

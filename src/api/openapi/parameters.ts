@@ -1,11 +1,11 @@
-import type { DescField, DescMessage } from "@bufbuild/protobuf";
+import type { DescField, DescMessage, JsonValue } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
 import { commentOf } from "../../comments.ts";
 import { enumMemberName } from "../json/names.ts";
+import { described } from "../json/schema.ts";
+import { type JsonSchema, SCALAR_SCHEMAS } from "../json/schema-scalars.ts";
 import type { RestBinding } from "../rest/bindings.ts";
-import { wholeNumberSchema } from "./answer-schemas.ts";
-import { described, type Json, type JsonSchema } from "./json-schema.ts";
 
 /** Where a parameter may travel. */
 export type Place = "query" | "json" | "form";
@@ -87,7 +87,7 @@ function parameterSchema(field: DescField): JsonSchema {
   }
   if (field.fieldKind !== "scalar") return {};
   if (field.scalar === ScalarType.BOOL) return { type: "boolean" };
-  if (field.scalar !== ScalarType.STRING) return wholeNumberSchema(field.scalar);
+  if (field.scalar !== ScalarType.STRING) return SCALAR_SCHEMAS[field.scalar];
   return { type: "string", ...(isRequired(field) ? { minLength: 1 } : {}) };
 }
 
@@ -95,11 +95,11 @@ function isRequired(field: DescField): boolean {
   return hasOption(field, required) && getOption(field, required);
 }
 
-function exampleRequest(desc: DescMessage): Json {
+function exampleRequest(desc: DescMessage): JsonValue {
   return Object.fromEntries(desc.fields.map((field) => [field.jsonName, exampleOf(field)]));
 }
 
-function exampleOf(field: DescField): Json {
+function exampleOf(field: DescField): JsonValue {
   if (field.fieldKind === "enum") return field.enum.values.find((value) => value.number !== 0)?.number ?? 0;
   if (field.fieldKind !== "scalar") return null;
   if (field.scalar === ScalarType.BOOL) return true;
