@@ -32,13 +32,8 @@ async function send({ method, path, headers, body }: AnyRequest): Promise<Answer
   const answer = await pool.request({ method, path, headers, ...(body === undefined ? {} : { body }) });
   const text = await answer.body.text();
   const status = answer.statusCode;
-  expectDescribed({
-    method,
-    path,
-    status,
-    contentType: answer.headers["content-type"] as string | undefined,
-    text,
-  });
+  const header = (name: string) => answer.headers[name.toLowerCase()] as string | undefined;
+  expectDescribed({ method, path, status, header, text });
   return { status, text };
 }
 

@@ -109,6 +109,7 @@ const failures: [string, string, string, string, () => RestRequest | Promise<Res
   ["Refused", "http", "POST", "/api/webhook", () => ({ json: { process: 1, url: "http://a.example/" } })],
   ["Unauthenticated", "missing", "GET", "/api/webhook/list", () => ({ key: null })],
   ["Unauthenticated", "unknown", "GET", "/api/webhook/list", () => ({ key: "nobody" })],
+  ["Unauthenticated", "several", "GET", "/api/webhook/list", () => ({ key: "a, b" })],
   [
     "Forbidden",
     "permission",
@@ -133,6 +134,25 @@ test.each(failures)(
   },
 );
 
+test("the examples of 429 are what the service says, but for its numbers, and their headers are described", async () => {
+  const limited = await startTestApi({ limits: { requestsPerMinute: 1, wrongKeysPerMinute: 1 } });
+  const wordsOf = (text: string | undefined) => text?.replaceAll(/\d+/g, "#");
+  try {
+    for (const [name, key] of [
+      ["requests", limited.adminKey],
+      ["wrongKeys", "nobody"],
+    ] as const) {
+      await limited.rest("GET", "/api/webhook/list", { key });
+      const { status, envelope } = await limited.rest("GET", "/api/webhook/list", { key });
+      expect(status).toBe(429);
+      const example = examplesOf("TooManyRequests")[name]?.value.Warnings[0];
+      expect(wordsOf(envelope.Warnings[0])).toBe(wordsOf(example));
+    }
+  } finally {
+    await limited.stop();
+  }
+});
+
 test("the example of a process that only delivers is what it says", async () => {
   const worker = await startTestApi({ services: false });
   try {
@@ -144,19 +164,23 @@ test("the example of a process that only delivers is what it says", async () => 
   }
 });
 
+const headers = (all: Record<string, string>) => (name: string) => all[name];
+
 test("an answer off its description is found", async () => {
   const { text } = await api.rest("POST", "/api/webhook", { json: { process: 1, url } });
   const answer = {
     method: "POST",
     path: "/api/webhook",
     status: 200,
-    contentType: "application/json; charset=utf-8",
+    header: headers({ "Content-Type": "application/json; charset=utf-8" }),
     text,
   };
   const offs = [
     { status: 201 },
     { status: 400 },
-    { contentType: "text/html" },
+    { header: headers({ "Content-Type": "text/html" }) },
+    { header: headers({ "Content-Type": "application/json; charset=utf-8", "Retry-After": "1" }) },
+    { header: headers({ "Content-Type": "application/json; charset=utf-8", "RateLimit-Limit": "x" }) },
     { method: "PUT" },
     { text: text.replace('"Warnings":[]', '"Warnings":null') },
     { text: text.replace('"Url"', '"URL"') },
@@ -167,7 +191,7 @@ test("an answer off its description is found", async () => {
   ];
   expectDescribed(answer);
   for (const off of offs) {
-    expect({ ...answer, ...off }).not.toEqual(answer);
+    if ("text" in off) expect(off.text).not.toBe(text);
     expect(() => expectDescribed({ ...answer, ...off }), JSON.stringify(off)).toThrow();
   }
 });

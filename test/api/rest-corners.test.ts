@@ -33,8 +33,8 @@ async function answer(corner: Corner, prefix: string): Promise<{ status: number;
     const { head, body = "" } = bytes({ key: api.adminKey });
     const lines = [`${method} ${address} HTTP/1.1`, "Host: a", "Connection: close", ...head, "", body];
     const { status, head: answered, body: text } = parseRaw(await sendRaw(api.httpPort, lines.join("\r\n")));
-    const contentType = /^content-type: (.+)$/im.exec(answered)?.[1];
-    expectDescribed({ method, path: address, status, contentType, text });
+    const header = (name: string) => new RegExp(`^${name}: (.+)$`, "im").exec(answered)?.[1];
+    expectDescribed({ method, path: address, status, header, text });
     return { status, text };
   }
   const needsId = method === "DELETE" && corner.status === 200;

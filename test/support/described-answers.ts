@@ -2,6 +2,7 @@ import { Ajv2020, type AnySchemaObject, type ValidateFunction } from "ajv/dist/2
 import { expect } from "vitest";
 import type { JsonSchema } from "../../src/api/json/schema-scalars.ts";
 import { type OpenApiDocument, openApiDocument } from "../../src/api/openapi/document.ts";
+import { RATE_LIMIT_FIELDS } from "../../src/api/request-limits.ts";
 import { restBindings } from "../../src/api/rest/bindings.ts";
 import { JSON_CONTENT_TYPE } from "../../src/api/rest/envelope.ts";
 import { SERVICES } from "../../src/api/routes.ts";
@@ -34,16 +35,20 @@ export function validatorAt(...path: string[]): ValidateFunction {
   return validate;
 }
 
-const SCHEMA = ["content", "application/json", "schema"];
-
-/** Where the schema of an operation's answer is; undefined for a status that is not described. */
+/** Where an operation's answer is described; undefined for a status that it cannot have. */
 function answerAt(path: string, method: string, status: number): string[] | undefined {
   const response: JsonSchema | undefined = described.paths[path]?.[method]?.responses[status];
-  if (!response) return undefined;
-  const { $ref } = response as { $ref?: string };
-  return $ref
-    ? [...$ref.slice("#/".length).split("/"), ...SCHEMA]
-    : ["paths", path, method, "responses", String(status), ...SCHEMA];
+  const { $ref } = (response ?? {}) as { $ref?: string };
+  if ($ref) return $ref.slice("#/".length).split("/");
+  return response && ["paths", path, method, "responses", String(status)];
+}
+
+/** What is described at a place in the document. */
+function partAt(path: readonly string[]): unknown {
+  return path.reduce(
+    (part: unknown, name) => (part as Record<string, unknown> | undefined)?.[name],
+    described,
+  );
 }
 
 /** One answer, and what it answers. */
@@ -52,7 +57,7 @@ export interface GivenAnswer {
   /** As it was asked for, with or without a query. */
   path: string;
   status: number;
-  contentType: string | null | undefined;
+  header: (name: string) => string | null | undefined;
   /** The body. */
   text: string;
 }
@@ -61,22 +66,46 @@ export interface GivenAnswer {
  * Fails the test unless the answer is as the OpenAPI description says: a status that the operation can have, its
  * content type, its schema. What was no operation must be a failure in the envelope.
  */
-export function expectDescribed({ method, path, status, contentType, text }: GivenAnswer): void {
+export function expectDescribed({ method, path, status, header, text }: GivenAnswer): void {
   const about = `${method} ${path}`.slice(0, 200);
   const plain = decoded((path.split("?", 1)[0] as string).replace(/(?<=.)\/$/, ""));
   const verb = method === "HEAD" ? "get" : method.toLowerCase();
   const known = described.paths[plain]?.[verb] !== undefined;
-  const place = known ? answerAt(plain, verb, status) : ["components", "schemas", "Failure"];
+  const place = known ? answerAt(plain, verb, status) : FAILURE_OF_NOTHING;
   expect(place, `${about} was answered ${status}, which its description does not have`).toBeDefined();
   if (!known) expect([400, 404], `${about} is no operation`).toContain(status);
-  expect(contentType, about).toBe(JSON_CONTENT_TYPE);
+  expect(header("Content-Type"), about).toBe(JSON_CONTENT_TYPE);
+  expectHeaders(place as string[], header, about);
   if (method === "HEAD") {
     expect(text, about).toBe("");
     return;
   }
-  const validate = validatorAt(...(place as string[]));
+  const validate = validatorAt(...(place as string[]), "content", "application/json", "schema");
   validate(JSON.parse(text));
   expect(validate.errors ?? [], `the answer to ${about}, ${text.slice(0, 500)}`).toEqual([]);
+}
+
+/** What was asked of no operation is answered as an unknown path is. */
+const FAILURE_OF_NOTHING = ["components", "responses", "UnknownPath"];
+
+/** Headers that an answer has only where its description has them. */
+const TOLD = ["Retry-After", ...RATE_LIMIT_FIELDS];
+
+function expectHeaders(place: string[], header: GivenAnswer["header"], about: string): void {
+  const headers = (partAt([...place, "headers"]) ?? {}) as Record<
+    string,
+    { required?: boolean; schema: JsonSchema }
+  >;
+  for (const name of TOLD) {
+    const value = header(name) ?? undefined;
+    const isDescribed = headers[name] !== undefined;
+    if (value === undefined) expect(headers[name]?.required ?? false, `${about} lacks ${name}`).toBe(false);
+    else expect(isDescribed, `${about} has ${name}, which is not described`).toBe(true);
+    if (value === undefined || !isDescribed) continue;
+    const validate = validatorAt(...place, "headers", name, "schema");
+    validate(headers[name]?.schema.type === "integer" ? Number(value) : value);
+    expect(validate.errors ?? [], `${about}: ${name}: ${value}`).toEqual([]);
+  }
 }
 
 function decoded(path: string): string {

@@ -122,11 +122,11 @@ async function callRest(
   const body = json === undefined ? (form ? new URLSearchParams(form) : raw?.body) : JSON.stringify(json);
   const response = await fetch(url, { method, headers: sent, ...(body === undefined ? {} : { body }) });
   const text = await response.text();
-  const contentType = response.headers.get("content-type");
-  expectDescribed({ method, path, status: response.status, contentType, text });
+  const { status, headers: answered } = response;
+  expectDescribed({ method, path, status, header: (name) => answered.get(name), text });
   return {
-    status: response.status,
-    headers: response.headers,
+    status,
+    headers: answered,
     text,
     envelope: (text === "" ? null : JSON.parse(text)) as Envelope,
   };

@@ -60,7 +60,6 @@ export function describeDeliveries(payloads: AnswerSchemas): Record<string, Json
           {
             post: {
               operationId: `receive${name}`,
-              tags: ["deliveries"],
               summary: firstSentence(comment),
               description: `${comment}\n\nSent to every webhook of this event type.`,
               // The receiver's address takes no API key.

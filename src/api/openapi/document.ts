@@ -8,8 +8,9 @@ import { KEY_HEADER } from "../key-refusals.ts";
 import { permissionName } from "../permissions.ts";
 import type { RestBinding } from "../rest/bindings.ts";
 import { answerSchemas } from "./answer-schemas.ts";
-import { describeAnswers, FAILURE, failureResponses, failureSchema } from "./answers.ts";
+import { describeAnswers } from "./answers.ts";
 import { describeDeliveries } from "./delivery-requests.ts";
+import { FAILURE, failureResponses, failureSchema } from "./failures.ts";
 import { firstSentence } from "./first-sentence.ts";
 import { aboutParameters, describeParameters } from "./parameters.ts";
 
@@ -75,7 +76,6 @@ export function openApiDocument(bindings: readonly RestBinding[]): OpenApiDocume
         name,
         description: `The same operations under the prefix /api/${name}.`,
       })),
-      { name: "deliveries", description: "What receivers get." },
     ],
     paths,
     webhooks,

@@ -45,7 +45,6 @@ export function describeParameters({ httpMethod, method }: RestBinding): Describ
   return {
     requestBody: {
       required: fields.some(isRequired),
-      description: ANY_PLACE,
       content: { "application/json": media, "application/x-www-form-urlencoded": media },
     },
     "x-parameters-also-in": ["query"],

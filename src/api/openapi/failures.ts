@@ -1,0 +1,120 @@
+import type { JsonValue } from "@bufbuild/protobuf";
+import type { JsonSchema } from "../json/schema-scalars.ts";
+import { rateLimitHeaders, retryAfter } from "./headers.ts";
+
+/** The name of the schema that every failure has. */
+export const FAILURE = "Failure";
+
+/** The envelope of a failure (contract, section 2.2). */
+export const failureSchema: JsonSchema = {
+  type: "object",
+  description: "The envelope of every failure, whatever its status.",
+  required: ["Success", "Data", "Warnings"],
+  properties: {
+    Success: { type: "boolean", const: false },
+    Data: { type: "null" },
+    Warnings: {
+      type: "array",
+      minItems: 1,
+      items: { type: "string" },
+      description:
+        "What went wrong and what to change, for people. Its wording may change; decide by the status.",
+    },
+  },
+};
+
+/** A way in which requests fail, by its status. */
+interface FailureKind {
+  /** Of its component. */
+  name: string;
+  description: string;
+  /** What the service says then. */
+  examples: Record<string, string>;
+  headers?: Record<string, JsonSchema>;
+}
+
+/** The statuses of failures, and what they mean. */
+export const FAILURES: Record<string, FailureKind> = {
+  400: {
+    name: "Refused",
+    description: "The request cannot be done as it is. Warnings tells what to change.",
+    examples: {
+      parameter: "webhookId is required: send a whole number, at most 9223372036854775807",
+      unknownWebhook: "there is no webhook 4711; list the webhooks to find its Id",
+      http: "url must begin with https://, not http://",
+    },
+    headers: rateLimitHeaders,
+  },
+  401: {
+    name: "Unauthenticated",
+    description: "The header X-Service-Key is missing, or its key is unknown or revoked.",
+    examples: {
+      missing: "the header X-Service-Key is missing: send your API key in it",
+      unknown: "the API key in X-Service-Key is unknown or revoked",
+      several: "X-Service-Key holds more than one key: send one, once",
+    },
+  },
+  403: {
+    name: "Forbidden",
+    description: "The key lacks the operation's permission, or may not subscribe to the event type.",
+    examples: {
+      permission: "the API key lacks the permission Write_Administrative_Data, which CreateWebhook requires",
+      process: "the API key may not subscribe to DocumentCreated, only to OrderDispatched",
+    },
+    headers: rateLimitHeaders,
+  },
+  404: {
+    name: "UnknownPath",
+    description:
+      "There is nothing at this path: it is misspelt, or the process that answers only delivers (role worker).",
+    examples: {
+      misspelt: "unknown path /api/webhooks; /openapi.json lists the API's",
+      worker: "unknown path /api/webhook/list; this process only delivers; ask one with the role api",
+    },
+  },
+  429: {
+    name: "TooManyRequests",
+    description:
+      "The key has made its requests of this minute, or too many wrong keys came from the caller's address. The same request may succeed after Retry-After.",
+    examples: {
+      requests: "the API key has made its 600 requests of this minute: go on in 42 s",
+      wrongKeys:
+        "too many wrong API keys came from your address: correct the one in X-Service-Key, which is unknown or revoked, and try again in 42 s",
+    },
+    headers: { "Retry-After": { ...retryAfter, required: true }, ...rateLimitHeaders },
+  },
+  500: {
+    name: "Fault",
+    description: "Our own fault, or the database is away. The same request may succeed later.",
+    examples: {
+      database: "the database is away; try again",
+      internal: "internal error, in the log under 01a1fcb1-a29f-730e-bb2b-5a149b950abd",
+    },
+    headers: { "Retry-After": retryAfter, ...rateLimitHeaders },
+  },
+};
+
+/** The components of all failures, by name. */
+export function failureResponses(): Record<string, JsonSchema> {
+  return Object.fromEntries(
+    Object.values(FAILURES).map(({ name, description, examples, headers = {} }) => [
+      name,
+      {
+        description,
+        headers,
+        content: {
+          "application/json": {
+            schema: { $ref: `#/components/schemas/${FAILURE}` },
+            examples: Object.fromEntries(
+              Object.entries(examples).map(([key, message]) => [key, { value: failure(message) }]),
+            ),
+          },
+        },
+      },
+    ]),
+  );
+}
+
+function failure(message: string): JsonValue {
+  return { Success: false, Data: null, Warnings: [message] };
+}
