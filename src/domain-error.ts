@@ -11,6 +11,7 @@ export type DomainErrorCode = Extract<
   | "PERMISSION_DENIED"
   | "RESOURCE_EXHAUSTED"
   | "UNAVAILABLE"
+  | "UNIMPLEMENTED"
 >;
 
 /** One thing wrong with a request. */

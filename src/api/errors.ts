@@ -14,6 +14,7 @@ import {
   type StatusName,
 } from "../error-reasons.ts";
 import { InvalidTargetError } from "../target-rules.ts";
+import { MAX_MESSAGE_BYTES } from "./message-limit.ts";
 
 const STATUS_NAMES = new Map<number, StatusName>(
   Object.entries(STATUS_CODES).map(([name, number]) => [number, name as StatusName]),
@@ -78,21 +79,19 @@ export function refusal(error: DomainError): ConnectError {
   return detailed(error.message, STATUS_CODES[error.code] as Code, error);
 }
 
-/**
- * An error of the libraries below, which give none of the details, or one that came over the wire and has them.
- *
- * @param maxBytes the largest message that is read, where that may be the reason
- */
-export function withReason(error: ConnectError, maxBytes?: number): ConnectError {
+/** An error of the libraries below, which give none of the details; one that has them is answered as it is. */
+export function withReason(error: ConnectError): ConnectError {
   if (error.details.length > 0) return error;
   // The only bound that the libraries know is that of a message's size.
-  if (error.code === Code.ResourceExhausted && maxBytes !== undefined) {
-    return detailed(`a message may have at most ${maxBytes} bytes; send less at once`, error.code, {
+  if (error.code === Code.ResourceExhausted) {
+    return detailed(`a message may have at most ${MAX_MESSAGE_BYTES} bytes; send less at once`, error.code, {
       reason: "MESSAGE_TOO_LARGE",
     });
   }
-  const reason = DEFAULT_REASONS[STATUS_NAMES.get(error.code) ?? "UNKNOWN"];
-  const told = detailed(error.rawMessage, error.code, { reason });
+  // Bytes that are no such message are their sender's doing.
+  const code = error.rawMessage.startsWith("parse binary") ? Code.InvalidArgument : error.code;
+  const reason = DEFAULT_REASONS[STATUS_NAMES.get(code) ?? "UNKNOWN"];
+  const told = detailed(error.rawMessage, code, { reason });
   for (const [name, value] of error.metadata) told.metadata.set(name, value);
   return told;
 }

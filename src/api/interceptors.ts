@@ -1,5 +1,7 @@
 import { Code, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
+import { isGivenUp, onBehalfOf } from "../db/call-signal.ts";
+import { orAborted, untilAborted } from "./ending.ts";
 import { toConnectError } from "./errors.ts";
 
 /**
@@ -8,7 +10,7 @@ import { toConnectError } from "./errors.ts";
  */
 export function errorInterceptor(log: Logger): Interceptor {
   return (next) => async (request) => {
-    const name = `${request.service.typeName}/${request.method.name}`;
+    const name = nameOf(request);
     const started = performance.now();
     const done = (code: string) =>
       log.debug({ method: name, code, ms: Math.round(performance.now() - started) }, "call");
@@ -37,4 +39,30 @@ async function* guarded<T>(
   } catch (error) {
     throw failed(error);
   }
+}
+
+/**
+ * Ends a call with its deadline, with its caller, and with the service's time to stop, whichever comes first, even
+ * while its work goes on. What the work asks of the database is given up then.
+ */
+export function endingInterceptor(log: Logger): Interceptor {
+  return (next) => async (request) => {
+    const { signal } = request;
+    // Nobody is told of a fault that comes after the end, but for the log.
+    const late = (error: unknown) => {
+      if (!isGivenUp(error)) toConnectError(error, log, nameOf(request));
+    };
+    const response = await orAborted(
+      onBehalfOf(signal, () => next(request)),
+      signal,
+      late,
+    );
+    return response.stream
+      ? { ...response, message: untilAborted(response.message, signal, late) }
+      : response;
+  };
+}
+
+function nameOf(request: { service: { typeName: string }; method: { name: string } }): string {
+  return `${request.service.typeName}/${request.method.name}`;
 }

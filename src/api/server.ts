@@ -1,13 +1,15 @@
-import { type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
+import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
 import { closeGate, requestGate } from "./auth.ts";
 import { addressValues, createAddressReader } from "./client-address.ts";
 import type { ApiContext } from "./context.ts";
+import { explainEarlyRefusals } from "./early-refusals.ts";
 import { refusal, stoppingError } from "./errors.ts";
 import { listenForGrpc } from "./grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./http-listener.ts";
 import type { KeepAlive } from "./http2-sessions.ts";
-import { errorInterceptor } from "./interceptors.ts";
+import { endingInterceptor, errorInterceptor } from "./interceptors.ts";
 import type { Listener } from "./listening.ts";
+import { MAX_MESSAGE_BYTES } from "./message-limit.ts";
 import { createReadiness } from "./readiness.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
@@ -39,8 +41,8 @@ export interface Api {
   stop(): Promise<void>;
 }
 
-/** The largest message in either direction of a call, in bytes: a payload of 256 KiB fits in every encoding. */
-const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
+/** How long calls that were ended have to tell their callers so. */
+const FAREWELL_MS = 250;
 
 /**
  * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port, gRPC on its own, or all on one with TLS.
@@ -51,13 +53,20 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const { host = "127.0.0.1", tls, drainMs = 10_000, keepAlive } = options;
   const stopping = new AbortController();
   const readiness = createReadiness(context);
-  const routes = createRoutes(context, readiness, stopping.signal);
   const readAddress = createAddressReader(context.limits.trustedProxies);
   const contextValues = addressValues(readAddress);
+  /** Ends what has not finished in time. */
+  const ending = new AbortController();
+  const addServices = createRoutes(context, readiness, stopping.signal);
+  const routes = (router: ConnectRouter) => {
+    addServices(router);
+    explainEarlyRefusals(router);
+  };
   const routerOptions: ConnectRouterOptions = {
-    interceptors: [errorInterceptor(context.log)],
+    interceptors: [errorInterceptor(context.log), endingInterceptor(context.log)],
     requestGate: requestGate(context),
     readMaxBytes: MAX_MESSAGE_BYTES,
+    shutdownSignal: ending.signal,
   };
   const services = options.services
     ? {
@@ -74,7 +83,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     host,
     port: options.httpPort,
     tls,
-    drainMs,
+    drainMs: drainMs + FAREWELL_MS,
     keepAlive,
     readiness,
     services,
@@ -85,7 +94,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
       grpc = await listenForGrpc({
         host,
         port: options.grpcPort,
-        drainMs,
+        drainMs: drainMs + FAREWELL_MS,
         keepAlive,
         routes,
         routerOptions,
@@ -100,8 +109,11 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     grpcPort: grpc?.port ?? null,
     url: `${tls ? "https" : "http"}://localhost:${http.port}`,
     async stop() {
-      stopping.abort(refusal(stoppingError()));
+      const reason = refusal(stoppingError());
+      stopping.abort(reason);
+      const late = setTimeout(() => ending.abort(reason), drainMs);
       await Promise.all([http.close(), grpc?.close()]);
+      clearTimeout(late);
       await closeGate(context);
     },
   };

@@ -1,5 +1,6 @@
 import knex, { type Knex } from "knex";
 import pg from "pg";
+import { untilCallEnds } from "./call-signal.ts";
 
 /** A pool or a transaction: what every repository function takes first. */
 export type Db = Knex;
@@ -101,5 +102,5 @@ async function execute<T>(
     return bindings[name];
   });
   const query = db.raw(text, values as Knex.RawBinding[]);
-  return prepare === undefined ? query : query.options({ name: prepare });
+  return untilCallEnds(db, prepare === undefined ? query : query.options({ name: prepare }));
 }

@@ -1,4 +1,4 @@
-import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { Code, type ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import pino from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
@@ -8,6 +8,7 @@ import { toConnectError } from "../../src/api/errors.ts";
 import { DomainError } from "../../src/domain-error.ts";
 import { ERROR_DOMAIN } from "../../src/error-reasons.ts";
 import { connect, grpc, grpcWeb } from "../support/clients.ts";
+import { refused } from "../support/grpc-calls.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
 
 let api: TestApi;
@@ -22,12 +23,6 @@ const protocols: [string, (key?: string) => Transport][] = [
   ["Connect", (key) => connect(api, key)],
   ["Connect with JSON", (key) => connect(api, key, false)],
 ];
-
-async function refused(call: Promise<unknown>): Promise<ConnectError> {
-  const error = await call.then(() => undefined, ConnectError.from);
-  if (!error) throw new Error("the call was not refused");
-  return error;
-}
 
 /** The reason, after seeing to it that there is one and that it is ours. */
 function reasonOf(error: ConnectError): string | undefined {

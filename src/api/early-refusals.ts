@@ -1,0 +1,110 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
+import {
+  createAsyncIterable,
+  encodeEnvelope,
+  readAllBytes,
+  type UniversalHandler,
+  type UniversalServerResponse,
+} from "@connectrpc/connect/protocol";
+import { errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
+import { withReason } from "./errors.ts";
+import { MAX_MESSAGE_BYTES } from "./message-limit.ts";
+
+/** Flags and length, before what an envelope holds. */
+const ENVELOPE_HEAD_BYTES = 5;
+/** The longest timer that Node has, in milliseconds; longer ones would fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Gives the details of every other refusal to those that the library makes before any interceptor: of messages that
+ * are too large, cannot be read, or are packed in an unknown way. And spells all messages as gRPC says.
+ *
+ * To be called once all services are registered.
+ */
+export function explainEarlyRefusals(router: ConnectRouter): void {
+  for (const [place, handler] of router.handlers.entries()) {
+    const explaining: UniversalHandler = Object.assign(async (request: Parameters<UniversalHandler>[0]) => {
+      forgetEndlessTimeout(request.header);
+      return explained(await handler(request), handler.method.methodKind);
+    }, handler);
+    router.handlers[place] = explaining;
+  }
+}
+
+function explained(
+  response: UniversalServerResponse,
+  kind: DescMethod["methodKind"],
+): UniversalServerResponse | Promise<UniversalServerResponse> {
+  const { trailer, body } = response;
+  if (trailer) {
+    // Of a call with one answer the outcome is known by now; only streams have theirs to come.
+    if (kind === "unary" || kind === "client_streaming" || !body) explainTrailer(trailer);
+    else return { ...response, body: thenExplained(body, trailer) };
+    return response;
+  }
+  const type = response.header?.get("Content-Type") ?? "";
+  if (type.startsWith("application/grpc-web") && response.body) {
+    return { ...response, body: explainedEnvelopes(response.body) };
+  }
+  if (type === "application/json" && response.status >= 400) return explainedJson(response);
+  return response;
+}
+
+async function* thenExplained(body: AsyncIterable<Uint8Array>, trailer: Headers): AsyncIterable<Uint8Array> {
+  yield* body;
+  explainTrailer(trailer);
+}
+
+function explainTrailer(trailer: Headers): void {
+  const status = trailer.get("grpc-status");
+  if (status === null || status === "0") return;
+  if (!trailer.has("grpc-status-details-bin")) {
+    const error = findTrailerError(trailer);
+    if (error) setTrailerStatus(trailer, withReason(error));
+  }
+  trailer.set("grpc-message", grpcSpelling(trailer.get("grpc-message") ?? ""));
+}
+
+/**
+ * Undoes what the library encodes too much: gRPC escapes what is not printable ASCII, and the percent sign. Clients
+ * that undo no more than that, such as grpc-js, would show the rest as it is.
+ */
+export function grpcSpelling(encoded: string): string {
+  return decodeURIComponent(encoded).replace(/[^\x20-\x24\x26-\x7e]+/g, encodeURIComponent);
+}
+
+/** gRPC-Web has its trailers in the last envelope of the body; each chunk is one envelope. */
+async function* explainedEnvelopes(body: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  for await (const envelope of body) {
+    if (envelope[0] !== trailerFlag) {
+      yield envelope;
+      continue;
+    }
+    const trailer = trailerParse(envelope.subarray(ENVELOPE_HEAD_BYTES));
+    explainTrailer(trailer);
+    yield encodeEnvelope(trailerFlag, trailerSerialize(trailer) as Uint8Array<ArrayBuffer>);
+  }
+}
+
+async function explainedJson(response: UniversalServerResponse): Promise<UniversalServerResponse> {
+  const { body, header } = response;
+  // Only large answers are packed; the library's own are short.
+  if (!body || !header || header.has("Content-Encoding")) return response;
+  const bytes = await readAllBytes(body, MAX_MESSAGE_BYTES);
+  const error = errorFromJsonBytes(bytes, undefined, new ConnectError("", Code.Unknown));
+  const told = error.details.length > 0 ? bytes : errorToJsonBytes(withReason(error), undefined);
+  header.set("Content-Length", String(told.byteLength));
+  return { ...response, body: createAsyncIterable([told as Uint8Array<ArrayBuffer>]) };
+}
+
+const TIMEOUT_UNITS_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000 };
+
+/** A deadline further away than a timer reaches is none. */
+function forgetEndlessTimeout(header: Headers): void {
+  const [, amount, unit = ""] = /^(\d{1,8})([HMS])$/.exec(header.get("grpc-timeout") ?? "") ?? [];
+  if (Number(amount) * (TIMEOUT_UNITS_MS[unit] ?? 0) > LONGEST_TIMER_MS) header.delete("grpc-timeout");
+  if (Number(header.get("connect-timeout-ms")) > LONGEST_TIMER_MS) header.delete("connect-timeout-ms");
+}

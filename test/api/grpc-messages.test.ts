@@ -1,0 +1,158 @@
+import { once } from "node:events";
+import * as http2 from "node:http2";
+import { Code, createClient, type Transport } from "@connectrpc/connect";
+import {
+  compressionGzip,
+  createConnectTransport,
+  createGrpcTransport,
+  createGrpcWebTransport,
+} from "@connectrpc/connect-node";
+import type { ServiceError } from "@grpc/grpc-js";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { connect, grpc, grpcWeb } from "../support/clients.ts";
+import { foreignClient, reasonOf, refused } from "../support/grpc-calls.ts";
+import { startTestApi, type TestApi } from "../support/test-api.ts";
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startTestApi();
+});
+afterAll(() => api.stop());
+
+/** What a gRPC call ends with, as it is on the wire. */
+async function grpcTrailers(method: string, message: Uint8Array): Promise<http2.IncomingHttpHeaders> {
+  const session = http2.connect(api.grpcUrl);
+  onTestFinished(() => session.destroy());
+  const stream = session.request({
+    ":method": "POST",
+    ":path": method,
+    "content-type": "application/grpc+proto",
+    te: "trailers",
+    "x-service-key": api.adminKey,
+  });
+  stream.end(Buffer.concat([Buffer.from([0, 0, 0, 0, message.length]), message]));
+  const [trailers] = await once(stream.resume(), "trailers");
+  return trailers;
+}
+
+describe.each([
+  ["gRPC", () => grpc(api)],
+  ["gRPC-Web", () => grpcWeb(api)],
+  ["Connect", () => connect(api)],
+] as [string, () => Transport][])("over %s", (_name, transport) => {
+  test("a message beyond 4 MiB is RESOURCE_EXHAUSTED, and is told what the limit is", async () => {
+    const url = "x".repeat(4 * 1024 * 1024 + 1);
+    const error = await refused(createClient(WebhookService, transport()).createWebhook({ process: 1, url }));
+    expect([error.code, reasonOf(error), error.rawMessage]).toEqual([
+      Code.ResourceExhausted,
+      "MESSAGE_TOO_LARGE",
+      "a message may have at most 4194304 bytes; send less at once",
+    ]);
+  });
+});
+
+test("messages come whole to clients of any make, whatever characters they have", async () => {
+  const client = foreignClient(api);
+  onTestFinished(client.close);
+  const url = "ftp://receiver.example/?a=1&b=%2F";
+  const error = await client
+    .call("CreateWebhook", { process: 1, url })
+    .catch((reason: ServiceError) => reason);
+  expect((error as ServiceError).details).toBe("url must begin with https://, not ftp://");
+  const other = await client
+    .call("CreateWebhook", { process: 4711, url })
+    .catch((reason: ServiceError) => reason);
+  const same = await refused(
+    createClient(WebhookService, grpc(api)).createWebhook({ process: 4711 as 1, url }),
+  );
+  expect((other as ServiceError).details).toBe(same.rawMessage);
+  const health = grpcTrailers("/grpc.health.v1.Health/Check", Buffer.from("\n\u0007ä 50%;"));
+  expect((await health)["grpc-message"]).toBe('there is no service "%C3%A4 50%25;"');
+});
+
+test("a method that there is not is UNIMPLEMENTED, and the message says what was asked for", async () => {
+  const session = http2.connect(api.grpcUrl);
+  onTestFinished(() => session.destroy());
+  const stream = session.request({
+    ":method": "POST",
+    ":path": "/webhook.v1.WebhookService/Nope",
+    "content-type": "application/grpc",
+  });
+  stream.end();
+  const [headers] = await once(stream.resume(), "response");
+  expect(headers).toMatchObject({
+    ":status": 200,
+    "grpc-status": "12",
+    "grpc-message": "there is no method /webhook.v1.WebhookService/Nope; list the services by reflection",
+  });
+});
+
+test("refusals before a service is asked have reasons as well, in every protocol", async () => {
+  const post = async (type: string, body: string | Uint8Array<ArrayBuffer>, more = {}) =>
+    fetch(`${api.url}/webhook.v1.WebhookService/ListWebhooks`, {
+      method: "POST",
+      headers: { "X-Service-Key": api.adminKey, "Content-Type": type, ...more },
+      body,
+    });
+  const unread = await post("application/json", "[");
+  expect(unread.status).toBe(400);
+  expect(await unread.json()).toMatchObject({
+    code: "invalid_argument",
+    details: [{ type: "google.rpc.ErrorInfo", debug: { reason: "REQUEST_INVALID" } }],
+  });
+  const packed = await post("application/json", "{}", { "Content-Encoding": "zstd" });
+  expect(await packed.json()).toMatchObject({
+    code: "unimplemented",
+    details: [{ debug: { reason: "METHOD_NOT_SERVED" } }],
+  });
+  const broken = new Uint8Array([0, 0, 0, 0, 1, 0xff]);
+  const web = await post("application/grpc-web+proto", broken);
+  expect(await web.text()).toContain("grpc-status-details-bin");
+
+  const trailers = await grpcTrailers("/webhook.v1.WebhookService/ListWebhooks", broken.subarray(5));
+  expect(trailers["grpc-status"]).toBe("3");
+  const details = Buffer.from(trailers["grpc-status-details-bin"] as string, "base64");
+  expect(details.toString()).toContain("REQUEST_INVALID");
+});
+
+describe("gzip", () => {
+  const options = () => ({
+    sendCompression: compressionGzip,
+    acceptCompression: [compressionGzip],
+    compressMinBytes: 1,
+  });
+  const key = () => ({ headers: { "X-Service-Key": api.adminKey } });
+  test.each([
+    ["gRPC", () => createGrpcTransport({ baseUrl: api.grpcUrl, ...options() })],
+    ["gRPC-Web", () => createGrpcWebTransport({ baseUrl: api.url, httpVersion: "1.1", ...options() })],
+    ["Connect", () => createConnectTransport({ baseUrl: api.url, httpVersion: "1.1", ...options() })],
+  ] as [string, () => Transport][])("is read and written over %s", async (name, transport) => {
+    const webhooks = createClient(WebhookService, transport());
+    const url = `https://receiver.example/${name}/${"long/".repeat(300)}`;
+    expect((await webhooks.createWebhook({ process: 2, url }, key())).webhook?.url).toBe(url);
+    let encoding: string | null = null;
+    const { webhooks: listed } = await webhooks.listWebhooks(
+      {},
+      {
+        ...key(),
+        onHeader: (headers) => {
+          encoding = headers.get("grpc-encoding") ?? headers.get("content-encoding");
+        },
+      },
+    );
+    expect(listed.map((webhook) => webhook.url)).toContain(url);
+    expect(encoding).toBe("gzip");
+    await api.context.db("webhooks").delete();
+  });
+
+  test("does not get around the limit of a message's size", async () => {
+    const webhooks = createClient(
+      WebhookService,
+      createGrpcTransport({ baseUrl: api.grpcUrl, ...options() }),
+    );
+    const url = "x".repeat(8 * 1024 * 1024);
+    const error = await refused(webhooks.createWebhook({ process: 1, url }, key()));
+    expect([error.code, reasonOf(error)]).toEqual([Code.ResourceExhausted, "MESSAGE_TOO_LARGE"]);
+  });
+});
