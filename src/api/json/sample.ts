@@ -21,7 +21,11 @@ const WELL_KNOWN: Readonly<Record<string, JsonValue>> = {
  * @throws Error naming the field whose example is not a value of its type
  */
 export function sampleMessage(desc: DescMessage): Message {
-  return fromJson(desc, sampleOf(desc, []));
+  try {
+    return fromJson(desc, sampleOf(desc, []));
+  } catch (error) {
+    throw new Error(`${(error as Error).message}; correct the option example of the field`, { cause: error });
+  }
 }
 
 /** @param within the messages it is for a field of, from the outermost */

@@ -1,8 +1,15 @@
-import type { DescMessage, Message } from "@bufbuild/protobuf";
+import { clone, createFileRegistry, type DescMessage, type Message, setExtension } from "@bufbuild/protobuf";
 import { reflect } from "@bufbuild/protobuf/reflect";
+import { type FieldOptions, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import type { ValidateFunction } from "ajv/dist/2020.js";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import {
+  DocumentCreatedSchema,
+  file_webhook_v1_event,
+  PublishEventRequestSchema,
+} from "../../../gen/webhook/v1/event_pb.ts";
+import { example } from "../../../gen/webhook/v1/options_pb.ts";
 import { sampleMessage } from "../../../src/api/json/sample.ts";
 import { payloadSchema } from "../../../src/api/json/schema.ts";
 import { jsonWriter } from "../../../src/api/json/writer.ts";
@@ -85,5 +92,44 @@ test.each(catalogue)("a payload of $name is valid exactly when publishing would 
       expect(validate(JSON.parse(json)), json).toBe(violations.length === 0);
     }),
     { numRuns: 300 },
+  );
+});
+
+test("a message with two members of a oneof is not valid, with any one of them it is", () => {
+  const validate = validatorOf(PublishEventRequestSchema);
+  const sampleOf = (desc: DescMessage) => JSON.parse(jsonWriter(desc, "payload")(sampleMessage(desc)));
+  const request = sampleOf(PublishEventRequestSchema);
+  expect(validate(request)).toBe(true);
+  for (const { name, payload } of catalogue.slice(1)) {
+    expect(validate({ ...request, [name]: sampleOf(payload) })).toBe(false);
+    expect(validate({ ...request, OrderDispatched: null, [name]: sampleOf(payload) })).toBe(true);
+  }
+});
+
+test("a schema names the members of an enum that may occur, and says what they mean", () => {
+  expect(payloadSchema(DocumentCreatedSchema)).toMatchObject({
+    properties: {
+      Kind: {
+        type: "string",
+        // It is required, so nothing is Unspecified.
+        enum: ["Invoice", "CreditNote", "DeliveryNote", "OrderConfirmation"],
+        description: expect.stringContaining("\n\n- Invoice: "),
+      },
+      TotalMinor: { type: ["integer", "null"], format: "int64" },
+      CreatedAt: { type: "string" },
+    },
+  });
+});
+
+test("an example that is no value of its field's type is an error that names the field", () => {
+  const proto = clone(FileDescriptorProtoSchema, file_webhook_v1_event.proto);
+  const payload = proto.messageType.find(({ name }) => name === "StockLevelChanged");
+  const level = payload?.field.find(({ name }) => name === "level");
+  setExtension(level?.options as FieldOptions, example, "plenty");
+  const { dependencies } = file_webhook_v1_event;
+  const registry = createFileRegistry(proto, (name) => dependencies.find((file) => file.proto.name === name));
+  const changed = registry.getMessage("webhook.v1.StockLevelChanged") as DescMessage;
+  expect(() => sampleMessage(changed)).toThrow(
+    /webhook\.v1\.StockLevelChanged\.level .*plenty.*correct the option example/,
   );
 });
