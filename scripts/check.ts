@@ -13,6 +13,7 @@ const checks: Check[] = [
   { name: "types (tsc)", command: ["tsc", "--noEmit"] },
   { name: "proto files (buf lint)", command: ["buf", "lint"] },
   { name: "proto files (buf format)", command: ["buf", "format", "--diff", "--exit-code", "proto"] },
+  { name: "proto files break no client", command: [process.execPath, "scripts/check-breaking.ts"] },
   { name: "gen/ is fresh", command: [process.execPath, "scripts/check-gen.ts"] },
   { name: "docs/events.md is fresh", command: [process.execPath, "scripts/events-document.ts", "--check"] },
   { name: "every rule of the contract has a test", command: [process.execPath, "scripts/check-contract.ts"] },
