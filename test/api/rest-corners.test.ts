@@ -4,7 +4,9 @@ import { parseRaw, sendRaw } from "../support/raw-request.ts";
 import { type RestRequest, startTestApi, type TestApi } from "../support/test-api.ts";
 import { addressCorners } from "./corners/addresses.ts";
 import type { Corner } from "./corners/corner.ts";
-import { bodyCorners, processCorners, urlCorners } from "./corners/create.ts";
+import { bodyCorners } from "./corners/create-body.ts";
+import { processCorners } from "./corners/create-process.ts";
+import { urlCorners } from "./corners/create-url.ts";
 import { idCorners } from "./corners/delete.ts";
 import { keyCorners } from "./corners/keys.ts";
 

@@ -35,20 +35,18 @@ export function validatorAt(...path: string[]): ValidateFunction {
   return validate;
 }
 
-/** Where an operation's answer is described; undefined for a status that it cannot have. */
-function answerAt(path: string, method: string, status: number): string[] | undefined {
-  const response: JsonSchema | undefined = described.paths[path]?.[method]?.responses[status];
-  const { $ref } = (response ?? {}) as { $ref?: string };
-  if ($ref) return $ref.slice("#/".length).split("/");
-  return response && ["paths", path, method, "responses", String(status)];
-}
-
 /** What is described at a place in the document. */
 function partAt(path: readonly string[]): unknown {
   return path.reduce(
     (part: unknown, name) => (part as Record<string, unknown> | undefined)?.[name],
     described,
   );
+}
+
+/** The place that a place refers to, or itself. */
+function referred(path: string[]): string[] {
+  const { $ref } = (partAt(path) ?? {}) as { $ref?: string };
+  return $ref === undefined ? path : $ref.slice("#/".length).split("/");
 }
 
 /** One answer, and what it answers. */
@@ -71,39 +69,37 @@ export function expectDescribed({ method, path, status, header, text }: GivenAns
   const plain = decoded((path.split("?", 1)[0] as string).replace(/(?<=.)\/$/, ""));
   const verb = method === "HEAD" ? "get" : method.toLowerCase();
   const known = described.paths[plain]?.[verb] !== undefined;
-  const place = known ? answerAt(plain, verb, status) : FAILURE_OF_NOTHING;
-  expect(place, `${about} was answered ${status}, which its description does not have`).toBeDefined();
+  const place = known
+    ? referred(["paths", plain, verb, "responses", String(status)])
+    : ["components", "responses", "UnknownPath"];
+  expect(partAt(place), `${about} was answered ${status}, which its description does not have`).toBeDefined();
   if (!known) expect([400, 404], `${about} is no operation`).toContain(status);
   expect(header("Content-Type"), about).toBe(JSON_CONTENT_TYPE);
-  expectHeaders(place as string[], header, about);
+  expectHeaders(place, header, about);
   if (method === "HEAD") {
     expect(text, about).toBe("");
     return;
   }
-  const validate = validatorAt(...(place as string[]), "content", "application/json", "schema");
+  const validate = validatorAt(...place, "content", "application/json", "schema");
   validate(JSON.parse(text));
   expect(validate.errors ?? [], `the answer to ${about}, ${text.slice(0, 500)}`).toEqual([]);
 }
-
-/** What was asked of no operation is answered as an unknown path is. */
-const FAILURE_OF_NOTHING = ["components", "responses", "UnknownPath"];
 
 /** Headers that an answer has only where its description has them. */
 const TOLD = ["Retry-After", ...RATE_LIMIT_FIELDS];
 
 function expectHeaders(place: string[], header: GivenAnswer["header"], about: string): void {
-  const headers = (partAt([...place, "headers"]) ?? {}) as Record<
-    string,
-    { required?: boolean; schema: JsonSchema }
-  >;
   for (const name of TOLD) {
     const value = header(name) ?? undefined;
-    const isDescribed = headers[name] !== undefined;
-    if (value === undefined) expect(headers[name]?.required ?? false, `${about} lacks ${name}`).toBe(false);
-    else expect(isDescribed, `${about} has ${name}, which is not described`).toBe(true);
-    if (value === undefined || !isDescribed) continue;
-    const validate = validatorAt(...place, "headers", name, "schema");
-    validate(headers[name]?.schema.type === "integer" ? Number(value) : value);
+    const at = referred([...place, "headers", name]);
+    const told = partAt(at) as { required?: boolean; schema: JsonSchema } | undefined;
+    if (value === undefined) {
+      expect(told?.required ?? false, `${about} lacks ${name}`).toBe(false);
+      continue;
+    }
+    expect(told, `${about} has ${name}, which is not described`).toBeDefined();
+    const validate = validatorAt(...at, "schema");
+    validate(told?.schema.type === "integer" ? Number(value) : value);
     expect(validate.errors ?? [], `${about}: ${name}: ${value}`).toEqual([]);
   }
 }

@@ -20,7 +20,7 @@ export function describeAnswers(binding: RestBinding, schemas: AnswerSchemas): R
     properties: {
       Success: { type: "boolean", const: true },
       Data: isList ? { type: "array", items: item } : item,
-      Warnings: { type: "array", items: { type: "string" } },
+      Warnings: { type: "array", items: { type: "string" }, description: "Empty." },
     },
   };
   const value = { Success: true, Data: isList ? [example] : example, Warnings: [] };

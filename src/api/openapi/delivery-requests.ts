@@ -6,8 +6,8 @@ import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
 import { firstSentence } from "./first-sentence.ts";
 
-/** The headers of a delivery beside Content-Type (contract, section 6.2; Standard Webhooks). */
-const HEADERS: { name: string; required: boolean; description: string; example: string }[] = [
+/** The headers of a delivery, their example being the event type where they have none, beside Content-Type (contract, section 6.2; Standard Webhooks). */
+const HEADERS: { name: string; required: boolean; description: string; example: string | undefined }[] = [
   {
     name: "X-Service-Webhook-Id",
     required: true,
@@ -18,7 +18,7 @@ const HEADERS: { name: string; required: boolean; description: string; example: 
     name: "X-Service-Webhook-Process",
     required: true,
     description: "The event type by name.",
-    example: "OrderDispatched",
+    example: undefined,
   },
   {
     name: "X-Service-UserId",
@@ -68,7 +68,7 @@ export function describeDeliveries(payloads: AnswerSchemas): Record<string, Json
                 ...header,
                 in: "header",
                 schema: { type: "string" },
-                example,
+                example: example ?? name,
               })),
               requestBody: {
                 required: true,

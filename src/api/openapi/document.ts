@@ -12,6 +12,7 @@ import { describeAnswers } from "./answers.ts";
 import { describeDeliveries } from "./delivery-requests.ts";
 import { FAILURE, failureResponses, failureSchema } from "./failures.ts";
 import { firstSentence } from "./first-sentence.ts";
+import { rateLimitComponents } from "./headers.ts";
 import { aboutParameters, describeParameters } from "./parameters.ts";
 
 /** An operation as the document describes it. */
@@ -91,6 +92,7 @@ export function openApiDocument(bindings: readonly RestBinding[]): OpenApiDocume
       },
       schemas: { ...answers.components(), ...payloads.components(), [FAILURE]: failureSchema },
       responses: failureResponses(),
+      headers: rateLimitComponents,
     },
   };
 }

@@ -21,10 +21,15 @@ const STANDING: (typeof ABOUT)[string] = [
   '"key";r=599;t=42',
 ];
 
-/** The headers that tell a key's limit; there are none where keys have no limit. */
-export const rateLimitHeaders: Record<string, JsonSchema> = Object.fromEntries(
+/** What is said of the headers that tell a key's limit, by name. There are none where keys have no limit. */
+export const rateLimitComponents: Record<string, JsonSchema> = Object.fromEntries(
   RATE_LIMIT_FIELDS.map((name) => {
     const [description, schema, example] = ABOUT[name.split("-")[1] ?? ""] ?? STANDING;
     return [name, { description: `${description} Only where keys have a limit.`, schema, example }];
   }),
+);
+
+/** The same headers, as answers refer to them. */
+export const rateLimitHeaders: Record<string, JsonSchema> = Object.fromEntries(
+  RATE_LIMIT_FIELDS.map((name) => [name, { $ref: `#/components/headers/${name}` }]),
 );

@@ -144,4 +144,22 @@ export const addressCorners: Corner[] = [
     }),
     status: 200,
   },
+  {
+    name: "with a body in chunks",
+    method: "POST",
+    path: "/webhook",
+    bytes: ({ key }) => ({
+      head: [`X-Service-Key: ${key}`, "Content-Type: application/json", "Transfer-Encoding: chunked"],
+      body: "2\r\n{}\r\n0\r\n\r\n",
+    }),
+    status: 400,
+    says: "process is required",
+  },
+  {
+    name: "that asks for another protocol",
+    method: "GET",
+    path: "/webhook/list",
+    bytes: ({ key }) => ({ head: [`X-Service-Key: ${key}`, "Upgrade: websocket"] }),
+    status: 200,
+  },
 ];

@@ -16,6 +16,32 @@ export interface Corner {
   says?: string;
 }
 
+/** What a corner's request is made with. */
+type Given = Parameters<NonNullable<Corner["request"]>>[0];
+
+/** Makes corners of an operation that are refused with 400 and a warning that holds `says`. */
+export function refusedBy(method: string, path: string) {
+  return (name: string, request: RestRequest, says: string): Corner => ({
+    name,
+    method,
+    path,
+    request: () => request,
+    status: 400,
+    says,
+  });
+}
+
+/** Makes corners of an operation that are done, with what `pick` takes of what is given. */
+export function takenBy<T>(method: string, path: string, pick: (given: Given) => T) {
+  return (name: string, request: (picked: T) => RestRequest): Corner => ({
+    name,
+    method,
+    path,
+    request: (given) => request(pick(given)),
+    status: 200,
+  });
+}
+
 /** A JSON body as it is. */
 export function jsonText(body: string): RestRequest {
   return { raw: { body, type: "application/json" } };

@@ -1,20 +1,8 @@
 import type { RestRequest } from "../../support/test-api.ts";
-import { type Corner, jsonText } from "./corner.ts";
+import { type Corner, jsonText, refusedBy, takenBy } from "./corner.ts";
 
-const DELETE = { method: "DELETE", path: "/webhook" };
-const refused = (name: string, request: RestRequest, says: string): Corner => ({
-  ...DELETE,
-  name,
-  request: () => request,
-  status: 400,
-  says,
-});
-const taken = (name: string, request: (id: bigint) => RestRequest): Corner => ({
-  ...DELETE,
-  name,
-  request: ({ id }) => request(id),
-  status: 200,
-});
+const refused = refusedBy("DELETE", "/webhook");
+const taken = takenBy("DELETE", "/webhook", ({ id }) => id);
 const whole = "not a whole number: send a whole number, at most 9223372036854775807";
 const range = "webhookId is out of range: it must be from -9223372036854775808 to 9223372036854775807";
 
