@@ -5,7 +5,9 @@ import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts"
 import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { required_permission } from "../../gen/webhook/v1/options_pb.ts";
+import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
+import { findSession } from "../db/sessions.ts";
 import { addressOf } from "./client-address.ts";
 import type { ApiContext } from "./context.ts";
 import { toConnectError } from "./errors.ts";
@@ -15,11 +17,13 @@ import {
   KEY_HEADER,
   lacksPermission,
   missingKey,
+  sessionEnded,
   tooManyRequests,
   tooManyWrongKeys,
   unknownKey,
 } from "./key-refusals.ts";
 import { createKeyUse, type KeyUse } from "./key-use.ts";
+import { sessionToken } from "./page-session.ts";
 import { permissionName } from "./permissions.ts";
 import {
   createRequestLimit,
@@ -29,9 +33,10 @@ import {
   type WrongKeyLimit,
 } from "./request-limits.ts";
 
-/** Services that answer without a key. */
+/** Services that answer without a key. That of sessions is how one gets in, and sees for itself who asks. */
 const PUBLIC_SERVICES = new Set<string>([
   Health.typeName,
+  SessionService.typeName,
   ServerReflection.typeName,
   ServerReflectionAlpha.typeName,
 ]);
@@ -83,6 +88,8 @@ export async function closeGate(context: ApiContext): Promise<void> {
 /** Who asks, and how they are told of their limit. */
 export interface Caller {
   secret: string | null | undefined;
+  /** The token of a session of the settings page, which counts where there is no secret. */
+  session?: string | null;
   /** Where they are, as text; asked for wrong keys only. */
   address: () => string;
   /** Sets a header of the answer, refusal or not. */
@@ -102,8 +109,19 @@ export async function admit(
   caller: Caller,
 ): Promise<ApiKeyRow | null> {
   if (isPublic(method)) return null;
+  const key = await identify(context, caller);
+  assertPermission(key, method);
+  return key;
+}
+
+/**
+ * Finds the caller's key, whatever it may do, and counts the request against its limit.
+ *
+ * @throws DomainError UNAUTHENTICATED; RESOURCE_EXHAUSTED after too many requests, or too many wrong keys
+ */
+export async function identify(context: ApiContext, caller: Caller): Promise<ApiKeyRow> {
   const state = stateOf(context);
-  const key = await findKey(context, caller.secret);
+  const key = await findKey(context, caller);
   if (!key) {
     const waitMs = (await state.countWrongKey?.(caller.address())) ?? 0;
     throw waitMs > 0 ? tooManyWrongKeys(waitMs) : unknownKey(caller.secret);
@@ -114,7 +132,6 @@ export async function admit(
     for (const [name, value] of rateLimitFields(allowance)) caller.tell(name, value);
     if (allowance.over) throw tooManyRequests(allowance);
   }
-  assertPermission(key, method);
   return key;
 }
 
@@ -122,15 +139,21 @@ export async function admit(
 export function requestGate(context: ApiContext): (handler: HandlerContext) => Promise<void> {
   return async (handler) => {
     try {
-      const key = await admit(context, handler.method, {
-        secret: handler.requestHeader.get(KEY_HEADER),
-        address: () => addressOf(handler),
-        tell: (name, value) => handler.responseHeader.set(name, value),
-      });
+      const key = await admit(context, handler.method, callerFrom(handler));
       handler.values.set(callerKey, key);
     } catch (error) {
       throw toConnectError(error, context.log, handler.method.name);
     }
+  };
+}
+
+/** Who asks, by key or by session. */
+function callerFrom(handler: HandlerContext): Caller {
+  return {
+    secret: handler.requestHeader.get(KEY_HEADER),
+    session: sessionToken(handler),
+    address: () => addressOf(handler),
+    tell: (name, value) => handler.responseHeader.set(name, value),
   };
 }
 
@@ -141,9 +164,9 @@ export function requestGate(context: ApiContext): (handler: HandlerContext) => P
  */
 export async function stillAuthorised(context: ApiContext, handler: HandlerContext): Promise<void> {
   if (isPublic(handler.method)) return;
-  const secret = handler.requestHeader.get(KEY_HEADER);
-  const key = await findKey(context, secret);
-  if (!key) throw unknownKey(secret);
+  const caller = callerFrom(handler);
+  const key = await findKey(context, caller);
+  if (!key) throw unknownKey(caller.secret);
   assertPermission(key, handler.method);
 }
 
@@ -151,9 +174,13 @@ function isPublic(method: DescMethod): boolean {
   return PUBLIC_SERVICES.has(method.parent.typeName);
 }
 
-async function findKey(context: ApiContext, secret: string | null | undefined): Promise<ApiKeyRow | null> {
-  if (!secret) throw missingKey();
-  return stateOf(context).find(secret);
+/** Null for a secret that is none; a session that is none is refused here, since its token is nobody's guess. */
+async function findKey(context: ApiContext, { secret, session }: Caller): Promise<ApiKeyRow | null> {
+  if (secret) return stateOf(context).find(secret);
+  if (!session) throw missingKey();
+  const found = await findSession(context.db, session);
+  if (!found) throw sessionEnded();
+  return found.key;
 }
 
 function assertPermission(key: ApiKeyRow, method: DescMethod): void {

@@ -20,6 +20,13 @@ export function unknownKey(secret: string | null | undefined): DomainError {
   return new DomainError("UNAUTHENTICATED", problem, { reason: "API_KEY_UNKNOWN" });
 }
 
+/** 401, on the settings page. */
+export function sessionEnded(): DomainError {
+  return new DomainError("UNAUTHENTICATED", "you are not signed in, or no longer: sign in with an API key", {
+    reason: "API_KEY_MISSING",
+  });
+}
+
 /** 429. */
 export function tooManyWrongKeys(waitMs: number): DomainError {
   return new DomainError(

@@ -6,6 +6,7 @@ import { Health } from "../../gen/health/v1/health_pb.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { ApiContext } from "./context.ts";
 import type { Readiness } from "./readiness.ts";
@@ -14,6 +15,7 @@ import { deliveryService } from "./services/deliveries.ts";
 import { eventService } from "./services/events.ts";
 import { healthService } from "./services/health.ts";
 import { reflectionService } from "./services/reflection.ts";
+import { sessionService } from "./services/sessions.ts";
 import { webhookService } from "./services/webhooks.ts";
 
 /** Every service of the contract. */
@@ -24,8 +26,14 @@ export const SERVICES: readonly DescService[] = [
   DeliveryService,
 ];
 
-/** Everything that is served: the contract, and what gRPC clients expect beside it. */
-const SERVED: readonly DescService[] = [...SERVICES, Health, ServerReflection, ServerReflectionAlpha];
+/** Everything that is served: the contract, what the settings page needs, and what gRPC clients expect beside it. */
+const SERVED: readonly DescService[] = [
+  ...SERVICES,
+  SessionService,
+  Health,
+  ServerReflection,
+  ServerReflectionAlpha,
+];
 
 /**
  * All services, for every listener and protocol alike.
@@ -46,6 +54,7 @@ export function createRoutes(
       .service(EventService, events)
       .service(ApiKeyService, apiKeyService(context))
       .service(DeliveryService, deliveryService(context))
+      .service(SessionService, sessionService(context))
       .service(Health, healthService(SERVED, readiness, stopping))
       .service(ServerReflection, reflection)
       .service(ServerReflectionAlpha, reflection as unknown as ServiceImpl<typeof ServerReflectionAlpha>);

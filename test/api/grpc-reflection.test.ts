@@ -67,6 +67,7 @@ test.each(["v1", "v1alpha"] as const)("reflection %s lists every service, withou
   const { listServicesResponse } = await ask({ listServices: "*" });
   expect(listServicesResponse.service.map(({ name }: Message) => name)).toEqual([
     ...SERVICES,
+    "webhook.v1.SessionService",
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
