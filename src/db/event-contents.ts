@@ -7,15 +7,17 @@ export interface EventContent {
   /** The JSON body. */
   payload: string;
   userId: string;
+  /** Made up to test a webhook. */
+  test?: boolean;
 }
 
 /** The contents of events, by event id; one read each, however many deliveries carry it. */
 export async function loadContents(db: Db, eventIds: readonly string[]): Promise<Map<string, EventContent>> {
-  const found = await rows<{ id: string; payload: string; user_id: string }>(
+  const found = await rows<{ id: string; payload: string; user_id: string; test: boolean }>(
     db,
-    "select id, payload, user_id from events where id = any(:eventIds::uuid[])",
+    "select id, payload, user_id, test from events where id = any(:eventIds::uuid[])",
     { eventIds: plainArray([...new Set(eventIds)]) },
     { prepare: "load_contents" },
   );
-  return new Map(found.map((row) => [row.id, { payload: row.payload, userId: row.user_id }]));
+  return new Map(found.map((row) => [row.id, { payload: row.payload, userId: row.user_id, test: row.test }]));
 }

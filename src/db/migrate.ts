@@ -3,6 +3,7 @@ import * as initial from "./migrations/0001-initial.ts";
 import * as leanClaims from "./migrations/0002-lean-claims.ts";
 import * as rotation from "./migrations/0003-rotation.ts";
 import * as sessions from "./migrations/0004-sessions.ts";
+import * as testEvents from "./migrations/0005-test-events.ts";
 
 /** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
 const migrations: Record<string, Knex.Migration> = {
@@ -10,6 +11,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0002-lean-claims": leanClaims,
   "0003-rotation": rotation,
   "0004-sessions": sessions,
+  "0005-test-events": testEvents,
 };
 
 /** The advisory lock that one migrating process holds; any number, the same in every process. */

@@ -18,6 +18,8 @@ export interface WebhookRow {
   applicationName: string | null;
   /** Most deliveries a second; null for no limit. */
   rateLimit: number | null;
+  /** Since when its deliveries are held back; null while they are sent. */
+  paused: Date | null;
   created: Date;
   modified: Date;
 }
@@ -39,7 +41,7 @@ const columns = (
 ) => `${table}.id, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
   ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
-  ${table}.rate_limit as "rateLimit", ${table}.created, ${table}.modified`;
+  ${table}.rate_limit as "rateLimit", ${table}.paused, ${table}.created, ${table}.modified`;
 
 /** Sets or lifts the limit of deliveries a second; null when there is no live webhook with this id. */
 export async function setRateLimit(db: Db, id: bigint, rateLimit: number | null): Promise<WebhookRow | null> {
@@ -48,6 +50,31 @@ export async function setRateLimit(db: Db, id: bigint, rateLimit: number | null)
     `update webhooks w set rate_limit = :rateLimit::int, rate_tokens = 0, rate_at = now(), modified = now()
       where w.id = :id::bigint and w.deleted is null returning ${columns("w")}`,
     { id, rateLimit },
+  );
+  return webhook ?? null;
+}
+
+/**
+ * Holds a live webhook's deliveries back, or sends them again; null when there is none with this id. One that is so
+ * already is answered as it is.
+ */
+export async function setPaused(db: Db, id: bigint, paused: boolean): Promise<WebhookRow | null> {
+  const [webhook] = await rows<WebhookRow>(
+    db,
+    `update webhooks w set paused = case when :paused::bool then coalesce(w.paused, now()) end,
+        modified = case when (w.paused is not null) = :paused::bool then w.modified else now() end
+      where w.id = :id::bigint and w.deleted is null returning ${columns("w")}`,
+    { id, paused },
+  );
+  return webhook ?? null;
+}
+
+/** A live webhook, or null. */
+export async function getWebhook(db: Db, id: bigint): Promise<WebhookRow | null> {
+  const [webhook] = await rows<WebhookRow>(
+    db,
+    `select ${columns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null`,
+    { id },
   );
   return webhook ?? null;
 }

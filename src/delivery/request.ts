@@ -10,7 +10,7 @@ const USER_AGENT = "Webhook-Service/1";
 /** One POST as it goes out: the contract's headers (6.2), the event's name, and the signature, made anew each time. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
-  { payload: body, userId }: EventContent,
+  { payload: body, userId, test }: EventContent,
   sign: Signer,
 ): { origin: string; path: string; headers: string[]; body: string } {
   const { origin, path } = parseTarget(webhook.targetUrl);
@@ -28,6 +28,7 @@ export function buildRequest(
     processName(webhook.process),
   ];
   if (webhook.installedAppId !== null) headers.push("X-Service-UserId", userId);
+  if (test) headers.push("X-Service-Webhook-Test", "true");
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
   return { origin, path, headers, body };
 }

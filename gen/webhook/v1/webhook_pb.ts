@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEiwwMKB1dlYmhvb2sSEAoCaWQYASABKANCBIi1GAESMQoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBIi1GAESMgoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjkKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESLgoDdXJsGAUgASgJQiGItRgBorUYGWh0dHBzOi8vZXhhbXBsZS5jb20vaG9va3MSQgoLYXBwbGljYXRpb24YBiABKAlCKKK1GCQwMWExZmNiMS1hMjlmLTczMGUtYmIyYi01YTE0OWI5NTBhYmRIAIgBARIjChBhcHBsaWNhdGlvbl9uYW1lGAcgASgJQgSQtRgBSAGIAQESGAoKYXBpX2tleV9pZBgIIAEoCUIEkLUYARIdCgpyYXRlX2xpbWl0GAkgASgFQgSQtRgBSAKIAQFCDgoMX2FwcGxpY2F0aW9uQhMKEV9hcHBsaWNhdGlvbl9uYW1lQg0KC19yYXRlX2xpbWl0IvYBCglFdmVudFR5cGUSFAoGbnVtYmVyGAEgASgFQgSItRgBEiUKBG5hbWUYAiABKAlCF4i1GAGitRgPT3JkZXJEaXNwYXRjaGVkEjkKC2Rlc2NyaXB0aW9uGAMgASgJQiSitRggQW4gb3JkZXIgaGFzIGxlZnQgdGhlIHdhcmVob3VzZS4SKQoGc2FtcGxlGAQgASgJQhmYtRgBorUYEXsiT3JkZXJJZCI6IDEwMDF9EkYKBnNjaGVtYRgFIAEoCUI2mLUYAaK1GC57InRpdGxlIjogIk9yZGVyRGlzcGF0Y2hlZCIsICJ0eXBlIjogIm9iamVjdCJ9IhUKE0xpc3RXZWJob29rc1JlcXVlc3QiPQoUTGlzdFdlYmhvb2tzUmVzcG9uc2USJQoId2ViaG9va3MYASADKAsyEy53ZWJob29rLnYxLldlYmhvb2siXAoUQ3JlYXRlV2ViaG9va1JlcXVlc3QSMQoHcHJvY2VzcxgBIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESEQoDdXJsGAIgASgJQgSItRgBIk4KFUNyZWF0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rEg8KB2NyZWF0ZWQYAiABKAgiMAoURGVsZXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI9ChVEZWxldGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIWChRMaXN0UHJvY2Vzc2VzUmVxdWVzdCJBChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USKAoJcHJvY2Vzc2VzGAEgAygLMhUud2ViaG9vay52MS5FdmVudFR5cGUiXgoaU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIXCgpyYXRlX2xpbWl0GAIgASgFSACIAQFCDQoLX3JhdGVfbGltaXQiQwobU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siMwoXR2V0V2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJWChhHZXRXZWJob29rU2VjcmV0UmVzcG9uc2USDgoGc2VjcmV0GAEgASgJEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQiTAoNV2ViaG9va1NlY3JldBIOCgZzZWNyZXQYASABKAkSKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNgoaUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJZChtSb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2USDgoGc2VjcmV0GAEgASgJEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQynggKDldlYmhvb2tTZXJ2aWNlEq8BCgxMaXN0V2ViaG9va3MSHy53ZWJob29rLnYxLkxpc3RXZWJob29rc1JlcXVlc3QaIC53ZWJob29rLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIlyQAgGItRgBkrUYCHdlYmhvb2tzgtPkkwJDWhYSFC9hcGkvdjEvd2ViaG9vay9saXN0WhYSFC9hcGkvdjIvd2ViaG9vay9saXN0EhEvYXBpL3dlYmhvb2svbGlzdBKrAQoNQ3JlYXRlV2ViaG9vaxIgLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXNwb25zZSJVkAICiLUYApK1GAd3ZWJob29rgtPkkwI9OgEqWhQ6ASoiDy9hcGkvdjEvd2ViaG9va1oUOgEqIg8vYXBpL3YyL3dlYmhvb2siDC9hcGkvd2ViaG9vaxKfAQoNRGVsZXRlV2ViaG9vaxIgLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXNwb25zZSJJiLUYApK1GAd3ZWJob29rgtPkkwI0WhEqDy9hcGkvdjEvd2ViaG9va1oRKg8vYXBpL3YyL3dlYmhvb2sqDC9hcGkvd2ViaG9vaxLCAQoNTGlzdFByb2Nlc3NlcxIgLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaIS53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXNwb25zZSJskAIBiLUYAZK1GAlwcm9jZXNzZXOC0+STAlJaGxIZL2FwaS92MS93ZWJob29rL3Byb2Nlc3Nlc1obEhkvYXBpL3YyL3dlYmhvb2svcHJvY2Vzc2VzEhYvYXBpL3dlYmhvb2svcHJvY2Vzc2VzEm8KE1NldFdlYmhvb2tSYXRlTGltaXQSJi53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0Gicud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVzcG9uc2UiB5ACAoi1GAISZgoQR2V0V2ViaG9va1NlY3JldBIjLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlcXVlc3QaJC53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXNwb25zZSIHkAIBiLUYAhJsChNSb3RhdGVXZWJob29rU2VjcmV0EiYud2ViaG9vay52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBonLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEi9QMKB1dlYmhvb2sSEAoCaWQYASABKANCBIi1GAESMQoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBIi1GAESMgoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjkKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESLgoDdXJsGAUgASgJQiGItRgBorUYGWh0dHBzOi8vZXhhbXBsZS5jb20vaG9va3MSQgoLYXBwbGljYXRpb24YBiABKAlCKKK1GCQwMWExZmNiMS1hMjlmLTczMGUtYmIyYi01YTE0OWI5NTBhYmRIAIgBARIjChBhcHBsaWNhdGlvbl9uYW1lGAcgASgJQgSQtRgBSAGIAQESGAoKYXBpX2tleV9pZBgIIAEoCUIEkLUYARIdCgpyYXRlX2xpbWl0GAkgASgFQgSQtRgBSAKIAQESMAoGcGF1c2VkGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXQi9gEKCUV2ZW50VHlwZRIUCgZudW1iZXIYASABKAVCBIi1GAESJQoEbmFtZRgCIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSOQoLZGVzY3JpcHRpb24YAyABKAlCJKK1GCBBbiBvcmRlciBoYXMgbGVmdCB0aGUgd2FyZWhvdXNlLhIpCgZzYW1wbGUYBCABKAlCGZi1GAGitRgReyJPcmRlcklkIjogMTAwMX0SRgoGc2NoZW1hGAUgASgJQjaYtRgBorUYLnsidGl0bGUiOiAiT3JkZXJEaXNwYXRjaGVkIiwgInR5cGUiOiAib2JqZWN0In0iFQoTTGlzdFdlYmhvb2tzUmVxdWVzdCI9ChRMaXN0V2ViaG9va3NSZXNwb25zZRIlCgh3ZWJob29rcxgBIAMoCzITLndlYmhvb2sudjEuV2ViaG9vayJcChRDcmVhdGVXZWJob29rUmVxdWVzdBIxCgdwcm9jZXNzGAEgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0IEiLUYARIRCgN1cmwYAiABKAlCBIi1GAEiTgoVQ3JlYXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSDwoHY3JlYXRlZBgCIAEoCCIwChREZWxldGVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFURlbGV0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIhYKFExpc3RQcm9jZXNzZXNSZXF1ZXN0IkEKFUxpc3RQcm9jZXNzZXNSZXNwb25zZRIoCglwcm9jZXNzZXMYASADKAsyFS53ZWJob29rLnYxLkV2ZW50VHlwZSJeChpTZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhcKCnJhdGVfbGltaXQYAiABKAVIAIgBAUINCgtfcmF0ZV9saW1pdCJDChtTZXRXZWJob29rUmF0ZUxpbWl0UmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIvChNQYXVzZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPAoUUGF1c2VXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIwChRSZXN1bWVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFVJlc3VtZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFFNlbmRUZXN0RXZlbnRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPgoVU2VuZFRlc3RFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhMKC2RlbGl2ZXJ5X2lkGAIgASgJIjMKF0dldFdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiVgoYR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCRIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IkwKDVdlYmhvb2tTZWNyZXQSDgoGc2VjcmV0GAEgASgJEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjYKGlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiWQobUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCRIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0MrUKCg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSqwEKDUNyZWF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVzcG9uc2UiVZACAoi1GAKStRgHd2ViaG9va4LT5JMCPToBKloUOgEqIg8vYXBpL3YxL3dlYmhvb2taFDoBKiIPL2FwaS92Mi93ZWJob29rIgwvYXBpL3dlYmhvb2sSnwEKDURlbGV0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVzcG9uc2UiSYi1GAKStRgHd2ViaG9va4LT5JMCNFoRKg8vYXBpL3YxL3dlYmhvb2taESoPL2FwaS92Mi93ZWJob29rKgwvYXBpL3dlYmhvb2sSwgEKDUxpc3RQcm9jZXNzZXMSIC53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0GiEud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UibJACAYi1GAGStRgJcHJvY2Vzc2VzgtPkkwJSWhsSGS9hcGkvdjEvd2ViaG9vay9wcm9jZXNzZXNaGxIZL2FwaS92Mi93ZWJob29rL3Byb2Nlc3NlcxIWL2FwaS93ZWJob29rL3Byb2Nlc3NlcxJvChNTZXRXZWJob29rUmF0ZUxpbWl0EiYud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBonLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlIgeQAgKItRgCEloKDFBhdXNlV2ViaG9vaxIfLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVxdWVzdBogLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISXQoNUmVzdW1lV2ViaG9vaxIgLndlYmhvb2sudjEuUmVzdW1lV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXNwb25zZSIHkAICiLUYAhJaCg1TZW5kVGVzdEV2ZW50EiAud2ViaG9vay52MS5TZW5kVGVzdEV2ZW50UmVxdWVzdBohLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlc3BvbnNlIgSItRgCEmYKEEdldFdlYmhvb2tTZWNyZXQSIy53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXF1ZXN0GiQud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVzcG9uc2UiB5ACAYi1GAISbAoTUm90YXRlV2ViaG9va1NlY3JldBImLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QaJy53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZSIEiLUYAmIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * A registration: this event type to this URL. In REST answers it is the contract's Webhook object (2.1).
@@ -86,6 +86,13 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
    * @generated from field: optional int32 rate_limit = 9;
    */
   rateLimit?: number | undefined;
+
+  /**
+   * Since when its deliveries are held back; unset while they are sent.
+   *
+   * @generated from field: google.protobuf.Timestamp paused = 10;
+   */
+  paused?: Timestamp | undefined;
 };
 
 /**
@@ -332,6 +339,115 @@ export const SetWebhookRateLimitResponseSchema: GenMessage<SetWebhookRateLimitRe
   messageDesc(file_webhook_v1_webhook, 11);
 
 /**
+ * @generated from message webhook.v1.PauseWebhookRequest
+ */
+export type PauseWebhookRequest = Message<"webhook.v1.PauseWebhookRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+};
+
+/**
+ * Describes the message webhook.v1.PauseWebhookRequest.
+ * Use `create(PauseWebhookRequestSchema)` to create a new message.
+ */
+export const PauseWebhookRequestSchema: GenMessage<PauseWebhookRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 12);
+
+/**
+ * @generated from message webhook.v1.PauseWebhookResponse
+ */
+export type PauseWebhookResponse = Message<"webhook.v1.PauseWebhookResponse"> & {
+  /**
+   * @generated from field: webhook.v1.Webhook webhook = 1;
+   */
+  webhook?: Webhook | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.PauseWebhookResponse.
+ * Use `create(PauseWebhookResponseSchema)` to create a new message.
+ */
+export const PauseWebhookResponseSchema: GenMessage<PauseWebhookResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 13);
+
+/**
+ * @generated from message webhook.v1.ResumeWebhookRequest
+ */
+export type ResumeWebhookRequest = Message<"webhook.v1.ResumeWebhookRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+};
+
+/**
+ * Describes the message webhook.v1.ResumeWebhookRequest.
+ * Use `create(ResumeWebhookRequestSchema)` to create a new message.
+ */
+export const ResumeWebhookRequestSchema: GenMessage<ResumeWebhookRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 14);
+
+/**
+ * @generated from message webhook.v1.ResumeWebhookResponse
+ */
+export type ResumeWebhookResponse = Message<"webhook.v1.ResumeWebhookResponse"> & {
+  /**
+   * @generated from field: webhook.v1.Webhook webhook = 1;
+   */
+  webhook?: Webhook | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.ResumeWebhookResponse.
+ * Use `create(ResumeWebhookResponseSchema)` to create a new message.
+ */
+export const ResumeWebhookResponseSchema: GenMessage<ResumeWebhookResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 15);
+
+/**
+ * @generated from message webhook.v1.SendTestEventRequest
+ */
+export type SendTestEventRequest = Message<"webhook.v1.SendTestEventRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+};
+
+/**
+ * Describes the message webhook.v1.SendTestEventRequest.
+ * Use `create(SendTestEventRequestSchema)` to create a new message.
+ */
+export const SendTestEventRequestSchema: GenMessage<SendTestEventRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 16);
+
+/**
+ * @generated from message webhook.v1.SendTestEventResponse
+ */
+export type SendTestEventResponse = Message<"webhook.v1.SendTestEventResponse"> & {
+  /**
+   * @generated from field: string event_id = 1;
+   */
+  eventId: string;
+
+  /**
+   * Its attempts are told by DeliveryService.GetDelivery.
+   *
+   * @generated from field: string delivery_id = 2;
+   */
+  deliveryId: string;
+};
+
+/**
+ * Describes the message webhook.v1.SendTestEventResponse.
+ * Use `create(SendTestEventResponseSchema)` to create a new message.
+ */
+export const SendTestEventResponseSchema: GenMessage<SendTestEventResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 17);
+
+/**
  * @generated from message webhook.v1.GetWebhookSecretRequest
  */
 export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretRequest"> & {
@@ -346,7 +462,7 @@ export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretReques
  * Use `create(GetWebhookSecretRequestSchema)` to create a new message.
  */
 export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 12);
+  messageDesc(file_webhook_v1_webhook, 18);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretResponse
@@ -372,7 +488,7 @@ export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretRespo
  * Use `create(GetWebhookSecretResponseSchema)` to create a new message.
  */
 export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 13);
+  messageDesc(file_webhook_v1_webhook, 19);
 
 /**
  * @generated from message webhook.v1.WebhookSecret
@@ -398,7 +514,7 @@ export type WebhookSecret = Message<"webhook.v1.WebhookSecret"> & {
  * Use `create(WebhookSecretSchema)` to create a new message.
  */
 export const WebhookSecretSchema: GenMessage<WebhookSecret> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 14);
+  messageDesc(file_webhook_v1_webhook, 20);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretRequest
@@ -415,7 +531,7 @@ export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecret
  * Use `create(RotateWebhookSecretRequestSchema)` to create a new message.
  */
 export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 15);
+  messageDesc(file_webhook_v1_webhook, 21);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretResponse
@@ -441,7 +557,7 @@ export type RotateWebhookSecretResponse = Message<"webhook.v1.RotateWebhookSecre
  * Use `create(RotateWebhookSecretResponseSchema)` to create a new message.
  */
 export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 16);
+  messageDesc(file_webhook_v1_webhook, 22);
 
 /**
  * Registers the addresses that events are delivered to.
@@ -499,6 +615,39 @@ export const WebhookService: GenService<{
     methodKind: "unary";
     input: typeof SetWebhookRateLimitRequestSchema;
     output: typeof SetWebhookRateLimitResponseSchema;
+  },
+  /**
+   * Holds a webhook's deliveries back: events queue for it, and nothing is sent until it is resumed. An attempt in
+   * flight is finished. Pausing a paused webhook changes nothing.
+   *
+   * @generated from rpc webhook.v1.WebhookService.PauseWebhook
+   */
+  pauseWebhook: {
+    methodKind: "unary";
+    input: typeof PauseWebhookRequestSchema;
+    output: typeof PauseWebhookResponseSchema;
+  },
+  /**
+   * Sends a paused webhook's deliveries again, from the oldest on, with the next dispatch. Resuming a webhook that is
+   * not paused changes nothing.
+   *
+   * @generated from rpc webhook.v1.WebhookService.ResumeWebhook
+   */
+  resumeWebhook: {
+    methodKind: "unary";
+    input: typeof ResumeWebhookRequestSchema;
+    output: typeof ResumeWebhookResponseSchema;
+  },
+  /**
+   * Queues one delivery of the webhook's event type for this webhook alone. Its body is the catalogue's sample, it goes
+   * the way of every other (retries, log, signature), and it carries the header `X-Service-Webhook-Test: true`.
+   *
+   * @generated from rpc webhook.v1.WebhookService.SendTestEvent
+   */
+  sendTestEvent: {
+    methodKind: "unary";
+    input: typeof SendTestEventRequestSchema;
+    output: typeof SendTestEventResponseSchema;
   },
   /**
    * The secrets that a webhook's deliveries are signed with (Standard Webhooks).

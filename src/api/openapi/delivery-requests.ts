@@ -27,6 +27,12 @@ const HEADERS: { name: string; required: boolean; description: string; example: 
     example: "tenant-42",
   },
   {
+    name: "X-Service-Webhook-Test",
+    required: false,
+    description: "`true` when somebody tests the webhook: the body is the sample, and nothing has happened.",
+    example: "true",
+  },
+  {
     name: "webhook-id",
     required: true,
     description: "Equal to X-Service-Webhook-Id; part of what is signed.",

@@ -65,6 +65,7 @@ export function webhookMessage(row: WebhookRow): MessageInitShape<typeof Webhook
     ...(row.applicationName === null ? {} : { applicationName: row.applicationName }),
     apiKeyId: row.apiKeyId,
     ...(row.rateLimit === null ? {} : { rateLimit: row.rateLimit }),
+    ...(row.paused === null ? {} : { paused: timestampFromDate(row.paused) }),
   };
 }
 

@@ -6,15 +6,26 @@ import {
   DeleteWebhookRequestSchema,
   GetWebhookSecretRequestSchema,
   type GetWebhookSecretResponseSchema,
+  PauseWebhookRequestSchema,
+  ResumeWebhookRequestSchema,
   RotateWebhookSecretRequestSchema,
   type RotateWebhookSecretResponseSchema,
+  SendTestEventRequestSchema,
   SetWebhookRateLimitRequestSchema,
   type WebhookService,
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../catalogue.ts";
 import type { ApiKeyRow } from "../../db/api-keys.ts";
+import { queueTestEvent } from "../../db/test-events.ts";
 import { readWebhookSecrets, rotateWebhookSecret, type WebhookSecret } from "../../db/webhook-secrets.ts";
-import { createWebhook, deleteWebhook, listWebhooks, setRateLimit } from "../../db/webhooks.ts";
+import {
+  createWebhook,
+  deleteWebhook,
+  getWebhook,
+  listWebhooks,
+  setPaused,
+  setRateLimit,
+} from "../../db/webhooks.ts";
 import { DomainError } from "../../domain-error.ts";
 import { callerOf } from "../auth.ts";
 import type { ApiContext } from "../context.ts";
@@ -31,6 +42,7 @@ export function webhookService({
   secrets,
   targets,
   limits,
+  onQueued = () => {},
 }: ApiContext): ServiceImpl<typeof WebhookService> {
   const processes = describeEventTypes();
   return {
@@ -82,6 +94,44 @@ export function webhookService({
       return { webhook: webhookMessage(webhook) };
     },
 
+    async pauseWebhook(request) {
+      assertFields(PauseWebhookRequestSchema, request);
+      const webhook = await setPaused(db, request.webhookId, true);
+      if (!webhook) throw noWebhook(request.webhookId);
+      return { webhook: webhookMessage(webhook) };
+    },
+
+    async resumeWebhook(request) {
+      assertFields(ResumeWebhookRequestSchema, request);
+      const webhook = await setPaused(db, request.webhookId, false);
+      if (!webhook) throw noWebhook(request.webhookId);
+      onQueued();
+      return { webhook: webhookMessage(webhook) };
+    },
+
+    async sendTestEvent(request, handler) {
+      assertFields(SendTestEventRequestSchema, request);
+      const { webhookId } = request;
+      const webhook = await getWebhook(db, webhookId);
+      if (!webhook) throw noWebhook(webhookId);
+      const sample = processes.find(({ number }) => number === webhook.process)?.sample;
+      if (sample === undefined) {
+        throw notNow(
+          `webhook ${webhookId} is for event type ${webhook.process}, which this version does not know`,
+        );
+      }
+      if (webhook.paused) throw notNow(`webhook ${webhookId} is paused: resume it, then send the test event`);
+      const queued = await queueTestEvent(db, {
+        apiKeyId: callerOf(handler).id,
+        webhookId,
+        payload: sample,
+      });
+      if (!queued)
+        throw notNow(`webhook ${webhookId} was paused or deleted just now; look at it and try again`);
+      onQueued();
+      return queued;
+    },
+
     async getWebhookSecret(request) {
       assertFields(GetWebhookSecretRequestSchema, request);
       return secretsMessage(await readWebhookSecrets(db, secrets, request.webhookId), request.webhookId);
@@ -117,6 +167,10 @@ function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
     `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
     { reason: "PROCESS_NOT_ALLOWED" },
   );
+}
+
+function notNow(message: string): DomainError {
+  return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
 }
 
 function noWebhook(id: bigint): DomainError {

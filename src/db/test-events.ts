@@ -1,0 +1,47 @@
+import { randomUUID } from "node:crypto";
+import type { Db } from "./database.ts";
+import { rows } from "./database.ts";
+
+/** What X-Service-UserId says of a test event, where the webhook gets that header. */
+const USER_ID = "test";
+
+/** An event made up for one webhook. */
+export interface TestEvent {
+  apiKeyId: string;
+  webhookId: bigint;
+  /** The body its receiver gets. */
+  payload: string;
+}
+
+/**
+ * Stores an event that is marked as a test, with one pending delivery, for this webhook and no other.
+ *
+ * @returns their ids, or null when the webhook was deleted or paused in the meantime
+ */
+export async function queueTestEvent(
+  db: Db,
+  event: TestEvent,
+): Promise<{ eventId: string; deliveryId: string } | null> {
+  const [made] = await rows<{ eventId: string; deliveryId: string }>(
+    db,
+    // The lock makes deleting the webhook wait, so that it cancels this delivery too.
+    `with target as (
+        select id, process from webhooks
+        where id = :webhookId::bigint and deleted is null and paused is null for share
+      ),
+      event as (
+        insert into events
+          (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, deliveries, payload, test)
+        select new_delivery_id(), :apiKeyId::uuid, :key::text, ''::bytea, process, :userId::text, now(), 1,
+          :payload::text, true
+        from target returning id
+      ),
+      queued as (
+        insert into deliveries (event_id, webhook_id) select event.id, target.id from event, target
+        returning id, event_id
+      )
+      select event_id as "eventId", id as "deliveryId" from queued`,
+    { ...event, key: `test/${randomUUID()}`, userId: USER_ID },
+  );
+  return made ?? null;
+}
