@@ -1,10 +1,13 @@
 import { type Client, Code, createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { Agent } from "undici";
 import { afterEach, describe, expect, test } from "vitest";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { createWrongKeyLimit } from "../../src/api/request-limits.ts";
 import { readConfig } from "../../src/config.ts";
+import { createLocalAuthority } from "../../src/dev/certificates.ts";
 import { connect, grpc, grpcWeb } from "../support/clients.ts";
 import { failure } from "../support/failure.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
@@ -97,6 +100,45 @@ describe("wrong keys", () => {
       codes.push((await wrong(headers)).status);
     }
     expect(codes).toEqual([Code.Unauthenticated, 429, Code.ResourceExhausted, 429]);
+  });
+
+  test("are counted over TLS too, in HTTP/1.1 and HTTP/2", async () => {
+    const authority = await createLocalAuthority();
+    api = await startTestApi({
+      tls: await authority.issue(["localhost"]),
+      limits: { wrongKeysPerMinute: 2 },
+    });
+    const statuses: number[] = [];
+    for (const allowH2 of [false, true, true]) {
+      const dispatcher = new Agent({ connect: { ca: authority.cert }, allowH2 });
+      const answer = await dispatcher.request({
+        origin: api.url,
+        path: "/api/webhook/list",
+        method: "GET",
+        headers: { "X-Service-Key": "wrong" },
+      });
+      await answer.body.dump();
+      statuses.push(answer.statusCode);
+      await dispatcher.close();
+    }
+    expect(statuses).toEqual([401, 401, 429]);
+    const transport = createGrpcTransport({ baseUrl: api.url, nodeOptions: { ca: authority.cert } });
+    const call = createClient(WebhookService, transport).listWebhooks(
+      {},
+      { headers: { "X-Service-Key": "x" } },
+    );
+    expect((await failure(call))?.code).toBe(Code.ResourceExhausted);
+  });
+
+  test("of however many addresses take no more than 4,096 counters", async () => {
+    await start(0);
+    const limit = createWrongKeyLimit(1);
+    let first = 0;
+    for (let n = 0; n < 50_000; n += 1) {
+      if ((await limit(`10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`)) === 0) first += 1;
+    }
+    expect(first).toBeLessThanOrEqual(4_096);
+    expect(first).toBeGreaterThan(4_000);
   });
 
   test("of addresses of one IPv6 network count together, those of another do not", async () => {

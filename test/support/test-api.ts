@@ -61,6 +61,7 @@ export async function startTestApi(
     databaseUrl?: string;
     readiness?: ApiContext["readiness"];
     limits?: Partial<ApiContext["limits"]>;
+    log?: ApiContext["log"];
   } = {},
 ): Promise<TestApi> {
   const database = options.databaseUrl
@@ -71,7 +72,7 @@ export async function startTestApi(
     db,
     secrets: createSecretBox(randomBytes(32)),
     targets: createTargetRules(createAddressGuard([])),
-    log: pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" }),
+    log: options.log ?? pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" }),
     // Tests send wrong keys by the dozen, all from one address.
     limits: { ...readConfig({}).limits, wrongKeysPerMinute: 0, ...options.limits },
     readiness: options.readiness ?? (async () => []),
