@@ -14,7 +14,7 @@ const bench = (...args: string[]) =>
   run(process.execPath, ["--disable-warning=ExperimentalWarning", "bench/main.ts", ...args], { cwd: root });
 
 test("the bench measures what it is told to, prints a table and writes what it found", {
-  timeout: 60_000,
+  timeout: 120_000,
 }, async () => {
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-bench-"));
   const sizes = ["--count", "200", "--repeats", "1"];
@@ -22,7 +22,13 @@ test("the bench measures what it is told to, prints a table and writes what it f
   const results = JSON.parse(await readFile(path.join(folder, "latest.json"), "utf8")) as Result[];
   await rm(folder, { recursive: true });
 
-  expect(results.map(({ name }) => name)).toEqual(["limit-small", "drain-small", "drain-small of limit"]);
+  expect(results.map(({ name }) => name)).toEqual([
+    "limit-small",
+    "limit-alike-small",
+    "drain-small",
+    "drain-small of limit",
+    "drain-small of limit-alike",
+  ]);
   for (const result of results) {
     expect(result).toEqual(expect.objectContaining({ unit: expect.any(String), count: 200 }));
     expect(result.min).toBeGreaterThan(0);
@@ -30,7 +36,8 @@ test("the bench measures what it is told to, prints a table and writes what it f
     expect(result.max).toBeGreaterThanOrEqual(result.median);
     expect(stdout).toContain(result.name);
   }
-  expect(results.at(-1)).toMatchObject({ target: ">= 0.5", reached: expect.any(Boolean) });
+  const ofLimit = results.find(({ name }) => name === "drain-small of limit");
+  expect(ofLimit).toMatchObject({ target: ">= 0.5", reached: expect.any(Boolean) });
 });
 
 test("the bench says which scenarios there are when it is asked for another", async () => {
