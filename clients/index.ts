@@ -1,0 +1,60 @@
+import {
+  type Client,
+  type ConnectError,
+  createClient,
+  type Interceptor,
+  type Transport,
+} from "@connectrpc/connect";
+import { ErrorInfoSchema } from "../gen/google/rpc/error_details_pb.ts";
+import { ApiKeyService } from "../gen/webhook/v1/api_key_pb.ts";
+import { DeliveryService } from "../gen/webhook/v1/delivery_pb.ts";
+import { EventService } from "../gen/webhook/v1/event_pb.ts";
+import { WebhookService } from "../gen/webhook/v1/webhook_pb.ts";
+
+export {
+  type BadRequest,
+  BadRequestSchema,
+  type ErrorInfo,
+  ErrorInfoSchema,
+  type RetryInfo,
+  RetryInfoSchema,
+} from "../gen/google/rpc/error_details_pb.ts";
+export * from "../gen/webhook/v1/api_key_pb.ts";
+export * from "../gen/webhook/v1/delivery_pb.ts";
+export * from "../gen/webhook/v1/event_pb.ts";
+export * from "../gen/webhook/v1/options_pb.ts";
+export * from "../gen/webhook/v1/webhook_pb.ts";
+
+/** A client of each service. */
+export interface WebhookClients {
+  webhooks: Client<typeof WebhookService>;
+  events: Client<typeof EventService>;
+  deliveries: Client<typeof DeliveryService>;
+  apiKeys: Client<typeof ApiKeyService>;
+}
+
+/**
+ * A client of each service over one transport, which says by what protocol the service is called and where it is:
+ * `createGrpcTransport` of @connectrpc/connect-node, or `createConnectTransport` of @connectrpc/connect-web.
+ */
+export function createWebhookClients(transport: Transport): WebhookClients {
+  return {
+    webhooks: createClient(WebhookService, transport),
+    events: createClient(EventService, transport),
+    deliveries: createClient(DeliveryService, transport),
+    apiKeys: createClient(ApiKeyService, transport),
+  };
+}
+
+/** Sends the API key with every call: one of a transport's `interceptors`. */
+export function withApiKey(key: string): Interceptor {
+  return (next) => (request) => {
+    request.header.set("X-Service-Key", key);
+    return next(request);
+  };
+}
+
+/** Why a call was refused, such as `WEBHOOK_NOT_FOUND`; undefined where the service was not reached. */
+export function reasonOf(error: ConnectError): string | undefined {
+  return error.findDetails(ErrorInfoSchema)[0]?.reason;
+}
