@@ -6,23 +6,23 @@ import { fileURLToPath } from "node:url";
 
 /** What came of holding proto/ against main's. */
 export interface Comparison {
-  /** The commit or branch held against; undefined when there is none. */
+  /** The branch held against; undefined when there is none. */
   against: string | undefined;
   /** What clients of main would stumble over, one a line; empty when nothing. */
   broken: string;
 }
 
 /**
- * Holds the proto files of a working tree against those of main, by the rules of buf.yaml.
+ * Holds the proto files of a working tree against those of main where the two parted, by the rules of buf.yaml. What
+ * came to main since is not missing here, it is yet to be merged.
  *
  * @param root a git working tree with buf.yaml and proto/
  * @throws Error when buf or git cannot do their part
  */
 export function compareWithMain(root: string): Comparison {
-  const against = ["main", "origin/main"].find(
-    (ref) => git(root, ["rev-parse", "--verify", "--quiet", `${ref}:proto`]).status === 0,
-  );
+  const against = ["main", "origin/main"].find((ref) => git(root, ["merge-base", ref, "HEAD"]).status === 0);
   if (against === undefined) return { against, broken: "" };
+  const parted = git(root, ["merge-base", against, "HEAD"]).stdout.toString().trim();
   const folder = mkdtempSync(path.join(os.tmpdir(), "proto-of-main-"));
   try {
     // Only proto/ is main's: what it imports of others is not ours to break.
@@ -33,7 +33,7 @@ export function compareWithMain(root: string): Comparison {
     const modules = path.join(root, "node_modules");
     if (existsSync(modules)) symlinkSync(modules, path.join(folder, "node_modules"), "junction");
     mkdirSync(path.join(folder, "proto"));
-    const archive = git(root, ["archive", `${against}:proto`]);
+    const archive = git(root, ["archive", `${parted}:proto`]);
     must("git archive", archive);
     must("tar", run("tar", ["-x", "-C", path.join(folder, "proto")], root, archive.stdout));
 
@@ -66,7 +66,7 @@ function main(): number {
   const { against, broken } = compareWithMain(fileURLToPath(new URL("..", import.meta.url)));
   if (against === undefined) {
     console.log(
-      "nothing to compare proto/ with: this copy has no branch main (`git fetch origin main` gets it)",
+      "nothing to compare proto/ with: this copy has no main, or not its past (`git fetch --unshallow origin main` gets them)",
     );
     return 0;
   }

@@ -18,12 +18,18 @@ function project(): { root: string; write: (proto: string) => void } {
   return { root, write };
 }
 
+function git(root: string, ...args: string[]): void {
+  execFileSync("git", ["-c", "user.name=a", "-c", "user.email=a@example.com", ...args], { cwd: root });
+}
+
+function commit(root: string): void {
+  git(root, "add", ".");
+  git(root, "commit", "--quiet", "--message=a");
+}
+
 function commitToMain(root: string): void {
-  const git = (...args: string[]) =>
-    execFileSync("git", ["-c", "user.name=a", "-c", "user.email=a@example.com", ...args], { cwd: root });
-  git("init", "--quiet", "--initial-branch=main");
-  git("add", ".");
-  git("commit", "--quiet", "--message=a");
+  git(root, "init", "--quiet", "--initial-branch=main");
+  commit(root);
 }
 
 test("a field that was added breaks nobody; one that changed its number is told with its place", () => {
@@ -33,6 +39,16 @@ test("a field that was added breaks nobody; one that changed its number is told 
   expect(compareWithMain(root)).toEqual({ against: "main", broken: "" });
   write(PROTO.replace("= 1", "= 2"));
   expect(compareWithMain(root).broken).toMatch(/proto\/a\/v1\/a\.proto:\d+:\d+:.*field "1"/);
+});
+
+test("what came to main after a branch left it is not missing on the branch", () => {
+  const { root, write } = project();
+  commitToMain(root);
+  git(root, "branch", "work");
+  write(PROTO.replace("}", "  string more = 2;\n}"));
+  commit(root);
+  git(root, "switch", "--quiet", "work");
+  expect(compareWithMain(root)).toEqual({ against: "main", broken: "" });
 });
 
 test("proto files that cannot be read do not pass", () => {
