@@ -118,6 +118,21 @@ export function rotateWebhookSecret(db: Db, box: SecretBox, id: bigint): Promise
   });
 }
 
+/** Forgets secrets of webhooks and keys that have expired: what counts no more need not lie about. */
+export async function forgetExpiredSecrets(db: Db): Promise<void> {
+  await count(db, "delete from api_key_old_secrets where expires <= now()");
+  // Those that still count come first. All is read from the row that is written, so that none is lost when its
+  // webhook's secret is rotated meanwhile.
+  await count(
+    db,
+    `update webhooks w set
+        old_secrets = old_secrets[1:(select count(*)::int from unnest(w.old_secrets_expire) e where e > now())],
+        old_secrets_expire =
+          old_secrets_expire[1:(select count(*)::int from unnest(w.old_secrets_expire) e where e > now())]
+      where old_secrets_expire[cardinality(old_secrets_expire)] <= now()`,
+  );
+}
+
 function validAt(now: Date, row: SecretsRow): SealedSecret[] {
   return sealedSecretsOf(row).filter(({ expires }) => expires === null || expires > now);
 }

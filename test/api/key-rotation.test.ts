@@ -7,6 +7,7 @@ import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { createKeyUse } from "../../src/api/key-use.ts";
 import { recordKeyUse } from "../../src/db/api-keys.ts";
+import { forgetExpiredSecrets } from "../../src/db/webhook-secrets.ts";
 import { grpc } from "../support/clients.ts";
 import { failure } from "../support/failure.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
@@ -88,6 +89,19 @@ describe("rotating a key", () => {
     const old = await api.context.db("api_key_old_secrets").where("api_key_id", id).first();
     const sha256 = (text: string) => createHash("sha256").update(text).digest();
     expect([row.secret_sha256, old.secret_sha256]).toEqual([sha256(rotated.secret), sha256(secret)]);
+  });
+
+  test("leaves no trace of an old secret once it has expired and the hourly clean-up has come", async () => {
+    const { db } = api.context;
+    const old = async (id: string) => (await db("api_key_old_secrets").where("api_key_id", id)).length;
+    const [expired, valid] = [await api.key(), await api.key()];
+    for (const { id } of [expired, valid]) {
+      await keys.rotateApiKey({ apiKeyId: id, gracePeriod: { seconds: 3_600n } });
+    }
+    await db("api_key_old_secrets").where("api_key_id", expired.id).update({ expires: new Date() });
+    await forgetExpiredSecrets(db);
+    expect([await old(expired.id), await old(valid.id)]).toEqual([0, 1]);
+    expect(await statusOf(valid.secret)).toBe(200);
   });
 
   test("allows five secrets at once, and names the way out", async () => {

@@ -4,7 +4,7 @@ import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
-import { newSealedSecret } from "../../src/db/webhook-secrets.ts";
+import { forgetExpiredSecrets, newSealedSecret } from "../../src/db/webhook-secrets.ts";
 import { grpc } from "../support/clients.ts";
 import { failure } from "../support/failure.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
@@ -107,4 +107,26 @@ test("a secret that opens with no key is told so, and rotating mends its webhook
   expect(refused?.rawMessage).toContain("SECRET_KEY_PREVIOUS");
   const rotated = await webhooks.rotateWebhookSecret({ webhookId });
   expect(rotated.secrets.map(({ secret }) => secret)).toEqual([rotated.secret]);
+});
+
+test("expired secrets are forgotten by the hourly clean-up, and what is rotated meanwhile keeps all that is valid", async () => {
+  const { db } = api.context;
+  const ids = await Promise.all(Array.from({ length: 10 }, register));
+  for (const webhookId of ids) await webhooks.rotateWebhookSecret({ webhookId });
+  const untouched = await webhooks.getWebhookSecret({ webhookId: ids[9] as bigint });
+  await db.raw(
+    "update webhooks set old_secrets_expire = array[now() - interval '1 second'] where id = any(?::bigint[])",
+    [ids.slice(0, 9).map(String)],
+  );
+  await Promise.all([
+    forgetExpiredSecrets(db),
+    ...ids.slice(5, 9).map((webhookId) => webhooks.rotateWebhookSecret({ webhookId })),
+    forgetExpiredSecrets(db),
+  ]);
+  await forgetExpiredSecrets(db);
+  const left = await Promise.all(ids.map(async (id) => (await rowOf(id)).old_secrets.length));
+  expect(left).toEqual([0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
+  expect((await webhooks.getWebhookSecret({ webhookId: ids[9] as bigint })).secrets).toEqual(
+    untouched.secrets,
+  );
 });
