@@ -1,5 +1,6 @@
 import type { Db } from "./database.ts";
-import { type Bindings, rows } from "./database.ts";
+import { rows } from "./database.ts";
+import { type DeliveryFilter, newestFirst } from "./delivery-filter.ts";
 
 /** Where a delivery stands, as the column names it. */
 export type DeliveryStateName = "pending" | "delivering" | "retrying" | "delivered" | "failed" | "cancelled";
@@ -30,43 +31,15 @@ export interface AttemptRow {
   responseStart: string | null;
 }
 
-/** Which deliveries to list; what is left out does not restrict. */
-export interface DeliveryFilter {
-  webhookId?: bigint | undefined;
-  eventId?: string | undefined;
-  states?: readonly DeliveryStateName[];
-  /** Only those older than this id: where the page before ended. */
-  before?: string | undefined;
-}
-
 const COLUMNS = `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, d.state, d.attempts, d.created,
   case when d.state = 'retrying' then d.retry_at end as "retryAt", d.finished, d.reason`;
 
 /** Deliveries, newest first; ids are UUIDv7, so their order is that of time. */
 export function listDeliveries(db: Db, filter: DeliveryFilter, limit: number): Promise<DeliveryRow[]> {
-  const conditions: string[] = [];
-  const bindings: Bindings = { limit };
-  if (filter.webhookId !== undefined) {
-    conditions.push("d.webhook_id = :webhookId::bigint");
-    bindings.webhookId = filter.webhookId;
-  }
-  if (filter.eventId !== undefined) {
-    conditions.push("d.event_id = :eventId::uuid");
-    bindings.eventId = filter.eventId;
-  }
-  if (filter.states && filter.states.length > 0) {
-    conditions.push("d.state = any(:states::delivery_state[])");
-    bindings.states = filter.states;
-  }
-  if (filter.before !== undefined) {
-    conditions.push("d.id < :before::uuid");
-    bindings.before = filter.before;
-  }
+  const { sql, bindings } = newestFirst(filter, limit);
   return rows<DeliveryRow>(
     db,
-    `select ${COLUMNS} from deliveries d join webhooks w on w.id = d.webhook_id
-      ${conditions.length > 0 ? `where ${conditions.join(" and ")}` : ""}
-      order by d.id desc limit :limit::int`,
+    `select ${COLUMNS} from (${sql}) d join webhooks w on w.id = d.webhook_id order by d.id desc`,
     bindings,
   );
 }

@@ -4,6 +4,7 @@ import * as leanClaims from "./migrations/0002-lean-claims.ts";
 import * as rotation from "./migrations/0003-rotation.ts";
 import * as sessions from "./migrations/0004-sessions.ts";
 import * as testEvents from "./migrations/0005-test-events.ts";
+import * as failedDeliveries from "./migrations/0006-failed-deliveries.ts";
 
 /** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
 const migrations: Record<string, Knex.Migration> = {
@@ -12,6 +13,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0003-rotation": rotation,
   "0004-sessions": sessions,
   "0005-test-events": testEvents,
+  "0006-failed-deliveries": failedDeliveries,
 };
 
 /** The advisory lock that one migrating process holds; any number, the same in every process. */

@@ -6,7 +6,7 @@ const STEP = 1_000;
 
 /** The smallest UUIDv7 of a moment: ids of deliveries and events made before it sort before it. */
 export function firstIdOf(moment: Date): string {
-  const ms = moment.getTime().toString(16).padStart(12, "0");
+  const ms = Math.max(0, moment.getTime()).toString(16).padStart(12, "0");
   return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-8000-000000000000`;
 }
 

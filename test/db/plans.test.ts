@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ClaimToken } from "../../src/db/claim-statement.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
+import { listDeliveries } from "../../src/db/deliveries.ts";
 import { claimGroup, claimPending, takeOver } from "../../src/db/delivery-claims.ts";
 import { handOver, release } from "../../src/db/delivery-release.ts";
 import { recordAttempts } from "../../src/db/delivery-results.ts";
@@ -118,6 +119,14 @@ describe("no table that grows is read from end to end", () => {
     ["listing the undelivered", (trx) => assignGroups(trx, token.runId)],
     ["looking at a group", (trx) => groupStatus(trx, token.runId, 1)],
     ["closing a run", (trx) => closeRun(trx, token.runId)],
+    ["listing the newest", (trx) => listDeliveries(trx, {}, 101)],
+    ["listing a webhook's failed ones", (trx) => listDeliveries(trx, { webhookId, states: ["failed"] }, 101)],
+    ["listing an event type's", (trx) => listDeliveries(trx, { process: 1 }, 101)],
+    [
+      "listing what failed or was cancelled within an hour",
+      (trx) =>
+        listDeliveries(trx, { states: ["failed", "cancelled"], from: new Date(Date.now() - 3_600_000) }, 101),
+    ],
     ["deleting what has expired", (trx) => deleteExpired(trx, new Date(Date.now() - 3_600_000))],
   ];
 

@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/delivery.proto.
  */
 export const file_webhook_v1_delivery: GenFile = /*@__PURE__*/
-  fileDesc("Chl3ZWJob29rL3YxL2RlbGl2ZXJ5LnByb3RvEgp3ZWJob29rLnYxIuwCCghEZWxpdmVyeRIKCgJpZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRISCgp3ZWJob29rX2lkGAMgASgDEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEigKBXN0YXRlGAYgASgOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEhUKDWF0dGVtcHRfY291bnQYByABKAUSKwoHY3JlYXRlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbmV4dF9hdHRlbXB0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghmaW5pc2hlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoGcmVhc29uGAsgASgJSACIAQFCCQoHX3JlYXNvbiLJAQoHQXR0ZW1wdBIOCgZudW1iZXIYASABKAUSKwoHc3RhcnRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLZHVyYXRpb25fbXMYAyABKAUSEwoGc3RhdHVzGAQgASgFSACIAQESEgoFZXJyb3IYBSABKAlIAYgBARIbCg5yZXNwb25zZV9zdGFydBgGIAEoCUgCiAEBQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydCK1AQoVTGlzdERlbGl2ZXJpZXNSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIVCghldmVudF9pZBgCIAEoCUgBiAEBEikKBnN0YXRlcxgDIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCUINCgtfd2ViaG9va19pZEILCglfZXZlbnRfaWQiWwoWTGlzdERlbGl2ZXJpZXNSZXNwb25zZRIoCgpkZWxpdmVyaWVzGAEgAygLMhQud2ViaG9vay52MS5EZWxpdmVyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLwoSR2V0RGVsaXZlcnlSZXF1ZXN0EhkKC2RlbGl2ZXJ5X2lkGAEgASgJQgSItRgBImQKE0dldERlbGl2ZXJ5UmVzcG9uc2USJgoIZGVsaXZlcnkYASABKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5EiUKCGF0dGVtcHRzGAIgAygLMhMud2ViaG9vay52MS5BdHRlbXB0Kt4BCg1EZWxpdmVyeVN0YXRlEh4KGkRFTElWRVJZX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWREVMSVZFUllfU1RBVEVfUEVORElORxABEh0KGURFTElWRVJZX1NUQVRFX0RFTElWRVJJTkcQAhIbChdERUxJVkVSWV9TVEFURV9SRVRSWUlORxADEhwKGERFTElWRVJZX1NUQVRFX0RFTElWRVJFRBAEEhkKFURFTElWRVJZX1NUQVRFX0ZBSUxFRBAFEhwKGERFTElWRVJZX1NUQVRFX0NBTkNFTExFRBAGMswBCg9EZWxpdmVyeVNlcnZpY2USYAoOTGlzdERlbGl2ZXJpZXMSIS53ZWJob29rLnYxLkxpc3REZWxpdmVyaWVzUmVxdWVzdBoiLndlYmhvb2sudjEuTGlzdERlbGl2ZXJpZXNSZXNwb25zZSIHkAIBiLUYARJXCgtHZXREZWxpdmVyeRIeLndlYmhvb2sudjEuR2V0RGVsaXZlcnlSZXF1ZXN0Gh8ud2ViaG9vay52MS5HZXREZWxpdmVyeVJlc3BvbnNlIgeQAgGItRgBYgZwcm90bzM", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chl3ZWJob29rL3YxL2RlbGl2ZXJ5LnByb3RvEgp3ZWJob29rLnYxIuwCCghEZWxpdmVyeRIKCgJpZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRISCgp3ZWJob29rX2lkGAMgASgDEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEigKBXN0YXRlGAYgASgOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEhUKDWF0dGVtcHRfY291bnQYByABKAUSKwoHY3JlYXRlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbmV4dF9hdHRlbXB0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghmaW5pc2hlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoGcmVhc29uGAsgASgJSACIAQFCCQoHX3JlYXNvbiLJAQoHQXR0ZW1wdBIOCgZudW1iZXIYASABKAUSKwoHc3RhcnRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLZHVyYXRpb25fbXMYAyABKAUSEwoGc3RhdHVzGAQgASgFSACIAQESEgoFZXJyb3IYBSABKAlIAYgBARIbCg5yZXNwb25zZV9zdGFydBgGIAEoCUgCiAEBQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydCLvAgoVTGlzdERlbGl2ZXJpZXNSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIVCghldmVudF9pZBgCIAEoCUgBiAEBEikKBnN0YXRlcxgDIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIYCgtkZWxpdmVyeV9pZBgGIAEoCUgCiAEBEjAKB3Byb2Nlc3MYByABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzSAOIAQESKAoEZnJvbRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQg0KC193ZWJob29rX2lkQgsKCV9ldmVudF9pZEIOCgxfZGVsaXZlcnlfaWRCCgoIX3Byb2Nlc3MiWwoWTGlzdERlbGl2ZXJpZXNSZXNwb25zZRIoCgpkZWxpdmVyaWVzGAEgAygLMhQud2ViaG9vay52MS5EZWxpdmVyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLQoQU2VuZEFnYWluUmVxdWVzdBIZCgtkZWxpdmVyeV9pZBgBIAEoCUIEiLUYASI7ChFTZW5kQWdhaW5SZXNwb25zZRImCghkZWxpdmVyeRgBIAEoCzIULndlYmhvb2sudjEuRGVsaXZlcnkixAIKFFNlbmRBZ2Fpbk1hbnlSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIwCgdwcm9jZXNzGAIgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0gBiAEBEhUKCGV2ZW50X2lkGAMgASgJSAKIAQESKQoGc3RhdGVzGAQgAygOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEigKBGZyb20YBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYByABKAUSEgoKcGFnZV90b2tlbhgIIAEoCUINCgtfd2ViaG9va19pZEIKCghfcHJvY2Vzc0ILCglfZXZlbnRfaWQiVQoVU2VuZEFnYWluTWFueVJlc3BvbnNlEhIKCnNlbnRfYWdhaW4YASABKAUSDwoHc2tpcHBlZBgCIAEoBRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkiLwoSR2V0RGVsaXZlcnlSZXF1ZXN0EhkKC2RlbGl2ZXJ5X2lkGAEgASgJQgSItRgBImQKE0dldERlbGl2ZXJ5UmVzcG9uc2USJgoIZGVsaXZlcnkYASABKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5EiUKCGF0dGVtcHRzGAIgAygLMhMud2ViaG9vay52MS5BdHRlbXB0Kt4BCg1EZWxpdmVyeVN0YXRlEh4KGkRFTElWRVJZX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWREVMSVZFUllfU1RBVEVfUEVORElORxABEh0KGURFTElWRVJZX1NUQVRFX0RFTElWRVJJTkcQAhIbChdERUxJVkVSWV9TVEFURV9SRVRSWUlORxADEhwKGERFTElWRVJZX1NUQVRFX0RFTElWRVJFRBAEEhkKFURFTElWRVJZX1NUQVRFX0ZBSUxFRBAFEhwKGERFTElWRVJZX1NUQVRFX0NBTkNFTExFRBAGMvgCCg9EZWxpdmVyeVNlcnZpY2USYAoOTGlzdERlbGl2ZXJpZXMSIS53ZWJob29rLnYxLkxpc3REZWxpdmVyaWVzUmVxdWVzdBoiLndlYmhvb2sudjEuTGlzdERlbGl2ZXJpZXNSZXNwb25zZSIHkAIBiLUYARJOCglTZW5kQWdhaW4SHC53ZWJob29rLnYxLlNlbmRBZ2FpblJlcXVlc3QaHS53ZWJob29rLnYxLlNlbmRBZ2FpblJlc3BvbnNlIgSItRgCEloKDVNlbmRBZ2Fpbk1hbnkSIC53ZWJob29rLnYxLlNlbmRBZ2Fpbk1hbnlSZXF1ZXN0GiEud2ViaG9vay52MS5TZW5kQWdhaW5NYW55UmVzcG9uc2UiBIi1GAISVwoLR2V0RGVsaXZlcnkSHi53ZWJob29rLnYxLkdldERlbGl2ZXJ5UmVxdWVzdBofLndlYmhvb2sudjEuR2V0RGVsaXZlcnlSZXNwb25zZSIHkAIBiLUYAWIGcHJvdG8z", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * One queue entry: this event for this webhook.
@@ -181,11 +181,39 @@ export type ListDeliveriesRequest = Message<"webhook.v1.ListDeliveriesRequest"> 
   pageSize: number;
 
   /**
-   * next_page_token of the page before.
+   * next_page_token of the page before, with the same filter.
    *
    * @generated from field: string page_token = 5;
    */
   pageToken: string;
+
+  /**
+   * Only this delivery.
+   *
+   * @generated from field: optional string delivery_id = 6;
+   */
+  deliveryId?: string | undefined;
+
+  /**
+   * Only deliveries of events of this type.
+   *
+   * @generated from field: optional webhook.v1.WebhookProcess process = 7;
+   */
+  process?: WebhookProcess | undefined;
+
+  /**
+   * Only deliveries created at this time or later.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 8;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * Only deliveries created before this time.
+   *
+   * @generated from field: google.protobuf.Timestamp to = 9;
+   */
+  to?: Timestamp | undefined;
 };
 
 /**
@@ -220,6 +248,143 @@ export const ListDeliveriesResponseSchema: GenMessage<ListDeliveriesResponse> = 
   messageDesc(file_webhook_v1_delivery, 3);
 
 /**
+ * @generated from message webhook.v1.SendAgainRequest
+ */
+export type SendAgainRequest = Message<"webhook.v1.SendAgainRequest"> & {
+  /**
+   * @generated from field: string delivery_id = 1;
+   */
+  deliveryId: string;
+};
+
+/**
+ * Describes the message webhook.v1.SendAgainRequest.
+ * Use `create(SendAgainRequestSchema)` to create a new message.
+ */
+export const SendAgainRequestSchema: GenMessage<SendAgainRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 4);
+
+/**
+ * @generated from message webhook.v1.SendAgainResponse
+ */
+export type SendAgainResponse = Message<"webhook.v1.SendAgainResponse"> & {
+  /**
+   * As it is now, pending.
+   *
+   * @generated from field: webhook.v1.Delivery delivery = 1;
+   */
+  delivery?: Delivery | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.SendAgainResponse.
+ * Use `create(SendAgainResponseSchema)` to create a new message.
+ */
+export const SendAgainResponseSchema: GenMessage<SendAgainResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 5);
+
+/**
+ * @generated from message webhook.v1.SendAgainManyRequest
+ */
+export type SendAgainManyRequest = Message<"webhook.v1.SendAgainManyRequest"> & {
+  /**
+   * Only deliveries of this webhook.
+   *
+   * @generated from field: optional int64 webhook_id = 1;
+   */
+  webhookId?: bigint | undefined;
+
+  /**
+   * Only deliveries of events of this type.
+   *
+   * @generated from field: optional webhook.v1.WebhookProcess process = 2;
+   */
+  process?: WebhookProcess | undefined;
+
+  /**
+   * Only deliveries of this event.
+   *
+   * @generated from field: optional string event_id = 3;
+   */
+  eventId?: string | undefined;
+
+  /**
+   * DELIVERED, FAILED or CANCELLED; FAILED when empty.
+   *
+   * @generated from field: repeated webhook.v1.DeliveryState states = 4;
+   */
+  states: DeliveryState[];
+
+  /**
+   * Only deliveries created at this time or later.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 5;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * Only deliveries created before this time.
+   *
+   * @generated from field: google.protobuf.Timestamp to = 6;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * How many deliveries this call looks at, 1 to 10,000; 1,000 when 0.
+   *
+   * @generated from field: int32 page_size = 7;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the call before, with the same filter.
+   *
+   * @generated from field: string page_token = 8;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message webhook.v1.SendAgainManyRequest.
+ * Use `create(SendAgainManyRequestSchema)` to create a new message.
+ */
+export const SendAgainManyRequestSchema: GenMessage<SendAgainManyRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 6);
+
+/**
+ * @generated from message webhook.v1.SendAgainManyResponse
+ */
+export type SendAgainManyResponse = Message<"webhook.v1.SendAgainManyResponse"> & {
+  /**
+   * How many are pending now.
+   *
+   * @generated from field: int32 sent_again = 1;
+   */
+  sentAgain: number;
+
+  /**
+   * How many were left as they are, since their webhook or its key is gone.
+   *
+   * @generated from field: int32 skipped = 2;
+   */
+  skipped: number;
+
+  /**
+   * Empty when nothing is left.
+   *
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message webhook.v1.SendAgainManyResponse.
+ * Use `create(SendAgainManyResponseSchema)` to create a new message.
+ */
+export const SendAgainManyResponseSchema: GenMessage<SendAgainManyResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 7);
+
+/**
  * @generated from message webhook.v1.GetDeliveryRequest
  */
 export type GetDeliveryRequest = Message<"webhook.v1.GetDeliveryRequest"> & {
@@ -234,7 +399,7 @@ export type GetDeliveryRequest = Message<"webhook.v1.GetDeliveryRequest"> & {
  * Use `create(GetDeliveryRequestSchema)` to create a new message.
  */
 export const GetDeliveryRequestSchema: GenMessage<GetDeliveryRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 4);
+  messageDesc(file_webhook_v1_delivery, 8);
 
 /**
  * @generated from message webhook.v1.GetDeliveryResponse
@@ -256,7 +421,7 @@ export type GetDeliveryResponse = Message<"webhook.v1.GetDeliveryResponse"> & {
  * Use `create(GetDeliveryResponseSchema)` to create a new message.
  */
 export const GetDeliveryResponseSchema: GenMessage<GetDeliveryResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 5);
+  messageDesc(file_webhook_v1_delivery, 9);
 
 /**
  * @generated from enum webhook.v1.DeliveryState
@@ -320,7 +485,7 @@ export const DeliveryStateSchema: GenEnum<DeliveryState> = /*@__PURE__*/
   enumDesc(file_webhook_v1_delivery, 0);
 
 /**
- * Tells what became of each delivery.
+ * Tells what became of each delivery, and sends it again.
  *
  * @generated from service webhook.v1.DeliveryService
  */
@@ -334,6 +499,29 @@ export const DeliveryService: GenService<{
     methodKind: "unary";
     input: typeof ListDeliveriesRequestSchema;
     output: typeof ListDeliveriesResponseSchema;
+  },
+  /**
+   * Starts another round for a delivery that is delivered, failed or cancelled: up to four more attempts under the same
+   * id, numbered on, with the next dispatch. FAILED_PRECONDITION while it is still under way, and when its webhook or
+   * the webhook's key is gone.
+   *
+   * @generated from rpc webhook.v1.DeliveryService.SendAgain
+   */
+  sendAgain: {
+    methodKind: "unary";
+    input: typeof SendAgainRequestSchema;
+    output: typeof SendAgainResponseSchema;
+  },
+  /**
+   * SendAgain for every delivery that a filter finds, newest first, so many a call; next_page_token goes on from there.
+   * A delivery is looked at once, also when it fails again meanwhile.
+   *
+   * @generated from rpc webhook.v1.DeliveryService.SendAgainMany
+   */
+  sendAgainMany: {
+    methodKind: "unary";
+    input: typeof SendAgainManyRequestSchema;
+    output: typeof SendAgainManyResponseSchema;
   },
   /**
    * One delivery with every attempt.

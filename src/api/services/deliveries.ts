@@ -6,52 +6,38 @@ import {
   type DeliverySchema,
   type DeliveryService,
   DeliveryState,
-  DeliveryStateSchema,
   GetDeliveryRequestSchema,
+  ListDeliveriesRequestSchema,
+  SendAgainManyRequestSchema,
+  SendAgainRequestSchema,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
-import {
-  type AttemptRow,
-  type DeliveryRow,
-  type DeliveryStateName,
-  getDelivery,
-  listDeliveries,
-} from "../../db/deliveries.ts";
+import { type AttemptRow, type DeliveryRow, getDelivery, listDeliveries } from "../../db/deliveries.ts";
+import { FINAL_STATES, sendAgain, sendManyAgain } from "../../db/send-again.ts";
 import { DomainError } from "../../domain-error.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
-import { assertFields, isUuid } from "./messages.ts";
+import { deliveryFilter, optionalUuid, pageSize, pageToken, stateNumbers } from "./delivery-filter.ts";
+import { assertFields } from "./messages.ts";
 
 const DEFAULT_PAGE = 100;
 const MAX_PAGE = 1_000;
+/** Deliveries that one SendAgainMany looks at. */
+const DEFAULT_AGAIN = 1_000;
+const MAX_AGAIN = 10_000;
 
-/** The column's name of each state, by the number in the proto. */
-const stateNames = new Map(
-  DeliveryStateSchema.values
-    .filter((value) => value.number !== DeliveryState.UNSPECIFIED)
-    .map((value) => [
-      value.number,
-      value.name.slice("DELIVERY_STATE_".length).toLowerCase() as DeliveryStateName,
-    ]),
-);
-const stateNumbers = new Map([...stateNames].map(([number, name]) => [name, number as DeliveryState]));
-
-/** Tells what became of each delivery. */
-export function deliveryService({ db }: ApiContext): ServiceImpl<typeof DeliveryService> {
+/** Tells what became of each delivery, and sends it again. */
+export function deliveryService({
+  db,
+  onQueued = () => {},
+}: ApiContext): ServiceImpl<typeof DeliveryService> {
   return {
     async listDeliveries(request) {
-      const limit = pageSize(request.pageSize);
-      if (request.eventId !== undefined && !isUuid(request.eventId)) {
-        throw invalidFields([{ field: "event_id", description: "must be the id of an event, a UUID" }]);
-      }
+      assertFields(ListDeliveriesRequestSchema, request);
+      const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
       const found = await listDeliveries(
         db,
-        {
-          webhookId: request.webhookId,
-          eventId: request.eventId,
-          states: request.states.map(stateName),
-          before: request.pageToken === "" ? undefined : readPageToken(request.pageToken),
-        },
+        { ...deliveryFilter(request), deliveryId: optionalUuid("delivery_id", request.deliveryId) },
         // One more tells whether there is another page.
         limit + 1,
       );
@@ -63,49 +49,51 @@ export function deliveryService({ db }: ApiContext): ServiceImpl<typeof Delivery
       };
     },
 
+    async sendAgain(request) {
+      assertFields(SendAgainRequestSchema, request);
+      const delivery = await sendAgain(db, deliveryId(request));
+      if (!delivery) throw noDelivery(request);
+      onQueued();
+      return { delivery: deliveryMessage(delivery) };
+    },
+
+    async sendAgainMany(request) {
+      assertFields(SendAgainManyRequestSchema, request);
+      const limit = pageSize(request.pageSize, { most: MAX_AGAIN, usual: DEFAULT_AGAIN });
+      const filter = deliveryFilter({
+        ...request,
+        states: request.states.length > 0 ? request.states : [DeliveryState.FAILED],
+      });
+      if (!filter.states?.every((state) => FINAL_STATES.includes(state))) {
+        throw invalidFields([
+          {
+            field: "states",
+            description: "must be of DELIVERED, FAILED and CANCELLED: others are under way",
+          },
+        ]);
+      }
+      const { sent, skipped, next } = await sendManyAgain(db, filter, limit);
+      if (sent > 0) onQueued();
+      return { sentAgain: sent, skipped, nextPageToken: next === null ? "" : pageToken(next) };
+    },
+
     async getDelivery(request) {
       assertFields(GetDeliveryRequestSchema, request);
-      if (!isUuid(request.deliveryId)) {
-        throw invalidFields([{ field: "delivery_id", description: "must be the id of a delivery, a UUID" }]);
-      }
-      const found = await getDelivery(db, request.deliveryId);
-      if (!found) {
-        throw new DomainError("NOT_FOUND", `there is no delivery ${request.deliveryId}`, {
-          reason: "DELIVERY_NOT_FOUND",
-        });
-      }
+      const found = await getDelivery(db, deliveryId(request));
+      if (!found) throw noDelivery(request);
       return { delivery: deliveryMessage(found.delivery), attempts: found.attempts.map(attemptMessage) };
     },
   };
 }
 
-function pageSize(asked: number): number {
-  if (asked < 0 || asked > MAX_PAGE) {
-    throw invalidFields([{ field: "page_size", description: `must be from 1 to ${MAX_PAGE}` }]);
-  }
-  return asked || DEFAULT_PAGE;
+function deliveryId(request: { deliveryId: string }): string {
+  return optionalUuid("delivery_id", request.deliveryId) as string;
 }
 
-function stateName(state: number): DeliveryStateName {
-  const name = stateNames.get(state);
-  if (!name) throw invalidFields([{ field: "states", description: `holds ${state}, which is not a state` }]);
-  return name;
-}
-
-/** Names where a page ended; callers are not meant to look inside. */
-function pageToken(id: string): string {
-  return Buffer.from(id.replaceAll("-", ""), "hex").toString("base64url");
-}
-
-function readPageToken(token: string): string {
-  const hex = Buffer.from(token, "base64url").toString("hex");
-  const id = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
-  if (!isUuid(id)) {
-    throw invalidFields([
-      { field: "page_token", description: "must be the next_page_token of the page before" },
-    ]);
-  }
-  return id;
+function noDelivery({ deliveryId }: { deliveryId: string }): DomainError {
+  return new DomainError("NOT_FOUND", `there is no delivery ${deliveryId}`, {
+    reason: "DELIVERY_NOT_FOUND",
+  });
 }
 
 function deliveryMessage(row: DeliveryRow): MessageInitShape<typeof DeliverySchema> {

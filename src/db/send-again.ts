@@ -1,0 +1,96 @@
+import { DomainError } from "../domain-error.ts";
+import type { Db } from "./database.ts";
+import { rows } from "./database.ts";
+import { type DeliveryRow, type DeliveryStateName, getDelivery } from "./deliveries.ts";
+import { type DeliveryFilter, newestFirst } from "./delivery-filter.ts";
+
+/** States in which nothing more happens to a delivery by itself. */
+export const FINAL_STATES: readonly DeliveryStateName[] = ["delivered", "failed", "cancelled"];
+
+/** A delivery that has had as many attempts as this is not sent again: their numbers are smallint. */
+const MAX_ATTEMPTS = 30_000;
+/** Deliveries changed by one statement: few enough that no claim waits for it. */
+const STEP = 500;
+
+/**
+ * Starts another round for those of the deliveries that are final and whose webhook and key are there.
+ *
+ * @returns the ids of those that are pending now
+ */
+async function startRound(db: Db, ids: readonly string[]): Promise<string[]> {
+  const again = await rows<{ id: string }>(
+    db,
+    `with chosen as (
+        select d.id from deliveries d join webhooks w on w.id = d.webhook_id join api_keys k on k.id = w.api_key_id
+        where d.id = any(:ids::uuid[]) and d.state in ('delivered', 'failed', 'cancelled')
+          and d.attempts < :most::int and w.deleted is null and k.revoked is null
+        order by d.id for update of d
+      )
+      update deliveries d set state = 'pending', round_start = d.attempts, run_id = null, finished = null,
+        reason = null, retry_at = null, claims = 0, claim_activity = null, claim_attempt = null
+      from chosen where d.id = chosen.id returning d.id`,
+    { ids: ids as string[], most: MAX_ATTEMPTS },
+  );
+  return again.map(({ id }) => id);
+}
+
+/**
+ * Starts another round for a final delivery, whose id must be a UUID: up to four more attempts, numbered on.
+ *
+ * @returns the delivery as it is now, or null when there is none
+ * @throws DomainError FAILED_PRECONDITION while it is not final, and when its webhook or key is gone
+ */
+export async function sendAgain(db: Db, id: string): Promise<DeliveryRow | null> {
+  const again = await startRound(db, [id]);
+  const found = await getDelivery(db, id);
+  if (!found) return null;
+  if (again.length === 0) throw notNow(found.delivery);
+  return found.delivery;
+}
+
+function notNow({ id, webhookId, state, attempts }: DeliveryRow): DomainError {
+  const refuse = (message: string) =>
+    new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
+  if (!FINAL_STATES.includes(state)) {
+    return refuse(`delivery ${id} is ${state}; it can be sent again once it is ${FINAL_STATES.join(", ")}`);
+  }
+  if (attempts >= MAX_ATTEMPTS) {
+    return refuse(
+      `delivery ${id} has had ${attempts} attempts, as many as one may have; publish the event anew`,
+    );
+  }
+  return refuse(
+    `webhook ${webhookId} of delivery ${id}, or its key, is gone; register the address again and publish the event anew`,
+  );
+}
+
+/** What one call of `sendManyAgain` did. */
+export interface SentAgain {
+  sent: number;
+  /** Left as they are, since their webhook or key is gone. */
+  skipped: number;
+  /** The id to go on before; null when nothing is left. */
+  next: string | null;
+}
+
+/**
+ * Starts another round for the final deliveries that a filter finds, newest first, in small steps.
+ *
+ * @param limit how many deliveries are looked at, at most
+ */
+export async function sendManyAgain(db: Db, filter: DeliveryFilter, limit: number): Promise<SentAgain> {
+  const done: SentAgain = { sent: 0, skipped: 0, next: filter.before ?? null };
+  for (let left = limit; left > 0; ) {
+    const step = Math.min(STEP, left);
+    const { sql, bindings } = newestFirst({ ...filter, before: done.next ?? undefined }, step);
+    const found = await rows<{ id: string }>(db, `select d.id from (${sql}) d order by d.id desc`, bindings);
+    const ids = found.map(({ id }) => id);
+    const again = await startRound(db, ids);
+    done.sent += again.length;
+    done.skipped += ids.length - again.length;
+    done.next = ids.at(-1) ?? null;
+    if (ids.length < step) return { ...done, next: null };
+    left -= step;
+  }
+  return done;
+}
