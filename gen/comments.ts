@@ -57,6 +57,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.PublishError.index": "Its place in the stream or batch, from 0.",
   "webhook.v1.PublishError.code": "The status that PublishEvent would have ended with, as gRPC numbers it: 3 INVALID_ARGUMENT, 6 ALREADY_EXISTS.",
   "webhook.v1.PublishError.message": "What to change; at most 300 characters.",
+  "webhook.v1.PublishError.reason": "The reason that PublishEvent would have told in its google.rpc.ErrorInfo, such as `FIELDS_INVALID`.",
   "webhook.v1.WebhookProcess": "The event type. REST sends it as its number and returns it by name (`OrderDispatched`).",
   "webhook.v1.WebhookProcess.WEBHOOK_PROCESS_ORDER_DISPATCHED": "An order has left the warehouse.",
   "webhook.v1.WebhookProcess.WEBHOOK_PROCESS_DOCUMENT_CREATED": "A document, such as an invoice, has been created.",

@@ -96,6 +96,11 @@ export function withReason(error: ConnectError): ConnectError {
   return told;
 }
 
+/** The reason that an error tells programs. */
+export function reasonOf(error: ConnectError): string {
+  return error.findDetails(ErrorInfoSchema)[0]?.reason ?? DEFAULT_REASONS.UNKNOWN;
+}
+
 interface Details {
   reason: ErrorReason;
   retryAfterMs?: number | undefined;

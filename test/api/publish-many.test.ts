@@ -125,6 +125,7 @@ test.each(ways)("in %s a bad event is refused by its index and stops no other", 
   expect(results[1]?.result.value).toMatchObject({
     index: 1,
     message: "user_id is required and must not be empty",
+    reason: "FIELDS_INVALID",
   });
   expect(results[8]?.result.value).toMatchObject({
     index: 8,

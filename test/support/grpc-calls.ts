@@ -4,6 +4,7 @@ import { ConnectError } from "@connectrpc/connect";
 import * as grpcJs from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
+import type { Db } from "../../src/db/database.ts";
 import type { TestApi } from "./test-api.ts";
 
 type MethodDefinition = grpcJs.MethodDefinition<object, object>;
@@ -60,8 +61,13 @@ export function foreignClient({ grpcPort, adminKey }: TestApi) {
   };
 }
 
+/** An API, as far as its database goes. */
+interface OnDatabase {
+  context: { db: Db };
+}
+
 /** Queries of the API that wait for a lock. */
-export async function waitingQueries({ context }: TestApi): Promise<number> {
+export async function waitingQueries({ context }: OnDatabase): Promise<number> {
   const { rows } = await context.db.raw(
     "select count(*)::int as n from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
   );
@@ -69,7 +75,7 @@ export async function waitingQueries({ context }: TestApi): Promise<number> {
 }
 
 /** Keeps every query of the table waiting until it is called. */
-export async function lock({ context }: TestApi, table: string): Promise<() => Promise<void>> {
+export async function lock({ context }: OnDatabase, table: string): Promise<() => Promise<void>> {
   const trx = await context.db.transaction();
   await trx.raw(`lock table ${table} in access exclusive mode`);
   return async () => {

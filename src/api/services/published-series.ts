@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import type { PublishEventRequest, PublishResultSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import type { NewEvent } from "../../db/events.ts";
 import { DomainError } from "../../domain-error.ts";
-import { toConnectError } from "../errors.ts";
+import { reasonOf, toConnectError } from "../errors.ts";
 import { publishedMessage } from "./messages.ts";
 import { newEvent } from "./new-event.ts";
 import type { Publisher } from "./publisher.ts";
@@ -99,10 +99,13 @@ export class PublishedSeries {
 
   #refuse(index: number, error: unknown): void {
     if (this.#fault) return;
-    const { code, rawMessage } = toConnectError(error, this.#options.log, this.#options.method);
+    const told = toConnectError(error, this.#options.log, this.#options.method);
+    const { code, rawMessage } = told;
     if (FATAL.has(code)) this.#fault = { error };
     const message = clipped(rawMessage);
-    this.#results[index] = { result: { case: "error", value: { index, code, message } } };
+    this.#results[index] = {
+      result: { case: "error", value: { index, code, message, reason: reasonOf(told) } },
+    };
   }
 
   #assertSound(): void {
