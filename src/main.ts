@@ -16,6 +16,7 @@ import { createLogger } from "./logger.ts";
 import { checkSecretKey, keepSealed } from "./secret-keys.ts";
 import { untilToldToStop } from "./shutdown.ts";
 import { temporalTarget } from "./temporal/connection.ts";
+import { workflowLinks } from "./temporal/links.ts";
 import { type TemporalNames, temporalNames } from "./temporal/names.ts";
 import { installRuntime } from "./temporal/runtime.ts";
 import { createDispatchWaker, type DispatchWaker } from "./temporal/wake-dispatch.ts";
@@ -72,9 +73,10 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     stops.push(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
     const adminKeyFile = await ensureFirstAdmin(db, config);
 
+    const target = temporalTarget(environment, embedded.temporalAddress);
     let waker: DispatchWaker | undefined;
     if (config.dispatch.onPublish && config.role !== "worker") {
-      waker = createDispatchWaker(temporalTarget(environment, embedded.temporalAddress), names, log);
+      waker = createDispatchWaker(target, names, log);
       stops.push(waker.close);
     }
     const readiness: (() => Promise<string[]>)[] = [];
@@ -85,6 +87,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         log,
         limits: config.limits,
         ...(waker ? { onQueued: waker.wake } : {}),
+        workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),
         targets: createTargetRules(createAddressGuard(config.delivery.allowedNetworks)),
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),
       },
@@ -98,7 +101,6 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       stops.push(() => engine.close());
       let worker: DeliveryWorker | undefined;
       readiness.push(async () => worker?.unready() ?? ["the delivery worker is starting"]);
-      const target = temporalTarget(environment, embedded.temporalAddress);
       worker = await startDeliveryWorker({ target, names, engine, log, ...config, ...overrides });
       stops.push(worker.stop);
     }

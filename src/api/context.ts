@@ -16,6 +16,8 @@ export interface ApiContext {
   log: Logger;
   /** Told after each write that queued deliveries; returns at once. */
   onQueued?: () => void;
+  /** Where the Temporal UI shows a workflow's execution; left out when no UI is known. */
+  workflowUrl?: ((workflowId: string, runId: string) => string) | undefined;
   /** Why the rest of the process is not ready; empty when it is. The API checks the database itself. */
   readiness: () => Promise<string[]>;
 }

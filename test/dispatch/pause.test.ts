@@ -38,6 +38,17 @@ test("a test event arrives as others do, signed and marked as a test, which othe
   expect(request?.headers["webhook-signature"]).toMatch(/^v1,/);
   expect((await service.untilFinal(eventId))[0]?.state).toBe(DeliveryState.DELIVERED);
 
+  // What was sent is told as it was, but for what each attempt makes anew.
+  const { request: told, run } = await service.deliveries.getDelivery({ deliveryId });
+  expect(told?.body).toBe(request?.body);
+  const flat = told?.headers.flatMap(({ name, value }) => [name, value]) ?? [];
+  expect(request?.rawHeaders.join("\n")).toContain(flat.join("\n"));
+  expect(flat.join()).not.toMatch(/signature|timestamp|whsec_/);
+  const { workflowExecutionInfo } = (
+    await service.temporal.workflow.getHandle(run?.workflowId as string, run?.runId).describe()
+  ).raw;
+  expect(workflowExecutionInfo?.execution?.runId).toBe(run?.runId);
+
   await service.publish(3n);
   const [, event] = await receiver.until((received) => received.length === 2);
   expect(event?.rawHeaders).not.toContain("X-Service-Webhook-Test");

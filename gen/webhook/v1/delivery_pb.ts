@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/delivery.proto.
  */
 export const file_webhook_v1_delivery: GenFile = /*@__PURE__*/
-  fileDesc("Chl3ZWJob29rL3YxL2RlbGl2ZXJ5LnByb3RvEgp3ZWJob29rLnYxIuwCCghEZWxpdmVyeRIKCgJpZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRISCgp3ZWJob29rX2lkGAMgASgDEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEigKBXN0YXRlGAYgASgOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEhUKDWF0dGVtcHRfY291bnQYByABKAUSKwoHY3JlYXRlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbmV4dF9hdHRlbXB0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghmaW5pc2hlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoGcmVhc29uGAsgASgJSACIAQFCCQoHX3JlYXNvbiLJAQoHQXR0ZW1wdBIOCgZudW1iZXIYASABKAUSKwoHc3RhcnRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLZHVyYXRpb25fbXMYAyABKAUSEwoGc3RhdHVzGAQgASgFSACIAQESEgoFZXJyb3IYBSABKAlIAYgBARIbCg5yZXNwb25zZV9zdGFydBgGIAEoCUgCiAEBQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydCLvAgoVTGlzdERlbGl2ZXJpZXNSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIVCghldmVudF9pZBgCIAEoCUgBiAEBEikKBnN0YXRlcxgDIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIYCgtkZWxpdmVyeV9pZBgGIAEoCUgCiAEBEjAKB3Byb2Nlc3MYByABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzSAOIAQESKAoEZnJvbRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQg0KC193ZWJob29rX2lkQgsKCV9ldmVudF9pZEIOCgxfZGVsaXZlcnlfaWRCCgoIX3Byb2Nlc3MiWwoWTGlzdERlbGl2ZXJpZXNSZXNwb25zZRIoCgpkZWxpdmVyaWVzGAEgAygLMhQud2ViaG9vay52MS5EZWxpdmVyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLQoQU2VuZEFnYWluUmVxdWVzdBIZCgtkZWxpdmVyeV9pZBgBIAEoCUIEiLUYASI7ChFTZW5kQWdhaW5SZXNwb25zZRImCghkZWxpdmVyeRgBIAEoCzIULndlYmhvb2sudjEuRGVsaXZlcnkixAIKFFNlbmRBZ2Fpbk1hbnlSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIwCgdwcm9jZXNzGAIgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0gBiAEBEhUKCGV2ZW50X2lkGAMgASgJSAKIAQESKQoGc3RhdGVzGAQgAygOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEigKBGZyb20YBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYByABKAUSEgoKcGFnZV90b2tlbhgIIAEoCUINCgtfd2ViaG9va19pZEIKCghfcHJvY2Vzc0ILCglfZXZlbnRfaWQiVQoVU2VuZEFnYWluTWFueVJlc3BvbnNlEhIKCnNlbnRfYWdhaW4YASABKAUSDwoHc2tpcHBlZBgCIAEoBRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkiLwoSR2V0RGVsaXZlcnlSZXF1ZXN0EhkKC2RlbGl2ZXJ5X2lkGAEgASgJQgSItRgBImQKE0dldERlbGl2ZXJ5UmVzcG9uc2USJgoIZGVsaXZlcnkYASABKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5EiUKCGF0dGVtcHRzGAIgAygLMhMud2ViaG9vay52MS5BdHRlbXB0Kt4BCg1EZWxpdmVyeVN0YXRlEh4KGkRFTElWRVJZX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWREVMSVZFUllfU1RBVEVfUEVORElORxABEh0KGURFTElWRVJZX1NUQVRFX0RFTElWRVJJTkcQAhIbChdERUxJVkVSWV9TVEFURV9SRVRSWUlORxADEhwKGERFTElWRVJZX1NUQVRFX0RFTElWRVJFRBAEEhkKFURFTElWRVJZX1NUQVRFX0ZBSUxFRBAFEhwKGERFTElWRVJZX1NUQVRFX0NBTkNFTExFRBAGMvgCCg9EZWxpdmVyeVNlcnZpY2USYAoOTGlzdERlbGl2ZXJpZXMSIS53ZWJob29rLnYxLkxpc3REZWxpdmVyaWVzUmVxdWVzdBoiLndlYmhvb2sudjEuTGlzdERlbGl2ZXJpZXNSZXNwb25zZSIHkAIBiLUYARJOCglTZW5kQWdhaW4SHC53ZWJob29rLnYxLlNlbmRBZ2FpblJlcXVlc3QaHS53ZWJob29rLnYxLlNlbmRBZ2FpblJlc3BvbnNlIgSItRgCEloKDVNlbmRBZ2Fpbk1hbnkSIC53ZWJob29rLnYxLlNlbmRBZ2Fpbk1hbnlSZXF1ZXN0GiEud2ViaG9vay52MS5TZW5kQWdhaW5NYW55UmVzcG9uc2UiBIi1GAISVwoLR2V0RGVsaXZlcnkSHi53ZWJob29rLnYxLkdldERlbGl2ZXJ5UmVxdWVzdBofLndlYmhvb2sudjEuR2V0RGVsaXZlcnlSZXNwb25zZSIHkAIBiLUYAWIGcHJvdG8z", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chl3ZWJob29rL3YxL2RlbGl2ZXJ5LnByb3RvEgp3ZWJob29rLnYxIuwCCghEZWxpdmVyeRIKCgJpZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRISCgp3ZWJob29rX2lkGAMgASgDEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEigKBXN0YXRlGAYgASgOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEhUKDWF0dGVtcHRfY291bnQYByABKAUSKwoHY3JlYXRlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbmV4dF9hdHRlbXB0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghmaW5pc2hlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoGcmVhc29uGAsgASgJSACIAQFCCQoHX3JlYXNvbiLJAQoHQXR0ZW1wdBIOCgZudW1iZXIYASABKAUSKwoHc3RhcnRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLZHVyYXRpb25fbXMYAyABKAUSEwoGc3RhdHVzGAQgASgFSACIAQESEgoFZXJyb3IYBSABKAlIAYgBARIbCg5yZXNwb25zZV9zdGFydBgGIAEoCUgCiAEBQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydCLvAgoVTGlzdERlbGl2ZXJpZXNSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIVCghldmVudF9pZBgCIAEoCUgBiAEBEikKBnN0YXRlcxgDIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIYCgtkZWxpdmVyeV9pZBgGIAEoCUgCiAEBEjAKB3Byb2Nlc3MYByABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzSAOIAQESKAoEZnJvbRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQg0KC193ZWJob29rX2lkQgsKCV9ldmVudF9pZEIOCgxfZGVsaXZlcnlfaWRCCgoIX3Byb2Nlc3MiWwoWTGlzdERlbGl2ZXJpZXNSZXNwb25zZRIoCgpkZWxpdmVyaWVzGAEgAygLMhQud2ViaG9vay52MS5EZWxpdmVyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLQoQU2VuZEFnYWluUmVxdWVzdBIZCgtkZWxpdmVyeV9pZBgBIAEoCUIEiLUYASI7ChFTZW5kQWdhaW5SZXNwb25zZRImCghkZWxpdmVyeRgBIAEoCzIULndlYmhvb2sudjEuRGVsaXZlcnkixAIKFFNlbmRBZ2Fpbk1hbnlSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIwCgdwcm9jZXNzGAIgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0gBiAEBEhUKCGV2ZW50X2lkGAMgASgJSAKIAQESKQoGc3RhdGVzGAQgAygOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEigKBGZyb20YBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYByABKAUSEgoKcGFnZV90b2tlbhgIIAEoCUINCgtfd2ViaG9va19pZEIKCghfcHJvY2Vzc0ILCglfZXZlbnRfaWQiVQoVU2VuZEFnYWluTWFueVJlc3BvbnNlEhIKCnNlbnRfYWdhaW4YASABKAUSDwoHc2tpcHBlZBgCIAEoBRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkiLwoSR2V0RGVsaXZlcnlSZXF1ZXN0EhkKC2RlbGl2ZXJ5X2lkGAEgASgJQgSItRgBIrgBChNHZXREZWxpdmVyeVJlc3BvbnNlEiYKCGRlbGl2ZXJ5GAEgASgLMhQud2ViaG9vay52MS5EZWxpdmVyeRIlCghhdHRlbXB0cxgCIAMoCzITLndlYmhvb2sudjEuQXR0ZW1wdBIsCgdyZXF1ZXN0GAMgASgLMhsud2ViaG9vay52MS5EZWxpdmVyeVJlcXVlc3QSJAoDcnVuGAQgASgLMhcud2ViaG9vay52MS5EZWxpdmVyeVJ1biJMCg9EZWxpdmVyeVJlcXVlc3QSKwoHaGVhZGVycxgBIAMoCzIaLndlYmhvb2sudjEuRGVsaXZlcnlIZWFkZXISDAoEYm9keRgCIAEoCSItCg5EZWxpdmVyeUhlYWRlchIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgJIkwKC0RlbGl2ZXJ5UnVuEhMKC3dvcmtmbG93X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIQCgN1cmwYAyABKAlIAIgBAUIGCgRfdXJsKt4BCg1EZWxpdmVyeVN0YXRlEh4KGkRFTElWRVJZX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWREVMSVZFUllfU1RBVEVfUEVORElORxABEh0KGURFTElWRVJZX1NUQVRFX0RFTElWRVJJTkcQAhIbChdERUxJVkVSWV9TVEFURV9SRVRSWUlORxADEhwKGERFTElWRVJZX1NUQVRFX0RFTElWRVJFRBAEEhkKFURFTElWRVJZX1NUQVRFX0ZBSUxFRBAFEhwKGERFTElWRVJZX1NUQVRFX0NBTkNFTExFRBAGMvgCCg9EZWxpdmVyeVNlcnZpY2USYAoOTGlzdERlbGl2ZXJpZXMSIS53ZWJob29rLnYxLkxpc3REZWxpdmVyaWVzUmVxdWVzdBoiLndlYmhvb2sudjEuTGlzdERlbGl2ZXJpZXNSZXNwb25zZSIHkAIBiLUYARJOCglTZW5kQWdhaW4SHC53ZWJob29rLnYxLlNlbmRBZ2FpblJlcXVlc3QaHS53ZWJob29rLnYxLlNlbmRBZ2FpblJlc3BvbnNlIgSItRgCEloKDVNlbmRBZ2Fpbk1hbnkSIC53ZWJob29rLnYxLlNlbmRBZ2Fpbk1hbnlSZXF1ZXN0GiEud2ViaG9vay52MS5TZW5kQWdhaW5NYW55UmVzcG9uc2UiBIi1GAISVwoLR2V0RGVsaXZlcnkSHi53ZWJob29rLnYxLkdldERlbGl2ZXJ5UmVxdWVzdBofLndlYmhvb2sudjEuR2V0RGVsaXZlcnlSZXNwb25zZSIHkAIBiLUYAWIGcHJvdG8z", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * One queue entry: this event for this webhook.
@@ -414,6 +414,20 @@ export type GetDeliveryResponse = Message<"webhook.v1.GetDeliveryResponse"> & {
    * @generated from field: repeated webhook.v1.Attempt attempts = 2;
    */
   attempts: Attempt[];
+
+  /**
+   * What each attempt sends.
+   *
+   * @generated from field: webhook.v1.DeliveryRequest request = 3;
+   */
+  request?: DeliveryRequest | undefined;
+
+  /**
+   * The run that claimed it last; unset before the first, while it is pending again, and when the run is forgotten.
+   *
+   * @generated from field: webhook.v1.DeliveryRun run = 4;
+   */
+  run?: DeliveryRun | undefined;
 };
 
 /**
@@ -422,6 +436,90 @@ export type GetDeliveryResponse = Message<"webhook.v1.GetDeliveryResponse"> & {
  */
 export const GetDeliveryResponseSchema: GenMessage<GetDeliveryResponse> = /*@__PURE__*/
   messageDesc(file_webhook_v1_delivery, 9);
+
+/**
+ * The POST of a delivery.
+ *
+ * @generated from message webhook.v1.DeliveryRequest
+ */
+export type DeliveryRequest = Message<"webhook.v1.DeliveryRequest"> & {
+  /**
+   * In the order they are sent. webhook-timestamp and webhook-signature are not among them: they are made anew for
+   * each attempt, and not kept.
+   *
+   * @generated from field: repeated webhook.v1.DeliveryHeader headers = 1;
+   */
+  headers: DeliveryHeader[];
+
+  /**
+   * The JSON that the receiver gets.
+   *
+   * @generated from field: string body = 2;
+   */
+  body: string;
+};
+
+/**
+ * Describes the message webhook.v1.DeliveryRequest.
+ * Use `create(DeliveryRequestSchema)` to create a new message.
+ */
+export const DeliveryRequestSchema: GenMessage<DeliveryRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 10);
+
+/**
+ * @generated from message webhook.v1.DeliveryHeader
+ */
+export type DeliveryHeader = Message<"webhook.v1.DeliveryHeader"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string value = 2;
+   */
+  value: string;
+};
+
+/**
+ * Describes the message webhook.v1.DeliveryHeader.
+ * Use `create(DeliveryHeaderSchema)` to create a new message.
+ */
+export const DeliveryHeaderSchema: GenMessage<DeliveryHeader> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 11);
+
+/**
+ * The dispatch run that a delivery belongs to, as Temporal knows it.
+ *
+ * @generated from message webhook.v1.DeliveryRun
+ */
+export type DeliveryRun = Message<"webhook.v1.DeliveryRun"> & {
+  /**
+   * @generated from field: string workflow_id = 1;
+   */
+  workflowId: string;
+
+  /**
+   * The first execution of the run.
+   *
+   * @generated from field: string run_id = 2;
+   */
+  runId: string;
+
+  /**
+   * Where the Temporal UI shows it; unset when the service knows of no UI.
+   *
+   * @generated from field: optional string url = 3;
+   */
+  url?: string | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.DeliveryRun.
+ * Use `create(DeliveryRunSchema)` to create a new message.
+ */
+export const DeliveryRunSchema: GenMessage<DeliveryRun> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 12);
 
 /**
  * @generated from enum webhook.v1.DeliveryState

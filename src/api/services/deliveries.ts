@@ -3,6 +3,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import {
   type AttemptSchema,
+  type DeliveryRequestSchema,
   type DeliverySchema,
   type DeliveryService,
   DeliveryState,
@@ -14,6 +15,8 @@ import {
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { type AttemptRow, type DeliveryRow, getDelivery, listDeliveries } from "../../db/deliveries.ts";
 import { FINAL_STATES, sendAgain, sendManyAgain } from "../../db/send-again.ts";
+import { getSentRequest, type SentRequest } from "../../db/sent-requests.ts";
+import { deliveryHeaders } from "../../delivery-headers.ts";
 import { DomainError } from "../../domain-error.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
@@ -30,6 +33,7 @@ const MAX_AGAIN = 10_000;
 export function deliveryService({
   db,
   onQueued = () => {},
+  workflowUrl,
 }: ApiContext): ServiceImpl<typeof DeliveryService> {
   return {
     async listDeliveries(request) {
@@ -81,7 +85,15 @@ export function deliveryService({
       assertFields(GetDeliveryRequestSchema, request);
       const found = await getDelivery(db, deliveryId(request));
       if (!found) throw noDelivery(request);
-      return { delivery: deliveryMessage(found.delivery), attempts: found.attempts.map(attemptMessage) };
+      const sent = await getSentRequest(db, found.delivery.id);
+      return {
+        delivery: deliveryMessage(found.delivery),
+        attempts: found.attempts.map(attemptMessage),
+        ...(sent ? { request: requestMessage(sent) } : {}),
+        ...(sent?.run
+          ? { run: { ...sent.run, ...urlOf(workflowUrl?.(sent.run.workflowId, sent.run.runId)) } }
+          : {}),
+      };
     },
   };
 }
@@ -110,6 +122,19 @@ function deliveryMessage(row: DeliveryRow): MessageInitShape<typeof DeliverySche
     ...(row.finished ? { finished: timestampFromDate(row.finished) } : {}),
     ...(row.reason === null ? {} : { reason: row.reason }),
   };
+}
+
+function requestMessage({ facts, payload }: SentRequest): MessageInitShape<typeof DeliveryRequestSchema> {
+  const parts = [...deliveryHeaders(facts), "webhook-id", facts.id];
+  const headers: { name: string; value: string }[] = [];
+  for (let at = 0; at < parts.length; at += 2) {
+    headers.push({ name: parts[at] as string, value: parts[at + 1] as string });
+  }
+  return { headers, body: payload };
+}
+
+function urlOf(url: string | undefined): { url?: string } {
+  return url === undefined ? {} : { url };
 }
 
 function attemptMessage(row: AttemptRow): MessageInitShape<typeof AttemptSchema> {
