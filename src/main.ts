@@ -75,7 +75,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
 
     const target = temporalTarget(environment, embedded.temporalAddress);
     let waker: DispatchWaker | undefined;
-    if (config.dispatch.onPublish && config.role !== "worker") {
+    const knowsTemporal = config.temporal.external || embedded.temporalAddress !== undefined;
+    if (knowsTemporal && config.role !== "worker") {
       waker = createDispatchWaker(target, names, log);
       stops.push(waker.close);
     }
@@ -86,7 +87,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         secrets,
         log,
         limits: config.limits,
-        ...(waker ? { onQueued: waker.wake } : {}),
+        ...(waker ? { dispatchNow: waker.wakeNow } : {}),
+        ...(waker && config.dispatch.onPublish ? { onQueued: waker.wake } : {}),
         workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),
         targets: createTargetRules(createAddressGuard(config.delivery.allowedNetworks)),
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),

@@ -16,6 +16,12 @@ export interface ApiContext {
   log: Logger;
   /** Told after each write that queued deliveries; returns at once. */
   onQueued?: () => void;
+  /**
+   * Starts a dispatch of what is pending; left out when the process knows no Temporal.
+   *
+   * @throws DomainError FAILED_PRECONDITION while the schedule is paused, UNAVAILABLE when Temporal does not answer
+   */
+  dispatchNow?: () => Promise<void>;
   /** Where the Temporal UI shows a workflow's execution; left out when no UI is known. */
   workflowUrl?: ((workflowId: string, runId: string) => string) | undefined;
   /** Why the rest of the process is not ready; empty when it is. The API checks the database itself. */

@@ -7,6 +7,7 @@ import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
+import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { ApiContext } from "./context.ts";
 import type { Readiness } from "./readiness.ts";
@@ -16,6 +17,7 @@ import { eventService } from "./services/events.ts";
 import { healthService } from "./services/health.ts";
 import { reflectionService } from "./services/reflection.ts";
 import { sessionService } from "./services/sessions.ts";
+import { statsService } from "./services/stats.ts";
 import { webhookService } from "./services/webhooks.ts";
 
 /** Every service of the contract. */
@@ -24,6 +26,7 @@ export const SERVICES: readonly DescService[] = [
   EventService,
   ApiKeyService,
   DeliveryService,
+  StatsService,
 ];
 
 /** Everything that is served: the contract, what the settings page needs, and what gRPC clients expect beside it. */
@@ -47,6 +50,8 @@ export function createRoutes(
 ): (router: ConnectRouter) => void {
   // One for all listeners, so that whatever is published gathers in the same groups.
   const events = eventService(context);
+  // One for all listeners, so that all who watch share what is read.
+  const stats = statsService(context, stopping);
   const reflection = reflectionService(SERVED, stopping);
   return (router) => {
     router
@@ -55,6 +60,7 @@ export function createRoutes(
       .service(ApiKeyService, apiKeyService(context))
       .service(DeliveryService, deliveryService(context))
       .service(SessionService, sessionService(context))
+      .service(StatsService, stats)
       .service(Health, healthService(SERVED, readiness, stopping))
       .service(ServerReflection, reflection)
       .service(ServerReflectionAlpha, reflection as unknown as ServiceImpl<typeof ServerReflectionAlpha>);

@@ -5,6 +5,7 @@ import * as rotation from "./migrations/0003-rotation.ts";
 import * as sessions from "./migrations/0004-sessions.ts";
 import * as testEvents from "./migrations/0005-test-events.ts";
 import * as failedDeliveries from "./migrations/0006-failed-deliveries.ts";
+import * as runsStarted from "./migrations/0007-runs-started.ts";
 
 /** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
 const migrations: Record<string, Knex.Migration> = {
@@ -14,6 +15,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0004-sessions": sessions,
   "0005-test-events": testEvents,
   "0006-failed-deliveries": failedDeliveries,
+  "0007-runs-started": runsStarted,
 };
 
 /** The advisory lock that one migrating process holds; any number, the same in every process. */

@@ -2,6 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Client, Connection } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { DispatchInput } from "../../workflows/dispatch-input.ts";
+import { DomainError } from "../domain-error.ts";
 import type { TemporalTarget } from "./connection.ts";
 import type { TemporalNames } from "./names.ts";
 
@@ -9,6 +10,12 @@ import type { TemporalNames } from "./names.ts";
 export interface DispatchWaker {
   /** Returns at once and never throws: a wake-up that is lost is made up for by the minute. */
   wake: () => void;
+  /**
+   * Wakes it now, and resolves once Temporal has been told.
+   *
+   * @throws DomainError FAILED_PRECONDITION while the schedule is paused, UNAVAILABLE when Temporal does not answer
+   */
+  wakeNow: () => Promise<void>;
   close(): Promise<void>;
 }
 
@@ -55,24 +62,49 @@ export function createDispatchWaker(
     return known;
   }
 
-  async function send(): Promise<void> {
+  /** Whether the dispatch was woken: not while the schedule is paused. */
+  async function send(): Promise<boolean> {
     const { input, paused } = await settings();
-    if (paused) return;
+    if (paused) return false;
     await client.workflow.signalWithStart("dispatchOnPublish", {
       workflowId: wokenWorkflowId(names),
       taskQueue: names.dispatchTaskQueue,
       args: [input],
       signal: "wake",
     });
+    return true;
+  }
+
+  async function tell(): Promise<boolean> {
+    return connection.withAbortSignal(stopping.signal, () =>
+      connection.withDeadline(Date.now() + DEADLINE_MS, send),
+    );
+  }
+
+  async function wakeNow(): Promise<void> {
+    known = undefined;
+    let woken: boolean;
+    try {
+      woken = await tell();
+    } catch (err) {
+      log.warn({ err }, "a dispatch that was asked for could not be started");
+      throw new DomainError("UNAVAILABLE", "Temporal does not answer; try again", {
+        retryAfterMs: AWAY_GAP_MS,
+      });
+    }
+    if (woken) return;
+    throw new DomainError(
+      "FAILED_PRECONDITION",
+      `the schedule ${names.scheduleId} is paused in Temporal; unpause it there to dispatch`,
+      { reason: "STATE_NOT_FIT" },
+    );
   }
 
   async function work(): Promise<void> {
     while (wanted && !stopping.signal.aborted) {
       wanted = false;
       try {
-        await connection.withAbortSignal(stopping.signal, () =>
-          connection.withDeadline(Date.now() + DEADLINE_MS, send),
-        );
+        await tell();
         if (away) log.info("publishing wakes the dispatch again");
         away = false;
       } catch (err) {
@@ -95,6 +127,7 @@ export function createDispatchWaker(
 
   return {
     wake,
+    wakeNow,
     async close() {
       stopping.abort();
       await working;

@@ -20,6 +20,7 @@ const SERVICES = [
   "webhook.v1.EventService",
   "webhook.v1.ApiKeyService",
   "webhook.v1.DeliveryService",
+  "webhook.v1.StatsService",
 ];
 
 const root = fileURLToPath(new URL("../..", import.meta.url));

@@ -1,0 +1,30 @@
+/** A reading is kept this many times as long as it took, so that it never takes more than a tenth of the time. */
+const REST = 10;
+
+/**
+ * Reads for many callers at once: who asks while a reading is under way, or is fresh, shares it. One that fails is
+ * shared by those who waited for it, and not kept.
+ *
+ * @param freshMs how long a reading is fresh at least, in milliseconds
+ */
+export function sharedReading<T>(read: () => Promise<T>, freshMs: number): () => Promise<T> {
+  let current: Promise<T> | undefined;
+  let staleAt = 0;
+  return () => {
+    if (current && performance.now() < staleAt) return current;
+    const started = performance.now();
+    staleAt = Number.POSITIVE_INFINITY;
+    const reading = read();
+    current = reading;
+    reading.then(
+      () => {
+        const now = performance.now();
+        staleAt = now + Math.max(freshMs, REST * (now - started));
+      },
+      () => {
+        staleAt = 0;
+      },
+    );
+    return reading;
+  };
+}
