@@ -9,6 +9,7 @@ export class HostPools extends Dispatcher {
   readonly #maxHosts: number;
   /** In the order of their last use. */
   readonly #pools = new Map<string, Pool>();
+  readonly #lastUsed = new WeakMap<Pool, number>();
 
   /** @param maxHosts hosts that may keep connections at the same time; more only while all of them are busy */
   constructor(maxHosts: number, options: Pool.Options) {
@@ -37,12 +38,15 @@ export class HostPools extends Dispatcher {
   }
 
   #pool(origin: string): Pool {
+    const now = performance.now();
     const known = this.#pools.get(origin);
-    if (known) {
+    if (known && !this.#isStale(known, now)) {
       this.#pools.delete(origin);
       this.#pools.set(origin, known);
+      this.#lastUsed.set(known, now);
       return known;
     }
+    if (known) this.#remove(origin, known);
     if (this.#pools.size >= this.#maxHosts) this.#makeRoom();
     const pool = new Pool(origin, this.#options);
     const forgetUnused = () => {
@@ -51,7 +55,14 @@ export class HostPools extends Dispatcher {
     };
     pool.on("disconnect", forgetUnused).on("connectionError", forgetUnused);
     this.#pools.set(origin, pool);
+    this.#lastUsed.set(pool, now);
     return pool;
+  }
+
+  /** Idle for so long that its connections should be gone: a busy process looks at its timers late. */
+  #isStale(pool: Pool, now: number): boolean {
+    const idleFor = now - (this.#lastUsed.get(pool) ?? now);
+    return idleFor > (this.#options.keepAliveTimeout ?? Number.POSITIVE_INFINITY) && isIdle(pool);
   }
 
   #makeRoom(): void {

@@ -7,8 +7,11 @@ import { bareHost } from "./target-url.ts";
 
 /** A connection must stand within this time, in milliseconds; name look-up and TLS included. */
 const CONNECT_TIMEOUT_MS = 5_000;
-/** An idle connection is kept this long for the next delivery to the same host. */
-const KEEP_ALIVE_MS = 10_000;
+/**
+ * An idle connection is kept this long for the next delivery to the same host: less than the five seconds after which
+ * many servers close theirs, since a request that crosses such a close on its way is a failed attempt.
+ */
+const KEEP_ALIVE_MS = 4_000;
 /** Hosts that keep connections at the same time. */
 const MAX_HOSTS = 1_000;
 
