@@ -1,8 +1,9 @@
 import { defineConfig } from "vitest/config";
 
-export default defineConfig({
+export default defineConfig(({ mode }) => ({
   test: {
-    include: ["test/**/*.test.ts"],
+    // `npm run faults` has mode "full".
+    include: [mode === "full" ? "test/faults/**/*.test.ts" : "test/**/*.test.ts"],
     // One of each a run, whatever the files need; they keep apart by database and by task queue.
     globalSetup: ["test/support/postgres-setup.ts", "test/support/temporal-setup.ts"],
     pool: "forks",
@@ -11,4 +12,4 @@ export default defineConfig({
     hookTimeout: 60_000,
     reporters: ["default", ["json", { outputFile: "test/results/report.json" }]],
   },
-});
+}));

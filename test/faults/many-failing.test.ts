@@ -29,6 +29,7 @@ beforeAll(async () => {
     RETRY_INITIAL_DELAY: FULL_SIZE ? "2s" : "1s",
     RETRY_BACKOFF_COEFFICIENT: "1.5",
     DELIVERY_TIMEOUT: "10s",
+    MAX_WEBHOOKS: "20000",
   });
   const certificate = await (await trustedAuthority()).issue(["localhost"]);
   failing = await startLedger(certificate, 0, () => 500);
