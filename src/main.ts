@@ -1,4 +1,5 @@
 import { inspect } from "node:util";
+import { DOCS_PATH } from "./api/openapi/docs-pages.ts";
 import { startApi } from "./api/server.ts";
 import { type Config, ConfigError, readConfig } from "./config.ts";
 import { openDatabase } from "./db/database.ts";
@@ -141,6 +142,7 @@ function describe(service: Service, config: Config): string {
   return [
     `ready (role: ${config.role})`,
     config.role === "worker" ? `  health       ${service.url}/readyz` : `  API          ${service.url}`,
+    ...(config.role === "worker" ? [] : [`  API docs     ${service.url}${DOCS_PATH}`]),
     ...(service.grpcPort === null || config.role === "worker"
       ? []
       : [`  gRPC         localhost:${service.grpcPort}`]),
