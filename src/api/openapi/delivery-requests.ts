@@ -6,7 +6,10 @@ import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
 import { firstSentence } from "./first-sentence.ts";
 
-/** The headers of a delivery, their example being the event type where they have none, beside Content-Type (contract, section 6.2; Standard Webhooks). */
+/**
+ * The headers of a delivery beside Content-Type (contract, section 6.2; Standard Webhooks). The example of one that has
+ * none here is the name of the event type.
+ */
 const HEADERS: { name: string; required: boolean; description: string; example: string | undefined }[] = [
   {
     name: "X-Service-Webhook-Id",
