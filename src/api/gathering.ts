@@ -1,3 +1,5 @@
+import { onBehalfOfAll } from "../db/call-signal.ts";
+
 /** How calls are gathered. */
 export interface GatheringOptions<T> {
   /** Most items of a group. */
@@ -80,7 +82,8 @@ async function settle<T, R>(
   perform: (items: readonly T[]) => Promise<readonly (R | PromiseLike<R>)[]>,
 ): Promise<void> {
   try {
-    const results = await perform(group.map(({ item }) => item));
+    // Whose call happened to start the group must not matter: its end would be the others' too.
+    const results = await onBehalfOfAll(() => perform(group.map(({ item }) => item)));
     for (const [index, { resolve }] of group.entries()) resolve(results[index] as R);
   } catch (error) {
     for (const { reject } of group) reject(error);

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { recordKeyUse } from "../db/api-keys.ts";
+import { onBehalfOfAll } from "../db/call-signal.ts";
 import type { Db } from "../db/database.ts";
 
 /** Keeps when each key was last used, without a request ever waiting for it. */
@@ -31,7 +32,8 @@ export function createKeyUse(db: Db, log: Logger, gatherMs = GATHER_MS): KeyUse 
     waiting.clear();
     if (noted.size > MOST_REMEMBERED) noted.clear();
     try {
-      await recordKeyUse(db, uses, EVERY_MS);
+      // The timer is one of whichever call came first, whose end must not stop it.
+      await onBehalfOfAll(() => recordKeyUse(db, uses, EVERY_MS));
     } catch (err) {
       log.warn({ err }, "when keys were last used could not be written");
     }

@@ -1,5 +1,7 @@
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
@@ -168,6 +170,18 @@ test("a client made from nothing but what reflection tells can call the service"
     ),
   );
   expect(made.webhook).toMatchObject({ url, webhook_process: "WEBHOOK_PROCESS_ORDER_DISPATCHED" });
+});
+
+test("buf curl needs no files either", async () => {
+  await api.rest("POST", "/api/webhook", { json: { process: 2, url: "https://receiver.example/buf" } });
+  const { stdout } = await promisify(execFile)("buf", [
+    ...["curl", "--http2-prior-knowledge", "--protocol", "grpc"],
+    ...["--header", `X-Service-Key: ${api.adminKey}`],
+    `${api.grpcUrl}/webhook.v1.WebhookService/ListWebhooks`,
+  ]);
+  expect(JSON.parse(stdout).webhooks).toContainEqual(
+    expect.objectContaining({ url: "https://receiver.example/buf" }),
+  );
 });
 
 test("with a certificate reflection is on the one port", async () => {

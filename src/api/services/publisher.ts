@@ -1,4 +1,3 @@
-import { onBehalfOfAll } from "../../db/call-signal.ts";
 import type { Db } from "../../db/database.ts";
 import { type NewEvent, type Published, publishEvents } from "../../db/events.ts";
 import { isTransient } from "../../db/faults.ts";
@@ -30,7 +29,7 @@ export function createPublisher(db: Db, onQueued: () => void = () => {}): Publis
   const fanOut = new Map<number, number>();
 
   async function write(events: readonly NewEvent[]): Promise<(Published | DomainError)[]> {
-    const results = await onBehalfOfAll(() => publishEvents(db, events));
+    const results = await publishEvents(db, events);
     let queued = 0;
     for (const [index, result] of results.entries()) {
       if ("queued" in result && !result.duplicate) {
