@@ -1,3 +1,5 @@
+import { onBehalfOfAll } from "../db/call-signal.ts";
+
 /** A reading is kept this many times as long as it took, so that it never takes more than a tenth of the time. */
 const REST = 10;
 
@@ -14,7 +16,8 @@ export function sharedReading<T>(read: () => Promise<T>, freshMs: number): () =>
     if (current && performance.now() < staleAt) return current;
     const started = performance.now();
     staleAt = Number.POSITIVE_INFINITY;
-    const reading = read();
+    // Whose call happened to start it must not matter: its end would be the others' too.
+    const reading = onBehalfOfAll(read);
     current = reading;
     reading.then(
       () => {

@@ -2,6 +2,7 @@ import { Code, createClient, type Transport } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { connect, grpc, grpcWeb } from "../support/clients.ts";
 import { lock, orderEvent, refused, waitingQueries } from "../support/grpc-calls.ts";
@@ -55,6 +56,18 @@ test("what one publisher's deadline ends goes on for the others of its group", a
   await Promise.all(first);
   // It was stored all the same, so the same call again is a duplicate.
   expect((await events.publishEvent(hasty)).duplicate).toBe(true);
+});
+
+test("what one reader's deadline ends goes on for the others who share the reading", async () => {
+  const release = await lock(api, "deliveries");
+  onTestFinished(release);
+  const stats = createClient(StatsService, grpc(api));
+  const ended = refused(stats.getOverview({}, { timeoutMs: 500 }));
+  await expect.poll(() => waitingQueries(api)).toBeGreaterThan(0);
+  const shared = stats.getOverview({});
+  expect((await ended).code).toBe(Code.DeadlineExceeded);
+  await release();
+  expect((await shared).overview).toBeDefined();
 });
 
 test("the server itself ends a call whose client waits on, with DEADLINE_EXCEEDED and a reason", async () => {
