@@ -1,5 +1,4 @@
 import {
-  ActivityCancellationType,
   CancellationScope,
   ChildWorkflowCancellationType,
   condition,
@@ -14,6 +13,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities } from "../src/temporal/activities.ts";
+import { pumpOptions, UNTIL_ANSWERED } from "./activity-options.ts";
 import type { DispatchInput, RunKey } from "./dispatch-input.ts";
 import { dispatchPendingDeliveries } from "./dispatch-pending-deliveries.ts";
 
@@ -136,13 +136,8 @@ function activitiesOf(
 ): Pick<Activities, "closeRun" | "listUndelivered" | "deliverPending"> {
   const { closeRun, listUndelivered } = proxyActivities<Pick<Activities, "closeRun" | "listUndelivered">>({
     startToCloseTimeout: "10 minutes",
-    retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
+    retry: UNTIL_ANSWERED,
   });
-  const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>({
-    startToCloseTimeout: "10 minutes",
-    heartbeatTimeout: input.heartbeatTimeoutMs,
-    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    retry: { maximumAttempts: 3, initialInterval: "1 second" },
-  });
+  const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>(pumpOptions(input));
   return { closeRun, listUndelivered, deliverPending };
 }

@@ -1,5 +1,4 @@
 import {
-  ActivityCancellationType,
   CancellationScope,
   continueAsNew,
   isCancellation,
@@ -8,6 +7,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities } from "../src/temporal/activities.ts";
+import { pumpOptions, UNTIL_ANSWERED } from "./activity-options.ts";
 import type { DispatchInput, DispatchReport } from "./dispatch-input.ts";
 import { retryUndelivered } from "./retry-undelivered.ts";
 
@@ -18,7 +18,7 @@ import { retryUndelivered } from "./retry-undelivered.ts";
 export async function dispatchPendingDeliveries(input: DispatchInput): Promise<DispatchReport> {
   const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>({
     startToCloseTimeout: "10 minutes",
-    retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
+    retry: UNTIL_ANSWERED,
   });
   const key = input.run ?? { firstRunId: workflowInfo().firstExecutionRunId };
   try {
@@ -37,12 +37,9 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
 /** Pumps until nothing is pending; a backlog that outlasts the phase is left to the next run. */
 async function makeFirstAttempts(input: DispatchInput, key: { firstRunId: string }): Promise<void> {
   const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>({
-    startToCloseTimeout: "10 minutes",
-    heartbeatTimeout: input.heartbeatTimeoutMs,
+    ...pumpOptions(input),
     // Eagerly they would all go to the worker that has the workflow, and the others would have none.
     allowEagerDispatch: false,
-    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    retry: { maximumAttempts: 3, initialInterval: "1 second" },
   });
   const until = Date.now() + input.pumpPhaseMs;
   const pumps = Array.from({ length: input.width }, async () => {

@@ -10,6 +10,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities } from "../src/temporal/activities.ts";
+import { UNTIL_ANSWERED } from "./activity-options.ts";
 import {
   DELIVERIES_FAILED,
   type DispatchInput,
@@ -32,7 +33,7 @@ const ACTIVITIES_PER_LISTING = 5;
 export async function retryUndelivered(input: DispatchInput, key: { firstRunId: string }): Promise<boolean> {
   const { listUndelivered } = proxyActivities<Pick<Activities, "listUndelivered">>({
     startToCloseTimeout: "5 minutes",
-    retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
+    retry: UNTIL_ANSWERED,
   });
   for (;;) {
     const undelivered = await listUndelivered(key);
