@@ -145,15 +145,18 @@ export class Slots {
   }
 }
 
-/** How long a webhook or host counts as slow after it was, unless it proves otherwise, in milliseconds. */
-const SLOW_FOR_MS = 30_000;
-
-/** Webhooks or hosts that were slow a moment ago: what one pump of a process learns, the others need not suffer. */
-export class SlowList<Key> {
+/** Webhooks or hosts that did badly a moment ago: what one pump of a process learns, the others need not suffer. */
+export class MarkList<Key> {
+  readonly #forMs: number;
   readonly #until = new Map<Key, number>();
 
+  /** @param forMs how long a mark stays, unless it is forgotten before, in milliseconds */
+  constructor(forMs: number) {
+    this.#forMs = forMs;
+  }
+
   mark(key: Key): void {
-    this.#until.set(key, performance.now() + SLOW_FOR_MS);
+    this.#until.set(key, performance.now() + this.#forMs);
   }
 
   forget(key: Key): void {
@@ -166,5 +169,10 @@ export class SlowList<Key> {
     if (until > performance.now()) return true;
     this.#until.delete(key);
     return false;
+  }
+
+  /** What is marked now. */
+  keys(): Key[] {
+    return [...this.#until.keys()].filter((key) => this.has(key));
   }
 }

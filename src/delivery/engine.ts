@@ -6,7 +6,7 @@ import type { Db } from "../db/database.ts";
 import type { EventContent } from "../db/event-contents.ts";
 import type { SecretBox } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";
-import { Slots, SlowList, Windows } from "./concurrency.ts";
+import { MarkList, Slots, Windows } from "./concurrency.ts";
 import { createHttpClient } from "./http-client.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
@@ -25,6 +25,10 @@ const MAX_IN_FLIGHT_EACH = 160;
 
 /** A delivery that takes longer makes its webhook slow, in milliseconds. */
 export const SLOW_MS = 1_000;
+/** How long a webhook or host counts as slow after it was, unless it proves otherwise, in milliseconds. */
+const SLOW_FOR_MS = 30_000;
+/** How long a webhook's failure puts it behind the others: so often it gets its share, however much they have. */
+const FAILING_FOR_MS = 5_000;
 
 /** What all deliveries of a process share: the client, the signer, the recorder and the bounds. */
 export interface DeliveryEngine {
@@ -37,8 +41,10 @@ export interface DeliveryEngine {
   retries: Slots;
   webhooks: Windows<bigint>;
   hosts: Windows<string>;
-  slowWebhooks: SlowList<bigint>;
-  slowHosts: SlowList<string>;
+  slowWebhooks: MarkList<bigint>;
+  slowHosts: MarkList<string>;
+  /** Those whose last attempt failed: first attempts to others go before theirs. */
+  failingWebhooks: MarkList<bigint>;
   timeoutMs: number;
   /** Aborted when the process is to end: nothing new is claimed or sent from then on. */
   stopping: AbortSignal;
@@ -72,8 +78,9 @@ export function createDeliveryEngine(options: {
     retries: new Slots(RETRY_SLOTS, slots),
     webhooks: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
     hosts: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
-    slowWebhooks: new SlowList(),
-    slowHosts: new SlowList(),
+    slowWebhooks: new MarkList(SLOW_FOR_MS),
+    slowHosts: new MarkList(SLOW_FOR_MS),
+    failingWebhooks: new MarkList(FAILING_FOR_MS),
     timeoutMs: delivery.timeoutMs,
     close: () => client.destroy(),
   };

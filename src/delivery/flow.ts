@@ -1,9 +1,10 @@
 import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import type { Slots } from "./concurrency.ts";
-import { attempt, type DeliveryEngine, SLOW_MS } from "./engine.ts";
+import { attempt, type DeliveryEngine } from "./engine.ts";
 import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
 import { HeldContents } from "./held-contents.ts";
 import type { Outcome } from "./outcome.ts";
+import { takeNote } from "./take-note.ts";
 import { parseTarget } from "./target.ts";
 import { type Room, WebhookQueues } from "./webhook-queues.ts";
 
@@ -173,7 +174,7 @@ export class DeliveryFlow {
       },
       outcome: (outcome) => {
         if (!outcome.delivered) failed = outcome;
-        this.#settleWindows(delivery, host, outcome);
+        takeNote(this.#engine, delivery.webhook.id, host, outcome);
         this.#watcher?.onOutcome(delivery, outcome);
       },
       recorded: (state) => {
@@ -187,19 +188,6 @@ export class DeliveryFlow {
         this.#wake();
       },
     });
-  }
-
-  #settleWindows(delivery: ClaimedDelivery, host: string, outcome: Outcome): void {
-    const refused = outcome.status !== null && (outcome.status >= 500 || outcome.status === 429);
-    this.#engine.webhooks.end(
-      delivery.webhook.id,
-      outcome.delivered ? "success" : refused ? "fault" : "neutral",
-    );
-    this.#engine.hosts.end(host, outcome.hostFault ? "fault" : "success");
-    if (outcome.delivered && outcome.receiverMs <= SLOW_MS) {
-      this.#engine.slowWebhooks.forget(delivery.webhook.id);
-      this.#engine.slowHosts.forget(host);
-    }
   }
 
   #onTick(): void {

@@ -17,18 +17,31 @@ let rotation = 0n;
 /** Goes round the webhooks by id and knows when a whole round found nothing to claim. */
 class Round {
   after = rotation;
+  /** Whether webhooks that fail are passed by: until a whole round found nothing else. */
+  passesFailing = true;
   #whole = false;
   #found = false;
+  #passed = false;
+  #someWait = false;
 
-  /** Takes note of a claim; true when nothing is left but what is excluded for good. */
-  claimed(claim: { touched: number; next: bigint | null }, someWait: boolean): boolean {
+  /**
+   * Takes note of a claim; true when nothing is left but what is excluded for good.
+   *
+   * @param passed whether it passed webhooks by that fail
+   * @param someWait whether it left out webhooks that may have more in a moment
+   */
+  claimed(claim: { touched: number; next: bigint | null }, passed: boolean, someWait: boolean): boolean {
     if (this.after === 0n) {
       this.#whole = true;
-      this.#found = false;
+      this.#found = this.#passed = this.#someWait = false;
     }
-    if (claim.touched > 0 || someWait) this.#found = true;
+    this.#found ||= claim.touched > 0;
+    this.#passed ||= passed;
+    this.#someWait ||= someWait;
     this.after = rotation = claim.next ?? 0n;
-    return claim.next === null && this.#whole && !this.#found;
+    if (claim.next !== null || !this.#whole) return false;
+    this.passesFailing = this.#found || !this.#passed;
+    return !this.#found && !this.#passed && !this.#someWait;
   }
 }
 
@@ -53,16 +66,18 @@ export async function pump(
   const source: FlowSource = {
     async claim(limit, excluded) {
       await handover.settle();
+      const passed = round.passesFailing ? engine.failingWebhooks.keys() : [];
       const claimed = await untilAnswered(
         () =>
           claimPending(engine.db, token, {
             limit,
             after: round.after,
-            excluded: [...excluded, ...handover.webhooks],
+            excluded: [...excluded, ...handover.webhooks, ...passed],
           }),
         { signal: stop },
       );
-      return { ...claimed, exhausted: round.claimed(claimed, excluded.length > 0 || claimed.limited) };
+      const someWait = excluded.length > 0 || claimed.limited;
+      return { ...claimed, exhausted: round.claimed(claimed, passed.length > 0, someWait) };
     },
     release: (ids) => untilAnswered(() => release(engine.db, token, ids, "pending")),
   };

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { Slots, SlowList, Windows } from "../../src/delivery/concurrency.ts";
+import { MarkList, Slots, Windows } from "../../src/delivery/concurrency.ts";
 
 describe("the allowance of a webhook or host", () => {
   test("starts at one, so that a receiver that hangs holds one slot", () => {
@@ -56,7 +56,7 @@ describe("the slots of a process", () => {
 describe("what was slow", () => {
   test("counts as slow for half a minute, or until it proves otherwise", () => {
     vi.useFakeTimers({ toFake: ["performance"] });
-    const slow = new SlowList<string>();
+    const slow = new MarkList<string>(30_000);
     slow.mark("a");
     slow.mark("b");
     slow.forget("b");

@@ -64,3 +64,17 @@ test("the many webhooks of a host that never answers hold up no other host's, ho
   stop.abort();
   await pumped;
 });
+
+test("first attempts to a webhook that fails come after the others' while these have any, and are made then", async () => {
+  const failing = await receiver(() => 500);
+  const well = await receiver();
+  await queueFor(parts, failing.url, { webhooks: 1, events: 200 });
+  await queueFor(parts, well.url, { webhooks: 10, events: 200 });
+  const pumped = pump(parts.engine, await freshToken(parts.db), AbortSignal.timeout(25_000));
+  await vi.waitUntil(() => well.received.length === 10 * 200, { timeout: 20_000, interval: 1 });
+  // What was claimed before the first failure was known, and little more.
+  expect(failing.received.length).toBeGreaterThan(0);
+  expect(failing.received.length).toBeLessThan(100);
+  expect(await pumped).toMatchObject({ sent: 2_200, delivered: 2_000, retrying: 200, more: false });
+  expect(failing.received).toHaveLength(200);
+});
