@@ -57,7 +57,7 @@ export async function mountRestGateway(
         request.called = true;
         const { header, message } = await transport.unary(
           binding.method,
-          undefined,
+          untilCallerGoes(reply),
           undefined,
           { [KEY_HEADER]: keyOf(request), [ADDRESS_HEADER]: request.callerAddress() },
           input,
@@ -99,6 +99,16 @@ export function tellRateLimit(reply: FastifyReply, from: Headers): void {
 
 function keyOf(request: FastifyRequest): string {
   return String(request.headers[KEY_HEADER.toLowerCase()] ?? "");
+}
+
+/** Comes when the connection, or the stream of HTTP/2, ends before the answer. */
+function untilCallerGoes({ raw }: FastifyReply): AbortSignal {
+  const gone = new AbortController();
+  // Not the framework's own signal: that comes as soon as a request's body is read.
+  raw.once("close", () => {
+    if (!raw.writableEnded) gone.abort();
+  });
+  return gone.signal;
 }
 
 /** Writes the field of a response that the envelope's Data is. */
