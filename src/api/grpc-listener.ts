@@ -1,14 +1,11 @@
 import { createServer, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { ConnectRouter, ConnectRouterOptions } from "@connectrpc/connect";
-import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { DomainError } from "../domain-error.ts";
 import type { AddressValues } from "./client-address.ts";
-import { grpcSpelling } from "./early-refusals.ts";
-import { refusal } from "./errors.ts";
 import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
+import { answerUnknownMethod, LISTED_BY_REFLECTION } from "./unknown-method.ts";
 
 type AdapterOptions = Parameters<typeof connectNodeAdapter>[0];
 
@@ -29,8 +26,15 @@ export interface GrpcListenerOptions {
 /** gRPC over cleartext HTTP/2, which Node cannot serve on the port of HTTP/1.1. */
 export async function listenForGrpc(options: GrpcListenerOptions): Promise<Listener> {
   const { routes, routerOptions, contextValues } = options;
-  const adapter = { routes, contextValues, ...routerOptions, fallback: answerUnknownMethod };
-  const server = createServer(connectNodeAdapter(adapter));
+  const fallback: AdapterOptions["fallback"] = (request, response) => {
+    const path = request.url?.split("?", 1)[0] ?? "";
+    answerUnknownMethod(
+      { contentType: request.headers["content-type"], path },
+      response,
+      LISTED_BY_REFLECTION,
+    );
+  };
+  const server = createServer(connectNodeAdapter({ routes, contextValues, ...routerOptions, fallback }));
   tendSessions(server, options.keepAlive);
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {
@@ -57,16 +61,3 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
     },
   };
 }
-
-/** Clients of gRPC expect a status of gRPC, and show what HTTP says as a riddle. */
-const answerUnknownMethod: NonNullable<AdapterOptions["fallback"]> = (request, response) => {
-  const path = request.url?.split("?", 1)[0] ?? "";
-  const error = new DomainError(
-    "UNIMPLEMENTED",
-    `there is no method ${path}; list the services by reflection`,
-  );
-  const status = setTrailerStatus(new Headers({ "Content-Type": "application/grpc" }), refusal(error));
-  status.set("grpc-message", grpcSpelling(status.get("grpc-message") ?? ""));
-  response.writeHead(200, Object.fromEntries(status));
-  response.end();
-};

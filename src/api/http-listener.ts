@@ -16,6 +16,7 @@ import type { RestBinding } from "./rest/bindings.ts";
 import { MAX_BODY_BYTES } from "./rest/bodies.ts";
 import { frameworkFailure, mountFailures } from "./rest/failures.ts";
 import { knowCallers, mountRestGateway } from "./rest/gateway.ts";
+import { LISTED_BY_REFLECTION } from "./unknown-method.ts";
 
 /** PEM. */
 export interface TlsOptions {
@@ -52,6 +53,11 @@ export interface HttpListenerOptions {
 /** A request that has not arrived whole by then is given up. */
 const REQUEST_TIMEOUT_MS = 60_000;
 
+/** What callers of anything else are told. */
+const SERVED = { paths: `${OPENAPI_PATH} lists the API's`, methods: LISTED_BY_REFLECTION };
+const ELSEWHERE = "this process only delivers; ask one with the role api";
+const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE };
+
 /** REST, Connect and gRPC-Web over HTTP/1.1; with TLS, gRPC and HTTP/2 too, as ALPN decides. */
 export async function listenForHttp(context: ApiContext, options: HttpListenerOptions): Promise<Listener> {
   const app = createApp(options.tls);
@@ -72,11 +78,7 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
   });
   const { services } = options;
   if (services) knowCallers(app, services.readAddress);
-  mountFailures(
-    app,
-    context,
-    services ? `${OPENAPI_PATH} lists the API's` : "this process only delivers; ask one with the role api",
-  );
+  mountFailures(app, context, services ? SERVED : ONLY_DELIVERS);
   mountProbes(app, options.readiness);
   if (services) {
     mountDocs(app, openApiDocument(services.bindings));

@@ -2,6 +2,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { ApiContext } from "../context.ts";
 import { toConnectError } from "../errors.ts";
+import { answerUnknownMethod, isMethodCall, shortPath } from "../unknown-method.ts";
 import { MAX_BODY_BYTES, UNSUPPORTED_TYPE } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
 import { authoriseUnread, tellRateLimit } from "./gateway.ts";
@@ -19,12 +20,17 @@ export function sendFailure(reply: FastifyReply, status: number, message: string
   return reply.code(status).type(JSON_CONTENT_TYPE).send(failureEnvelope(message));
 }
 
+/** Told to callers of what is not served: where to find what is. */
+export interface WhatElse {
+  paths: string;
+  methods: string;
+}
+
 /**
- * Sees to it that no failure leaves without the envelope, whether a service, the framework or a path is the reason.
- *
- * @param whatElse told to callers of unknown paths: where to find the known ones
+ * Sees to it that no failure leaves without the envelope, whether a service, the framework or a path is the reason;
+ * but for calls of unknown methods, which are answered in their own protocol.
  */
-export function mountFailures(app: FastifyInstance, context: ApiContext, whatElse: string): void {
+export function mountFailures(app: FastifyInstance, context: ApiContext, whatElse: WhatElse): void {
   app.decorateRequest("called", false);
   const allowed = new Map<string, Set<string>>();
   app.addHook("onRoute", ({ method, url }) => {
@@ -36,7 +42,13 @@ export function mountFailures(app: FastifyInstance, context: ApiContext, whatEls
   async function notFound(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = (request.url.split("?", 1)[0] as string).replace(/(?<=.)\/$/, "");
     const methods = allowed.get(path);
-    if (!methods) return sendFailure(reply, 404, `unknown path ${shortened(path)}; ${whatElse}`);
+    const asked = { contentType: request.headers["content-type"], path };
+    if (!methods && isMethodCall(asked)) {
+      reply.hijack();
+      answerUnknownMethod(asked, reply.raw, whatElse.methods);
+      return reply;
+    }
+    if (!methods) return sendFailure(reply, 404, `unknown path ${shortPath(path)}; ${whatElse.paths}`);
     const names = [...methods].join(", ");
     reply.header("Allow", names);
     return sendFailure(reply, 400, `${path} does not take ${request.method}; use ${names}`);
@@ -55,11 +67,6 @@ export function mountFailures(app: FastifyInstance, context: ApiContext, whatEls
     tellRateLimit(reply, told.metadata);
     return sendFailure(reply, statusOf(told.code), told.rawMessage);
   });
-}
-
-/** Enough of a path to know it again. */
-function shortened(path: string): string {
-  return path.length > 100 ? `${path.slice(0, 100)}…` : path;
 }
 
 /** For errors before a route was found. */
