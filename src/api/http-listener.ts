@@ -5,6 +5,7 @@ import type { ConnectRouter, ConnectRouterOptions, Transport } from "@connectrpc
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import fastify, { type FastifyInstance } from "fastify";
 import type { AddressReader, AddressValues } from "./client-address.ts";
+import { compressAnswers } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
 import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
@@ -81,8 +82,11 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
   mountFailures(app, context, services ? SERVED : ONLY_DELIVERS);
   mountProbes(app, options.readiness);
   if (services) {
-    mountDocs(app, openApiDocument(services.bindings));
-    await app.register((scope) => mountRestGateway(scope, services.bindings, services.transport));
+    await app.register(async (scope) => {
+      await compressAnswers(scope);
+      mountDocs(scope, openApiDocument(services.bindings));
+      await scope.register((rest) => mountRestGateway(rest, services.bindings, services.transport));
+    });
     await app.register((scope) => mountConnect(scope, services));
   }
   try {

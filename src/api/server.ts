@@ -1,6 +1,7 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
 import { closeGate, requestGate } from "./auth.ts";
 import { addressValues, createAddressReader } from "./client-address.ts";
+import { RPC_COMPRESSION } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
 import { explainEarlyRefusals } from "./early-refusals.ts";
 import { refusal, stoppingError } from "./errors.ts";
@@ -66,6 +67,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     interceptors: [errorInterceptor(context.log), endingInterceptor(context.log)],
     requestGate: requestGate(context),
     readMaxBytes: MAX_MESSAGE_BYTES,
+    ...RPC_COMPRESSION,
     shutdownSignal: ending.signal,
   };
   const services = options.services
