@@ -9,6 +9,7 @@ import { ErrorInfoSchema } from "../gen/google/rpc/error_details_pb.ts";
 import { ApiKeyService } from "../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService } from "../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../gen/webhook/v1/event_pb.ts";
+import { StatsService } from "../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../gen/webhook/v1/webhook_pb.ts";
 
 export {
@@ -23,18 +24,22 @@ export * from "../gen/webhook/v1/api_key_pb.ts";
 export * from "../gen/webhook/v1/delivery_pb.ts";
 export * from "../gen/webhook/v1/event_pb.ts";
 export * from "../gen/webhook/v1/options_pb.ts";
+export * from "../gen/webhook/v1/stats_pb.ts";
 export * from "../gen/webhook/v1/webhook_pb.ts";
 
-/** A client of each service. */
+// Not session_pb.ts: sessions are the settings page's own, and refuse all callers but that page.
+
+/** A client of each service that programs call. */
 export interface WebhookClients {
   webhooks: Client<typeof WebhookService>;
   events: Client<typeof EventService>;
   deliveries: Client<typeof DeliveryService>;
   apiKeys: Client<typeof ApiKeyService>;
+  stats: Client<typeof StatsService>;
 }
 
 /**
- * A client of each service over one transport, which says by what protocol the service is called and where it is:
+ * A client of each of these services over one transport, which says by what protocol the service is called and where it is:
  * `createGrpcTransport` of @connectrpc/connect-node, or `createConnectTransport` of @connectrpc/connect-web.
  */
 export function createWebhookClients(transport: Transport): WebhookClients {
@@ -43,6 +48,7 @@ export function createWebhookClients(transport: Transport): WebhookClients {
     events: createClient(EventService, transport),
     deliveries: createClient(DeliveryService, transport),
     apiKeys: createClient(ApiKeyService, transport),
+    stats: createClient(StatsService, transport),
   };
 }
 

@@ -1,13 +1,14 @@
 import { spawnSync } from "node:child_process";
-import { globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Compiles the client package: JavaScript and declarations into clients/dist. */
+/** Puts together what the client package ships: JavaScript, declarations, the proto files and the licence. */
 function main(): number {
   const root = fileURLToPath(new URL("..", import.meta.url));
   const dist = path.join(root, "clients/dist");
-  rmSync(dist, { recursive: true, force: true });
+  const proto = path.join(root, "clients/proto");
+  for (const made of [dist, proto]) rmSync(made, { recursive: true, force: true });
   const { status, error } = spawnSync("tsc", ["--project", "clients"], {
     cwd: root,
     stdio: "inherit",
@@ -23,7 +24,9 @@ function main(): number {
     const text = readFileSync(file, "utf8");
     writeFileSync(file, text.replace(/(from "\.[^"]+)\.ts"/g, '$1.js"'));
   }
-  console.log("clients/dist is built; `npm pack ./clients` packs it");
+  cpSync(path.join(root, "proto"), proto, { recursive: true });
+  copyFileSync(path.join(root, "LICENSE"), path.join(root, "clients/LICENSE"));
+  console.log("the client package is built; `npm pack ./clients` packs it");
   return 0;
 }
 

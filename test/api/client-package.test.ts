@@ -40,7 +40,7 @@ beforeAll(async () => {
     WEBHOOK_GRPC: `127.0.0.1:${api.grpcPort}`,
     WEBHOOK_KEY: api.adminKey,
     PROTO_DIR: `${root}proto`,
-    PROTO_DIRS: `${root}proto:${root}node_modules/protobufjs`,
+    PROTO_DIRS: `node_modules/@webhook-service/client/proto:${root}node_modules/protobufjs`,
   };
   dependent = await mkdtemp(path.join(tmpdir(), "webhook-dependent-"));
   await output(process.execPath, ["scripts/build-client.ts"], root);
@@ -90,6 +90,15 @@ describe("the client package, installed from what npm packs", () => {
       [URL_LISTED],
       "WEBHOOK_NOT_FOUND",
     ]);
+  });
+
+  test("has all that is needed to read about it and to make other clients of the contract", async () => {
+    const folder = path.join(dependent, "node_modules/@webhook-service/client");
+    const files = await readdir(folder);
+    expect(files.sort()).toEqual(["LICENSE", "README.md", "dist", "package.json", "proto"]);
+    expect(await readdir(path.join(folder, "proto/webhook/v1"))).toEqual(
+      await readdir(path.join(root, "proto/webhook/v1")),
+    );
   });
 
   test("has declarations that TypeScript reads in full", async () => {

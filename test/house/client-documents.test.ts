@@ -8,7 +8,9 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const document = readFileSync(`${root}docs/clients.md`, "utf8");
 
 const INCLUDE = /<!-- include (\S+) -->\n\n```\w+\n([\s\S]*?)```\n/g;
-const included = new Map([...document.matchAll(INCLUDE)].map(([, file = "", text]) => [file, text]));
+const includedBy = (text: string) =>
+  new Map([...text.matchAll(INCLUDE)].map(([, file = "", included]) => [file, included]));
+const included = includedBy(document);
 
 test.each(globSync("clients/examples/*", { cwd: root }).sort())(
   "docs/clients.md shows %s as it is",
@@ -16,6 +18,12 @@ test.each(globSync("clients/examples/*", { cwd: root }).sort())(
     expect(included.get(file.split(path.sep).join("/"))).toBe(readFileSync(root + file, "utf8"));
   },
 );
+
+test("the package's README.md shows the example in TypeScript as it is", () => {
+  const file = "clients/examples/connect.ts";
+  const readme = readFileSync(`${root}clients/README.md`, "utf8");
+  expect(includedBy(readme).get(file)).toBe(readFileSync(root + file, "utf8"));
+});
 
 test("docs/clients.md lists every reason of an error, with its status and meaning, and no other", () => {
   const rows = document.matchAll(/^\| `([A-Z_]+)` +\| ([A-Z_]+) +\| (.+?) +\|$/gm);
