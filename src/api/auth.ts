@@ -1,10 +1,8 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import { getOption, hasOption } from "@bufbuild/protobuf";
 import { createContextKey, type HandlerContext } from "@connectrpc/connect";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
-import { required_permission } from "../../gen/webhook/v1/options_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
 import { findSession } from "../db/sessions.ts";
@@ -24,7 +22,7 @@ import {
 } from "./key-refusals.ts";
 import { createKeyUse, type KeyUse } from "./key-use.ts";
 import { sessionToken } from "./page-session.ts";
-import { permissionName } from "./permissions.ts";
+import { neededPermission, permissionName } from "./permissions.ts";
 import {
   createRequestLimit,
   createWrongKeyLimit,
@@ -184,7 +182,7 @@ async function findKey(context: ApiContext, { secret, session }: Caller): Promis
 }
 
 function assertPermission(key: ApiKeyRow, method: DescMethod): void {
-  if (!hasOption(method, required_permission)) throw forNobody(method.name);
-  const needed = getOption(method, required_permission);
+  const needed = neededPermission(method);
+  if (needed === undefined) throw forNobody(method.name);
   if (!key.permissions.includes(needed)) throw lacksPermission(permissionName(needed), method.name);
 }

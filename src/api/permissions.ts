@@ -1,4 +1,5 @@
-import { Permission, PermissionSchema } from "../../gen/webhook/v1/options_pb.ts";
+import { type DescMethod, getOption, hasOption } from "@bufbuild/protobuf";
+import { Permission, PermissionSchema, required_permission } from "../../gen/webhook/v1/options_pb.ts";
 
 const names = new Map<number, string>(
   PermissionSchema.values.map((value) => [value.number, value.name.slice("PERMISSION_".length)]),
@@ -25,4 +26,18 @@ export function permissionChoices(): string {
     .filter((value) => value.number !== Permission.UNSPECIFIED)
     .map((value) => permissionName(value.number))
     .join(", ");
+}
+
+/** Options are looked up once a method: looking takes longer than all else that the gate does. */
+const needed = new WeakMap<DescMethod, Permission | undefined>();
+
+/** What a key must be allowed to call the method; undefined for methods that no key may call. */
+export function neededPermission(method: DescMethod): Permission | undefined {
+  if (!needed.has(method)) {
+    const option = hasOption(method, required_permission)
+      ? getOption(method, required_permission)
+      : undefined;
+    needed.set(method, option);
+  }
+  return needed.get(method);
 }

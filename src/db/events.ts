@@ -1,4 +1,5 @@
 import { DomainError } from "../domain-error.ts";
+import { plainArray, textArray } from "./array-literal.ts";
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
 
@@ -95,7 +96,7 @@ async function insert(
     // wait for each other's keys cannot deadlock.
     `with given as materialized (
         select new_delivery_id() as id, g.* from unnest(:apiKeyIds::uuid[], :idempotencyKeys::text[],
-          :hashes::bytea[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
+          :hashes::text[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
           with ordinality as g(api_key_id, idempotency_key, hash, process, user_id, occurred, payload, place)
       ),
       live as materialized (
@@ -105,7 +106,7 @@ async function insert(
       event as (
         insert into events
           (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, deliveries, payload)
-        select g.id, api_key_id, idempotency_key, hash, g.process, user_id, coalesce(occurred, now()),
+        select g.id, api_key_id, idempotency_key, decode(hash, 'hex'), g.process, user_id, coalesce(occurred, now()),
           coalesce(m.webhooks, 0), payload
         from given g left join matching m on m.process = g.process
         order by api_key_id, idempotency_key collate "C"
@@ -119,12 +120,13 @@ async function insert(
       select event.id, g.place::int as place, event.deliveries as queued from event join given g on g.id = event.id`,
     {
       ...keysOf(all),
-      hashes: all.map(({ requestSha256 }) => requestSha256),
-      processes: all.map(({ process }) => process),
-      userIds: all.map(({ userId }) => userId),
-      occurred: all.map(({ occurred }) => occurred),
-      payloads: all.map(({ payload }) => payload),
+      hashes: plainArray(all.map(({ requestSha256 }) => requestSha256.toString("hex"))),
+      processes: plainArray(all.map(({ process }) => process)),
+      userIds: textArray(all.map(({ userId }) => userId)),
+      occurred: plainArray(all.map(({ occurred }) => occurred)),
+      payloads: textArray(all.map(({ payload }) => payload)),
     },
+    { prepare: "publish_events" },
   );
   return new Map(made.map(({ id, place, queued }) => [place - 1, { id, queued }]));
 }
@@ -142,9 +144,10 @@ async function find(db: Db, events: readonly (readonly [string, NewEvent])[]): P
   return new Map(found.map(({ id, hash, place }) => [place - 1, { id, hash }]));
 }
 
-function keysOf(events: readonly NewEvent[]): { apiKeyIds: string[]; idempotencyKeys: string[] } {
+/** As PostgreSQL arrays. */
+function keysOf(events: readonly NewEvent[]): { apiKeyIds: string; idempotencyKeys: string } {
   return {
-    apiKeyIds: events.map(({ apiKeyId }) => apiKeyId),
-    idempotencyKeys: events.map(({ idempotencyKey }) => idempotencyKey),
+    apiKeyIds: plainArray(events.map(({ apiKeyId }) => apiKeyId)),
+    idempotencyKeys: textArray(events.map(({ idempotencyKey }) => idempotencyKey)),
   };
 }
