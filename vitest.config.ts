@@ -5,7 +5,12 @@ export default defineConfig(({ mode }) => ({
     // `npm run faults` has mode "full".
     include: [mode === "full" ? "test/faults/**/*.test.ts" : "test/**/*.test.ts"],
     // One of each a run, whatever the files need; they keep apart by database and by task queue.
-    globalSetup: ["test/support/postgres-setup.ts", "test/support/temporal-setup.ts"],
+    globalSetup: [
+      "test/support/postgres-setup.ts",
+      "test/support/temporal-setup.ts",
+      "test/support/page-setup.ts",
+      "test/support/browser-setup.ts",
+    ],
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 30_000,

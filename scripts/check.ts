@@ -11,6 +11,7 @@ interface Check {
 const checks: Check[] = [
   { name: "style and lint (biome)", command: ["biome", "check"] },
   { name: "types (tsc)", command: ["tsc", "--noEmit"] },
+  { name: "types of the settings page (tsc)", command: ["tsc", "--noEmit", "--project", "web"] },
   { name: "proto files (buf lint)", command: ["buf", "lint"] },
   { name: "proto files (buf format)", command: ["buf", "format", "--diff", "--exit-code", "proto"] },
   { name: "proto files break no client", command: [process.execPath, "scripts/check-breaking.ts"] },

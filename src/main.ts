@@ -10,6 +10,7 @@ import { createAddressGuard } from "./delivery/address-guard.ts";
 import { createDeliveryEngine } from "./delivery/engine.ts";
 import { createTargetRules } from "./delivery/target-url.ts";
 import { startEmbeddedParts } from "./dev/embedded-parts.ts";
+import { findSettingsPage } from "./dev/page-build.ts";
 import type { Progress } from "./dev/progress.ts";
 import { ensureFirstAdmin } from "./first-admin.ts";
 import { findSecretKey } from "./instance-secrets.ts";
@@ -32,6 +33,8 @@ export interface Service {
   grpcPort: number | null;
   databaseUrl: string;
   temporalUiUrl: string | undefined;
+  /** Whether the settings page is served at `url`. */
+  hasPage: boolean;
   /** Where the first administrator's key was written, when one was made. */
   adminKeyFile: string | undefined;
   /** Ends everything in order: what is in flight first, the embedded database last. */
@@ -58,6 +61,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   }
 
   try {
+    // Beside the rest: where it has to be built, that takes longer than anything else does.
+    const page = config.role === "worker" ? undefined : findSettingsPage(progress);
     const embedded = await startEmbeddedParts(config, environment, progress);
     stops.push(embedded.stop);
 
@@ -94,7 +99,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         targets: createTargetRules(createAddressGuard(config.delivery.allowedNetworks)),
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),
       },
-      { ...config, services: config.role !== "worker" },
+      { ...config, services: config.role !== "worker", page: await page },
     );
     stops.push(() => api.stop());
 
@@ -115,6 +120,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       grpcPort: api.grpcPort,
       databaseUrl,
       temporalUiUrl,
+      hasPage: (await page) !== undefined,
       adminKeyFile,
       stop,
     };
@@ -143,6 +149,7 @@ function describe(service: Service, config: Config): string {
     `ready (role: ${config.role})`,
     config.role === "worker" ? `  health       ${service.url}/readyz` : `  API          ${service.url}`,
     ...(config.role === "worker" ? [] : [`  API docs     ${service.url}${DOCS_PATH}`]),
+    ...(service.hasPage ? [`  settings     ${service.url}/`] : []),
     ...(service.grpcPort === null || config.role === "worker"
       ? []
       : [`  gRPC         localhost:${service.grpcPort}`]),

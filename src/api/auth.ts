@@ -6,6 +6,7 @@ import { Health } from "../../gen/health/v1/health_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
 import { findSession } from "../db/sessions.ts";
+import { neededPermission, permissionName } from "../permissions.ts";
 import { addressOf } from "./client-address.ts";
 import type { ApiContext } from "./context.ts";
 import { toConnectError } from "./errors.ts";
@@ -22,7 +23,6 @@ import {
 } from "./key-refusals.ts";
 import { createKeyUse, type KeyUse } from "./key-use.ts";
 import { sessionToken } from "./page-session.ts";
-import { neededPermission, permissionName } from "./permissions.ts";
 import {
   createRequestLimit,
   createWrongKeyLimit,

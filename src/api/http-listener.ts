@@ -17,6 +17,7 @@ import type { RestBinding } from "./rest/bindings.ts";
 import { MAX_BODY_BYTES } from "./rest/bodies.ts";
 import { frameworkFailure, mountFailures } from "./rest/failures.ts";
 import { knowCallers, mountRestGateway } from "./rest/gateway.ts";
+import { answerLostBrowser, mountSettingsPage } from "./settings-page.ts";
 import { LISTED_BY_REFLECTION } from "./unknown-method.ts";
 
 /** PEM. */
@@ -35,6 +36,8 @@ export interface HttpServices {
   /** Calls the same services in memory. */
   transport: Transport;
   bindings: readonly RestBinding[];
+  /** Folder of the built settings page. */
+  page: string | undefined;
 }
 
 /** What the listener serves and where. */
@@ -79,7 +82,9 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
   });
   const { services } = options;
   if (services) knowCallers(app, services.readAddress);
-  mountFailures(app, context, services ? SERVED : ONLY_DELIVERS);
+  mountFailures(app, context, services ? SERVED : ONLY_DELIVERS, (request, reply) =>
+    answerLostBrowser(request, reply, services?.page),
+  );
   mountProbes(app, options.readiness);
   if (services) {
     await app.register(async (scope) => {
@@ -87,6 +92,7 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
       mountDocs(scope, openApiDocument(services.bindings));
       await scope.register((rest) => mountRestGateway(rest, services.bindings, services.transport));
     });
+    await app.register(async (scope) => mountSettingsPage(scope, services.page));
     await app.register((scope) => mountConnect(scope, services));
   }
   try {

@@ -25,6 +25,8 @@ export interface ApiOptions {
   tls?: TlsOptions | undefined;
   /** False: only /healthz and /readyz, for processes that only deliver. */
   services: boolean;
+  /** Folder of the built settings page; without one, its addresses say what to do. */
+  page?: string | undefined;
   /** How long calls in flight may take to finish once the service stops: 10 s unless told. */
   drainMs?: number;
   /** Pings of HTTP/2 sessions: every 30 s, each to be answered within 20 s, unless told. */
@@ -78,6 +80,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         readAddress,
         transport: createRouterTransport(routes, { router: routerOptions }),
         bindings: restBindings(SERVICES),
+        page: options.page,
       }
     : undefined;
 

@@ -12,6 +12,8 @@ const MAY_IMPORT: Record<string, string[]> = {
   "src/delivery": ["src/db"],
   "src/temporal": ["src/delivery", "src/db", "workflows"],
   workflows: [],
+  // The settings page knows the contract, and what is common to all; it calls the API like everybody else.
+  "web/src": ["gen"],
 };
 
 interface Import {
@@ -21,7 +23,7 @@ interface Import {
 }
 
 function importsOf(folder: string): Import[] {
-  return globSync(`${folder}/**/*.ts`, { cwd: root }).flatMap((file) => {
+  return globSync(`${folder}/**/*.{ts,tsx}`, { cwd: root }).flatMap((file) => {
     const source = readFileSync(path.join(root, file), "utf8");
     const statements = source.matchAll(/^(?:import|export)\s+(type\s)?[^;]*?from\s+"(\.[^"]+)";$/gm);
     return [...statements].map(([, type, target]) => ({
@@ -34,6 +36,7 @@ function importsOf(folder: string): Import[] {
 
 function folderOf(file: string): string {
   const [first = "", second = "", ...rest] = file.split(path.sep);
+  if (first === "web") return `web/${second}`;
   return first === "src" && rest.length > 0 ? `src/${second}` : first;
 }
 

@@ -29,8 +29,15 @@ export interface WhatElse {
 /**
  * Sees to it that no failure leaves without the envelope, whether a service, the framework or a path is the reason;
  * but for calls of unknown methods, which are answered in their own protocol.
+ *
+ * @param answerLost may answer who asks for an unknown path in a way of its own
  */
-export function mountFailures(app: FastifyInstance, context: ApiContext, whatElse: WhatElse): void {
+export function mountFailures(
+  app: FastifyInstance,
+  context: ApiContext,
+  whatElse: WhatElse,
+  answerLost?: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined>,
+): void {
   app.decorateRequest("called", false);
   const allowed = new Map<string, Set<string>>();
   app.addHook("onRoute", ({ method, url }) => {
@@ -48,7 +55,10 @@ export function mountFailures(app: FastifyInstance, context: ApiContext, whatEls
       answerUnknownMethod(asked, reply.raw, whatElse.methods);
       return reply;
     }
-    if (!methods) return sendFailure(reply, 404, `unknown path ${shortPath(path)}; ${whatElse.paths}`);
+    if (!methods) {
+      const answered = await answerLost?.(request, reply);
+      return answered ?? sendFailure(reply, 404, `unknown path ${shortPath(path)}; ${whatElse.paths}`);
+    }
     const names = [...methods].join(", ");
     reply.header("Allow", names);
     return sendFailure(reply, 400, `${path} does not take ${request.method}; use ${names}`);

@@ -12,9 +12,9 @@ import { createApiKey, listApiKeys } from "../../db/api-keys.ts";
 import { createInstalledApp, installedAppExists, listInstalledApps } from "../../db/installed-apps.ts";
 import { revokeApiKey, type WebhooksFate } from "../../db/key-revocation.ts";
 import { rotateApiKey } from "../../db/key-rotation.ts";
+import { isPermission, permissionChoices } from "../../permissions.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
-import { isPermission, permissionChoices } from "../permissions.ts";
 import {
   apiKeyMessage,
   assertFields,

@@ -4,12 +4,12 @@ import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { type SessionService, SignInRequestSchema } from "../../../gen/webhook/v1/session_pb.ts";
 import { endSession, findSession, startSession } from "../../db/sessions.ts";
 import { DomainError } from "../../domain-error.ts";
+import { permissionName } from "../../permissions.ts";
 import { identify } from "../auth.ts";
 import { addressOf } from "../client-address.ts";
 import type { ApiContext } from "../context.ts";
 import { sessionEnded, unknownKey } from "../key-refusals.ts";
 import { isFromPage, noSessionCookie, PAGE_HEADER, sessionCookie, sessionToken } from "../page-session.ts";
-import { permissionName } from "../permissions.ts";
 import { apiKeyMessage, assertFields } from "./messages.ts";
 
 /** A key needs one of these, or the page would have nothing to show. */

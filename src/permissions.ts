@@ -1,5 +1,5 @@
 import { type DescMethod, getOption, hasOption } from "@bufbuild/protobuf";
-import { Permission, PermissionSchema, required_permission } from "../../gen/webhook/v1/options_pb.ts";
+import { Permission, PermissionSchema, required_permission } from "../gen/webhook/v1/options_pb.ts";
 
 const names = new Map<number, string>(
   PermissionSchema.values.map((value) => [value.number, value.name.slice("PERMISSION_".length)]),

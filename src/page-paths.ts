@@ -1,0 +1,14 @@
+/** Addresses of the settings page: the service answers its page there, and the page's router shows what is named. */
+export const PAGE_PATHS = {
+  overview: "/",
+  signIn: "/sign-in",
+  keys: "/keys",
+  apps: "/apps",
+  webhooks: "/webhooks",
+  webhook: "/webhooks/:id",
+  deliveries: "/deliveries",
+  delivery: "/deliveries/:id",
+} as const;
+
+/** Stands in the built page where each answer has a nonce of its own (Content-Security-Policy). */
+export const NONCE_PLACEHOLDER = "nonce-of-this-answer";

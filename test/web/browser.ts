@@ -1,0 +1,45 @@
+import { type Browser, type BrowserContextOptions, chromium } from "playwright-core";
+import { inject } from "vitest";
+
+/** Nothing that the browser asks for by itself: what leaves it is the page's doing. */
+const ARGUMENTS = [
+  "--no-sandbox",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--font-render-hinting=none",
+  "--disable-gpu",
+];
+
+/** Sizes of a desk's screen and of a phone's, in CSS pixels. */
+export const SCREENS = { wide: { width: 1280, height: 800 }, narrow: { width: 390, height: 844 } } as const;
+
+/** A window as tests open it: without movement, in English, in a time zone that is not UTC. */
+export const WINDOW: BrowserContextOptions = {
+  viewport: SCREENS.wide,
+  reducedMotion: "reduce",
+  colorScheme: "light",
+  locale: "en-GB",
+  timezoneId: "Europe/Berlin",
+};
+
+/**
+ * Starts the run's Chromium.
+ *
+ * @throws Error saying why there is none
+ */
+export async function startBrowser(): Promise<Browser> {
+  const found = inject("chromium");
+  if ("missing" in found) throw new Error(`no browser: ${found.missing}`);
+  try {
+    return await chromium.launch({
+      executablePath: found.path,
+      args: ARGUMENTS,
+      env: { ...process.env, ...found.environment },
+    });
+  } catch (error) {
+    throw new Error(
+      `no browser: ${found.path} does not start; set CHROMIUM_PATH to one that does. ${(error as Error).message}`,
+    );
+  }
+}

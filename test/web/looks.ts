@@ -1,0 +1,50 @@
+import { mkdir } from "node:fs/promises";
+import path from "node:path";
+import { AxeBuilder } from "@axe-core/playwright";
+import type { Page } from "playwright-core";
+import { expect } from "vitest";
+import { SCREENS, WINDOW } from "./browser.ts";
+
+const SCHEMES = ["light", "dark"] as const;
+const GRAVE = new Set(["serious", "critical"]);
+
+/** Fails the test where axe finds what keeps people from using the page, in light or in dark. */
+export async function expectAccessible(page: Page): Promise<void> {
+  for (const colorScheme of SCHEMES) {
+    await page.emulateMedia({ colorScheme });
+    const { violations } = await new AxeBuilder({ page }).analyze();
+    const grave = violations
+      .filter(({ impact }) => GRAVE.has(impact ?? ""))
+      .map(({ id, help, nodes }) => ({ id, help, where: nodes.map((node) => node.html.slice(0, 200)) }));
+    expect(grave, colorScheme).toEqual([]);
+  }
+  await page.emulateMedia({ colorScheme: WINDOW.colorScheme ?? null });
+}
+
+/** Fails the test where the page is wider than a phone's screen. */
+export async function expectFitsPhone(page: Page): Promise<void> {
+  await page.setViewportSize(SCREENS.narrow);
+  // As text: the tests are checked without the types of browsers, which are not those of Node.
+  const [content, screen] = (await page.evaluate(
+    "[document.documentElement.scrollWidth, document.documentElement.clientWidth]",
+  )) as [number, number];
+  expect(content).toBeLessThanOrEqual(screen);
+  await page.setViewportSize(SCREENS.wide);
+}
+
+/** Takes pictures of the page for people to look at, wide and narrow, light and dark; nothing without SCREENSHOTS=DIR. */
+export async function takeScreenshots(page: Page, name: string): Promise<void> {
+  const folder = process.env.SCREENSHOTS;
+  if (!folder) return;
+  await mkdir(folder, { recursive: true });
+  for (const size of Object.values(SCREENS)) {
+    await page.setViewportSize(size);
+    for (const colorScheme of SCHEMES) {
+      await page.emulateMedia({ colorScheme });
+      const file = path.join(folder, `${name}-${size.width}-${colorScheme}.png`);
+      await page.screenshot({ path: file, fullPage: true });
+    }
+  }
+  await page.setViewportSize(SCREENS.wide);
+  await page.emulateMedia({ colorScheme: WINDOW.colorScheme ?? null });
+}

@@ -1,0 +1,40 @@
+import type { Page } from "playwright-core";
+import { expect } from "vitest";
+
+/** What a page did that it must not. */
+export interface Watch {
+  /** Fails the test when there was anything. */
+  expectNothing(): void;
+}
+
+/** A refused call is an answer like any other, and browsers put every one of them on the console. */
+const CALL = /\/webhook\.v1\.\w+\//;
+
+/** Run in the page; the types of browsers are not those of Node. */
+const TELL_VIOLATIONS = `document.addEventListener("securitypolicyviolation", (event) => {
+  console.error("violates " + event.violatedDirective + ": " + event.blockedURI + " " + event.sample);
+});`;
+
+/**
+ * Watches a page for errors on its console, violations of the Content-Security-Policy, files that are not there, and
+ * requests to anywhere but its own service.
+ */
+export async function watch(page: Page, origin: string): Promise<Watch> {
+  const seen: string[] = [];
+  page.on("console", (message) => {
+    const { url } = message.location();
+    if (message.type() === "error" && !CALL.test(url)) seen.push(`console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => seen.push(`uncaught: ${error.message}`));
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    const ours = url.origin === origin || url.protocol === "data:" || url.protocol === "blob:";
+    if (!ours) seen.push(`a request to ${url.href}`);
+  });
+  page.on("response", (response) => {
+    const file = response.request().resourceType() !== "document" && !CALL.test(response.url());
+    if (file && response.status() >= 400) seen.push(`${response.status()} for ${response.url()}`);
+  });
+  await page.addInitScript({ content: TELL_VIOLATIONS });
+  return { expectNothing: () => expect(seen).toEqual([]) };
+}

@@ -1,0 +1,72 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import {
+  BadRequestSchema,
+  ErrorInfoSchema,
+  RetryInfoSchema,
+} from "../../../gen/google/rpc/error_details_pb.ts";
+
+/** What went wrong, for people. */
+export interface FailureInWords {
+  title: string;
+  /** What happened and what to do next, in whole sentences. */
+  text: string;
+}
+
+const TITLES: Partial<Record<Code, string>> = {
+  [Code.InvalidArgument]: "This cannot be taken as it is",
+  [Code.NotFound]: "It is not there, or not any more",
+  [Code.AlreadyExists]: "It is there already",
+  [Code.FailedPrecondition]: "This is not possible now",
+  [Code.PermissionDenied]: "Your key may not do this",
+  [Code.Unauthenticated]: "You are not signed in",
+  [Code.ResourceExhausted]: "Too much at once",
+  [Code.DeadlineExceeded]: "The service took too long",
+  [Code.Unavailable]: "The service is not available at the moment",
+};
+
+/** Says what went wrong in words, from whatever a call was refused with. */
+export function failureInWords(error: unknown): FailureInWords {
+  const refused = ConnectError.from(error);
+  if (wasNotReached(refused)) {
+    return {
+      title: "The service does not answer",
+      text: "Check that it runs and that you are connected to it, then try again.",
+    };
+  }
+  return { title: TITLES[refused.code] ?? "Something went wrong", text: sentence(refused.rawMessage) };
+}
+
+/** What is wrong with each field of a form, by the field's name in the request's message: `url`, `rateLimit`. */
+export function fieldFailures(error: unknown): Record<string, string> {
+  const violations = ConnectError.from(error)
+    .findDetails(BadRequestSchema)
+    .flatMap((detail) => detail.fieldViolations);
+  return Object.fromEntries(
+    violations.map(({ field, description }) => [camelCase(field), sentence(description)]),
+  );
+}
+
+/** Why, for programs: one of the service's reasons, such as `WEBHOOK_NOT_FOUND`. */
+export function failureReason(error: unknown): string | undefined {
+  return ConnectError.from(error).findDetails(ErrorInfoSchema)[0]?.reason;
+}
+
+/** After how many seconds it is worth trying again, where the service says so. */
+export function retryAfterSeconds(error: unknown): number | undefined {
+  const delay = ConnectError.from(error).findDetails(RetryInfoSchema)[0]?.retryDelay;
+  return delay && Number(delay.seconds) + Math.ceil(delay.nanos / 1e9);
+}
+
+/** Browsers tell no more of a call that never arrived than that it failed. */
+function wasNotReached(error: ConnectError): boolean {
+  return error.cause instanceof TypeError && error.findDetails(ErrorInfoSchema).length === 0;
+}
+
+function sentence(text: string): string {
+  const ended = /[.!?…]$/.test(text) ? text : `${text}.`;
+  return ended.charAt(0).toUpperCase() + ended.slice(1);
+}
+
+function camelCase(field: string): string {
+  return field.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+}

@@ -1,0 +1,116 @@
+import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
+import { TransportProvider } from "@connectrpc/connect-query";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, useState } from "react";
+import { type Session, SessionService } from "../../../gen/webhook/v1/session_pb.ts";
+import { permissionName } from "../../../src/permissions.ts";
+import { createQueryClient } from "./query-client.ts";
+import { createPageTransport } from "./transport.ts";
+
+/** A permission as the contract spells it. */
+export type PermissionName =
+  | "Read_Administrative_Data"
+  | "Write_Administrative_Data"
+  | "Publish_Events"
+  | "Manage_Api_Keys";
+
+const COOKIE_LOST =
+  "the key is right, but your browser did not keep the session: open this page over https, or on localhost, and allow its cookie";
+
+/** Whether somebody is signed in. */
+export type SessionState =
+  | { is: "unknown" }
+  /** The service could not be asked. */
+  | { is: "failed"; error: unknown }
+  | { is: "in"; session: Session }
+  /** `ended`: it was in, and the service says it is over. `left`: signed out on this page. */
+  | { is: "out"; because: "never" | "ended" | "left" };
+
+/** Who is signed in, and the ways in and out. */
+export interface SessionAccess {
+  state: SessionState;
+  /** @throws ConnectError when the key is not taken */
+  signIn(apiKey: string): Promise<void>;
+  /** Ends the session in the service. @throws ConnectError when the service does not answer */
+  signOut(): Promise<void>;
+  /** Asks again who is signed in. */
+  refresh(): void;
+}
+
+const SessionContext = createContext<SessionAccess | null>(null);
+
+/** Knows who is signed in, and calls the service for everything below it. */
+export function SessionProvider({ children }: { children: ReactNode }) {
+  const [state, setState] = useState<SessionState>({ is: "unknown" });
+  const [queries] = useState(createQueryClient);
+  const [transport] = useState(() =>
+    createPageTransport(() => setState((now) => (now.is === "in" ? { is: "out", because: "ended" } : now))),
+  );
+  const client = useMemo(() => createClient(SessionService, transport), [transport]);
+  const refresh = useCallback(() => {
+    setState({ is: "unknown" });
+    readSession(client).then(setState, (error: unknown) => setState({ is: "failed", error }));
+  }, [client]);
+  useEffect(refresh, [refresh]);
+  const isOut = state.is === "out";
+  useEffect(() => {
+    // Nobody is to see what the one before them was shown.
+    if (isOut) queries.clear();
+  }, [isOut, queries]);
+
+  const access = useMemo<SessionAccess>(
+    () => ({
+      state,
+      refresh,
+      async signIn(apiKey) {
+        await client.signIn({ apiKey });
+        const signedIn = await readSession(client);
+        if (signedIn.is === "out") throw new Error(COOKIE_LOST);
+        setState(signedIn);
+      },
+      async signOut() {
+        await client.signOut({});
+        setState({ is: "out", because: "left" });
+      },
+    }),
+    [state, refresh, client],
+  );
+  return (
+    <SessionContext value={access}>
+      <TransportProvider transport={transport}>
+        <QueryClientProvider client={queries}>{children}</QueryClientProvider>
+      </TransportProvider>
+    </SessionContext>
+  );
+}
+
+async function readSession(client: Client<typeof SessionService>): Promise<SessionState> {
+  try {
+    const { session } = await client.getSession({});
+    return session ? { is: "in", session } : { is: "out", because: "never" };
+  } catch (error) {
+    if (ConnectError.from(error).code !== Code.Unauthenticated) throw error;
+    return { is: "out", because: "never" };
+  }
+}
+
+/** Who is signed in, and the ways in and out. */
+export function useSessionAccess(): SessionAccess {
+  const access = use(SessionContext);
+  if (!access) throw new Error("useSessionAccess needs a SessionProvider above it");
+  return access;
+}
+
+/** The session of who is signed in. @throws Error where nobody is: pages are shown to nobody else */
+export function useSession(): Session {
+  const { state } = useSessionAccess();
+  if (state.is !== "in") throw new Error("useSession is for pages that are shown to who is signed in");
+  return state.session;
+}
+
+/** Whether who is signed in may do what needs a permission. What they may not do is not shown. */
+export function useMay(permission: PermissionName): boolean {
+  const { state } = useSessionAccess();
+  if (state.is !== "in") return false;
+  return (state.session.apiKey?.permissions ?? []).some((each) => permissionName(each) === permission);
+}

@@ -1,0 +1,49 @@
+import { Code, ConnectError, type Interceptor, type Transport } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-web";
+import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
+
+/**
+ * Calls the service that served the page, with the cookie of the session. The header proves that the page makes the
+ * call, and no other.
+ *
+ * @param onSessionEnd told when a call shows that the session is over
+ */
+export function createPageTransport(onSessionEnd: () => void): Transport {
+  return createConnectTransport({
+    baseUrl: window.location.origin,
+    interceptors: [
+      fromPage,
+      noticing((error) => {
+        if (ConnectError.from(error).code === Code.Unauthenticated) onSessionEnd();
+      }),
+    ],
+  });
+}
+
+const fromPage: Interceptor = (next) => (request) => {
+  request.header.set("X-Settings-Page", "1");
+  return next(request);
+};
+
+/** Tells of every failure, of streams too, but for those of signing in. */
+function noticing(notice: (error: unknown) => void): Interceptor {
+  return (next) => async (request) => {
+    if (request.service.typeName === SessionService.typeName) return next(request);
+    try {
+      const response = await next(request);
+      return response.stream ? { ...response, message: noticed(response.message, notice) } : response;
+    } catch (error) {
+      notice(error);
+      throw error;
+    }
+  };
+}
+
+async function* noticed<T>(messages: AsyncIterable<T>, notice: (error: unknown) => void): AsyncIterable<T> {
+  try {
+    yield* messages;
+  } catch (error) {
+    notice(error);
+    throw error;
+  }
+}

@@ -1,0 +1,73 @@
+import { MantineProvider } from "@mantine/core";
+import { Notifications } from "@mantine/notifications";
+import { setNonce } from "get-nonce";
+import type { ComponentType } from "react";
+import { createBrowserRouter, type RouteObject, RouterProvider } from "react-router";
+import { PAGE_PATHS } from "../../src/page-paths.ts";
+import { SessionProvider } from "./api/session.tsx";
+import { Crash } from "./shell/crash.tsx";
+import { Gate, Waiting } from "./shell/gate.tsx";
+import { NotFound } from "./shell/not-found.tsx";
+import { Permitted } from "./shell/permitted.tsx";
+import { colorSchemeManager, cssVariables, styleNonce, theme } from "./theme.ts";
+
+// What locks the page's scrolling behind a dialog makes a style tag too.
+setNonce(styleNonce());
+
+/** A page of its own chunk, which is loaded when it is first gone to. */
+function page(path: string, load: () => Promise<{ default: ComponentType }>): RouteObject {
+  return { path, lazy: async () => ({ Component: (await load()).default }) };
+}
+
+const router = createBrowserRouter([
+  {
+    ErrorBoundary: Crash,
+    HydrateFallback: Waiting,
+    children: [
+      page(PAGE_PATHS.signIn, () => import("./shell/sign-in.tsx")),
+      {
+        Component: Gate,
+        children: [
+          {
+            element: <Permitted needs="Read_Administrative_Data" />,
+            ErrorBoundary: Crash,
+            children: [
+              page(PAGE_PATHS.overview, () => import("./pages/overview/index.tsx")),
+              page(PAGE_PATHS.webhooks, () => import("./pages/webhooks/index.tsx")),
+              page(PAGE_PATHS.webhook, () => import("./pages/webhooks/webhook.tsx")),
+              page(PAGE_PATHS.deliveries, () => import("./pages/deliveries/index.tsx")),
+              page(PAGE_PATHS.delivery, () => import("./pages/deliveries/delivery.tsx")),
+            ],
+          },
+          {
+            element: <Permitted needs="Manage_Api_Keys" />,
+            ErrorBoundary: Crash,
+            children: [
+              page(PAGE_PATHS.keys, () => import("./pages/keys/index.tsx")),
+              page(PAGE_PATHS.apps, () => import("./pages/apps/index.tsx")),
+            ],
+          },
+          { path: "*", Component: NotFound },
+        ],
+      },
+    ],
+  },
+]);
+
+/** The settings page. */
+export function App() {
+  return (
+    <MantineProvider
+      theme={theme}
+      cssVariablesResolver={cssVariables}
+      colorSchemeManager={colorSchemeManager}
+      defaultColorScheme="auto"
+      getStyleNonce={styleNonce}
+    >
+      <Notifications position="top-right" />
+      <SessionProvider>
+        <RouterProvider router={router} />
+      </SessionProvider>
+    </MantineProvider>
+  );
+}

@@ -1,0 +1,34 @@
+import { Stack, Text, ThemeIcon, Title } from "@mantine/core";
+import { IconInbox } from "@tabler/icons-react";
+import type { ReactNode } from "react";
+
+/** What is not there, and what to do about it. */
+export interface EmptyProps {
+  /** "No webhooks yet". */
+  title: string;
+  /** What to do next, in a sentence or two. */
+  children?: ReactNode;
+  /** A button or a link that does it. */
+  action?: ReactNode;
+  icon?: ReactNode;
+}
+
+/** Stands where a list is empty, and says what to do next. */
+export function Empty({ title, children, action, icon = <IconInbox /> }: EmptyProps) {
+  return (
+    <Stack align="center" gap="sm" py="xl" px="md">
+      <ThemeIcon size="xl" radius="xl" variant="light" color="gray" aria-hidden>
+        {icon}
+      </ThemeIcon>
+      <Title order={2} size="h4" ta="center">
+        {title}
+      </Title>
+      {children && (
+        <Text c="dimmed" ta="center" maw={480} component="div">
+          {children}
+        </Text>
+      )}
+      {action}
+    </Stack>
+  );
+}

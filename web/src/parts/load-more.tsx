@@ -1,0 +1,28 @@
+import { Button, Group, Text } from "@mantine/core";
+
+/** How far a list has been read. */
+export interface LoadMoreProps {
+  /** How many are shown. */
+  shown: number;
+  /** What they are, in the plural: "deliveries". */
+  of: string;
+  hasMore: boolean;
+  loading: boolean;
+  onMore: () => void;
+}
+
+/** Stands below a list that is read page by page; `useInfiniteQuery` of connect-query has what it needs. */
+export function LoadMore({ shown, of, hasMore, loading, onMore }: LoadMoreProps) {
+  return (
+    <Group justify="center" gap="md" py="md">
+      <Text size="sm" c="dimmed" role="status">
+        {shown.toLocaleString()} {of} shown{hasMore ? "" : ", no more"}
+      </Text>
+      {hasMore && (
+        <Button variant="default" size="xs" loading={loading} onClick={onMore}>
+          Show more
+        </Button>
+      )}
+    </Group>
+  );
+}

@@ -1,0 +1,59 @@
+import { Button, Menu, Stack, Text } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+import { IconChevronDown, IconLogout, IconUser } from "@tabler/icons-react";
+import { permissionName } from "../../../src/permissions.ts";
+import { failureInWords } from "../api/failure.ts";
+import { useSession, useSessionAccess } from "../api/session.tsx";
+import { Time } from "../parts/time.tsx";
+
+/** Who is signed in, what they may do, and the way out. */
+export function AccountMenu() {
+  const { apiKey, expires } = useSession();
+  const { signOut } = useSessionAccess();
+
+  function leave() {
+    signOut().catch((error: unknown) => {
+      const { title, text } = failureInWords(error);
+      notifications.show({ color: "red", title: `You are still signed in. ${title}`, message: text });
+    });
+  }
+
+  return (
+    <Menu position="bottom-end" width={280} withArrow>
+      <Menu.Target>
+        <Button
+          variant="default"
+          aria-label={`Signed in: ${apiKey?.name}`}
+          maw={260}
+          px="sm"
+          leftSection={<IconUser size={16} />}
+          rightSection={<IconChevronDown size={14} />}
+        >
+          <Text size="sm" truncate visibleFrom="sm">
+            {apiKey?.name}
+          </Text>
+        </Button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Stack gap={4} px="sm" py="xs">
+          <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+            {apiKey?.name}
+          </Text>
+          <Text size="xs" c="dimmed">
+            Signed in with the API key {apiKey?.prefix}…
+          </Text>
+          <Text size="xs" c="dimmed">
+            {apiKey?.permissions.map(permissionName).join(", ")}
+          </Text>
+          <Text size="xs" c="dimmed">
+            Unless used before, the session ends <Time value={expires} />
+          </Text>
+        </Stack>
+        <Menu.Divider />
+        <Menu.Item leftSection={<IconLogout size={16} />} onClick={leave}>
+          Sign out
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}

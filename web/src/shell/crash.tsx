@@ -1,0 +1,23 @@
+import { Alert, Button, Code, Container, Stack, Text } from "@mantine/core";
+import { useRouteError } from "react-router";
+
+/** Stands where a page could not be shown: by our fault, or since the service serves a newer one by now. */
+export function Crash() {
+  const error = useRouteError();
+  return (
+    <Container size="sm" py="xl">
+      <Alert color="red" title="This page could not be shown" role="alert">
+        <Stack align="flex-start" gap="sm">
+          <Text size="sm" c="var(--mantine-color-text)">
+            Load it anew: the service may have been updated since you opened it. When that does not help, tell
+            who runs the service what it says here.
+          </Text>
+          <Code block>{error instanceof Error ? error.message : String(error)}</Code>
+          <Button variant="default" size="xs" onClick={() => window.location.reload()}>
+            Load it anew
+          </Button>
+        </Stack>
+      </Alert>
+    </Container>
+  );
+}

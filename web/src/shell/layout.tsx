@@ -1,0 +1,122 @@
+import { AppShell, Burger, Group, NavLink, ScrollArea, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { IconApps, IconBook, IconGauge, IconKey, IconSend, IconWebhook } from "@tabler/icons-react";
+import { type ReactNode, useEffect, useRef } from "react";
+import { Outlet, NavLink as RouterLink, useLocation } from "react-router";
+import { PAGE_PATHS } from "../../../src/page-paths.ts";
+import { type PermissionName, useMay } from "../api/session.tsx";
+import { AccountMenu } from "./account-menu.tsx";
+import { Brand } from "./brand.tsx";
+import { ColourSchemeSwitch } from "./colour-scheme-switch.tsx";
+
+const NAVIGATION: readonly { to: string; label: string; icon: ReactNode; needs: PermissionName }[] = [
+  {
+    to: PAGE_PATHS.overview,
+    label: "Overview",
+    icon: <IconGauge size={18} />,
+    needs: "Read_Administrative_Data",
+  },
+  {
+    to: PAGE_PATHS.webhooks,
+    label: "Webhooks",
+    icon: <IconWebhook size={18} />,
+    needs: "Read_Administrative_Data",
+  },
+  {
+    to: PAGE_PATHS.deliveries,
+    label: "Deliveries",
+    icon: <IconSend size={18} />,
+    needs: "Read_Administrative_Data",
+  },
+  { to: PAGE_PATHS.keys, label: "API keys", icon: <IconKey size={18} />, needs: "Manage_Api_Keys" },
+  { to: PAGE_PATHS.apps, label: "Installed apps", icon: <IconApps size={18} />, needs: "Manage_Api_Keys" },
+];
+
+/** What every page has around it: the navigation, who is signed in, light or dark. */
+export function Layout() {
+  const [opened, { toggle, close }] = useDisclosure();
+  const { pathname } = useLocation();
+  const main = useFocusOnChange(pathname, close);
+  return (
+    <AppShell
+      header={{ height: 56 }}
+      navbar={{ width: 230, breakpoint: "sm", collapsed: { mobile: !opened } }}
+      padding={{ base: "md", sm: "xl" }}
+    >
+      <a className="skip-link" href="#content">
+        Skip to the content
+      </a>
+      <AppShell.Header>
+        <Group h="100%" px="md" justify="space-between" wrap="nowrap">
+          <Group gap="sm" wrap="nowrap">
+            <Burger
+              opened={opened}
+              onClick={toggle}
+              hiddenFrom="sm"
+              size="sm"
+              aria-label={opened ? "Close the navigation" : "Open the navigation"}
+              aria-expanded={opened}
+            />
+            <Brand />
+          </Group>
+          <Group gap="xs" wrap="nowrap">
+            <ColourSchemeSwitch />
+            <AccountMenu />
+          </Group>
+        </Group>
+      </AppShell.Header>
+      <AppShell.Navbar p="sm" aria-label="Pages">
+        <AppShell.Section grow component={ScrollArea}>
+          {NAVIGATION.map((entry) => (
+            <NavigationEntry key={entry.to} {...entry} />
+          ))}
+        </AppShell.Section>
+        <AppShell.Section>
+          <NavLink
+            href="/docs"
+            target="_blank"
+            label="API documentation"
+            leftSection={<IconBook size={18} />}
+          />
+        </AppShell.Section>
+      </AppShell.Navbar>
+      <AppShell.Main id="content" ref={main} tabIndex={-1}>
+        <Outlet />
+      </AppShell.Main>
+    </AppShell>
+  );
+}
+
+function NavigationEntry({ to, label, icon, needs }: (typeof NAVIGATION)[number]) {
+  const { pathname } = useLocation();
+  const may = useMay(needs);
+  if (!may) return null;
+  const active = to === "/" ? pathname === "/" : pathname === to || pathname.startsWith(`${to}/`);
+  return (
+    <NavLink
+      component={RouterLink}
+      to={to}
+      label={
+        <Text size="sm" fw={active ? 600 : 400}>
+          {label}
+        </Text>
+      }
+      leftSection={icon}
+      active={active}
+    />
+  );
+}
+
+/** Moves the focus to the page that is new, so that it is read out and the keyboard goes on from there. */
+function useFocusOnChange(pathname: string, onChange: () => void) {
+  const main = useRef<HTMLElement>(null);
+  const shown = useRef(pathname);
+  useEffect(() => {
+    if (shown.current === pathname) return;
+    shown.current = pathname;
+    onChange();
+    main.current?.focus({ preventScroll: true });
+    window.scrollTo(0, 0);
+  }, [pathname, onChange]);
+  return main;
+}

@@ -1,0 +1,26 @@
+import { Button } from "@mantine/core";
+import { IconMapOff } from "@tabler/icons-react";
+import { Link } from "react-router";
+import { PAGE_PATHS } from "../../../src/page-paths.ts";
+import { Empty } from "../parts/empty.tsx";
+import { PageTitle } from "../parts/page-title.tsx";
+
+/** Stands at addresses that are no page's. */
+export function NotFound() {
+  return (
+    <>
+      <PageTitle title="Page not found" />
+      <Empty
+        icon={<IconMapOff />}
+        title="There is nothing at this address"
+        action={
+          <Button component={Link} to={PAGE_PATHS.overview} variant="default">
+            To the overview
+          </Button>
+        }
+      >
+        Check its spelling, or start from the overview.
+      </Empty>
+    </>
+  );
+}

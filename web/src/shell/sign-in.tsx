@@ -1,0 +1,121 @@
+import {
+  Alert,
+  Anchor,
+  Button,
+  Center,
+  Code,
+  Group,
+  Paper,
+  PasswordInput,
+  Stack,
+  Text,
+  Title,
+} from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { useDocumentTitle } from "@mantine/hooks";
+import { IconClockOff } from "@tabler/icons-react";
+import { useState } from "react";
+import { Navigate, useLocation } from "react-router";
+import { PAGE_PATHS } from "../../../src/page-paths.ts";
+import { failureReason } from "../api/failure.ts";
+import { useSessionAccess } from "../api/session.tsx";
+import { Failure } from "../parts/failure.tsx";
+import { Brand } from "./brand.tsx";
+import { ColourSchemeSwitch } from "./colour-scheme-switch.tsx";
+import { type SignInState, Waiting } from "./gate.tsx";
+import { TooManyTries } from "./too-many-tries.tsx";
+
+/** Where an API key opens the settings page. */
+export default function SignInPage() {
+  const { state } = useSessionAccess();
+  const { from, ended } = (useLocation().state ?? {}) as SignInState;
+  if (state.is === "in") return <Navigate to={from ?? PAGE_PATHS.overview} replace />;
+  if (state.is === "unknown") return <Waiting />;
+  return <SignInForm ended={ended ?? false} />;
+}
+
+function SignInForm({ ended }: { ended: boolean }) {
+  useDocumentTitle("Sign in · Webhook service");
+  const { signIn } = useSessionAccess();
+  const [failure, setFailure] = useState<unknown>();
+  const form = useForm({
+    mode: "uncontrolled",
+    initialValues: { apiKey: "" },
+    validate: { apiKey: (value) => (value.trim() === "" ? "Enter an API key" : null) },
+  });
+  const wrongKey = failureReason(failure) === "API_KEY_UNKNOWN";
+  const tooMany = failureReason(failure) === "RATE_LIMITED";
+
+  async function submit({ apiKey }: { apiKey: string }) {
+    setFailure(undefined);
+    await signIn(apiKey.trim()).catch((error: unknown) => {
+      setFailure(error);
+      if (failureReason(error) === "API_KEY_UNKNOWN")
+        form.setFieldError("apiKey", "This key is unknown or revoked");
+    });
+  }
+
+  return (
+    <Center component="main" mih="100vh" p="md">
+      <Paper withBorder p={{ base: "lg", sm: "xl" }} w="100%" maw={440} shadow="sm">
+        <Stack gap="lg">
+          <Stack gap="xs">
+            <Group justify="space-between">
+              <Brand />
+              <ColourSchemeSwitch />
+            </Group>
+            <Title order={1} size="h3">
+              Sign in
+            </Title>
+          </Stack>
+          {ended && failure === undefined && (
+            <Alert color="yellow" icon={<IconClockOff />} title="Your session has ended" role="status">
+              <Text size="sm" c="var(--mantine-color-text)">
+                Sign in again, and you are back where you were.
+              </Text>
+            </Alert>
+          )}
+          {tooMany ? (
+            <TooManyTries error={failure} />
+          ) : (
+            failure !== undefined && !wrongKey && <Failure error={failure} />
+          )}
+          <form onSubmit={form.onSubmit(submit)} noValidate>
+            <Stack>
+              <PasswordInput
+                key={form.key("apiKey")}
+                {...form.getInputProps("apiKey")}
+                label="API key"
+                description={
+                  <>
+                    One with the permission <Code>Manage_Api_Keys</Code> or{" "}
+                    <Code>Read_Administrative_Data</Code>
+                  </>
+                }
+                name="api-key"
+                autoComplete="off"
+                autoCapitalize="off"
+                spellCheck={false}
+                data-1p-ignore
+                data-autofocus
+                autoFocus
+                visibilityToggleButtonProps={{ "aria-label": "Show or hide the key" }}
+              />
+              <Button type="submit" loading={form.submitting} fullWidth>
+                Sign in
+              </Button>
+            </Stack>
+          </form>
+          <Text size="sm" c="dimmed" component="div">
+            The first administrator’s key is in the file <Code>.data/admin-key</Code> where the service runs,
+            or is what it was given as <Code>ADMIN_KEY</Code>. <Code>npm run admin-key</Code> makes another
+            one.{" "}
+            <Anchor href="/docs" inherit underline="always">
+              API documentation
+            </Anchor>
+          </Text>
+        </Stack>
+      </Paper>
+    </Center>
+  );
+}
