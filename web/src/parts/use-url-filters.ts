@@ -5,11 +5,12 @@ import { useSearchParams } from "react-router";
  * Filters that are in the page's address, so that it can be shared, and so that Back undoes them.
  *
  * @param names of the parameters, the same at every call
- * @returns each filter's text, "" where the address has none; and what changes some of them, "" taking one away
+ * @returns each filter's text, "" where the address has none; and what changes some of them, "" taking one away. With
+ *   `replace`, for what is typed, the change is no step of Back.
  */
 export function useUrlFilters<Name extends string>(
   names: readonly Name[],
-): [Record<Name, string>, (changes: Partial<Record<Name, string>>) => void] {
+): [Record<Name, string>, (changes: Partial<Record<Name, string>>, options?: { replace?: boolean }) => void] {
   const [parameters, setParameters] = useSearchParams();
   const text = parameters.toString();
   const filters = useMemo(() => {
@@ -17,15 +18,18 @@ export function useUrlFilters<Name extends string>(
     return Object.fromEntries(names.map((name) => [name, found.get(name) ?? ""])) as Record<Name, string>;
   }, [text, names]);
   const change = useCallback(
-    (changes: Partial<Record<Name, string>>) =>
-      setParameters((now) => {
-        const next = new URLSearchParams(now);
-        for (const [name, value] of Object.entries(changes) as [string, string | undefined][]) {
-          if (value) next.set(name, value);
-          else next.delete(name);
-        }
-        return next;
-      }),
+    (changes: Partial<Record<Name, string>>, { replace = false } = {}) =>
+      setParameters(
+        (now) => {
+          const next = new URLSearchParams(now);
+          for (const [name, value] of Object.entries(changes) as [string, string | undefined][]) {
+            if (value) next.set(name, value);
+            else next.delete(name);
+          }
+          return next;
+        },
+        { replace },
+      ),
     [setParameters],
   );
   return [filters, change];

@@ -1,0 +1,54 @@
+import { CloseButton, TextInput } from "@mantine/core";
+import { useDebouncedCallback } from "@mantine/hooks";
+import { IconSearch } from "@tabler/icons-react";
+import { useEffect, useRef, useState } from "react";
+
+const TYPING_MS = 200;
+
+/** A search within a list. */
+export interface SearchFieldProps {
+  /** What is searched for, as the address has it. */
+  value: string;
+  /** Told what was typed, once the typing pauses. */
+  onChange: (text: string) => void;
+  /** What is searched: "Search keys". */
+  label: string;
+  placeholder?: string;
+}
+
+/** Searches a list while one types. What it stands for may be in the address: Back is followed. */
+export function SearchField({ value, onChange, label, placeholder }: SearchFieldProps) {
+  const [text, setText] = useState(value);
+  const told = useRef(value);
+  const tell = useDebouncedCallback((typed: string) => {
+    told.current = typed;
+    onChange(typed);
+  }, TYPING_MS);
+  useEffect(() => {
+    // What comes back of one's own typing may be older than what has been typed since.
+    if (value === told.current) return;
+    told.current = value;
+    setText(value);
+  }, [value]);
+
+  function type(typed: string) {
+    setText(typed);
+    tell(typed);
+  }
+
+  return (
+    <TextInput
+      type="search"
+      label={label}
+      placeholder={placeholder}
+      value={text}
+      onChange={(event) => type(event.currentTarget.value)}
+      leftSection={<IconSearch size={16} />}
+      rightSection={text && <CloseButton size="sm" aria-label="Clear the search" onClick={() => type("")} />}
+      // The button above does what the browser's own would.
+      styles={{ input: { appearance: "textfield" } }}
+      autoComplete="off"
+      spellCheck={false}
+    />
+  );
+}
