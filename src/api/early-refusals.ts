@@ -10,6 +10,7 @@ import {
 import { errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
+import { withWords } from "./bare-refusals.ts";
 import { withReason } from "./errors.ts";
 import { MAX_MESSAGE_BYTES } from "./message-limit.ts";
 
@@ -20,7 +21,7 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * Gives the details of every other refusal to those that the library makes before any interceptor: of messages that
- * are too large, cannot be read, or are packed in an unknown way. And spells all messages as gRPC says.
+ * are too large, cannot be read, or are packed in an unknown way, and of calls made in a wrong way. And spells all messages as gRPC says.
  *
  * To be called once all services are registered.
  */
@@ -28,7 +29,7 @@ export function explainEarlyRefusals(router: ConnectRouter): void {
   for (const [place, handler] of router.handlers.entries()) {
     const explaining: UniversalHandler = Object.assign(async (request: Parameters<UniversalHandler>[0]) => {
       forgetEndlessTimeout(request.header);
-      return explained(await handler(request), handler.method.methodKind);
+      return explained(await handler(request), handler.method);
     }, handler);
     router.handlers[place] = explaining;
   }
@@ -36,9 +37,11 @@ export function explainEarlyRefusals(router: ConnectRouter): void {
 
 function explained(
   response: UniversalServerResponse,
-  kind: DescMethod["methodKind"],
+  method: DescMethod,
 ): UniversalServerResponse | Promise<UniversalServerResponse> {
   const { trailer, body } = response;
+  const { methodKind: kind } = method;
+  if (response.status >= 400 && !body) return withWords(response, method);
   if (trailer) {
     // Of a call with one answer the outcome is known by now; only streams have theirs to come.
     if (kind === "unary" || kind === "client_streaming" || !body) explainTrailer(trailer);

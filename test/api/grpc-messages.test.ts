@@ -92,3 +92,48 @@ test("refusals before a service is asked have reasons as well, in every protocol
   const details = Buffer.from(trailers["grpc-status-details-bin"] as string, "base64");
   expect(details.toString()).toContain("REQUEST_INVALID");
 });
+
+test.each([
+  [
+    "POST",
+    "WebhookService/ListWebhooks",
+    "application/x-www-form-urlencoded",
+    415,
+    "with Content-Type: application/json",
+  ],
+  ["POST", "WebhookService/CreateWebhook", "text/plain", 415, "with Content-Type: application/json"],
+  [
+    "GET",
+    "WebhookService/ListWebhooks",
+    undefined,
+    415,
+    "by GET with connect=v1, encoding=json and message={}",
+  ],
+  ["GET", "WebhookService/CreateWebhook", undefined, 405, "is called by POST"],
+  ["PUT", "WebhookService/ListWebhooks", "application/json", 405, "is called by POST"],
+])("%s of %s as %s is told what to do instead", async (method, path, type, status, words) => {
+  const answer = await fetch(`${api.url}/webhook.v1.${path}`, {
+    method,
+    headers: { "X-Service-Key": api.adminKey, ...(type ? { "Content-Type": type } : {}) },
+    ...(method === "GET" ? {} : { body: "{}" }),
+  });
+  expect(answer.status).toBe(status);
+  expect(answer.headers.get(status === 405 ? "Allow" : "Accept-Post")).toContain(
+    status === 405 ? "POST" : "json",
+  );
+  expect(await answer.json()).toMatchObject({
+    code: "unimplemented",
+    message: expect.stringContaining(words),
+    details: [{ debug: { reason: "METHOD_NOT_SERVED" } }],
+  });
+});
+
+test("a stream both ways over HTTP/1.1 is told that it needs HTTP/2", async () => {
+  const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+  const headers = { "Content-Type": "application/connect+json" };
+  const answer = await fetch(`${api.url}${path}`, { method: "POST", headers, body: "{}" });
+  expect([answer.status, await answer.json()]).toMatchObject([
+    505,
+    { message: "ServerReflectionInfo streams both ways, which HTTP/1.1 cannot: call it over HTTP/2" },
+  ]);
+});

@@ -1,0 +1,39 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
+import { createAsyncIterable, type UniversalServerResponse } from "@connectrpc/connect/protocol";
+import { errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import { DomainError } from "../domain-error.ts";
+import { refusal } from "./errors.ts";
+
+const CONTENT_TYPES = "application/json, application/proto, application/grpc-web+proto, application/grpc";
+
+/**
+ * Gives a body to a refusal that the library makes with a status alone: of HTTP methods, content types and versions of
+ * HTTP that a call cannot be made with.
+ */
+export function withWords(response: UniversalServerResponse, method: DescMethod): UniversalServerResponse {
+  const byGet = method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
+  const header = new Headers(response.header);
+  let words: string;
+  switch (response.status) {
+    case 405:
+      header.set("Allow", byGet ? "GET, POST" : "POST");
+      words = "is called by POST";
+      break;
+    case 415:
+      header.set("Accept-Post", CONTENT_TYPES);
+      words = `is called by POST with Content-Type: application/json, or another of ${CONTENT_TYPES}`;
+      if (byGet) words += "; or by GET with connect=v1, encoding=json and message={} in the query";
+      break;
+    case 505:
+      words = "streams both ways, which HTTP/1.1 cannot: call it over HTTP/2";
+      break;
+    default:
+      return response;
+  }
+  const error = refusal(new DomainError("UNIMPLEMENTED", `${method.name} ${words}`));
+  const body = errorToJsonBytes(error, undefined);
+  header.set("Content-Type", "application/json");
+  header.set("Content-Length", String(body.byteLength));
+  return { ...response, header, body: createAsyncIterable([body]) };
+}
