@@ -69,6 +69,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     interceptors: [errorInterceptor(context.log), endingInterceptor(context.log)],
     requestGate: requestGate(context),
     readMaxBytes: MAX_MESSAGE_BYTES,
+    // A name misspelt in a filter, or in what a key may do, would otherwise widen it to everything.
+    jsonOptions: { ignoreUnknownFields: false },
     ...RPC_COMPRESSION,
     shutdownSignal: ending.signal,
   };

@@ -64,6 +64,7 @@ test("a key can belong to an installed app, which must exist", async () => {
 
 test.each<[string, object, string]>([
   ["no name", { name: "" }, "name is required"],
+  ["a name of spaces", { name: " \u00a0\t" }, "name must hold more than white space"],
   ["a name of 101 characters", { name: "x".repeat(101) }, "name must have at most 100"],
   ["a null character in its name", { name: "a\0" }, "name"],
   ["no permission", { permissions: [] }, "permissions must be one or more of Read_Administrative_Data"],

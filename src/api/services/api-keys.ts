@@ -33,7 +33,7 @@ export function apiKeyService({ db }: ApiContext): ServiceImpl<typeof ApiKeyServ
   return {
     async createApiKey(request) {
       assertFields(CreateApiKeyRequestSchema, request);
-      assertText("name", request.name, MAX_NAME_CHARACTERS);
+      assertName(request.name);
       const permissions = [...new Set(request.permissions)];
       if (permissions.length === 0 || !permissions.every(isPermission)) {
         throw invalidFields([
@@ -96,7 +96,7 @@ export function apiKeyService({ db }: ApiContext): ServiceImpl<typeof ApiKeyServ
 
     async createInstalledApp(request) {
       assertFields(CreateInstalledAppRequestSchema, request);
-      assertText("name", request.name, MAX_NAME_CHARACTERS);
+      assertName(request.name);
       return { installedApp: installedAppMessage(await createInstalledApp(db, request.name)) };
     },
 
@@ -104,6 +104,12 @@ export function apiKeyService({ db }: ApiContext): ServiceImpl<typeof ApiKeyServ
       return { installedApps: (await listInstalledApps(db)).map(installedAppMessage) };
     },
   };
+}
+
+function assertName(name: string): void {
+  assertText("name", name, MAX_NAME_CHARACTERS);
+  if (name.trim() === "")
+    throw invalidFields([{ field: "name", description: "must hold more than white space" }]);
 }
 
 /** What becomes of the key's webhooks must be told, even when it has none: nobody loses any by leaving it out. */
