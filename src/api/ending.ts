@@ -50,6 +50,8 @@ export async function* untilAborted<T>(
 
 /** Deadlines and the service's stopping say what they are; anything else that ends a call is its caller. */
 function abortError(signal: AbortSignal): ConnectError {
-  if (signal.reason instanceof ConnectError) return signal.reason;
+  const { reason } = signal;
+  // The library's word for a connection that ended is ABORTED.
+  if (reason instanceof ConnectError && reason.code !== Code.Aborted) return reason;
   return new ConnectError("the caller went away", Code.Canceled);
 }

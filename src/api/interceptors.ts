@@ -1,4 +1,4 @@
-import { Code, type Interceptor } from "@connectrpc/connect";
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { isGivenUp, onBehalfOf } from "../db/call-signal.ts";
 import { orAborted, untilAborted } from "./ending.ts";
@@ -61,6 +61,20 @@ export function endingInterceptor(log: Logger): Interceptor {
       ? { ...response, message: untilAborted(response.message, signal, late) }
       : response;
   };
+}
+
+/** Tells a caller who goes away in the middle of their stream from a fault of ours. */
+export const readingInterceptor: Interceptor = (next) => (request) =>
+  next(request.stream ? { ...request, message: fromCaller(request.message) } : request);
+
+async function* fromCaller<T>(messages: AsyncIterable<T>): AsyncIterable<T> {
+  try {
+    yield* messages;
+  } catch (error) {
+    if (error instanceof ConnectError) throw error;
+    // Messages that cannot be read are told as such; what else can go wrong here is the connection.
+    throw new ConnectError("the caller went away", Code.Canceled, undefined, undefined, error);
+  }
 }
 
 function nameOf(request: { service: { typeName: string }; method: { name: string } }): string {

@@ -8,7 +8,7 @@ import { refusal, stoppingError } from "./errors.ts";
 import { listenForGrpc } from "./grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./http-listener.ts";
 import type { KeepAlive } from "./http2-sessions.ts";
-import { endingInterceptor, errorInterceptor } from "./interceptors.ts";
+import { endingInterceptor, errorInterceptor, readingInterceptor } from "./interceptors.ts";
 import type { Listener } from "./listening.ts";
 import { MAX_MESSAGE_BYTES } from "./message-limit.ts";
 import { createReadiness } from "./readiness.ts";
@@ -66,7 +66,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     explainEarlyRefusals(router);
   };
   const routerOptions: ConnectRouterOptions = {
-    interceptors: [errorInterceptor(context.log), endingInterceptor(context.log)],
+    interceptors: [errorInterceptor(context.log), endingInterceptor(context.log), readingInterceptor],
     requestGate: requestGate(context),
     readMaxBytes: MAX_MESSAGE_BYTES,
     // A name misspelt in a filter, or in what a key may do, would otherwise widen it to everything.
