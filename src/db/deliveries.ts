@@ -1,6 +1,6 @@
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
-import { type DeliveryFilter, newestFirst } from "./delivery-filter.ts";
+import { type DeliveryFilter, firstOf } from "./delivery-filter.ts";
 
 /** Where a delivery stands, as the column names it. */
 export type DeliveryStateName = "pending" | "delivering" | "retrying" | "delivered" | "failed" | "cancelled";
@@ -14,6 +14,8 @@ export interface DeliveryRow {
   url: string;
   state: DeliveryStateName;
   attempts: number;
+  /** How many of them belong to earlier rounds. */
+  roundStart: number;
   created: Date;
   /** When the next attempt is due, while retrying. */
   retryAt: Date | null;
@@ -31,12 +33,12 @@ export interface AttemptRow {
   responseStart: string | null;
 }
 
-const COLUMNS = `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, d.state, d.attempts, d.created,
+const COLUMNS = `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, d.state, d.attempts, d.round_start as "roundStart", d.created,
   case when d.state = 'retrying' then d.retry_at end as "retryAt", d.finished, d.reason`;
 
-/** Deliveries, newest first; ids are UUIDv7, so their order is that of time. */
+/** A page of deliveries, newest first; ids are UUIDv7, so their order is that of time. */
 export function listDeliveries(db: Db, filter: DeliveryFilter, limit: number): Promise<DeliveryRow[]> {
-  const { sql, bindings } = newestFirst(filter, limit);
+  const { sql, bindings } = firstOf(filter, limit);
   return rows<DeliveryRow>(
     db,
     `select ${COLUMNS} from (${sql}) d join webhooks w on w.id = d.webhook_id order by d.id desc`,

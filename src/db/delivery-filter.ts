@@ -16,6 +16,8 @@ export interface DeliveryFilter {
   to?: Date | undefined;
   /** Only those older than this id: where the page before ended. */
   before?: string | undefined;
+  /** Only those newer than this id, and of these the ones next to it: a page back. */
+  after?: string | undefined;
 }
 
 /**
@@ -25,37 +27,38 @@ export interface DeliveryFilter {
 const ID_LAG_MS = 60_000;
 
 /**
- * A query for the newest deliveries that a filter lets through, with the columns of the table, and its values.
+ * A query for the newest deliveries that a filter lets through, or for the oldest `after` one, with the columns of the
+ * table, and its values.
  *
  * Each part reads an index in the order of ids and stops at the limit, whatever else is in the table: one part a
  * state, since several states together have no index in that order; and for an event type one a webhook, of those
  * webhooks that have the newest deliveries.
  */
-export function newestFirst(filter: DeliveryFilter, limit: number): { sql: string; bindings: Bindings } {
+export function firstOf(filter: DeliveryFilter, limit: number): { sql: string; bindings: Bindings } {
   const { conditions, bindings } = restrictions(filter);
   bindings.limit = limit;
+  const order = filter.after === undefined ? "desc" : "asc";
+  const read = (all: readonly string[], most: string) => byState(all, filter.states, order, most);
   if (filter.process === undefined || filter.webhookId !== undefined) {
-    return { sql: byState(conditions, filter.states, ":limit::int"), bindings };
+    return { sql: read(conditions, ":limit::int"), bindings };
   }
   const ofWebhook = (webhook: string) => [...conditions, `d.webhook_id = ${webhook}`];
   return {
     // The deliveries of a page are of at most as many webhooks as it has rows.
     sql: `
-      select newest.* from (
-        select of_process.id, latest.id as latest
+      select found.* from (
+        select of_process.id, first.id as first
         from (select id from webhooks where process = :process::int) of_process
-          cross join lateral (${byState(ofWebhook("of_process.id"), filter.states, "1")}) latest
-        order by latest.id desc limit :limit::int
-      ) webhook cross join lateral (${byState(ofWebhook("webhook.id"), filter.states, ":limit::int")}) newest
-      order by newest.id desc limit :limit::int`,
+          cross join lateral (${read(ofWebhook("of_process.id"), "1")}) first
+        order by first.id ${order} limit :limit::int
+      ) webhook cross join lateral (${read(ofWebhook("webhook.id"), ":limit::int")}) found
+      order by found.id ${order} limit :limit::int`,
     bindings,
   };
 }
 
-function restrictions({ deliveryId, webhookId, eventId, process, from, to, before }: DeliveryFilter): {
-  conditions: string[];
-  bindings: Bindings;
-} {
+function restrictions(filter: DeliveryFilter): { conditions: string[]; bindings: Bindings } {
+  const { deliveryId, webhookId, eventId, process, from, to, before, after } = filter;
   const conditions: string[] = [];
   const bindings: Bindings = {};
   function restrict(condition: string, values: Bindings): void {
@@ -66,6 +69,7 @@ function restrictions({ deliveryId, webhookId, eventId, process, from, to, befor
   if (webhookId !== undefined) restrict("d.webhook_id = :webhookId::bigint", { webhookId });
   if (eventId !== undefined) restrict("d.event_id = :eventId::uuid", { eventId });
   if (before !== undefined) restrict("d.id < :before::uuid", { before });
+  if (after !== undefined) restrict("d.id > :after::uuid", { after });
   if (from) restrict("d.created >= :from and d.id >= :fromId::uuid", { from, fromId: firstIdOf(from) });
   if (to) {
     const toId = firstIdOf(new Date(to.getTime() + ID_LAG_MS));
@@ -86,13 +90,14 @@ function restrictions({ deliveryId, webhookId, eventId, process, from, to, befor
 function byState(
   conditions: readonly string[],
   states: readonly DeliveryStateName[] = [],
+  order: "asc" | "desc",
   limit: string,
 ): string {
   const part = (all: readonly string[]) =>
     `select d.* from deliveries d ${all.length > 0 ? `where ${all.join(" and ")}` : ""}
-      order by d.id desc limit ${limit}`;
+      order by d.id ${order} limit ${limit}`;
   const parts = [...new Set(states)].sort().map((state) => part([...conditions, `d.state = '${state}'`]));
   const [only = part(conditions), ...more] = parts;
   if (more.length === 0) return only;
-  return `select * from (${parts.map((each) => `(${each})`).join(" union all ")}) d order by d.id desc limit ${limit}`;
+  return `select * from (${parts.map((each) => `(${each})`).join(" union all ")}) d order by d.id ${order} limit ${limit}`;
 }

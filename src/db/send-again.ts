@@ -2,7 +2,7 @@ import { DomainError } from "../domain-error.ts";
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
 import { type DeliveryRow, type DeliveryStateName, getDelivery } from "./deliveries.ts";
-import { type DeliveryFilter, newestFirst } from "./delivery-filter.ts";
+import { type DeliveryFilter, firstOf } from "./delivery-filter.ts";
 
 /** States in which nothing more happens to a delivery by itself. */
 export const FINAL_STATES: readonly DeliveryStateName[] = ["delivered", "failed", "cancelled"];
@@ -82,7 +82,7 @@ export async function sendManyAgain(db: Db, filter: DeliveryFilter, limit: numbe
   const done: SentAgain = { sent: 0, skipped: 0, next: filter.before ?? null };
   for (let left = limit; left > 0; ) {
     const step = Math.min(STEP, left);
-    const { sql, bindings } = newestFirst({ ...filter, before: done.next ?? undefined }, step);
+    const { sql, bindings } = firstOf({ ...filter, before: done.next ?? undefined }, step);
     const found = await rows<{ id: string }>(db, `select d.id from (${sql}) d order by d.id desc`, bindings);
     const ids = found.map(({ id }) => id);
     const again = await startRound(db, ids);

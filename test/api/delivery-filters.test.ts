@@ -74,15 +74,22 @@ interface Filter {
   to?: Timestamp;
 }
 
-/** What the filter finds, gathered by pages of seven. */
+/** What the filter finds, gathered by pages of seven; also back from the last page to the first. */
 async function pages(filter: Filter): Promise<string[]> {
-  const found: string[] = [];
-  let pageToken = "";
-  do {
-    const page = await deliveries.listDeliveries({ ...filter, pageSize: 7, pageToken });
-    found.push(...page.deliveries.map(({ id }) => id));
-    pageToken = page.nextPageToken;
-  } while (pageToken !== "");
+  const read = (pageToken: string) => deliveries.listDeliveries({ ...filter, pageSize: 7, pageToken });
+  const ids = (page: { deliveries: { id: string }[] }) => page.deliveries.map(({ id }) => id);
+  let page = await read("");
+  const found = ids(page);
+  while (page.nextPageToken !== "") {
+    page = await read(page.nextPageToken);
+    found.push(...ids(page));
+  }
+  const back = ids(page);
+  while (page.previousPageToken !== "") {
+    page = await read(page.previousPageToken);
+    back.unshift(...ids(page));
+  }
+  expect(back).toEqual(found);
   return found;
 }
 
@@ -134,6 +141,34 @@ describe("a list of deliveries, page by page and newest first, has what its filt
       expect(await pages(filter)).toEqual(expected);
     }
   });
+});
+
+test("a page is gone back to from the next one, and from the first one lead what came since", async () => {
+  const eventId = randomUUID();
+  const webhookId = BigInt(made[0]?.webhookId as number);
+  const add = async (n: number) => {
+    const id = idAt(new Date(Date.now() + n), n);
+    await api.context.db("deliveries").insert({ id, webhook_id: webhookId.toString(), event_id: eventId });
+    return id;
+  };
+  const read = (pageToken: string) => deliveries.listDeliveries({ eventId, pageSize: 2, pageToken });
+  expect(await read("")).toMatchObject({ deliveries: [], nextPageToken: "", previousPageToken: "" });
+  const [first, second, third] = [await add(1), await add(2), await add(3)];
+
+  const newest = await read("");
+  expect(newest.deliveries.map(({ id }) => id)).toEqual([third, second]);
+  const older = await read(newest.nextPageToken);
+  expect(older).toMatchObject({ deliveries: [{ id: first }], nextPageToken: "" });
+  const back = await read(older.previousPageToken);
+  expect(back.deliveries.map(({ id }) => id)).toEqual([third, second]);
+  expect(back.previousPageToken).toBe("");
+  expect((await read(back.nextPageToken)).deliveries.map(({ id }) => id)).toEqual([first]);
+
+  expect((await read(newest.previousPageToken)).deliveries).toEqual([]);
+  const fourth = await add(4);
+  const since = await read(newest.previousPageToken);
+  expect(since.deliveries.map(({ id }) => id)).toEqual([fourth]);
+  expect((await read(since.nextPageToken)).deliveries.map(({ id }) => id)).toEqual([third, second]);
 });
 
 test("filters that exclude each other find nothing", async () => {

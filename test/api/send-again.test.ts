@@ -47,7 +47,12 @@ test("a final delivery sent again is pending, with a new round that begins after
   for (const state of ["delivered", "failed", "cancelled"]) {
     const [deliveryId = ""] = await store(webhookId, 1, { ...FAILED, state, claims: 3, run_id: 7 });
     const { delivery } = await deliveries.sendAgain({ deliveryId });
-    expect(delivery).toMatchObject({ id: deliveryId, state: DeliveryState.PENDING, attemptCount: 4 });
+    expect(delivery).toMatchObject({
+      id: deliveryId,
+      state: DeliveryState.PENDING,
+      attemptCount: 4,
+      roundStart: 4,
+    });
     expect([delivery?.reason, delivery?.finished, delivery?.nextAttempt]).toEqual([
       undefined,
       undefined,
@@ -144,11 +149,14 @@ test("more than one step's worth goes in one call", async () => {
   expect(await sendManyAgain(api.context.db, filter, 1_100)).toEqual({ sent: 100, skipped: 0, next: null });
 });
 
-test("states that are under way and too many at once are INVALID_ARGUMENT", async () => {
+test("states that are under way, too many at once and a page back are INVALID_ARGUMENT", async () => {
+  await store(await register(), 1, FAILED);
+  const { previousPageToken } = await deliveries.listDeliveries({ states: [DeliveryState.FAILED] });
   const refused = await Promise.all([
     failure(deliveries.sendAgainMany({ states: [DeliveryState.PENDING] })),
     failure(deliveries.sendAgainMany({ pageSize: 10_001 })),
     failure(deliveries.sendAgainMany({ pageToken: "x" })),
+    failure(deliveries.sendAgainMany({ pageToken: previousPageToken })),
     failure(deliveries.sendAgainMany({ process: 99 as WebhookProcess })),
   ]);
   expect(refused.map((error) => error?.code)).toEqual(refused.map(() => Code.InvalidArgument));

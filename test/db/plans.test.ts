@@ -123,6 +123,13 @@ describe("no table that grows is read from end to end", () => {
     ["listing a webhook's failed ones", (trx) => listDeliveries(trx, { webhookId, states: ["failed"] }, 101)],
     ["listing an event type's", (trx) => listDeliveries(trx, { process: 1 }, 101)],
     [
+      "going a page back, of all and of an event type",
+      async (trx) => {
+        await listDeliveries(trx, { after: claimedIds[0] as string }, 101);
+        await listDeliveries(trx, { process: 1, after: claimedIds[0] as string }, 101);
+      },
+    ],
+    [
       "listing what failed or was cancelled within an hour",
       (trx) =>
         listDeliveries(trx, { states: ["failed", "cancelled"], from: new Date(Date.now() - 3_600_000) }, 101),

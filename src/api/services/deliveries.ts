@@ -9,18 +9,27 @@ import {
   DeliveryState,
   GetDeliveryRequestSchema,
   ListDeliveriesRequestSchema,
+  type ListDeliveriesResponseSchema,
   SendAgainManyRequestSchema,
   SendAgainRequestSchema,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import { type AttemptRow, type DeliveryRow, getDelivery, listDeliveries } from "../../db/deliveries.ts";
+import type { DeliveryFilter } from "../../db/delivery-filter.ts";
 import { FINAL_STATES, sendAgain, sendManyAgain } from "../../db/send-again.ts";
 import { getSentRequest, type SentRequest } from "../../db/sent-requests.ts";
 import { deliveryHeaders } from "../../delivery-headers.ts";
 import { DomainError } from "../../domain-error.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
-import { deliveryFilter, optionalUuid, pageSize, pageToken, stateNumbers } from "./delivery-filter.ts";
+import {
+  deliveryFilter,
+  newerPageToken,
+  optionalUuid,
+  pageSize,
+  pageToken,
+  stateNumbers,
+} from "./delivery-filter.ts";
 import { assertFields } from "./messages.ts";
 
 const DEFAULT_PAGE = 100;
@@ -39,18 +48,13 @@ export function deliveryService({
     async listDeliveries(request) {
       assertFields(ListDeliveriesRequestSchema, request);
       const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
-      const found = await listDeliveries(
-        db,
-        { ...deliveryFilter(request), deliveryId: optionalUuid("delivery_id", request.deliveryId) },
-        // One more tells whether there is another page.
-        limit + 1,
-      );
-      const page = found.slice(0, limit);
-      const last = page.at(-1);
-      return {
-        deliveries: page.map(deliveryMessage),
-        nextPageToken: found.length > limit && last ? pageToken(last.id) : "",
+      const filter = {
+        ...deliveryFilter(request),
+        deliveryId: optionalUuid("delivery_id", request.deliveryId),
       };
+      // One more tells whether there is another page.
+      const found = await listDeliveries(db, filter, limit + 1);
+      return pageMessage(found, limit, filter);
     },
 
     async sendAgain(request) {
@@ -76,6 +80,11 @@ export function deliveryService({
           },
         ]);
       }
+      if (filter.after !== undefined) {
+        throw invalidFields([
+          { field: "page_token", description: "must be the next_page_token of the call before" },
+        ]);
+      }
       const { sent, skipped, next } = await sendManyAgain(db, filter, limit);
       if (sent > 0) onQueued();
       return { sentAgain: sent, skipped, nextPageToken: next === null ? "" : pageToken(next) };
@@ -98,6 +107,25 @@ export function deliveryService({
   };
 }
 
+/** @param found one more than a page has where there is another page in the direction of reading */
+function pageMessage(
+  found: readonly DeliveryRow[],
+  limit: number,
+  { after }: DeliveryFilter,
+): MessageInitShape<typeof ListDeliveriesResponseSchema> {
+  const back = after !== undefined;
+  const page = back ? found.slice(-limit) : found.slice(0, limit);
+  const more = found.length > limit;
+  const first = page[0];
+  const last = page.at(-1);
+  return {
+    deliveries: page.map(deliveryMessage),
+    // What a page was read back or on from lies beside it.
+    nextPageToken: last && (more || back) ? pageToken(last.id) : "",
+    previousPageToken: first && (more || !back) ? newerPageToken(first.id) : "",
+  };
+}
+
 function deliveryId(request: { deliveryId: string }): string {
   return optionalUuid("delivery_id", request.deliveryId) as string;
 }
@@ -117,6 +145,7 @@ function deliveryMessage(row: DeliveryRow): MessageInitShape<typeof DeliverySche
     url: row.url,
     state: stateNumbers.get(row.state) ?? DeliveryState.UNSPECIFIED,
     attemptCount: row.attempts,
+    roundStart: row.roundStart,
     created: timestampFromDate(row.created),
     ...(row.retryAt ? { nextAttempt: timestampFromDate(row.retryAt) } : {}),
     ...(row.finished ? { finished: timestampFromDate(row.finished) } : {}),

@@ -43,7 +43,7 @@ export function deliveryFilter(request: FilterFields): DeliveryFilter {
     states: request.states.map(stateName),
     from: request.from && timestampDate(request.from),
     to: request.to && timestampDate(request.to),
-    before: request.pageToken === "" ? undefined : readPageToken(request.pageToken),
+    ...readPageToken(request.pageToken),
   };
 }
 
@@ -74,18 +74,29 @@ function stateName(state: number): DeliveryStateName {
   return name;
 }
 
-/** Names where a page ended; callers are not meant to look inside. */
+/** Marks the token of a page that is newer than an id. */
+const NEWER = "n";
+
+/** Names the page of what is older than an id; callers are not meant to look inside. */
 export function pageToken(id: string): string {
   return Buffer.from(id.replaceAll("-", ""), "hex").toString("base64url");
 }
 
-function readPageToken(token: string): string {
-  const hex = Buffer.from(token, "base64url").toString("hex");
+/** Names the page of what is newer than an id. */
+export function newerPageToken(id: string): string {
+  return `${NEWER}.${pageToken(id)}`;
+}
+
+function readPageToken(token: string): Pick<DeliveryFilter, "before" | "after"> {
+  if (token === "") return {};
+  const newer = token.startsWith(`${NEWER}.`);
+  const encoded = newer ? token.slice(NEWER.length + 1) : token;
+  const hex = Buffer.from(encoded, "base64url").toString("hex");
   const id = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
   if (!isUuid(id)) {
     throw invalidFields([
-      { field: "page_token", description: "must be the next_page_token of the page before" },
+      { field: "page_token", description: "must be the next_page_token or previous_page_token of a page" },
     ]);
   }
-  return id;
+  return newer ? { after: id } : { before: id };
 }
