@@ -224,6 +224,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.RotateWebhookSecretResponse.secrets": "Every secret that signs now, newest first.",
   "webhook.v1.WebhookService": "Registers the addresses that events are delivered to.",
   "webhook.v1.WebhookService.ListWebhooks": "All registered webhooks, of every key, oldest first.",
+  "webhook.v1.WebhookService.GetWebhook": "One registered webhook. NOT_FOUND when it was deleted.",
   "webhook.v1.WebhookService.CreateWebhook": "Registers a URL for an event type. When the same pair is registered already, by whichever key, it changes nothing and answers that webhook.",
   "webhook.v1.WebhookService.DeleteWebhook": "Deletes a webhook and cancels its undelivered deliveries; its log stays. Answers the deleted webhook.",
   "webhook.v1.WebhookService.ListProcesses": "The catalogue: every event type there is, by number, whichever of them the key may subscribe to.",

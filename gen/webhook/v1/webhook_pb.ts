@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEi9QMKB1dlYmhvb2sSEAoCaWQYASABKANCBIi1GAESMQoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBIi1GAESMgoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjkKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESLgoDdXJsGAUgASgJQiGItRgBorUYGWh0dHBzOi8vZXhhbXBsZS5jb20vaG9va3MSQgoLYXBwbGljYXRpb24YBiABKAlCKKK1GCQwMWExZmNiMS1hMjlmLTczMGUtYmIyYi01YTE0OWI5NTBhYmRIAIgBARIjChBhcHBsaWNhdGlvbl9uYW1lGAcgASgJQgSQtRgBSAGIAQESGAoKYXBpX2tleV9pZBgIIAEoCUIEkLUYARIdCgpyYXRlX2xpbWl0GAkgASgFQgSQtRgBSAKIAQESMAoGcGF1c2VkGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXQi9gEKCUV2ZW50VHlwZRIUCgZudW1iZXIYASABKAVCBIi1GAESJQoEbmFtZRgCIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSOQoLZGVzY3JpcHRpb24YAyABKAlCJKK1GCBBbiBvcmRlciBoYXMgbGVmdCB0aGUgd2FyZWhvdXNlLhIpCgZzYW1wbGUYBCABKAlCGZi1GAGitRgReyJPcmRlcklkIjogMTAwMX0SRgoGc2NoZW1hGAUgASgJQjaYtRgBorUYLnsidGl0bGUiOiAiT3JkZXJEaXNwYXRjaGVkIiwgInR5cGUiOiAib2JqZWN0In0iFQoTTGlzdFdlYmhvb2tzUmVxdWVzdCI9ChRMaXN0V2ViaG9va3NSZXNwb25zZRIlCgh3ZWJob29rcxgBIAMoCzITLndlYmhvb2sudjEuV2ViaG9vayJcChRDcmVhdGVXZWJob29rUmVxdWVzdBIxCgdwcm9jZXNzGAEgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0IEiLUYARIRCgN1cmwYAiABKAlCBIi1GAEiTgoVQ3JlYXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSDwoHY3JlYXRlZBgCIAEoCCIwChREZWxldGVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFURlbGV0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIhYKFExpc3RQcm9jZXNzZXNSZXF1ZXN0IkEKFUxpc3RQcm9jZXNzZXNSZXNwb25zZRIoCglwcm9jZXNzZXMYASADKAsyFS53ZWJob29rLnYxLkV2ZW50VHlwZSJeChpTZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhcKCnJhdGVfbGltaXQYAiABKAVIAIgBAUINCgtfcmF0ZV9saW1pdCJDChtTZXRXZWJob29rUmF0ZUxpbWl0UmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIvChNQYXVzZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPAoUUGF1c2VXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIwChRSZXN1bWVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFVJlc3VtZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFFNlbmRUZXN0RXZlbnRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPgoVU2VuZFRlc3RFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhMKC2RlbGl2ZXJ5X2lkGAIgASgJIjMKF0dldFdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiVgoYR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCRIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IkwKDVdlYmhvb2tTZWNyZXQSDgoGc2VjcmV0GAEgASgJEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjYKGlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiWQobUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCRIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0MrUKCg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSqwEKDUNyZWF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVzcG9uc2UiVZACAoi1GAKStRgHd2ViaG9va4LT5JMCPToBKloUOgEqIg8vYXBpL3YxL3dlYmhvb2taFDoBKiIPL2FwaS92Mi93ZWJob29rIgwvYXBpL3dlYmhvb2sSnwEKDURlbGV0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVzcG9uc2UiSYi1GAKStRgHd2ViaG9va4LT5JMCNFoRKg8vYXBpL3YxL3dlYmhvb2taESoPL2FwaS92Mi93ZWJob29rKgwvYXBpL3dlYmhvb2sSwgEKDUxpc3RQcm9jZXNzZXMSIC53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0GiEud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UibJACAYi1GAGStRgJcHJvY2Vzc2VzgtPkkwJSWhsSGS9hcGkvdjEvd2ViaG9vay9wcm9jZXNzZXNaGxIZL2FwaS92Mi93ZWJob29rL3Byb2Nlc3NlcxIWL2FwaS93ZWJob29rL3Byb2Nlc3NlcxJvChNTZXRXZWJob29rUmF0ZUxpbWl0EiYud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBonLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlIgeQAgKItRgCEloKDFBhdXNlV2ViaG9vaxIfLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVxdWVzdBogLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISXQoNUmVzdW1lV2ViaG9vaxIgLndlYmhvb2sudjEuUmVzdW1lV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXNwb25zZSIHkAICiLUYAhJaCg1TZW5kVGVzdEV2ZW50EiAud2ViaG9vay52MS5TZW5kVGVzdEV2ZW50UmVxdWVzdBohLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlc3BvbnNlIgSItRgCEmYKEEdldFdlYmhvb2tTZWNyZXQSIy53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXF1ZXN0GiQud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVzcG9uc2UiB5ACAYi1GAISbAoTUm90YXRlV2ViaG9va1NlY3JldBImLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QaJy53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZSIEiLUYAmIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEi9QMKB1dlYmhvb2sSEAoCaWQYASABKANCBIi1GAESMQoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBIi1GAESMgoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjkKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESLgoDdXJsGAUgASgJQiGItRgBorUYGWh0dHBzOi8vZXhhbXBsZS5jb20vaG9va3MSQgoLYXBwbGljYXRpb24YBiABKAlCKKK1GCQwMWExZmNiMS1hMjlmLTczMGUtYmIyYi01YTE0OWI5NTBhYmRIAIgBARIjChBhcHBsaWNhdGlvbl9uYW1lGAcgASgJQgSQtRgBSAGIAQESGAoKYXBpX2tleV9pZBgIIAEoCUIEkLUYARIdCgpyYXRlX2xpbWl0GAkgASgFQgSQtRgBSAKIAQESMAoGcGF1c2VkGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXQi9gEKCUV2ZW50VHlwZRIUCgZudW1iZXIYASABKAVCBIi1GAESJQoEbmFtZRgCIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSOQoLZGVzY3JpcHRpb24YAyABKAlCJKK1GCBBbiBvcmRlciBoYXMgbGVmdCB0aGUgd2FyZWhvdXNlLhIpCgZzYW1wbGUYBCABKAlCGZi1GAGitRgReyJPcmRlcklkIjogMTAwMX0SRgoGc2NoZW1hGAUgASgJQjaYtRgBorUYLnsidGl0bGUiOiAiT3JkZXJEaXNwYXRjaGVkIiwgInR5cGUiOiAib2JqZWN0In0iFQoTTGlzdFdlYmhvb2tzUmVxdWVzdCI9ChRMaXN0V2ViaG9va3NSZXNwb25zZRIlCgh3ZWJob29rcxgBIAMoCzITLndlYmhvb2sudjEuV2ViaG9vayItChFHZXRXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIjoKEkdldFdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIlwKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EjEKB3Byb2Nlc3MYASABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEhEKA3VybBgCIAEoCUIEiLUYASJOChVDcmVhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIPCgdjcmVhdGVkGAIgASgIIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siFgoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QiQQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEigKCXByb2Nlc3NlcxgBIAMoCzIVLndlYmhvb2sudjEuRXZlbnRUeXBlIl4KGlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFwoKcmF0ZV9saW1pdBgCIAEoBUgAiAEBQg0KC19yYXRlX2xpbWl0IkMKG1NldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIi8KE1BhdXNlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI8ChRQYXVzZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFFJlc3VtZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVUmVzdW1lV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siMAoUU2VuZFRlc3RFdmVudFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI+ChVTZW5kVGVzdEV2ZW50UmVzcG9uc2USEAoIZXZlbnRfaWQYASABKAkSEwoLZGVsaXZlcnlfaWQYAiABKAkiMwoXR2V0V2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJWChhHZXRXZWJob29rU2VjcmV0UmVzcG9uc2USDgoGc2VjcmV0GAEgASgJEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQiTAoNV2ViaG9va1NlY3JldBIOCgZzZWNyZXQYASABKAkSKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNgoaUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJZChtSb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2USDgoGc2VjcmV0GAEgASgJEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQyiwsKDldlYmhvb2tTZXJ2aWNlEq8BCgxMaXN0V2ViaG9va3MSHy53ZWJob29rLnYxLkxpc3RXZWJob29rc1JlcXVlc3QaIC53ZWJob29rLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIlyQAgGItRgBkrUYCHdlYmhvb2tzgtPkkwJDWhYSFC9hcGkvdjEvd2ViaG9vay9saXN0WhYSFC9hcGkvdjIvd2ViaG9vay9saXN0EhEvYXBpL3dlYmhvb2svbGlzdBJUCgpHZXRXZWJob29rEh0ud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdBoeLndlYmhvb2sudjEuR2V0V2ViaG9va1Jlc3BvbnNlIgeQAgGItRgBEqsBCg1DcmVhdGVXZWJob29rEiAud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1Jlc3BvbnNlIlWQAgKItRgCkrUYB3dlYmhvb2uC0+STAj06ASpaFDoBKiIPL2FwaS92MS93ZWJob29rWhQ6ASoiDy9hcGkvdjIvd2ViaG9vayIML2FwaS93ZWJob29rEp8BCg1EZWxldGVXZWJob29rEiAud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1Jlc3BvbnNlIkmItRgCkrUYB3dlYmhvb2uC0+STAjRaESoPL2FwaS92MS93ZWJob29rWhEqDy9hcGkvdjIvd2ViaG9vayoML2FwaS93ZWJob29rEsIBCg1MaXN0UHJvY2Vzc2VzEiAud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBohLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlImyQAgGItRgBkrUYCXByb2Nlc3Nlc4LT5JMCUlobEhkvYXBpL3YxL3dlYmhvb2svcHJvY2Vzc2VzWhsSGS9hcGkvdjIvd2ViaG9vay9wcm9jZXNzZXMSFi9hcGkvd2ViaG9vay9wcm9jZXNzZXMSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJaCgxQYXVzZVdlYmhvb2sSHy53ZWJob29rLnYxLlBhdXNlV2ViaG9va1JlcXVlc3QaIC53ZWJob29rLnYxLlBhdXNlV2ViaG9va1Jlc3BvbnNlIgeQAgKItRgCEl0KDVJlc3VtZVdlYmhvb2sSIC53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5SZXN1bWVXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISWgoNU2VuZFRlc3RFdmVudBIgLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlcXVlc3QaIS53ZWJob29rLnYxLlNlbmRUZXN0RXZlbnRSZXNwb25zZSIEiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCEmwKE1JvdGF0ZVdlYmhvb2tTZWNyZXQSJi53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0Gicud2ViaG9vay52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2UiBIi1GAJiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * A registration: this event type to this URL. In REST answers it is the contract's Webhook object (2.1).
@@ -182,6 +182,40 @@ export const ListWebhooksResponseSchema: GenMessage<ListWebhooksResponse> = /*@_
   messageDesc(file_webhook_v1_webhook, 3);
 
 /**
+ * @generated from message webhook.v1.GetWebhookRequest
+ */
+export type GetWebhookRequest = Message<"webhook.v1.GetWebhookRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+};
+
+/**
+ * Describes the message webhook.v1.GetWebhookRequest.
+ * Use `create(GetWebhookRequestSchema)` to create a new message.
+ */
+export const GetWebhookRequestSchema: GenMessage<GetWebhookRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 4);
+
+/**
+ * @generated from message webhook.v1.GetWebhookResponse
+ */
+export type GetWebhookResponse = Message<"webhook.v1.GetWebhookResponse"> & {
+  /**
+   * @generated from field: webhook.v1.Webhook webhook = 1;
+   */
+  webhook?: Webhook | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.GetWebhookResponse.
+ * Use `create(GetWebhookResponseSchema)` to create a new message.
+ */
+export const GetWebhookResponseSchema: GenMessage<GetWebhookResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 5);
+
+/**
  * @generated from message webhook.v1.CreateWebhookRequest
  */
 export type CreateWebhookRequest = Message<"webhook.v1.CreateWebhookRequest"> & {
@@ -205,7 +239,7 @@ export type CreateWebhookRequest = Message<"webhook.v1.CreateWebhookRequest"> & 
  * Use `create(CreateWebhookRequestSchema)` to create a new message.
  */
 export const CreateWebhookRequestSchema: GenMessage<CreateWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 4);
+  messageDesc(file_webhook_v1_webhook, 6);
 
 /**
  * @generated from message webhook.v1.CreateWebhookResponse
@@ -229,7 +263,7 @@ export type CreateWebhookResponse = Message<"webhook.v1.CreateWebhookResponse"> 
  * Use `create(CreateWebhookResponseSchema)` to create a new message.
  */
 export const CreateWebhookResponseSchema: GenMessage<CreateWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 5);
+  messageDesc(file_webhook_v1_webhook, 7);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookRequest
@@ -248,7 +282,7 @@ export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & 
  * Use `create(DeleteWebhookRequestSchema)` to create a new message.
  */
 export const DeleteWebhookRequestSchema: GenMessage<DeleteWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 6);
+  messageDesc(file_webhook_v1_webhook, 8);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookResponse
@@ -265,7 +299,7 @@ export type DeleteWebhookResponse = Message<"webhook.v1.DeleteWebhookResponse"> 
  * Use `create(DeleteWebhookResponseSchema)` to create a new message.
  */
 export const DeleteWebhookResponseSchema: GenMessage<DeleteWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 7);
+  messageDesc(file_webhook_v1_webhook, 9);
 
 /**
  * @generated from message webhook.v1.ListProcessesRequest
@@ -278,7 +312,7 @@ export type ListProcessesRequest = Message<"webhook.v1.ListProcessesRequest"> & 
  * Use `create(ListProcessesRequestSchema)` to create a new message.
  */
 export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 8);
+  messageDesc(file_webhook_v1_webhook, 10);
 
 /**
  * @generated from message webhook.v1.ListProcessesResponse
@@ -295,7 +329,7 @@ export type ListProcessesResponse = Message<"webhook.v1.ListProcessesResponse"> 
  * Use `create(ListProcessesResponseSchema)` to create a new message.
  */
 export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 9);
+  messageDesc(file_webhook_v1_webhook, 11);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitRequest
@@ -319,7 +353,7 @@ export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimit
  * Use `create(SetWebhookRateLimitRequestSchema)` to create a new message.
  */
 export const SetWebhookRateLimitRequestSchema: GenMessage<SetWebhookRateLimitRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 10);
+  messageDesc(file_webhook_v1_webhook, 12);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitResponse
@@ -336,7 +370,7 @@ export type SetWebhookRateLimitResponse = Message<"webhook.v1.SetWebhookRateLimi
  * Use `create(SetWebhookRateLimitResponseSchema)` to create a new message.
  */
 export const SetWebhookRateLimitResponseSchema: GenMessage<SetWebhookRateLimitResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 11);
+  messageDesc(file_webhook_v1_webhook, 13);
 
 /**
  * @generated from message webhook.v1.PauseWebhookRequest
@@ -353,7 +387,7 @@ export type PauseWebhookRequest = Message<"webhook.v1.PauseWebhookRequest"> & {
  * Use `create(PauseWebhookRequestSchema)` to create a new message.
  */
 export const PauseWebhookRequestSchema: GenMessage<PauseWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 12);
+  messageDesc(file_webhook_v1_webhook, 14);
 
 /**
  * @generated from message webhook.v1.PauseWebhookResponse
@@ -370,7 +404,7 @@ export type PauseWebhookResponse = Message<"webhook.v1.PauseWebhookResponse"> & 
  * Use `create(PauseWebhookResponseSchema)` to create a new message.
  */
 export const PauseWebhookResponseSchema: GenMessage<PauseWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 13);
+  messageDesc(file_webhook_v1_webhook, 15);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookRequest
@@ -387,7 +421,7 @@ export type ResumeWebhookRequest = Message<"webhook.v1.ResumeWebhookRequest"> & 
  * Use `create(ResumeWebhookRequestSchema)` to create a new message.
  */
 export const ResumeWebhookRequestSchema: GenMessage<ResumeWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 14);
+  messageDesc(file_webhook_v1_webhook, 16);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookResponse
@@ -404,7 +438,7 @@ export type ResumeWebhookResponse = Message<"webhook.v1.ResumeWebhookResponse"> 
  * Use `create(ResumeWebhookResponseSchema)` to create a new message.
  */
 export const ResumeWebhookResponseSchema: GenMessage<ResumeWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 15);
+  messageDesc(file_webhook_v1_webhook, 17);
 
 /**
  * @generated from message webhook.v1.SendTestEventRequest
@@ -421,7 +455,7 @@ export type SendTestEventRequest = Message<"webhook.v1.SendTestEventRequest"> & 
  * Use `create(SendTestEventRequestSchema)` to create a new message.
  */
 export const SendTestEventRequestSchema: GenMessage<SendTestEventRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 16);
+  messageDesc(file_webhook_v1_webhook, 18);
 
 /**
  * @generated from message webhook.v1.SendTestEventResponse
@@ -445,7 +479,7 @@ export type SendTestEventResponse = Message<"webhook.v1.SendTestEventResponse"> 
  * Use `create(SendTestEventResponseSchema)` to create a new message.
  */
 export const SendTestEventResponseSchema: GenMessage<SendTestEventResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 17);
+  messageDesc(file_webhook_v1_webhook, 19);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretRequest
@@ -462,7 +496,7 @@ export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretReques
  * Use `create(GetWebhookSecretRequestSchema)` to create a new message.
  */
 export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 18);
+  messageDesc(file_webhook_v1_webhook, 20);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretResponse
@@ -488,7 +522,7 @@ export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretRespo
  * Use `create(GetWebhookSecretResponseSchema)` to create a new message.
  */
 export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 19);
+  messageDesc(file_webhook_v1_webhook, 21);
 
 /**
  * @generated from message webhook.v1.WebhookSecret
@@ -514,7 +548,7 @@ export type WebhookSecret = Message<"webhook.v1.WebhookSecret"> & {
  * Use `create(WebhookSecretSchema)` to create a new message.
  */
 export const WebhookSecretSchema: GenMessage<WebhookSecret> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 20);
+  messageDesc(file_webhook_v1_webhook, 22);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretRequest
@@ -531,7 +565,7 @@ export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecret
  * Use `create(RotateWebhookSecretRequestSchema)` to create a new message.
  */
 export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 21);
+  messageDesc(file_webhook_v1_webhook, 23);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretResponse
@@ -557,7 +591,7 @@ export type RotateWebhookSecretResponse = Message<"webhook.v1.RotateWebhookSecre
  * Use `create(RotateWebhookSecretResponseSchema)` to create a new message.
  */
 export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 22);
+  messageDesc(file_webhook_v1_webhook, 24);
 
 /**
  * Registers the addresses that events are delivered to.
@@ -574,6 +608,16 @@ export const WebhookService: GenService<{
     methodKind: "unary";
     input: typeof ListWebhooksRequestSchema;
     output: typeof ListWebhooksResponseSchema;
+  },
+  /**
+   * One registered webhook. NOT_FOUND when it was deleted.
+   *
+   * @generated from rpc webhook.v1.WebhookService.GetWebhook
+   */
+  getWebhook: {
+    methodKind: "unary";
+    input: typeof GetWebhookRequestSchema;
+    output: typeof GetWebhookResponseSchema;
   },
   /**
    * Registers a URL for an event type. When the same pair is registered already, by whichever key, it changes

@@ -4,6 +4,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import {
   CreateWebhookRequestSchema,
   DeleteWebhookRequestSchema,
+  GetWebhookRequestSchema,
   GetWebhookSecretRequestSchema,
   type GetWebhookSecretResponseSchema,
   PauseWebhookRequestSchema,
@@ -48,6 +49,13 @@ export function webhookService({
   return {
     async listWebhooks() {
       return { webhooks: (await listWebhooks(db)).map(webhookMessage) };
+    },
+
+    async getWebhook(request) {
+      assertFields(GetWebhookRequestSchema, request);
+      const webhook = await getWebhook(db, request.webhookId);
+      if (!webhook) throw noWebhook(request.webhookId);
+      return { webhook: webhookMessage(webhook) };
     },
 
     async createWebhook(request, handler) {
