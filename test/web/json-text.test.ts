@@ -1,0 +1,17 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { layOutJson } from "../../web/src/parts/json-text.ts";
+
+test("JSON is laid out as JSON.stringify does it", () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), (value) => {
+      expect(layOutJson(JSON.stringify(value))).toBe(JSON.stringify(value, null, 2));
+    }),
+  );
+});
+
+test("numbers beyond what a double holds stay as they are written", () => {
+  expect(layOutJson('{"OrderId":9223372036854775807,"Weight":1.50}')).toBe(
+    '{\n  "OrderId": 9223372036854775807,\n  "Weight": 1.50\n}',
+  );
+});

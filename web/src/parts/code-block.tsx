@@ -1,0 +1,35 @@
+import { Box, Code, type CodeProps } from "@mantine/core";
+import { CopyButton } from "./copy-button.tsx";
+
+/** Code, JSON, or whatever is read as it is written. */
+export interface CodeBlockProps extends CodeProps {
+  children: string;
+  /** What it is, for the copy button and for who cannot see it: "the sample". */
+  of: string;
+  /** In pixels; what is longer scrolls within. */
+  maxHeight?: number;
+}
+
+/** Several lines as they are written, with a button that copies them. */
+export function CodeBlock({ children, of, maxHeight = 320, ...code }: CodeBlockProps) {
+  return (
+    <Box pos="relative">
+      <Code
+        block
+        // What scrolls must be reached by keyboard, and have a name then.
+        tabIndex={0}
+        role="region"
+        aria-label={of}
+        mah={maxHeight}
+        pr={48}
+        style={{ overflow: "auto" }}
+        {...code}
+      >
+        {children}
+      </Code>
+      <Box pos="absolute" top={6} right={6}>
+        <CopyButton value={children} of={of} />
+      </Box>
+    </Box>
+  );
+}
