@@ -14,7 +14,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const BUILT = path.join(root, "web/dist");
 /** Tells which sources BUILT was built from. */
 const STAMP = path.join(BUILT, ".built-from");
-/** What the page is built from: its own sources, the contract, and the versions of what it stands on. */
+/** What the page is built from: its own sources, the contract, what is common to all, and the versions of its packages. */
 const SOURCES = [
   "web/*.*",
   "web/{src,public}/**/*.*",

@@ -1,27 +1,194 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { count } from "../../src/db/database.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
 let web: Web;
 beforeAll(async () => {
-  web = await startWeb();
+  web = await startWeb({ WRONG_KEYS_PER_MINUTE: "3" });
 });
 afterAll(() => web?.stop());
 
-test("who opens a page signs in with the first administrator's key, and is on that page then", () =>
-  web.visit({ path: "/keys", key: null }, async (page) => {
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await takeScreenshots(page, "sign-in");
-    await page.getByLabel("API key", { exact: true }).fill(web.service.adminKey);
-    await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByRole("heading", { name: "API keys" }).waitFor();
-    expect(new URL(page.url()).pathname).toBe("/keys");
-    await takeScreenshots(page, "shell");
-  }));
+const form = (page: Page) => page.getByRole("heading", { name: "Sign in" });
+const pathOf = (page: Page) => new URL(page.url()).pathname;
 
-test("the sign-in page can be used by everyone and on a phone", () =>
-  web.visit({ path: "/sign-in", key: null }, async (page) => {
-    await page.getByRole("heading", { name: "Sign in" }).waitFor();
-    await expectAccessible(page);
-    await expectFitsPhone(page);
-  }));
+async function enter(page: Page, key: string): Promise<void> {
+  await page.getByLabel("API key", { exact: true }).fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+}
+
+async function openMenu(page: Page): Promise<void> {
+  await page.getByRole("button", { name: "Signed in: Administrator" }).click();
+}
+
+/** A key that may do so much; its secret. */
+async function keyWith(...permissions: Permission[]): Promise<string> {
+  const { secret } = await web.service.keys.createApiKey({ name: "Somebody", permissions });
+  return secret;
+}
+
+describe("signing in", () => {
+  test("§5.3: who opens a page signs in with the first administrator's key, and is on that page then", () =>
+    web.visit({ path: "/keys", key: null }, async (page) => {
+      await form(page).waitFor();
+      await takeScreenshots(page, "sign-in");
+      await enter(page, web.service.adminKey);
+      await page.getByRole("heading", { name: "API keys", level: 1 }).waitFor();
+      expect(pathOf(page)).toBe("/keys");
+    }));
+
+  test("the sign-in page says which keys it takes and where the first one is", () =>
+    web.visit({ path: "/sign-in", key: null }, async (page) => {
+      await form(page).waitFor();
+      const said = await page.getByRole("main").textContent();
+      for (const words of [
+        "Manage_Api_Keys",
+        "Read_Administrative_Data",
+        ".data/admin-key",
+        "npm run admin-key",
+      ]) {
+        expect(said).toContain(words);
+      }
+      const field = page.getByLabel("API key", { exact: true });
+      expect([await field.getAttribute("type"), await field.getAttribute("autocomplete")]).toEqual([
+        "password",
+        "off",
+      ]);
+    }));
+
+  test("the sign-in page can be used by everyone and on a phone", () =>
+    web.visit({ path: "/sign-in", key: null }, async (page) => {
+      await form(page).waitFor();
+      await expectAccessible(page);
+      await expectFitsPhone(page);
+    }));
+
+  test("a key that may neither manage keys nor read is told what it lacks", async () => {
+    const publisher = await keyWith(Permission.PUBLISH_EVENTS);
+    await web.visit({ path: "/sign-in", key: null }, async (page) => {
+      await enter(page, publisher);
+      expect(await page.getByRole("alert").textContent()).toContain(
+        "sign in with one that has Manage_Api_Keys or Read_Administrative_Data",
+      );
+    });
+  });
+
+  test("a wrong key is told so at its field, and after many it is said when to come again", () =>
+    web.visit({ path: "/sign-in", key: null }, async (page) => {
+      await enter(page, "whk_wrong");
+      await page.getByText("This key is unknown or revoked").waitFor();
+      expect(await page.getByLabel("API key", { exact: true }).getAttribute("aria-invalid")).toBe("true");
+      await takeScreenshots(page, "sign-in-wrong-key");
+      const slowed = page.getByRole("alert").filter({ hasText: "Too many wrong keys" });
+      for (let tries = 1; tries < 4; tries += 1) {
+        await page.getByRole("button", { name: "Sign in" }).click();
+        await page.getByRole("button", { name: "Sign in", disabled: false }).waitFor();
+      }
+      expect(await slowed.textContent()).toMatch(/try again in \d+ s/);
+      await expectAccessible(page);
+      await takeScreenshots(page, "sign-in-slowed");
+    }));
+});
+
+describe("a session", () => {
+  test("that has expired sends to sign in with a notice, and back to the page afterwards", () =>
+    web.visit({ path: "/webhooks?process=1", key: null }, async (page) => {
+      await enter(page, web.service.adminKey);
+      await page.getByRole("heading", { name: "Webhooks", level: 1 }).waitFor();
+      await count(web.service.db, "update sessions set expires = now() - interval '1 second'", {});
+      await page.reload();
+      await page.getByText("Your session has ended").waitFor();
+      await enter(page, web.service.adminKey);
+      await page.getByRole("heading", { name: "Webhooks", level: 1 }).waitFor();
+      expect(new URL(page.url()).search).toBe("?process=1");
+    }));
+
+  test("that ends in the middle of a visit is noticed by the next call, and leads back to where it was", () =>
+    web.visit({ path: "/" }, async (page) => {
+      await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+      await count(web.service.db, "update sessions set expires = now() - interval '1 second'", {});
+      await page.getByText("Your session has ended").waitFor();
+      await takeScreenshots(page, "sign-in-ended");
+      await enter(page, web.service.adminKey);
+      await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+    }));
+
+  test("is ended in the service by signing out: its cookie opens nothing more", () =>
+    web.visit({ path: "/keys" }, async (page, context) => {
+      const cookies = await context.cookies();
+      await openMenu(page);
+      await takeScreenshots(page, "account-menu");
+      await page.getByRole("menuitem", { name: "Sign out" }).click();
+      await form(page).waitFor();
+      expect(await page.getByText("Your session has ended").count()).toBe(0);
+      expect(await context.cookies()).toEqual([]);
+      await context.addCookies(cookies);
+      await page.goto("/keys");
+      await form(page).waitFor();
+    }));
+
+  test("that may only read sees no pages of keys, and is told what they would need", async () => {
+    const reader = await keyWith(Permission.READ_ADMINISTRATIVE_DATA);
+    await web.visit({ path: "/keys", key: reader }, async (page) => {
+      await page.getByText("It needs the permission Manage_Api_Keys").waitFor();
+      const pages = await page.getByRole("navigation", { name: "Pages" }).getByRole("link").allTextContents();
+      expect(pages).toEqual(["Overview", "Webhooks", "Deliveries", "API documentation"]);
+      await expectAccessible(page);
+    });
+  });
+
+  test("that may only manage keys begins with them", async () => {
+    const manager = await keyWith(Permission.MANAGE_API_KEYS);
+    await web.visit({ path: "/", key: manager }, async (page) => {
+      await page.getByRole("heading", { name: "API keys", level: 1 }).waitFor();
+      expect(pathOf(page)).toBe("/keys");
+    });
+  });
+});
+
+describe("the page around the pages", () => {
+  test("is walked by its navigation, on a phone too, and each page has its title in the tab", () =>
+    web.visit({ path: "/" }, async (page) => {
+      await page.setViewportSize({ width: 390, height: 844 });
+      for (const name of ["Webhooks", "Deliveries", "API keys", "Installed apps", "Overview"]) {
+        await page.getByRole("button", { name: "Open the navigation" }).click();
+        await page.getByRole("link", { name, exact: true }).click();
+        await page.getByRole("heading", { name, level: 1 }).waitFor();
+        expect(await page.title()).toBe(`${name} · Webhook service`);
+      }
+    }));
+
+  test("is light or dark as chosen, from the first moment on and after a reload", () =>
+    web.visit({ path: "/keys" }, async (page) => {
+      const scheme = () => page.locator("html").getAttribute("data-mantine-color-scheme");
+      expect(await scheme()).toBe("light");
+      await page.getByRole("button", { name: "Colours: as the system" }).click();
+      await page.getByRole("menuitem", { name: "Dark" }).click();
+      expect(await scheme()).toBe("dark");
+      await page.reload({ waitUntil: "commit" });
+      await expect.poll(scheme).toBe("dark");
+      await page.getByRole("button", { name: "Colours: dark" }).waitFor();
+    }));
+
+  test("says so where there is no page, and leads on", () =>
+    web.visit({ path: "/nowhere" }, async (page) => {
+      await page.getByRole("heading", { name: "Page not found" }).waitFor();
+      await expectAccessible(page);
+      await page.getByRole("link", { name: "To the overview" }).click();
+      await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+    }));
+
+  test("says that the service does not answer, and tries again when asked", () =>
+    web.visit({ path: "/sign-in", key: null }, async (page) => {
+      await form(page).waitFor();
+      await page.route("**/GetSession", (route) => route.abort());
+      await page.goto("/keys");
+      expect(await page.getByRole("alert").textContent()).toContain("The service does not answer");
+      await expectAccessible(page);
+      await page.unroute("**/GetSession");
+      await page.getByRole("button", { name: "Try again" }).click();
+      await form(page).waitFor();
+    }));
+});

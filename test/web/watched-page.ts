@@ -23,7 +23,9 @@ export async function watch(page: Page, origin: string): Promise<Watch> {
   const seen: string[] = [];
   page.on("console", (message) => {
     const { url } = message.location();
-    if (message.type() === "error" && !CALL.test(url)) seen.push(`console: ${message.text()}`);
+    // Of files it is told below, with their names; an address that is no page's is a page of its own.
+    const known = CALL.test(url) || message.text().startsWith("Failed to load resource");
+    if (message.type() === "error" && !known) seen.push(`console: ${message.text()}`);
   });
   page.on("pageerror", (error) => seen.push(`uncaught: ${error.message}`));
   page.on("request", (request) => {
@@ -32,8 +34,8 @@ export async function watch(page: Page, origin: string): Promise<Watch> {
     if (!ours) seen.push(`a request to ${url.href}`);
   });
   page.on("response", (response) => {
-    const file = response.request().resourceType() !== "document" && !CALL.test(response.url());
-    if (file && response.status() >= 400) seen.push(`${response.status()} for ${response.url()}`);
+    const isFile = response.request().resourceType() !== "document" && !CALL.test(response.url());
+    if (isFile && response.status() >= 400) seen.push(`${response.status()} for ${response.url()}`);
   });
   await page.addInitScript({ content: TELL_VIOLATIONS });
   return { expectNothing: () => expect(seen).toEqual([]) };

@@ -22,13 +22,23 @@ export const theme = createTheme({
   },
 });
 
-/** Quiet text that can still be read: the library's own is too faint on white (WCAG 2.1, 1.4.3). */
+/** Colours of badges and notices, whose text is of the colour too. */
+const TINTS = ["gray", "red", "orange", "yellow", "green", "teal", "blue"];
+const TINTED_TEXT = Object.fromEntries(
+  TINTS.map((tint) => [
+    `--mantine-color-${tint}-light-color`,
+    `color-mix(in srgb, var(--mantine-color-${tint}-9) 70%, black)`,
+  ]),
+);
+
+/** Quiet and tinted text that can still be read: the library's own is too faint (WCAG 2.1, 1.4.3). */
 export const cssVariables: CSSVariablesResolver = () => ({
   variables: {},
   light: {
     "--mantine-color-dimmed": "var(--mantine-color-gray-7)",
     "--mantine-color-placeholder": "var(--mantine-color-gray-6)",
     "--mantine-color-error": "var(--mantine-color-red-8)",
+    ...TINTED_TEXT,
   },
   dark: {
     "--mantine-color-dimmed": "var(--mantine-color-dark-1)",

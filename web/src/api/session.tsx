@@ -14,6 +14,9 @@ export type PermissionName =
   | "Publish_Events"
   | "Manage_Api_Keys";
 
+/** Remembers that somebody was signed in: scripts cannot see the cookie, and an end deserves a word. */
+const SIGNED_IN = "signed-in";
+
 const COOKIE_LOST =
   "the key is right, but your browser did not keep the session: open this page over https, or on localhost, and allow its cookie";
 
@@ -66,10 +69,12 @@ export function SessionProvider({ children }: { children: ReactNode }) {
         await client.signIn({ apiKey });
         const signedIn = await readSession(client);
         if (signedIn.is === "out") throw new Error(COOKIE_LOST);
+        localStorage.setItem(SIGNED_IN, "yes");
         setState(signedIn);
       },
       async signOut() {
         await client.signOut({});
+        localStorage.removeItem(SIGNED_IN);
         setState({ is: "out", because: "left" });
       },
     }),
@@ -90,7 +95,7 @@ async function readSession(client: Client<typeof SessionService>): Promise<Sessi
     return session ? { is: "in", session } : { is: "out", because: "never" };
   } catch (error) {
     if (ConnectError.from(error).code !== Code.Unauthenticated) throw error;
-    return { is: "out", because: "never" };
+    return { is: "out", because: localStorage.getItem(SIGNED_IN) === null ? "never" : "ended" };
   }
 }
 

@@ -86,6 +86,7 @@ function SignInForm({ ended }: { ended: boolean }) {
                 key={form.key("apiKey")}
                 {...form.getInputProps("apiKey")}
                 label="API key"
+                aria-invalid={form.errors.apiKey !== undefined}
                 description={
                   <>
                     One with the permission <Code>Manage_Api_Keys</Code> or{" "}

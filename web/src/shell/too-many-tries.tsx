@@ -4,7 +4,7 @@ import { IconHourglass } from "@tabler/icons-react";
 import { useState } from "react";
 import { retryAfterSeconds } from "../api/failure.ts";
 
-/** Says for how long no key is looked at, and when that is over. */
+/** Says how long to wait before another try, and when that is over. */
 export function TooManyTries({ error }: { error: unknown }) {
   const [until] = useState(() => Date.now() + (retryAfterSeconds(error) ?? 60) * 1_000);
   const [now, setNow] = useState(Date.now);
@@ -14,8 +14,8 @@ export function TooManyTries({ error }: { error: unknown }) {
     <Alert color="yellow" icon={<IconHourglass />} title="Too many wrong keys" role="alert">
       <Text size="sm" c="var(--mantine-color-text)">
         {left > 0
-          ? `So many wrong keys came from your address that no more are looked at. Try again in ${left} s.`
-          : "Try again now."}
+          ? `This key is unknown or revoked, and so were many that came from your address before it. Check it, and try again in ${left} s.`
+          : "Check the key, and try again now."}
       </Text>
     </Alert>
   );

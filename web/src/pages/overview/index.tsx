@@ -1,6 +1,74 @@
+import { Alert, Card, Grid, Stack, Text, Title } from "@mantine/core";
+import { IconPlugConnectedX } from "@tabler/icons-react";
+import type { ReactNode } from "react";
+import { failureInWords } from "../../api/failure.ts";
 import { PageTitle } from "../../parts/page-title.tsx";
+import { Counts } from "./counts.tsx";
+import { DispatchNow } from "./dispatch-now.tsx";
+import { History } from "./history.tsx";
+import { Runs } from "./runs.tsx";
+import { useLiveOverview } from "./use-live-overview.ts";
+import { WebhookFigures } from "./webhook-figures.tsx";
 
-/** How the service does. */
+/** How the service does: live, and over the last day. */
 export default function OverviewPage() {
-  return <PageTitle title="Overview" />;
+  const { overview, failure } = useLiveOverview();
+  return (
+    <>
+      <PageTitle
+        title="Overview"
+        description="What waits, what arrived and what failed. The page keeps itself up to date."
+        actions={<DispatchNow />}
+      />
+      <Stack gap="lg">
+        {failure !== undefined && <NotLive failure={failure} />}
+        <Counts overview={overview} />
+        <Section title="Deliveries of the last 24 hours">
+          <History />
+        </Section>
+        <Grid gap="lg">
+          <Grid.Col span={{ base: 12, lg: 6 }}>
+            <Section title="Webhooks that failed most">
+              <WebhookFigures by="failures" />
+            </Section>
+          </Grid.Col>
+          <Grid.Col span={{ base: 12, lg: 6 }}>
+            <Section title="Slowest webhooks">
+              <WebhookFigures by="slowness" />
+            </Section>
+          </Grid.Col>
+        </Grid>
+        <Section title="Last dispatch runs">
+          <Runs />
+        </Section>
+      </Stack>
+    </>
+  );
+}
+
+function Section({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <Card withBorder padding="lg" component="section" h="100%">
+      <Title order={2} size="h4" mb="md">
+        {title}
+      </Title>
+      {children}
+    </Card>
+  );
+}
+
+function NotLive({ failure }: { failure: unknown }) {
+  const { title, text } = failureInWords(failure);
+  return (
+    <Alert
+      color="yellow"
+      icon={<IconPlugConnectedX />}
+      title="The figures are not live at the moment"
+      role="status"
+    >
+      <Text size="sm" c="var(--mantine-color-text)">
+        {title}. {text} The page tries again by itself.
+      </Text>
+    </Alert>
+  );
 }

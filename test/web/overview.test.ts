@@ -1,0 +1,76 @@
+import { createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
+import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+let web: Web;
+beforeAll(async () => {
+  // Nothing is dispatched but by the page's button and by this.
+  web = await startWeb({ DISPATCH_INTERVAL: "1h", TEMPORAL_UI_URL: "https://temporal.example" });
+});
+afterAll(() => web?.stop());
+
+test("shows how many deliveries stand where, which webhooks fail and are slow, and the last runs", async () => {
+  const { service } = web;
+  const [good, bad] = await Promise.all([service.receiver(), service.receiver(() => 500)]);
+  await service.register(`${good.url}/hooks`);
+  await service.register(`${bad.url}/a/very/long/path/that/no/table/has/room/for/in/one/line`);
+  const published = await Promise.all([1n, 2n, 3n].map((order) => service.publish(order)));
+  await createClient(StatsService, service.transport).dispatchNow({});
+  for (const { eventId } of published) await service.untilFinal(eventId);
+  await web.visit({ path: "/" }, async (page) => {
+    await page.getByRole("link", { name: "Delivered 3 last 24 hours" }).waitFor();
+    await page.getByRole("link", { name: "Failed 3 last 24 hours" }).waitFor();
+    await page
+      .getByRole("img", { name: "In the last 24 hours 3 deliveries arrived and 3 failed." })
+      .waitFor();
+    const failing = page.locator("section").filter({ hasText: "Webhooks that failed most" });
+    await failing.getByText("3 of 3").waitFor();
+    expect(await failing.getByRole("row").count()).toBe(2);
+    const slow = page.locator("section").filter({ hasText: "Slowest webhooks" });
+    expect(await slow.getByRole("row").count()).toBe(3);
+    const runs = page.locator("section").filter({ hasText: "Last dispatch runs" });
+    const link = runs.getByRole("link", { name: "Open in a new tab" }).first();
+    expect(await link.getAttribute("href")).toMatch(
+      /^https:\/\/temporal\.example\/namespaces\/default\/workflows\//,
+    );
+    await takeScreenshots(page, "overview");
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+  });
+});
+
+test("keeps its figures up to date without being loaded anew, and dispatches when told to", () =>
+  web.visit({ path: "/" }, async (page) => {
+    await page.getByRole("link", { name: "Pending 0 now" }).waitFor();
+    const { eventId } = await web.service.publish(4n);
+    await page.getByRole("link", { name: "Pending 2 now" }).waitFor();
+    await page.getByRole("button", { name: "Dispatch now" }).click();
+    await page.getByText("A dispatch has started").waitFor();
+    await web.service.untilFinal(eventId);
+    await page.getByRole("link", { name: "Pending 0 now" }).waitFor();
+    await page.getByRole("link", { name: "Delivered 4 last 24 hours" }).waitFor();
+  }));
+
+test("says that its figures are not live while the service cannot be reached, and goes on by itself", () =>
+  web.visit({ path: "/keys" }, async (page) => {
+    await page.route("**/WatchOverview", (route) => route.abort());
+    await page.getByRole("link", { name: "Overview" }).click();
+    await page.getByText("The figures are not live at the moment").waitFor();
+    await page.unroute("**/WatchOverview");
+    await page.getByRole("link", { name: /^Pending \d+ now$/ }).waitFor();
+    expect(await page.getByText("The figures are not live at the moment").count()).toBe(0);
+  }));
+
+test("offers a dispatch to nobody who may only read", async () => {
+  const { secret } = await web.service.keys.createApiKey({
+    name: "Reader",
+    permissions: [Permission.READ_ADMINISTRATIVE_DATA],
+  });
+  await web.visit({ path: "/", key: secret }, async (page) => {
+    await page.getByRole("link", { name: /^Pending \d+ now$/ }).waitFor();
+    expect(await page.getByRole("button", { name: "Dispatch now" }).count()).toBe(0);
+  });
+});

@@ -1,0 +1,71 @@
+import { Card, SimpleGrid, Skeleton, Text, UnstyledButton } from "@mantine/core";
+import { Link } from "react-router";
+import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
+import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+
+/** One figure: what it counts, and where the deliveries behind it are listed. */
+interface Count {
+  label: string;
+  span: string;
+  of: (overview: Overview) => bigint;
+  /** Filter of the list of deliveries. */
+  state?: string;
+  /** Of a figure that is not zero. */
+  colour?: string;
+}
+
+const COUNTS: readonly Count[] = [
+  { label: "Pending", span: "now", of: ({ pending }) => pending, state: "pending" },
+  { label: "Delivering", span: "now", of: ({ delivering }) => delivering, state: "delivering" },
+  { label: "Retrying", span: "now", of: ({ retrying }) => retrying, state: "retrying", colour: "orange" },
+  { label: "Failed", span: "kept", of: ({ failed }) => failed, state: "failed", colour: "red" },
+  {
+    label: "Delivered",
+    span: "last 24 hours",
+    of: ({ deliveredLastDay }) => deliveredLastDay,
+    state: "delivered",
+  },
+  {
+    label: "Failed",
+    span: "last 24 hours",
+    of: ({ failedLastDay }) => failedLastDay,
+    state: "failed",
+    colour: "red",
+  },
+];
+
+/** How many deliveries stand where. */
+export function Counts({ overview }: { overview: Overview | undefined }) {
+  return (
+    <SimpleGrid cols={{ base: 2, sm: 3, lg: 6 }} spacing="md">
+      {COUNTS.map((count) => (
+        <CountCard key={`${count.label} ${count.span}`} count={count} overview={overview} />
+      ))}
+    </SimpleGrid>
+  );
+}
+
+function CountCard({ count, overview }: { count: Count; overview: Overview | undefined }) {
+  const { label, span, of, state, colour } = count;
+  const value = overview && of(overview);
+  const loud = colour !== undefined && value !== undefined && value > 0n;
+  return (
+    <UnstyledButton component={Link} to={`${PAGE_PATHS.deliveries}?state=${state}`}>
+      <Card withBorder padding="md" h="100%">
+        <Text size="sm" fw={500}>
+          {label}
+        </Text>
+        {value === undefined ? (
+          <Skeleton height={34} width="60%" my={4} />
+        ) : (
+          <Text fz={28} fw={650} lh={1.5} c={loud ? `var(--mantine-color-${colour}-light-color)` : undefined}>
+            {value.toLocaleString()}
+          </Text>
+        )}
+        <Text size="xs" c="dimmed">
+          {span}
+        </Text>
+      </Card>
+    </UnstyledButton>
+  );
+}

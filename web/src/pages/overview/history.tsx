@@ -1,0 +1,70 @@
+import "@mantine/charts/styles.css";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import { useQuery } from "@connectrpc/connect-query";
+import { BarChart } from "@mantine/charts";
+import { Box, Skeleton, Text } from "@mantine/core";
+import { type HistoryBucket, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
+import { Failure } from "../../parts/failure.tsx";
+
+const HEIGHT = 260;
+const BUCKETS = 48;
+const REFRESH_MS = 15_000;
+const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+
+const SERIES = [
+  { name: "delivered", label: "Delivered", color: "teal.6" },
+  { name: "failed", label: "Failed", color: "red.7" },
+];
+
+/** What the runs of the last 24 hours delivered, by half hours. */
+export function History() {
+  const history = useQuery(
+    StatsService.method.getHistory,
+    { buckets: BUCKETS },
+    { refetchInterval: REFRESH_MS },
+  );
+  if (history.isPending) return <Skeleton height={HEIGHT} />;
+  if (history.isError) return <Failure error={history.error} onRetry={() => void history.refetch()} />;
+  const { buckets } = history.data;
+  const delivered = sum(buckets, ({ delivered }) => delivered);
+  const failed = sum(buckets, ({ failed }) => failed);
+  if (delivered + failed === 0n) {
+    return (
+      <Text c="dimmed" ta="center" py="xl">
+        Nothing was delivered and nothing failed in the last 24 hours.
+      </Text>
+    );
+  }
+  return (
+    <Box
+      role="img"
+      aria-label={`In the last 24 hours ${delivered.toLocaleString()} deliveries arrived and ${failed.toLocaleString()} failed.`}
+    >
+      <BarChart
+        h={HEIGHT}
+        type="stacked"
+        data={buckets.map(plotted)}
+        dataKey="time"
+        series={SERIES}
+        withLegend
+        legendProps={{ verticalAlign: "top", align: "right" }}
+        valueFormatter={(value) => value.toLocaleString()}
+        xAxisProps={{ minTickGap: 40 }}
+        yAxisProps={{ allowDecimals: false, width: "auto" }}
+        barChartProps={{ accessibilityLayer: false }}
+      />
+    </Box>
+  );
+}
+
+function plotted({ start, delivered, failed }: HistoryBucket) {
+  return {
+    time: start ? CLOCK.format(timestampDate(start)) : "",
+    delivered: Number(delivered),
+    failed: Number(failed),
+  };
+}
+
+function sum(buckets: HistoryBucket[], of: (bucket: HistoryBucket) => bigint): bigint {
+  return buckets.reduce((total, bucket) => total + of(bucket), 0n);
+}

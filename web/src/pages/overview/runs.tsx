@@ -1,0 +1,90 @@
+import { timestampMs } from "@bufbuild/protobuf/wkt";
+import { useQuery } from "@connectrpc/connect-query";
+import { Anchor, Badge, Table, Text } from "@mantine/core";
+import { IconExternalLink } from "@tabler/icons-react";
+import { type DispatchRun, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
+import { durationInWords } from "../../parts/duration.ts";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
+import { Time } from "../../parts/time.tsx";
+
+const SHOWN = 10;
+const REFRESH_MS = 3_000;
+
+/** The last dispatch runs: when, for how long, and what they did. */
+export function Runs() {
+  const runs = useQuery(
+    StatsService.method.listDispatchRuns,
+    { pageSize: SHOWN },
+    { refetchInterval: REFRESH_MS },
+  );
+  if (runs.isPending) return <Loading lines={SHOWN} />;
+  if (runs.isError) return <Failure error={runs.error} onRetry={() => void runs.refetch()} />;
+  if (runs.data.runs.length === 0) {
+    return (
+      <Text c="dimmed" py="md">
+        None yet. A run starts by itself when something is pending, at the latest with the next minute.
+      </Text>
+    );
+  }
+  return (
+    <Table.ScrollContainer minWidth={620}>
+      <Table verticalSpacing="xs">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Started</Table.Th>
+            <Table.Th>Took</Table.Th>
+            <Table.Th ta="right">Attempts</Table.Th>
+            <Table.Th ta="right">Delivered</Table.Th>
+            <Table.Th ta="right">Failed</Table.Th>
+            <Table.Th ta="right">In Temporal</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {runs.data.runs.map((run) => (
+            <Run key={run.runId} run={run} />
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+function Run({ run }: { run: DispatchRun }) {
+  const { started, closed, attempts, delivered, failed, url } = run;
+  return (
+    <Table.Tr>
+      <Table.Td>
+        <Time value={started} />
+      </Table.Td>
+      <Table.Td>
+        {closed && started ? (
+          durationInWords(timestampMs(closed) - timestampMs(started))
+        ) : (
+          <Badge variant="light" tt="none">
+            Under way
+          </Badge>
+        )}
+      </Table.Td>
+      <Table.Td ta="right">{attempts.toLocaleString()}</Table.Td>
+      <Table.Td ta="right">{delivered.toLocaleString()}</Table.Td>
+      <Table.Td ta="right">{failed.toLocaleString()}</Table.Td>
+      <Table.Td ta="right">
+        {url === undefined ? (
+          <Text
+            span
+            size="sm"
+            c="dimmed"
+            title="The service knows of no Temporal UI: TEMPORAL_UI_URL names it"
+          >
+            –
+          </Text>
+        ) : (
+          <Anchor href={url} target="_blank" rel="noreferrer" size="sm">
+            Open <IconExternalLink size={14} aria-label="in a new tab" />
+          </Anchor>
+        )}
+      </Table.Td>
+    </Table.Tr>
+  );
+}

@@ -1,0 +1,62 @@
+import { createClient } from "@connectrpc/connect";
+import { useTransport } from "@connectrpc/connect-query";
+import { useDocumentVisibility } from "@mantine/hooks";
+import { useEffect, useState } from "react";
+import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
+
+const FIRST_WAIT_MS = 1_000;
+const LONGEST_WAIT_MS = 30_000;
+
+/** The overview as last told, and whether it is still being told. */
+export interface LiveOverview {
+  overview: Overview | undefined;
+  /** Why the service tells nothing at the moment; it is asked again by itself. */
+  failure: unknown;
+}
+
+/**
+ * Follows the overview. Asks again when the service ends the stream or cannot be reached, each time after a longer
+ * wait. A page that nobody looks at does not follow: over HTTP/1.1 a browser has six connections to a service, and
+ * each stream keeps one.
+ */
+export function useLiveOverview(): LiveOverview {
+  const transport = useTransport();
+  const visible = useDocumentVisibility() === "visible";
+  const [live, setLive] = useState<LiveOverview>({ overview: undefined, failure: undefined });
+
+  useEffect(() => {
+    if (!visible) return;
+    const client = createClient(StatsService, transport);
+    const end = new AbortController();
+    async function follow() {
+      let wait = FIRST_WAIT_MS;
+      while (!end.signal.aborted) {
+        try {
+          for await (const { overview } of client.watchOverview({}, { signal: end.signal })) {
+            wait = FIRST_WAIT_MS;
+            setLive({ overview, failure: undefined });
+          }
+        } catch (failure) {
+          if (end.signal.aborted) return;
+          setLive(({ overview }) => ({ overview, failure }));
+        }
+        await elapsed(wait, end.signal);
+        wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+      }
+    }
+    void follow();
+    return () => end.abort();
+  }, [transport, visible]);
+  return live;
+}
+
+/** Resolves after so long, or at once when told to end. */
+function elapsed(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}

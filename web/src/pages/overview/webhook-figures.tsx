@@ -1,0 +1,119 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Anchor, Progress, Table, Text } from "@mantine/core";
+import { generatePath, Link } from "react-router";
+import { StatsService, type WebhookStats } from "../../../../gen/webhook/v1/stats_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../src/catalogue.ts";
+import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { durationInWords } from "../../parts/duration.ts";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
+
+const SHOWN = 5;
+/** The service counts anew four times a minute. */
+const REFRESH_MS = 15_000;
+const WEBHOOKS_FRESH_MS = 60_000;
+
+/** Which webhooks, and what is told of each. */
+export interface WebhookFiguresProps {
+  by: "failures" | "slowness";
+}
+
+/** The webhooks of the last 24 hours that failed most, or whose receivers took longest. */
+export function WebhookFigures({ by }: WebhookFiguresProps) {
+  const stats = useQuery(StatsService.method.listWebhookStats, {}, { refetchInterval: REFRESH_MS });
+  if (stats.isPending) return <Loading lines={SHOWN} />;
+  if (stats.isError) return <Failure error={stats.error} onRetry={() => void stats.refetch()} />;
+  const worst = by === "failures" ? mostFailing(stats.data.webhooks) : slowest(stats.data.webhooks);
+  if (worst.length === 0) {
+    return (
+      <Text c="dimmed" py="md">
+        {by === "failures"
+          ? "None failed in the last 24 hours."
+          : "None was sent anything in the last 24 hours."}
+      </Text>
+    );
+  }
+  return (
+    <Table.ScrollContainer minWidth={360}>
+      <Table verticalSpacing="sm" layout="fixed">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Webhook</Table.Th>
+            <Table.Th w={by === "failures" ? 140 : 90}>{by === "failures" ? "Failed" : "Average"}</Table.Th>
+            {by === "slowness" && <Table.Th w={90}>Longest</Table.Th>}
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {worst.map((each) => (
+            <Table.Tr key={String(each.webhookId)}>
+              <Table.Td>
+                <WebhookLink id={each.webhookId} />
+              </Table.Td>
+              {by === "failures" ? (
+                <Table.Td>
+                  <FailureShare {...each} />
+                </Table.Td>
+              ) : (
+                <>
+                  <Table.Td>{durationInWords(each.averageMs)}</Table.Td>
+                  <Table.Td>{durationInWords(each.longestMs)}</Table.Td>
+                </>
+              )}
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+/** A webhook by its address and event type; by its number once it is deleted. */
+function WebhookLink({ id }: { id: bigint }) {
+  const { data } = useQuery(WebhookService.method.listWebhooks, {}, { staleTime: WEBHOOKS_FRESH_MS });
+  const webhook = data?.webhooks.find((each) => each.id === id);
+  if (data && !webhook) return <Text size="sm">Webhook {String(id)}, deleted</Text>;
+  return (
+    <>
+      <Anchor
+        component={Link}
+        to={generatePath(PAGE_PATHS.webhook, { id: String(id) })}
+        size="sm"
+        truncate
+        display="block"
+        title={webhook?.url}
+      >
+        {webhook?.url ?? `Webhook ${id}`}
+      </Anchor>
+      <Text size="xs" c="dimmed">
+        {webhook ? processName(webhook.webhookProcess) : " "}
+      </Text>
+    </>
+  );
+}
+
+function FailureShare({ delivered, failed }: WebhookStats) {
+  const share = (100 * Number(failed)) / Number(delivered + failed);
+  return (
+    <>
+      <Text size="sm">
+        {failed.toLocaleString()} of {(delivered + failed).toLocaleString()}
+      </Text>
+      <Progress value={share} color="red" size="xs" aria-label={`${Math.round(share)} % failed`} />
+    </>
+  );
+}
+
+function mostFailing(webhooks: WebhookStats[]): WebhookStats[] {
+  return webhooks
+    .filter(({ failed }) => failed > 0n)
+    .sort((a, b) => Number(b.failed - a.failed))
+    .slice(0, SHOWN);
+}
+
+function slowest(webhooks: WebhookStats[]): WebhookStats[] {
+  return webhooks
+    .filter(({ attempts }) => attempts > 0n)
+    .sort((a, b) => b.averageMs - a.averageMs)
+    .slice(0, SHOWN);
+}
