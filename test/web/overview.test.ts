@@ -8,7 +8,11 @@ import { startWeb, type Web } from "./web.ts";
 let web: Web;
 beforeAll(async () => {
   // Nothing is dispatched but by the page's button and by this.
-  web = await startWeb({ DISPATCH_INTERVAL: "1h", TEMPORAL_UI_URL: "https://temporal.example" });
+  web = await startWeb({
+    DISPATCH_INTERVAL: "1h",
+    RETRY_INITIAL_DELAY: "10ms",
+    TEMPORAL_UI_URL: "https://temporal.example",
+  });
 });
 afterAll(() => web?.stop());
 

@@ -120,7 +120,8 @@ describe("a session", () => {
       const cookies = await context.cookies();
       await openMenu(page);
       await takeScreenshots(page, "account-menu");
-      await page.getByRole("menuitem", { name: "Sign out" }).click();
+      await expectAccessible(page);
+      await page.getByRole("button", { name: "Sign out" }).click();
       await form(page).waitFor();
       expect(await page.getByText("Your session has ended").count()).toBe(0);
       expect(await context.cookies()).toEqual([]);

@@ -24,26 +24,37 @@ export const theme = createTheme({
 
 /** Colours of badges and notices, whose text is of the colour too. */
 const TINTS = ["gray", "red", "orange", "yellow", "green", "teal", "blue"];
-const TINTED_TEXT = Object.fromEntries(
+const IN_LIGHT = Object.fromEntries(
   TINTS.map((tint) => [
     `--mantine-color-${tint}-light-color`,
     `color-mix(in srgb, var(--mantine-color-${tint}-9) 70%, black)`,
   ]),
 );
+const IN_DARK = Object.fromEntries(
+  TINTS.flatMap((tint) => [
+    [`--mantine-color-${tint}-light-color`, `var(--mantine-color-${tint}-3)`],
+    [
+      `--mantine-color-${tint}-light`,
+      `color-mix(in srgb, var(--mantine-color-${tint}-7) 18%, var(--mantine-color-dark-7))`,
+    ],
+  ]),
+);
 
-/** Quiet and tinted text that can still be read: the library's own is too faint (WCAG 2.1, 1.4.3). */
+/** Quiet and tinted text that can still be read, where the library's own is too faint (WCAG 2.1, 1.4.3), and tints that
+ * do not shout in the dark. */
 export const cssVariables: CSSVariablesResolver = () => ({
   variables: {},
   light: {
     "--mantine-color-dimmed": "var(--mantine-color-gray-7)",
     "--mantine-color-placeholder": "var(--mantine-color-gray-6)",
     "--mantine-color-error": "var(--mantine-color-red-8)",
-    ...TINTED_TEXT,
+    ...IN_LIGHT,
   },
   dark: {
     "--mantine-color-dimmed": "var(--mantine-color-dark-1)",
     "--mantine-color-placeholder": "var(--mantine-color-dark-2)",
     "--mantine-color-error": "var(--mantine-color-red-4)",
+    ...IN_DARK,
   },
 });
 

@@ -1,4 +1,4 @@
-import { Button, Menu, Stack, Text } from "@mantine/core";
+import { Button, Popover, Stack, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { IconChevronDown, IconLogout, IconUser } from "@tabler/icons-react";
 import { permissionName } from "../../../src/permissions.ts";
@@ -8,19 +8,10 @@ import { Time } from "../parts/time.tsx";
 
 /** Who is signed in, what they may do, and the way out. */
 export function AccountMenu() {
-  const { apiKey, expires } = useSession();
-  const { signOut } = useSessionAccess();
-
-  function leave() {
-    signOut().catch((error: unknown) => {
-      const { title, text } = failureInWords(error);
-      notifications.show({ color: "red", title: `You are still signed in. ${title}`, message: text });
-    });
-  }
-
+  const { apiKey } = useSession();
   return (
-    <Menu position="bottom-end" width={280} withArrow>
-      <Menu.Target>
+    <Popover position="bottom-end" width={300} withArrow trapFocus returnFocus>
+      <Popover.Target>
         <Button
           variant="default"
           aria-label={`Signed in: ${apiKey?.name}`}
@@ -33,27 +24,49 @@ export function AccountMenu() {
             {apiKey?.name}
           </Text>
         </Button>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Stack gap={4} px="sm" py="xs">
-          <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
-            {apiKey?.name}
-          </Text>
-          <Text size="xs" c="dimmed">
-            Signed in with the API key {apiKey?.prefix}…
-          </Text>
-          <Text size="xs" c="dimmed">
-            {apiKey?.permissions.map(permissionName).join(", ")}
-          </Text>
-          <Text size="xs" c="dimmed">
-            Unless used before, the session ends <Time value={expires} />
-          </Text>
-        </Stack>
-        <Menu.Divider />
-        <Menu.Item leftSection={<IconLogout size={16} />} onClick={leave}>
-          Sign out
-        </Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+      </Popover.Target>
+      <Popover.Dropdown>
+        <Account />
+      </Popover.Dropdown>
+    </Popover>
+  );
+}
+
+function Account() {
+  const { apiKey, expires } = useSession();
+  const { signOut } = useSessionAccess();
+
+  function leave() {
+    signOut().catch((error: unknown) => {
+      const { title, text } = failureInWords(error);
+      notifications.show({ color: "red", title: `You are still signed in. ${title}`, message: text });
+    });
+  }
+
+  return (
+    <Stack gap={6}>
+      <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+        {apiKey?.name}
+      </Text>
+      <Text size="xs" c="dimmed">
+        Signed in with the API key {apiKey?.prefix}…
+      </Text>
+      <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
+        {apiKey?.permissions.map(permissionName).join(", ")}
+      </Text>
+      <Text size="xs" c="dimmed">
+        Unless used before, the session ends <Time value={expires} />
+      </Text>
+      <Button
+        mt="xs"
+        variant="default"
+        size="xs"
+        leftSection={<IconLogout size={16} />}
+        onClick={leave}
+        data-autofocus
+      >
+        Sign out
+      </Button>
+    </Stack>
   );
 }

@@ -9,16 +9,16 @@ interface Count {
   span: string;
   of: (overview: Overview) => bigint;
   /** Filter of the list of deliveries. */
-  state?: string;
-  /** Of a figure that is not zero. */
-  colour?: string;
+  state: string;
+  /** Nobody wants more than none. */
+  bad?: boolean;
 }
 
 const COUNTS: readonly Count[] = [
   { label: "Pending", span: "now", of: ({ pending }) => pending, state: "pending" },
   { label: "Delivering", span: "now", of: ({ delivering }) => delivering, state: "delivering" },
-  { label: "Retrying", span: "now", of: ({ retrying }) => retrying, state: "retrying", colour: "orange" },
-  { label: "Failed", span: "kept", of: ({ failed }) => failed, state: "failed", colour: "red" },
+  { label: "Retrying", span: "now", of: ({ retrying }) => retrying, state: "retrying" },
+  { label: "Failed", span: "still in the log", of: ({ failed }) => failed, state: "failed", bad: true },
   {
     label: "Delivered",
     span: "last 24 hours",
@@ -30,7 +30,7 @@ const COUNTS: readonly Count[] = [
     span: "last 24 hours",
     of: ({ failedLastDay }) => failedLastDay,
     state: "failed",
-    colour: "red",
+    bad: true,
   },
 ];
 
@@ -46,9 +46,9 @@ export function Counts({ overview }: { overview: Overview | undefined }) {
 }
 
 function CountCard({ count, overview }: { count: Count; overview: Overview | undefined }) {
-  const { label, span, of, state, colour } = count;
+  const { label, span, of, state, bad = false } = count;
   const value = overview && of(overview);
-  const loud = colour !== undefined && value !== undefined && value > 0n;
+  const loud = bad && value !== undefined && value > 0n;
   return (
     <UnstyledButton component={Link} to={`${PAGE_PATHS.deliveries}?state=${state}`}>
       <Card withBorder padding="md" h="100%">
@@ -58,7 +58,7 @@ function CountCard({ count, overview }: { count: Count; overview: Overview | und
         {value === undefined ? (
           <Skeleton height={34} width="60%" my={4} />
         ) : (
-          <Text fz={28} fw={650} lh={1.5} c={loud ? `var(--mantine-color-${colour}-light-color)` : undefined}>
+          <Text fz={28} fw={650} lh={1.5} c={loud ? "var(--mantine-color-error)" : undefined}>
             {value.toLocaleString()}
           </Text>
         )}

@@ -48,7 +48,7 @@ export default function OverviewPage() {
 
 function Section({ title, children }: { title: string; children: ReactNode }) {
   return (
-    <Card withBorder padding="lg" component="section" h="100%">
+    <Card withBorder p={{ base: "md", sm: "lg" }} component="section" h="100%">
       <Title order={2} size="h4" mb="md">
         {title}
       </Title>

@@ -5,6 +5,7 @@ import { StatsService, type WebhookStats } from "../../../../gen/webhook/v1/stat
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { failureReason } from "../../api/failure.ts";
 import { durationInWords } from "../../parts/duration.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
@@ -12,7 +13,7 @@ import { Loading } from "../../parts/loading.tsx";
 const SHOWN = 5;
 /** The service counts anew four times a minute. */
 const REFRESH_MS = 15_000;
-const WEBHOOKS_FRESH_MS = 60_000;
+const WEBHOOK_FRESH_MS = 60_000;
 
 /** Which webhooks, and what is told of each. */
 export interface WebhookFiguresProps {
@@ -35,13 +36,13 @@ export function WebhookFigures({ by }: WebhookFiguresProps) {
     );
   }
   return (
-    <Table.ScrollContainer minWidth={360}>
+    <Table.ScrollContainer minWidth={290}>
       <Table verticalSpacing="sm" layout="fixed">
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Webhook</Table.Th>
-            <Table.Th w={by === "failures" ? 140 : 90}>{by === "failures" ? "Failed" : "Average"}</Table.Th>
-            {by === "slowness" && <Table.Th w={90}>Longest</Table.Th>}
+            <Table.Th w={by === "failures" ? 110 : 82}>{by === "failures" ? "Failed" : "Average"}</Table.Th>
+            {by === "slowness" && <Table.Th w={82}>Longest</Table.Th>}
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -70,9 +71,19 @@ export function WebhookFigures({ by }: WebhookFiguresProps) {
 
 /** A webhook by its address and event type; by its number once it is deleted. */
 function WebhookLink({ id }: { id: bigint }) {
-  const { data } = useQuery(WebhookService.method.listWebhooks, {}, { staleTime: WEBHOOKS_FRESH_MS });
-  const webhook = data?.webhooks.find((each) => each.id === id);
-  if (data && !webhook) return <Text size="sm">Webhook {String(id)}, deleted</Text>;
+  const { data, error } = useQuery(
+    WebhookService.method.getWebhook,
+    { webhookId: id },
+    { staleTime: WEBHOOK_FRESH_MS },
+  );
+  if (failureReason(error) === "WEBHOOK_NOT_FOUND") {
+    return (
+      <Text size="sm" c="dimmed">
+        Webhook {String(id)}, deleted
+      </Text>
+    );
+  }
+  const webhook = data?.webhook;
   return (
     <>
       <Anchor
@@ -83,10 +94,10 @@ function WebhookLink({ id }: { id: bigint }) {
         display="block"
         title={webhook?.url}
       >
-        {webhook?.url ?? `Webhook ${id}`}
+        {webhook?.url.replace("https://", "") ?? `Webhook ${id}`}
       </Anchor>
       <Text size="xs" c="dimmed">
-        {webhook ? processName(webhook.webhookProcess) : " "}
+        {webhook ? processName(webhook.webhookProcess) : "\u00a0"}
       </Text>
     </>
   );
