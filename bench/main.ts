@@ -11,7 +11,7 @@ import { drain } from "./scenarios/drain.ts";
 import { fanout } from "./scenarios/fanout.ts";
 import { latency } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
-import { limitAlike } from "./scenarios/limit-alike.ts";
+import { limitAlike, limitSpread } from "./scenarios/limit-alike.ts";
 import { mixed } from "./scenarios/mixed.ts";
 import { peers } from "./scenarios/peers.ts";
 import { publish } from "./scenarios/publish.ts";
@@ -22,6 +22,7 @@ import { workers } from "./scenarios/workers.ts";
 const scenarios: readonly Scenario[] = [
   limit,
   limitAlike,
+  limitSpread,
   drain,
   fanout,
   mixed,

@@ -3,13 +3,13 @@ import { serveCalls } from "../parts/child.ts";
 
 /** What the bare loop's process can be asked. */
 export type LimitMethods = {
-  /** POSTs `body` so many times, so many at once, with more headers perhaps; answers seconds. */
+  /** POSTs `body` so many times, so many at once, to the origins in turn, with more headers perhaps; answers seconds. */
   run(argument: {
-    origin: string;
+    origins: string[];
     body: string;
     requests: number;
     concurrency: number;
-    headers?: string[];
+    headers: string[];
   }): Promise<number>;
 };
 
@@ -34,18 +34,19 @@ function post(pool: Pool, body: string, headers: string[]): Promise<void> {
 }
 
 serveCalls({
-  async run({ origin, body, requests, concurrency, headers = [] }) {
+  async run({ origins, body, requests, concurrency, headers }) {
     const all = ["content-type", "application/json; charset=utf-8", ...headers];
-    const pool = new Pool(origin, { connections: concurrency, pipelining: 1, allowH2: false });
+    const options = { connections: concurrency, pipelining: 1, allowH2: false };
+    const pools = origins.map((origin) => new Pool(origin, options));
     let left = requests;
     const started = performance.now();
     await Promise.all(
       Array.from({ length: concurrency }, async () => {
-        while (left-- > 0) await post(pool, body, all);
+        while (left-- > 0) await post(pools[left % pools.length] as Pool, body, all);
       }),
     );
     const seconds = (performance.now() - started) / 1_000;
-    await pool.destroy();
+    await Promise.all(pools.map((pool) => pool.destroy()));
     return seconds;
   },
 } satisfies LimitMethods);

@@ -11,7 +11,12 @@ export const fanout: Scenario = {
   what: "deliveries of events that each go to 1,000 webhooks on 100 hosts",
   count: { full: 100_000, small: 20_000 },
   targets: { "of drain": { atLeast: 0.8 } },
-  comparisons: [{ detail: "of drain", unit: "ratio", with: "drain", value: (own, drain) => own / drain }],
+  comparisons: ["drain", "limit-spread"].map((other) => ({
+    detail: `of ${other}`,
+    unit: "ratio",
+    with: other,
+    value: (own, theirs) => own / theirs,
+  })),
   async measure(bench, count) {
     const behaviours = Array.from({ length: HOSTS }, () => ({ status: 200 }));
     await using receivers = await startReceivers(bench, behaviours);

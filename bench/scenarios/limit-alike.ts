@@ -1,37 +1,36 @@
-import { startChild } from "../parts/child.ts";
-import { payload } from "../parts/payload.ts";
-import { startReceivers } from "../parts/receivers.ts";
+import { SERVICE_CONCURRENCY, SERVICE_HEADERS, startBareLoop } from "../parts/bare-loop.ts";
+import { HOSTS } from "../parts/fan-out.ts";
 import type { Scenario } from "../parts/scenario.ts";
-import type { LimitMethods } from "../processes/limit.ts";
 
-/** As many as the service has in flight to one host, at most. */
-const CONCURRENCY = 160;
-/** As long as the headers of a delivery, beside its content type. */
-const HEADERS = [
-  ["User-Agent", "Webhook-Service/1"],
-  ["Accept-Encoding", "identity"],
-  ["X-Service-Webhook-Id", "019a0000-0000-7000-8000-000000000000"],
-  ["X-Service-Webhook-Process", "OrderDispatched"],
-  ["webhook-id", "019a0000-0000-7000-8000-000000000000"],
-  ["webhook-timestamp", "1790000000"],
-  ["webhook-signature", "v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="],
-].flat();
 const WARM_UP = 4_000;
 
-/** What the bare loop does with requests like the service's, over as many connections. */
-export const limitAlike: Scenario = {
-  name: "limit-alike",
-  what: "the bare loop with the service's headers and 160 connections",
-  count: { full: 100_000, small: 40_000 },
-  targets: {},
-  comparisons: [],
-  async measure(bench, count) {
-    await using receivers = await startReceivers(bench, [{ status: 200 }]);
-    await using child = startChild<LimitMethods>(bench, "limit.ts");
-    const origin = receivers.urls[0] as string;
-    const loop = { origin, body: payload(1), headers: HEADERS, concurrency: CONCURRENCY };
-    await child.call("run", { ...loop, requests: Math.min(WARM_UP, count) });
-    const seconds = await child.call("run", { ...loop, requests: count });
-    return [{ detail: "", unit: "POSTs/s", value: count / seconds }];
-  },
-};
+/** What the bare loop does with requests like the service's, as many at once, to one host as in `drain`. */
+export const limitAlike = likeTheService(
+  "limit-alike",
+  "the bare loop with the service's headers and 160 connections",
+  1,
+);
+
+/** And to a hundred in turn, as in `fanout`. */
+export const limitSpread = likeTheService(
+  "limit-spread",
+  `the bare loop with the service's headers, 160 at once, to ${HOSTS} hosts in turn`,
+  HOSTS,
+);
+
+function likeTheService(name: string, what: string, hosts: number): Scenario {
+  return {
+    name,
+    what,
+    count: { full: 100_000, small: 40_000 },
+    targets: {},
+    comparisons: [],
+    async measure(bench, count) {
+      await using loop = await startBareLoop(bench, hosts);
+      const alike = { concurrency: SERVICE_CONCURRENCY, headers: SERVICE_HEADERS };
+      await loop.run({ ...alike, requests: Math.min(WARM_UP, count) });
+      const seconds = await loop.run({ ...alike, requests: count });
+      return [{ detail: "", unit: "POSTs/s", value: count / seconds }];
+    },
+  };
+}

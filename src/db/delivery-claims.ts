@@ -12,7 +12,7 @@ import {
 import { type Db, rows } from "./database.ts";
 
 /** Webhooks visited by one claim, at most: each costs a look into the index. */
-const WEBHOOKS = 128;
+const WEBHOOKS = 256;
 
 /**
  * Claims pending deliveries, oldest first within a webhook, fairly between webhooks: each that is visited and waits

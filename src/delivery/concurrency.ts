@@ -30,6 +30,10 @@ export class Windows<Key> {
     return window === undefined || window.inFlight < window.allowed;
   }
 
+  inFlight(key: Key): number {
+    return this.#windows.get(key)?.inFlight ?? 0;
+  }
+
   /** For how long nothing has ended while no more could start, in milliseconds; 0 when there is room. */
   stuckFor(key: Key): number {
     const window = this.#windows.get(key);
@@ -92,6 +96,7 @@ export class Windows<Key> {
  * take its own slots again before the others had a turn.
  */
 export class Slots {
+  readonly size: number;
   #free: number;
   readonly #whole: Slots | undefined;
   readonly #parts: Slots[] = [];
@@ -99,6 +104,7 @@ export class Slots {
 
   /** @param whole an allowance that this one is a part of: parts may add up to more, and then keep each other some */
   constructor(size: number, whole?: Slots) {
+    this.size = size;
     this.#free = size;
     this.#whole = whole;
     if (whole) whole.#parts.push(this);

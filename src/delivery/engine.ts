@@ -7,6 +7,7 @@ import type { EventContent } from "../db/event-contents.ts";
 import type { SecretBox } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";
 import { MarkList, Slots, Windows } from "./concurrency.ts";
+import { Contenders } from "./contenders.ts";
 import { createHttpClient } from "./http-client.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
@@ -41,6 +42,7 @@ export interface DeliveryEngine {
   retries: Slots;
   webhooks: Windows<bigint>;
   hosts: Windows<string>;
+  contenders: Contenders;
   slowWebhooks: MarkList<bigint>;
   slowHosts: MarkList<string>;
   /** Those whose last attempt failed: first attempts to others go before theirs. */
@@ -78,6 +80,7 @@ export function createDeliveryEngine(options: {
     retries: new Slots(RETRY_SLOTS, slots),
     webhooks: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
     hosts: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
+    contenders: new Contenders(),
     slowWebhooks: new MarkList(SLOW_FOR_MS),
     slowHosts: new MarkList(SLOW_FOR_MS),
     failingWebhooks: new MarkList(FAILING_FOR_MS),

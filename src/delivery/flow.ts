@@ -5,13 +5,13 @@ import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
 import { HeldContents } from "./held-contents.ts";
 import type { Outcome } from "./outcome.ts";
 import { takeNote } from "./take-note.ts";
-import { parseTarget } from "./target.ts";
+import { targetOf } from "./target.ts";
 import { type Room, WebhookQueues } from "./webhook-queues.ts";
 
 const TICK_MS = 250;
 /** Below this many startable entries, more are claimed. */
 const LOW_WATER = 128;
-const CHUNK = 256;
+const CHUNK = 512;
 /** Claimed and waiting, at most; what blocked receivers hold back counts too. */
 const MAX_QUEUED = 2_000;
 /** Characters of bodies held, beyond which no more are claimed: events may be large. */
@@ -36,7 +36,7 @@ export class DeliveryFlow {
   readonly #slots: Slots;
   readonly #watcher: FlowWatcher | undefined;
   readonly #room: Room;
-  readonly #queues = new WebhookQueues();
+  readonly #queues: WebhookQueues;
   readonly #contents: HeldContents;
   /** `since` the receiver has the request; not known until then. */
   readonly #inFlight = new Map<string, { delivery: ClaimedDelivery; since: number | undefined }>();
@@ -54,7 +54,9 @@ export class DeliveryFlow {
     this.#room = {
       ofHost: (host) => engine.hosts.hasRoom(host),
       ofWebhook: (webhookId) => engine.webhooks.hasRoom(webhookId),
+      isBelowShare: (host) => engine.hosts.inFlight(host) < engine.contenders.shareOf(slots.size),
     };
+    this.#queues = new WebhookQueues(engine.contenders);
     this.#contents = new HeldContents(engine.db);
     this.#token = token;
     this.#source = source;
@@ -138,7 +140,7 @@ export class DeliveryFlow {
     await this.#contents.hold(deliveries);
     for (const delivery of deliveries) {
       if (this.#watcher?.refuses(delivery)) this.#contents.release(delivery);
-      else this.#queues.push(delivery, parseTarget(delivery.webhook.targetUrl).host);
+      else this.#queues.push(delivery, targetOf(delivery.webhook).host);
     }
   }
 
@@ -161,7 +163,8 @@ export class DeliveryFlow {
   /** Any flow's delivery to the host has ended. */
   readonly #putBack = (host: string): void => {
     this.#queues.putBack(host);
-    this.#startWhatFits();
+    // Not before the connection of what has ended is free again: there would be one more.
+    setImmediate(this.#startWhatFits);
   };
 
   #send(delivery: ClaimedDelivery, host: string): void {

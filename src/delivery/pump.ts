@@ -6,7 +6,7 @@ import { type DeliveryEngine, SLOW_MS } from "./engine.ts";
 import { DeliveryFlow } from "./flow.ts";
 import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
 import type { Outcome } from "./outcome.ts";
-import { parseTarget } from "./target.ts";
+import { targetOf } from "./target.ts";
 
 /** Pending entries of one slow webhook that move to the run at once, at most. */
 const HAND_OVER_LIMIT = 10_000;
@@ -126,7 +126,7 @@ class Handover implements FlowWatcher {
   }
 
   refuses(delivery: ClaimedDelivery): boolean {
-    if (!this.#isSlow(delivery.webhook.id, parseTarget(delivery.webhook.targetUrl).host)) return false;
+    if (!this.#isSlow(delivery.webhook.id, targetOf(delivery.webhook).host)) return false;
     this.#markWebhook(delivery.webhook.id);
     this.#withdrawn.push(delivery);
     return true;
@@ -151,7 +151,7 @@ class Handover implements FlowWatcher {
     this.#engine.slowWebhooks.mark(delivery.webhook.id);
     this.#markWebhook(delivery.webhook.id);
     if (!wholeHost) return;
-    const { host } = parseTarget(delivery.webhook.targetUrl);
+    const { host } = targetOf(delivery.webhook);
     this.#engine.slowHosts.mark(host);
     for (const waiting of [...(this.#flow?.waiting() ?? [])]) {
       if (waiting.host === host) this.#markWebhook(waiting.webhookId);

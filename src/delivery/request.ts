@@ -2,7 +2,7 @@ import type { ClaimedDelivery } from "../db/claim-statement.ts";
 import type { EventContent } from "../db/event-contents.ts";
 import { deliveryHeaders } from "../delivery-headers.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
-import { parseTarget } from "./target.ts";
+import { targetOf } from "./target.ts";
 
 /** One POST as it goes out: the contract's headers (6.2), the event's name, and the signature, made anew each time. */
 export function buildRequest(
@@ -10,7 +10,7 @@ export function buildRequest(
   { payload: body, userId, test }: EventContent,
   sign: Signer,
 ): { origin: string; path: string; headers: string[]; body: string } {
-  const { origin, path } = parseTarget(webhook.targetUrl);
+  const { origin, path } = targetOf(webhook);
   const signature = sign(webhook.secrets, id, new Date(), body);
   const { process, installedAppId } = webhook;
   const headers = deliveryHeaders({ id, process, installedAppId, userId, test });

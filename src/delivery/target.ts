@@ -11,9 +11,20 @@ export interface Target {
 /** URLs kept taken apart, at most: they come again with every delivery of their webhook. */
 const CACHE_SIZE = 10_000;
 const parsed = new Map<string, Target>();
+/** Before the other: all deliveries of a webhook in a claim share the object. */
+const ofClaim = new WeakMap<object, Target>();
 
-/** Takes a webhook's target URL apart. */
-export function parseTarget(targetUrl: string): Target {
+/** A webhook's target URL, taken apart. */
+export function targetOf(webhook: { targetUrl: string }): Target {
+  let target = ofClaim.get(webhook);
+  if (!target) {
+    target = parseTarget(webhook.targetUrl);
+    ofClaim.set(webhook, target);
+  }
+  return target;
+}
+
+function parseTarget(targetUrl: string): Target {
   let target = parsed.get(targetUrl);
   if (!target) {
     const { origin, pathname, search, host } = new URL(targetUrl);

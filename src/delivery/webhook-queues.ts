@@ -1,4 +1,5 @@
 import type { ClaimedDelivery } from "../db/claim-statement.ts";
+import type { Contenders } from "./contenders.ts";
 
 /** A webhook's deliveries, of a host's webhooks. */
 interface WebhookQueue {
@@ -11,12 +12,16 @@ interface HostQueue {
   host: string;
   /** In the order of turns: the webhook served last is at the end. */
   webhooks: Set<WebhookQueue>;
+  /** Whether something could be sent to it, as far as is known. */
+  contends: boolean;
 }
 
 /** Who may have one more in flight. */
 export interface Room {
   ofHost(host: string): boolean;
   ofWebhook(webhookId: bigint): boolean;
+  /** Whether the host has less than its share of what may be in flight in all. */
+  isBelowShare(host: string): boolean;
 }
 
 /**
@@ -25,11 +30,16 @@ export interface Room {
  * many. A host without room is set aside until a delivery to it has ended, so that a thousand busy ones cost nothing.
  */
 export class WebhookQueues {
+  readonly #contenders: Contenders;
   readonly #webhooks = new Map<bigint, WebhookQueue>();
   readonly #hosts = new Map<string, HostQueue>();
   /** Hosts in the order of turns, without those set aside. */
   readonly #inTurn = new Set<HostQueue>();
   #size = 0;
+
+  constructor(contenders: Contenders) {
+    this.#contenders = contenders;
+  }
 
   get size(): number {
     return this.#size;
@@ -43,7 +53,7 @@ export class WebhookQueues {
       this.#webhooks.set(webhookId, queue);
       queue.host.webhooks.add(queue);
       // One that was set aside may have room for this webhook.
-      this.#inTurn.add(queue.host);
+      this.#contend(queue.host);
     }
     queue.waiting.push(delivery);
     this.#size += 1;
@@ -52,7 +62,8 @@ export class WebhookQueues {
   /**
    * Takes one delivery a turn from each host that has room, until `more` says no or nobody has room.
    *
-   * @param setAside told a host that had no room, or whose webhooks had none; `putBack` is to be called for it
+   * @param setAside told a host that had no room, or whose webhooks had none, or that has its share of what others
+   *   wait for too; `putBack` is to be called for it
    */
   takeWhile(
     more: () => boolean,
@@ -64,7 +75,8 @@ export class WebhookQueues {
     for (const host of this.#inTurn) {
       if (!more()) return;
       this.#inTurn.delete(host);
-      const queue = room.ofHost(host.host) ? nextOf(host, room) : undefined;
+      const isBelowShare = room.isBelowShare(host.host);
+      const queue = isBelowShare && room.ofHost(host.host) ? nextOf(host, room) : undefined;
       if (queue) {
         const delivery = queue.waiting.shift() as ClaimedDelivery;
         this.#size -= 1;
@@ -74,6 +86,7 @@ export class WebhookQueues {
         if (host.webhooks.size > 0) this.#inTurn.add(host);
         take(delivery, host.host);
       } else {
+        if (isBelowShare) this.#contendNoMore(host);
         setAside(host.host);
       }
     }
@@ -82,7 +95,7 @@ export class WebhookQueues {
   /** A host that was set aside takes its turns again. */
   putBack(host: string): void {
     const queue = this.#hosts.get(host);
-    if (queue) this.#inTurn.add(queue);
+    if (queue) this.#contend(queue);
   }
 
   /** Removes and answers what waits for a webhook. */
@@ -118,10 +131,21 @@ export class WebhookQueues {
   #host(host: string): HostQueue {
     let queue = this.#hosts.get(host);
     if (!queue) {
-      queue = { host, webhooks: new Set() };
+      queue = { host, webhooks: new Set(), contends: false };
       this.#hosts.set(host, queue);
     }
     return queue;
+  }
+
+  #contend(host: HostQueue): void {
+    this.#inTurn.add(host);
+    if (!host.contends) this.#contenders.join(host.host);
+    host.contends = true;
+  }
+
+  #contendNoMore(host: HostQueue): void {
+    if (host.contends) this.#contenders.leave(host.host);
+    host.contends = false;
   }
 
   #forget(queue: WebhookQueue): void {
@@ -131,6 +155,7 @@ export class WebhookQueues {
     if (host.webhooks.size > 0) return;
     this.#hosts.delete(host.host);
     this.#inTurn.delete(host);
+    this.#contendNoMore(host);
   }
 }
 
