@@ -3,6 +3,9 @@ import { startTestService, type TestService } from "../support/test-service.ts";
 import { startBrowser, WINDOW } from "./browser.ts";
 import { watch } from "./watched-page.ts";
 
+/** Sooner than the test ends, so that a failure tells what was waited for. */
+const PATIENCE_MS = 12_000;
+
 /** How a visit begins. */
 export interface VisitOptions {
   /** Where; the overview unless told. */
@@ -35,6 +38,7 @@ export async function startWeb(settings: Record<string, string> = {}): Promise<W
     browser,
     async visit({ path = "/", key = service.adminKey }, test) {
       const context = await browser.newContext({ ...WINDOW, baseURL: service.url });
+      context.setDefaultTimeout(PATIENCE_MS);
       try {
         if (key !== null) await signIn(context, service.url, key);
         const page = await context.newPage();

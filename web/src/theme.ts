@@ -3,6 +3,7 @@ import {
   type CSSVariablesResolver,
   createTheme,
   localStorageColorSchemeManager,
+  Modal,
   NavLink,
 } from "@mantine/core";
 
@@ -18,6 +19,7 @@ export const theme = createTheme({
   headings: { fontWeight: "650" },
   components: {
     NavLink: NavLink.extend({ styles: { root: { borderRadius: "var(--mantine-radius-md)" } } }),
+    Modal: Modal.extend({ styles: { title: { fontWeight: 650 } } }),
     Code: Code.extend({ defaultProps: { fz: "0.9em" } }),
   },
 });

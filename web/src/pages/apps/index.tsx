@@ -1,6 +1,116 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Box, Button, Code } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { IconApps, IconPlus } from "@tabler/icons-react";
+import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { Empty } from "../../parts/empty.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { LoadMore } from "../../parts/load-more.tsx";
+import { Loading } from "../../parts/loading.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
+import { SearchField } from "../../parts/search-field.tsx";
+import { useSome } from "../../parts/use-some.ts";
+import { useUrlFilters } from "../../parts/use-url-filters.ts";
+import { AppList } from "./app-list.tsx";
+import { CreateApp } from "./create-app.tsx";
+
+const FILTERS = ["search"] as const;
 
 /** The apps that keys belong to. */
 export default function AppsPage() {
-  return <PageTitle title="Installed apps" />;
+  const list = useQuery(ApiKeyService.method.listInstalledApps, {});
+  const keys = useQuery(ApiKeyService.method.listApiKeys, {});
+  const [creating, { open, close }] = useDisclosure();
+  const apps = list.data?.installedApps;
+
+  return (
+    <>
+      <PageTitle
+        title="Installed apps"
+        description="Applications that integrators install, each with API keys of its own."
+        actions={
+          <Button leftSection={<IconPlus size={16} />} onClick={open}>
+            New app
+          </Button>
+        }
+      />
+      {apps === undefined ? (
+        list.isError ? (
+          <Failure
+            error={list.error}
+            title="The apps could not be read"
+            onRetry={() => void list.refetch()}
+          />
+        ) : (
+          <Loading lines={6} height={40} />
+        )
+      ) : apps.length === 0 ? (
+        <NoApps onCreate={open} />
+      ) : (
+        <FoundApps apps={apps} keys={keys.data?.apiKeys} />
+      )}
+      <CreateApp opened={creating} onClose={close} />
+    </>
+  );
+}
+
+function NoApps({ onCreate }: { onCreate: () => void }) {
+  return (
+    <Empty
+      icon={<IconApps />}
+      title="No installed apps yet"
+      action={<Button onClick={onCreate}>Create the first app</Button>}
+    >
+      Create an app when an application of yours registers webhooks for many users, and give it an API key.
+      Webhooks that are registered with its keys carry its id as <Code>Application</Code>, and their
+      deliveries the header <Code>X-Service-UserId</Code>, which names the user that the event is of.
+    </Empty>
+  );
+}
+
+function FoundApps({ apps, keys }: { apps: readonly InstalledApp[]; keys: readonly ApiKey[] | undefined }) {
+  const [{ search }, change] = useUrlFilters(FILTERS);
+  const wanted = search.trim().toLowerCase();
+  const found = apps
+    .filter(({ id, name }) => name.toLowerCase().includes(wanted) || id.startsWith(wanted))
+    .reverse();
+  const { shown, hasMore, onMore } = useSome(found);
+  const working = keys?.filter(({ revoked }) => !revoked);
+  const counts = working && Map.groupBy(working, (key) => key.installedApplicationId);
+  return (
+    <>
+      <Box maw={{ sm: 320 }} mb="md">
+        <SearchField
+          label="Search apps"
+          placeholder="Name or id"
+          value={search}
+          onChange={(text) => change({ search: text }, { replace: true })}
+        />
+      </Box>
+      {found.length === 0 ? (
+        <Empty
+          icon={<IconApps />}
+          title="No such app"
+          action={
+            <Button variant="default" onClick={() => change({ search: "" })}>
+              Clear the search
+            </Button>
+          }
+        >
+          No app’s name or id has “{search.trim()}” in it.
+        </Empty>
+      ) : (
+        <>
+          <AppList apps={shown} keysOf={counts && (({ id }) => counts.get(id)?.length ?? 0)} />
+          <LoadMore
+            shown={shown.length}
+            of={shown.length === 1 ? "app" : "apps"}
+            hasMore={hasMore}
+            loading={false}
+            onMore={onMore}
+          />
+        </>
+      )}
+    </>
+  );
 }

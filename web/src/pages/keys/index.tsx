@@ -1,6 +1,91 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Button } from "@mantine/core";
+import { IconPlus } from "@tabler/icons-react";
+import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
+import { useUrlFilters } from "../../parts/use-url-filters.ts";
+import { CreateKey } from "./create-key.tsx";
+import { FilteredKeys } from "./filtered-keys.tsx";
+import { KEY_FILTERS, KeyFilters } from "./key-filters.tsx";
+import { RevokeKey } from "./revoke-key.tsx";
+import { RotateKey } from "./rotate-key.tsx";
+import { SecretDialog } from "./secret-dialog.tsx";
+import { useKeyDialogs } from "./use-key-dialogs.ts";
 
 /** The keys that calls are made with. */
 export default function KeysPage() {
-  return <PageTitle title="API keys" />;
+  const dialogs = useKeyDialogs();
+  const options = { enabled: !dialogs.readsNothing };
+  const list = useQuery(ApiKeyService.method.listApiKeys, {}, options);
+  const apps = useQuery(ApiKeyService.method.listInstalledApps, {}, options);
+  const [filters, change] = useUrlFilters(KEY_FILTERS);
+  const isOwn = dialogs.apiKey?.id === dialogs.ownId;
+  const error = list.error ?? apps.error;
+  const isRead = list.data !== undefined && apps.data !== undefined;
+
+  return (
+    <>
+      <PageTitle
+        title="API keys"
+        description="What calls are made with. A key says what its caller may do, and owns the webhooks that it registers."
+        actions={
+          <Button
+            leftSection={<IconPlus size={16} />}
+            disabled={!isRead}
+            onClick={() => dialogs.ask("create")}
+          >
+            New key
+          </Button>
+        }
+      />
+      {isRead ? (
+        <>
+          <KeyFilters filters={filters} apps={apps.data.installedApps} onChange={change} />
+          <FilteredKeys
+            keys={list.data.apiKeys}
+            apps={apps.data.installedApps}
+            filters={filters}
+            onClear={() => change({ search: "", state: "", app: "" })}
+            ownId={dialogs.ownId}
+            onCreate={() => dialogs.ask("create")}
+            onRotate={(key) => dialogs.ask("rotate", key)}
+            onRevoke={(key) => dialogs.ask("revoke", key)}
+          />
+        </>
+      ) : error ? (
+        <Failure
+          error={error}
+          title="The keys could not be read"
+          onRetry={() => void Promise.all([list.refetch(), apps.refetch()])}
+        />
+      ) : (
+        <Loading lines={8} height={56} />
+      )}
+      <CreateKey
+        opened={dialogs.question === "create"}
+        onClose={dialogs.close}
+        apps={apps.data?.installedApps ?? []}
+        appId={filters.app}
+        onCreated={dialogs.created}
+      />
+      <RotateKey
+        opened={dialogs.question === "rotate"}
+        onClose={dialogs.close}
+        apiKey={dialogs.apiKey}
+        isOwn={isOwn}
+        onRotate={dialogs.rotate}
+      />
+      <RevokeKey
+        opened={dialogs.question === "revoke"}
+        onClose={dialogs.close}
+        apiKey={dialogs.apiKey}
+        keys={list.data?.apiKeys ?? []}
+        isOwn={isOwn}
+        onRevoked={dialogs.revoked}
+      />
+      <SecretDialog shown={dialogs.secret} onClose={dialogs.forgetSecret} />
+    </>
+  );
 }

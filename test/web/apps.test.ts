@@ -1,0 +1,77 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+let web: Web;
+beforeAll(async () => {
+  web = await startWeb();
+});
+afterAll(() => web?.stop());
+
+test("without apps the page says what one is for, and makes the first by keyboard alone", () =>
+  web.visit({ path: "/apps" }, async (page) => {
+    await page.getByText("X-Service-UserId").waitFor();
+    await expectAccessible(page);
+    await takeScreenshots(page, "apps-none");
+    await page.getByRole("button", { name: "Create the first app" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").getByLabel("Name").waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByText("Enter the app’s name").waitFor();
+    await page.keyboard.type("Stock planner");
+    await page.keyboard.press("Enter");
+    await page.getByRole("row", { name: /Stock planner/ }).waitFor();
+    const { installedApps } = await web.service.keys.listInstalledApps({});
+    expect(installedApps.map(({ name }) => name)).toEqual(["Stock planner"]);
+    const shown = await page.getByRole("row", { name: /Stock planner/ }).textContent();
+    expect(shown).toContain(installedApps[0]?.id);
+    expect(shown).toContain("No keys yet");
+  }));
+
+test("an app leads to its keys, and to a new one that belongs to it", async () => {
+  const { installedApp } = await web.service.keys.createInstalledApp({ name: "Label printer" });
+  await web.visit({ path: "/apps" }, async (page) => {
+    await page
+      .getByRole("row", { name: /Label printer/ })
+      .getByRole("link", { name: "No keys yet" })
+      .click();
+    await page.getByText("“Label printer” has no key that works").waitFor();
+    await page.getByRole("button", { name: "New key for the app" }).click();
+    await page.getByRole("dialog").getByLabel("Name").fill("Printer 1");
+    await page.getByRole("checkbox", { name: /^Write / }).check();
+    await page.getByRole("button", { name: "Create key" }).click();
+    await page.getByRole("button", { name: "I have copied it" }).click();
+    await page.getByRole("row", { name: /Printer 1.*Label printer/ }).waitFor();
+    const { apiKeys } = await web.service.keys.listApiKeys({});
+    expect(apiKeys.find(({ name }) => name === "Printer 1")?.installedApplicationId).toBe(installedApp?.id);
+    await page.getByRole("link", { name: "Installed apps" }).click();
+    await page.getByRole("row", { name: /Label printer.*1 key/ }).waitFor();
+  });
+});
+
+test("dozens of apps can be searched, used by everyone, and on a phone they are cards", async () => {
+  for (let n = 1; n <= 12; n++) {
+    const name =
+      n % 6 === 0 ? `Returns and reverse logistics for retailers with several brands ${n}` : `App ${n}`;
+    const { installedApp } = await web.service.keys.createInstalledApp({ name });
+    if (n % 2 === 0 && installedApp)
+      await web.service.keys.createApiKey({
+        name: `Key of ${n}`,
+        permissions: [Permission.WRITE_ADMINISTRATIVE_DATA],
+        installedApplicationId: installedApp.id,
+      });
+  }
+  await web.visit({ path: "/apps" }, async (page) => {
+    await page.getByRole("row", { name: /App 11/ }).waitFor();
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+    await takeScreenshots(page, "apps");
+    await page.getByLabel("Search apps").fill("several brands 6");
+    await page.getByRole("row", { name: /App 11/ }).waitFor({ state: "detached" });
+    expect(await page.getByRole("row").count()).toBe(2);
+    await page.getByLabel("Search apps").fill("nothing like it");
+    await page.getByRole("button", { name: "Clear the search" }).first().click();
+    await page.getByRole("row", { name: /App 11/ }).waitFor();
+  });
+});

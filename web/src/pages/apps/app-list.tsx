@@ -1,0 +1,101 @@
+import { Anchor, Card, Code, Group, Stack, Table, Text } from "@mantine/core";
+import { Link } from "react-router";
+import type { InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { CopyButton } from "../../parts/copy-button.tsx";
+import { Time } from "../../parts/time.tsx";
+import { useNarrow } from "../../parts/use-narrow.ts";
+
+/** Installed apps, and how many keys of each work; undefined while that is not known. */
+export interface AppListProps {
+  apps: readonly InstalledApp[];
+  keysOf: ((app: InstalledApp) => number) | undefined;
+}
+
+/** A table of apps; on a phone, cards. */
+export function AppList(props: AppListProps) {
+  return useNarrow() ? <AppCards {...props} /> : <AppTable {...props} />;
+}
+
+function AppTable({ apps, keysOf }: AppListProps) {
+  return (
+    <Table.ScrollContainer minWidth={720}>
+      <Table verticalSpacing="sm" highlightOnHover>
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th w="32%">Name</Table.Th>
+            <Table.Th>Id</Table.Th>
+            <Table.Th>Keys</Table.Th>
+            <Table.Th>Created</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {apps.map((app) => (
+            <Table.Tr key={app.id}>
+              <Table.Td>
+                <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+                  {app.name}
+                </Text>
+              </Table.Td>
+              <Table.Td>
+                <AppId app={app} />
+              </Table.Td>
+              <Table.Td>
+                <AppKeys app={app} keysOf={keysOf} />
+              </Table.Td>
+              <Table.Td>
+                <Time value={app.created} />
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+function AppCards({ apps, keysOf }: AppListProps) {
+  return (
+    <Stack component="ul" p={0} m={0} gap="sm">
+      {apps.map((app) => (
+        <Card key={app.id} component="li" withBorder padding="md">
+          <Stack gap="xs">
+            <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+              {app.name}
+            </Text>
+            <AppId app={app} />
+            <Group justify="space-between" gap="sm">
+              <AppKeys app={app} keysOf={keysOf} />
+              <Text size="sm" c="dimmed">
+                <Time value={app.created} />
+              </Text>
+            </Group>
+          </Stack>
+        </Card>
+      ))}
+    </Stack>
+  );
+}
+
+function AppId({ app }: { app: InstalledApp }) {
+  return (
+    <Group gap={4} wrap="nowrap">
+      <Code>{app.id}</Code>
+      <CopyButton value={app.id} of={`the id of ${app.name}`} />
+    </Group>
+  );
+}
+
+function AppKeys({ app, keysOf }: { app: InstalledApp; keysOf: AppListProps["keysOf"] }) {
+  const count = keysOf?.(app);
+  return (
+    <Anchor
+      component={Link}
+      to={{ pathname: PAGE_PATHS.keys, search: new URLSearchParams({ app: app.id }).toString() }}
+      size="sm"
+      underline="always"
+    >
+      {count === undefined ? "Keys" : count === 0 ? "No keys yet" : count === 1 ? "1 key" : `${count} keys`}
+    </Anchor>
+  );
+}

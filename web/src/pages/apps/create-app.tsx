@@ -1,0 +1,79 @@
+import { createConnectQueryKey, useMutation } from "@connectrpc/connect-query";
+import { Button, Group, Modal, Stack, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { notifications } from "@mantine/notifications";
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { fieldFailures } from "../../api/failure.ts";
+import { Failure } from "../../parts/failure.tsx";
+
+const MOST_CHARACTERS = 100;
+
+/** The form of a new installed app. */
+export function CreateApp({ opened, onClose }: { opened: boolean; onClose: () => void }) {
+  return (
+    <Modal
+      opened={opened}
+      onClose={onClose}
+      title="New installed app"
+      closeButtonProps={{ "aria-label": "Close" }}
+      centered
+    >
+      <CreateAppForm onClose={onClose} />
+    </Modal>
+  );
+}
+
+function CreateAppForm({ onClose }: { onClose: () => void }) {
+  const queries = useQueryClient();
+  const create = useMutation(ApiKeyService.method.createInstalledApp);
+  const [failure, setFailure] = useState<unknown>();
+  const form = useForm({
+    mode: "uncontrolled",
+    initialValues: { name: "" },
+    validate: { name: (name) => (name.trim() === "" ? "Enter the app’s name" : null) },
+  });
+
+  async function submit({ name }: { name: string }) {
+    setFailure(undefined);
+    try {
+      await create.mutateAsync({ name: name.trim() });
+    } catch (error) {
+      const fields = fieldFailures(error);
+      form.setErrors(fields);
+      if (Object.keys(fields).length === 0) setFailure(error);
+      return;
+    }
+    const schema = ApiKeyService.method.listInstalledApps;
+    await queries.invalidateQueries({ queryKey: createConnectQueryKey({ schema, cardinality: "finite" }) });
+    notifications.show({ color: "green", message: `The app “${name.trim()}” is created` });
+    onClose();
+  }
+
+  return (
+    <form onSubmit={form.onSubmit(submit)} noValidate>
+      <Stack>
+        <TextInput
+          key={form.key("name")}
+          {...form.getInputProps("name")}
+          label="Name"
+          description="Under which integrators know it. It cannot be changed later."
+          maxLength={MOST_CHARACTERS}
+          autoComplete="off"
+          withAsterisk
+          data-autofocus
+        />
+        {failure !== undefined && <Failure error={failure} title="The app was not created" />}
+        <Group justify="flex-end">
+          <Button variant="default" onClick={onClose} disabled={form.submitting}>
+            Cancel
+          </Button>
+          <Button type="submit" loading={form.submitting}>
+            Create app
+          </Button>
+        </Group>
+      </Stack>
+    </form>
+  );
+}

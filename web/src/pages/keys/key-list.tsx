@@ -1,0 +1,149 @@
+import { ActionIcon, Button, Card, Group, Stack, Table, Text, Tooltip, VisuallyHidden } from "@mantine/core";
+import { IconBan, IconRefresh } from "@tabler/icons-react";
+import type { ReactNode } from "react";
+import type { ApiKey } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { Time } from "../../parts/time.tsx";
+import { useNarrow } from "../../parts/use-narrow.ts";
+import { KeyEvents, KeyName, KeyPermissions } from "./key-facts.tsx";
+
+/** Keys, and what can be done with each. */
+export interface KeyListProps {
+  keys: readonly ApiKey[];
+  /** Id of the key that is signed in with. */
+  ownId: string | undefined;
+  /** The name of the installed app of a key. */
+  appName: (key: ApiKey) => string | undefined;
+  onRotate: (key: ApiKey) => void;
+  onRevoke: (key: ApiKey) => void;
+}
+
+/** A table of keys; on a phone, cards. */
+export function KeyList(props: KeyListProps) {
+  return useNarrow() ? <KeyCards {...props} /> : <KeyTable {...props} />;
+}
+
+function KeyTable({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
+  return (
+    <Table.ScrollContainer minWidth={820}>
+      <Table verticalSpacing="sm" highlightOnHover>
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th w="28%">Key</Table.Th>
+            <Table.Th>Permissions</Table.Th>
+            <Table.Th>Event types</Table.Th>
+            <Table.Th miw={130}>Installed app</Table.Th>
+            <Table.Th>Created</Table.Th>
+            <Table.Th>Last used</Table.Th>
+            <Table.Th w={84}>
+              <VisuallyHidden>Actions</VisuallyHidden>
+            </Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {keys.map((key) => (
+            <Table.Tr key={key.id}>
+              <Table.Td>
+                <KeyName apiKey={key} isOwn={key.id === ownId} />
+              </Table.Td>
+              <Table.Td>
+                <KeyPermissions apiKey={key} />
+              </Table.Td>
+              <Table.Td>
+                <KeyEvents apiKey={key} />
+              </Table.Td>
+              <Table.Td style={{ overflowWrap: "anywhere" }}>{appName(key) ?? "–"}</Table.Td>
+              <Table.Td>
+                <Time value={key.created} relative />
+              </Table.Td>
+              <Table.Td>
+                <Time value={key.lastUsed} relative otherwise="Never" />
+              </Table.Td>
+              <Table.Td>
+                {!key.revoked && (
+                  <Group gap={4} wrap="nowrap" justify="flex-end">
+                    <IconAction label={`Rotate the secret of ${key.name}`} onClick={() => onRotate(key)}>
+                      <IconRefresh size={18} />
+                    </IconAction>
+                    <IconAction label={`Revoke ${key.name}`} color="red" onClick={() => onRevoke(key)}>
+                      <IconBan size={18} />
+                    </IconAction>
+                  </Group>
+                )}
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+function IconAction(props: { label: string; color?: string; onClick: () => void; children: ReactNode }) {
+  const { label, color = "gray", onClick, children } = props;
+  return (
+    <Tooltip label={label} withArrow>
+      <ActionIcon variant="subtle" color={color} aria-label={label} onClick={onClick}>
+        {children}
+      </ActionIcon>
+    </Tooltip>
+  );
+}
+
+function KeyCards({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
+  return (
+    <Stack component="ul" p={0} m={0} gap="sm">
+      {keys.map((key) => (
+        <Card key={key.id} component="li" withBorder padding="md">
+          <Stack gap="sm">
+            <KeyName apiKey={key} isOwn={key.id === ownId} />
+            <KeyPermissions apiKey={key} />
+            <Fact name="Event types">
+              <KeyEvents apiKey={key} />
+            </Fact>
+            <Fact name="Installed app">{appName(key) ?? "–"}</Fact>
+            <Fact name="Created">
+              <Time value={key.created} />
+            </Fact>
+            <Fact name="Last used">
+              <Time value={key.lastUsed} relative otherwise="Never" />
+            </Fact>
+            {!key.revoked && (
+              <Group gap="xs" grow>
+                <Button
+                  size="xs"
+                  variant="default"
+                  aria-label={`Rotate the secret of ${key.name}`}
+                  onClick={() => onRotate(key)}
+                >
+                  Rotate secret
+                </Button>
+                <Button
+                  size="xs"
+                  variant="light"
+                  color="red"
+                  aria-label={`Revoke ${key.name}`}
+                  onClick={() => onRevoke(key)}
+                >
+                  Revoke
+                </Button>
+              </Group>
+            )}
+          </Stack>
+        </Card>
+      ))}
+    </Stack>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <Group gap="md" wrap="nowrap" align="flex-start" justify="space-between">
+      <Text size="sm" c="dimmed" style={{ flexShrink: 0 }}>
+        {name}
+      </Text>
+      <Text size="sm" ta="end" component="div" style={{ overflowWrap: "anywhere" }}>
+        {children}
+      </Text>
+    </Group>
+  );
+}

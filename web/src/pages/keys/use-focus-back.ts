@@ -1,0 +1,23 @@
+import { useEffect } from "react";
+
+/** Longer than a dialog takes to go. */
+const CLOSED_MS = 300;
+
+/**
+ * Gives the focus back to what opened a dialog when that and those that followed it are closed; to the page when it
+ * is gone by then. A dialog by itself gives it back to the one before it, which is gone.
+ */
+export function useFocusBack(open: boolean): void {
+  useEffect(() => {
+    if (!open) return;
+    const opener = document.activeElement;
+    return () => {
+      setTimeout(() => {
+        const { activeElement } = document;
+        if (activeElement !== document.body && !activeElement?.closest('[role="dialog"]')) return;
+        const target = opener?.isConnected ? opener : document.getElementById("content");
+        if (target instanceof HTMLElement) target.focus({ preventScroll: true });
+      }, CLOSED_MS);
+    };
+  }, [open]);
+}

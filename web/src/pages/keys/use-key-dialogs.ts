@@ -1,0 +1,96 @@
+import { createConnectQueryKey } from "@connectrpc/connect-query";
+import { notifications } from "@mantine/notifications";
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import {
+  type ApiKey,
+  ApiKeyService,
+  type RevokeApiKeyResponse,
+} from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { useSession, useSessionAccess } from "../../api/session.tsx";
+import type { NewSecret } from "./secret-dialog.tsx";
+import { useFocusBack } from "./use-focus-back.ts";
+
+type Question = "create" | "rotate" | "revoke";
+
+/** What the page asks and shows in dialogs, one at a time, and what follows from each. */
+export function useKeyDialogs() {
+  const queries = useQueryClient();
+  const { signIn, signOut } = useSessionAccess();
+  const ownId = useSession().apiKey?.id;
+  const [question, setQuestion] = useState<Question>();
+  const [apiKey, setApiKey] = useState<ApiKey>();
+  const [rotating, setRotating] = useState(false);
+  const [secret, setSecret] = useState<NewSecret>();
+  useFocusBack(question !== undefined || secret !== undefined);
+
+  const changed = (schema: typeof ApiKeyService | typeof WebhookService) =>
+    queries.invalidateQueries({ queryKey: createConnectQueryKey({ schema, cardinality: undefined }) });
+
+  return {
+    ownId,
+    question,
+    /** The key that is asked about, or was. */
+    apiKey,
+    secret,
+    /**
+     * Whether nothing may be read now: an answer that the session is over would take the page away, and the secret
+     * that it shows, or is about to, with it.
+     */
+    readsNothing: rotating || secret !== undefined,
+    ask(what: Question, about?: ApiKey) {
+      setQuestion(what);
+      if (about) setApiKey(about);
+    },
+    close: () => setQuestion(undefined),
+    forgetSecret: () => setSecret(undefined),
+
+    async created(key: ApiKey | undefined, made: string) {
+      setQuestion(undefined);
+      setSecret({ title: `The key “${key?.name}” is created`, secret: made });
+      await changed(ApiKeyService);
+    },
+
+    async rotate(run: () => Promise<string>) {
+      const isOwn = apiKey?.id === ownId;
+      setRotating(true);
+      try {
+        if (isOwn) await queries.cancelQueries();
+        const made = await run();
+        // A new secret ends the key's sessions, this one too.
+        const signedIn = isOwn ? await succeeds(signIn(made)) : true;
+        setSecret({
+          title: `The new secret of “${apiKey?.name}”`,
+          secret: made,
+          ...(signedIn ? {} : { note: "You are signed out by this: sign in with the new secret." }),
+        });
+        await changed(ApiKeyService);
+      } finally {
+        setRotating(false);
+      }
+    },
+
+    async revoked(done: RevokeApiKeyResponse) {
+      notifications.show({ color: "green", title: `“${done.apiKey?.name}” is revoked`, message: fate(done) });
+      if (done.apiKey?.id === ownId) await signOut();
+      else await Promise.all([changed(ApiKeyService), changed(WebhookService)]);
+    },
+  };
+}
+
+function fate({ webhooksTransferred: transferred, webhooksDeleted: deleted }: RevokeApiKeyResponse): string {
+  if (transferred > 0) return `${webhooks(transferred)} taken over by the other key.`;
+  return deleted > 0 ? `${webhooks(deleted)} deleted.` : "It had no webhooks.";
+}
+
+function webhooks(count: number): string {
+  return count === 1 ? "One webhook was" : `${count.toLocaleString()} webhooks were`;
+}
+
+function succeeds(what: Promise<unknown>): Promise<boolean> {
+  return what.then(
+    () => true,
+    () => false,
+  );
+}
