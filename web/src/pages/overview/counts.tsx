@@ -10,6 +10,8 @@ interface Count {
   of: (overview: Overview) => bigint;
   /** Filter of the list of deliveries. */
   state: string;
+  /** Whether it counts the last 24 hours alone. */
+  lastDay?: boolean;
   /** Nobody wants more than none. */
   bad?: boolean;
 }
@@ -24,15 +26,28 @@ const COUNTS: readonly Count[] = [
     span: "last 24 hours",
     of: ({ deliveredLastDay }) => deliveredLastDay,
     state: "delivered",
+    lastDay: true,
   },
   {
     label: "Failed",
     span: "last 24 hours",
     of: ({ failedLastDay }) => failedLastDay,
     state: "failed",
+    lastDay: true,
     bad: true,
   },
 ];
+
+const MINUTE_MS = 60_000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+
+/** The filter of the list of deliveries; by whole minutes, so that links stay the same for a while. */
+function filterOf({ state, lastDay = false }: Count): string {
+  const filter = new URLSearchParams({ state });
+  const from = new Date(Math.floor((Date.now() - DAY_MS) / MINUTE_MS) * MINUTE_MS);
+  if (lastDay) filter.set("from", from.toISOString());
+  return filter.toString();
+}
 
 /** How many deliveries stand where. */
 export function Counts({ overview }: { overview: Overview | undefined }) {
@@ -46,11 +61,11 @@ export function Counts({ overview }: { overview: Overview | undefined }) {
 }
 
 function CountCard({ count, overview }: { count: Count; overview: Overview | undefined }) {
-  const { label, span, of, state, bad = false } = count;
+  const { label, span, of, bad = false } = count;
   const value = overview && of(overview);
   const loud = bad && value !== undefined && value > 0n;
   return (
-    <UnstyledButton component={Link} to={`${PAGE_PATHS.deliveries}?state=${state}`}>
+    <UnstyledButton component={Link} to={`${PAGE_PATHS.deliveries}?${filterOf(count)}`}>
       <Card withBorder padding="md" h="100%">
         <Text size="sm" fw={500}>
           {label}
