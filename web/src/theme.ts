@@ -5,6 +5,7 @@ import {
   localStorageColorSchemeManager,
   Modal,
   NavLink,
+  Notification,
 } from "@mantine/core";
 
 /** The look of the page. Fonts are the system's, so none is fetched. */
@@ -21,6 +22,10 @@ export const theme = createTheme({
     NavLink: NavLink.extend({ styles: { root: { borderRadius: "var(--mantine-radius-md)" } } }),
     Modal: Modal.extend({ styles: { title: { fontWeight: 650 } } }),
     Code: Code.extend({ defaultProps: { fz: "0.9em" } }),
+    Notification: Notification.extend({
+      defaultProps: { closeButtonProps: { "aria-label": "Close this message" } },
+      styles: { description: { color: "var(--mantine-color-dimmed)", overflowWrap: "anywhere" } },
+    }),
   },
 });
 

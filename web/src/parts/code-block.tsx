@@ -22,12 +22,13 @@ export function CodeBlock({ children, of, maxHeight = 320, ...code }: CodeBlockP
         aria-label={of}
         mah={maxHeight}
         pr={48}
+        bd="1px solid var(--mantine-color-default-border)"
         style={{ overflow: "auto" }}
         {...code}
       >
         {children}
       </Code>
-      <Box pos="absolute" top={6} right={6}>
+      <Box pos="absolute" top={6} right={6} bg="var(--mantine-color-body)" bdrs="md">
         <CopyButton value={children} of={of} />
       </Box>
     </Box>

@@ -1,6 +1,94 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Button } from "@mantine/core";
+import { IconFilterOff, IconPlus, IconWebhook } from "@tabler/icons-react";
+import { useMemo } from "react";
+import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { useMay } from "../../api/session.tsx";
+import { Empty } from "../../parts/empty.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
+import { useUrlFilters } from "../../parts/use-url-filters.ts";
+import { FILTER_NAMES, findWebhooks } from "./find-webhooks.ts";
+import { FoundWebhooks } from "./found-webhooks.tsx";
+import { useLastDay } from "./last-day.ts";
+import { ListFilters } from "./list-filters.tsx";
+import { NewWebhook } from "./new-webhook.tsx";
 
-/** The registrations. */
+const NO_WEBHOOKS: readonly Webhook[] = [];
+
+/** The registrations: found, looked at, and made. */
 export default function WebhooksPage() {
-  return <PageTitle title="Webhooks" />;
+  const list = useQuery(WebhookService.method.listWebhooks, {});
+  const lastDay = useLastDay();
+  const mayWrite = useMay("Write_Administrative_Data");
+  const [filters, change] = useUrlFilters(FILTER_NAMES);
+  const webhooks = list.data?.webhooks ?? NO_WEBHOOKS;
+  const found = useMemo(
+    () => findWebhooks(webhooks, filters, lastDay.stats),
+    [webhooks, filters, lastDay.stats],
+  );
+
+  const newButton = mayWrite && (
+    <Button leftSection={<IconPlus size={16} />} onClick={() => change({ new: "1" })}>
+      New webhook
+    </Button>
+  );
+  return (
+    <>
+      <PageTitle
+        title="Webhooks"
+        description="Which events are sent where: each webhook is an event type and an https address."
+        actions={newButton}
+      />
+      {list.isPending ? (
+        <Loading lines={8} height={40} />
+      ) : list.isError ? (
+        <Failure error={list.error} onRetry={() => void list.refetch()} />
+      ) : webhooks.length === 0 ? (
+        <Empty title="No webhooks yet" icon={<IconWebhook />} action={newButton}>
+          {mayWrite
+            ? "Register the https address of a receiver for an event type. From then on it is sent every event of that type."
+            : "None is registered. Who has a key with Write_Administrative_Data can register the first one."}
+        </Empty>
+      ) : (
+        <>
+          <ListFilters webhooks={webhooks} filters={filters} change={change} />
+          {lastDay.error !== null && (
+            <Failure
+              error={lastDay.error}
+              title="How the webhooks did is not known"
+              onRetry={lastDay.retry}
+            />
+          )}
+          {found.length === 0 ? (
+            <Empty
+              title="No webhook is like that"
+              action={
+                <Button
+                  variant="default"
+                  leftSection={<IconFilterOff size={16} />}
+                  onClick={() => change({ search: "", process: "", state: "", application: "", page: "" })}
+                >
+                  Clear the filters
+                </Button>
+              }
+            >
+              {`None of the ${webhooks.length.toLocaleString()} webhooks passes all of the filters.`}
+            </Empty>
+          ) : (
+            <FoundWebhooks
+              webhooks={found}
+              lastDay={lastDay}
+              page={Number(filters.page) || 1}
+              onPage={(page) => change({ page: page === 1 ? "" : String(page) })}
+            />
+          )}
+        </>
+      )}
+      {mayWrite && (
+        <NewWebhook opened={filters.new !== ""} onClose={() => change({ new: "" }, { replace: true })} />
+      )}
+    </>
+  );
 }

@@ -1,6 +1,87 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Anchor, Button } from "@mantine/core";
+import { IconArrowLeft, IconWebhookOff } from "@tabler/icons-react";
+import { Link, useParams } from "react-router";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { failureReason } from "../../api/failure.ts";
+import { Empty } from "../../parts/empty.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
+import { WebhookDetails } from "./webhook-details.tsx";
+import { deliveriesOf } from "./webhook-table.tsx";
+
+/** What `Webhook.id` can be: it has up to 64 bits. */
+const ID = /^\d{1,18}$/;
+const REFRESH_MS = 15_000;
 
 /** One registration. */
 export default function WebhookPage() {
-  return <PageTitle title="Webhook" />;
+  const { id = "" } = useParams();
+  return (
+    <>
+      <Anchor
+        component={Link}
+        to={PAGE_PATHS.webhooks}
+        size="sm"
+        display="inline-flex"
+        mb="xs"
+        style={{ alignItems: "center", gap: 4 }}
+      >
+        <IconArrowLeft size={14} aria-hidden />
+        All webhooks
+      </Anchor>
+      {/* Another webhook is another page: nothing that one was shown of may stay. */}
+      {ID.test(id) ? <Known key={id} id={BigInt(id)} /> : <Missing id={id} />}
+    </>
+  );
+}
+
+function Known({ id }: { id: bigint }) {
+  const { data, error, isPending, refetch } = useQuery(
+    WebhookService.method.getWebhook,
+    { webhookId: id },
+    { refetchInterval: REFRESH_MS },
+  );
+  if (isPending) {
+    return (
+      <>
+        <PageTitle title={`Webhook ${id}`} />
+        <Loading lines={10} height={28} />
+      </>
+    );
+  }
+  if (failureReason(error) === "WEBHOOK_NOT_FOUND") return <Missing id={String(id)} log={deliveriesOf(id)} />;
+  if (data?.webhook) return <WebhookDetails webhook={data.webhook} />;
+  return (
+    <>
+      <PageTitle title={`Webhook ${id}`} />
+      <Failure error={error} onRetry={() => void refetch()} />
+    </>
+  );
+}
+
+/** @param log where its deliveries are, if it ever was */
+function Missing({ id, log }: { id: string; log?: string }) {
+  return (
+    <>
+      <PageTitle title={`Webhook ${id}`} />
+      <Empty
+        icon={<IconWebhookOff />}
+        title="There is no such webhook"
+        action={
+          log && (
+            <Button component={Link} to={log} variant="default">
+              Its deliveries
+            </Button>
+          )
+        }
+      >
+        {log
+          ? "It was deleted, or it never was. What was sent to a deleted webhook is still in the log."
+          : "Ids of webhooks are whole numbers. Find the webhook in the list of all."}
+      </Empty>
+    </>
+  );
 }

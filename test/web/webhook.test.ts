@@ -1,0 +1,188 @@
+import { Webhook } from "standardwebhooks";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import type { Receiver } from "../../src/dev/receiver.ts";
+import { SCREENS } from "./browser.ts";
+import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+const EVENTS = [1n, 2n, 3n];
+
+let web: Web;
+let good: Receiver;
+let bad: Receiver;
+let goodId: bigint;
+let badId: bigint;
+let reader: string;
+beforeAll(async () => {
+  web = await startWeb();
+  const { service } = web;
+  [good, bad] = await Promise.all([service.receiver(), service.receiver(() => 503)]);
+  goodId = await service.register(`${good.url}/good`);
+  badId = await service.register(`${bad.url}/integrations/orders/${"a-long-way-down/".repeat(12)}hooks`);
+  const { secret } = await service.keys.createApiKey({
+    name: "Reader",
+    permissions: [Permission.READ_ADMINISTRATIVE_DATA],
+  });
+  reader = secret;
+  // Before any page is opened: what each webhook did is counted once a quarter of a minute.
+  await Promise.all(EVENTS.map((order) => service.publish(order)));
+  await vi.waitFor(
+    async () => {
+      const { deliveries } = await service.deliveries.listDeliveries({});
+      expect(deliveries.filter(({ finished }) => finished)).toHaveLength(2 * EVENTS.length);
+    },
+    { timeout: 45_000 },
+  );
+});
+afterAll(() => web?.stop());
+
+test("each webhook of the list shows how it did in the last day, with a way to its deliveries", () =>
+  web.visit({ path: "/webhooks?sort=failures", key: reader }, async (page) => {
+    const failing = page.getByRole("row").filter({ hasText: bad.url });
+    await failing.getByText("0 delivered, 3 failed").waitFor();
+    expect(await page.locator("tbody td:first-child a").first().textContent()).toContain(bad.url);
+    const fine = page.getByRole("row").filter({ hasText: good.url });
+    await fine.getByText("100%").waitFor();
+    await takeScreenshots(page, "webhooks");
+    await expectAccessible(page);
+    await fine.getByRole("link", { name: /^Deliveries of OrderDispatched/ }).click();
+    await page.getByRole("heading", { name: "Deliveries", exact: true }).waitFor();
+    expect(new URL(page.url()).search).toBe(`?webhook=${goodId}`);
+    await page.setViewportSize(SCREENS.narrow);
+    await page.goto("/webhooks");
+    await page.getByRole("listitem").filter({ hasText: "0 delivered, 3 failed" }).waitFor();
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+  }));
+
+test("a webhook's page tells what is registered, how it did, and what became of its last deliveries", () =>
+  web.visit({ path: `/webhooks/${badId}`, key: reader }, async (page) => {
+    await page.getByRole("heading", { name: `OrderDispatched to ${new URL(bad.url).host}` }).waitFor();
+    await page.getByRole("img", { name: "0% delivered" }).waitFor();
+    await page.getByRole("region", { name: "Registration" }).getByText(`${bad.url}/integrations`).waitFor();
+    const last = page.getByRole("region", { name: "Last deliveries" });
+    await last
+      .getByRole("link", { name: /^[0-9a-f-]{36}$/ })
+      .first()
+      .waitFor();
+    expect(await last.getByText("Failed", { exact: true }).count()).toBe(3);
+    // Who may only read is offered nothing else.
+    const buttons = await page.getByRole("main").getByRole("button").allTextContents();
+    expect(buttons.filter((text) => /Send|Pause|Delete|secret|Rotate|Change/.test(text))).toEqual([]);
+  }));
+
+test("a test event is sent and followed to its arrival, and leads to its delivery", () =>
+  web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
+    const before = good.received.length;
+    await page.getByRole("button", { name: "Send test event" }).click();
+    const section = page.getByRole("region", { name: "Test event" });
+    await section.getByText(/^It has arrived: the receiver answered 200 after \d+ ms\.$/).waitFor();
+    expect(good.received.length).toBe(before + 1);
+    const id = good.received.at(-1)?.headers["x-service-webhook-id"];
+    await page
+      .getByRole("region", { name: "Last deliveries" })
+      .getByRole("link", { name: String(id) })
+      .waitFor();
+    await section.getByRole("link", { name: "The delivery, with every attempt" }).click();
+    await page.waitForURL(`**/deliveries/${id}`);
+  }));
+
+test("a test event that fails says what the receiver answered", () =>
+  web.visit({ path: `/webhooks/${badId}` }, async (page) => {
+    await page.getByRole("button", { name: "Send test event" }).click();
+    const section = page.getByRole("region", { name: "Test event" });
+    // Four attempts with their waits in between, on a machine that may be busy.
+    await section
+      .getByText("It failed after 4 attempts. The last: the receiver answered 503.")
+      .waitFor({ timeout: 25_000 });
+    await takeScreenshots(page, "webhook");
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+  }));
+
+test("a webhook is paused by keyboard, says what waits for it, and sends it when it is resumed", () =>
+  web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
+    await page.getByRole("button", { name: "Pause" }).focus();
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog", { name: "Pause this webhook?" });
+    await dialog.getByText(`${good.url}/good`).waitFor();
+    // The focus is on what the dialog asks for.
+    await page.keyboard.press("Enter");
+    await page.getByText("The webhook is paused").waitFor();
+    const { eventId } = await web.service.publish(4n);
+    await page.getByText("1 delivery waits.").waitFor();
+    expect(await page.getByRole("button", { name: "Send test event" }).isDisabled()).toBe(true);
+    await takeScreenshots(page, "webhook-paused");
+    await expectAccessible(page);
+    await page.getByRole("button", { name: "Resume webhook" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByText("The webhook is resumed").waitFor();
+    const sent = await web.service.untilFinal(eventId);
+    expect(sent.find(({ webhookId }) => webhookId === goodId)?.state).toBe(DeliveryState.DELIVERED);
+    expect(await page.getByRole("button", { name: "Pause" }).count()).toBe(1);
+  }));
+
+test("the signing secret is asked for only by its button, verifies deliveries, and stays beside a new one", () =>
+  web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await page.getByRole("button", { name: "Get the secret" }).click();
+    const secret = await page.getByRole("textbox", { name: "Signing secret" }).inputValue();
+    const { body, headers } = good.received[0] as Receiver["received"][number];
+    expect(new Webhook(secret).verify(body, headers as Record<string, string>)).toHaveProperty("OrderId");
+    await page.getByRole("button", { name: "Rotate" }).click();
+    await page.getByRole("dialog").getByText("signs beside it for 24 hours").waitFor();
+    await page.getByRole("button", { name: "Rotate secret" }).click();
+    await page.getByText("The new secret signs from now on").waitFor();
+    expect(await page.getByRole("textbox", { name: "Old secret" }).inputValue()).toBe(secret);
+    const newest = await page.getByRole("textbox", { name: "Signing secret" }).inputValue();
+    const told = await web.service.webhooks.getWebhookSecret({ webhookId: goodId });
+    expect(newest).toBe(told.secret);
+    await takeScreenshots(page, "webhook-secret");
+    await expectAccessible(page);
+    // Nowhere but in the fields.
+    await page.getByRole("button", { name: "Put the secret away" }).click();
+    const kept = (await page.evaluate(
+      "JSON.stringify([location.href, { ...localStorage }, { ...sessionStorage }, document.documentElement.outerHTML])",
+    )) as string;
+    for (const each of [secret, newest])
+      expect(kept + asked.join()).not.toContain(each.slice("whsec_".length));
+  }));
+
+test("the rate limit is set, and lifted again", () =>
+  web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
+    await page.getByRole("button", { name: "Change the rate limit" }).click();
+    await page.getByRole("textbox", { name: "Deliveries a second" }).fill("20");
+    await page.getByRole("button", { name: "Set the limit" }).click();
+    await page.getByText("20 deliveries a second").waitFor();
+    await page.getByRole("button", { name: "Change the rate limit" }).click();
+    await page.getByRole("textbox", { name: "Deliveries a second" }).fill("");
+    await page.getByRole("button", { name: "Set the limit" }).click();
+    await page.getByText("20 deliveries a second").waitFor({ state: "detached" });
+    expect((await web.service.webhooks.getWebhook({ webhookId: goodId })).webhook?.rateLimit).toBeUndefined();
+  }));
+
+test("a webhook is deleted once it is confirmed by address and event type, and what waits is cancelled", async () => {
+  const webhookId = await web.service.register("https://gone.example/hooks");
+  await web.service.webhooks.pauseWebhook({ webhookId });
+  const { eventId } = await web.service.publish(5n);
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    await page.getByRole("button", { name: "Delete" }).click();
+    const dialog = page.getByRole("dialog", { name: "Delete this webhook?" });
+    await dialog.getByText("https://gone.example/hooks").waitFor();
+    await dialog.getByText("OrderDispatched").waitFor();
+    await dialog.getByText("1 delivery not delivered yet is cancelled.").waitFor();
+    await takeScreenshots(page, "webhook-delete");
+    await dialog.getByRole("button", { name: "Delete webhook" }).click();
+    await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
+    const log = await web.service.untilFinal(eventId);
+    expect(log.find((each) => each.webhookId === webhookId)?.state).toBe(DeliveryState.CANCELLED);
+    await page.getByRole("link", { name: `${good.url}/good`, exact: true }).waitFor();
+    expect(await page.getByRole("link", { name: "https://gone.example/hooks", exact: true }).count()).toBe(0);
+    await page.goto(`/webhooks/${webhookId}`);
+    await page.getByRole("heading", { name: "There is no such webhook" }).waitFor();
+    await page.getByRole("link", { name: "Its deliveries" }).waitFor();
+  });
+});

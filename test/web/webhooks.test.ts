@@ -1,0 +1,149 @@
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+let web: Web;
+let reader: string;
+beforeAll(async () => {
+  web = await startWeb();
+  const { secret } = await web.service.keys.createApiKey({
+    name: "Reader",
+    permissions: [Permission.READ_ADMINISTRATIVE_DATA],
+  });
+  reader = secret;
+});
+afterAll(() => web?.stop());
+
+/** The addresses that the list shows, from the top. */
+const addresses = (page: Page) => page.locator("tbody td:first-child a").allTextContents();
+/** Holds what the list shows against what it should, once it does or a busy machine has had its time. */
+const listed = (page: Page) => expect.poll(() => addresses(page), { timeout: 10_000 });
+
+test("an empty list says what to do next, and offers it to nobody who may not", async () => {
+  await web.visit({ path: "/webhooks", key: reader }, async (page) => {
+    await page.getByRole("heading", { name: "No webhooks yet" }).waitFor();
+    expect(await page.getByRole("button", { name: "New webhook" }).count()).toBe(0);
+    await expectAccessible(page);
+  });
+});
+
+test("a webhook is registered by keyboard alone, from the sample of its event type to its own page", () =>
+  web.visit({ path: "/webhooks" }, async (page) => {
+    const button = page.getByRole("button", { name: "New webhook" }).first();
+    await button.focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("combobox", { name: "Event type" }).waitFor();
+    await page.keyboard.press("Tab");
+    await page.getByRole("combobox", { name: "Event type" }).focus();
+    // Found by what it says of itself: an order has left.
+    await page.keyboard.type("stock");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    const sample = page.getByRole("region", { name: "Sample of StockLevelChanged" });
+    expect(JSON.parse((await sample.textContent()) ?? "")).toHaveProperty("ProductId");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("https://shop.example/stock");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "StockLevelChanged to shop.example" }).waitFor();
+    await page.getByText("The webhook is registered").waitFor();
+    // The dialog is not in the way of going back.
+    await page.goBack();
+    await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
+    await listed(page).toEqual(["https://shop.example/stock"]);
+    expect(await page.getByRole("dialog").count()).toBe(0);
+  }));
+
+test("an address is refused at its field, in the service's words, and can be put right there", () =>
+  web.visit({ path: "/webhooks?new=1" }, async (page) => {
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("combobox", { name: "Event type" }).click();
+    await page.getByRole("option", { name: /^DocumentCreated/ }).click();
+    const address = page.getByRole("textbox", { name: "Address" });
+    for (const [given, words] of [
+      ["http://shop.example/hooks", "Must begin with https://, not http://."],
+      ["https://user:secret@shop.example/", "Must not hold a user or password."],
+      ["https://10.0.0.7/hooks", /10\.0\.0\.7/],
+    ] as const) {
+      await address.fill(given);
+      await page.getByRole("button", { name: "Register webhook" }).click();
+      await page.getByText(words).waitFor();
+    }
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+    await takeScreenshots(page, "webhook-new");
+    await address.fill("https://shop.example/documents");
+    await page.getByRole("button", { name: "Register webhook" }).click();
+    await page.getByRole("heading", { name: "DocumentCreated to shop.example" }).waitFor();
+  }));
+
+test("registering what is registered already is told, and leads to that webhook", async () => {
+  const id = await web.service.register("https://again.example/hooks");
+  await web.visit({ path: "/webhooks?new=1" }, async (page) => {
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("combobox", { name: "Event type" }).click();
+    await page.getByRole("option", { name: /^OrderDispatched/ }).click();
+    // Another spelling of the same address.
+    await page.getByRole("textbox", { name: "Address" }).fill("https://AGAIN.example:443/hooks");
+    await page.getByRole("button", { name: "Register webhook" }).click();
+    await page.getByText("It was registered already").waitFor();
+    await page.waitForURL(`**/webhooks/${id}`);
+  });
+});
+
+test("the list is narrowed by state, event type, application and words, all of it in the address", async () => {
+  const { installedApp } = await web.service.keys.createInstalledApp({ name: "Warehouse link" });
+  const { secret } = await web.service.keys.createApiKey({
+    name: "Warehouse",
+    permissions: [Permission.READ_ADMINISTRATIVE_DATA, Permission.WRITE_ADMINISTRATIVE_DATA],
+    installedApplicationId: installedApp?.id as string,
+  });
+  const webhookId = await web.service.register("https://warehouse.example/in", { process: 3, key: secret });
+  await web.service.register("https://warehouse.example/out", { process: 3, key: secret });
+  await web.service.webhooks.pauseWebhook({ webhookId });
+  await web.visit({ path: "/webhooks?process=StockLevelChanged", key: reader }, async (page) => {
+    await listed(page).toEqual([
+      "https://warehouse.example/out",
+      "https://warehouse.example/in",
+      "https://shop.example/stock",
+    ]);
+    await page.getByRole("combobox", { name: "Application" }).click();
+    await page.getByRole("option", { name: "Warehouse link" }).click();
+    await listed(page).toEqual(["https://warehouse.example/out", "https://warehouse.example/in"]);
+    await page.getByRole("combobox", { name: "State" }).click();
+    await page.getByRole("option", { name: "Paused" }).click();
+    await listed(page).toEqual(["https://warehouse.example/in"]);
+    await page.goBack();
+    await listed(page).toHaveLength(2);
+    await page.getByRole("searchbox", { name: "Search" }).fill("warehouse OUT");
+    await listed(page).toEqual(["https://warehouse.example/out"]);
+    const shared = page.url();
+    await page.getByRole("searchbox", { name: "Search" }).fill("nothing like it");
+    await page.getByRole("button", { name: "Clear the filters" }).click();
+    await listed(page).toContain("https://again.example/hooks");
+    await page.goto(shared);
+    await listed(page).toEqual(["https://warehouse.example/out"]);
+  });
+});
+
+test("ten thousand webhooks are searched and paged through at once", async () => {
+  await web.service.db.raw(`
+    insert into webhooks (process, url, target_url, api_key_id, secret, created)
+    select 1 + n % 3, url, url, api_key_id, secret, now() - n * interval '7 minutes'
+    from (select api_key_id, secret from webhooks order by id limit 1) one,
+      generate_series(1, 10000) n,
+      lateral (select 'https://customer-' || n || '.example/integrations/' || repeat('orders/', n % 12) || 'hooks' as url) u`);
+  await web.visit({ path: "/webhooks?page=3", key: reader }, async (page) => {
+    await page.getByText(/^101–150 of 10,0\d\d webhooks$/).waitFor();
+    expect(await addresses(page)).toHaveLength(50);
+    await page.getByRole("searchbox", { name: "Search" }).fill("customer-7777.");
+    await listed(page).toHaveLength(1);
+    expect(new URL(page.url()).searchParams.has("page")).toBe(false);
+    await page.goto("/webhooks");
+    await page.getByRole("button", { name: "Page 2", exact: true }).click();
+    await page.getByText(/^51–100 of/).waitFor();
+  });
+});

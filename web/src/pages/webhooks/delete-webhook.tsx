@@ -1,0 +1,51 @@
+import { useMutation } from "@connectrpc/connect-query";
+import { Text } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+import { useNavigate } from "react-router";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../src/catalogue.ts";
+import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import type { WebhookDialogProps } from "./rate-limit.tsx";
+import { useUndelivered } from "./use-undelivered.ts";
+import { useWebhooksChanged } from "./use-webhooks-changed.ts";
+import { WebhookInWords } from "./webhook-in-words.tsx";
+
+/** Asks before a webhook is deleted, says what becomes of its deliveries, and goes back to the list. */
+export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
+  const remove = useMutation(WebhookService.method.deleteWebhook);
+  const changed = useWebhooksChanged();
+  const navigate = useNavigate();
+  const undelivered = useUndelivered(webhook.id, opened);
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={onClose}
+      title="Delete this webhook?"
+      confirm="Delete webhook"
+      danger
+      onConfirm={async () => {
+        await remove.mutateAsync({ webhookId: webhook.id });
+        notifications.show({
+          color: "green",
+          title: "The webhook is deleted",
+          message: `${processName(webhook.webhookProcess)} is no longer sent to ${webhook.url}`,
+        });
+        await navigate(PAGE_PATHS.webhooks, { replace: true });
+        void changed();
+      }}
+    >
+      <WebhookInWords webhook={webhook} />
+      <Text size="sm" mih="3lh">
+        No more events are sent there.{" "}
+        {undelivered === undefined
+          ? "What is not delivered yet is cancelled. "
+          : undelivered === ""
+            ? "Nothing waits to be delivered at the moment. "
+            : `${undelivered.charAt(0).toUpperCase()}${undelivered.slice(1)} not delivered yet ${undelivered.startsWith("1 ") ? "is" : "are"} cancelled. `}
+        The log of what was sent stays. Its signing secret is gone for good: registering the address again
+        makes another one.
+      </Text>
+    </ConfirmDialog>
+  );
+}

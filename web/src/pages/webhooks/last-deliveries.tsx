@@ -1,0 +1,79 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Anchor, Table, Text } from "@mantine/core";
+import { generatePath, Link } from "react-router";
+import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { DeliveryStateBadge } from "../../parts/delivery-state.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
+import { Section } from "../../parts/section.tsx";
+import { Time } from "../../parts/time.tsx";
+import { deliveriesOf } from "./webhook-table.tsx";
+
+const SHOWN = 10;
+const REFRESH_MS = 5_000;
+
+/** The newest deliveries of a webhook, kept current. */
+export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
+  const { data, error, isPending, refetch } = useQuery(
+    DeliveryService.method.listDeliveries,
+    { webhookId, pageSize: SHOWN },
+    { refetchInterval: REFRESH_MS },
+  );
+  return (
+    <Section
+      title="Last deliveries"
+      actions={
+        <Anchor component={Link} to={deliveriesOf(webhookId)} size="sm">
+          All of its deliveries
+        </Anchor>
+      }
+    >
+      {isPending ? (
+        <Loading lines={5} />
+      ) : !data ? (
+        <Failure error={error} onRetry={() => void refetch()} />
+      ) : data.deliveries.length === 0 ? (
+        <Text size="sm" c="dimmed">
+          None yet. The next event of its type is delivered to it, and shown here; a test event is, too.
+        </Text>
+      ) : (
+        <Table.ScrollContainer minWidth={660}>
+          <Table verticalSpacing="xs">
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th w={130}>State</Table.Th>
+                <Table.Th>Delivery</Table.Th>
+                <Table.Th w={90}>Attempts</Table.Th>
+                <Table.Th w={130}>Created</Table.Th>
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {data.deliveries.map((delivery) => (
+                <Table.Tr key={delivery.id}>
+                  <Table.Td>
+                    <DeliveryStateBadge state={delivery.state} />
+                  </Table.Td>
+                  <Table.Td>
+                    <Anchor
+                      component={Link}
+                      to={generatePath(PAGE_PATHS.delivery, { id: delivery.id })}
+                      size="sm"
+                      ff="monospace"
+                    >
+                      {delivery.id}
+                    </Anchor>
+                  </Table.Td>
+                  <Table.Td>{delivery.attemptCount}</Table.Td>
+                  <Table.Td>
+                    <Time value={delivery.created} relative size="sm" />
+                  </Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,90 @@
+import { useMutation } from "@connectrpc/connect-query";
+import { Alert, Button, Stack, Text } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+import { IconPlayerPause } from "@tabler/icons-react";
+import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { failureInWords } from "../../api/failure.ts";
+import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import { Time } from "../../parts/time.tsx";
+import type { WebhookDialogProps } from "./rate-limit.tsx";
+import { useUndelivered } from "./use-undelivered.ts";
+import { useWebhooksChanged } from "./use-webhooks-changed.ts";
+import { WebhookInWords } from "./webhook-in-words.tsx";
+
+/** Asks before a webhook's deliveries are held back, and says what that means. */
+export function PauseWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
+  const pause = useMutation(WebhookService.method.pauseWebhook);
+  const changed = useWebhooksChanged();
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={onClose}
+      title="Pause this webhook?"
+      confirm="Pause webhook"
+      onConfirm={async () => {
+        await pause.mutateAsync({ webhookId: webhook.id });
+        await changed();
+        notifications.show({ message: "The webhook is paused" });
+      }}
+    >
+      <WebhookInWords webhook={webhook} />
+      <Text size="sm">
+        Events go on queueing for it, and nothing is sent until you resume it: no first attempts and no
+        retries. An attempt that is under way is finished.
+      </Text>
+    </ConfirmDialog>
+  );
+}
+
+/** Sends a paused webhook's deliveries again, and says how that went. */
+export function useResume(webhook: Webhook): { run: () => void; isPending: boolean } {
+  const resume = useMutation(WebhookService.method.resumeWebhook);
+  const changed = useWebhooksChanged();
+
+  async function run() {
+    try {
+      await resume.mutateAsync({ webhookId: webhook.id });
+      await changed();
+      notifications.show({
+        color: "green",
+        title: "The webhook is resumed",
+        message: "What waits for it is sent with the next dispatch.",
+      });
+    } catch (error) {
+      const { title, text } = failureInWords(error);
+      notifications.show({
+        color: "red",
+        title: `The webhook is still paused. ${title}`,
+        message: text,
+        autoClose: false,
+      });
+    }
+  }
+  return { run: () => void run(), isPending: resume.isPending };
+}
+
+/** Says that a webhook is paused, and what waits for it. @param mayResume whether the viewer can end that */
+export function PausedNotice({ webhook, mayResume }: { webhook: Webhook; mayResume: boolean }) {
+  const resume = useResume(webhook);
+  const waiting = useUndelivered(webhook.id, true);
+  return (
+    <Alert color="orange" variant="light" icon={<IconPlayerPause />} title="Paused">
+      <Stack align="flex-start" gap="sm">
+        <Text size="sm" c="var(--mantine-color-text)">
+          Its deliveries have been held back since <Time value={webhook.paused} />.{" "}
+          {waiting === undefined
+            ? ""
+            : waiting === ""
+              ? "None waits yet. "
+              : `${waiting.charAt(0).toUpperCase()}${waiting.slice(1)} ${waiting.startsWith("1 ") ? "waits" : "wait"}. `}
+          When it is resumed they are sent, from the oldest on, with the next dispatch.
+        </Text>
+        {mayResume && (
+          <Button size="xs" variant="default" loading={resume.isPending} onClick={resume.run}>
+            Resume webhook
+          </Button>
+        )}
+      </Stack>
+    </Alert>
+  );
+}

@@ -1,0 +1,117 @@
+import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { Button, Stack, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { IconEyeOff, IconKey, IconRefresh } from "@tabler/icons-react";
+import { type Webhook, type WebhookSecret, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
+import { Secret } from "../../parts/secret.tsx";
+import { Section } from "../../parts/section.tsx";
+import { Time } from "../../parts/time.tsx";
+import type { WebhookDialogProps } from "./rate-limit.tsx";
+import { useWebhooksChanged } from "./use-webhooks-changed.ts";
+import { WebhookInWords } from "./webhook-in-words.tsx";
+
+/** The secrets that a webhook's deliveries are signed with: asked for when somebody wants to see them, not before. */
+export function SigningSecret({ webhook }: { webhook: Webhook }) {
+  const [shown, show] = useDisclosure();
+  const [rotating, rotate] = useDisclosure();
+  return (
+    <Section
+      title="Signing secret"
+      description="Each delivery is signed with it, as Standard Webhooks says. Who has it can make deliveries up: give it to the receiver alone."
+      actions={
+        <>
+          <Button
+            variant="default"
+            leftSection={shown ? <IconEyeOff size={16} /> : <IconKey size={16} />}
+            onClick={show.toggle}
+          >
+            {shown ? "Put the secret away" : "Get the secret"}
+          </Button>
+          <Button variant="default" leftSection={<IconRefresh size={16} />} onClick={rotate.open}>
+            Rotate
+          </Button>
+        </>
+      }
+    >
+      {shown && <Secrets webhookId={webhook.id} />}
+      <Rotate webhook={webhook} opened={rotating} onClose={rotate.close} onRotated={show.open} />
+    </Section>
+  );
+}
+
+function Secrets({ webhookId }: { webhookId: bigint }) {
+  const { data, error, refetch } = useQuery(
+    WebhookService.method.getWebhookSecret,
+    { webhookId },
+    // Forgotten as soon as it is put away.
+    { gcTime: 0, staleTime: 0 },
+  );
+  if (!data) return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading lines={2} />;
+  return (
+    <Stack gap="md">
+      {data.secrets.map((each, index) => (
+        <OneSecret key={each.secret} secret={each} place={index} />
+      ))}
+    </Stack>
+  );
+}
+
+/** @param place 0 for the newest */
+function OneSecret({ secret: { secret, expires }, place }: { secret: WebhookSecret; place: number }) {
+  return (
+    <div>
+      <Secret
+        value={secret}
+        label={place === 0 ? "Signing secret" : place === 1 ? "Old secret" : `Old secret ${place}`}
+      />
+      {expires && (
+        <Text size="xs" c="dimmed" mt={4}>
+          Signs beside the newest until <Time value={expires} />
+        </Text>
+      )}
+    </div>
+  );
+}
+
+interface RotateProps extends WebhookDialogProps {
+  onRotated: () => void;
+}
+
+function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
+  const rotate = useMutation(WebhookService.method.rotateWebhookSecret, { gcTime: 0 });
+  const changed = useWebhooksChanged();
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={onClose}
+      title="Rotate the signing secret?"
+      confirm="Rotate secret"
+      onConfirm={async () => {
+        await rotate.mutateAsync({ webhookId: webhook.id });
+        // What came back is not kept: the secrets are read anew by who shows them.
+        rotate.reset();
+        await changed();
+        onRotated();
+        notifications.show({
+          color: "green",
+          title: "The new secret signs from now on",
+          message: "Give it to the receiver within 24 hours.",
+        });
+      }}
+    >
+      <WebhookInWords webhook={webhook} />
+      <Text size="sm">
+        A new secret is made. The one that signs now signs beside it for 24 hours, so deliveries are taken
+        while you give the receiver the new one. At most five secrets sign at once.
+      </Text>
+      <Text size="sm">
+        If the secret has leaked, change the receiver at once and do not wait for the 24 hours: until then the
+        old one is still good.
+      </Text>
+    </ConfirmDialog>
+  );
+}

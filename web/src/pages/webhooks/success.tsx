@@ -1,0 +1,40 @@
+import { Group, RingProgress, Skeleton, Text } from "@mantine/core";
+import { type LastDay, percentage, ringSections, successRate } from "./last-day.ts";
+
+/** Of what is shown, in pixels: as high while it loads. */
+const HEIGHT = 38;
+
+/** Which webhook, and how all of them did. */
+export interface SuccessProps {
+  of: bigint;
+  lastDay: LastDay;
+}
+
+/** A webhook's rate of success in the last day, with the counts that it is made of. */
+export function Success({ of, lastDay }: SuccessProps) {
+  if (!lastDay.stats) {
+    return lastDay.error === null ? <Skeleton height={HEIGHT} width={150} /> : <Text size="sm">–</Text>;
+  }
+  const stats = lastDay.stats.get(of);
+  const rate = stats && successRate(stats);
+  if (!stats || rate === undefined) {
+    return (
+      <Text size="sm" c="dimmed" mih={HEIGHT} style={{ alignContent: "center" }}>
+        {stats && stats.attempts > 0n ? "None has ended yet" : "No deliveries"}
+      </Text>
+    );
+  }
+  return (
+    <Group gap="xs" wrap="nowrap" mih={HEIGHT}>
+      <RingProgress size={32} thickness={5} roundCaps={false} sections={ringSections(rate)} aria-hidden />
+      <div>
+        <Text size="sm" fw={500}>
+          {percentage(rate)}
+        </Text>
+        <Text size="xs" c="dimmed">
+          {stats.delivered.toLocaleString()} delivered, {stats.failed.toLocaleString()} failed
+        </Text>
+      </div>
+    </Group>
+  );
+}

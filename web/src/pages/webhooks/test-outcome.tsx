@@ -1,0 +1,104 @@
+import { createConnectQueryKey, useMutation, useQuery } from "@connectrpc/connect-query";
+import { Anchor, Button, Group, Stack, Text } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect } from "react";
+import { generatePath, Link } from "react-router";
+import {
+  type Attempt,
+  DeliveryService,
+  DeliveryState,
+  type GetDeliveryResponse,
+} from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
+import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { DeliveryStateBadge } from "../../parts/delivery-state.tsx";
+import { durationInWords } from "../../parts/duration.ts";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
+import { Time } from "../../parts/time.tsx";
+
+const REFRESH_MS = 1_000;
+
+/** Follows the delivery of a test event to its end. */
+export function TestOutcome({ deliveryId }: { deliveryId: string }) {
+  const { data, error, refetch } = useQuery(
+    DeliveryService.method.getDelivery,
+    { deliveryId },
+    { refetchInterval: ({ state }) => (state.data?.delivery?.finished ? false : REFRESH_MS) },
+  );
+  const state = data?.delivery?.state;
+  const dispatch = useMutation(StatsService.method.dispatchNow);
+  const queries = useQueryClient();
+  useEffect(() => {
+    if (state === undefined) return;
+    // The list of the webhook's deliveries, below, says the same at the same time.
+    void queries.invalidateQueries({
+      queryKey: createConnectQueryKey({
+        schema: DeliveryService.method.listDeliveries,
+        cardinality: "finite",
+      }),
+    });
+  }, [state, queries]);
+
+  if (!data?.delivery) {
+    return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading lines={2} />;
+  }
+  const { delivery } = data;
+  return (
+    <Stack gap="sm">
+      <Group gap="sm">
+        <DeliveryStateBadge state={delivery.state} />
+        <Text size="sm" role="status">
+          {inWords(data)}
+        </Text>
+        {delivery.state === DeliveryState.RETRYING && delivery.nextAttempt && (
+          <Text size="sm">
+            Next attempt <Time value={delivery.nextAttempt} relative />.
+          </Text>
+        )}
+      </Group>
+      <Group gap="md">
+        {delivery.state === DeliveryState.PENDING && !dispatch.isSuccess && (
+          <Button
+            size="xs"
+            variant="default"
+            loading={dispatch.isPending}
+            onClick={() => dispatch.mutate({})}
+          >
+            Dispatch now
+          </Button>
+        )}
+        <Anchor component={Link} to={generatePath(PAGE_PATHS.delivery, { id: deliveryId })} size="sm">
+          The delivery, with every attempt
+        </Anchor>
+      </Group>
+      {dispatch.isError && <Failure error={dispatch.error} title="Nothing was dispatched" />}
+    </Stack>
+  );
+}
+
+/** What has become of a delivery so far, in a sentence. */
+function inWords({ delivery, attempts }: GetDeliveryResponse): string {
+  const last = attempts.at(-1);
+  const said = last ? answerInWords(last) : (delivery?.reason ?? "");
+  switch (delivery?.state) {
+    case DeliveryState.PENDING:
+      return "It waits for the next dispatch.";
+    case DeliveryState.DELIVERING:
+      return "It is being sent.";
+    case DeliveryState.RETRYING:
+      return `Attempt ${last?.number ?? 1} failed: ${said}.`;
+    case DeliveryState.DELIVERED:
+      return `It has arrived: ${said} after ${durationInWords(last?.durationMs ?? 0)}.`;
+    case DeliveryState.FAILED:
+      return `It failed after ${delivery.attemptCount} attempts. The last: ${said}.`;
+    case DeliveryState.CANCELLED:
+      return "It was cancelled, since the webhook or its key is gone.";
+    default:
+      return "";
+  }
+}
+
+function answerInWords({ status, error }: Attempt): string {
+  return error ?? (status === undefined ? "no answer" : `the receiver answered ${status}`);
+}
