@@ -5,6 +5,8 @@ import type { DescService } from "@bufbuild/protobuf";
 import { createRouterTransport } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import * as client from "../../clients/index.ts";
+import clientManifest from "../../clients/package.json" with { type: "json" };
+import manifest from "../../package.json" with { type: "json" };
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** Files of the contract that programs have no use for: sessions are the settings page's own. */
@@ -41,6 +43,16 @@ test.each(files.filter((file) => !LEFT_OUT.includes(file)))(
     }
   },
 );
+
+test("the client package has the version of the service, and asks for what it is built with", () => {
+  expect(clientManifest.version).toBe(manifest.version);
+  for (const [name, range] of Object.entries(clientManifest.peerDependencies)) {
+    expect([name, range]).toEqual([
+      name,
+      `^${manifest.dependencies[name as keyof typeof manifest.dependencies]}`,
+    ]);
+  }
+});
 
 test.each(LEFT_OUT)("the client package has nothing of %s.proto", async (file) => {
   expect(files).toContain(file);
