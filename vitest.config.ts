@@ -15,6 +15,8 @@ export default defineConfig(({ mode }) => ({
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    // A busy machine takes its time; what has come true is seen at once all the same.
+    expect: { poll: { timeout: 10_000, interval: 50 } },
     reporters: ["default", ["json", { outputFile: "test/results/report.json" }]],
   },
 }));
