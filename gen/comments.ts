@@ -118,7 +118,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.ListDeliveriesRequest.to": "Only deliveries created before this time.",
   "webhook.v1.ListDeliveriesResponse.deliveries": "Newest first.",
   "webhook.v1.ListDeliveriesResponse.next_page_token": "Goes on with older ones. Empty on the last page.",
-  "webhook.v1.ListDeliveriesResponse.previous_page_token": "Goes back to the newer ones next to these. On the first page it finds what came since; empty where nothing was found.",
+  "webhook.v1.ListDeliveriesResponse.previous_page_token": "Goes back to the newer ones next to these; on the first page it finds what came since. Empty where there are none that are newer, and where nothing was found.",
   "webhook.v1.SendAgainResponse.delivery": "As it is now, pending.",
   "webhook.v1.SendAgainManyRequest.webhook_id": "Only deliveries of this webhook.",
   "webhook.v1.SendAgainManyRequest.process": "Only deliveries of events of this type.",

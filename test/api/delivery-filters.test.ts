@@ -164,7 +164,9 @@ test("a page is gone back to from the next one, and from the first one lead what
   expect(back.previousPageToken).toBe("");
   expect((await read(back.nextPageToken)).deliveries.map(({ id }) => id)).toEqual([first]);
 
-  expect((await read(newest.previousPageToken)).deliveries).toEqual([]);
+  const nothing = await read(newest.previousPageToken);
+  expect(nothing).toMatchObject({ deliveries: [], previousPageToken: "" });
+  expect((await read(nothing.nextPageToken)).deliveries.map(({ id }) => id)).toEqual([third, second]);
   const fourth = await add(4);
   const since = await read(newest.previousPageToken);
   expect(since.deliveries.map(({ id }) => id)).toEqual([fourth]);

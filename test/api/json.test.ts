@@ -113,7 +113,7 @@ test("fields marked rest_omitted are left out of REST answers and kept in payloa
 
 test("lists of messages are written as arrays, empty ones too", () => {
   const write = jsonWriter(ListDeliveriesResponseSchema, "rest");
-  expect(JSON.parse(write(create(ListDeliveriesResponseSchema)))).toMatchObject({ Deliveries: [] });
+  expect(write(create(ListDeliveriesResponseSchema))).toBe('{"Deliveries":[],"NextPageToken":""}');
   const one = create(ListDeliveriesResponseSchema, {
     deliveries: [create(DeliverySchema, { id: "x", state: 3 })],
   });

@@ -249,7 +249,8 @@ export type ListDeliveriesResponse = Message<"webhook.v1.ListDeliveriesResponse"
   nextPageToken: string;
 
   /**
-   * Goes back to the newer ones next to these. On the first page it finds what came since; empty where nothing was found.
+   * Goes back to the newer ones next to these; on the first page it finds what came since. Empty where there are none
+   * that are newer, and where nothing was found.
    *
    * @generated from field: string previous_page_token = 3;
    */

@@ -9,17 +9,12 @@ export const OPENAPI_PATH = "/openapi.json";
 /** Where people read it. */
 export const DOCS_PATH = "/docs";
 
-/** What the page loads, by name. */
-function assets(): Record<string, { file: string; type: string }> {
-  const library = path.dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
-  const script = "text/javascript; charset=utf-8";
-  return {
-    "swagger-ui.css": { file: path.join(library, "swagger-ui.css"), type: "text/css; charset=utf-8" },
-    "swagger-ui-bundle.js": { file: path.join(library, "swagger-ui-bundle.js"), type: script },
-    "favicon-32x32.png": { file: path.join(library, "favicon-32x32.png"), type: "image/png" },
-    "start.js": { file: path.join(import.meta.dirname, "docs-start.js"), type: script },
-  };
-}
+/** Files of swagger-ui-dist that the page needs, with their types. */
+const ASSETS: Record<string, string> = {
+  "swagger-ui.css": "text/css; charset=utf-8",
+  "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
+  "favicon-32x32.png": "image/png",
+};
 
 const PAGE = `<!doctype html>
 <html lang="en">
@@ -37,6 +32,16 @@ const PAGE = `<!doctype html>
 <script src="${DOCS_PATH}/start.js"></script>
 </body>
 </html>
+`;
+
+/** The validator would be asked over the internet; a key typed into the page is forgotten when it closes. */
+const START = `SwaggerUIBundle({
+  url: ${JSON.stringify(OPENAPI_PATH)},
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  validatorUrl: null,
+  persistAuthorization: false,
+});
 `;
 
 /** Nothing from elsewhere, nothing inline; the page's images are in its style sheet. */
@@ -58,11 +63,15 @@ export function mountDocs(app: FastifyInstance, document: OpenApiDocument): void
     secured(reply, "application/json; charset=utf-8").send(text),
   );
   app.get(DOCS_PATH, async (_request, reply) => secured(reply, "text/html; charset=utf-8").send(PAGE));
-  for (const [name, { file, type }] of Object.entries(assets())) {
+  app.get(`${DOCS_PATH}/start.js`, async (_request, reply) =>
+    secured(reply, "text/javascript; charset=utf-8").send(START),
+  );
+  const folder = path.dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
+  for (const [file, type] of Object.entries(ASSETS)) {
     // Read when the page is first looked at, which few processes ever see.
     let content: Buffer | undefined;
-    app.get(`${DOCS_PATH}/${name}`, async (_request, reply) => {
-      content ??= readFileSync(file);
+    app.get(`${DOCS_PATH}/${file}`, async (_request, reply) => {
+      content ??= readFileSync(path.join(folder, file));
       return secured(reply, type).header("Cache-Control", "public, max-age=3600").send(content);
     });
   }

@@ -24,6 +24,7 @@ import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
 import {
   deliveryFilter,
+  inclusivePageToken,
   newerPageToken,
   optionalUuid,
   pageSize,
@@ -114,6 +115,7 @@ function pageMessage(
   { after }: DeliveryFilter,
 ): MessageInitShape<typeof ListDeliveriesResponseSchema> {
   const back = after !== undefined;
+  if (back && found.length === 0) return { nextPageToken: inclusivePageToken(after) };
   const page = back ? found.slice(-limit) : found.slice(0, limit);
   const more = found.length > limit;
   const first = page[0];

@@ -87,6 +87,12 @@ export function newerPageToken(id: string): string {
   return `${NEWER}.${pageToken(id)}`;
 }
 
+/** Names the page of an id itself and what is older. */
+export function inclusivePageToken(id: string): string {
+  const after = BigInt(`0x${id.replaceAll("-", "")}`) + 1n;
+  return Buffer.from(after.toString(16).padStart(32, "0"), "hex").toString("base64url");
+}
+
 function readPageToken(token: string): Pick<DeliveryFilter, "before" | "after"> {
   if (token === "") return {};
   const newer = token.startsWith(`${NEWER}.`);

@@ -6,12 +6,14 @@ export interface CodeBlockProps extends CodeProps {
   children: string;
   /** What it is, for the copy button and for who cannot see it: "the sample". */
   of: string;
+  /** What the button copies, where that is not the text as it is shown. */
+  copied?: string;
   /** In pixels; what is longer scrolls within. */
   maxHeight?: number;
 }
 
 /** Several lines as they are written, with a button that copies them. */
-export function CodeBlock({ children, of, maxHeight = 320, ...code }: CodeBlockProps) {
+export function CodeBlock({ children, of, copied, maxHeight = 320, ...code }: CodeBlockProps) {
   return (
     <Box pos="relative">
       <Code
@@ -29,7 +31,7 @@ export function CodeBlock({ children, of, maxHeight = 320, ...code }: CodeBlockP
         {children}
       </Code>
       <Box pos="absolute" top={6} right={6} bg="var(--mantine-color-body)" bdrs="md">
-        <CopyButton value={children} of={of} />
+        <CopyButton value={copied ?? children} of={of} />
       </Box>
     </Box>
   );

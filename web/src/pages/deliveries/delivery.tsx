@@ -1,6 +1,78 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Anchor, Button, Code, Group, Stack } from "@mantine/core";
+import { IconArrowLeft } from "@tabler/icons-react";
+import { Link, useParams } from "react-router";
+import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { failureReason } from "../../api/failure.ts";
+import { CopyButton } from "../../parts/copy-button.tsx";
+import { Empty } from "../../parts/empty.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
+import { Attempts } from "./attempts.tsx";
+import { isFinal } from "./selection.ts";
+import { SendAgain } from "./send-one.tsx";
+import { SentRequest } from "./sent-request.tsx";
+import { Summary } from "./summary.tsx";
 
-/** One delivery with its attempts. */
+const REFRESH_MS = 2_000;
+/** Nothing there, and nothing that could be: an id that is none. */
+const NOT_THERE = new Set(["DELIVERY_NOT_FOUND", "FIELDS_INVALID"]);
+
+/** One delivery: what it sends, what came of each attempt, and what comes next; live until its end. */
 export default function DeliveryPage() {
-  return <PageTitle title="Delivery" />;
+  const { id = "" } = useParams();
+  const found = useQuery(
+    DeliveryService.method.getDelivery,
+    { deliveryId: id },
+    {
+      refetchInterval: ({ state: { data } }) =>
+        data?.delivery && !isFinal(data.delivery) ? REFRESH_MS : false,
+    },
+  );
+  const delivery = found.data?.delivery;
+  return (
+    <>
+      <Anchor component={Link} to={PAGE_PATHS.deliveries} size="sm" mb="xs" display="inline-block">
+        <Group gap={4} wrap="nowrap" component="span">
+          <IconArrowLeft size={14} aria-hidden />
+          All deliveries
+        </Group>
+      </Anchor>
+      <PageTitle
+        title="Delivery"
+        description={
+          <Group gap={4} wrap="nowrap">
+            <Code>{id}</Code>
+            <CopyButton value={id} of="the delivery's id" />
+          </Group>
+        }
+        actions={delivery && <SendAgain delivery={delivery} />}
+      />
+      {delivery ? (
+        <Stack gap="lg">
+          {found.isError && <Failure error={found.error} onRetry={() => void found.refetch()} />}
+          <Summary delivery={delivery} run={found.data?.run} />
+          <Attempts delivery={delivery} attempts={found.data?.attempts ?? []} />
+          <SentRequest delivery={delivery} request={found.data?.request} />
+        </Stack>
+      ) : found.isPending ? (
+        <Loading lines={12} height={32} />
+      ) : NOT_THERE.has(failureReason(found.error) ?? "") ? (
+        <Empty
+          title="There is no such delivery"
+          action={
+            <Button component={Link} to={PAGE_PATHS.deliveries} variant="default">
+              All deliveries
+            </Button>
+          }
+        >
+          Its id is wrong, or it finished long ago and was deleted.
+        </Empty>
+      ) : (
+        <Failure error={found.error} onRetry={() => void found.refetch()} />
+      )}
+    </>
+  );
 }

@@ -1,6 +1,62 @@
+import { Button } from "@mantine/core";
+import { useMemo } from "react";
+import { Empty } from "../../parts/empty.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Loading } from "../../parts/loading.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
+import { useUrlFilters } from "../../parts/use-url-filters.ts";
+import { DeliveryPages } from "./delivery-pages.tsx";
+import { FilterBar } from "./filter-bar.tsx";
+import { FILTER_NAMES, type Filters, NO_FILTERS, readFilter } from "./filters.ts";
+import { useIdSearch } from "./use-id-search.ts";
 
-/** What became of each delivery. */
+/** What became of each delivery: a list, newest first, with filters that are in the address. */
 export default function DeliveriesPage() {
-  return <PageTitle title="Deliveries" />;
+  const [filters, change] = useUrlFilters(FILTER_NAMES);
+  const search = useIdSearch(filters.id);
+  // "The last hour" is that before the filter was chosen: its beginning stays, or no two pages would fit together.
+  const { page, ...filterOnly } = filters;
+  const asked = JSON.stringify(filterOnly);
+  const filter = useMemo(() => readFilter(JSON.parse(asked) as Filters, Date.now()), [asked]);
+
+  /** Another filter begins with its first page. */
+  function restrict(changes: Partial<Filters>, options?: { replace?: boolean }) {
+    change({ page: "", ...changes }, options);
+  }
+  const clear = (
+    <Button variant="default" onClick={() => restrict(NO_FILTERS)}>
+      Clear the filter
+    </Button>
+  );
+
+  return (
+    <>
+      <PageTitle
+        title="Deliveries"
+        description="Each event for each webhook it was queued for, newest first."
+      />
+      <FilterBar filters={filters} onChange={restrict} />
+      {search.is === "failed" ? (
+        <Failure error={search.error} onRetry={search.retry} />
+      ) : search.is === "looking" ? (
+        <Loading />
+      ) : search.is === "no id" ? (
+        <Empty title="This is not an id" action={clear}>
+          Paste the whole id of a delivery or an event, such as 019c7f2e-5b1a-7c3d-8e4f-0123456789ab.
+          Receivers see a delivery's id as the header X-Service-Webhook-Id.
+        </Empty>
+      ) : (
+        <DeliveryPages
+          filter={filter}
+          id={search.is === "found" ? search.filter : undefined}
+          token={page}
+          onGo={(token, options) => change({ page: token }, options)}
+          clear={asked === NOTHING ? undefined : clear}
+        />
+      )}
+    </>
+  );
 }
+
+const { page: _none, ...noFilter } = NO_FILTERS;
+const NOTHING = JSON.stringify(noFilter);

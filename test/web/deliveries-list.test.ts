@@ -1,0 +1,227 @@
+import { randomUUID } from "node:crypto";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+const LONG_URL = `https://integrations.shop-with-a-long-name.example/tenants/${"4d1f".repeat(16)}/hooks/stock-levels?source=warehouse`;
+const STATES = ["delivered", "delivered", "failed", "delivered", "retrying", "pending", "cancelled"] as const;
+const HOUR = 3_600_000;
+/** More than two pages of the list, half an hour apart. */
+const COUNT = 120;
+
+let web: Web;
+let shop: bigint;
+let stock: bigint;
+/** Newest first. */
+let ids: string[];
+const eventIds: string[] = [];
+
+/** A UUIDv7 of a moment. */
+function idAt(moment: number): string {
+  const ms = moment.toString(16).padStart(12, "0");
+  return `${ms.slice(0, 8)}-${ms.slice(8)}-7${randomUUID().slice(15)}`;
+}
+
+function row(n: number, moment: number) {
+  const state = STATES[n % STATES.length] as (typeof STATES)[number];
+  const final = state !== "retrying" && state !== "pending";
+  return {
+    id: idAt(moment),
+    event_id: randomUUID(),
+    webhook_id: String(n % 3 === 0 ? stock : shop),
+    state,
+    attempts: state === "failed" ? 4 : state === "pending" ? 0 : 1,
+    created: new Date(moment),
+    finished: final ? new Date(moment + 3_000) : null,
+    retry_at: state === "retrying" ? new Date(Date.now() + HOUR) : null,
+    reason: state === "cancelled" ? "webhook deleted" : null,
+  };
+}
+
+beforeAll(async () => {
+  // Nothing is dispatched: what the lists show is what was stored.
+  web = await startWeb({ DISPATCH_INTERVAL: "1h" });
+  const { service } = web;
+  shop = await service.register("https://shop.example/hooks");
+  stock = await service.register(LONG_URL, { process: 3 });
+  const now = Date.now();
+  const stored = Array.from({ length: COUNT }, (_, n) => row(n, now - (n + 1) * 0.5 * HOUR));
+  await service.db("deliveries").insert(stored);
+  ids = stored.map(({ id }) => id);
+  eventIds.push(...stored.map(({ event_id }) => event_id));
+});
+afterAll(() => web?.stop());
+
+const links = (page: Page) => page.getByRole("table").getByRole("link");
+const shownIds = async (page: Page) => (await links(page).allTextContents()).map((text) => text.trim());
+const PATIENCE = { timeout: 10_000 };
+const untilShown = (page: Page, expected: string[]) =>
+  expect.poll(() => shownIds(page), PATIENCE).toEqual(expected);
+const indexesOf = (test: (n: number) => boolean) => ids.filter((_, n) => test(n));
+
+test("deliveries are listed newest first, and paged to the older and back", () =>
+  web.visit({ path: "/deliveries" }, async (page) => {
+    await untilShown(page, ids.slice(0, 50));
+    await page.getByRole("button", { name: "Older" }).click();
+    await untilShown(page, ids.slice(50, 100));
+    const address = page.url();
+    await page.getByRole("button", { name: "Older" }).click();
+    await untilShown(page, ids.slice(100));
+    expect(await page.getByRole("button", { name: "Older" }).isDisabled()).toBe(true);
+    await page.getByRole("button", { name: "Newer" }).click();
+    await untilShown(page, ids.slice(50, 100));
+    await page.goto(address);
+    await untilShown(page, ids.slice(50, 100));
+    await page.getByRole("button", { name: "Newer" }).click();
+    await untilShown(page, ids.slice(0, 50));
+    await expect.poll(() => new URL(page.url()).search, PATIENCE).toBe("");
+  }));
+
+test("a filter is in the address, so that it can be shared, and Back undoes it", () =>
+  web.visit({ path: "/deliveries" }, async (page) => {
+    await page.getByRole("combobox", { name: "State" }).click();
+    await page.getByRole("option", { name: "Failed" }).click();
+    await untilShown(
+      page,
+      indexesOf((n) => n % 7 === 2),
+    );
+    await page.keyboard.press("Escape");
+    await page.getByRole("combobox", { name: "Webhook" }).fill("stock-levels");
+    await page.getByRole("option", { name: LONG_URL }).click();
+    const both = indexesOf((n) => n % 7 === 2 && n % 3 === 0);
+    await untilShown(page, both);
+    expect(new URL(page.url()).search).toBe(`?state=failed&webhook=${stock}`);
+    await page.reload();
+    await untilShown(page, both);
+    await page.goBack();
+    await untilShown(
+      page,
+      indexesOf((n) => n % 7 === 2),
+    );
+    await page.getByRole("combobox", { name: "Event type" }).click();
+    await page.getByRole("option", { name: "DocumentCreated" }).click();
+    await page.getByText("No delivery is like that").waitFor();
+    await page.getByRole("button", { name: "Clear the filter" }).click();
+    await untilShown(page, ids.slice(0, 50));
+  }));
+
+test("deliveries are found by when they were created, in the viewer's zone", () =>
+  web.visit({ path: "/deliveries" }, async (page) => {
+    await page.getByRole("combobox", { name: "Created" }).click();
+    await page.getByRole("option", { name: "The last 24 hours" }).click();
+    await untilShown(page, ids.slice(0, 47));
+    await page.getByRole("combobox", { name: "Created" }).click();
+    await page.getByRole("option", { name: "From … to …" }).click();
+    await expect.poll(() => new URL(page.url()).searchParams.get("last"), PATIENCE).toBe(null);
+    const midnight = new Date(new URL(page.url()).searchParams.get("from") as string);
+    expect(midnight.toLocaleTimeString("en-GB", { timeZone: "Europe/Berlin" })).toBe("00:00:00");
+    await page.getByRole("button", { name: "From", exact: true }).waitFor();
+    await takeScreenshots(page, "deliveries-between");
+  }));
+
+test("a delivery is found by its own id and by its event's, and what is no id is told", () =>
+  web.visit({ path: "/deliveries" }, async (page) => {
+    const search = page.getByRole("searchbox", { name: "Delivery or event id" });
+    await search.fill(ids[7] as string);
+    await untilShown(page, [ids[7] as string]);
+    await search.fill(` ${(eventIds[90] as string).toUpperCase()}`);
+    await untilShown(page, [ids[90] as string]);
+    await search.fill("order 1001");
+    await page.getByText("This is not an id").waitFor();
+    await takeScreenshots(page, "deliveries-no-id");
+  }));
+
+test("what comes while one reads is told, moves nothing, and is shown when asked for", () =>
+  web.visit({ path: "/deliveries" }, async (page) => {
+    await untilShown(page, ids.slice(0, 50));
+    const events = [await web.service.publish(), await web.service.publish()];
+    const show = page.getByRole("button", { name: "Show 2 new deliveries" });
+    await show.waitFor(PATIENCE);
+    expect(await shownIds(page)).toEqual(ids.slice(0, 50));
+    await web.service.db("deliveries").where("id", ids[4]).update({ state: "failed", attempts: 4 });
+    await expect
+      .poll(() => page.getByRole("row", { name: ids[4] as string }).textContent(), PATIENCE)
+      .toContain("Failed");
+    await web.service.db("deliveries").where("id", ids[4]).update({ state: "retrying", attempts: 1 });
+    await show.click();
+    await expect.poll(async () => (await shownIds(page)).slice(2, 4), PATIENCE).toEqual(ids.slice(0, 2));
+    await web.service
+      .db("deliveries")
+      .whereIn(
+        "event_id",
+        events.map(({ eventId }) => eventId),
+      )
+      .delete();
+  }));
+
+test("ticked deliveries are sent again, after a question that names them, by keyboard alone", () =>
+  web.visit({ path: "/deliveries?state=failed" }, async (page) => {
+    const [first, second] = indexesOf((n) => n % 7 === 2) as [string, string];
+    await page.getByRole("checkbox", { name: `Select delivery ${first}` }).focus();
+    await page.keyboard.press("Space");
+    // Past the delivery's link to the next row's box.
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Space");
+    await page.getByRole("button", { name: "Send again…" }).focus();
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog", { name: "Send 2 deliveries again?" });
+    await dialog.waitFor();
+    expect(await dialog.textContent()).toContain(first);
+    await expectAccessible(page);
+    await takeScreenshots(page, "deliveries-selected");
+    await page.getByRole("button", { name: "Send 2 deliveries again" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByText("2 deliveries will be sent with the next dispatch").waitFor();
+    await dialog.waitFor({ state: "hidden" });
+    const states = await web.service.db("deliveries").whereIn("id", [first, second]).pluck("state");
+    expect(states).toEqual(["pending", "pending"]);
+    await expect.poll(() => shownIds(page), PATIENCE).not.toContain(first);
+  }));
+
+test("all that a filter finds is sent again, after a question that says how many and which", () =>
+  web.visit({ path: `/deliveries?state=cancelled,pending&webhook=${stock}` }, async (page) => {
+    await page.getByRole("button", { name: "Send all of these again…" }).click();
+    const cancelled = indexesOf((n) => n % 7 === 6 && n % 3 === 0);
+    const dialog = page.getByRole("dialog", { name: `Send ${cancelled.length} deliveries again?` });
+    await dialog.waitFor();
+    const words = await dialog.textContent();
+    for (const part of ["Cancelled", `#${stock}`, LONG_URL]) expect(words).toContain(part);
+    expect(words).not.toContain("Pending");
+    await takeScreenshots(page, "deliveries-send-filtered");
+    await dialog.getByRole("button", { name: "Send again" }).click();
+    await page.getByText(`${cancelled.length} deliveries will be sent with the next dispatch`).waitFor();
+    const states = await web.service
+      .db("deliveries")
+      .whereIn("id", cancelled)
+      .distinct("state")
+      .pluck("state");
+    expect(states).toEqual(["pending"]);
+  }));
+
+test("who may only read sees no way to send again", async () => {
+  const { secret } = await web.service.keys.createApiKey({
+    name: "reader",
+    permissions: [Permission.READ_ADMINISTRATIVE_DATA],
+  });
+  await web.visit({ path: "/deliveries?state=failed", key: secret }, async (page) => {
+    await links(page).first().waitFor();
+    expect(await page.getByRole("checkbox").count()).toBe(0);
+    expect(await page.getByRole("button", { name: /again/ }).count()).toBe(0);
+  });
+});
+
+test("the list can be used by everyone and on a phone", () =>
+  web.visit({ path: "/deliveries?last=24h&type=StockLevelChanged" }, async (page) => {
+    await links(page).first().waitFor();
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+    await takeScreenshots(page, "deliveries");
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.getByRole("list", { name: "Deliveries" }).waitFor();
+    await page.getByRole("button", { name: "Filters" }).click();
+    await page.getByRole("combobox", { name: "Created" }).waitFor();
+    await expectAccessible(page);
+  }));

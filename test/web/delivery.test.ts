@@ -1,0 +1,190 @@
+import { randomUUID } from "node:crypto";
+import { createClient } from "@connectrpc/connect";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import type { Receiver } from "../../src/dev/receiver.ts";
+import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+/** More than a double can hold. */
+const ORDER_ID = 9_007_199_254_740_993n;
+const PATIENCE = { timeout: 15_000 };
+
+let web: Web;
+let receiver: Receiver;
+/** What the receiver answers. */
+let answer = 503;
+let webhookId: bigint;
+
+beforeAll(async () => {
+  web = await startWeb({ RETRY_INITIAL_DELAY: "200ms", TEMPORAL_UI_URL: "http://temporal.example:8233" });
+  const { service } = web;
+  receiver = await service.receiver((_request, response) => {
+    response.writeHead(answer, { "content-type": "application/json" });
+    response.end(
+      answer === 503
+        ? `{\n  "error": "maintenance",\n  "detail": "${"The warehouse is being counted. ".repeat(12)}"\n}`
+        : '{"ok":true}',
+    );
+    return undefined;
+  });
+  webhookId = await service.register(`${receiver.url}/tenants/acme/hooks/orders?source=shop`);
+});
+afterAll(() => web?.stop());
+
+/** Publishes an order and answers its delivery's id. */
+async function publish(): Promise<string> {
+  const events = createClient(EventService, web.service.transport);
+  const { eventId } = await events.publishEvent({
+    idempotencyKey: randomUUID(),
+    userId: "tenant-1",
+    data: {
+      case: "orderDispatched",
+      value: {
+        orderId: ORDER_ID,
+        orderNumber: "SO-2026-000001",
+        dispatchedAt: { seconds: 1_790_000_000n },
+        carrier: "Parcel Post International",
+        lines: [1n, 2n].map((productId) => ({ productId, sku: `LAMP-0${productId}`, quantity: 3 })),
+      },
+    },
+  });
+  const { deliveries } = await web.service.deliveries.listDeliveries({ eventId });
+  const id = deliveries[0]?.id as string;
+  await expect
+    .poll(async () => (await web.service.deliveries.getDelivery({ deliveryId: id })).delivery?.finished, {
+      ...PATIENCE,
+      interval: 50,
+    })
+    .toBeDefined();
+  return id;
+}
+
+const section = (page: Page, name: string) => page.getByRole("region", { name, exact: true });
+const attempts = (page: Page) => section(page, "Attempts").getByRole("listitem");
+
+test("a delivery tells what it sends, every attempt with its answer, and how it is sent again, by keyboard alone", async () => {
+  answer = 503;
+  const id = await publish();
+  await web.visit({ path: `/deliveries/${id}` }, async (page) => {
+    await page.getByRole("heading", { name: "Delivery", exact: true }).waitFor();
+    await expect.poll(() => attempts(page).count(), PATIENCE).toBe(4);
+    const fourth = (await attempts(page).first().textContent()) ?? "";
+    for (const part of ["Attempt 4", "503 Service Unavailable", "Round 1, 4 of 4", "maintenance"]) {
+      expect(fourth).toContain(part);
+    }
+    expect(await page.getByText("The first attempt and three retries failed.").count()).toBe(1);
+
+    const headers = (await page.getByRole("table", { name: "Headers" }).textContent()) ?? "";
+    for (const part of [
+      `X-Service-Webhook-Id${id}`,
+      `webhook-id${id}`,
+      "webhook-signature",
+      "OrderDispatched",
+    ]) {
+      expect(headers).toContain(part);
+    }
+    const body = page.getByRole("region", { name: "the body as it is sent" });
+    expect(await body.textContent()).toContain(`{\n  "OrderId": ${ORDER_ID},\n`);
+    const run = page.getByRole("link", { name: "Open in the Temporal UI" });
+    expect(await run.getAttribute("href")).toMatch(
+      /^http:\/\/temporal\.example:8233\/namespaces\/default\/workflows\//,
+    );
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+    await takeScreenshots(page, "delivery-failed");
+
+    answer = 200;
+    await page.getByRole("button", { name: "Send again…" }).focus();
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog", { name: "Send this delivery again?" });
+    await dialog.waitFor();
+    const words = (await dialog.textContent()) ?? "";
+    for (const part of [id, receiver.url, "numbered from 5"]) expect(words).toContain(part);
+    await takeScreenshots(page, "delivery-send-again");
+    // What is confirmed has the focus.
+    await page.keyboard.press("Enter");
+    await page.getByText("It will be sent with the next dispatch").first().waitFor();
+    await expect.poll(() => attempts(page).count(), PATIENCE).toBe(5);
+    await section(page, "Summary").getByText("Delivered", { exact: true }).waitFor(PATIENCE);
+    const fifth = (await attempts(page).first().textContent()) ?? "";
+    for (const part of ["Attempt 5", "200 OK", "Round 2, 1 of 4"]) expect(fifth).toContain(part);
+    await expect.poll(() => page.getByRole("button", { name: "Send again…" }).count()).toBe(1);
+    await takeScreenshots(page, "delivery-two-rounds");
+  });
+});
+
+test("a delivery under way counts down to its next attempt, and is not sent again meanwhile", async () => {
+  const { service } = web;
+  const [made] = await service
+    .db("deliveries")
+    .insert({
+      event_id: randomUUID(),
+      webhook_id: String(webhookId),
+      state: "retrying",
+      attempts: 1,
+      run_id: 0,
+      retry_at: new Date(Date.now() + 300_000),
+    })
+    .returning("id");
+  await service.db("attempts").insert({
+    delivery_id: made.id,
+    number: 1,
+    started: new Date(),
+    duration_ms: 5_000,
+    error: "no connection in time (ETIMEDOUT)",
+  });
+  await web.visit({ path: `/deliveries/${made.id}` }, async (page) => {
+    await expect
+      .poll(() => attempts(page).first().textContent(), PATIENCE)
+      .toMatch(/Attempt 2in (4:5\d|5:00)/);
+    expect(await attempts(page).last().textContent()).toContain("No connection in time (ETIMEDOUT)");
+    expect(await page.getByRole("button", { name: "Send again…" }).count()).toBe(0);
+    await page.getByText("The event is not kept any more.").waitFor();
+    await expectAccessible(page);
+    await takeScreenshots(page, "delivery-retrying");
+    // It is followed to its end.
+    await service.db("deliveries").where("id", made.id).update({ state: "cancelled", finished: new Date() });
+    await section(page, "Summary").getByText("Cancelled", { exact: true }).waitFor(PATIENCE);
+  });
+});
+
+test("a delivery whose webhook is gone, or that one may only read, has no way to be sent again", async () => {
+  const { service } = web;
+  answer = 200;
+  const gone = await service.register(`${receiver.url}/gone`);
+  const id = await publish();
+  const { secret } = await service.keys.createApiKey({
+    name: "reader",
+    permissions: [Permission.READ_ADMINISTRATIVE_DATA],
+  });
+  await web.visit({ path: `/deliveries/${id}`, key: secret }, async (page) => {
+    await expect.poll(() => attempts(page).count(), PATIENCE).toBe(1);
+    expect(await page.getByRole("button", { name: /again/ }).count()).toBe(0);
+  });
+  const [ofGone] = await service
+    .db("deliveries")
+    .insert({
+      event_id: randomUUID(),
+      webhook_id: String(gone),
+      state: "failed",
+      attempts: 0,
+      reason: "interrupted",
+    })
+    .returning("id");
+  await service.webhooks.deleteWebhook({ webhookId: gone });
+  await web.visit({ path: `/deliveries/${ofGone.id}` }, async (page) => {
+    await page.getByText("Its webhook is gone, so it cannot be sent again.").waitFor();
+    await page.getByText("It was claimed ten times without a result").waitFor();
+    await page.getByText("None was made.").waitFor();
+  });
+});
+
+test("an address without a delivery says so and leads to the list", () =>
+  web.visit({ path: `/deliveries/${randomUUID()}` }, async (page) => {
+    await page.getByText("There is no such delivery").waitFor();
+    await page.getByRole("link", { name: "All deliveries" }).last().click();
+    await page.getByRole("heading", { name: "Deliveries" }).waitFor();
+  }));

@@ -1,0 +1,146 @@
+import { skipToken, useMutation, useQuery } from "@connectrpc/connect-query";
+import { DataList, Skeleton, Text } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+import { useRef, useState } from "react";
+import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../src/catalogue.ts";
+import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import { DELIVERY_STATES } from "../../parts/delivery-state.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { Time } from "../../parts/time.tsx";
+import type { DeliveryFilter } from "./filters.ts";
+import { countOf } from "./words.ts";
+
+/** As many are counted before the question is asked. */
+const MOST_COUNTED = 1_000;
+/** Sent again by one call. */
+const STEP = 1_000;
+
+/** Which deliveries are sent again: those of final states that a filter finds. */
+export type ManyFilter = DeliveryFilter & { eventId?: string };
+
+/** Asks before all that a filter finds is sent again, says how many and which, and tells how far it is. */
+export function SendFilteredDialog(props: {
+  opened: boolean;
+  onClose: () => void;
+  filter: ManyFilter;
+  onDone: () => void;
+}) {
+  const { opened, onClose, filter, onDone } = props;
+  const { mutateAsync: sendMany } = useMutation(DeliveryService.method.sendAgainMany);
+  const counted = useQuery(
+    DeliveryService.method.listDeliveries,
+    { ...filter, pageSize: MOST_COUNTED },
+    { enabled: opened, staleTime: 0, gcTime: 0 },
+  );
+  const [sent, setSent] = useState(0);
+  // What a call that failed left is gone on with when it is tried again.
+  const progress = useRef({ token: "", sent: 0, skipped: 0 });
+  const count = counted.data?.deliveries.length ?? 0;
+  const howMany = counted.data?.nextPageToken
+    ? `more than ${countOf(MOST_COUNTED, "delivery", "deliveries")}`
+    : countOf(count, "delivery", "deliveries");
+
+  async function run() {
+    const now = progress.current;
+    do {
+      const answer = await sendMany({ ...filter, pageSize: STEP, pageToken: now.token });
+      now.token = answer.nextPageToken;
+      now.sent += answer.sentAgain;
+      now.skipped += answer.skipped;
+      setSent(now.sent);
+    } while (now.token !== "");
+    notifications.show({ color: "green", message: inWords(now) });
+    close();
+    onDone();
+  }
+
+  function close() {
+    progress.current = { token: "", sent: 0, skipped: 0 };
+    setSent(0);
+    onClose();
+  }
+
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={close}
+      title={counted.data ? `Send ${howMany} again?` : "Send them again?"}
+      confirm="Send again"
+      ready={count > 0}
+      onConfirm={run}
+    >
+      {counted.isError ? (
+        <Failure
+          error={counted.error}
+          title="They cannot be counted"
+          onRetry={() => void counted.refetch()}
+        />
+      ) : counted.isPending ? (
+        <Skeleton height={22} />
+      ) : (
+        <Text size="sm">
+          {count === 0
+            ? "There is nothing that this filter finds."
+            : `Each of the ${howMany} starts a new round: up to four more attempts under the same id, with the next dispatch. Those whose webhook is gone are left as they are.`}
+        </Text>
+      )}
+      <Which filter={filter} />
+      {sent > 0 && (
+        <Text size="sm" role="status">
+          {countOf(sent, "delivery is", "deliveries are")} queued again so far.
+        </Text>
+      )}
+    </ConfirmDialog>
+  );
+}
+
+function inWords({ sent, skipped }: { sent: number; skipped: number }): string {
+  const done = `${countOf(sent, "delivery", "deliveries")} will be sent with the next dispatch`;
+  return skipped === 0 ? done : `${done}; ${skipped.toLocaleString()} left, whose webhook is gone`;
+}
+
+/** The filter in words. */
+function Which({ filter }: { filter: ManyFilter }) {
+  const { data } = useQuery(
+    WebhookService.method.getWebhook,
+    filter.webhookId === undefined ? skipToken : { webhookId: filter.webhookId },
+  );
+  const states = DELIVERY_STATES.filter(({ state }) => filter.states.includes(state));
+  return (
+    <DataList labelWidth="90px">
+      <Fact label="State">{states.map(({ label }) => label).join(", ")}</Fact>
+      {filter.process !== undefined && <Fact label="Event type">{processName(filter.process)}</Fact>}
+      {filter.webhookId !== undefined && (
+        <Fact label="Webhook">
+          #{String(filter.webhookId)} {data?.webhook?.url}
+        </Fact>
+      )}
+      {filter.eventId && <Fact label="Event">{filter.eventId}</Fact>}
+      {(filter.from || filter.to) && (
+        <Fact label="Created">
+          {filter.from && (
+            <>
+              from <Time value={filter.from as never} />{" "}
+            </>
+          )}
+          {filter.to && (
+            <>
+              to <Time value={filter.to as never} />
+            </>
+          )}
+        </Fact>
+      )}
+    </DataList>
+  );
+}
+
+function Fact({ label, children }: { label: string; children: React.ReactNode }) {
+  return (
+    <DataList.Item>
+      <DataList.ItemLabel>{label}</DataList.ItemLabel>
+      <DataList.ItemValue style={{ overflowWrap: "anywhere", minWidth: 0 }}>{children}</DataList.ItemValue>
+    </DataList.Item>
+  );
+}
