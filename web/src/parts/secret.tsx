@@ -1,4 +1,4 @@
-import { Group, PasswordInput } from "@mantine/core";
+import { Center, Group, PasswordInput } from "@mantine/core";
 import { CopyButton } from "./copy-button.tsx";
 
 /** A secret that is shown. */
@@ -25,7 +25,10 @@ export function Secret({ value, label, description }: SecretProps) {
         visibilityToggleButtonProps={{ "aria-label": `Show or hide: ${label}` }}
         onFocus={(event) => event.currentTarget.select()}
       />
-      <CopyButton value={value} of={label} />
+      {/* As high as the field, so that the button is in its line. */}
+      <Center h={36}>
+        <CopyButton value={value} of={label} />
+      </Center>
     </Group>
   );
 }

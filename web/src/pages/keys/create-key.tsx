@@ -40,6 +40,8 @@ export function CreateKey({ opened, onClose, ...form }: CreateKeyProps) {
       title="New API key"
       size="lg"
       fullScreen={narrow}
+      // What has been filled in is not lost by a click beside it.
+      closeOnClickOutside={false}
       closeButtonProps={{ "aria-label": "Close" }}
     >
       <CreateKeyForm {...form} onClose={onClose} />

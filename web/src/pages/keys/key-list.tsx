@@ -26,7 +26,7 @@ function KeyTable({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
   return (
     <Table.ScrollContainer minWidth={820}>
       <Table verticalSpacing="sm" highlightOnHover>
-        <Table.Thead>
+        <Table.Thead style={{ whiteSpace: "nowrap" }}>
           <Table.Tr>
             <Table.Th w="28%">Key</Table.Th>
             <Table.Th>Permissions</Table.Th>

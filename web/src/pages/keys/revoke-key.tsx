@@ -1,5 +1,5 @@
 import { useMutation, useQuery } from "@connectrpc/connect-query";
-import { Alert, Radio, Select, Stack, Text } from "@mantine/core";
+import { Alert, Code, Radio, Select, Stack, Text } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
 import { useState } from "react";
 import {
@@ -40,8 +40,10 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
   const webhooks = list.data?.webhooks.filter((webhook) => webhook.apiKeyId === apiKey?.id);
   const hasNone = webhooks?.length === 0;
   const heirs = heirsOf(apiKey, keys, webhooks ?? []);
-  const told = hasNone || fate === "delete" || (fate === "transfer" && heir !== null);
-  const ready = told && (webhooks !== undefined || !maySee);
+  const told = fate === "delete" || (fate === "transfer" && heir !== null);
+  // Without the permission nobody can say whether there are any.
+  const asks = maySee ? webhooks !== undefined && !hasNone : true;
+  const ready = hasNone || (asks && told);
 
   function close() {
     setFate(undefined);
@@ -78,8 +80,8 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
       {isLastManager(apiKey, keys) && (
         <Alert color="yellow" icon={<IconAlertTriangle />} title="No other key manages keys">
           <Text size="sm" c="var(--mantine-color-text)">
-            Without it nobody can make keys here. Create another first, or make one where the service runs, by
-            npm run admin-key.
+            Without it nobody can make keys here. Create another first; or make one later where the service
+            runs, by <Code>npm run admin-key</Code>.
           </Text>
         </Alert>
       )}
@@ -96,7 +98,7 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
       ) : (
         <KeyWebhooks webhooks={webhooks} />
       )}
-      {!hasNone && (
+      {asks && (
         <Radio.Group
           label="What becomes of its webhooks?"
           value={fate ?? null}
