@@ -16,7 +16,7 @@ test("without apps the page says what one is for, and makes the first by keyboar
     await takeScreenshots(page, "apps-none");
     await page.getByRole("button", { name: "Create the first app" }).focus();
     await page.keyboard.press("Enter");
-    await page.getByRole("dialog").getByLabel("Name").waitFor();
+    await page.getByRole("dialog").locator("input:focus").waitFor();
     await page.keyboard.press("Enter");
     await page.getByText("Enter the app’s name").waitFor();
     await page.keyboard.type("Stock planner");

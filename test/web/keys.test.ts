@@ -80,15 +80,17 @@ test("a key without a name or a permission is not made, and the form says what i
 
 test("a key is made by keyboard alone, and the focus is back where it was", () =>
   web.visit({ path: "/keys" }, async (page) => {
+    await row(page, "Administrator").waitFor();
     await page.getByRole("button", { name: "New key" }).focus();
     await page.keyboard.press("Enter");
-    await dialog(page).getByLabel("Name").waitFor();
+    await dialog(page).locator("input:focus").waitFor();
     await page.keyboard.type("By keyboard");
     await page.keyboard.press("Tab");
     await page.keyboard.press("Space");
     await page.keyboard.press("Enter");
     await page.getByText("It will not be shown again").waitFor();
     // What nobody has copied yet is not closed by a slip of the finger.
+    await dialog(page).locator("input:focus").waitFor();
     await page.keyboard.press("Escape");
     expect(await page.getByText("It will not be shown again").count()).toBe(1);
     await page.keyboard.press("Shift+Tab");

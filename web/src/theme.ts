@@ -20,9 +20,7 @@ export const theme = createTheme({
   headings: { fontWeight: "650" },
   components: {
     NavLink: NavLink.extend({ styles: { root: { borderRadius: "var(--mantine-radius-md)" } } }),
-    // What a notice says is no less to be read than its title; the library's grey is too faint.
-    Notification: Notification.extend({ styles: { description: { color: "var(--mantine-color-text)" } } }),
-    Modal: Modal.extend({ styles: { title: { fontWeight: 650 } } }),
+    Modal: Modal.extend({ styles: { title: { fontWeight: 650, lineHeight: 1.4 } } }),
     Code: Code.extend({ defaultProps: { fz: "0.9em" } }),
     Notification: Notification.extend({
       defaultProps: { closeButtonProps: { "aria-label": "Close this message" } },

@@ -80,7 +80,7 @@ function AppCards({ apps, keysOf }: AppListProps) {
 function AppId({ app }: { app: InstalledApp }) {
   return (
     <Group gap={4} wrap="nowrap">
-      <Code>{app.id}</Code>
+      <Code fz="xs">{app.id}</Code>
       <CopyButton value={app.id} of={`the id of ${app.name}`} />
     </Group>
   );

@@ -12,7 +12,7 @@ export function KeyName({ apiKey, isOwn }: { apiKey: ApiKey; isOwn: boolean }) {
       <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
         {apiKey.name}
       </Text>
-      <Code>{apiKey.prefix}…</Code>
+      <Code fz="xs">{apiKey.prefix}…</Code>
       {isOwn && (
         <Badge variant="light" tt="none" size="sm">
           Signed in with this key

@@ -43,7 +43,7 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
   const told = fate === "delete" || (fate === "transfer" && heir !== null);
   // Without the permission nobody can say whether there are any.
   const asks = maySee ? webhooks !== undefined && !hasNone : true;
-  const ready = hasNone || (asks && told);
+  const ready = !list.isFetching && (hasNone || (asks && told));
 
   function close() {
     setFate(undefined);
