@@ -36,16 +36,18 @@ export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) 
       }}
     >
       <WebhookInWords webhook={webhook} />
-      <Text size="sm" mih="3lh">
-        No more events are sent there.{" "}
-        {undelivered === undefined
-          ? "What is not delivered yet is cancelled. "
-          : undelivered === ""
-            ? "Nothing waits to be delivered at the moment. "
-            : `${undelivered.charAt(0).toUpperCase()}${undelivered.slice(1)} not delivered yet ${undelivered.startsWith("1 ") ? "is" : "are"} cancelled. `}
-        The log of what was sent stays. Its signing secret is gone for good: registering the address again
-        makes another one.
+      <Text size="sm" mih="4lh">
+        No more events are sent there. {cancelInWords(undelivered)} The log of what was sent stays. Its
+        signing secret is gone for good: registering the address again makes another one.
       </Text>
     </ConfirmDialog>
   );
+}
+
+/** @param undelivered as useUndelivered has it */
+function cancelInWords(undelivered: string | undefined): string {
+  if (undelivered === undefined) return "What is not delivered yet is cancelled.";
+  if (undelivered === "") return "Nothing waits to be delivered at the moment.";
+  const begun = undelivered.charAt(0).toUpperCase() + undelivered.slice(1);
+  return `${begun} not delivered yet ${undelivered === "1 delivery" ? "is" : "are"} cancelled.`;
 }

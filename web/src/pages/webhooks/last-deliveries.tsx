@@ -60,6 +60,7 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
                       to={generatePath(PAGE_PATHS.delivery, { id: delivery.id })}
                       size="sm"
                       ff="monospace"
+                      style={{ whiteSpace: "nowrap" }}
                     >
                       {delivery.id}
                     </Anchor>

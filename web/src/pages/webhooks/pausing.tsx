@@ -1,5 +1,5 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Alert, Button, Stack, Text } from "@mantine/core";
+import { Alert, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { IconPlayerPause } from "@tabler/icons-react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
@@ -63,28 +63,22 @@ export function useResume(webhook: Webhook): { run: () => void; isPending: boole
   return { run: () => void run(), isPending: resume.isPending };
 }
 
-/** Says that a webhook is paused, and what waits for it. @param mayResume whether the viewer can end that */
-export function PausedNotice({ webhook, mayResume }: { webhook: Webhook; mayResume: boolean }) {
-  const resume = useResume(webhook);
+/** Says that a webhook is paused, and what waits for it. */
+export function PausedNotice({ webhook }: { webhook: Webhook }) {
   const waiting = useUndelivered(webhook.id, true);
   return (
     <Alert color="orange" variant="light" icon={<IconPlayerPause />} title="Paused">
-      <Stack align="flex-start" gap="sm">
-        <Text size="sm" c="var(--mantine-color-text)">
-          Its deliveries have been held back since <Time value={webhook.paused} />.{" "}
-          {waiting === undefined
-            ? ""
-            : waiting === ""
-              ? "None waits yet. "
-              : `${waiting.charAt(0).toUpperCase()}${waiting.slice(1)} ${waiting.startsWith("1 ") ? "waits" : "wait"}. `}
-          When it is resumed they are sent, from the oldest on, with the next dispatch.
-        </Text>
-        {mayResume && (
-          <Button size="xs" variant="default" loading={resume.isPending} onClick={resume.run}>
-            Resume webhook
-          </Button>
-        )}
-      </Stack>
+      <Text size="sm" c="var(--mantine-color-text)">
+        Its deliveries have been held back since <Time value={webhook.paused} />.{" "}
+        {waiting && waitInWords(waiting)}
+        {waiting === "" && "None waits yet. "}
+        When it is resumed they are sent, from the oldest on, with the next dispatch.
+      </Text>
     </Alert>
   );
+}
+
+/** @param waiting as useUndelivered has it */
+function waitInWords(waiting: string): string {
+  return `${waiting.charAt(0).toUpperCase()}${waiting.slice(1)} ${waiting === "1 delivery" ? "waits" : "wait"}. `;
 }

@@ -24,7 +24,7 @@ export function WebhookDetails({ webhook }: { webhook: Webhook }) {
         actions={mayWrite && <Actions webhook={webhook} />}
       />
       <Stack gap="lg">
-        {webhook.paused && <PausedNotice webhook={webhook} mayResume={mayWrite} />}
+        {webhook.paused && <PausedNotice webhook={webhook} />}
         <Grid gap="lg">
           <Grid.Col span={{ base: 12, lg: 7 }}>
             <Registration webhook={webhook} />

@@ -22,8 +22,8 @@ export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Webhook</Table.Th>
-            <Table.Th w={105}>State</Table.Th>
-            <Table.Th w={215}>Last 24 hours</Table.Th>
+            <Table.Th w={120}>State</Table.Th>
+            <Table.Th w={205}>Last 24 hours</Table.Th>
             <Table.Th w={190}>Created</Table.Th>
             <Table.Th w={100}>Log</Table.Th>
           </Table.Tr>
