@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { Logger, run, runMigrations } from "graphile-worker";
 import ipaddr from "ipaddr.js";
 import pg from "pg";
-import type { ClaimedWebhook } from "../../src/db/claim-statement.ts";
+import type { ClaimedWebhook } from "../../src/db/claimed-webhooks.ts";
 import { createSecretBox } from "../../src/db/secret-box.ts";
 import { newSealedSecret } from "../../src/db/webhook-secrets.ts";
 import { createAddressGuard } from "../../src/delivery/address-guard.ts";

@@ -1,5 +1,5 @@
-import { type Bindings, type Db, rows } from "./database.ts";
-import { SECRET_COLUMNS, type SealedSecret, type SecretsRow, sealedSecretsOf } from "./webhook-secrets.ts";
+import { type ClaimedWebhook, loadClaimedWebhooks } from "./claimed-webhooks.ts";
+import type { Bindings, Db } from "./database.ts";
 
 /** An entry claimed this often without a result fails as `interrupted`. */
 export const MAX_CLAIMS = 10;
@@ -21,20 +21,8 @@ export interface ClaimToken {
 export interface ClaimedDelivery {
   id: string;
   eventId: string;
-  /** One object for all of its deliveries in a claim. */
+  /** One object for all of its deliveries, until the webhook changes. */
   webhook: ClaimedWebhook;
-}
-
-/** Where and how a webhook's deliveries go, as of the claim. */
-export interface ClaimedWebhook {
-  id: bigint;
-  /** Number of the WebhookProcess. */
-  process: number;
-  targetUrl: string;
-  /** Newest first; those that have expired by the time of an attempt sign it no more. */
-  secrets: readonly SealedSecret[];
-  /** Set when the webhook was registered by an installed app. */
-  installedAppId: string | null;
 }
 
 /** A claim's answer: what is to be sent, and how many rows went to an end instead. */
@@ -124,7 +112,7 @@ export function claimBindings(token: ClaimToken, more: Bindings): Bindings {
 /** What is to be sent of the rows that a claim touched. */
 export async function toResult(db: Db, found: ClaimRow[]): Promise<ClaimResult> {
   const open = found.filter((row) => row.state === "delivering" || row.state === "retrying");
-  const webhooks = await loadWebhooks(db, new Set(open.map((row) => row.webhook_id)));
+  const webhooks = await loadClaimedWebhooks(db, new Set(open.map((row) => row.webhook_id)));
   return {
     touched: found.length,
     limited: false,
@@ -134,22 +122,4 @@ export async function toResult(db: Db, found: ClaimRow[]): Promise<ClaimResult> 
       webhook: webhooks.get(row.webhook_id) as ClaimedWebhook,
     })),
   };
-}
-
-/** Once a webhook, however many of its deliveries were claimed. Rows of webhooks are never deleted. */
-async function loadWebhooks(db: Db, ids: ReadonlySet<bigint>): Promise<Map<bigint, ClaimedWebhook>> {
-  if (ids.size === 0) return new Map();
-  const found = await rows<Omit<ClaimedWebhook, "secrets"> & SecretsRow>(
-    db,
-    `select id, process, target_url as "targetUrl", ${SECRET_COLUMNS}, installed_app_id as "installedAppId"
-      from webhooks where id = any(:ids::bigint[])`,
-    { ids: [...ids] },
-    { prepare: "load_webhooks" },
-  );
-  return new Map(
-    found.map((row) => {
-      const { id, process, targetUrl, installedAppId } = row;
-      return [id, { id, process, targetUrl, installedAppId, secrets: sealedSecretsOf(row) }];
-    }),
-  );
 }

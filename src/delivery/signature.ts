@@ -30,11 +30,11 @@ const CACHE_SIZE = 10_000;
  */
 export function createSigner(box: SecretBox): Signer {
   const opened = new Map<string, KeyObject>();
-  /** Before the other: all deliveries of a webhook in a claim share the buffer. */
-  const ofClaim = new WeakMap<Buffer, KeyObject>();
+  /** Before the other: the deliveries of a webhook share the buffer. */
+  const ofWebhook = new WeakMap<Buffer, KeyObject>();
 
   function key(sealed: Buffer): KeyObject {
-    const known = ofClaim.get(sealed);
+    const known = ofWebhook.get(sealed);
     if (known) return known;
     const name = sealed.toString("latin1");
     let secret = opened.get(name);
@@ -44,7 +44,7 @@ export function createSigner(box: SecretBox): Signer {
       secret = createSecretKey(box.open(sealed, WEBHOOK_SECRET_CONTEXT));
       opened.set(name, secret);
     }
-    ofClaim.set(sealed, secret);
+    ofWebhook.set(sealed, secret);
     return secret;
   }
 

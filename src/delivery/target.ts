@@ -11,15 +11,15 @@ export interface Target {
 /** URLs kept taken apart, at most: they come again with every delivery of their webhook. */
 const CACHE_SIZE = 10_000;
 const parsed = new Map<string, Target>();
-/** Before the other: all deliveries of a webhook in a claim share the object. */
-const ofClaim = new WeakMap<object, Target>();
+/** Before the other: the deliveries of a webhook share the object. */
+const ofWebhook = new WeakMap<object, Target>();
 
 /** A webhook's target URL, taken apart. */
 export function targetOf(webhook: { targetUrl: string }): Target {
-  let target = ofClaim.get(webhook);
+  let target = ofWebhook.get(webhook);
   if (!target) {
     target = parseTarget(webhook.targetUrl);
-    ofClaim.set(webhook, target);
+    ofWebhook.set(webhook, target);
   }
   return target;
 }

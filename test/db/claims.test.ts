@@ -52,6 +52,25 @@ describe("a claim", () => {
     expect(deliveries.filter(({ webhook }) => webhook.id === large)).toHaveLength(50);
   });
 
+  test("knows each webhook as it is at the claim, and reads none again that has not changed", async () => {
+    const [same, changed] = [await queue(db, 2), await queue(db, 2)];
+    const claim = async () => {
+      const { deliveries } = await claimPending(db, await freshToken(db), { ...ALL, limit: 2 });
+      return new Map(deliveries.map(({ webhook }) => [webhook.id, webhook]));
+    };
+    const before = await claim();
+    await db.raw("update webhooks set target_url = 'https://moved.example/', secret = '\\x02' where id = ?", [
+      String(changed),
+    ]);
+    const after = await claim();
+    expect(after.get(same)).toBe(before.get(same));
+    expect(before.get(changed)?.targetUrl).not.toBe("https://moved.example/");
+    expect(after.get(changed)).toMatchObject({
+      targetUrl: "https://moved.example/",
+      secrets: [{ sealed: Buffer.from([2]), expires: null }],
+    });
+  });
+
   test("takes the oldest of a webhook first, and starts where it is told", async () => {
     const first = await queue(db, 10);
     const second = await queue(db, 10);
