@@ -12,7 +12,7 @@ import {
 import { type Db, rows } from "./database.ts";
 
 /** Webhooks visited by one claim, at most: each costs a look into the index. */
-const WEBHOOKS = 256;
+const WEBHOOKS = 512;
 
 /**
  * Claims pending deliveries, oldest first within a webhook, fairly between webhooks: each that is visited and waits

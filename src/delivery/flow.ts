@@ -11,7 +11,7 @@ import { type Room, WebhookQueues } from "./webhook-queues.ts";
 const TICK_MS = 250;
 /** Below this many startable entries, more are claimed. */
 const LOW_WATER = 128;
-const CHUNK = 512;
+const CHUNK = 1_024;
 /** Claimed and waiting, at most; what blocked receivers hold back counts too. */
 const MAX_QUEUED = 2_000;
 /** Characters of bodies held, beyond which no more are claimed: events may be large. */
