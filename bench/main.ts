@@ -12,6 +12,7 @@ import { fanout } from "./scenarios/fanout.ts";
 import { latency } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
 import { limitAlike, limitSpread } from "./scenarios/limit-alike.ts";
+import { lists } from "./scenarios/lists.ts";
 import { mixed } from "./scenarios/mixed.ts";
 import { peers } from "./scenarios/peers.ts";
 import { publish } from "./scenarios/publish.ts";
@@ -29,6 +30,7 @@ const scenarios: readonly Scenario[] = [
   backlog,
   publish,
   latency,
+  lists,
   temporal,
   workers,
   peers,

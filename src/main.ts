@@ -69,7 +69,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
     const db = openDatabase(databaseUrl, { max: config.database.poolSize });
     stops.push(() => db.destroy());
-    await untilAnswered(() => migrate(db), {
+    await untilAnswered(() => migrate(databaseUrl), {
       onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
     });
 

@@ -27,7 +27,7 @@ export const peers: Scenario = {
   async measure(bench, count) {
     await using receivers = await startReceivers(bench, [{ status: 200 }]);
     await using database = await freshDatabase(bench);
-    await migrate(database.db);
+    await migrate(database.url);
     await using child = startChild<PeerMethods>(bench, "peer.ts");
     const url = `${receivers.urls[0]}/hooks`;
     const run = (jobs: number, settings: PeerSettings) =>

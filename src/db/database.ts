@@ -13,13 +13,20 @@ const types = {
   },
 };
 
+/** A statement that outlives this has lost its server; without it a vanished peer holds a caller for ever. */
+const QUERY_TIMEOUT_MS = 60_000;
+
 /**
  * Opens a pool; connects only when first used.
  *
  * @param url PostgreSQL connection address
  * @param options.max most connections at once
+ * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes
  */
-export function openDatabase(url: string, options: { max: number; applicationName?: string }): Db {
+export function openDatabase(
+  url: string,
+  options: { max: number; applicationName?: string; queryTimeoutMs?: number },
+): Db {
   return knex({
     client: "pg",
     connection: {
@@ -27,8 +34,7 @@ export function openDatabase(url: string, options: { max: number; applicationNam
       application_name: options.applicationName ?? "webhook-service",
       keepAlive: true,
       connectionTimeoutMillis: 5_000,
-      // A statement that outlives this has lost its server; without it a vanished peer holds a caller for ever.
-      query_timeout: 60_000,
+      query_timeout: options.queryTimeoutMs ?? QUERY_TIMEOUT_MS,
       types,
     } as Knex.PgConnectionConfig,
     pool: { min: 0, max: options.max },

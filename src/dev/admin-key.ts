@@ -16,9 +16,10 @@ async function main(): Promise<void> {
     ? undefined
     : await startEmbeddedParts({ ...config, role: "api" }, process.env, (line) => console.error(line));
   try {
-    const db = openDatabase(running ?? (embedded?.databaseUrl as string), { max: 2 });
+    const url = running ?? (embedded?.databaseUrl as string);
+    await migrate(url);
+    const db = openDatabase(url, { max: 2 });
     try {
-      await migrate(db);
       console.error("A new administrator's key, for the header X-Service-Key. It is not shown again:");
       console.log(await createAdminKey(db));
     } finally {

@@ -9,7 +9,6 @@ import { Agent } from "undici";
 import { expect, onTestFinished, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { openDatabase } from "../../src/db/database.ts";
 import { migrate } from "../../src/db/migrate.ts";
 import { createLocalAuthority } from "../../src/dev/certificates.ts";
 import { startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
@@ -90,9 +89,7 @@ test("with the database killed, calls are UNAVAILABLE and /readyz says so; with 
   onTestFinished(() => removeDataDir(dataDir));
   const postgres = await startEmbeddedPostgres({ dataDir, progress: () => {}, port: 0 });
   onTestFinished(() => postgres.stop());
-  const db = openDatabase(postgres.url, { max: 2 });
-  await migrate(db);
-  await db.destroy();
+  await migrate(postgres.url);
   const api = await started({ databaseUrl: postgres.url });
   expect((await probe(api, "/readyz")).status).toBe(200);
 

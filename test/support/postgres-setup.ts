@@ -35,9 +35,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
   const templateUrl = new URL(postgres.url);
   templateUrl.pathname = TEMPLATE;
-  const template = openDatabase(templateUrl.href, { max: 2 });
-  await migrate(template);
-  await template.destroy();
+  await migrate(templateUrl.href);
 
   project.provide("postgresUrl", postgres.url);
   project.provide("templateDatabase", TEMPLATE);

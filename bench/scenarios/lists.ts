@@ -1,0 +1,199 @@
+import { randomUUID } from "node:crypto";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { type Client, createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { DeliveryService, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
+import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
+import { DAYS, seedHistory, seedWebhooksOfAllTypes } from "../parts/delivery-history.ts";
+import type { Measurement, Scenario, Target } from "../parts/scenario.ts";
+import { openStage, type Stage } from "../parts/stage.ts";
+
+/** Calls of each kind. */
+const CALLS = 200;
+const WARM_UP = 5;
+const PAGE_SIZE = 50;
+/** How far down the deep pages are, in pages of the largest size. */
+const DEEP = { pages: 100, pageSize: 1_000 };
+const HOUR_MS = 3_600_000;
+
+type List = Parameters<Client<typeof DeliveryService>["listDeliveries"]>[0];
+
+/** One kind of call, told which one it is, so that no two need be alike. */
+interface Kind {
+  name: string;
+  call: (n: number) => Promise<unknown>;
+}
+
+const P99: Target = { atMost: 500 };
+const PAGE_P50: Target = { atMost: 50 };
+const LISTS = [
+  "first page",
+  "deep page",
+  "page back",
+  "1,000 rows",
+  "delivered",
+  "failed",
+  "cancelled",
+  "pending",
+  "retrying",
+  "failed or cancelled",
+  "busy webhook",
+  "quiet webhook",
+  "webhook failed",
+  "webhook cancelled",
+  "event type",
+  "event type failed",
+  "an hour",
+  "an hour failed",
+  "delivery id",
+  "event id",
+  "unknown id",
+] as const;
+
+/** How long people wait for lists and counts over many deliveries. */
+export const lists: Scenario = {
+  name: "lists",
+  what: "lists, searches and counts among many deliveries, over HTTP: median and 99th percentile",
+  count: { full: 1_000_000, small: 100_000 },
+  targets: {
+    ...Object.fromEntries(LISTS.map((name) => [`${name} p99`, P99])),
+    "first page p50": PAGE_P50,
+    "deep page p50": PAGE_P50,
+    "one delivery p99": P99,
+    "overview max": P99,
+    "webhook stats max": P99,
+  },
+  comparisons: [],
+  async measure(bench, count) {
+    await using stage = await openStage(bench);
+    const webhooks = await seedWebhooksOfAllTypes(stage.db, stage.secrets);
+    await seedHistory(stage, count, webhooks);
+    const calls = Math.min(CALLS, Math.ceil(count / 500));
+    const measured: Measurement[] = [];
+    for (const kind of await kindsOf(stage, webhooks, calls)) {
+      bench.stopping.throwIfAborted();
+      const times = await timesOf(kind, calls);
+      measured.push(
+        { detail: `${kind.name} p50`, unit: "ms", value: percentile(times, 0.5) },
+        { detail: `${kind.name} p99`, unit: "ms", value: percentile(times, 0.99) },
+      );
+    }
+    return [...measured, ...(await countsOf(stage, calls))];
+  },
+};
+
+/** Whoever calls, as a page does: Connect's JSON over HTTP/1.1. */
+function transportTo({ service, adminKey }: Stage) {
+  return createConnectTransport({
+    baseUrl: service.url,
+    httpVersion: "1.1",
+    interceptors: [
+      (next) => (request) => {
+        request.header.set("X-Service-Key", adminKey);
+        return next(request);
+      },
+    ],
+  });
+}
+
+async function kindsOf(stage: Stage, webhooks: readonly bigint[], calls: number): Promise<Kind[]> {
+  const client = createClient(DeliveryService, transportTo(stage));
+  const listed = (name: (typeof LISTS)[number], request: (n: number) => List): Kind => ({
+    name,
+    call: (n) => client.listDeliveries({ pageSize: PAGE_SIZE, ...request(n) }),
+  });
+  const of = (...states: (keyof typeof DeliveryState)[]) => ({
+    states: states.map((name) => DeliveryState[name]),
+  });
+  // The busy ones come first.
+  const busy = (n: number) => ({ webhookId: webhooks[n % 10] as bigint });
+  const quiet = (n: number) => ({ webhookId: webhooks[10 + ((n * 7) % 990)] as bigint });
+  const type = (n: number) => ({ process: (1 + (n % 3)) as WebhookProcess });
+  const hour = (n: number) => {
+    const from = Date.now() - ((n * 7) % (DAYS * 24)) * HOUR_MS;
+    return { from: timestampFromMs(from - HOUR_MS), to: timestampFromMs(from) };
+  };
+  const deep = await deepTokens(client, calls + WARM_UP);
+  const token = (tokens: readonly string[]) => (n: number) => ({
+    pageToken: tokens[n % tokens.length] as string,
+  });
+  const known = (await client.listDeliveries({ pageSize: 1_000 })).deliveries;
+  const some = (n: number) => known[(n * 7) % known.length];
+  return [
+    listed("first page", () => ({})),
+    listed("deep page", token(deep.older)),
+    listed("page back", token(deep.newer)),
+    listed("1,000 rows", () => ({ pageSize: 1_000 })),
+    listed("delivered", () => of("DELIVERED")),
+    listed("failed", () => of("FAILED")),
+    listed("cancelled", () => of("CANCELLED")),
+    listed("pending", () => of("PENDING")),
+    listed("retrying", () => of("RETRYING")),
+    listed("failed or cancelled", () => of("FAILED", "CANCELLED")),
+    listed("busy webhook", busy),
+    listed("quiet webhook", quiet),
+    listed("webhook failed", (n) => ({ ...busy(n), ...of("FAILED") })),
+    listed("webhook cancelled", (n) => ({ ...busy(n), ...of("CANCELLED") })),
+    listed("event type", type),
+    listed("event type failed", (n) => ({ ...type(n), ...of("FAILED") })),
+    listed("an hour", hour),
+    listed("an hour failed", (n) => ({ ...hour(n), ...of("FAILED") })),
+    listed("delivery id", (n) => ({ deliveryId: some(n)?.id ?? "" })),
+    listed("event id", (n) => ({ eventId: some(n)?.eventId ?? "" })),
+    listed("unknown id", () => ({ eventId: randomUUID() })),
+    { name: "one delivery", call: (n) => client.getDelivery({ deliveryId: some(n)?.id ?? "" }) },
+  ];
+}
+
+/** Tokens of pages that follow each other, far down the list, and of those that lead back from them. */
+async function deepTokens(client: Client<typeof DeliveryService>, most: number) {
+  let pageToken = "";
+  for (let page = 0; page < DEEP.pages; page += 1) {
+    const { nextPageToken } = await client.listDeliveries({ pageSize: DEEP.pageSize, pageToken });
+    if (nextPageToken === "") break;
+    pageToken = nextPageToken;
+  }
+  const older = [pageToken];
+  const newer: string[] = [];
+  while (newer.length < most) {
+    const page = await client.listDeliveries({ pageSize: PAGE_SIZE, pageToken: older.at(-1) as string });
+    newer.push(page.previousPageToken);
+    if (page.nextPageToken === "") break;
+    older.push(page.nextPageToken);
+  }
+  return { older, newer };
+}
+
+/** Those that the service reads once for all who ask: the slowest is the one that read them. */
+async function countsOf(stage: Stage, calls: number): Promise<Measurement[]> {
+  const client = createClient(StatsService, transportTo(stage));
+  const kinds: Kind[] = [
+    { name: "overview", call: () => client.getOverview({}) },
+    { name: "webhook stats", call: () => client.listWebhookStats({}) },
+  ];
+  const measured: Measurement[] = [];
+  for (const kind of kinds) {
+    const times = await timesOf(kind, calls, 0);
+    measured.push(
+      { detail: `${kind.name} p50`, unit: "ms", value: percentile(times, 0.5) },
+      { detail: `${kind.name} max`, unit: "ms", value: percentile(times, 1) },
+    );
+  }
+  return measured;
+}
+
+/** How long each of so many calls takes, one after the other, in milliseconds; the shortest first. */
+async function timesOf({ call }: Kind, calls: number, warmUp = WARM_UP): Promise<number[]> {
+  const times: number[] = [];
+  for (let n = -warmUp; n < calls; n += 1) {
+    const started = performance.now();
+    await call(n + warmUp);
+    if (n >= 0) times.push(performance.now() - started);
+  }
+  return times.sort((one, other) => one - other);
+}
+
+function percentile(sorted: readonly number[], part: number): number {
+  return sorted[Math.max(0, Math.ceil(sorted.length * part) - 1)] as number;
+}
