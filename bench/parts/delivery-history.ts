@@ -70,9 +70,9 @@ const STORE = `
         else 1 + (n::bigint * 7919) % cardinality(:webhooks::bigint[]) end] as webhook_id,
       case when n > :all::int * 0.994 and n % 2 = 1 then 'pending'
         when n > :all::int * 0.994 and n % 8 = 0 then 'retrying'
-        when n % 50 = 7 then 'failed' when n % 200 = 33 then 'cancelled' else 'delivered' end::delivery_state as state
+        when mix < 20 then 'failed' when mix < 25 then 'cancelled' else 'delivered' end::delivery_state as state
     from generate_series(:from::int, :to::int) n,
-      lateral (select now() - make_interval(secs => (:all::int - n) * (:days::int * 86400.0 / :all::int)) as at) m
+      lateral (select now() - make_interval(secs => (:all::int - n) * (:days::int * 86400.0 / :all::int)) as at, (n::bigint * 7919 + 13) % 1000 as mix) m
   ),
   event as (
     insert into events (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, created, deliveries, payload)

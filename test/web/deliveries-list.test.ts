@@ -8,6 +8,8 @@ import { startWeb, type Web } from "./web.ts";
 const LONG_URL = `https://integrations.shop-with-a-long-name.example/tenants/${"4d1f".repeat(16)}/hooks/stock-levels?source=warehouse`;
 const STATES = ["delivered", "delivered", "failed", "delivered", "retrying", "pending", "cancelled"] as const;
 const HOUR = 3_600_000;
+/** How often the page reads again. */
+const REFRESH_MS = 4_000;
 /** More than two pages of the list, half an hour apart. */
 const COUNT = 120;
 
@@ -135,12 +137,16 @@ test("a delivery is found by its own id and by its event's, and what is no id is
 
 test("what comes while one reads is told, moves nothing, and is shown when asked for", () =>
   web.visit({ path: "/deliveries" }, async (page) => {
+    await page.clock.install();
+    await page.reload();
     await untilShown(page, ids.slice(0, 50));
     const events = [await web.service.publish(), await web.service.publish()];
     const show = page.getByRole("button", { name: "Show 2 new deliveries" });
+    await page.clock.fastForward(REFRESH_MS);
     await show.waitFor(PATIENCE);
     expect(await shownIds(page)).toEqual(ids.slice(0, 50));
     await web.service.db("deliveries").where("id", ids[4]).update({ state: "failed", attempts: 4 });
+    await page.clock.fastForward(REFRESH_MS);
     await expect
       .poll(() => page.getByRole("row", { name: ids[4] as string }).textContent(), PATIENCE)
       .toContain("Failed");
