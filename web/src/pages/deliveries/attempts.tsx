@@ -105,7 +105,7 @@ function ResponseStart({ attempt }: { attempt: Attempt }) {
         hideLabel="Show less"
         styles={{ control: { fontSize: "var(--mantine-font-size-sm)" } }}
       >
-        <Code block style={{ whiteSpace: "pre-wrap" }}>
+        <Code block bd="1px solid var(--mantine-color-default-border)" style={{ whiteSpace: "pre-wrap" }}>
           {responseStart}
         </Code>
       </Spoiler>

@@ -36,7 +36,7 @@ export function SentRequest({
     <>
       <Section title="Request headers">
         <Stack gap="sm">
-          <Code block style={{ whiteSpace: "pre-wrap" }}>
+          <Code block bd="1px solid var(--mantine-color-default-border)" style={{ whiteSpace: "pre-wrap" }}>
             POST {delivery.url}
           </Code>
           <Headers request={request} />

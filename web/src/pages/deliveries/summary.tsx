@@ -19,8 +19,11 @@ export function Summary({ delivery, run }: { delivery: Delivery; run: DeliveryRu
     <Section title="Summary">
       <DataList labelWidth="120px" orientation={narrow ? "vertical" : "horizontal"}>
         <Fact label="State">
-          <Group gap="sm" role="status">
-            <DeliveryStateBadge state={delivery.state} />
+          <Group gap="sm">
+            {/* The state alone is read out when it changes: the countdown beside it changes every second. */}
+            <div role="status">
+              <DeliveryStateBadge state={delivery.state} />
+            </div>
             <Text size="sm">
               <Meaning delivery={delivery} />
             </Text>
