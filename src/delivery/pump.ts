@@ -8,8 +8,10 @@ import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
 import type { Outcome } from "./outcome.ts";
 import { targetOf } from "./target.ts";
 
-/** Pending entries of one slow webhook that move to the run at once, at most. */
+/** Pending entries of one slow webhook that move to the run, at most. */
 const HAND_OVER_LIMIT = 10_000;
+/** Slow webhooks whose entries move in one statement. */
+const HANDED_OVER_AT_ONCE = 10;
 
 /** Where the next pump of this process starts its round, so that no webhook is always first. */
 let rotation = 0n;
@@ -88,7 +90,7 @@ export async function pump(
   const inherited =
     token.attempt > 1 ? await untilAnswered(() => takeOver(engine.db, token), { signal: stop }) : undefined;
   const { exhausted } = await flow.run(stop, inherited?.deliveries);
-  await handover.settle();
+  await handover.finish();
   return { ...flow.counts, more: !exhausted };
 }
 
@@ -98,8 +100,6 @@ class Handover implements FlowWatcher {
   readonly #engine: DeliveryEngine;
   readonly #token: ClaimToken;
   #flow: DeliveryFlow | undefined;
-  /** Marked since the last settling. */
-  #fresh: bigint[] = [];
   #withdrawn: ClaimedDelivery[] = [];
 
   constructor(engine: DeliveryEngine, token: ClaimToken) {
@@ -132,13 +132,22 @@ class Handover implements FlowWatcher {
     return true;
   }
 
-  /** Brings the database up to what was marked. */
+  /** Leaves to the run what was claimed and withdrawn. */
   async settle(): Promise<void> {
-    const fresh = this.#fresh.splice(0);
     const ids = this.#withdrawn.splice(0).map(({ id }) => id);
     await untilAnswered(() => release(this.#engine.db, this.#token, ids, "run"));
-    if (fresh.length > 0) {
-      await untilAnswered(() => handOver(this.#engine.db, this.#token, fresh, HAND_OVER_LIMIT));
+  }
+
+  /**
+   * Leaves to the run what is still pending for the slow, too. Not before the end: nobody's delivery waits for it, and
+   * the others' would have to share the database with it. A process that is to end leaves it pending.
+   */
+  async finish(): Promise<void> {
+    await this.settle();
+    const slow = [...this.webhooks];
+    while (slow.length > 0 && !this.#engine.stopping.aborted) {
+      const some = slow.splice(0, HANDED_OVER_AT_ONCE);
+      await untilAnswered(() => handOver(this.#engine.db, this.#token, some, HAND_OVER_LIMIT));
     }
   }
 
@@ -161,7 +170,6 @@ class Handover implements FlowWatcher {
   #markWebhook(webhookId: bigint): void {
     if (this.webhooks.has(webhookId)) return;
     this.webhooks.add(webhookId);
-    this.#fresh.push(webhookId);
     this.#withdrawn.push(...(this.#flow?.withdraw(webhookId) ?? []));
   }
 }
