@@ -1,3 +1,4 @@
+import { plainArray } from "./array-literal.ts";
 import {
   allowances,
   CLAIM_CHOSEN,
@@ -54,7 +55,7 @@ export async function claimPending(
       left join claimed c on true order by c.id`,
     claimBindings(token, {
       after: options.after,
-      excluded: options.excluded,
+      excluded: plainArray(options.excluded),
       limit: options.limit,
       webhooks: Math.min(options.limit, options.webhooks ?? WEBHOOKS),
     }),
@@ -124,7 +125,7 @@ export async function claimGroup(
       group: options.group,
       level: options.level,
       limit: options.limit,
-      excluded: options.excluded,
+      excluded: plainArray(options.excluded),
     }),
   );
   const result = await toResult(

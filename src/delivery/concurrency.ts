@@ -177,8 +177,13 @@ export class MarkList<Key> {
     return false;
   }
 
-  /** What is marked now. */
-  keys(): Key[] {
-    return [...this.#until.keys()].filter((key) => this.has(key));
+  /** What is marked now, at most so many. */
+  keys(most: number): Key[] {
+    const keys: Key[] = [];
+    for (const key of this.#until.keys()) {
+      if (keys.length === most) break;
+      if (this.has(key)) keys.push(key);
+    }
+    return keys;
   }
 }

@@ -10,6 +10,8 @@ import { targetOf } from "./target.ts";
 
 /** Pending entries of one slow webhook that move to the run, at most. */
 const HAND_OVER_LIMIT = 10_000;
+/** Failing webhooks that a claim passes by, at most: it is told of each, which costs more than it saves beyond that. */
+const MOST_PASSED = 1_000;
 /** Slow webhooks whose entries move in one statement. */
 const HANDED_OVER_AT_ONCE = 10;
 
@@ -68,7 +70,7 @@ export async function pump(
   const source: FlowSource = {
     async claim(limit, excluded) {
       await handover.settle();
-      const passed = round.passesFailing ? engine.failingWebhooks.keys() : [];
+      const passed = round.passesFailing ? engine.failingWebhooks.keys(MOST_PASSED) : [];
       const claimed = await untilAnswered(
         () =>
           claimPending(engine.db, token, {
