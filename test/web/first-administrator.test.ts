@@ -49,7 +49,7 @@ test("§5.3: who signs in with the first key finds an empty instance, and makes 
   web.visit({ key: null }, async (page) => {
     await signIn(page, web.service.adminKey);
     await page.getByText("None was sent anything in the last 24 hours.").waitFor();
-    await go(page, "API keys").click();
+    await section(page, "First steps").getByRole("link", { name: "Make an API key" }).click();
     await page.getByRole("button", { name: "New key" }).click();
     await dialog(page).getByLabel("Name").fill(KEY);
     for (const permission of [/^Read /, /^Write /])
@@ -64,8 +64,7 @@ test("§5.3: who signs in with the first key finds an empty instance, and makes 
 test("who signs in with that key registers a webhook, whose test event arrives signed with the secret that is shown", () =>
   web.visit({ key: null }, async (page) => {
     await signIn(page, secret);
-    await go(page, "Webhooks").click();
-    await page.getByRole("button", { name: "New webhook" }).first().click();
+    await section(page, "First steps").getByRole("link", { name: "Register a webhook" }).click();
     await dialog(page).getByRole("combobox", { name: "Event type" }).click();
     await page.getByRole("option", { name: /^OrderDispatched/ }).click();
     await dialog(page).getByRole("textbox", { name: "Address" }).fill(`${receiver.url}/hooks/orders`);

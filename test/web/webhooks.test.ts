@@ -114,7 +114,7 @@ test("the list is narrowed by state, event type, application and words, all of i
         "https://warehouse.example/out",
         "https://warehouse.example/in",
       ]);
-      await page.getByRole("combobox", { name: "Application" }).click();
+      await page.getByRole("combobox", { name: "Installed app" }).click();
       await page.getByRole("option", { name: "Warehouse link" }).click();
       await listed(page).toEqual(["https://warehouse.example/out", "https://warehouse.example/in"]);
       await page.getByRole("combobox", { name: "State" }).click();

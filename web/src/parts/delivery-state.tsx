@@ -75,7 +75,7 @@ export function DeliveryStateBadge({ state }: { state: DeliveryState }) {
       color={told?.colour ?? "gray"}
       leftSection={told?.icon}
       title={told?.meaning}
-      style={{ flexShrink: 0 }}
+      style={{ flexShrink: 0, minWidth: "max-content" }}
     >
       {told?.label ?? "Unknown"}
     </Badge>

@@ -1,4 +1,4 @@
-import { Stack, Text, ThemeIcon, Title } from "@mantine/core";
+import { Box, Stack, Text, ThemeIcon, Title } from "@mantine/core";
 import { IconInbox } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 
@@ -28,7 +28,7 @@ export function Empty({ title, children, action, icon = <IconInbox /> }: EmptyPr
           {children}
         </Text>
       )}
-      {action}
+      {action && <Box mt="xs">{action}</Box>}
     </Stack>
   );
 }

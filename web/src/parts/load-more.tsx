@@ -14,9 +14,10 @@ export interface LoadMoreProps {
 /** Stands below a list that is read page by page; `useInfiniteQuery` of connect-query has what it needs. */
 export function LoadMore({ shown, of, hasMore, loading, onMore }: LoadMoreProps) {
   return (
-    <Group justify="center" gap="md" py="md">
+    <Group justify="space-between" gap="md" py="md">
       <Text size="sm" c="dimmed" role="status">
-        {shown.toLocaleString()} {of} shown{hasMore ? "" : ", no more"}
+        {shown.toLocaleString()} {of}
+        {hasMore && " shown"}
       </Text>
       {hasMore && (
         <Button variant="default" size="xs" loading={loading} onClick={onMore}>

@@ -4,7 +4,7 @@ import { useInterval } from "@mantine/hooks";
 import { useState } from "react";
 
 const IN_FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
+const FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 const REFRESH_MS = 10_000;
 
 /** Units in milliseconds, the longest first. */
@@ -56,7 +56,7 @@ function FromNow({ date }: { date: Date }) {
   return fromNow(date.getTime() - now);
 }
 
-/** `3 min. ago`, `in 2 hr.`, from the milliseconds until then. */
+/** `3 minutes ago`, `in 2 hours`, from the milliseconds until then. */
 export function fromNow(ms: number): string {
   const [unit, length] = UNITS.find(([, each]) => Math.abs(ms) >= each) ?? ["second", 1_000];
   return FROM_NOW.format(Math.trunc(ms / length), unit);

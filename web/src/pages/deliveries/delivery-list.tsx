@@ -3,6 +3,7 @@ import { generatePath, Link } from "react-router";
 import { type Delivery, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { Address } from "../../parts/address.tsx";
 import { DeliveryStateBadge } from "../../parts/delivery-state.tsx";
 import { Time } from "../../parts/time.tsx";
 import { useNarrow } from "../../parts/use-narrow.ts";
@@ -157,7 +158,7 @@ function Target({ delivery }: { delivery: Delivery }) {
         {processName(delivery.webhookProcess)} · #{String(delivery.webhookId)}
       </Text>
       <Text size="sm" c="dimmed" lineClamp={2} title={delivery.url} style={{ overflowWrap: "anywhere" }}>
-        {delivery.url}
+        <Address url={delivery.url} />
       </Text>
     </Stack>
   );

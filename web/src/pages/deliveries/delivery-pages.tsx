@@ -47,7 +47,9 @@ export function DeliveryPages({ filter, id, token, onGo, clear }: DeliveryPagesP
     <Box style={{ opacity: page.isPrevious ? 0.5 : 1 }} aria-busy={page.isPrevious}>
       <Group justify="space-between" mih={52} gap="sm">
         <Arrived count={page.arrived} hasMore={page.hasMoreArrived} onShow={page.showArrived} />
-        {mayWrite && !(id && "deliveryId" in id) && <SendFiltered filter={{ ...filter, ...id }} />}
+        {mayWrite && deliveries.length > 0 && !(id && "deliveryId" in id) && (
+          <SendFiltered filter={{ ...filter, ...id }} />
+        )}
       </Group>
       {deliveries.length === 0 ? (
         <Empty title={clear ? "No delivery is like that" : "No deliveries yet"} action={clear}>

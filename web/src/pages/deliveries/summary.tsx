@@ -5,6 +5,7 @@ import { createSearchParams, generatePath, Link } from "react-router";
 import { type Delivery, type DeliveryRun, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { Address } from "../../parts/address.tsx";
 import { CopyButton } from "../../parts/copy-button.tsx";
 import { DELIVERY_STATES, DeliveryStateBadge } from "../../parts/delivery-state.tsx";
 import { Section } from "../../parts/section.tsx";
@@ -36,7 +37,7 @@ export function Summary({ delivery, run }: { delivery: Delivery; run: DeliveryRu
             to={generatePath(PAGE_PATHS.webhook, { id: String(delivery.webhookId) })}
             style={{ overflowWrap: "anywhere" }}
           >
-            #{String(delivery.webhookId)} · {delivery.url}
+            #{String(delivery.webhookId)} · <Address url={delivery.url} />
           </Anchor>
         </Fact>
         <Fact label="Event type">{processName(delivery.webhookProcess)}</Fact>

@@ -28,8 +28,8 @@ function KeyTable({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
       <Table verticalSpacing="sm" highlightOnHover>
         <Table.Thead style={{ whiteSpace: "nowrap" }}>
           <Table.Tr>
-            <Table.Th w="28%">Key</Table.Th>
-            <Table.Th>Permissions</Table.Th>
+            <Table.Th w="25%">Key</Table.Th>
+            <Table.Th miw={130}>Permissions</Table.Th>
             <Table.Th>Event types</Table.Th>
             <Table.Th miw={130}>Installed app</Table.Th>
             <Table.Th>Created</Table.Th>

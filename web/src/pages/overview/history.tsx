@@ -30,7 +30,7 @@ export function History() {
   const failed = sum(buckets, ({ failed }) => failed);
   if (delivered + failed === 0n) {
     return (
-      <Text c="dimmed" ta="center" py="xl">
+      <Text size="sm" c="dimmed">
         Nothing was delivered and nothing failed in the last 24 hours.
       </Text>
     );

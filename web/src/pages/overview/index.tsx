@@ -1,10 +1,12 @@
-import { Alert, Card, Grid, Stack, Text, Title } from "@mantine/core";
+import { Alert, Grid, Stack, Text } from "@mantine/core";
 import { IconPlugConnectedX } from "@tabler/icons-react";
-import type { ReactNode } from "react";
+import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { failureInWords } from "../../api/failure.ts";
 import { PageTitle } from "../../parts/page-title.tsx";
+import { Section } from "../../parts/section.tsx";
 import { Counts } from "./counts.tsx";
 import { DispatchNow } from "./dispatch-now.tsx";
+import { FirstSteps } from "./first-steps.tsx";
 import { History } from "./history.tsx";
 import { Runs } from "./runs.tsx";
 import { useLiveOverview } from "./use-live-overview.ts";
@@ -22,6 +24,7 @@ export default function OverviewPage() {
       />
       <Stack gap="lg">
         {failure !== undefined && <NotLive failure={failure} />}
+        {overview && isUnused(overview) && <FirstSteps />}
         <Counts overview={overview} />
         <Section title="Deliveries of the last 24 hours">
           <History />
@@ -46,15 +49,9 @@ export default function OverviewPage() {
   );
 }
 
-function Section({ title, children }: { title: string; children: ReactNode }) {
-  return (
-    <Card withBorder p={{ base: "md", sm: "lg" }} component="section" h="100%">
-      <Title order={2} size="h4" mb="md">
-        {title}
-      </Title>
-      {children}
-    </Card>
-  );
+/** Whether nothing was ever sent, as far as the figures tell. */
+function isUnused({ pending, delivering, retrying, failed, deliveredLastDay }: Overview): boolean {
+  return pending + delivering + retrying + failed + deliveredLastDay === 0n;
 }
 
 function NotLive({ failure }: { failure: unknown }) {

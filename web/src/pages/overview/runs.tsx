@@ -22,22 +22,26 @@ export function Runs() {
   if (runs.isError) return <Failure error={runs.error} onRetry={() => void runs.refetch()} />;
   if (runs.data.runs.length === 0) {
     return (
-      <Text c="dimmed" py="md">
+      <Text size="sm" c="dimmed">
         None yet. A run starts by itself when something is pending, at the latest with the next minute.
       </Text>
     );
   }
   return (
-    <Table.ScrollContainer minWidth={620}>
+    <Table.ScrollContainer minWidth={300}>
       <Table verticalSpacing="xs">
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Started</Table.Th>
-            <Table.Th>Took</Table.Th>
-            <Table.Th ta="right">Attempts</Table.Th>
+            <Table.Th visibleFrom="sm">Took</Table.Th>
+            <Table.Th ta="right" visibleFrom="sm">
+              Attempts
+            </Table.Th>
             <Table.Th ta="right">Delivered</Table.Th>
             <Table.Th ta="right">Failed</Table.Th>
-            <Table.Th ta="right">In Temporal</Table.Th>
+            <Table.Th ta="right" visibleFrom="sm">
+              In Temporal
+            </Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -55,9 +59,9 @@ function Run({ run }: { run: DispatchRun }) {
   return (
     <Table.Tr>
       <Table.Td>
-        <Time value={started} />
+        <Time value={started} relative />
       </Table.Td>
-      <Table.Td>
+      <Table.Td visibleFrom="sm">
         {closed && started ? (
           durationInWords(timestampMs(closed) - timestampMs(started))
         ) : (
@@ -66,10 +70,12 @@ function Run({ run }: { run: DispatchRun }) {
           </Badge>
         )}
       </Table.Td>
-      <Table.Td ta="right">{attempts.toLocaleString()}</Table.Td>
+      <Table.Td ta="right" visibleFrom="sm">
+        {attempts.toLocaleString()}
+      </Table.Td>
       <Table.Td ta="right">{delivered.toLocaleString()}</Table.Td>
       <Table.Td ta="right">{failed.toLocaleString()}</Table.Td>
-      <Table.Td ta="right">
+      <Table.Td ta="right" visibleFrom="sm">
         {url === undefined ? (
           <Text
             span

@@ -28,7 +28,7 @@ export function WebhookFigures({ by }: WebhookFiguresProps) {
   const worst = by === "failures" ? mostFailing(stats.data.webhooks) : slowest(stats.data.webhooks);
   if (worst.length === 0) {
     return (
-      <Text c="dimmed" py="md">
+      <Text size="sm" c="dimmed">
         {by === "failures"
           ? "None failed in the last 24 hours."
           : "None was sent anything in the last 24 hours."}

@@ -1,13 +1,14 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Table, Text } from "@mantine/core";
+import { Anchor, Group, Stack, Table, Text } from "@mantine/core";
 import { generatePath, Link } from "react-router";
-import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { type Delivery, DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { DeliveryStateBadge } from "../../parts/delivery-state.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
 import { Section } from "../../parts/section.tsx";
 import { Time } from "../../parts/time.tsx";
+import { useNarrow } from "../../parts/use-narrow.ts";
 import { deliveriesOf } from "./webhook-table.tsx";
 
 const SHOWN = 10;
@@ -20,6 +21,7 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
     { webhookId, pageSize: SHOWN },
     { refetchInterval: REFRESH_MS },
   );
+  const List = useNarrow() ? Lines : Rows;
   return (
     <Section
       title="Last deliveries"
@@ -38,43 +40,75 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
           None yet. The next event of its type is delivered to it, and shown here; a test event is, too.
         </Text>
       ) : (
-        <Table.ScrollContainer minWidth={660}>
-          <Table verticalSpacing="xs">
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th w={130}>State</Table.Th>
-                <Table.Th>Delivery</Table.Th>
-                <Table.Th w={90}>Attempts</Table.Th>
-                <Table.Th w={130}>Created</Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {data.deliveries.map((delivery) => (
-                <Table.Tr key={delivery.id}>
-                  <Table.Td>
-                    <DeliveryStateBadge state={delivery.state} />
-                  </Table.Td>
-                  <Table.Td>
-                    <Anchor
-                      component={Link}
-                      to={generatePath(PAGE_PATHS.delivery, { id: delivery.id })}
-                      size="sm"
-                      ff="monospace"
-                      style={{ whiteSpace: "nowrap" }}
-                    >
-                      {delivery.id}
-                    </Anchor>
-                  </Table.Td>
-                  <Table.Td>{delivery.attemptCount}</Table.Td>
-                  <Table.Td>
-                    <Time value={delivery.created} relative size="sm" />
-                  </Table.Td>
-                </Table.Tr>
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Table.ScrollContainer>
+        <List deliveries={data.deliveries} />
       )}
     </Section>
+  );
+}
+
+/** Deliveries on a wide screen. */
+function Rows({ deliveries }: { deliveries: readonly Delivery[] }) {
+  return (
+    <Table.ScrollContainer minWidth={660}>
+      <Table verticalSpacing="xs">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th w={130}>State</Table.Th>
+            <Table.Th>Delivery</Table.Th>
+            <Table.Th w={90}>Attempts</Table.Th>
+            <Table.Th w={130}>Created</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {deliveries.map((delivery) => (
+            <Table.Tr key={delivery.id}>
+              <Table.Td>
+                <DeliveryStateBadge state={delivery.state} />
+              </Table.Td>
+              <Table.Td>
+                <DeliveryLink id={delivery.id} />
+              </Table.Td>
+              <Table.Td>{delivery.attemptCount}</Table.Td>
+              <Table.Td>
+                <Time value={delivery.created} relative size="sm" />
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+/** Deliveries on a narrow screen. */
+function Lines({ deliveries }: { deliveries: readonly Delivery[] }) {
+  return (
+    <Stack component="ul" p={0} m={0} gap="md" style={{ listStyle: "none" }}>
+      {deliveries.map((delivery) => (
+        <Stack key={delivery.id} component="li" gap={4}>
+          <Group justify="space-between">
+            <DeliveryStateBadge state={delivery.state} />
+            <Text size="sm" c="dimmed">
+              <Time value={delivery.created} relative />
+            </Text>
+          </Group>
+          <DeliveryLink id={delivery.id} />
+        </Stack>
+      ))}
+    </Stack>
+  );
+}
+
+function DeliveryLink({ id }: { id: string }) {
+  return (
+    <Anchor
+      component={Link}
+      to={generatePath(PAGE_PATHS.delivery, { id })}
+      size="sm"
+      ff="monospace"
+      style={{ overflowWrap: "anywhere" }}
+    >
+      {id}
+    </Anchor>
   );
 }

@@ -32,7 +32,7 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
     <Grid gap="sm" mb="md">
       <Grid.Col span={{ base: 12, md: 8 }}>
         <SearchField
-          label="Search"
+          label="Search webhooks"
           placeholder="Address, event type, app or id"
           value={filters.search}
           onChange={(search) => change({ search, page: "" }, { replace: true })}
@@ -71,14 +71,14 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
       </Grid.Col>
       <Grid.Col span={NARROW}>
         <Select
-          label="Application"
+          label="Installed app"
           placeholder="Any"
           data={applications}
           value={filters.application || null}
           onChange={(application) => change({ application: application ?? "", page: "" })}
           clearable
           searchable
-          nothingFoundMessage="No such application"
+          nothingFoundMessage="No such app"
         />
       </Grid.Col>
     </Grid>
@@ -102,7 +102,7 @@ function applicationChoices(webhooks: readonly Webhook[]) {
   }
   const choices = [...names].map(([value, label]) => ({ value, label }));
   return [
-    { value: NO_APPLICATION, label: "No application" },
+    { value: NO_APPLICATION, label: "None" },
     ...choices.sort((a, b) => a.label.localeCompare(b.label)),
   ];
 }

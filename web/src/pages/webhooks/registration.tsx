@@ -7,6 +7,7 @@ import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
+import { Address } from "../../parts/address.tsx";
 import { CopyButton } from "../../parts/copy-button.tsx";
 import { Section } from "../../parts/section.tsx";
 import { Time } from "../../parts/time.tsx";
@@ -35,7 +36,7 @@ export function Registration({ webhook }: { webhook: Webhook }) {
           ],
           ["Address", <Copied key="url" value={webhook.url} of="the address" />],
           ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook's id" />],
-          ["Application", webhook.applicationName ?? webhook.application ?? "None"],
+          ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
           ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],
           ["Rate limit", <RateLimitFact key="limit" webhook={webhook} />],
           ["Created", <Time key="created" value={webhook.created} />],
@@ -49,7 +50,9 @@ export function Registration({ webhook }: { webhook: Webhook }) {
 function Copied({ value, of }: { value: string; of: string }) {
   return (
     <Group gap={4} wrap="nowrap" align="flex-start">
-      <span>{value}</span>
+      <span>
+        <Address url={value} />
+      </span>
       {/* As high as the text beside it. */}
       <Box my={-4}>
         <CopyButton value={value} of={of} />

@@ -12,7 +12,7 @@ export function WebhookStateBadge({ paused }: { paused: boolean }) {
       color={paused ? "orange" : "green"}
       leftSection={paused ? <IconPlayerPause size={ICON_SIZE} /> : <IconCheck size={ICON_SIZE} />}
       title={paused ? "Its deliveries are held back." : "Its deliveries are sent."}
-      style={{ flexShrink: 0 }}
+      style={{ flexShrink: 0, minWidth: "max-content" }}
     >
       {paused ? "Paused" : "Active"}
     </Badge>

@@ -3,6 +3,7 @@ import { generatePath, Link } from "react-router";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { Address } from "../../parts/address.tsx";
 import { Time } from "../../parts/time.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
@@ -70,7 +71,7 @@ export function WebhookLink({ webhook }: { webhook: Webhook }) {
       title={webhook.url}
       style={{ overflowWrap: "anywhere" }}
     >
-      {webhook.url}
+      <Address url={webhook.url} />
     </Anchor>
   );
 }
@@ -78,7 +79,7 @@ export function WebhookLink({ webhook }: { webhook: Webhook }) {
 /** ` · Warehouse link`: the app that a webhook belongs to, after its event type; nothing where there is none. */
 export function ApplicationName({ webhook }: { webhook: Webhook }) {
   const name = webhook.applicationName ?? webhook.application;
-  return name === undefined ? null : <span title={`Application: ${name}`}> · {name}</span>;
+  return name === undefined ? null : <span title={`Installed app: ${name}`}> · {name}</span>;
 }
 
 /** Leads to a webhook's deliveries. */
