@@ -1,9 +1,14 @@
 import { defineConfig } from "vitest/config";
 
+/** What `npm run faults` and `npm run screenshots` run, by their modes. */
+const INCLUDED: Record<string, string> = {
+  full: "test/faults/**/*.test.ts",
+  screenshots: "test/web/every-page.test.ts",
+};
+
 export default defineConfig(({ mode }) => ({
   test: {
-    // `npm run faults` has mode "full".
-    include: [mode === "full" ? "test/faults/**/*.test.ts" : "test/**/*.test.ts"],
+    include: [INCLUDED[mode] ?? "test/**/*.test.ts"],
     // One of each a run, whatever the files need; they keep apart by database and by task queue.
     globalSetup: [
       "test/support/postgres-setup.ts",

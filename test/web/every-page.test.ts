@@ -1,0 +1,70 @@
+import path from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type BusyInstance, fillInstance } from "./busy-instance.ts";
+import { expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+/** `npm run screenshots` takes the README's pictures. */
+const TAKES_PICTURES = process.env.MODE === "screenshots";
+
+let web: Web;
+let there: BusyInstance;
+beforeAll(async () => {
+  // Nothing is dispatched: what is shown is what was made up.
+  web = await startWeb({ DISPATCH_INTERVAL: "24h", TEMPORAL_UI_URL: "http://127.0.0.1:8233" });
+  // Before any page is opened: what each webhook did is counted once a quarter of a minute.
+  there = await fillInstance(web.service);
+});
+afterAll(() => web?.stop());
+
+/** A picture for the README, of what a screen of that height shows. */
+interface Picture {
+  name: string;
+  height: number;
+  colorScheme?: "light" | "dark";
+}
+
+interface Looked {
+  path: string;
+  heading: string | RegExp;
+  picture?: Picture;
+}
+
+const pages = (): Looked[] => [
+  { path: "/", heading: "Overview", picture: { name: "overview", height: 820 } },
+  { path: "/webhooks", heading: "Webhooks", picture: { name: "webhooks", height: 820 } },
+  { path: `/webhooks/${there.webhookId}`, heading: /^OrderDispatched to / },
+  { path: "/deliveries?state=failed", heading: "Deliveries" },
+  {
+    path: `/deliveries/${there.deliveryId}`,
+    heading: "Delivery",
+    picture: { name: "delivery", height: 1_100, colorScheme: "dark" },
+  },
+  { path: "/keys", heading: "API keys" },
+  { path: "/apps", heading: "Installed apps" },
+];
+
+async function take(page: Page, { name, height, colorScheme = "light" }: Picture): Promise<void> {
+  await page.setViewportSize({ width: 1280, height });
+  await page.emulateMedia({ colorScheme });
+  await page.screenshot({ path: path.join("docs", "images", `${name}.png`) });
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+/** Waits until nothing stands in for what is still being read. */
+const untilRead = (page: Page) =>
+  expect.poll(() => page.locator("[aria-busy=true], .mantine-Skeleton-root").count()).toBe(0);
+
+test("every page has room for a day of a busy instance, on a phone too", () =>
+  web.visit({}, async (page) => {
+    for (const { path: at, heading, picture } of pages()) {
+      await page.goto(at);
+      await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+      await untilRead(page);
+      await expectFitsPhone(page);
+      if (TAKES_PICTURES && picture) await take(page, picture);
+      await takeScreenshots(page, `busy-${at.replace(/\W+/g, "-").slice(0, 24)}`);
+      expect(await page.getByRole("alert").count()).toBe(0);
+    }
+  }));
