@@ -223,11 +223,16 @@ test("a stream is read no faster than its events are stored", async () => {
   await blocker.raw("lock table events in share mode");
   const call = events.publishEvents(flood());
   try {
-    await expect.poll(() => sent.length, { timeout: 10_000 }).toBeGreaterThan(50);
-    // Rounds of a call that does not write, on a connection of its own: time enough for more to have come.
+    await expect.poll(() => sent.length, { timeout: 10_000 }).toBeGreaterThan(1);
+    // Rounds of a call that does not write, on a connection of its own: time enough for more to have come, until none
+    // came. How many the buffers between the two ends take is the operating system's.
     const health = createClient(Health, grpc(api));
-    for (let i = 0; i < 100; i += 1) await health.check({});
-    expect(sent.length).toBeLessThan(100);
+    let before: number;
+    do {
+      before = sent.length;
+      for (let i = 0; i < 100; i += 1) await health.check({});
+    } while (sent.length > before);
+    expect(sent.length).toBeLessThan(150);
   } finally {
     await blocker.rollback();
   }
