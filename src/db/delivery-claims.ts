@@ -96,7 +96,7 @@ const DUE = `d.run_id = :runId::bigint and d.state in ('delivering', 'retrying')
 
 /**
  * Claims the next entries of a retry group, those with the fewest attempts in their round only, so that one pass
- * brings stragglers level and never tries an entry twice.
+ * brings stragglers level and never tries an entry twice. A pass that another has replaced claims nothing.
  *
  * @param options.level attempts in the round that an entry must have, as `groupStatus` tells
  */
@@ -110,7 +110,9 @@ export async function claimGroup(
     `with ${OPEN_RUN},
     members as (
       select g.webhook_id from open_run, run_groups g
-      where g.run_id = open_run.id and g.group_number = :group::int and g.webhook_id <> all(:excluded::bigint[])
+      where g.run_id = open_run.id and g.group_number = :group::int
+        and g.pass_activity = :activity::uuid and g.pass_attempt = :attempt::int
+        and g.webhook_id <> all(:excluded::bigint[])
         and exists (select from deliveries d where d.webhook_id = g.webhook_id and ${DUE})
     ), ${allowances("members")},
     chosen as (

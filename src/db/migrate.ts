@@ -8,6 +8,7 @@ import * as sessions from "./migrations/0004-sessions.ts";
 import * as testEvents from "./migrations/0005-test-events.ts";
 import * as failedDeliveries from "./migrations/0006-failed-deliveries.ts";
 import * as runsStarted from "./migrations/0007-runs-started.ts";
+import * as passes from "./migrations/0008-passes.ts";
 
 /** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
 const migrations: Record<string, Knex.Migration> = {
@@ -18,6 +19,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0005-test-events": testEvents,
   "0006-failed-deliveries": failedDeliveries,
   "0007-runs-started": runsStarted,
+  "0008-passes": passes,
 };
 
 /** The advisory lock that one migrating process holds; any number, the same in every process. */

@@ -1,3 +1,4 @@
+import type { ClaimToken } from "./claim-statement.ts";
 import type { Db } from "./database.ts";
 import { count, rows } from "./database.ts";
 
@@ -70,6 +71,21 @@ export async function assignGroups(db: Db, runId: bigint): Promise<FailingWebhoo
     deliveries: row.open,
     delayMs: Math.ceil(row.delay ?? 0),
   }));
+}
+
+/**
+ * Gives a retry group to a pass. Of several at once, as when a worker that was taken for dead is not, the last to
+ * begin has it, so that none takes from the other what that has just taken from it.
+ */
+export async function beginPass(db: Db, token: ClaimToken, group: number): Promise<void> {
+  await count(
+    db,
+    `update run_groups set pass_activity = :activity::uuid, pass_attempt = :attempt::int
+      where run_id = :runId::bigint and group_number = :group::int
+        -- An attempt that begins late, after a later one of the same activity, is replaced already.
+        and (pass_activity = :activity::uuid and pass_attempt > :attempt::int) is not true`,
+    { runId: token.runId, activity: token.activity, attempt: token.attempt, group },
+  );
 }
 
 /** Where a group stands. */

@@ -2,7 +2,7 @@ import type { ClaimToken } from "../db/claim-statement.ts";
 import { claimGroup } from "../db/delivery-claims.ts";
 import { release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { type GroupStatus, groupStatus } from "../db/retry-groups.ts";
+import { beginPass, type GroupStatus, groupStatus } from "../db/retry-groups.ts";
 import type { DeliveryEngine } from "./engine.ts";
 import { DeliveryFlow } from "./flow.ts";
 import type { FlowCounts } from "./flow-parts.ts";
@@ -30,6 +30,7 @@ export async function retryPass(
   stop: AbortSignal,
   report: (counts: Readonly<FlowCounts>) => void = () => {},
 ): Promise<PassResult> {
+  await untilAnswered(() => beginPass(engine.db, token, group));
   const { level } = await untilAnswered(() => groupStatus(engine.db, token.runId, group));
   const flow = new DeliveryFlow(
     engine,

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { MAX_CLAIMS } from "../../src/db/claim-statement.ts";
+import { type ClaimToken, MAX_CLAIMS } from "../../src/db/claim-statement.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
 import { claimGroup, claimPending, takeOver } from "../../src/db/delivery-claims.ts";
 import { handOver, release } from "../../src/db/delivery-release.ts";
 import { recordAttempts } from "../../src/db/delivery-results.ts";
-import { assignGroups, groupStatus, MAX_GROUPS } from "../../src/db/retry-groups.ts";
+import { assignGroups, beginPass, groupStatus, MAX_GROUPS } from "../../src/db/retry-groups.ts";
 import { closeExpiredRuns, closeRun, openRun, renewLease } from "../../src/db/runs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { freshToken, queue, result, SPACING, stored } from "./queue.ts";
@@ -200,6 +200,7 @@ describe("recording", () => {
     const activity = randomUUID();
     for (let attempt = 1; attempt <= 4; attempt += 1) {
       const pass = { ...token, activity, attempt };
+      if (attempt > 1) await beginPass(db, pass, 1);
       if (attempt > 1) await claimGroup(db, pass, { group: 1, level: attempt - 1, limit: 10, excluded: [] });
       const under = attempt > 1 ? pass : token;
       states.push((await recordAttempts(db, [result(id, under, 503)], SPACING)).get(id));
@@ -264,6 +265,7 @@ describe("a retry group", () => {
     await assignGroups(db, token.runId);
     expect(await groupStatus(db, token.runId, 1)).toEqual({ open: 4, level: 0, delayMs: 0 });
     const pass = { ...token, activity: randomUUID() };
+    await beginPass(db, pass, 1);
     const stragglers = await claimGroup(db, pass, { group: 1, level: 0, limit: 10, excluded: [] });
     expect(stragglers.deliveries.map(({ id }) => id)).toEqual([deliveries[3]?.id]);
     await recordAttempts(db, [result(deliveries[3]?.id ?? "", pass, 500)], SPACING);
@@ -271,6 +273,37 @@ describe("a retry group", () => {
     expect(status).toMatchObject({ open: 4, level: 1 });
     expect(status.delayMs).toBeGreaterThan(59_000);
     expect(await assignGroups(db, token.runId)).toMatchObject([{ webhookId, group: 1, deliveries: 4 }]);
+  });
+
+  test("belongs to the pass that began last: one that it replaced takes nothing back", async () => {
+    await queue(db, 6);
+    const token = await freshToken(db);
+    const { deliveries } = await claimPending(db, token, ALL);
+    await recordAttempts(
+      db,
+      deliveries.map((delivery) => result(delivery, token, 500)),
+      SPACING,
+    );
+    await assignGroups(db, token.runId);
+    const activity = randomUUID();
+    const claim = async (pass: ClaimToken, limit: number) =>
+      (await claimGroup(db, pass, { group: 1, level: 1, limit, excluded: [] })).deliveries.length;
+    const passes = [
+      { ...token, activity: randomUUID(), attempt: 3 },
+      { ...token, activity, attempt: 1 },
+      { ...token, activity, attempt: 2 },
+    ] as const;
+    const [lastOfBefore, first, second] = passes;
+    await beginPass(db, lastOfBefore, 1);
+    expect(await claim(lastOfBefore, 2)).toBe(2);
+    await beginPass(db, first, 1);
+    expect(await claim(first, 4)).toBe(4);
+    await beginPass(db, second, 1);
+    expect(await claim(second, 1)).toBe(1);
+    // Late: its successor has begun.
+    await beginPass(db, first, 1);
+    for (const replaced of [lastOfBefore, first]) expect(await claim(replaced, 10)).toBe(0);
+    expect(await claim(second, 10)).toBe(5);
   });
 
   test("belongs to one failing webhook; of more than 200 the smallest share", async () => {

@@ -8,7 +8,7 @@ import { handOver, release } from "../../src/db/delivery-release.ts";
 import { recordAttempts } from "../../src/db/delivery-results.ts";
 import { loadContents } from "../../src/db/event-contents.ts";
 import { deleteExpired } from "../../src/db/retention.ts";
-import { assignGroups, groupStatus } from "../../src/db/retry-groups.ts";
+import { assignGroups, beginPass, groupStatus } from "../../src/db/retry-groups.ts";
 import { closeRun } from "../../src/db/runs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { freshToken, queue, result, SPACING } from "./queue.ts";
@@ -86,7 +86,6 @@ function collect(node: PlanNode, scanned: string[]): void {
 }
 
 describe("no table that grows is read from end to end", () => {
-  const pass = () => ({ ...token, activity: randomUUID() });
   const queries: [string, (db: Db) => Promise<unknown>][] = [
     [
       "claiming pending deliveries",
@@ -95,7 +94,11 @@ describe("no table that grows is read from end to end", () => {
     ["taking over", (trx) => takeOver(trx, { ...token, attempt: 2 })],
     [
       "claiming a retry group",
-      (trx) => claimGroup(trx, pass(), { group: 1, level: 1, limit: 64, excluded: [] }),
+      async (trx) => {
+        const pass = { ...token, activity: randomUUID() };
+        await beginPass(trx, pass, 1);
+        await claimGroup(trx, pass, { group: 1, level: 1, limit: 64, excluded: [] });
+      },
     ],
     ["handing over", (trx) => handOver(trx, token, [webhookId], 100)],
     ["giving back", (trx) => release(trx, token, claimedIds.slice(150), "pending")],

@@ -11,6 +11,8 @@ export interface EngineParts {
   db: Db;
   engine: DeliveryEngine;
   secrets: SecretBox;
+  /** An engine as another process on the same database has it; closed with the first. */
+  another(): DeliveryEngine;
   end(): Promise<void>;
 }
 
@@ -21,13 +23,19 @@ export async function startEngine(settings: Record<string, string> = {}): Promis
   const secrets = createSecretBox(randomBytes(32));
   const config = readConfig({ DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8", ...settings });
   const stopping = new AbortController().signal;
-  const engine = createDeliveryEngine({ db, secrets, log: pino({ level: "silent" }), ...config, stopping });
+  const engines: DeliveryEngine[] = [];
+  function another(): DeliveryEngine {
+    const engine = createDeliveryEngine({ db, secrets, log: pino({ level: "silent" }), ...config, stopping });
+    engines.push(engine);
+    return engine;
+  }
   return {
     db,
-    engine,
+    engine: another(),
     secrets,
+    another,
     async end() {
-      await engine.close();
+      await Promise.all(engines.map((engine) => engine.close()));
       await db.destroy();
       await database.drop();
     },
