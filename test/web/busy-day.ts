@@ -1,33 +1,12 @@
 import { createHash, randomUUID } from "node:crypto";
 import type { TestService } from "../support/test-service.ts";
+import { fateOf, type Registered } from "./busy-receivers.ts";
 
 const MINUTE_MS = 60_000;
 const DAY_MINUTES = 24 * 60;
+/** A run that has nothing to retry is over so soon, in milliseconds. */
+const SHORTEST_RUN_MS = 120;
 const ROWS = 2_000;
-/** When retries are made, in minutes after the attempt before. */
-const WAITS = [1, 5, 25];
-
-/** A webhook, and how its receiver does. */
-export interface Registered {
-  id: bigint;
-  process: number;
-  url: string;
-  /** The part of the attempts that fail, 0 to 1. */
-  failing: number;
-  /** How long an attempt takes, in milliseconds, more or less. */
-  ms: number;
-}
-
-const FAULTS = [
-  {
-    status: 503,
-    response_start: '{"error":"unavailable","message":"Down for maintenance, back at 14:00 UTC."}',
-  },
-  { status: null, error: "no answer within 15 s" },
-  { status: 502, response_start: "<html><head><title>502 Bad Gateway</title></head></html>" },
-];
-const OK = { status: 200, error: null, response_start: '{"received":true}' };
-
 /** Chance that is the same each time: a linear congruential generator. */
 function chances(seed: number): () => number {
   let state = seed;
@@ -66,9 +45,46 @@ function payloadOf(process: number, number: number, at: Date): string {
       TotalMinor: 12_995,
       Currency: "EUR",
     },
-    { ProductId: 7, Sku: "LAMP-01", Location: "Rotterdam", PreviousLevel: 42, Level: 40, ChangedAt: time },
+    {
+      ProductId: 7,
+      Sku: "LAMP-01",
+      Location: "Rotterdam",
+      PreviousLevel: 42 + (number % 90),
+      Level: 40 + (number % 90),
+      ChangedAt: time,
+    },
   ];
   return JSON.stringify(payloads[process - 1]);
+}
+
+/** A run, and what came of it so far. */
+interface Run {
+  workflow_id: string;
+  first_run_id: string;
+  started: Date;
+  lease_until: Date;
+  closed: Date | null;
+  sent: number;
+  delivered: number;
+  failed: number;
+}
+
+/** The runs of the last day, one at each whole minute, the oldest first; each is over, and did nothing so far. */
+function idleRuns(now: number): Run[] {
+  const last = Math.floor(now / MINUTE_MS) * MINUTE_MS;
+  return Array.from({ length: DAY_MINUTES }, (_, n) => {
+    const minute = last - (DAY_MINUTES - 1 - n) * MINUTE_MS;
+    return {
+      workflow_id: `dispatch-pending-deliveries-${new Date(minute).toISOString().slice(0, 19)}Z`,
+      first_run_id: randomUUID(),
+      started: new Date(minute),
+      lease_until: new Date(now + 60 * MINUTE_MS),
+      closed: new Date(minute + SHORTEST_RUN_MS),
+      sent: 0,
+      delivered: 0,
+      failed: 0,
+    };
+  });
 }
 
 /** Rows to be stored, by table. */
@@ -87,66 +103,36 @@ export async function addDay(service: TestService, webhooks: readonly Registered
   const chance = chances(7);
   const now = Date.now();
   const rows: Rows = { events: [], deliveries: [], attempts: [] };
-  const runs = Array.from({ length: DAY_MINUTES }, (_, minute) => {
-    const started = now - (DAY_MINUTES - minute) * MINUTE_MS;
-    return {
-      workflow_id: `dispatch-pending-deliveries-${new Date(started).toISOString().slice(0, 16)}:00Z`,
-      first_run_id: randomUUID(),
-      started: new Date(started),
-      lease_until: new Date(now + 60 * MINUTE_MS),
-      closed: new Date(started + 700 + 2_500 * chance()),
-      sent: 0,
-      delivered: 0,
-      failed: 0,
-    };
-  });
+  const runs = idleRuns(now);
   let number = 48_000;
   let shown = "";
 
   function deliver(webhook: Registered, event: string, created: number): void {
     const id = idAt(created);
-    const first = Math.min(DAY_MINUTES - 1, DAY_MINUTES - Math.floor((now - created) / MINUTE_MS));
-    const run = runs[first] as (typeof runs)[number];
-    let at = created + 40_000 * chance();
-    let attempts = 0;
-    let state = "retrying";
-    // Receivers fail for a while rather than now and then: what has failed once does so again.
-    for (let failing = webhook.failing; attempts < 4 && state === "retrying"; failing = 0.7) {
-      if (attempts > 0) at += (WAITS[attempts - 1] as number) * MINUTE_MS;
-      if (at > now) break;
-      attempts += 1;
-      const failed = chance() < failing;
-      const outcome = failed ? FAULTS[(attempts + Number(webhook.id)) % FAULTS.length] : OK;
-      const duration_ms =
-        outcome?.status === null ? 15_000 : Math.round(webhook.ms * (0.6 + 1.4 * chance() ** 3));
-      rows.attempts.push({
-        delivery_id: id,
-        number: attempts,
-        started: new Date(at),
-        duration_ms,
-        error: null,
-        response_start: null,
-        ...outcome,
-      });
-      if (!failed) state = "delivered";
-      else if (attempts === 4) state = "failed";
-    }
-    if (attempts === 0) state = "pending";
+    // The first run after the event was published claims what waits.
+    const run = runs.find(({ started }) => started.getTime() >= created);
+    const claim = run ? run.started.getTime() + SHORTEST_RUN_MS * chance() : Number.POSITIVE_INFINITY;
+    const { state, attempts, at } = fateOf(webhook, claim, now, chance);
     const done = state === "delivered" || state === "failed";
-    run.sent += attempts;
-    if (state === "delivered") run.delivered += 1;
-    if (state === "failed") run.failed += 1;
-    if (state === "delivered" && attempts === 3 && webhook.process === 1) shown = id;
+    rows.attempts.push(...attempts.map((each) => ({ delivery_id: id, ...each })));
     rows.deliveries.push({
       id,
       event_id: event,
       webhook_id: String(webhook.id),
       state,
-      attempts,
+      attempts: attempts.length,
       created: new Date(created),
-      finished: done ? new Date(at + webhook.ms) : null,
+      finished: done ? new Date(at) : null,
       retry_at: state === "retrying" ? new Date(at) : null,
     });
+    if (state === "delivered" && attempts.length === 3 && webhook.process === 1) shown = id;
+    if (!run || state === "pending") return;
+    run.sent += attempts.length;
+    if (state === "delivered") run.delivered += 1;
+    if (state === "failed") run.failed += 1;
+    // A run is open until each of its deliveries has come to an end.
+    if (!done) run.closed = null;
+    else if (run.closed) run.closed = new Date(Math.max(run.closed.getTime(), at));
   }
 
   for (let minute = 0; minute < DAY_MINUTES; minute += 1) {
@@ -179,9 +165,9 @@ export async function addDay(service: TestService, webhooks: readonly Registered
   await service.db.batchInsert("deliveries", rows.deliveries, ROWS);
   await service.db.batchInsert("attempts", rows.attempts, ROWS);
   await service.db.batchInsert("runs", runs, ROWS);
-  // The first attempt's run stands for all of them.
-  await service.db.raw(
-    "update deliveries d set run_id = (select id from runs where started <= d.created order by started desc limit 1)",
-  );
+  // Each delivery that was claimed is of the first run after it.
+  await service.db.raw(`
+    update deliveries d set run_id = (select id from runs where started >= d.created order by started limit 1)
+    where state <> 'pending'`);
   return shown;
 }
