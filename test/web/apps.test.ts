@@ -14,7 +14,7 @@ test("without apps the page says what one is for, and makes the first by keyboar
     await page.getByText("X-Service-UserId").waitFor();
     await expectAccessible(page);
     await takeScreenshots(page, "apps-none");
-    await page.getByRole("button", { name: "Create the first app" }).focus();
+    await page.getByRole("button", { name: "New app" }).focus();
     await page.keyboard.press("Enter");
     await page.getByRole("dialog").locator("input:focus").waitFor();
     await page.keyboard.press("Enter");
@@ -24,6 +24,8 @@ test("without apps the page says what one is for, and makes the first by keyboar
     await page.getByRole("row", { name: /Stock planner/ }).waitFor();
     const { installedApps } = await web.service.keys.listInstalledApps({});
     expect(installedApps.map(({ name }) => name)).toEqual(["Stock planner"]);
+    // The button that opened the form is gone with the empty list: the focus is on the page.
+    await expect.poll(() => page.evaluate("document.activeElement.id")).toBe("content");
     const shown = await page.getByRole("row", { name: /Stock planner/ }).textContent();
     expect(shown).toContain(installedApps[0]?.id);
     expect(shown).toContain("No keys yet");
@@ -71,7 +73,7 @@ test("dozens of apps can be searched, used by everyone, and on a phone they are 
     await page.getByRole("row", { name: /App 11/ }).waitFor({ state: "detached" });
     expect(await page.getByRole("row").count()).toBe(2);
     await page.getByLabel("Search apps").fill("nothing like it");
-    await page.getByRole("button", { name: "Clear the search" }).first().click();
+    await page.getByRole("button", { name: "Clear the filters" }).click();
     await page.getByRole("row", { name: /App 11/ }).waitFor();
   });
 });

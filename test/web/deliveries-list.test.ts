@@ -104,8 +104,8 @@ test("a filter is in the address, so that it can be shared, and Back undoes it",
     );
     await page.getByRole("combobox", { name: "Event type" }).click();
     await page.getByRole("option", { name: "DocumentCreated" }).click();
-    await page.getByText("No delivery is like that").waitFor();
-    await page.getByRole("button", { name: "Clear the filter" }).click();
+    await page.getByText("No delivery matches").waitFor();
+    await page.getByRole("button", { name: "Clear the filters" }).click();
     await untilShown(page, ids.slice(0, 50));
   }));
 

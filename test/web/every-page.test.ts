@@ -2,7 +2,8 @@ import path from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type BusyInstance, fillInstance } from "./busy-instance.ts";
-import { expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { expectEveryFocusSeen } from "./keyboard.ts";
+import { expectFitsPhone, expectTypographic, takeScreenshots, untilRead } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
 /** `npm run screenshots` takes the README's pictures. */
@@ -52,10 +53,6 @@ async function take(page: Page, { name, height, colorScheme = "light" }: Picture
   await page.emulateMedia({ colorScheme: "light" });
 }
 
-/** Waits until nothing stands in for what is still being read. */
-const untilRead = (page: Page) =>
-  expect.poll(() => page.locator("[aria-busy=true], .mantine-Skeleton-root").count()).toBe(0);
-
 test("every page has room for a day of a busy instance, on a phone too", () =>
   web.visit({}, async (page) => {
     for (const { path: at, heading, picture } of pages()) {
@@ -63,8 +60,26 @@ test("every page has room for a day of a busy instance, on a phone too", () =>
       await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
       await untilRead(page);
       await expectFitsPhone(page);
+      await expectTypographic(page);
       if (TAKES_PICTURES && picture) await take(page, picture);
       await takeScreenshots(page, `busy-${at.replace(/\W+/g, "-").slice(0, 24)}`);
       expect(await page.getByRole("alert").count()).toBe(0);
+    }
+  }));
+
+test("whatever the Tab key reaches on a page shows that it has the focus", () =>
+  web.visit({}, async (page) => {
+    const few = [
+      "/",
+      "/webhooks?search=returns",
+      `/webhooks/${there.webhookId}`,
+      "/keys?search=parcel",
+      "/apps",
+    ];
+    for (const at of [...few, `/deliveries?id=${there.deliveryId}`, `/deliveries/${there.deliveryId}`]) {
+      await page.goto(at);
+      await page.getByRole("heading", { level: 1 }).waitFor();
+      await untilRead(page);
+      await expectEveryFocusSeen(page);
     }
   }));

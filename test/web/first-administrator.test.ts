@@ -164,7 +164,7 @@ test("revoking the key names its webhook and gives it to another key: REST refus
     await page.getByRole("option", { name: /^Administrator/ }).click();
     expect(await list(secret)).toMatchObject({ status: 200 });
     await dialog(page).getByRole("button", { name: "Revoke key" }).click();
-    await page.getByText("One webhook was taken over").waitFor();
+    await page.getByText("1 webhook was taken over").waitFor();
     expect(await list(secret)).toMatchObject({ status: 401, Success: false, Data: null });
     const urls = (await list(web.service.adminKey)).Data?.map(({ Url }) => Url);
     expect(urls).toContain(`${receiver.url}/hooks/orders`);

@@ -1,4 +1,5 @@
 import type { Locator, Page } from "playwright-core";
+import { expect } from "vitest";
 
 /** No page has so many things that can be focused before the one that is looked for. */
 const MOST_STEPS = 80;
@@ -27,4 +28,35 @@ export async function tabTo(page: Page, target: Locator, { back = false } = {}):
 export async function enterOn(page: Page, target: Locator): Promise<void> {
   await tabTo(page, target);
   await page.keyboard.press("Enter");
+}
+
+/**
+ * Compares how what had the focus looks without it, and remembers what has it now. Run in the page. What draws
+ * a choice may be beside it, and what draws a field around it.
+ */
+const GO_ON = `(() => {
+  const look = ({ element }) =>
+    [element, element.nextElementSibling, element.closest('[class*="-input"]:not(input)')].filter(Boolean).map((each) => {
+      const { outline, boxShadow, borderColor, backgroundColor, translate } = getComputedStyle(each);
+      return [outline, boxShadow, borderColor, backgroundColor, translate].join();
+    }).join();
+  const before = window.hadFocus;
+  const now = { element: document.activeElement };
+  const unseen = before && before.element.isConnected && before.element !== now.element && before.look === look(before);
+  window.hadFocus = now.element === document.body ? undefined : { ...now, look: look(now) };
+  return { unseen: unseen ? before.element.outerHTML.slice(0, 160) : "", isOver: now.element === document.body };
+})()`;
+
+/** Goes through a whole page by the Tab key, and fails the test where something has the focus and nobody sees it. */
+export async function expectEveryFocusSeen(page: Page): Promise<void> {
+  const unseen: string[] = [];
+  let reached = 0;
+  for (let isOver = false; !isOver && reached < 2 * MOST_STEPS; reached += 1) {
+    await page.keyboard.press("Tab");
+    const step = await page.evaluate<{ unseen: string; isOver: boolean }>(GO_ON);
+    if (step.unseen) unseen.push(step.unseen);
+    isOver = step.isOver;
+  }
+  expect(reached).toBeGreaterThan(5);
+  expect(unseen).toEqual([]);
 }

@@ -112,10 +112,10 @@ test("a key is revoked and its webhooks are deleted, and it is found among the r
   await web.service.register(url, { key: key.secret });
   await web.visit({ path: "/keys" }, async (page) => {
     await page.getByRole("button", { name: `Revoke ${key.name}` }).click();
-    await dialog(page).getByText("The key has one webhook:").waitFor();
+    await dialog(page).getByText("The key has 1 webhook:").waitFor();
     await dialog(page).getByLabel("They are deleted").check();
     await dialog(page).getByRole("button", { name: "Revoke key" }).click();
-    await page.getByText("One webhook was deleted").waitFor();
+    await page.getByText("1 webhook was deleted").waitFor();
     await row(page, key.name).waitFor({ state: "detached" });
     await page.getByText("Revoked", { exact: true }).click();
     await row(page, key.name)

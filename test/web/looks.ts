@@ -40,17 +40,31 @@ export async function expectFitsPhone(page: Page): Promise<void> {
   await page.setViewportSize(SCREENS.wide);
 }
 
+/** Fails the test where the page says something with a typewriter's apostrophe. */
+export async function expectTypographic(page: Page): Promise<void> {
+  const said = (await page.locator("body").textContent()) ?? "";
+  expect(said.match(/.{0,40}\w'\w.{0,20}/g) ?? []).toEqual([]);
+}
+
+/** Waits until nothing stands in for what is still being read. */
+export const untilRead = (page: Page) =>
+  expect.poll(() => page.locator("[aria-busy=true], .mantine-Skeleton-root").count()).toBe(0);
+
 /** Takes pictures of the page for people to look at, wide and narrow, light and dark; nothing without SCREENSHOTS=DIR. */
 export async function takeScreenshots(page: Page, name: string): Promise<void> {
   const folder = process.env.SCREENSHOTS;
   if (!folder) return;
   await mkdir(folder, { recursive: true });
+  // What lies above the page covers the screen, not all that can be scrolled to.
+  const fullPage = (await page.getByRole("dialog").count()) === 0;
   for (const size of Object.values(SCREENS)) {
     await page.setViewportSize(size);
+    // What is fixed to the screen is drawn where the page is scrolled to.
+    await page.evaluate("window.scrollTo(0, 0)");
     for (const colorScheme of SCHEMES) {
       await page.emulateMedia({ colorScheme });
       const file = path.join(folder, `${name}-${size.width}-${colorScheme}.png`);
-      await page.screenshot({ path: file, fullPage: true });
+      await page.screenshot({ path: file, fullPage });
     }
   }
   await page.setViewportSize(SCREENS.wide);

@@ -1,6 +1,7 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { SCREENS } from "./browser.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -31,7 +32,7 @@ test("an empty list says what to do next, and offers it to nobody who may not", 
 
 test("a webhook is registered by keyboard alone, from the sample of its event type to its own page", () =>
   web.visit({ path: "/webhooks" }, async (page) => {
-    const button = page.getByRole("button", { name: "New webhook" }).first();
+    const button = page.getByRole("button", { name: "New webhook" });
     await button.focus();
     await page.keyboard.press("Enter");
     await page.getByRole("combobox", { name: "Event type" }).waitFor();
@@ -55,6 +56,27 @@ test("a webhook is registered by keyboard alone, from the sample of its event ty
     await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
     await listed(page).toEqual(["https://shop.example/stock"]);
     expect(await page.getByRole("dialog").count()).toBe(0);
+  }));
+
+test("a form closes by Escape and by no click beside it, and the focus is back where it was", () =>
+  web.visit({ path: "/webhooks" }, async (page) => {
+    const focused = () => page.evaluate("document.activeElement.id || document.activeElement.textContent");
+    const dialog = page.getByRole("dialog", { name: "New webhook" });
+    await page.getByRole("button", { name: "New webhook" }).focus();
+    await page.keyboard.press("Enter");
+    await dialog.getByRole("combobox", { name: "Event type" }).waitFor();
+    await page.mouse.click(5, SCREENS.wide.height - 5);
+    expect(await dialog.count()).toBe(1);
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    await expect.poll(focused).toBe("New webhook");
+    // What opened it on another page is gone: the focus is on this page then.
+    await page.goto("/webhooks?new=1");
+    await dialog.getByRole("combobox", { name: "Event type" }).waitFor();
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    await expect.poll(focused).toBe("content");
+    expect(new URL(page.url()).search).toBe("");
   }));
 
 test("an address is refused at its field, in the service's words, and can be put right there", () =>

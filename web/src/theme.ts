@@ -1,4 +1,5 @@
 import {
+  Alert,
   Code,
   type CSSVariablesResolver,
   createTheme,
@@ -6,6 +7,7 @@ import {
   Modal,
   NavLink,
   Notification,
+  TableScrollContainer,
 } from "@mantine/core";
 
 /** The look of the page. Fonts are the system's, so none is fetched. */
@@ -20,7 +22,14 @@ export const theme = createTheme({
   headings: { fontWeight: "650" },
   components: {
     NavLink: NavLink.extend({ styles: { root: { borderRadius: "var(--mantine-radius-md)" } } }),
-    Modal: Modal.extend({ styles: { title: { fontWeight: 650, lineHeight: 1.4 } } }),
+    Alert: Alert.extend({ styles: { message: { color: "var(--mantine-color-text)" } } }),
+    // At the top, so that a dialog stays where it is when there comes to be more in it.
+    Modal: Modal.extend({
+      defaultProps: { closeButtonProps: { "aria-label": "Close" } },
+      styles: { title: { fontWeight: 650, lineHeight: 1.4 } },
+    }),
+    // The library's own scrollbars leave room for themselves below tables that do not scroll.
+    TableScrollContainer: TableScrollContainer.extend({ defaultProps: { type: "native" } }),
     Code: Code.extend({ defaultProps: { fz: "0.9em" } }),
     Notification: Notification.extend({
       defaultProps: { closeButtonProps: { "aria-label": "Close this message" } },

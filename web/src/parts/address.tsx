@@ -1,7 +1,7 @@
 import { Fragment } from "react";
 
 /** After what an address is taken to a new line: before it is broken in the middle of a word. */
-const PARTS = /(?<=[^/]\/|[?&])(?=.)/;
+const PARTS = /(?<=[^/:]\/|[?&])(?=[^/])/;
 
 /** A receiver's address, that breaks between its parts where it has no room in one line. */
 export function Address({ url }: { url: string }) {

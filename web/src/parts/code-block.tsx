@@ -10,10 +10,12 @@ export interface CodeBlockProps extends CodeProps {
   copied?: string;
   /** In pixels; what is longer scrolls within. */
   maxHeight?: number;
+  /** Whether long lines are broken; they scroll otherwise, as code does. */
+  wraps?: boolean;
 }
 
 /** Several lines as they are written, with a button that copies them. */
-export function CodeBlock({ children, of, copied, maxHeight = 320, ...code }: CodeBlockProps) {
+export function CodeBlock({ children, of, copied, maxHeight = 320, wraps = false, ...code }: CodeBlockProps) {
   return (
     <Box pos="relative">
       <Code
@@ -25,7 +27,7 @@ export function CodeBlock({ children, of, copied, maxHeight = 320, ...code }: Co
         mah={maxHeight}
         pr={48}
         bd="1px solid var(--mantine-color-default-border)"
-        style={{ overflow: "auto" }}
+        style={{ overflow: "auto", whiteSpace: wraps ? "pre-wrap" : "pre" }}
         {...code}
       >
         {children}

@@ -46,13 +46,7 @@ export function ConfirmDialog(props: ConfirmDialogProps) {
   }
 
   return (
-    <Modal
-      opened={opened}
-      onClose={close}
-      title={title}
-      closeButtonProps={{ "aria-label": "Close" }}
-      centered
-    >
+    <Modal opened={opened} onClose={close} title={title}>
       <Stack>
         {children}
         {failure !== undefined && <Failure error={failure} />}

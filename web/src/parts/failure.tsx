@@ -16,7 +16,7 @@ export function Failure({ error, title, onRetry }: FailureProps) {
   return (
     <Alert color="red" variant="light" icon={<IconAlertCircle />} title={title ?? words.title} role="alert">
       <Stack align="flex-start" gap="sm">
-        <Text size="sm" c="var(--mantine-color-text)" style={{ overflowWrap: "anywhere" }}>
+        <Text size="sm" style={{ overflowWrap: "anywhere" }}>
           {words.text}
         </Text>
         {onRetry && (

@@ -1,11 +1,12 @@
 import { Button, Group, Text } from "@mantine/core";
+import { countOf } from "./count-of.ts";
 
 /** How far a list has been read. */
 export interface LoadMoreProps {
   /** How many are shown. */
   shown: number;
-  /** What they are, in the plural: "deliveries". */
-  of: string;
+  /** What they are, one and many of them: "key", "keys". */
+  of: readonly [one: string, many: string];
   hasMore: boolean;
   loading: boolean;
   onMore: () => void;
@@ -16,7 +17,7 @@ export function LoadMore({ shown, of, hasMore, loading, onMore }: LoadMoreProps)
   return (
     <Group justify="space-between" gap="md" py="md">
       <Text size="sm" c="dimmed" role="status">
-        {shown.toLocaleString()} {of}
+        {countOf(shown, ...of)}
         {hasMore && " shown"}
       </Text>
       {hasMore && (

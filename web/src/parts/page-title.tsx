@@ -27,7 +27,11 @@ export function PageTitle({ title, description, actions }: PageTitleProps) {
           </Text>
         )}
       </Stack>
-      {actions && <Group gap="sm">{actions}</Group>}
+      {actions && (
+        <Group gap="sm" className="page-actions">
+          {actions}
+        </Group>
+      )}
     </Group>
   );
 }

@@ -1,9 +1,8 @@
 import { Button, Popover, Stack, Text } from "@mantine/core";
-import { notifications } from "@mantine/notifications";
 import { IconChevronDown, IconLogout, IconUser } from "@tabler/icons-react";
 import { permissionName } from "../../../src/permissions.ts";
-import { failureInWords } from "../api/failure.ts";
 import { useSession, useSessionAccess } from "../api/session.tsx";
+import { notifyFailure } from "../parts/notify-failure.ts";
 import { Time } from "../parts/time.tsx";
 
 /** Who is signed in, what they may do, and the way out. */
@@ -37,10 +36,7 @@ function Account() {
   const { signOut } = useSessionAccess();
 
   function leave() {
-    signOut().catch((error: unknown) => {
-      const { title, text } = failureInWords(error);
-      notifications.show({ color: "red", title: `You are still signed in. ${title}`, message: text });
-    });
+    signOut().catch((error: unknown) => notifyFailure("You are still signed in", error));
   }
 
   return (

@@ -8,7 +8,7 @@ export function Crash() {
     <Container size="sm" py="xl">
       <Alert color="red" title="This page could not be shown" role="alert">
         <Stack align="flex-start" gap="sm">
-          <Text size="sm" c="var(--mantine-color-text)">
+          <Text size="sm">
             Load it anew: the service may have been updated since you opened it. When that does not help, tell
             who runs the service what it says here.
           </Text>

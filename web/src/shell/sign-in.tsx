@@ -70,9 +70,7 @@ function SignInForm({ ended }: { ended: boolean }) {
           </Stack>
           {ended && failure === undefined && (
             <Alert color="yellow" icon={<IconClockOff />} title="Your session has ended" role="status">
-              <Text size="sm" c="var(--mantine-color-text)">
-                Sign in again, and you are back where you were.
-              </Text>
+              Sign in again, and you are back where you were.
             </Alert>
           )}
           {tooMany ? (

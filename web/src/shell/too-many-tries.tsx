@@ -1,4 +1,4 @@
-import { Alert, Text } from "@mantine/core";
+import { Alert } from "@mantine/core";
 import { useInterval } from "@mantine/hooks";
 import { IconHourglass } from "@tabler/icons-react";
 import { useState } from "react";
@@ -12,11 +12,9 @@ export function TooManyTries({ error }: { error: unknown }) {
   const left = Math.ceil((until - now) / 1_000);
   return (
     <Alert color="yellow" icon={<IconHourglass />} title="Too many wrong keys" role="alert">
-      <Text size="sm" c="var(--mantine-color-text)">
-        {left > 0
-          ? `This key is unknown or revoked, and so were many that came from your address before it. Check it, and try again in ${left} s.`
-          : "Check the key, and try again now."}
-      </Text>
+      {left > 0
+        ? `This key is unknown or revoked, and so were many that came from your address before it. Check it, and try again in ${left} s.`
+        : "Check the key, and try again now."}
     </Alert>
   );
 }

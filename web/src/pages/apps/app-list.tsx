@@ -3,6 +3,7 @@ import { Link } from "react-router";
 import type { InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { CopyButton } from "../../parts/copy-button.tsx";
+import { countOf } from "../../parts/count-of.ts";
 import { Time } from "../../parts/time.tsx";
 import { useNarrow } from "../../parts/use-narrow.ts";
 
@@ -93,9 +94,8 @@ function AppKeys({ app, keysOf }: { app: InstalledApp; keysOf: AppListProps["key
       component={Link}
       to={{ pathname: PAGE_PATHS.keys, search: new URLSearchParams({ app: app.id }).toString() }}
       size="sm"
-      underline="always"
     >
-      {count === undefined ? "Keys" : count === 0 ? "No keys yet" : count === 1 ? "1 key" : `${count} keys`}
+      {count === undefined ? "Keys" : count === 0 ? "No keys yet" : countOf(count, "key", "keys")}
     </Anchor>
   );
 }

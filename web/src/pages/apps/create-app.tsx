@@ -1,32 +1,27 @@
-import { createConnectQueryKey, useMutation } from "@connectrpc/connect-query";
-import { Button, Group, Modal, Stack, TextInput } from "@mantine/core";
+import { useMutation } from "@connectrpc/connect-query";
+import { Button, Group, Stack, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
-import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { fieldFailures } from "../../api/failure.ts";
+import { useReadAnew } from "../../api/use-read-anew.ts";
 import { Failure } from "../../parts/failure.tsx";
+import { FormDialog } from "../../parts/form-dialog.tsx";
 
 const MOST_CHARACTERS = 100;
 
 /** The form of a new installed app. */
 export function CreateApp({ opened, onClose }: { opened: boolean; onClose: () => void }) {
   return (
-    <Modal
-      opened={opened}
-      onClose={onClose}
-      title="New installed app"
-      closeButtonProps={{ "aria-label": "Close" }}
-      centered
-    >
+    <FormDialog opened={opened} onClose={onClose} title="New installed app">
       <CreateAppForm onClose={onClose} />
-    </Modal>
+    </FormDialog>
   );
 }
 
 function CreateAppForm({ onClose }: { onClose: () => void }) {
-  const queries = useQueryClient();
+  const readAnew = useReadAnew();
   const create = useMutation(ApiKeyService.method.createInstalledApp);
   const [failure, setFailure] = useState<unknown>();
   const form = useForm({
@@ -45,8 +40,7 @@ function CreateAppForm({ onClose }: { onClose: () => void }) {
       if (Object.keys(fields).length === 0) setFailure(error);
       return;
     }
-    const schema = ApiKeyService.method.listInstalledApps;
-    await queries.invalidateQueries({ queryKey: createConnectQueryKey({ schema, cardinality: "finite" }) });
+    await readAnew(ApiKeyService.method.listInstalledApps);
     notifications.show({ color: "green", message: `The app “${name.trim()}” is created` });
     onClose();
   }

@@ -2,13 +2,16 @@ import { useQuery } from "@connectrpc/connect-query";
 import { Box, Button, Code } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconApps, IconPlus } from "@tabler/icons-react";
+import type { ReactNode } from "react";
 import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { LoadMore } from "../../parts/load-more.tsx";
 import { Loading } from "../../parts/loading.tsx";
+import { NothingFound } from "../../parts/nothing-found.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
 import { SearchField } from "../../parts/search-field.tsx";
+import { useFocusBack } from "../../parts/use-focus-back.ts";
 import { useSome } from "../../parts/use-some.ts";
 import { useUrlFilters } from "../../parts/use-url-filters.ts";
 import { AppList } from "./app-list.tsx";
@@ -22,17 +25,19 @@ export default function AppsPage() {
   const keys = useQuery(ApiKeyService.method.listApiKeys, {});
   const [creating, { open, close }] = useDisclosure();
   const apps = list.data?.installedApps;
+  useFocusBack(creating);
 
+  const newButton = (
+    <Button leftSection={<IconPlus size={16} />} onClick={open}>
+      New app
+    </Button>
+  );
   return (
     <>
       <PageTitle
         title="Installed apps"
         description="Applications that integrators install, each with API keys of its own."
-        actions={
-          <Button leftSection={<IconPlus size={16} />} onClick={open}>
-            New app
-          </Button>
-        }
+        actions={apps?.length !== 0 && newButton}
       />
       {apps === undefined ? (
         list.isError ? (
@@ -45,7 +50,7 @@ export default function AppsPage() {
           <Loading lines={6} height={40} />
         )
       ) : apps.length === 0 ? (
-        <NoApps onCreate={open} />
+        <NoApps action={newButton} />
       ) : (
         <FoundApps apps={apps} keys={keys.data?.apiKeys} />
       )}
@@ -54,18 +59,19 @@ export default function AppsPage() {
   );
 }
 
-function NoApps({ onCreate }: { onCreate: () => void }) {
+function NoApps({ action }: { action: ReactNode }) {
   return (
-    <Empty
-      icon={<IconApps />}
-      title="No installed apps yet"
-      action={<Button onClick={onCreate}>Create the first app</Button>}
-    >
+    <Empty icon={<IconApps />} title="No installed apps yet" action={action}>
       Create an app when an application of yours registers webhooks for many users, and give it an API key.
-      Webhooks that are registered with its keys carry its id as <Code>Application</Code>, and their
-      deliveries the header <Code>X-Service-UserId</Code>, which names the user that the event is of.
+      Webhooks that are registered with its keys carry its id as <Word>Application</Word>, and their
+      deliveries the header <Word>X-Service-UserId</Word>, which names the user that the event is of.
     </Empty>
   );
+}
+
+/** A name that stays in one line. */
+function Word({ children }: { children: string }) {
+  return <Code style={{ whiteSpace: "nowrap" }}>{children}</Code>;
 }
 
 function FoundApps({ apps, keys }: { apps: readonly InstalledApp[]; keys: readonly ApiKey[] | undefined }) {
@@ -88,23 +94,15 @@ function FoundApps({ apps, keys }: { apps: readonly InstalledApp[]; keys: readon
         />
       </Box>
       {found.length === 0 ? (
-        <Empty
-          icon={<IconApps />}
-          title="No such app"
-          action={
-            <Button variant="default" onClick={() => change({ search: "" })}>
-              Clear the search
-            </Button>
-          }
-        >
+        <NothingFound of="app" onClear={() => change({ search: "" })}>
           No app’s name or id has “{search.trim()}” in it.
-        </Empty>
+        </NothingFound>
       ) : (
         <>
           <AppList apps={shown} keysOf={counts && (({ id }) => counts.get(id)?.length ?? 0)} />
           <LoadMore
             shown={shown.length}
-            of={shown.length === 1 ? "app" : "apps"}
+            of={["app", "apps"]}
             hasMore={hasMore}
             loading={false}
             onMore={onMore}

@@ -1,6 +1,7 @@
-import { Code, Spoiler, Stack, Text, Timeline } from "@mantine/core";
+import { Stack, Text, Timeline } from "@mantine/core";
 import { IconCheck, IconClock, IconX } from "@tabler/icons-react";
 import { type Attempt, type Delivery, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { CodeBlock } from "../../parts/code-block.tsx";
 import { durationInWords } from "../../parts/duration.ts";
 import { Section } from "../../parts/section.tsx";
 import { Time } from "../../parts/time.tsx";
@@ -9,7 +10,7 @@ import { resultInWords } from "./result-words.ts";
 import { ATTEMPTS_A_ROUND, arrived, roundsOf } from "./rounds.ts";
 
 const ICON_SIZE = 14;
-const RESPONSE_HEIGHT = 96;
+const RESPONSE_HEIGHT = 180;
 
 /** Every attempt of a delivery, newest first, below the one that comes next. */
 export function Attempts({ delivery, attempts }: { delivery: Delivery; attempts: readonly Attempt[] }) {
@@ -92,23 +93,16 @@ function Facts({ children }: { children: React.ReactNode }) {
 }
 
 function ResponseStart({ attempt }: { attempt: Attempt }) {
-  const { responseStart } = attempt;
+  const { responseStart, number } = attempt;
   if (!responseStart?.trim()) return null;
   return (
     <Stack gap={4} mt="xs">
       <Text size="xs" fw={600}>
         Start of the response
       </Text>
-      <Spoiler
-        maxHeight={RESPONSE_HEIGHT}
-        showLabel="Show all of it"
-        hideLabel="Show less"
-        styles={{ control: { fontSize: "var(--mantine-font-size-sm)" } }}
-      >
-        <Code block bd="1px solid var(--mantine-color-default-border)" style={{ whiteSpace: "pre-wrap" }}>
-          {responseStart}
-        </Code>
-      </Spoiler>
+      <CodeBlock of={`the response to attempt ${number}`} maxHeight={RESPONSE_HEIGHT} wraps>
+        {responseStart}
+      </CodeBlock>
     </Stack>
   );
 }

@@ -23,7 +23,7 @@ export function DeliveryList(props: DeliveryListProps) {
 
 function Rows({ deliveries, selection }: DeliveryListProps) {
   return (
-    <Table.ScrollContainer minWidth={720} type="native">
+    <Table.ScrollContainer minWidth={720}>
       <Table verticalSpacing="sm" aria-label="Deliveries" highlightOnHover>
         <Table.Thead>
           <Table.Tr>

@@ -1,12 +1,15 @@
 import { ActionBar, Box, Button, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { IconRefresh } from "@tabler/icons-react";
-import { type ReactNode, useEffect, useState } from "react";
-import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { IconRefresh, IconSend } from "@tabler/icons-react";
+import { useEffect, useState } from "react";
+import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { useMay } from "../../api/session.tsx";
+import { useReadAnew } from "../../api/use-read-anew.ts";
+import { countOf } from "../../parts/count-of.ts";
 import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
+import { NothingFound } from "../../parts/nothing-found.tsx";
 import { DeliveryList } from "./delivery-list.tsx";
 import type { DeliveryFilter } from "./filters.ts";
 import { Pager } from "./pager.tsx";
@@ -14,8 +17,6 @@ import { isFinal, useSelection } from "./selection.ts";
 import { type ManyFilter, SendFilteredDialog } from "./send-filtered.tsx";
 import { SendSelectedDialog } from "./send-selected.tsx";
 import { useDeliveryPage } from "./use-delivery-page.ts";
-import { useRefresh } from "./use-refresh.ts";
-import { countOf } from "./words.ts";
 
 /** What is listed. */
 export interface DeliveryPagesProps {
@@ -25,12 +26,12 @@ export interface DeliveryPagesProps {
   /** Of the page; "" is the first. */
   token: string;
   onGo: (token: string, options?: { replace?: boolean }) => void;
-  /** Takes the filter away; undefined where there is none. */
-  clear: ReactNode;
+  /** Takes the filters away; undefined where there are none. */
+  onClear: (() => void) | undefined;
 }
 
 /** A page of the deliveries that a filter finds, and what can be done with them. */
-export function DeliveryPages({ filter, id, token, onGo, clear }: DeliveryPagesProps) {
+export function DeliveryPages({ filter, id, token, onGo, onClear }: DeliveryPagesProps) {
   const page = useDeliveryPage({ ...filter, ...id }, token);
   const { deliveries = [] } = page;
   const mayWrite = useMay("Write_Administrative_Data");
@@ -51,14 +52,16 @@ export function DeliveryPages({ filter, id, token, onGo, clear }: DeliveryPagesP
           <SendFiltered filter={{ ...filter, ...id }} />
         )}
       </Group>
-      {deliveries.length === 0 ? (
-        <Empty title={clear ? "No delivery is like that" : "No deliveries yet"} action={clear}>
-          {clear
-            ? "Widen the filter, or take it away."
-            : "Register a webhook and publish an event of its type, or send the webhook a test event from its page."}
-        </Empty>
-      ) : (
+      {deliveries.length > 0 ? (
         <DeliveryList deliveries={deliveries} selection={mayWrite ? selection : undefined} />
+      ) : onClear ? (
+        <NothingFound of="delivery" onClear={onClear}>
+          None passes all of the filters. One that finished long ago may be deleted by now.
+        </NothingFound>
+      ) : (
+        <Empty title="No deliveries yet" icon={<IconSend />}>
+          Register a webhook and publish an event of its type, or send the webhook a test event from its page.
+        </Empty>
       )}
       {(page.older !== "" || token !== "") && (
         <Pager isFirst={token === ""} newer={page.newer} older={page.older} onGo={onGo} />
@@ -93,7 +96,7 @@ function Arrived({ count, hasMore, onShow }: { count: number; hasMore: boolean; 
 /** Sends again all that the filter finds; those that failed where it names no state. */
 function SendFiltered({ filter }: { filter: ManyFilter }) {
   const [opened, { open, close }] = useDisclosure();
-  const refresh = useRefresh();
+  const readAnew = useReadAnew();
   const states =
     filter.states.length === 0 ? [DeliveryState.FAILED] : filter.states.filter((state) => isFinal({ state }));
   if (states.length === 0) return null;
@@ -106,7 +109,7 @@ function SendFiltered({ filter }: { filter: ManyFilter }) {
         opened={opened}
         onClose={close}
         filter={{ ...filter, states }}
-        onDone={() => void refresh()}
+        onDone={() => void readAnew(DeliveryService)}
       />
     </>
   );
@@ -120,7 +123,7 @@ function SendSelected({
   onClear: () => void;
 }) {
   const [asked, setAsked] = useState(false);
-  const refresh = useRefresh();
+  const readAnew = useReadAnew();
   return (
     <>
       <ActionBar opened={deliveries.length > 0} onClose={onClear} aria-label="Selected deliveries" withBorder>
@@ -137,7 +140,7 @@ function SendSelected({
         deliveries={deliveries}
         onDone={() => {
           onClear();
-          void refresh();
+          void readAnew(DeliveryService);
         }}
       />
     </>

@@ -1,10 +1,11 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Button, Code, Group, Stack } from "@mantine/core";
-import { IconArrowLeft } from "@tabler/icons-react";
+import { Button, Code, Group, Stack } from "@mantine/core";
+import { IconSend } from "@tabler/icons-react";
 import { Link, useParams } from "react-router";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
+import { BackLink } from "../../parts/back-link.tsx";
 import { CopyButton } from "../../parts/copy-button.tsx";
 import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
@@ -34,18 +35,13 @@ export default function DeliveryPage() {
   const delivery = found.data?.delivery;
   return (
     <>
-      <Anchor component={Link} to={PAGE_PATHS.deliveries} size="sm" mb="xs" display="inline-block">
-        <Group gap={4} wrap="nowrap" component="span">
-          <IconArrowLeft size={14} aria-hidden />
-          All deliveries
-        </Group>
-      </Anchor>
+      <BackLink to={PAGE_PATHS.deliveries}>All deliveries</BackLink>
       <PageTitle
         title="Delivery"
         description={
           <Group gap={4} wrap="nowrap">
             <Code>{id}</Code>
-            <CopyButton value={id} of="the delivery's id" />
+            <CopyButton value={id} of="the delivery’s id" />
           </Group>
         }
         actions={delivery && <SendAgain delivery={delivery} />}
@@ -61,6 +57,7 @@ export default function DeliveryPage() {
         <Loading lines={12} height={32} />
       ) : NOT_THERE.has(failureReason(found.error) ?? "") ? (
         <Empty
+          icon={<IconSend />}
           title="There is no such delivery"
           action={
             <Button component={Link} to={PAGE_PATHS.deliveries} variant="default">

@@ -1,5 +1,5 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { DeliveryState, ListDeliveriesRequestSchema } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { catalogue } from "../../../../src/catalogue.ts";
@@ -26,8 +26,8 @@ export const NO_FILTERS: Filters = {
 /** What a list of deliveries and sending many again are asked for alike. */
 export type DeliveryFilter = Pick<
   MessageInitShape<typeof ListDeliveriesRequestSchema>,
-  "webhookId" | "process" | "from" | "to"
-> & { states: DeliveryState[] };
+  "webhookId" | "process"
+> & { states: DeliveryState[]; from?: Timestamp; to?: Timestamp };
 
 const HOUR = 3_600_000;
 

@@ -1,4 +1,5 @@
-import { Button } from "@mantine/core";
+import { Button, Code } from "@mantine/core";
+import { IconFilterOff } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
@@ -23,11 +24,7 @@ export default function DeliveriesPage() {
   function restrict(changes: Partial<Filters>, options?: { replace?: boolean }) {
     change({ page: "", ...changes }, options);
   }
-  const clear = (
-    <Button variant="default" onClick={() => restrict(NO_FILTERS)}>
-      Clear the filter
-    </Button>
-  );
+  const clear = () => restrict(NO_FILTERS);
 
   return (
     <>
@@ -41,9 +38,18 @@ export default function DeliveriesPage() {
       ) : search.is === "looking" ? (
         <Loading />
       ) : search.is === "no id" ? (
-        <Empty title="This is not an id" action={clear}>
-          Paste the whole id of a delivery or an event, such as 019c7f2e-5b1a-7c3d-8e4f-0123456789ab.
-          Receivers see a delivery's id as the header X-Service-Webhook-Id.
+        <Empty
+          title="This is not an id"
+          icon={<IconFilterOff />}
+          action={
+            <Button variant="default" onClick={clear}>
+              Clear the filters
+            </Button>
+          }
+        >
+          Paste the whole id of a delivery or an event, such as{" "}
+          <Code>019c7f2e-5b1a-7c3d-8e4f-0123456789ab</Code>. Receivers see a delivery’s id as the header{" "}
+          <Code>X-Service-Webhook-Id</Code>.
         </Empty>
       ) : (
         <DeliveryPages
@@ -51,7 +57,7 @@ export default function DeliveriesPage() {
           id={search.is === "found" ? search.filter : undefined}
           token={page}
           onGo={(token, options) => change({ page: token }, options)}
-          clear={asked === NOTHING ? undefined : clear}
+          onClear={asked === NOTHING ? undefined : clear}
         />
       )}
     </>

@@ -1,16 +1,17 @@
 import { skipToken, useMutation, useQuery } from "@connectrpc/connect-query";
-import { DataList, Skeleton, Text } from "@mantine/core";
+import { Skeleton, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { useRef, useState } from "react";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import { countOf } from "../../parts/count-of.ts";
 import { DELIVERY_STATES } from "../../parts/delivery-state.tsx";
+import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Time } from "../../parts/time.tsx";
 import type { DeliveryFilter } from "./filters.ts";
-import { countOf } from "./words.ts";
 
 /** As many are counted before the question is asked. */
 const MOST_COUNTED = 1_000;
@@ -109,38 +110,34 @@ function Which({ filter }: { filter: ManyFilter }) {
   );
   const states = DELIVERY_STATES.filter(({ state }) => filter.states.includes(state));
   return (
-    <DataList labelWidth="90px">
-      <Fact label="State">{states.map(({ label }) => label).join(", ")}</Fact>
-      {filter.process !== undefined && <Fact label="Event type">{processName(filter.process)}</Fact>}
-      {filter.webhookId !== undefined && (
-        <Fact label="Webhook">
-          #{String(filter.webhookId)} {data?.webhook?.url}
-        </Fact>
-      )}
-      {filter.eventId && <Fact label="Event">{filter.eventId}</Fact>}
-      {(filter.from || filter.to) && (
-        <Fact label="Created">
-          {filter.from && (
-            <>
-              from <Time value={filter.from as never} />{" "}
-            </>
-          )}
-          {filter.to && (
-            <>
-              to <Time value={filter.to as never} />
-            </>
-          )}
-        </Fact>
-      )}
-    </DataList>
+    <Facts
+      facts={[
+        ["State", states.map(({ label }) => label).join(", ")],
+        filter.process !== undefined && ["Event type", processName(filter.process)],
+        filter.webhookId !== undefined && ["Webhook", `#${filter.webhookId} ${data?.webhook?.url ?? ""}`],
+        filter.eventId !== undefined && ["Event", filter.eventId],
+        (filter.from !== undefined || filter.to !== undefined) && [
+          "Created",
+          <Span key="created" {...filter} />,
+        ],
+      ]}
+    />
   );
 }
 
-function Fact({ label, children }: { label: string; children: React.ReactNode }) {
+function Span({ from, to }: Pick<ManyFilter, "from" | "to">) {
   return (
-    <DataList.Item>
-      <DataList.ItemLabel>{label}</DataList.ItemLabel>
-      <DataList.ItemValue style={{ overflowWrap: "anywhere", minWidth: 0 }}>{children}</DataList.ItemValue>
-    </DataList.Item>
+    <>
+      {from && (
+        <>
+          from <Time value={from} />{" "}
+        </>
+      )}
+      {to && (
+        <>
+          to <Time value={to} />
+        </>
+      )}
+    </>
   );
 }

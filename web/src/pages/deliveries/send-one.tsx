@@ -7,16 +7,16 @@ import { type Delivery, DeliveryService } from "../../../../gen/webhook/v1/deliv
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { failureReason } from "../../api/failure.ts";
 import { useMay } from "../../api/session.tsx";
+import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
 import { ATTEMPTS_A_ROUND } from "./rounds.ts";
 import { isFinal } from "./selection.ts";
-import { useRefresh } from "./use-refresh.ts";
 
 /** Sends a delivery again that has come to an end, where its webhook is still there. */
 export function SendAgain({ delivery }: { delivery: Delivery }) {
   const [opened, { open, close }] = useDisclosure();
   const mayWrite = useMay("Write_Administrative_Data");
-  const refresh = useRefresh();
+  const readAnew = useReadAnew();
   const { mutateAsync: sendAgain } = useMutation(DeliveryService.method.sendAgain);
   const possible = mayWrite && isFinal(delivery);
   const webhook = useQuery(
@@ -35,7 +35,7 @@ export function SendAgain({ delivery }: { delivery: Delivery }) {
   async function run() {
     await sendAgain({ deliveryId: delivery.id });
     notifications.show({ color: "green", message: "It will be sent with the next dispatch" });
-    await refresh();
+    await readAnew(DeliveryService);
   }
 
   const first = delivery.attemptCount + 1;

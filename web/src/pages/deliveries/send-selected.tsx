@@ -4,7 +4,7 @@ import { notifications } from "@mantine/notifications";
 import { useRef } from "react";
 import { type Delivery, DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
-import { countOf } from "./words.ts";
+import { countOf } from "../../parts/count-of.ts";
 
 const MOST_NAMED = 5;
 

@@ -11,7 +11,7 @@ const BODY_HEIGHT = 480;
 
 /** Made anew for each attempt, and not kept. */
 const OF_EACH_ATTEMPT = [
-  { name: "webhook-timestamp", value: "the attempt's time, in seconds since 1970" },
+  { name: "webhook-timestamp", value: "the attempt’s time, in seconds since 1970" },
   { name: "webhook-signature", value: "v1, and the HMAC-SHA256 of the id, the time and the body" },
 ];
 
@@ -41,14 +41,14 @@ export function SentRequest({
           </Code>
           <Headers request={request} />
           <Text size="sm" c="dimmed">
-            The signature is made with the webhook's signing secret, which is on{" "}
+            The signature is made with the webhook’s signing secret, which is on{" "}
             <Anchor
               component={Link}
               inherit
               underline="always"
               to={generatePath(PAGE_PATHS.webhook, { id: String(delivery.webhookId) })}
             >
-              the webhook's page
+              the webhook’s page
             </Anchor>
             .
           </Text>

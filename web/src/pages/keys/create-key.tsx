@@ -1,5 +1,5 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Button, Checkbox, Code, Group, Modal, MultiSelect, Select, Stack, TextInput } from "@mantine/core";
+import { Button, Checkbox, Code, Group, MultiSelect, Select, Stack, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useState } from "react";
 import {
@@ -14,7 +14,7 @@ import { catalogue } from "../../../../src/catalogue.ts";
 import { permissionName } from "../../../../src/permissions.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { useNarrow } from "../../parts/use-narrow.ts";
+import { FormDialog } from "../../parts/form-dialog.tsx";
 import { PERMISSIONS } from "./permissions.ts";
 
 const MOST_CHARACTERS = 100;
@@ -32,20 +32,10 @@ export interface CreateKeyProps {
 
 /** The form of a new key; what has been filled in is gone when it closes. */
 export function CreateKey({ opened, onClose, ...form }: CreateKeyProps) {
-  const narrow = useNarrow();
   return (
-    <Modal
-      opened={opened}
-      onClose={onClose}
-      title="New API key"
-      size="lg"
-      fullScreen={narrow}
-      // What has been filled in is not lost by a click beside it.
-      closeOnClickOutside={false}
-      closeButtonProps={{ "aria-label": "Close" }}
-    >
+    <FormDialog opened={opened} onClose={onClose} title="New API key">
       <CreateKeyForm {...form} onClose={onClose} />
-    </Modal>
+    </FormDialog>
   );
 }
 

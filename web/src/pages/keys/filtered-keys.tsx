@@ -3,6 +3,7 @@ import { IconKey } from "@tabler/icons-react";
 import type { ApiKey, InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { Empty } from "../../parts/empty.tsx";
 import { LoadMore } from "../../parts/load-more.tsx";
+import { NothingFound } from "../../parts/nothing-found.tsx";
 import { useSome } from "../../parts/use-some.ts";
 import { filterKeys, type KeyFilterValues } from "./key-filters.tsx";
 import { KeyList, type KeyListProps } from "./key-list.tsx";
@@ -23,17 +24,10 @@ export function FilteredKeys({ keys, apps, filters, onClear, onCreate, ...list }
   if (found.length === 0) {
     const app = filters.search || filters.state ? undefined : names.get(filters.app);
     return app === undefined ? (
-      <Empty
-        icon={<IconKey />}
-        title="No such key"
-        action={
-          <Button variant="default" onClick={onClear}>
-            Clear the filters
-          </Button>
-        }
-      >
-        No key is as the filters say.
-      </Empty>
+      <NothingFound of="key" onClear={onClear}>
+        {filters.state === "" ? "No active key" : filters.state === "revoked" ? "No revoked key" : "No key"}{" "}
+        passes all of the filters.
+      </NothingFound>
     ) : (
       <Empty
         icon={<IconKey />}
@@ -49,13 +43,7 @@ export function FilteredKeys({ keys, apps, filters, onClear, onCreate, ...list }
   return (
     <>
       <KeyList {...list} keys={shown} appName={appName} />
-      <LoadMore
-        shown={shown.length}
-        of={found.length === 1 ? "key" : "keys"}
-        hasMore={hasMore}
-        loading={false}
-        onMore={onMore}
-      />
+      <LoadMore shown={shown.length} of={["key", "keys"]} hasMore={hasMore} loading={false} onMore={onMore} />
     </>
   );
 }

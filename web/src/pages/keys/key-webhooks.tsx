@@ -1,6 +1,7 @@
 import { Code, List, Stack, Text } from "@mantine/core";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
+import { countOf } from "../../parts/count-of.ts";
 
 const NAMED = 5;
 
@@ -10,9 +11,7 @@ export function KeyWebhooks({ webhooks }: { webhooks: readonly Webhook[] }) {
   const more = webhooks.length - NAMED;
   return (
     <Stack gap="xs">
-      <Text size="sm">
-        The key has {webhooks.length === 1 ? "one webhook" : `${webhooks.length.toLocaleString()} webhooks`}:
-      </Text>
+      <Text size="sm">The key has {countOf(webhooks.length, "webhook", "webhooks")}:</Text>
       <List size="sm" spacing={6}>
         {webhooks.slice(0, NAMED).map((webhook) => (
           <List.Item key={String(webhook.id)} styles={{ itemWrapper: { display: "block" } }}>

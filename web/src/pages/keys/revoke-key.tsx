@@ -79,10 +79,8 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
       </Text>
       {isLastManager(apiKey, keys) && (
         <Alert color="yellow" icon={<IconAlertTriangle />} title="No other key manages keys">
-          <Text size="sm" c="var(--mantine-color-text)">
-            Without it nobody can make keys here. Create another first; or make one later where the service
-            runs, by <Code>npm run admin-key</Code>.
-          </Text>
+          Without it nobody can make keys here. Create another first; or make one later where the service
+          runs, by <Code>npm run admin-key</Code>.
         </Alert>
       )}
       {!maySee ? (

@@ -23,14 +23,11 @@ export function SecretDialog({ shown, onClose }: { shown: NewSecret | undefined;
       withCloseButton={false}
       // The secret goes with the dialog, at once.
       transitionProps={{ duration: 0 }}
-      centered
     >
       {shown && (
         <Stack>
           <Alert color="yellow" icon={<IconAlertTriangle />} title="Copy it now">
-            <Text size="sm" c="var(--mantine-color-text)">
-              It will not be shown again: the service keeps only its hash. If it is lost, rotate the key.
-            </Text>
+            It will not be shown again: the service keeps only its hash. If it is lost, rotate the key.
           </Alert>
           <Secret value={shown.secret} label="Secret" />
           <Text size="sm" c="dimmed" component="div">

@@ -1,4 +1,3 @@
-import { createConnectQueryKey } from "@connectrpc/connect-query";
 import { notifications } from "@mantine/notifications";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -9,14 +8,17 @@ import {
 } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useSession, useSessionAccess } from "../../api/session.tsx";
+import { useReadAnew } from "../../api/use-read-anew.ts";
+import { countOf } from "../../parts/count-of.ts";
+import { useFocusBack } from "../../parts/use-focus-back.ts";
 import type { NewSecret } from "./secret-dialog.tsx";
-import { useFocusBack } from "./use-focus-back.ts";
 
 type Question = "create" | "rotate" | "revoke";
 
 /** What the page asks and shows in dialogs, one at a time, and what follows from each. */
 export function useKeyDialogs() {
   const queries = useQueryClient();
+  const readAnew = useReadAnew();
   const { signIn, signOut } = useSessionAccess();
   const ownId = useSession().apiKey?.id;
   const [question, setQuestion] = useState<Question>();
@@ -24,9 +26,6 @@ export function useKeyDialogs() {
   const [rotating, setRotating] = useState(false);
   const [secret, setSecret] = useState<NewSecret>();
   useFocusBack(question !== undefined || secret !== undefined);
-
-  const changed = (schema: typeof ApiKeyService | typeof WebhookService) =>
-    queries.invalidateQueries({ queryKey: createConnectQueryKey({ schema, cardinality: undefined }) });
 
   return {
     ownId,
@@ -49,7 +48,7 @@ export function useKeyDialogs() {
     async created(key: ApiKey | undefined, made: string) {
       setQuestion(undefined);
       setSecret({ title: `The key “${key?.name}” is created`, secret: made });
-      await changed(ApiKeyService);
+      await readAnew(ApiKeyService);
     },
 
     async rotate(run: () => Promise<string>) {
@@ -65,7 +64,7 @@ export function useKeyDialogs() {
           secret: made,
           ...(signedIn ? {} : { note: "You are signed out by this: sign in with the new secret." }),
         });
-        await changed(ApiKeyService);
+        await readAnew(ApiKeyService);
       } finally {
         setRotating(false);
       }
@@ -74,18 +73,15 @@ export function useKeyDialogs() {
     async revoked(done: RevokeApiKeyResponse) {
       notifications.show({ color: "green", title: `“${done.apiKey?.name}” is revoked`, message: fate(done) });
       if (done.apiKey?.id === ownId) await signOut();
-      else await Promise.all([changed(ApiKeyService), changed(WebhookService)]);
+      else await Promise.all([readAnew(ApiKeyService), readAnew(WebhookService)]);
     },
   };
 }
 
 function fate({ webhooksTransferred: transferred, webhooksDeleted: deleted }: RevokeApiKeyResponse): string {
-  if (transferred > 0) return `${webhooks(transferred)} taken over by the other key.`;
-  return deleted > 0 ? `${webhooks(deleted)} deleted.` : "It had no webhooks.";
-}
-
-function webhooks(count: number): string {
-  return count === 1 ? "One webhook was" : `${count.toLocaleString()} webhooks were`;
+  if (transferred > 0)
+    return `${countOf(transferred, "webhook was", "webhooks were")} taken over by the other key.`;
+  return deleted > 0 ? `${countOf(deleted, "webhook was", "webhooks were")} deleted.` : "It had no webhooks.";
 }
 
 function succeeds(what: Promise<unknown>): Promise<boolean> {

@@ -49,7 +49,7 @@ export function History() {
         withLegend
         legendProps={{ verticalAlign: "top", align: "right" }}
         valueFormatter={(value) => value.toLocaleString()}
-        xAxisProps={{ minTickGap: 40 }}
+        xAxisProps={{ interval: "equidistantPreserveStart", minTickGap: 40 }}
         yAxisProps={{ allowDecimals: false, width: "auto" }}
         barChartProps={{ accessibilityLayer: false }}
       />

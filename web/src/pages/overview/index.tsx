@@ -1,4 +1,4 @@
-import { Alert, Grid, Stack, Text } from "@mantine/core";
+import { Alert, Grid, Stack } from "@mantine/core";
 import { IconPlugConnectedX } from "@tabler/icons-react";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { failureInWords } from "../../api/failure.ts";
@@ -63,9 +63,7 @@ function NotLive({ failure }: { failure: unknown }) {
       title="The figures are not live at the moment"
       role="status"
     >
-      <Text size="sm" c="var(--mantine-color-text)">
-        {title}. {text} The page tries again by itself.
-      </Text>
+      {title}. {text} The page tries again by itself.
     </Alert>
   );
 }

@@ -6,6 +6,7 @@ import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
+import { Address } from "../../parts/address.tsx";
 import { durationInWords } from "../../parts/duration.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
@@ -90,11 +91,11 @@ function WebhookLink({ id }: { id: bigint }) {
         component={Link}
         to={generatePath(PAGE_PATHS.webhook, { id: String(id) })}
         size="sm"
-        truncate
-        display="block"
+        lineClamp={2}
         title={webhook?.url}
+        style={{ overflowWrap: "anywhere" }}
       >
-        {webhook?.url.replace("https://", "") ?? `Webhook ${id}`}
+        {webhook ? <Address url={webhook.url.replace("https://", "")} /> : `Webhook ${id}`}
       </Anchor>
       <Text size="xs" c="dimmed">
         {webhook ? processName(webhook.webhookProcess) : "\u00a0"}

@@ -5,16 +5,16 @@ import { useNavigate } from "react-router";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
 import type { WebhookDialogProps } from "./rate-limit.tsx";
 import { useUndelivered } from "./use-undelivered.ts";
-import { useWebhooksChanged } from "./use-webhooks-changed.ts";
 import { WebhookInWords } from "./webhook-in-words.tsx";
 
 /** Asks before a webhook is deleted, says what becomes of its deliveries, and goes back to the list. */
 export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
   const remove = useMutation(WebhookService.method.deleteWebhook);
-  const changed = useWebhooksChanged();
+  const readAnew = useReadAnew();
   const navigate = useNavigate();
   const undelivered = useUndelivered(webhook.id, opened);
   return (
@@ -32,7 +32,7 @@ export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) 
           message: `${processName(webhook.webhookProcess)} is no longer sent to ${webhook.url}`,
         });
         await navigate(PAGE_PATHS.webhooks, { replace: true });
-        void changed();
+        void readAnew(WebhookService);
       }}
     >
       <WebhookInWords webhook={webhook} />

@@ -1,5 +1,6 @@
 import { Group, Pagination, Text } from "@mantine/core";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { countOf } from "../../parts/count-of.ts";
 import { useNarrow } from "../../parts/use-narrow.ts";
 import type { LastDay } from "./last-day.ts";
 import { WebhookCards } from "./webhook-cards.tsx";
@@ -24,7 +25,7 @@ export function FoundWebhooks({ webhooks, lastDay, page, onPage }: FoundWebhooks
   const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
   const from = (shown - 1) * PAGE_SIZE;
   const to = Math.min(from + PAGE_SIZE, webhooks.length);
-  const total = `${webhooks.length.toLocaleString()} ${webhooks.length === 1 ? "webhook" : "webhooks"}`;
+  const total = countOf(webhooks.length, "webhook", "webhooks");
 
   function goTo(next: number) {
     onPage(next);

@@ -1,13 +1,15 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Button } from "@mantine/core";
-import { IconFilterOff, IconPlus, IconWebhook } from "@tabler/icons-react";
+import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useMay } from "../../api/session.tsx";
 import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
+import { NothingFound } from "../../parts/nothing-found.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
+import { useFocusBack } from "../../parts/use-focus-back.ts";
 import { useUrlFilters } from "../../parts/use-url-filters.ts";
 import { FILTER_NAMES, findWebhooks } from "./find-webhooks.ts";
 import { FoundWebhooks } from "./found-webhooks.tsx";
@@ -29,6 +31,10 @@ export default function WebhooksPage() {
     [webhooks, filters, lastDay.stats],
   );
 
+  const isMaking = mayWrite && filters.new !== "";
+  // A link from another page opens it too: what that was is gone when it closes.
+  useFocusBack(isMaking);
+
   const newButton = mayWrite && (
     <Button leftSection={<IconPlus size={16} />} onClick={() => change({ new: "1" })}>
       New webhook
@@ -39,7 +45,7 @@ export default function WebhooksPage() {
       <PageTitle
         title="Webhooks"
         description="Which events are sent where: each webhook is an event type and an https address."
-        actions={newButton}
+        actions={list.data?.webhooks.length !== 0 && newButton}
       />
       {list.isPending ? (
         <Loading lines={8} height={40} />
@@ -62,20 +68,14 @@ export default function WebhooksPage() {
             />
           )}
           {found.length === 0 ? (
-            <Empty
-              title="No webhook is like that"
-              action={
-                <Button
-                  variant="default"
-                  leftSection={<IconFilterOff size={16} />}
-                  onClick={() => change({ search: "", process: "", state: "", application: "", page: "" })}
-                >
-                  Clear the filters
-                </Button>
-              }
+            <NothingFound
+              of="webhook"
+              onClear={() => change({ search: "", process: "", state: "", application: "", page: "" })}
             >
-              {`None of the ${webhooks.length.toLocaleString()} webhooks passes all of the filters.`}
-            </Empty>
+              {webhooks.length === 1
+                ? "The one that there is does not pass all of the filters."
+                : `None of the ${webhooks.length.toLocaleString()} webhooks passes all of the filters.`}
+            </NothingFound>
           ) : (
             <FoundWebhooks
               webhooks={found}
@@ -86,9 +86,7 @@ export default function WebhooksPage() {
           )}
         </>
       )}
-      {mayWrite && (
-        <NewWebhook opened={filters.new !== ""} onClose={() => change({ new: "" }, { replace: true })} />
-      )}
+      {mayWrite && <NewWebhook opened={isMaking} onClose={() => change({ new: "" }, { replace: true })} />}
     </>
   );
 }

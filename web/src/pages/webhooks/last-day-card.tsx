@@ -1,10 +1,16 @@
 import { Group, RingProgress, Text } from "@mantine/core";
+import type { WebhookStats } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { durationInWords } from "../../parts/duration.ts";
+import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
 import { Section } from "../../parts/section.tsx";
-import { Facts } from "./facts.tsx";
 import { percentage, ringSections, successRate, useLastDay } from "./last-day.ts";
+
+/** Whether it has deliveries, and none of them was begun. */
+function isUntouched({ attempts, delivered, failed }: WebhookStats): boolean {
+  return attempts + delivered + failed === 0n;
+}
 
 /** How a webhook did in the last day. */
 export function LastDayCard({ webhookId }: { webhookId: bigint }) {
@@ -19,7 +25,7 @@ export function LastDayCard({ webhookId }: { webhookId: bigint }) {
         ) : (
           <Failure error={error} onRetry={retry} />
         )
-      ) : !its ? (
+      ) : !its || isUntouched(its) ? (
         <Text size="sm" c="dimmed">
           Nothing was sent to it. Once there are deliveries, this shows how many arrived and how long the
           receiver takes.

@@ -1,5 +1,5 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Button, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
+import { Button, Group, Stack, Text, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import { useState } from "react";
@@ -8,13 +8,14 @@ import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type EventType, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { fieldFailures } from "../../api/failure.ts";
+import { useReadAnew } from "../../api/use-read-anew.ts";
 import { CodeBlock } from "../../parts/code-block.tsx";
 import { Failure } from "../../parts/failure.tsx";
+import { FormDialog } from "../../parts/form-dialog.tsx";
 import { layOutJson } from "../../parts/json-text.ts";
 import { Loading } from "../../parts/loading.tsx";
 import { EventTypeSelect } from "./event-type-select.tsx";
 import { useEventTypes } from "./use-event-types.ts";
-import { useWebhooksChanged } from "./use-webhooks-changed.ts";
 
 /** Whether it is open. */
 export interface NewWebhookProps {
@@ -25,19 +26,12 @@ export interface NewWebhookProps {
 /** Registers an address for an event type, and goes to the webhook that came of it. */
 export function NewWebhook({ opened, onClose }: NewWebhookProps) {
   return (
-    <Modal
-      opened={opened}
-      onClose={onClose}
-      title="New webhook"
-      size="lg"
-      closeButtonProps={{ "aria-label": "Close" }}
-    >
+    <FormDialog opened={opened} onClose={onClose} title="New webhook">
       <Fields onClose={onClose} />
-    </Modal>
+    </FormDialog>
   );
 }
 
-/** Made anew each time the dialog opens, so that nothing is left of what was typed before. */
 function Fields({ onClose }: { onClose: () => void }) {
   const types = useEventTypes();
   if (types.isPending) return <Loading lines={5} height={36} />;
@@ -52,7 +46,7 @@ interface FormProps {
 
 function Form({ eventTypes, onClose }: FormProps) {
   const create = useMutation(WebhookService.method.createWebhook);
-  const changed = useWebhooksChanged();
+  const readAnew = useReadAnew();
   const navigate = useNavigate();
   const [failure, setFailure] = useState<unknown>();
   const form = useForm({
@@ -87,7 +81,7 @@ function Form({ eventTypes, onClose }: FormProps) {
               autoClose: 10_000,
             },
       );
-      void changed();
+      void readAnew(WebhookService);
       // In place of the dialog: Back leads to the list.
       navigate(generatePath(PAGE_PATHS.webhook, { id }), { replace: true });
     } catch (error) {

@@ -3,18 +3,18 @@ import { Alert, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { IconPlayerPause } from "@tabler/icons-react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { failureInWords } from "../../api/failure.ts";
+import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import { notifyFailure } from "../../parts/notify-failure.ts";
 import { Time } from "../../parts/time.tsx";
 import type { WebhookDialogProps } from "./rate-limit.tsx";
 import { useUndelivered } from "./use-undelivered.ts";
-import { useWebhooksChanged } from "./use-webhooks-changed.ts";
 import { WebhookInWords } from "./webhook-in-words.tsx";
 
 /** Asks before a webhook's deliveries are held back, and says what that means. */
 export function PauseWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
   const pause = useMutation(WebhookService.method.pauseWebhook);
-  const changed = useWebhooksChanged();
+  const readAnew = useReadAnew();
   return (
     <ConfirmDialog
       opened={opened}
@@ -23,7 +23,7 @@ export function PauseWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
       confirm="Pause webhook"
       onConfirm={async () => {
         await pause.mutateAsync({ webhookId: webhook.id });
-        await changed();
+        await readAnew(WebhookService);
         notifications.show({ message: "The webhook is paused" });
       }}
     >
@@ -39,25 +39,19 @@ export function PauseWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
 /** Sends a paused webhook's deliveries again, and says how that went. */
 export function useResume(webhook: Webhook): { run: () => void; isPending: boolean } {
   const resume = useMutation(WebhookService.method.resumeWebhook);
-  const changed = useWebhooksChanged();
+  const readAnew = useReadAnew();
 
   async function run() {
     try {
       await resume.mutateAsync({ webhookId: webhook.id });
-      await changed();
+      await readAnew(WebhookService);
       notifications.show({
         color: "green",
         title: "The webhook is resumed",
         message: "What waits for it is sent with the next dispatch.",
       });
     } catch (error) {
-      const { title, text } = failureInWords(error);
-      notifications.show({
-        color: "red",
-        title: `The webhook is still paused. ${title}`,
-        message: text,
-        autoClose: false,
-      });
+      notifyFailure("The webhook is still paused", error);
     }
   }
   return { run: () => void run(), isPending: resume.isPending };
@@ -68,12 +62,10 @@ export function PausedNotice({ webhook }: { webhook: Webhook }) {
   const waiting = useUndelivered(webhook.id, true);
   return (
     <Alert color="orange" variant="light" icon={<IconPlayerPause />} title="Paused">
-      <Text size="sm" c="var(--mantine-color-text)">
-        Its deliveries have been held back since <Time value={webhook.paused} />.{" "}
-        {waiting && waitInWords(waiting)}
-        {waiting === "" && "None waits yet. "}
-        When it is resumed they are sent, from the oldest on, with the next dispatch.
-      </Text>
+      Its deliveries have been held back since <Time value={webhook.paused} />.{" "}
+      {waiting && waitInWords(waiting)}
+      {waiting === "" && "None waits yet. "}
+      When it is resumed they are sent, from the oldest on, with the next dispatch.
     </Alert>
   );
 }

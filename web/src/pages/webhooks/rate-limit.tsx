@@ -2,8 +2,8 @@ import { useMutation } from "@connectrpc/connect-query";
 import { NumberInput, Text } from "@mantine/core";
 import { useEffect, useState } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
-import { useWebhooksChanged } from "./use-webhooks-changed.ts";
 
 /** A webhook's dialog. */
 export interface WebhookDialogProps {
@@ -15,7 +15,7 @@ export interface WebhookDialogProps {
 /** Asks how many deliveries a second a webhook's receiver can take. */
 export function RateLimit({ webhook, opened, onClose }: WebhookDialogProps) {
   const setLimit = useMutation(WebhookService.method.setWebhookRateLimit);
-  const changed = useWebhooksChanged();
+  const readAnew = useReadAnew();
   const [limit, setTyped] = useState<number | string>("");
   const now = webhook.rateLimit;
   useEffect(() => {
@@ -32,7 +32,7 @@ export function RateLimit({ webhook, opened, onClose }: WebhookDialogProps) {
           webhookId: webhook.id,
           ...(limit === "" ? {} : { rateLimit: Number(limit) }),
         });
-        await changed();
+        await readAnew(WebhookService);
       }}
     >
       <Text size="sm">

@@ -1,7 +1,7 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Box, Button, Code, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { Link } from "react-router";
+import { createSearchParams, Link } from "react-router";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
@@ -9,9 +9,10 @@ import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
 import { Address } from "../../parts/address.tsx";
 import { CopyButton } from "../../parts/copy-button.tsx";
+import { countOf } from "../../parts/count-of.ts";
+import { Facts } from "../../parts/facts.tsx";
 import { Section } from "../../parts/section.tsx";
 import { Time } from "../../parts/time.tsx";
-import { Facts } from "./facts.tsx";
 import { RateLimit } from "./rate-limit.tsx";
 import { useEventTypes } from "./use-event-types.ts";
 import { WebhookStateBadge } from "./webhook-state.tsx";
@@ -35,7 +36,7 @@ export function Registration({ webhook }: { webhook: Webhook }) {
             </>,
           ],
           ["Address", <Copied key="url" value={webhook.url} of="the address" />],
-          ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook's id" />],
+          ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook’s id" />],
           ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
           ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],
           ["Rate limit", <RateLimitFact key="limit" webhook={webhook} />],
@@ -65,11 +66,15 @@ function Copied({ value, of }: { value: string; of: string }) {
 function ApiKeyName({ id }: { id: string }) {
   const maySee = useMay("Manage_Api_Keys");
   const { data } = useQuery(ApiKeyService.method.listApiKeys, {}, { enabled: maySee });
-  const name = data?.apiKeys.find((key) => key.id === id)?.name;
-  if (name === undefined) return <Code>{id}</Code>;
+  const key = data?.apiKeys.find((each) => each.id === id);
+  if (!key) return <Code>{id}</Code>;
   return (
-    <Anchor component={Link} to={PAGE_PATHS.keys} size="sm">
-      {name}
+    <Anchor
+      component={Link}
+      to={`${PAGE_PATHS.keys}?${createSearchParams({ search: key.prefix })}`}
+      size="sm"
+    >
+      {key.name}
     </Anchor>
   );
 }
@@ -80,11 +85,7 @@ function RateLimitFact({ webhook }: { webhook: Webhook }) {
   const limit = webhook.rateLimit;
   return (
     <Group gap="xs">
-      <span>
-        {limit === undefined
-          ? "None"
-          : `${limit.toLocaleString()} ${limit === 1 ? "delivery" : "deliveries"} a second`}
-      </span>
+      <span>{limit === undefined ? "None" : `${countOf(limit, "delivery", "deliveries")} a second`}</span>
       {mayWrite && (
         <Button variant="default" size="compact-xs" onClick={open} aria-label="Change the rate limit">
           Change

@@ -4,6 +4,7 @@ import { useDisclosure } from "@mantine/hooks";
 import { notifications } from "@mantine/notifications";
 import { IconEyeOff, IconKey, IconRefresh } from "@tabler/icons-react";
 import { type Webhook, type WebhookSecret, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
@@ -11,7 +12,6 @@ import { Secret } from "../../parts/secret.tsx";
 import { Section } from "../../parts/section.tsx";
 import { Time } from "../../parts/time.tsx";
 import type { WebhookDialogProps } from "./rate-limit.tsx";
-import { useWebhooksChanged } from "./use-webhooks-changed.ts";
 import { WebhookInWords } from "./webhook-in-words.tsx";
 
 /** The secrets that a webhook's deliveries are signed with: asked for when somebody wants to see them, not before. */
@@ -83,7 +83,7 @@ interface RotateProps extends WebhookDialogProps {
 
 function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
   const rotate = useMutation(WebhookService.method.rotateWebhookSecret, { gcTime: 0 });
-  const changed = useWebhooksChanged();
+  const readAnew = useReadAnew();
   return (
     <ConfirmDialog
       opened={opened}
@@ -94,7 +94,7 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
         await rotate.mutateAsync({ webhookId: webhook.id });
         // What came back is not kept: the secrets are read anew by who shows them.
         rotate.reset();
-        await changed();
+        await readAnew(WebhookService);
         onRotated();
         notifications.show({
           color: "green",

@@ -1,6 +1,5 @@
-import { createConnectQueryKey, useMutation, useQuery } from "@connectrpc/connect-query";
+import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { Anchor, Button, Group, Stack, Text } from "@mantine/core";
-import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { generatePath, Link } from "react-router";
 import {
@@ -11,6 +10,7 @@ import {
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { useReadAnew } from "../../api/use-read-anew.ts";
 import { DeliveryStateBadge } from "../../parts/delivery-state.tsx";
 import { durationInWords } from "../../parts/duration.ts";
 import { Failure } from "../../parts/failure.tsx";
@@ -28,17 +28,12 @@ export function TestOutcome({ deliveryId }: { deliveryId: string }) {
   );
   const state = data?.delivery?.state;
   const dispatch = useMutation(StatsService.method.dispatchNow);
-  const queries = useQueryClient();
+  const readAnew = useReadAnew();
   useEffect(() => {
     if (state === undefined) return;
     // The list of the webhook's deliveries, below, says the same at the same time.
-    void queries.invalidateQueries({
-      queryKey: createConnectQueryKey({
-        schema: DeliveryService.method.listDeliveries,
-        cardinality: "finite",
-      }),
-    });
-  }, [state, queries]);
+    void readAnew(DeliveryService.method.listDeliveries);
+  }, [state, readAnew]);
 
   if (!data?.delivery) {
     return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading lines={2} />;

@@ -1,5 +1,6 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { countOf } from "../../parts/count-of.ts";
 
 /** Beyond this many it is said that there are more. */
 const MOST = 100;
@@ -22,5 +23,5 @@ export function useUndelivered(webhookId: bigint, enabled: boolean): string | un
   const count = data.deliveries.length;
   if (count === 0) return "";
   if (data.nextPageToken) return `more than ${MOST} deliveries`;
-  return count === 1 ? "1 delivery" : `${count} deliveries`;
+  return countOf(count, "delivery", "deliveries");
 }

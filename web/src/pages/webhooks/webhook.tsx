@@ -1,10 +1,11 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Button } from "@mantine/core";
-import { IconArrowLeft, IconWebhookOff } from "@tabler/icons-react";
+import { Button } from "@mantine/core";
+import { IconWebhookOff } from "@tabler/icons-react";
 import { Link, useParams } from "react-router";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
+import { BackLink } from "../../parts/back-link.tsx";
 import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
@@ -21,17 +22,7 @@ export default function WebhookPage() {
   const { id = "" } = useParams();
   return (
     <>
-      <Anchor
-        component={Link}
-        to={PAGE_PATHS.webhooks}
-        size="sm"
-        display="inline-flex"
-        mb="xs"
-        style={{ alignItems: "center", gap: 4 }}
-      >
-        <IconArrowLeft size={14} aria-hidden />
-        All webhooks
-      </Anchor>
+      <BackLink to={PAGE_PATHS.webhooks}>All webhooks</BackLink>
       {/* Another webhook is another page: nothing that one was shown of may stay. */}
       {ID.test(id) ? <Known key={id} id={BigInt(id)} /> : <Missing id={id} />}
     </>

@@ -15,7 +15,8 @@ export function useFocusBack(open: boolean): void {
       setTimeout(() => {
         const { activeElement } = document;
         if (activeElement !== document.body && !activeElement?.closest('[role="dialog"]')) return;
-        const target = opener?.isConnected ? opener : document.getElementById("content");
+        const isThere = opener?.isConnected && opener !== document.body;
+        const target = isThere ? opener : document.getElementById("content");
         if (target instanceof HTMLElement) target.focus({ preventScroll: true });
       }, CLOSED_MS);
     };
