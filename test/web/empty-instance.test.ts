@@ -10,33 +10,50 @@ beforeAll(async () => {
 });
 afterAll(() => web?.stop());
 
-/** Where there is nothing yet, what is said there, and the one thing that is offered to do about it. */
-const PAGES: [path: string, said: string, offered: string | undefined][] = [
-  ["/", "Nothing is registered here yet.", "Dispatch now"],
-  ["/webhooks", "No webhooks yet", "New webhook"],
-  ["/webhooks/1", "There is no such webhook", undefined],
-  ["/deliveries", "No deliveries yet", undefined],
-  ["/deliveries?state=failed&type=OrderDispatched", "No delivery matches", "Clear the filters"],
-  ["/deliveries?id=1001", "This is not an id", "Clear the filters"],
-  [`/deliveries/${randomUUID()}`, "There is no such delivery", undefined],
-  ["/keys", "Signed in with this key", "New key"],
-  ["/keys?state=revoked", "No key matches", "Clear the filters"],
-  ["/apps", "No installed apps yet", "New app"],
-  ["/nowhere", "There is nothing at this address", undefined],
-];
+/** A page on which there is nothing yet. */
+interface EmptyPage {
+  path: string;
+  /** What it says of that. */
+  says: string;
+  /** The button that does something about it. */
+  offers?: string;
+}
+
+const GROUPS: Record<string, EmptyPage[]> = {
+  "the overview": [{ path: "/", says: "Nothing is registered here yet.", offers: "Dispatch now" }],
+  "the pages of webhooks": [
+    { path: "/webhooks", says: "No webhooks yet", offers: "New webhook" },
+    { path: "/webhooks/1", says: "There is no such webhook" },
+  ],
+  "the pages of deliveries": [
+    { path: "/deliveries", says: "No deliveries yet" },
+    { path: "/deliveries?state=failed", says: "No delivery matches", offers: "Clear the filters" },
+    { path: "/deliveries?id=1001", says: "This is not an id", offers: "Clear the filters" },
+    { path: `/deliveries/${randomUUID()}`, says: "There is no such delivery" },
+  ],
+  "the pages of keys and apps": [
+    { path: "/keys", says: "Signed in with this key", offers: "New key" },
+    { path: "/keys?state=revoked", says: "No key matches", offers: "Clear the filters" },
+    { path: "/apps", says: "No installed apps yet", offers: "New app" },
+  ],
+  "an address without a page": [{ path: "/nowhere", says: "There is nothing at this address" }],
+};
 
 const main = (page: Page) => page.getByRole("main");
 
-test("every page of an empty instance says what to do next, offers it once, and can be used by everyone", () =>
-  web.visit({}, async (page) => {
-    for (const [path, said, offered] of PAGES) {
-      await page.goto(path);
-      await main(page).getByText(said, { exact: true }).waitFor();
-      await untilRead(page);
-      if (offered) expect(await main(page).getByRole("button", { name: offered }).count(), path).toBe(1);
-      await takeScreenshots(page, `empty${path.replace(/\W+/g, "-").slice(0, 24)}`);
-      await expectTypographic(page);
-      await expectAccessible(page);
-      await expectFitsPhone(page);
-    }
-  }));
+test.each(Object.entries(GROUPS))(
+  "an empty instance says what to do next, offers it once, and can be used by everyone: %s",
+  (_, pages) =>
+    web.visit({ path: pages[0]?.path ?? "" }, async (page) => {
+      for (const { path, says, offers } of pages) {
+        await page.goto(path);
+        await main(page).getByText(says, { exact: true }).waitFor();
+        await untilRead(page);
+        if (offers) expect(await main(page).getByRole("button", { name: offers }).count()).toBe(1);
+        await takeScreenshots(page, `empty${path.replace(/\W+/g, "-").slice(0, 24)}`);
+        await expectTypographic(page);
+        await expectAccessible(page);
+        await expectFitsPhone(page);
+      }
+    }),
+);
