@@ -182,6 +182,8 @@ test("ticked deliveries are sent again, after a question that names them, by key
     await page.keyboard.press("Enter");
     await page.getByText("2 deliveries will be sent with the next dispatch").waitFor();
     await dialog.waitFor({ state: "hidden" });
+    // What opened the dialog is gone: the focus is on the page.
+    await expect.poll(() => page.evaluate("document.activeElement.id")).toBe("content");
     const states = await web.service.db("deliveries").whereIn("id", [first, second]).pluck("state");
     expect(states).toEqual(["pending", "pending"]);
     await expect.poll(() => shownIds(page), PATIENCE).not.toContain(first);

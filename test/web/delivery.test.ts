@@ -107,6 +107,8 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
     // What is confirmed has the focus.
     await page.keyboard.press("Enter");
     await page.getByText("It will be sent with the next dispatch").first().waitFor();
+    // The button is gone while the delivery is under way; the focus is on the page all the same.
+    await expect.poll(() => page.evaluate("document.activeElement.closest('main') !== null")).toBe(true);
     await expect.poll(() => attempts(page).count(), PATIENCE).toBe(5);
     await section(page, "Summary").getByText("Delivered", { exact: true }).waitFor(PATIENCE);
     const fifth = (await attempts(page).first().textContent()) ?? "";

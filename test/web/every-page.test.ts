@@ -33,14 +33,14 @@ interface Looked {
 }
 
 const pages = (): Looked[] => [
-  { path: "/", heading: "Overview", picture: { name: "overview", height: 820 } },
+  { path: "/", heading: "Overview", picture: { name: "overview", height: 1_205 } },
   { path: "/webhooks", heading: "Webhooks", picture: { name: "webhooks", height: 820 } },
   { path: `/webhooks/${there.webhookId}`, heading: /^OrderDispatched to / },
   { path: "/deliveries?state=failed", heading: "Deliveries" },
   {
     path: `/deliveries/${there.deliveryId}`,
     heading: "Delivery",
-    picture: { name: "delivery", height: 1_100, colorScheme: "dark" },
+    picture: { name: "delivery", height: 1_135, colorScheme: "dark" },
   },
   { path: "/keys", heading: "API keys" },
   { path: "/apps", heading: "Installed apps" },

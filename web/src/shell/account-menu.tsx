@@ -51,7 +51,7 @@ function Account() {
         {apiKey?.permissions.map(permissionName).join(", ")}
       </Text>
       <Text size="xs" c="dimmed">
-        Unless used before, the session ends <Time value={expires} />
+        The session ends <Time value={expires} /> unless it is used before
       </Text>
       <Button
         mt="xs"

@@ -1,5 +1,5 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Button, Group, Stack, TextInput } from "@mantine/core";
+import { Stack, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import { useState } from "react";
@@ -7,7 +7,7 @@ import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { FormDialog } from "../../parts/form-dialog.tsx";
+import { FormActions, FormDialog } from "../../parts/form-dialog.tsx";
 
 const MOST_CHARACTERS = 100;
 
@@ -59,14 +59,7 @@ function CreateAppForm({ onClose }: { onClose: () => void }) {
           data-autofocus
         />
         {failure !== undefined && <Failure error={failure} title="The app was not created" />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose} disabled={form.submitting}>
-            Cancel
-          </Button>
-          <Button type="submit" loading={form.submitting}>
-            Create app
-          </Button>
-        </Group>
+        <FormActions submit="Create app" busy={form.submitting} onCancel={onClose} />
       </Stack>
     </form>
   );

@@ -10,7 +10,7 @@ import { resultInWords } from "./result-words.ts";
 import { ATTEMPTS_A_ROUND, arrived, roundsOf } from "./rounds.ts";
 
 const ICON_SIZE = 14;
-const RESPONSE_HEIGHT = 180;
+const RESPONSE_HEIGHT = 240;
 
 /** Every attempt of a delivery, newest first, below the one that comes next. */
 export function Attempts({ delivery, attempts }: { delivery: Delivery; attempts: readonly Attempt[] }) {
@@ -35,7 +35,7 @@ export function Attempts({ delivery, attempts }: { delivery: Delivery; attempts:
           {next && (
             <Timeline.Item
               role="listitem"
-              color="gray"
+              color="blue"
               bullet={<IconClock size={ICON_SIZE} />}
               title={`Attempt ${delivery.attemptCount + 1}`}
               lineVariant="dashed"

@@ -10,6 +10,7 @@ import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
 import { NothingFound } from "../../parts/nothing-found.tsx";
+import { useFocusBack } from "../../parts/use-focus-back.ts";
 import { DeliveryList } from "./delivery-list.tsx";
 import type { DeliveryFilter } from "./filters.ts";
 import { Pager } from "./pager.tsx";
@@ -123,6 +124,8 @@ function SendSelected({
   onClear: () => void;
 }) {
   const [asked, setAsked] = useState(false);
+  // What was asked for takes the bar away.
+  useFocusBack(asked);
   const readAnew = useReadAnew();
   return (
     <>

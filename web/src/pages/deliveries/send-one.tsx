@@ -9,6 +9,7 @@ import { failureReason } from "../../api/failure.ts";
 import { useMay } from "../../api/session.tsx";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import { useFocusBack } from "../../parts/use-focus-back.ts";
 import { ATTEMPTS_A_ROUND } from "./rounds.ts";
 import { isFinal } from "./selection.ts";
 
@@ -18,6 +19,8 @@ export function SendAgain({ delivery }: { delivery: Delivery }) {
   const mayWrite = useMay("Write_Administrative_Data");
   const readAnew = useReadAnew();
   const { mutateAsync: sendAgain } = useMutation(DeliveryService.method.sendAgain);
+  // What was asked for takes the button away.
+  useFocusBack(opened);
   const possible = mayWrite && isFinal(delivery);
   const webhook = useQuery(
     WebhookService.method.getWebhook,

@@ -1,5 +1,5 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Button, Checkbox, Code, Group, MultiSelect, Select, Stack, TextInput } from "@mantine/core";
+import { Checkbox, Code, MultiSelect, Select, Stack, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useState } from "react";
 import {
@@ -14,7 +14,7 @@ import { catalogue } from "../../../../src/catalogue.ts";
 import { permissionName } from "../../../../src/permissions.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { FormDialog } from "../../parts/form-dialog.tsx";
+import { FormActions, FormDialog } from "../../parts/form-dialog.tsx";
 import { PERMISSIONS } from "./permissions.ts";
 
 const MOST_CHARACTERS = 100;
@@ -138,14 +138,7 @@ function CreateKeyForm({ onClose, apps, appId, onCreated }: Omit<CreateKeyProps,
           nothingFoundMessage="No such app"
         />
         {failure !== undefined && <Failure error={failure} title="The key was not created" />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose} disabled={form.submitting}>
-            Cancel
-          </Button>
-          <Button type="submit" loading={form.submitting}>
-            Create key
-          </Button>
-        </Group>
+        <FormActions submit="Create key" busy={form.submitting} onCancel={onClose} />
       </Stack>
     </form>
   );

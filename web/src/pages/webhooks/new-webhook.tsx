@@ -1,5 +1,5 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Button, Group, Stack, Text, TextInput } from "@mantine/core";
+import { Stack, Text, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import { useState } from "react";
@@ -11,7 +11,7 @@ import { fieldFailures } from "../../api/failure.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 import { CodeBlock } from "../../parts/code-block.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { FormDialog } from "../../parts/form-dialog.tsx";
+import { FormActions, FormDialog } from "../../parts/form-dialog.tsx";
 import { layOutJson } from "../../parts/json-text.ts";
 import { Loading } from "../../parts/loading.tsx";
 import { EventTypeSelect } from "./event-type-select.tsx";
@@ -108,14 +108,7 @@ function Form({ eventTypes, onClose }: FormProps) {
           {...form.getInputProps("url")}
         />
         {failure !== undefined && <Failure error={failure} />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button type="submit" loading={create.isPending}>
-            Register webhook
-          </Button>
-        </Group>
+        <FormActions submit="Register webhook" busy={create.isPending} onCancel={onClose} />
       </Stack>
     </form>
   );
