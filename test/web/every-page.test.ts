@@ -3,9 +3,11 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type BusyInstance, fillInstance } from "./busy-instance.ts";
 import { expectEveryFocusSeen } from "./keyboard.ts";
-import { expectFitsPhone, expectTypographic, takeScreenshots, untilRead } from "./looks.ts";
+import { expectFitsPhone, expectTablesFit, expectTypographic, takeScreenshots, untilRead } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
+/** Each test looks at every page, and the machine may be busy. */
+const BUSY_MS = 60_000;
 /** `npm run screenshots` takes the README's pictures. */
 const TAKES_PICTURES = process.env.MODE === "screenshots";
 
@@ -53,33 +55,42 @@ async function take(page: Page, { name, height, colorScheme = "light" }: Picture
   await page.emulateMedia({ colorScheme: "light" });
 }
 
-test("every page has room for a day of a busy instance, on a phone too", () =>
-  web.visit({}, async (page) => {
-    for (const { path: at, heading, picture } of pages()) {
-      await page.goto(at);
-      await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
-      await untilRead(page);
-      await expectFitsPhone(page);
-      await expectTypographic(page);
-      if (TAKES_PICTURES && picture) await take(page, picture);
-      await takeScreenshots(page, `busy-${at.replace(/\W+/g, "-").slice(0, 24)}`);
-      expect(await page.getByRole("alert").count()).toBe(0);
-    }
-  }));
+test(
+  "every page has room for a day of a busy instance, on a phone and on a tablet too",
+  () =>
+    web.visit({}, async (page) => {
+      for (const { path: at, heading, picture } of pages()) {
+        await page.goto(at);
+        await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+        await untilRead(page);
+        await expectFitsPhone(page);
+        await expectTablesFit(page);
+        await expectTypographic(page);
+        if (TAKES_PICTURES && picture) await take(page, picture);
+        await takeScreenshots(page, `busy-${at.replace(/\W+/g, "-").slice(0, 24)}`);
+        expect(await page.getByRole("alert").count()).toBe(0);
+      }
+    }),
+  BUSY_MS,
+);
 
-test("whatever the Tab key reaches on a page shows that it has the focus", () =>
-  web.visit({}, async (page) => {
-    const few = [
-      "/",
-      "/webhooks?search=returns",
-      `/webhooks/${there.webhookId}`,
-      "/keys?search=parcel",
-      "/apps",
-    ];
-    for (const at of [...few, `/deliveries?id=${there.deliveryId}`, `/deliveries/${there.deliveryId}`]) {
-      await page.goto(at);
-      await page.getByRole("heading", { level: 1 }).waitFor();
-      await untilRead(page);
-      await expectEveryFocusSeen(page);
-    }
-  }));
+test(
+  "whatever the Tab key reaches on a page shows that it has the focus",
+  () =>
+    web.visit({}, async (page) => {
+      const few = [
+        "/",
+        "/webhooks?search=returns",
+        `/webhooks/${there.webhookId}`,
+        "/keys?search=parcel",
+        "/apps",
+      ];
+      for (const at of [...few, `/deliveries?id=${there.deliveryId}`, `/deliveries/${there.deliveryId}`]) {
+        await page.goto(at);
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        await untilRead(page);
+        await expectEveryFocusSeen(page);
+      }
+    }),
+  BUSY_MS,
+);

@@ -40,6 +40,26 @@ export async function expectFitsPhone(page: Page): Promise<void> {
   await page.setViewportSize(SCREENS.wide);
 }
 
+/** Widths between a phone's and a desk's screen: of tablets, and of windows beside another. */
+const BETWEEN = [768, 1000, 1200];
+
+/** Tables of which a part is out of sight. Run in the page. */
+const CUT_OFF = `[...document.querySelectorAll("table")].flatMap((table) => {
+  const { scrollWidth, clientWidth } = table.parentElement.parentElement;
+  return scrollWidth > clientWidth ? [scrollWidth + " in " + clientWidth + ": " + table.textContent.slice(0, 80)] : [];
+})`;
+
+/** Fails the test where a table has no room for all of its columns; lists of cards are to stand in for it there. */
+export async function expectTablesFit(page: Page): Promise<void> {
+  for (const width of BETWEEN) {
+    await page.setViewportSize({ ...SCREENS.wide, width });
+    await expect
+      .poll(() => page.evaluate(CUT_OFF), { timeout: 3_000, message: `${width} pixels` })
+      .toEqual([]);
+  }
+  await page.setViewportSize(SCREENS.wide);
+}
+
 /** Fails the test where the page says something with a typewriter's apostrophe. */
 export async function expectTypographic(page: Page): Promise<void> {
   const said = (await page.locator("body").textContent()) ?? "";

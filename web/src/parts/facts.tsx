@@ -1,6 +1,6 @@
 import { DataList } from "@mantine/core";
 import type { ReactNode } from "react";
-import { useNarrow } from "./use-narrow.ts";
+import { useBelow } from "./use-below.ts";
 
 /** Something that is told: what it is, and what it is here. */
 export type Fact = readonly [name: string, value: ReactNode];
@@ -15,7 +15,7 @@ export interface FactsProps {
 
 /** Names and values, one under the other; on a phone a name stands above its value. */
 export function Facts({ facts, inline = false }: FactsProps) {
-  const narrow = useNarrow();
+  const narrow = useBelow("sm");
   return (
     <DataList labelWidth="130px" orientation={narrow && !inline ? "vertical" : "horizontal"}>
       {facts

@@ -1,6 +1,7 @@
 import { Group, Stack, Text, Title } from "@mantine/core";
 import { useDocumentTitle } from "@mantine/hooks";
 import type { ReactNode } from "react";
+import { Breakable } from "./breakable.tsx";
 
 /** The head of a page. */
 export interface PageTitleProps {
@@ -19,7 +20,7 @@ export function PageTitle({ title, description, actions }: PageTitleProps) {
     <Group justify="space-between" align="flex-start" gap="md" mb="lg">
       <Stack gap={4} miw={0}>
         <Title order={1} size="h2" style={{ overflowWrap: "anywhere" }}>
-          {title}
+          <Breakable text={title} />
         </Title>
         {description && (
           <Text c="dimmed" component="div">

@@ -5,7 +5,7 @@ import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { CopyButton } from "../../parts/copy-button.tsx";
 import { countOf } from "../../parts/count-of.ts";
 import { Time } from "../../parts/time.tsx";
-import { useNarrow } from "../../parts/use-narrow.ts";
+import { useBelow } from "../../parts/use-below.ts";
 
 /** Installed apps, and how many keys of each work; undefined while that is not known. */
 export interface AppListProps {
@@ -13,18 +13,18 @@ export interface AppListProps {
   keysOf: ((app: InstalledApp) => number) | undefined;
 }
 
-/** A table of apps; on a phone, cards. */
+/** A table of apps; cards where there is no room for one. */
 export function AppList(props: AppListProps) {
-  return useNarrow() ? <AppCards {...props} /> : <AppTable {...props} />;
+  return useBelow("md") ? <AppCards {...props} /> : <AppTable {...props} />;
 }
 
 function AppTable({ apps, keysOf }: AppListProps) {
   return (
-    <Table.ScrollContainer minWidth={720}>
+    <Table.ScrollContainer minWidth={640}>
       <Table verticalSpacing="sm" highlightOnHover>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th w="32%">Name</Table.Th>
+            <Table.Th w="26%">Name</Table.Th>
             <Table.Th>Id</Table.Th>
             <Table.Th>Keys</Table.Th>
             <Table.Th>Created</Table.Th>
@@ -45,7 +45,7 @@ function AppTable({ apps, keysOf }: AppListProps) {
                 <AppKeys app={app} keysOf={keysOf} />
               </Table.Td>
               <Table.Td>
-                <Time value={app.created} />
+                <Time value={app.created} relative />
               </Table.Td>
             </Table.Tr>
           ))}
@@ -94,6 +94,7 @@ function AppKeys({ app, keysOf }: { app: InstalledApp; keysOf: AppListProps["key
       component={Link}
       to={{ pathname: PAGE_PATHS.keys, search: new URLSearchParams({ app: app.id }).toString() }}
       size="sm"
+      style={{ whiteSpace: "nowrap" }}
     >
       {count === undefined ? "Keys" : count === 0 ? "No keys yet" : countOf(count, "key", "keys")}
     </Anchor>

@@ -3,10 +3,10 @@ import { generatePath, Link } from "react-router";
 import { type Delivery, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
-import { Address } from "../../parts/address.tsx";
+import { Breakable } from "../../parts/breakable.tsx";
 import { DeliveryStateBadge } from "../../parts/delivery-state.tsx";
 import { Time } from "../../parts/time.tsx";
-import { useNarrow } from "../../parts/use-narrow.ts";
+import { useBelow } from "../../parts/use-below.ts";
 import { isFinal, type Selection } from "./selection.ts";
 
 /** The deliveries of a page. */
@@ -18,12 +18,12 @@ export interface DeliveryListProps {
 
 /** Deliveries as a table, or as cards where there is no room for one. */
 export function DeliveryList(props: DeliveryListProps) {
-  return useNarrow() ? <Cards {...props} /> : <Rows {...props} />;
+  return useBelow("md") ? <Cards {...props} /> : <Rows {...props} />;
 }
 
 function Rows({ deliveries, selection }: DeliveryListProps) {
   return (
-    <Table.ScrollContainer minWidth={720}>
+    <Table.ScrollContainer minWidth={640}>
       <Table verticalSpacing="sm" aria-label="Deliveries" highlightOnHover>
         <Table.Thead>
           <Table.Tr>
@@ -32,9 +32,9 @@ function Rows({ deliveries, selection }: DeliveryListProps) {
                 <AllBox deliveries={deliveries} selection={selection} />
               </Table.Th>
             )}
-            <Table.Th w={300}>Delivery</Table.Th>
+            <Table.Th w={285}>Delivery</Table.Th>
             <Table.Th>Event and webhook</Table.Th>
-            <Table.Th w={150}>State</Table.Th>
+            <Table.Th w={130}>State</Table.Th>
             <Table.Th w={90} ta="right">
               Attempts
             </Table.Th>
@@ -158,7 +158,7 @@ function Target({ delivery }: { delivery: Delivery }) {
         {processName(delivery.webhookProcess)} · #{String(delivery.webhookId)}
       </Text>
       <Text size="sm" c="dimmed" lineClamp={2} title={delivery.url} style={{ overflowWrap: "anywhere" }}>
-        <Address url={delivery.url} />
+        <Breakable text={delivery.url} />
       </Text>
     </Stack>
   );

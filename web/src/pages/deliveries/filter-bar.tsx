@@ -4,7 +4,7 @@ import { IconFilter } from "@tabler/icons-react";
 import { catalogue } from "../../../../src/catalogue.ts";
 import { DELIVERY_STATES } from "../../parts/delivery-state.tsx";
 import { SearchField } from "../../parts/search-field.tsx";
-import { useNarrow } from "../../parts/use-narrow.ts";
+import { useBelow } from "../../parts/use-below.ts";
 import { FILTER_NAMES, type Filters, statesOf } from "./filters.ts";
 import { TimeFilter } from "./time-filter.tsx";
 import { WebhookSelect } from "./webhook-select.tsx";
@@ -21,7 +21,7 @@ const TYPES = catalogue.map(({ name }) => name);
 
 /** What the list is narrowed down by; on a phone all but the search is folded away. */
 export function FilterBar({ filters, onChange }: FilterBarProps) {
-  const narrow = useNarrow();
+  const narrow = useBelow("sm");
   const [opened, { toggle }] = useDisclosure();
   const set = FILTER_NAMES.filter((name) => name !== "id" && name !== "page" && filters[name] !== "").length;
   const search = (

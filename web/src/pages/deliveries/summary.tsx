@@ -4,7 +4,7 @@ import { createSearchParams, generatePath, Link } from "react-router";
 import { type Delivery, type DeliveryRun, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
-import { Address } from "../../parts/address.tsx";
+import { Breakable } from "../../parts/breakable.tsx";
 import { CopyButton } from "../../parts/copy-button.tsx";
 import { DELIVERY_STATES, DeliveryStateBadge } from "../../parts/delivery-state.tsx";
 import { Facts } from "../../parts/facts.tsx";
@@ -39,7 +39,7 @@ export function Summary({ delivery, run }: { delivery: Delivery; run: DeliveryRu
               size="sm"
               to={generatePath(PAGE_PATHS.webhook, { id: String(webhookId) })}
             >
-              #{String(webhookId)} · <Address url={url} />
+              #{String(webhookId)} · <Breakable text={url} />
             </Anchor>,
           ],
           ["Event type", processName(webhookProcess)],

@@ -1,9 +1,20 @@
-import { ActionIcon, Button, Card, Group, Stack, Table, Text, Tooltip, VisuallyHidden } from "@mantine/core";
+import {
+  ActionIcon,
+  Box,
+  Button,
+  Card,
+  Group,
+  Stack,
+  Table,
+  Text,
+  Tooltip,
+  VisuallyHidden,
+} from "@mantine/core";
 import { IconBan, IconRefresh } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import type { ApiKey } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { Time } from "../../parts/time.tsx";
-import { useNarrow } from "../../parts/use-narrow.ts";
+import { useBelow } from "../../parts/use-below.ts";
 import { KeyEvents, KeyName, KeyPermissions } from "./key-facts.tsx";
 
 /** Keys, and what can be done with each. */
@@ -17,9 +28,9 @@ export interface KeyListProps {
   onRevoke: (key: ApiKey) => void;
 }
 
-/** A table of keys; on a phone, cards. */
+/** A table of keys; cards where there is no room for one. */
 export function KeyList(props: KeyListProps) {
-  return useNarrow() ? <KeyCards {...props} /> : <KeyTable {...props} />;
+  return useBelow("lg") ? <KeyCards {...props} /> : <KeyTable {...props} />;
 }
 
 function KeyTable({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
@@ -28,7 +39,9 @@ function KeyTable({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
       <Table verticalSpacing="sm" highlightOnHover>
         <Table.Thead style={{ whiteSpace: "nowrap" }}>
           <Table.Tr>
-            <Table.Th w="25%">Key</Table.Th>
+            <Table.Th w="25%" miw={140}>
+              Key
+            </Table.Th>
             <Table.Th miw={130}>Permissions</Table.Th>
             <Table.Th>Event types</Table.Th>
             <Table.Th miw={130}>Installed app</Table.Th>
@@ -91,7 +104,17 @@ function IconAction(props: { label: string; color?: string; onClick: () => void;
 
 function KeyCards({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
   return (
-    <Stack component="ul" p={0} m={0} gap="sm">
+    <Box
+      component="ul"
+      display="grid"
+      p={0}
+      m={0}
+      style={{
+        gap: "var(--mantine-spacing-sm)",
+        // As many beside each other as have room.
+        gridTemplateColumns: "repeat(auto-fill, minmax(min(100%, 300px), 1fr))",
+      }}
+    >
       {keys.map((key) => (
         <Card key={key.id} component="li" withBorder padding="md">
           <Stack gap="sm">
@@ -131,7 +154,7 @@ function KeyCards({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
           </Stack>
         </Card>
       ))}
-    </Stack>
+    </Box>
   );
 }
 

@@ -34,7 +34,7 @@ export function Runs() {
           <Table.Tr>
             <Table.Th>Started</Table.Th>
             <Table.Th visibleFrom="sm">Took</Table.Th>
-            <Table.Th ta="right" visibleFrom="sm">
+            <Table.Th ta="right" visibleFrom="md">
               Attempts
             </Table.Th>
             <Table.Th ta="right">Delivered</Table.Th>
@@ -70,7 +70,7 @@ function Run({ run }: { run: DispatchRun }) {
           </Badge>
         )}
       </Table.Td>
-      <Table.Td ta="right" visibleFrom="sm">
+      <Table.Td ta="right" visibleFrom="md">
         {attempts.toLocaleString()}
       </Table.Td>
       <Table.Td ta="right">{delivered.toLocaleString()}</Table.Td>

@@ -6,7 +6,7 @@ import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
-import { Address } from "../../parts/address.tsx";
+import { Breakable } from "../../parts/breakable.tsx";
 import { durationInWords } from "../../parts/duration.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
@@ -95,7 +95,7 @@ function WebhookLink({ id }: { id: bigint }) {
         title={webhook?.url}
         style={{ overflowWrap: "anywhere" }}
       >
-        {webhook ? <Address url={webhook.url.replace("https://", "")} /> : `Webhook ${id}`}
+        {webhook ? <Breakable text={webhook.url.replace("https://", "")} /> : `Webhook ${id}`}
       </Anchor>
       <Text size="xs" c="dimmed">
         {webhook ? processName(webhook.webhookProcess) : "\u00a0"}

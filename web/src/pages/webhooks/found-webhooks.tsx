@@ -1,7 +1,7 @@
 import { Group, Pagination, Text } from "@mantine/core";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { countOf } from "../../parts/count-of.ts";
-import { useNarrow } from "../../parts/use-narrow.ts";
+import { useBelow } from "../../parts/use-below.ts";
 import type { LastDay } from "./last-day.ts";
 import { WebhookCards } from "./webhook-cards.tsx";
 import { WebhookTable } from "./webhook-table.tsx";
@@ -20,7 +20,7 @@ export interface FoundWebhooksProps {
 
 /** One page of webhooks, and the way to the others. */
 export function FoundWebhooks({ webhooks, lastDay, page, onPage }: FoundWebhooksProps) {
-  const List = useNarrow() ? WebhookCards : WebhookTable;
+  const List = useBelow("md") ? WebhookCards : WebhookTable;
   const pages = Math.ceil(webhooks.length / PAGE_SIZE);
   const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
   const from = (shown - 1) * PAGE_SIZE;

@@ -8,7 +8,7 @@ import { Failure } from "../../parts/failure.tsx";
 import { Loading } from "../../parts/loading.tsx";
 import { Section } from "../../parts/section.tsx";
 import { Time } from "../../parts/time.tsx";
-import { useNarrow } from "../../parts/use-narrow.ts";
+import { useBelow } from "../../parts/use-below.ts";
 import { deliveriesOf } from "./webhook-table.tsx";
 
 const SHOWN = 10;
@@ -21,7 +21,7 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
     { webhookId, pageSize: SHOWN },
     { refetchInterval: REFRESH_MS },
   );
-  const List = useNarrow() ? Lines : Rows;
+  const List = useBelow("md") ? Lines : Rows;
   return (
     <Section
       title="Last deliveries"
@@ -49,7 +49,7 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
 /** Deliveries on a wide screen. */
 function Rows({ deliveries }: { deliveries: readonly Delivery[] }) {
   return (
-    <Table.ScrollContainer minWidth={660}>
+    <Table.ScrollContainer minWidth={600}>
       <Table verticalSpacing="xs">
         <Table.Thead>
           <Table.Tr>

@@ -7,7 +7,7 @@ import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
-import { Address } from "../../parts/address.tsx";
+import { Breakable } from "../../parts/breakable.tsx";
 import { CopyButton } from "../../parts/copy-button.tsx";
 import { countOf } from "../../parts/count-of.ts";
 import { Facts } from "../../parts/facts.tsx";
@@ -52,7 +52,7 @@ function Copied({ value, of }: { value: string; of: string }) {
   return (
     <Group gap={4} wrap="nowrap" align="flex-start">
       <span>
-        <Address url={value} />
+        <Breakable text={value} />
       </span>
       {/* As high as the text beside it. */}
       <Box my={-4}>

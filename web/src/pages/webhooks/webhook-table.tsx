@@ -3,7 +3,7 @@ import { generatePath, Link } from "react-router";
 import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
-import { Address } from "../../parts/address.tsx";
+import { Breakable } from "../../parts/breakable.tsx";
 import { Time } from "../../parts/time.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
@@ -18,14 +18,14 @@ export interface WebhookRowsProps {
 /** Webhooks on a wide screen. */
 export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
   return (
-    <Table.ScrollContainer minWidth={720}>
+    <Table.ScrollContainer minWidth={640}>
       <Table verticalSpacing="sm" layout="fixed" highlightOnHover>
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Webhook</Table.Th>
-            <Table.Th w={120}>State</Table.Th>
+            <Table.Th w={110}>State</Table.Th>
             <Table.Th w={205}>Last 24 hours</Table.Th>
-            <Table.Th w={190}>Created</Table.Th>
+            <Table.Th w={125}>Created</Table.Th>
             <Table.Th w={100}>Log</Table.Th>
           </Table.Tr>
         </Table.Thead>
@@ -46,7 +46,7 @@ export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
                 <Success of={webhook.id} lastDay={lastDay} />
               </Table.Td>
               <Table.Td>
-                <Time value={webhook.created} size="sm" />
+                <Time value={webhook.created} relative size="sm" />
               </Table.Td>
               <Table.Td>
                 <DeliveriesLink webhook={webhook} />
@@ -71,7 +71,7 @@ export function WebhookLink({ webhook }: { webhook: Webhook }) {
       title={webhook.url}
       style={{ overflowWrap: "anywhere" }}
     >
-      <Address url={webhook.url} />
+      <Breakable text={webhook.url} />
     </Anchor>
   );
 }
