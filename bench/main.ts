@@ -8,6 +8,7 @@ import type { Measurement, Scenario } from "./parts/scenario.ts";
 import { toTable } from "./parts/table.ts";
 import { backlog } from "./scenarios/backlog.ts";
 import { drain } from "./scenarios/drain.ts";
+import { failing } from "./scenarios/failing.ts";
 import { fanout } from "./scenarios/fanout.ts";
 import { latency } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
@@ -27,6 +28,7 @@ const scenarios: readonly Scenario[] = [
   drain,
   fanout,
   mixed,
+  failing,
   backlog,
   publish,
   latency,

@@ -24,6 +24,8 @@ export const wake = defineSignal("wake");
 const MAX_PUMPS = 4;
 /** Pumps of one run; then the next run begins, while this one is settled. */
 const PUMPS_PER_RUN = 100;
+/** The same once deliveries to a slow receiver were left to the run: they are not tried before it is settled. */
+const PUMPS_WITH_SLOW = 10;
 /** How long an execution waits for the next wake-up, in milliseconds: less work for Temporal than one for each. */
 const LINGER_MS = 500;
 /** History length from which the work goes on in a new execution, in events: about a minute of constant wake-ups. */
@@ -50,6 +52,7 @@ export async function dispatchOnPublish(input: DispatchInput): Promise<WokenRepo
   const settling: Promise<void>[] = [];
   let woken = true;
   let cancelled: unknown;
+  let mostPumps = PUMPS_PER_RUN;
   setHandler(wake, () => {
     woken = true;
   });
@@ -57,8 +60,9 @@ export async function dispatchOnPublish(input: DispatchInput): Promise<WokenRepo
 
   async function pump(run: RunKey): Promise<void> {
     try {
-      const { more, sent, delivered, failed } = await deliverPending(run);
+      const { more, sent, delivered, failed, handedOver } = await deliverPending(run);
       if (more) woken = true;
+      if (handedOver > 0) mostPumps = PUMPS_WITH_SLOW;
       totals.sent += sent;
       totals.delivered += delivered;
       totals.failed += failed;
@@ -105,7 +109,8 @@ export async function dispatchOnPublish(input: DispatchInput): Promise<WokenRepo
     // Each is a run of its own to the database, so that it can be handed over while the next goes on.
     const run = { workflowId, firstRunId: `${runId}/${number}` };
     const itsPumps: Promise<void>[] = [];
-    while (going && itsPumps.length < PUMPS_PER_RUN) {
+    mostPumps = PUMPS_PER_RUN;
+    while (going && itsPumps.length < mostPumps) {
       woken = false;
       const started = pump(run).finally(() => pumps.delete(started));
       pumps.add(started);

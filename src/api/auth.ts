@@ -5,12 +5,12 @@ import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflec
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
+import { gathering } from "../db/gathering.ts";
 import { findSession } from "../db/sessions.ts";
 import { neededPermission, permissionName } from "../permissions.ts";
 import { addressOf } from "./client-address.ts";
 import type { ApiContext } from "./context.ts";
 import { toConnectError } from "./errors.ts";
-import { gathering } from "./gathering.ts";
 import {
   forNobody,
   KEY_HEADER,

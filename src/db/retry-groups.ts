@@ -73,18 +73,31 @@ export async function assignGroups(db: Db, runId: bigint): Promise<FailingWebhoo
   }));
 }
 
+/** A pass over a retry group. */
+export interface Pass {
+  token: ClaimToken;
+  group: number;
+}
+
 /**
- * Gives a retry group to a pass. Of several at once, as when a worker that was taken for dead is not, the last to
- * begin has it, so that none takes from the other what that has just taken from it.
+ * Gives retry groups to passes. Of several over one group, as when a worker that was taken for dead is not, the last
+ * to begin has it, so that none takes from the other what that has just taken from it.
  */
-export async function beginPass(db: Db, token: ClaimToken, group: number): Promise<void> {
+export async function beginPasses(db: Db, passes: readonly Pass[]): Promise<void> {
   await count(
     db,
-    `update run_groups set pass_activity = :activity::uuid, pass_attempt = :attempt::int
-      where run_id = :runId::bigint and group_number = :group::int
+    `update run_groups g set pass_activity = p.activity, pass_attempt = p.attempt
+      from unnest(:runIds::bigint[], :groups::int[], :activities::uuid[], :attempts::int[])
+        as p(run_id, group_number, activity, attempt)
+      where g.run_id = p.run_id and g.group_number = p.group_number
         -- An attempt that begins late, after a later one of the same activity, is replaced already.
-        and (pass_activity = :activity::uuid and pass_attempt > :attempt::int) is not true`,
-    { runId: token.runId, activity: token.activity, attempt: token.attempt, group },
+        and (g.pass_activity = p.activity and g.pass_attempt > p.attempt) is not true`,
+    {
+      runIds: passes.map(({ token }) => token.runId),
+      groups: passes.map(({ group }) => group),
+      activities: passes.map(({ token }) => token.activity),
+      attempts: passes.map(({ token }) => token.attempt),
+    },
   );
 }
 
@@ -98,20 +111,30 @@ export interface GroupStatus {
   delayMs: number;
 }
 
-/** What is open in a retry group; `open` is 0 when every delivery of it has come to an end. */
-export async function groupStatus(db: Db, runId: bigint, group: number): Promise<GroupStatus> {
-  const [row] = await rows<{ open: number; level: number | null; delay: number | null }>(
+/** What is open in retry groups, in their order; `open` is 0 when every delivery of one has come to an end. */
+export async function groupStatuses(
+  db: Db,
+  groups: readonly { runId: bigint; group: number }[],
+): Promise<GroupStatus[]> {
+  const found = await rows<{ open: number; level: number | null; delay: number | null }>(
     db,
-    `select coalesce(sum(n), 0)::int as open, min(level) as level,
-        (array_agg(extract(epoch from due - now()) * 1000 order by level))[1]::float8 as delay
-      from (
-        select d.attempts - d.round_start as level, count(*) as n, max(d.retry_at) as due
-        from run_groups g join deliveries d on d.run_id = g.run_id and d.webhook_id = g.webhook_id
-        where g.run_id = :runId::bigint and g.group_number = :group::int and d.state in ('delivering', 'retrying')
-        group by 1
-      ) levels`,
-    { runId, group },
+    `select s.open, s.level, s.delay
+      from unnest(:runIds::bigint[], :groups::int[]) with ordinality as q(run_id, group_number, place)
+      cross join lateral (
+        select coalesce(sum(n), 0)::int as open, min(level) as level,
+          (array_agg(extract(epoch from due - now()) * 1000 order by level))[1]::float8 as delay
+        from (
+          select d.attempts - d.round_start as level, count(*) as n, max(d.retry_at) as due
+          from run_groups g join deliveries d on d.run_id = g.run_id and d.webhook_id = g.webhook_id
+          where g.run_id = q.run_id and g.group_number = q.group_number and d.state in ('delivering', 'retrying')
+          group by 1
+        ) levels
+      ) s order by q.place`,
+    { runIds: groups.map(({ runId }) => runId), groups: groups.map(({ group }) => group) },
   );
-  const level = row?.level ?? 0;
-  return { open: row?.open ?? 0, level, delayMs: level === 0 ? 0 : Math.max(0, Math.ceil(row?.delay ?? 0)) };
+  return found.map(({ open, level, delay }) => ({
+    open,
+    level: level ?? 0,
+    delayMs: (level ?? 0) === 0 ? 0 : Math.max(0, Math.ceil(delay ?? 0)),
+  }));
 }

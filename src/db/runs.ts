@@ -7,17 +7,32 @@ export interface RunKey {
   firstRunId: string;
 }
 
-/** The run's row, made when it is first asked for. Its lease is set to at least `leaseMs` from now. */
-export async function openRun(db: Db, key: RunKey, leaseMs: number): Promise<bigint> {
-  const [row] = await rows<{ id: bigint }>(
+/** A run that is asked for. */
+export interface RunWish extends RunKey {
+  /** Its lease is set to at least so long from now, never shorter; milliseconds. */
+  leaseMs: number;
+}
+
+/** The rows of runs, made when they are first asked for; their ids, in the order of the wishes. */
+export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<bigint[]> {
+  const opened = await rows<{ id: bigint; workflow_id: string; first_run_id: string }>(
     db,
     `insert into runs (workflow_id, first_run_id, lease_until)
-      values (:workflowId, :firstRunId, now() + interval '1 millisecond' * :leaseMs::float8)
+      select workflow_id, first_run_id, now() + interval '1 millisecond' * max(lease_ms)
+        from unnest(:workflowIds::text[], :firstRunIds::text[], :leases::float8[]) as w(workflow_id, first_run_id, lease_ms)
+        group by 1, 2 order by 1, 2
       on conflict (workflow_id, first_run_id) do update set lease_until = greatest(runs.lease_until, excluded.lease_until)
-      returning id`,
-    { ...key, leaseMs },
+      returning id, workflow_id, first_run_id`,
+    {
+      workflowIds: wishes.map(({ workflowId }) => workflowId),
+      firstRunIds: wishes.map(({ firstRunId }) => firstRunId),
+      leases: wishes.map(({ leaseMs }) => leaseMs),
+    },
   );
-  return (row as { id: bigint }).id;
+  return wishes.map(({ workflowId, firstRunId }) => {
+    const row = opened.find((run) => run.workflow_id === workflowId && run.first_run_id === firstRunId);
+    return (row as { id: bigint }).id;
+  });
 }
 
 /** What a run's activities did, over all of them. */
@@ -28,14 +43,34 @@ export interface RunTotals {
   failed: number;
 }
 
-/** Sets the lease to at least `leaseMs` from now, never shorter, and adds to the run's totals. */
-export async function renewLease(db: Db, runId: bigint, leaseMs: number, more?: RunTotals): Promise<void> {
+/** A lease to be renewed, and what was done since the last time. */
+export interface Renewal {
+  runId: bigint;
+  leaseMs: number;
+  more?: RunTotals;
+}
+
+/** Sets leases to at least `leaseMs` from now, never shorter, and adds to the runs' totals. */
+export async function renewLeases(db: Db, renewals: readonly Renewal[]): Promise<void> {
   await count(
     db,
-    `update runs set lease_until = greatest(lease_until, now() + interval '1 millisecond' * :leaseMs::float8),
-        sent = sent + :sent, delivered = delivered + :delivered, failed = failed + :failed
-      where id = :runId::bigint and closed is null`,
-    { runId, leaseMs, sent: more?.sent ?? 0, delivered: more?.delivered ?? 0, failed: more?.failed ?? 0 },
+    `update runs r set lease_until = greatest(lease_until, now() + interval '1 millisecond' * n.lease_ms),
+        sent = r.sent + n.sent, delivered = r.delivered + n.delivered, failed = r.failed + n.failed
+      from (
+        select run_id, max(lease_ms) as lease_ms, sum(sent)::int as sent, sum(delivered)::int as delivered,
+          sum(failed)::int as failed
+        from unnest(:runIds::bigint[], :leases::float8[], :sent::int[], :delivered::int[], :failed::int[])
+          as n(run_id, lease_ms, sent, delivered, failed)
+        group by 1
+      ) n
+      where r.id = n.run_id and closed is null`,
+    {
+      runIds: renewals.map(({ runId }) => runId),
+      leases: renewals.map(({ leaseMs }) => leaseMs),
+      sent: renewals.map(({ more }) => more?.sent ?? 0),
+      delivered: renewals.map(({ more }) => more?.delivered ?? 0),
+      failed: renewals.map(({ more }) => more?.failed ?? 0),
+    },
   );
 }
 

@@ -2,7 +2,7 @@
 const LEAST_SHARE = 2;
 
 /**
- * The hosts for which something waits that could be sent, in any flow of the process. The slots are shared out among
+ * The hosts for which something waits that could be sent, in any flow of the same kind. Their slots are shared out among
  * them: whoever got more than its share at the moment would only open more connections, since the others' turn comes
  * later then.
  */

@@ -1,3 +1,4 @@
+import pLimit, { type LimitFunction } from "p-limit";
 import type { Logger } from "pino";
 import type { Dispatcher } from "undici";
 import type { DeliveryConfig, DispatchConfig } from "../config.ts";
@@ -6,14 +7,16 @@ import type { Db } from "../db/database.ts";
 import type { EventContent } from "../db/event-contents.ts";
 import type { SecretBox } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";
-import { MarkList, Slots, Windows } from "./concurrency.ts";
-import { Contenders } from "./contenders.ts";
+import { MarkList, Windows } from "./concurrency.ts";
+import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
 import { createHttpClient } from "./http-client.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
 import { type Recorded, Recorder } from "./recorder.ts";
 import { buildRequest } from "./request.ts";
+import { RetrySlots } from "./retry-slots.ts";
 import { createSigner, type Signer } from "./signature.ts";
+import { Slots } from "./slots.ts";
 
 /** In flight or not yet recorded, a process: so many POSTs a crash can leave in doubt. */
 const ALL_SLOTS = 192;
@@ -21,6 +24,8 @@ const ALL_SLOTS = 192;
 const FIRST_ATTEMPT_SLOTS = 160;
 /** Retries among them; they leave 128 to first attempts, however many webhooks fail. */
 const RETRY_SLOTS = 64;
+/** Claims of retries at once: hundreds of groups must not hold all connections to the database. */
+const RETRY_CLAIMS = 4;
 /** The most in flight to one webhook, and to one host. */
 const MAX_IN_FLIGHT_EACH = 160;
 
@@ -38,11 +43,13 @@ export interface DeliveryEngine {
   client: Dispatcher;
   sign: Signer;
   recorder: Recorder;
+  statements: GatheredStatements;
+  /** Bounds the claims of retries that are under way at once. */
+  limitRetryClaims: LimitFunction;
   firstAttempts: Slots;
   retries: Slots;
   webhooks: Windows<bigint>;
   hosts: Windows<string>;
-  contenders: Contenders;
   slowWebhooks: MarkList<bigint>;
   slowHosts: MarkList<string>;
   /** Those whose last attempt failed: first attempts to others go before theirs. */
@@ -69,6 +76,7 @@ export function createDeliveryEngine(options: {
     coefficient: dispatch.retryBackoffCoefficient,
   };
   const slots = new Slots(ALL_SLOTS);
+  const firstAttempts = new Slots(FIRST_ATTEMPT_SLOTS, slots);
   return {
     db,
     log,
@@ -76,11 +84,12 @@ export function createDeliveryEngine(options: {
     stopping,
     sign: createSigner(options.secrets),
     recorder: new Recorder(db, spacing, log),
-    firstAttempts: new Slots(FIRST_ATTEMPT_SLOTS, slots),
-    retries: new Slots(RETRY_SLOTS, slots),
+    statements: gatherStatements(db),
+    limitRetryClaims: pLimit(RETRY_CLAIMS),
+    firstAttempts,
+    retries: new RetrySlots(RETRY_SLOTS, slots, firstAttempts),
     webhooks: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
     hosts: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
-    contenders: new Contenders(),
     slowWebhooks: new MarkList(SLOW_FOR_MS),
     slowHosts: new MarkList(SLOW_FOR_MS),
     failingWebhooks: new MarkList(FAILING_FOR_MS),

@@ -1,9 +1,9 @@
 import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
-import type { Slots } from "./concurrency.ts";
 import { attempt, type DeliveryEngine } from "./engine.ts";
 import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
 import { HeldContents } from "./held-contents.ts";
 import type { Outcome } from "./outcome.ts";
+import type { Slots } from "./slots.ts";
 import { takeNote } from "./take-note.ts";
 import { targetOf } from "./target.ts";
 import { type Room, WebhookQueues } from "./webhook-queues.ts";
@@ -41,6 +41,8 @@ export class DeliveryFlow {
   /** `since` the receiver has the request; not known until then. */
   readonly #inFlight = new Map<string, { delivery: ClaimedDelivery; since: number | undefined }>();
   #lastTick = performance.now();
+  /** When this process was found to have stood still. */
+  #stalledAt = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
 
   constructor(
@@ -54,9 +56,9 @@ export class DeliveryFlow {
     this.#room = {
       ofHost: (host) => engine.hosts.hasRoom(host),
       ofWebhook: (webhookId) => engine.webhooks.hasRoom(webhookId),
-      isBelowShare: (host) => engine.hosts.inFlight(host) < engine.contenders.shareOf(slots.size),
+      isBelowShare: (host) => engine.hosts.inFlight(host) < slots.contenders.shareOf(slots.size),
     };
-    this.#queues = new WebhookQueues(engine.contenders);
+    this.#queues = new WebhookQueues(slots.contenders);
     this.#contents = new HeldContents(engine.db);
     this.#token = token;
     this.#source = source;
@@ -178,7 +180,9 @@ export class DeliveryFlow {
       outcome: (outcome) => {
         if (!outcome.delivered) failed = outcome;
         takeNote(this.#engine, delivery.webhook.id, host, outcome);
-        this.#watcher?.onOutcome(delivery, outcome);
+        // What seems slow over a stall may be this process itself.
+        if (performance.now() - outcome.receiverMs > this.#stalledAt)
+          this.#watcher?.onOutcome(delivery, outcome);
       },
       recorded: (state) => {
         if (state !== undefined) this.counts.sent += 1;
@@ -195,10 +199,9 @@ export class DeliveryFlow {
 
   #onTick(): void {
     const now = performance.now();
-    // After a late tick, what seems slow may be this process itself.
-    const late = now - this.#lastTick > 2 * TICK_MS;
+    if (now - this.#lastTick > 2 * TICK_MS) this.#stalledAt = now;
     this.#lastTick = now;
-    if (this.#watcher && !late) {
+    if (this.#watcher && this.#stalledAt < now) {
       const entries = [...this.#inFlight.values()];
       this.#watcher.onTick(entries.map(({ delivery, since = now }) => ({ delivery, forMs: now - since })));
     }

@@ -49,8 +49,13 @@ class Round {
   }
 }
 
-/** What a pump did; `more` when it ended with deliveries still pending. */
-export type PumpResult = FlowCounts & { more: boolean };
+/** What a pump did. */
+export interface PumpResult extends FlowCounts {
+  /** Webhooks whose deliveries it left to the run, untried, since they are slow. */
+  handedOver: number;
+  /** It ended with deliveries still pending. */
+  more: boolean;
+}
 
 /**
  * First attempts: claims pending deliveries as slots come free and sends them, until none is left or `stop` is
@@ -93,7 +98,7 @@ export async function pump(
     token.attempt > 1 ? await untilAnswered(() => takeOver(engine.db, token), { signal: stop }) : undefined;
   const { exhausted } = await flow.run(stop, inherited?.deliveries);
   await handover.finish();
-  return { ...flow.counts, more: !exhausted };
+  return { ...flow.counts, handedOver: handover.webhooks.size, more: !exhausted };
 }
 
 /** Keeps the slow apart. */

@@ -2,7 +2,7 @@ import type { ClaimToken } from "../db/claim-statement.ts";
 import { claimGroup } from "../db/delivery-claims.ts";
 import { release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { beginPass, type GroupStatus, groupStatus } from "../db/retry-groups.ts";
+import type { GroupStatus } from "../db/retry-groups.ts";
 import type { DeliveryEngine } from "./engine.ts";
 import { DeliveryFlow } from "./flow.ts";
 import type { FlowCounts } from "./flow-parts.ts";
@@ -30,18 +30,22 @@ export async function retryPass(
   stop: AbortSignal,
   report: (counts: Readonly<FlowCounts>) => void = () => {},
 ): Promise<PassResult> {
-  await untilAnswered(() => beginPass(engine.db, token, group));
-  const { level } = await untilAnswered(() => groupStatus(engine.db, token.runId, group));
+  const { statements } = engine;
+  const { level } = await untilAnswered(() => statements.beginPass(token, group));
   const flow = new DeliveryFlow(
     engine,
     token,
     {
       async claim(limit, excluded) {
+        const most = Math.min(limit, CHUNK);
         const claimed = await untilAnswered(
-          () => claimGroup(engine.db, token, { group, level, limit: Math.min(limit, CHUNK), excluded }),
+          () =>
+            engine.limitRetryClaims(() =>
+              claimGroup(engine.db, token, { group, level, limit: most, excluded }),
+            ),
           { signal: stop },
         );
-        return { ...claimed, exhausted: claimed.touched === 0 && excluded.length === 0 && !claimed.limited };
+        return { ...claimed, exhausted: claimed.touched < most && excluded.length === 0 && !claimed.limited };
       },
       release: (ids) => untilAnswered(() => release(engine.db, token, ids, "run")),
     },
@@ -49,7 +53,7 @@ export async function retryPass(
   );
   report(flow.counts);
   const { exhausted } = await flow.run(stop);
-  const status = await untilAnswered(() => groupStatus(engine.db, token.runId, group));
+  const status = await untilAnswered(() => statements.groupStatus(token.runId, group));
   const last = flow.lastFailure;
   return {
     ...flow.counts,

@@ -5,10 +5,10 @@ import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.t
 import type { ClaimToken } from "../db/claim-statement.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { assignGroups } from "../db/retry-groups.ts";
-import { closeExpiredRuns, closeRun, openRun, renewLease } from "../db/runs.ts";
+import { closeExpiredRuns, closeRun } from "../db/runs.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { FlowCounts } from "../delivery/flow-parts.ts";
-import { pump } from "../delivery/pump.ts";
+import { type PumpResult, pump } from "../delivery/pump.ts";
 import { retryPass } from "../delivery/retry-pass.ts";
 import type { createDeleteExpired } from "./delete-expired.ts";
 import { keepAlive } from "./keep-alive.ts";
@@ -40,7 +40,7 @@ export function createActivities(
   engine: DeliveryEngine,
   timing: Pick<DispatchInput, "heartbeatTimeoutMs" | "retryInitialDelayMs" | "retryBackoffCoefficient">,
 ) {
-  const { db, stopping } = engine;
+  const { db, statements, stopping } = engine;
   /** Long enough for a dead worker to be noticed and replaced. */
   const leaseMargin = 3 * timing.heartbeatTimeoutMs + 30_000;
 
@@ -48,13 +48,13 @@ export function createActivities(
     const { activityId, attempt, workflowExecution } = Context.current().info;
     const { workflowId, runId } = workflowExecution as { workflowId: string; runId: string };
     const key = { workflowId: run.workflowId ?? workflowId, firstRunId: run.firstRunId };
-    const id = await untilAnswered(() => openRun(db, key, leaseMs));
+    const id = await untilAnswered(() => statements.openRun({ ...key, leaseMs }));
     return { runId: id, activity: claimant(`${runId}/${activityId}`), attempt };
   }
 
   return {
     /** First attempts of what is pending, for up to half a minute. */
-    async deliverPending(run: RunArgument): Promise<FlowCounts & { more: boolean; summary: string }> {
+    async deliverPending(run: RunArgument): Promise<PumpResult & { summary: string }> {
       const token = await open(run, leaseMargin);
       const ended = await untilAnswered(() => closeExpiredRuns(db));
       if (ended > 0) engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
@@ -75,7 +75,9 @@ export function createActivities(
       const failing = await untilAnswered(() => assignGroups(db, token.runId));
       const list = summariseGroups(failing);
       const longest = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs));
-      await untilAnswered(() => renewLease(db, token.runId, longest + leaseMargin));
+      await untilAnswered(() =>
+        statements.renewLease({ runId: token.runId, leaseMs: longest + leaseMargin }),
+      );
       return list;
     },
 
@@ -95,7 +97,9 @@ export function createActivities(
       if (status.open > 0) {
         // Stragglers of a pass that was cut short are due now; another worker takes them up.
         const delayMs = complete ? Math.max(1, status.delayMs) : 100;
-        await untilAnswered(() => renewLease(db, token.runId, delayMs + leaseMargin));
+        await untilAnswered(() =>
+          statements.renewLease({ runId: token.runId, leaseMs: delayMs + leaseMargin }),
+        );
         throw ApplicationFailure.create({
           type: UNDELIVERED,
           message: summarisePass(result),

@@ -1,7 +1,6 @@
 import { Context } from "@temporalio/activity";
 import type { ClaimToken } from "../db/claim-statement.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { renewLease } from "../db/runs.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { FlowCounts } from "../delivery/flow-parts.ts";
 
@@ -32,7 +31,7 @@ export async function keepAlive<T>(
       delivered: delivered - booked.delivered,
       failed: failed - booked.failed,
     };
-    await renewLease(engine.db, token.runId, leaseMs, more);
+    await engine.statements.renewLease({ runId: token.runId, leaseMs, more });
     booked = { sent, delivered, failed };
   }
 

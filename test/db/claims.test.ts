@@ -5,8 +5,8 @@ import { type Db, openDatabase } from "../../src/db/database.ts";
 import { claimGroup, claimPending, takeOver } from "../../src/db/delivery-claims.ts";
 import { handOver, release } from "../../src/db/delivery-release.ts";
 import { recordAttempts } from "../../src/db/delivery-results.ts";
-import { assignGroups, beginPass, groupStatus, MAX_GROUPS } from "../../src/db/retry-groups.ts";
-import { closeExpiredRuns, closeRun, openRun, renewLease } from "../../src/db/runs.ts";
+import { assignGroups, beginPasses, groupStatuses, MAX_GROUPS } from "../../src/db/retry-groups.ts";
+import { closeExpiredRuns, closeRun, openRuns, renewLeases } from "../../src/db/runs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { freshToken, queue, result, SPACING, stored } from "./queue.ts";
 
@@ -200,7 +200,7 @@ describe("recording", () => {
     const activity = randomUUID();
     for (let attempt = 1; attempt <= 4; attempt += 1) {
       const pass = { ...token, activity, attempt };
-      if (attempt > 1) await beginPass(db, pass, 1);
+      if (attempt > 1) await beginPasses(db, [{ token: pass, group: 1 }]);
       if (attempt > 1) await claimGroup(db, pass, { group: 1, level: attempt - 1, limit: 10, excluded: [] });
       const under = attempt > 1 ? pass : token;
       states.push((await recordAttempts(db, [result(id, under, 503)], SPACING)).get(id));
@@ -263,15 +263,21 @@ describe("a retry group", () => {
       SPACING,
     );
     await assignGroups(db, token.runId);
-    expect(await groupStatus(db, token.runId, 1)).toEqual({ open: 4, level: 0, delayMs: 0 });
+    expect(await groupStatuses(db, [{ runId: token.runId, group: 1 }])).toEqual([
+      { open: 4, level: 0, delayMs: 0 },
+    ]);
     const pass = { ...token, activity: randomUUID() };
-    await beginPass(db, pass, 1);
+    await beginPasses(db, [{ token: pass, group: 1 }]);
     const stragglers = await claimGroup(db, pass, { group: 1, level: 0, limit: 10, excluded: [] });
     expect(stragglers.deliveries.map(({ id }) => id)).toEqual([deliveries[3]?.id]);
     await recordAttempts(db, [result(deliveries[3]?.id ?? "", pass, 500)], SPACING);
-    const status = await groupStatus(db, token.runId, 1);
+    const [none, status] = await groupStatuses(
+      db,
+      [2, 1].map((group) => ({ runId: token.runId, group })),
+    );
+    expect(none).toEqual({ open: 0, level: 0, delayMs: 0 });
     expect(status).toMatchObject({ open: 4, level: 1 });
-    expect(status.delayMs).toBeGreaterThan(59_000);
+    expect(status?.delayMs).toBeGreaterThan(59_000);
     expect(await assignGroups(db, token.runId)).toMatchObject([{ webhookId, group: 1, deliveries: 4 }]);
   });
 
@@ -294,14 +300,14 @@ describe("a retry group", () => {
       { ...token, activity, attempt: 2 },
     ] as const;
     const [lastOfBefore, first, second] = passes;
-    await beginPass(db, lastOfBefore, 1);
+    await beginPasses(db, [{ token: lastOfBefore, group: 1 }]);
     expect(await claim(lastOfBefore, 2)).toBe(2);
-    await beginPass(db, first, 1);
+    await beginPasses(db, [{ token: first, group: 1 }]);
     expect(await claim(first, 4)).toBe(4);
-    await beginPass(db, second, 1);
+    await beginPasses(db, [{ token: second, group: 1 }]);
     expect(await claim(second, 1)).toBe(1);
     // Late: its successor has begun.
-    await beginPass(db, first, 1);
+    await beginPasses(db, [{ token: first, group: 1 }]);
     for (const replaced of [lastOfBefore, first]) expect(await claim(replaced, 10)).toBe(0);
     expect(await claim(second, 10)).toBe(5);
   });
@@ -344,17 +350,34 @@ describe("a run's lease", () => {
   });
 
   test("holds while it is renewed, is never shortened, and continue-as-new keeps the run", async () => {
-    const key = { workflowId: "w", firstRunId: "r" };
-    const runId = await openRun(db, key, -1);
-    await renewLease(db, runId, 60_000);
-    expect(await openRun(db, key, -1)).toBe(runId);
+    const wish = { workflowId: "w", firstRunId: "r", leaseMs: -1 };
+    const [runId] = (await openRuns(db, [wish])) as [bigint];
+    await renewLeases(db, [{ runId, leaseMs: 60_000 }]);
+    expect(await openRuns(db, [wish])).toEqual([runId]);
+    expect(await closeExpiredRuns(db)).toBe(0);
+  });
+
+  test("of several is opened and renewed at once, each for the longest that is asked", async () => {
+    const wish = (workflowId: string, leaseMs: number) => ({ workflowId, firstRunId: "r", leaseMs });
+    const opened = await openRuns(db, [wish("a", -1), wish("b", 60_000), wish("a", -2), wish("b", -1)]);
+    const [a, b] = opened as [bigint, bigint];
+    expect(a).not.toBe(b);
+    expect(opened).toEqual([a, b, a, b]);
+    await renewLeases(db, [
+      { runId: a, leaseMs: 60_000 },
+      { runId: a, leaseMs: -1 },
+    ]);
     expect(await closeExpiredRuns(db)).toBe(0);
   });
 
   test("is closed with the run's account", async () => {
     const { runId } = await freshToken(db);
-    await renewLease(db, runId, 1_000, { sent: 5, delivered: 3, failed: 1 });
-    await renewLease(db, runId, 1_000, { sent: 2, delivered: 1, failed: 0 });
+    const more = { sent: 2, delivered: 1, failed: 0 };
+    await renewLeases(db, [{ runId, leaseMs: 1_000, more: { sent: 3, delivered: 2, failed: 1 } }]);
+    await renewLeases(db, [
+      { runId, leaseMs: 1_000, more },
+      { runId, leaseMs: 1_000, more },
+    ]);
     expect(await closeRun(db, runId)).toEqual({ sent: 7, delivered: 4, failed: 1, putBack: 0 });
   });
 });

@@ -8,7 +8,7 @@ import { handOver, release } from "../../src/db/delivery-release.ts";
 import { recordAttempts } from "../../src/db/delivery-results.ts";
 import { loadContents } from "../../src/db/event-contents.ts";
 import { deleteExpired } from "../../src/db/retention.ts";
-import { assignGroups, beginPass, groupStatus } from "../../src/db/retry-groups.ts";
+import { assignGroups, beginPasses, groupStatuses } from "../../src/db/retry-groups.ts";
 import { closeRun } from "../../src/db/runs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { freshToken, queue, result, SPACING } from "./queue.ts";
@@ -96,7 +96,7 @@ describe("no table that grows is read from end to end", () => {
       "claiming a retry group",
       async (trx) => {
         const pass = { ...token, activity: randomUUID() };
-        await beginPass(trx, pass, 1);
+        await beginPasses(trx, [{ token: pass, group: 1 }]);
         await claimGroup(trx, pass, { group: 1, level: 1, limit: 64, excluded: [] });
       },
     ],
@@ -120,7 +120,7 @@ describe("no table that grows is read from end to end", () => {
         ),
     ],
     ["listing the undelivered", (trx) => assignGroups(trx, token.runId)],
-    ["looking at a group", (trx) => groupStatus(trx, token.runId, 1)],
+    ["looking at a group", (trx) => groupStatuses(trx, [{ runId: token.runId, group: 1 }])],
     ["closing a run", (trx) => closeRun(trx, token.runId)],
     ["listing the newest", (trx) => listDeliveries(trx, {}, 101)],
     ["listing a webhook's failed ones", (trx) => listDeliveries(trx, { webhookId, states: ["failed"] }, 101)],

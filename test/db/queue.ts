@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import type { ClaimedDelivery, ClaimToken } from "../../src/db/claim-statement.ts";
 import { type Db, rows } from "../../src/db/database.ts";
 import type { AttemptResult } from "../../src/db/delivery-results.ts";
-import { openRun } from "../../src/db/runs.ts";
+import { openRuns } from "../../src/db/runs.ts";
 
 /** Spacing in tests: a minute, then five times more. */
 export const SPACING = { initialDelayMs: 60_000, coefficient: 5 };
@@ -33,8 +33,8 @@ export async function queue(db: Db, deliveries: number): Promise<bigint> {
 
 /** A claim token of a fresh run. */
 export async function freshToken(db: Db, leaseMs = 60_000): Promise<ClaimToken> {
-  const runId = await openRun(db, { workflowId: randomUUID(), firstRunId: randomUUID() }, leaseMs);
-  return { runId, activity: randomUUID(), attempt: 1 };
+  const [runId] = await openRuns(db, [{ workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs }]);
+  return { runId: runId as bigint, activity: randomUUID(), attempt: 1 };
 }
 
 /** The result of an attempt under a token. */

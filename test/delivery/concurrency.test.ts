@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
-import { MarkList, Slots, Windows } from "../../src/delivery/concurrency.ts";
+import { MarkList, Windows } from "../../src/delivery/concurrency.ts";
+import { Slots } from "../../src/delivery/slots.ts";
 
 describe("the allowance of a webhook or host", () => {
   test("starts at one, so that a receiver that hangs holds one slot", () => {

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { pump } from "../../src/delivery/pump.ts";
@@ -77,4 +78,20 @@ test("first attempts to a webhook that fails come after the others' while these 
   expect(failing.received.length).toBeLessThan(100);
   expect(await pumped).toMatchObject({ sent: 2_200, delivered: 2_000, retrying: 200, more: false });
   expect(failing.received).toHaveLength(200);
+});
+
+test("hosts whose retries wait take no share of what first attempts may have in flight", async () => {
+  let [inFlight, most] = [0, 0];
+  const slow = await receiver(async () => {
+    inFlight += 1;
+    most = Math.max(most, inFlight);
+    await wait(20);
+    inFlight -= 1;
+    return 200;
+  });
+  for (let n = 0; n < 200; n += 1) parts.engine.retries.contenders.join(`https://host-${n}.example`);
+  await queueFor(parts, slow.url, { webhooks: 1, events: 500 });
+  await pump(parts.engine, await freshToken(parts.db), AbortSignal.timeout(25_000));
+  // Shared out among two hundred it would be two.
+  expect(most).toBeGreaterThan(20);
 });

@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
+import { setTimeout as wait } from "node:timers/promises";
 import { createClient } from "@connectrpc/connect";
 import { Worker } from "@temporalio/worker";
 import { afterAll, afterEach, beforeAll, expect, inject, test } from "vitest";
@@ -32,6 +33,15 @@ const order = (orderId: bigint) => ({
     value: { orderId, orderNumber: `SO-${orderId}`, dispatchedAt: { seconds: 1_790_000_000n } },
   },
 });
+
+const publishDocument = () =>
+  createClient(EventService, service.transport).publishEvent({
+    ...order(1n),
+    data: {
+      case: "documentCreated",
+      value: { documentId: 1n, kind: 1, number: "D", createdAt: { seconds: 1n } },
+    },
+  });
 
 test("an event arrives as soon as it is published, long before the minute", async () => {
   const receiver = await service.receiver();
@@ -67,18 +77,34 @@ test("an event published while a pump waits for a slow receiver does not wait fo
   const first = await service.publish(1n);
   await expect.poll(() => slow.received.length, { timeout: 10_000 }).toBe(1);
   await service.register(`${fast.url}/`, { process: 2 });
-  await createClient(EventService, service.transport).publishEvent({
-    ...order(2n),
-    data: {
-      case: "documentCreated",
-      value: { documentId: 1n, kind: 1, number: "D", createdAt: { seconds: 1n } },
-    },
-  });
+  await publishDocument();
   await fast.until((received) => received.length === 1);
   const [waiting] = (await service.deliveries.listDeliveries({ eventId: first.eventId })).deliveries;
   expect(waiting?.state).toBe(DeliveryState.DELIVERING);
   answer(200);
   await service.untilFinal(first.eventId);
+});
+
+test("what is left to a run for a slow receiver is sent while publishing goes on for others, after few wake-ups", async () => {
+  const slow = await service.receiver(async ({ body }) => {
+    if (body.includes('"SO-1"')) await wait(1_500);
+    return 200;
+  });
+  const fast = await service.receiver();
+  await service.register(`${slow.url}/`);
+  await service.register(`${fast.url}/`, { process: 2 });
+  const first = await service.publish(1n);
+  await service.untilFinal(first.eventId);
+  const second = await service.publish(2n);
+  let wakeUps = 0;
+  // Each alone, so that each wakes a pump.
+  for (; slow.received.length < 2 && wakeUps < 200; wakeUps += 1) {
+    await publishDocument();
+    await fast.until((received) => received.length > wakeUps);
+  }
+  expect(slow.received).toHaveLength(2);
+  expect(wakeUps).toBeLessThan(60);
+  await service.untilFinal(second.eventId);
 });
 
 test("retries of a failing webhook go on in a run of their own, and later events are not held up by them", async () => {

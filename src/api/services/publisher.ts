@@ -1,8 +1,8 @@
 import type { Db } from "../../db/database.ts";
 import { type NewEvent, type Published, publishEvents } from "../../db/events.ts";
 import { isTransient } from "../../db/faults.ts";
+import { gathering } from "../../db/gathering.ts";
 import type { DomainError } from "../../domain-error.ts";
-import { gathering } from "../gathering.ts";
 
 /** Stores one event, together with whatever else is published at the moment; a refusal is an answer, not thrown. */
 export type Publisher = (event: NewEvent) => Promise<Published | DomainError>;

@@ -7,6 +7,7 @@ import type { Knex } from "knex";
 export async function up(knex: Knex): Promise<void> {
   await knex.raw(`
     alter table run_groups add column pass_activity uuid, add column pass_attempt int;
+    create index run_groups_members on run_groups (run_id, group_number);
     comment on column run_groups.pass_activity is 'The activity whose pass claims in the group; no other may.';
   `);
 }

@@ -1,4 +1,4 @@
-import { onBehalfOfAll } from "../db/call-signal.ts";
+import { onBehalfOfAll } from "./call-signal.ts";
 
 /** How calls are gathered. */
 export interface GatheringOptions<T> {
