@@ -26,7 +26,7 @@ async function receiver(reply?: Reply): Promise<Receiver> {
 }
 
 test("pumps side by side deliver many deliveries of few events once each, with their own payloads", async () => {
-  const [webhooks, events] = [700, 20];
+  const [webhooks, events] = [400, 10];
   const { url, received } = await receiver();
   await queueFor(parts, url, { webhooks, events });
   const token = await freshToken(parts.db);
