@@ -7,8 +7,8 @@ import { processName } from "../../../../src/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
-import type { WebhookDialogProps } from "./rate-limit.tsx";
 import { useUndelivered } from "./use-undelivered.ts";
+import type { WebhookDialogProps } from "./webhook-dialog-props.ts";
 import { WebhookInWords } from "./webhook-in-words.tsx";
 
 /** Asks before a webhook is deleted, says what becomes of its deliveries, and goes back to the list. */

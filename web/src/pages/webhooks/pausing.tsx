@@ -7,8 +7,8 @@ import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
 import { notifyFailure } from "../../parts/notify-failure.ts";
 import { Time } from "../../parts/time.tsx";
-import type { WebhookDialogProps } from "./rate-limit.tsx";
 import { useUndelivered } from "./use-undelivered.ts";
+import type { WebhookDialogProps } from "./webhook-dialog-props.ts";
 import { WebhookInWords } from "./webhook-in-words.tsx";
 
 /** Asks before a webhook's deliveries are held back, and says what that means. */

@@ -1,16 +1,10 @@
 import { useMutation } from "@connectrpc/connect-query";
 import { NumberInput, Text } from "@mantine/core";
 import { useEffect, useState } from "react";
-import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
-
-/** A webhook's dialog. */
-export interface WebhookDialogProps {
-  webhook: Webhook;
-  opened: boolean;
-  onClose: () => void;
-}
+import type { WebhookDialogProps } from "./webhook-dialog-props.ts";
 
 /** Asks how many deliveries a second a webhook's receiver can take. */
 export function RateLimit({ webhook, opened, onClose }: WebhookDialogProps) {

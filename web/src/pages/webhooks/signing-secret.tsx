@@ -11,7 +11,7 @@ import { Loading } from "../../parts/loading.tsx";
 import { Secret } from "../../parts/secret.tsx";
 import { Section } from "../../parts/section.tsx";
 import { Time } from "../../parts/time.tsx";
-import type { WebhookDialogProps } from "./rate-limit.tsx";
+import type { WebhookDialogProps } from "./webhook-dialog-props.ts";
 import { WebhookInWords } from "./webhook-in-words.tsx";
 
 /** The secrets that a webhook's deliveries are signed with: asked for when somebody wants to see them, not before. */
