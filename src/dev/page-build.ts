@@ -1,11 +1,12 @@
 import { spawn } from "node:child_process";
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { glob, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { fingerprintOf } from "../fingerprint.ts";
 import { serverEnvironment } from "./child-environment.ts";
 import type { Progress } from "./progress.ts";
 
@@ -33,7 +34,7 @@ export async function findSettingsPage(progress: Progress, root = PROJECT): Prom
     return undefined;
   }
   try {
-    const fingerprint = await fingerprintOf(root);
+    const fingerprint = await fingerprintOf(root, SOURCES);
     if (built && (await stampOf(folder)) === fingerprint) return folder;
     progress(
       `building the settings page${built ? ", whose sources have changed" : ""}; this takes some 10 s`,
@@ -53,7 +54,7 @@ export async function findSettingsPage(progress: Progress, root = PROJECT): Prom
  * @throws Error with what the build printed
  */
 export async function buildSettingsPage(root = PROJECT): Promise<void> {
-  await build(root, await fingerprintOf(root));
+  await build(root, await fingerprintOf(root, SOURCES));
 }
 
 async function build(root: string, fingerprint: string): Promise<void> {
@@ -93,17 +94,6 @@ async function runVite(root: string, outDir: string): Promise<void> {
 
 async function stampOf(folder: string): Promise<string | undefined> {
   return readFile(path.join(folder, STAMP), "utf8").catch(() => undefined);
-}
-
-/** By content and not by time: a checkout or a copy makes new times, and not always later ones. */
-async function fingerprintOf(root: string): Promise<string> {
-  const files: string[] = [];
-  for await (const file of glob(SOURCES, { cwd: root })) files.push(file);
-  const hash = createHash("sha256");
-  for (const file of files.sort()) {
-    hash.update(`${file}\0`).update(await readFile(path.join(root, file)));
-  }
-  return hash.digest("hex");
 }
 
 /** `npm run build:web`. */

@@ -11,7 +11,7 @@ import { createDeleteExpired } from "./delete-expired.ts";
 import type { TemporalNames } from "./names.ts";
 import { ensureDispatchSchedule, ensureRetentionSchedule } from "./schedule.ts";
 import { ensureSearchAttributes } from "./search-attributes.ts";
-import { bundleWorkflows } from "./workflow-bundle.ts";
+import { workflowBundle } from "./workflow-bundle.ts";
 
 /** Retry groups that one process works on at once. */
 const MAX_RETRY_ACTIVITIES = 200;
@@ -45,7 +45,7 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
     ...createActivities(engine, dispatchTiming(options.dispatch)),
     deleteExpired: createDeleteExpired(engine, options.dispatch.retentionDays),
   };
-  const bundle = options.workflowBundle ?? (await bundleWorkflows());
+  const bundle = options.workflowBundle ?? (await workflowBundle());
   let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
   let firstStart: () => void = () => {};
   const started = new Promise<void>((resolve) => {

@@ -4,7 +4,7 @@ import path from "node:path";
 import type { TestProject } from "vitest/node";
 import { startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
-import { bundleWorkflows } from "../../src/temporal/workflow-bundle.ts";
+import { workflowBundle } from "../../src/temporal/workflow-bundle.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -27,7 +27,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
       uiPort: 0,
       searchAttributes: SEARCH_ATTRIBUTES,
     }),
-    bundleWorkflows(),
+    workflowBundle(),
   ]);
   const bundleFile = path.join(folder, "workflow-bundle.js");
   await writeFile(bundleFile, bundle.code);
