@@ -1,7 +1,6 @@
-import { inspect } from "node:util";
 import { DOCS_PATH } from "./api/openapi/docs-pages.ts";
 import { startApi } from "./api/server.ts";
-import { type Config, ConfigError, readConfig } from "./config.ts";
+import { type Config, readConfig } from "./config.ts";
 import { openDatabase } from "./db/database.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { migrate } from "./db/migrate.ts";
@@ -12,6 +11,7 @@ import { createTargetRules } from "./delivery/target-url.ts";
 import { startEmbeddedParts } from "./dev/embedded-parts.ts";
 import { findSettingsPage } from "./dev/page-build.ts";
 import type { Progress } from "./dev/progress.ts";
+import { explain } from "./explain.ts";
 import { ensureFirstAdmin } from "./first-admin.ts";
 import { findSecretKey } from "./instance-secrets.ts";
 import { createLogger } from "./logger.ts";
@@ -137,8 +137,10 @@ async function main(): Promise<void> {
   installRuntime(createLogger(config.logLevel));
   console.log("Webhook service");
   const service = await startService(config, { progress });
+  // Whoever reads that it is ready may stop it at once.
+  const told = untilToldToStop();
   console.log(describe(service, config));
-  await untilToldToStop();
+  await told;
   console.log("stopping; what is in flight is finished first");
   await service.stop();
 }
@@ -158,19 +160,11 @@ function describe(service: Service, config: Config): string {
   ].join("\n");
 }
 
-/** Why the service could not start, for whoever started it. */
-function explain(error: unknown): string {
-  if (error instanceof ConfigError) return `Settings that cannot be used:\n${error.message}`;
-  if (process.env.LOG_LEVEL === "debug" || !(error instanceof Error)) return inspect(error);
-  const cause = error.cause instanceof Error ? `\n  because: ${error.cause.message}` : "";
-  return `The service could not start: ${error.message}${cause}\n(LOG_LEVEL=debug tells more)`;
-}
-
 if (import.meta.main) {
   main().then(
     () => process.exit(0),
     (error: unknown) => {
-      console.error(explain(error));
+      console.error(explain("The service could not start", error));
       process.exit(1);
     },
   );

@@ -1,6 +1,7 @@
 import { readConfig } from "../config.ts";
 import { openDatabase } from "../db/database.ts";
 import { migrate } from "../db/migrate.ts";
+import { explain } from "../explain.ts";
 import { createAdminKey } from "../first-admin.ts";
 import { startEmbeddedParts } from "./embedded-parts.ts";
 import { findRunningPostgres } from "./embedded-postgres.ts";
@@ -33,7 +34,7 @@ async function main(): Promise<void> {
 main().then(
   () => process.exit(0),
   (error: unknown) => {
-    console.error(error instanceof Error ? error.message : error);
+    console.error(explain("No key could be made", error));
     process.exit(1);
   },
 );

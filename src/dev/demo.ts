@@ -4,6 +4,7 @@ import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect
 import { type Delivery, DeliveryService, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../catalogue.ts";
 import { readConfig } from "../config.ts";
+import { explain } from "../explain.ts";
 import { readSecretFile } from "../instance-secrets.ts";
 import { createLogger } from "../logger.ts";
 import { startService } from "../main.ts";
@@ -148,7 +149,7 @@ if (import.meta.main) {
   demo(!exits).then(
     (right) => process.exit(right ? 0 : 1),
     (error: unknown) => {
-      console.error(error);
+      console.error(explain("The demo ended early", error));
       process.exit(1);
     },
   );
