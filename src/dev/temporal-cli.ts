@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { serverEnvironment } from "./child-environment.ts";
 import type { Progress } from "./progress.ts";
 import { downloadWithPip, PIP_CLI_VERSION } from "./temporal-from-pip.ts";
-import { downloadWithSdk } from "./temporal-from-sdk.ts";
+import { downloadWithSdk, SDK_IDLE_MS } from "./temporal-from-sdk.ts";
 
 const SUFFIX = process.platform === "win32" ? ".exe" : "";
 const WORK_PREFIX = ".download-";
@@ -21,12 +21,17 @@ const WAYS = [
 
 /**
  * Path of a Temporal CLI that runs here and can start a server: `temporal` on PATH; else one in `cacheDir` (made
- * when missing); else downloaded into it by Temporal's SDK, or, when that fails or sends nothing for 10 s, by pip.
+ * when missing); else downloaded into it by Temporal's SDK, or, when that fails or sends nothing for `sdkIdleMs` (10 s),
+ * by pip.
  *
  * @throws Error with the remedies, and why each way failed.
  */
-export async function findTemporalCli(options: { cacheDir: string; progress: Progress }): Promise<string> {
-  const { progress } = options;
+export async function findTemporalCli(options: {
+  cacheDir: string;
+  progress: Progress;
+  sdkIdleMs?: number;
+}): Promise<string> {
+  const { progress, sdkIdleMs = SDK_IDLE_MS } = options;
   const onPath = await findOnPath();
   if (onPath !== null) return onPath;
   const cacheDir = path.resolve(options.cacheDir);
@@ -42,7 +47,7 @@ export async function findTemporalCli(options: { cacheDir: string; progress: Pro
     const workFolder = await mkdtemp(path.join(cacheDir, WORK_PREFIX));
     try {
       progress(`downloading the Temporal CLI (once, by ${by})`);
-      const program = await download(workFolder, progress);
+      const program = await download(workFolder, progress, sdkIdleMs);
       await chmod(program, 0o755);
       if (!(await isUsable(program))) throw new Error("what was downloaded does not run here");
       const kept = path.join(cacheDir, name);

