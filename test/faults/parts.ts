@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createClient } from "@connectrpc/connect";
-import { expect } from "vitest";
+import { expect, vi } from "vitest";
 import { EventService, type WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
@@ -13,6 +13,9 @@ import { type EmbeddedTemporal, startEmbeddedTemporal } from "../../src/dev/embe
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
 import { keyedTransport } from "../support/test-service.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 /** A PostgreSQL and a Temporal of a test file's own, to be killed. */
 export interface FaultParts {
@@ -25,6 +28,16 @@ export interface FaultParts {
   environment: Record<string, string>;
   end(): Promise<void>;
 }
+
+/** Short times: four attempts take a few seconds, and what a killed worker held is taken over soon. */
+export const PACE = {
+  DISPATCH_INTERVAL: "1s",
+  RETRY_INITIAL_DELAY: "500ms",
+  RETRY_BACKOFF_COEFFICIENT: "1.5",
+  HEARTBEAT_TIMEOUT: "3s",
+  DELIVERY_TIMEOUT: "30s",
+  DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+};
 
 /** Starts the parts in a folder of their own. */
 export async function startFaultParts(): Promise<FaultParts> {
@@ -57,12 +70,7 @@ export async function startFaultParts(): Promise<FaultParts> {
       SECRET_KEY: randomBytes(32).toString("base64"),
       ADMIN_KEY: adminKey,
       NODE_EXTRA_CA_CERTS: authorityFile,
-      DISPATCH_INTERVAL: "1s",
-      RETRY_INITIAL_DELAY: "500ms",
-      RETRY_BACKOFF_COEFFICIENT: "2",
-      HEARTBEAT_TIMEOUT: "2s",
-      DELIVERY_TIMEOUT: "3s",
-      DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+      ...PACE,
     },
     async end() {
       await db.destroy();
@@ -102,7 +110,7 @@ export function outcomes(db: Db): Promise<{ state: string; attempts: number; n: 
 }
 
 /** Waits until every delivery has come to an end. */
-export async function untilAllFinal(db: Db, timeoutMs: number): Promise<void> {
+export async function untilAllFinal(db: Db, timeoutMs = 200_000): Promise<void> {
   const open = async () => {
     try {
       return (await outcomes(db)).filter(

@@ -9,10 +9,10 @@ import { findRunningPostgres } from "../../src/dev/embedded-postgres.ts";
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
 import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
 import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
-import { checkAttempts, outcomes, publishMany, register, untilAllFinal } from "./parts.ts";
+import { checkAttempts, outcomes, PACE, publishMany, register, untilAllFinal } from "./parts.ts";
 
 /** Events; each goes to three webhooks. */
-const EVENTS = 150;
+const EVENTS = 60;
 /** What a worker may have in flight or unrecorded when it is killed; so many requests may come twice. */
 const IN_FLIGHT = 192;
 
@@ -42,33 +42,26 @@ beforeAll(async () => {
   environment = {
     DATA_DIR: dataDir,
     NODE_EXTRA_CA_CERTS: path.join(dataDir, "authority.pem"),
-    DISPATCH_INTERVAL: "1s",
-    RETRY_INITIAL_DELAY: "1s",
-    RETRY_BACKOFF_COEFFICIENT: "1.5",
-    HEARTBEAT_TIMEOUT: "2s",
-    DELIVERY_TIMEOUT: "3s",
-    DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+    ...PACE,
   };
   service = await startServiceProcess(environment);
-}, 90_000);
+});
 
 afterAll(async () => {
   await service?.end("SIGTERM");
   await Promise.all(receivers.map((receiver) => receiver.close()));
   await removeDataDir(dataDir);
   await rm(dataDir, { recursive: true, force: true });
-}, 60_000);
+});
 
 describe("kill -9 of the service amid a dispatch, and a restart", () => {
-  test("loses no delivery, records at most four attempts each, and repeats under the same id", {
-    timeout: 120_000,
-  }, async () => {
+  test("loses no delivery, records at most four attempts each, and repeats under the same id", async () => {
     const adminKey = (await readFile(path.join(dataDir, "admin-key"), "utf8")).trim();
     for (const { url } of receivers) await register(service.grpcPort, adminKey, `${url}/`);
     await publishMany(service.grpcPort, adminKey, EVENTS);
     const [good, recovering, failing] = receivers as [Receiver, Receiver, Receiver];
 
-    for (const enough of [30, 200]) {
+    for (const enough of [30, 100]) {
       await Promise.race([
         good.until((received) => received.length >= enough),
         failing.until((received) => received.length >= enough),
@@ -81,7 +74,7 @@ describe("kill -9 of the service amid a dispatch, and a restart", () => {
     const url = await findRunningPostgres(dataDir);
     const db = openDatabase(url as string, { max: 1 });
     try {
-      await untilAllFinal(db, 90_000);
+      await untilAllFinal(db);
       await checkAttempts(db);
       const byState = await outcomes(db);
       const count = (state: string) =>
@@ -95,7 +88,8 @@ describe("kill -9 of the service amid a dispatch, and a restart", () => {
       expect(new Set(requests.map(({ headers }) => headers["x-service-webhook-id"])).size).toBe(3 * EVENTS);
       expect(requests.length).toBeGreaterThanOrEqual(recorded);
       expect(requests.length - recorded).toBeLessThanOrEqual(2 * IN_FLIGHT);
-      expect(recovering.received.length).toBeGreaterThanOrEqual(3 * EVENTS - 2 * IN_FLIGHT);
+      // It accepts a delivery with its third request at the earliest.
+      expect(recovering.received.length).toBeGreaterThanOrEqual(3 * EVENTS);
     } finally {
       await db.destroy();
     }

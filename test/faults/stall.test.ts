@@ -1,16 +1,9 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
-import { type Ledger, reconcile, startLedger } from "./ledger.ts";
-import {
-  checkAttempts,
-  type FaultParts,
-  outcomes,
-  publishMany,
-  register,
-  startFaultParts,
-  untilAllFinal,
-} from "./parts.ts";
+import type { ServiceProcess } from "../../src/dev/service-process.ts";
+import { type Cluster, startCluster } from "./cluster.ts";
+import { type Ledger, reconcile } from "./ledger.ts";
+import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
 /** Events; each goes to one webhook that is well and to one that always fails. */
@@ -19,33 +12,19 @@ const AFTERWARDS = 20;
 /** Long enough that a stopped worker leaves requests unanswered; a failing webhook gets one at a time. */
 const ANSWER_MS = 25;
 
-let parts: FaultParts;
-let api: ServiceProcess;
+let cluster: Cluster;
 let stalling: ServiceProcess;
-let other: ServiceProcess | undefined;
 let good: Ledger;
 let failing: Ledger;
 
 beforeAll(async () => {
-  parts = await startFaultParts();
-  api = await startServiceProcess({ ...parts.environment, ROLE: "api" });
-  stalling = await startWorker();
-  good = await startLedger(parts.certificate, ANSWER_MS);
-  failing = await startLedger(parts.certificate, ANSWER_MS, () => 500);
-  for (const { url } of [good, failing]) await register(api.grpcPort, parts.adminKey, url);
-}, 90_000);
-
-afterAll(async () => {
-  // Goes on in case a test ended amid the stall: a stopped process hears no SIGTERM.
-  stalling?.process.kill("SIGCONT");
-  await Promise.all([stalling, other, api].map((service) => service?.end("SIGTERM")));
-  await Promise.all([good, failing].map((ledger) => ledger?.close()));
-  await parts?.end();
-}, 60_000);
-
-function startWorker(): Promise<ServiceProcess> {
-  return startServiceProcess({ ...parts.environment, ROLE: "worker" });
-}
+  cluster = await startCluster();
+  stalling = await cluster.startWorker();
+  good = await cluster.ledger(ANSWER_MS);
+  failing = await cluster.ledger(ANSWER_MS, () => 500);
+  for (const { url } of [good, failing]) await cluster.register(url);
+});
+afterAll(() => cluster?.end());
 
 const requests = () => good.entries.length + failing.entries.length;
 
@@ -59,46 +38,44 @@ interface Attempt {
 
 function attempts(): Promise<Attempt[]> {
   return rows(
-    parts.db,
+    cluster.db,
     "select delivery_id, number, started, duration_ms, status from attempts order by delivery_id, number",
   );
 }
 
-test("a worker that stalls while another takes over overwrites nothing, loses nothing, and works on afterwards", {
-  timeout: FULL_SIZE ? 180_000 : 90_000,
-}, async () => {
-  await publishMany(api.grpcPort, parts.adminKey, EVENTS);
-  await vi.waitUntil(() => requests() >= EVENTS / 4, { timeout: 30_000, interval: 5 });
+test("a worker that stalls while another takes over overwrites nothing, loses nothing, and works on afterwards", async () => {
+  await cluster.publisher.publish(EVENTS);
+  await vi.waitUntil(() => requests() >= EVENTS / 4, { timeout: 200_000, interval: 5 });
   stalling.process.kill("SIGSTOP");
   const stalledAt = Date.now();
-  other = await startWorker();
+  const other = await cluster.startWorker();
   // What the stalled one had claimed is taken over and tried without it.
   const claimed = await rows<{ id: string; attempts: number }>(
-    parts.db,
+    cluster.db,
     "select id, attempts from deliveries where claim_activity is not null",
   );
   expect(claimed.length).toBeGreaterThan(0);
   const triedSince = async () => {
     const tried = await rows<{ id: string; attempts: number }>(
-      parts.db,
+      cluster.db,
       "select id, attempts from deliveries",
     );
     const now = new Map(tried.map(({ id, attempts }) => [id, attempts]));
     return claimed.every(({ id, attempts }) => (now.get(id) ?? 0) > attempts);
   };
-  await vi.waitUntil(triedSince, { timeout: 60_000, interval: 100 });
+  await vi.waitUntil(triedSince, { timeout: 200_000, interval: 100 });
   const before = await attempts();
   const resumedAt = Date.now();
   stalling.process.kill("SIGCONT");
 
   // Its late results are behind it once it has worked on for others to see: alone.
   await other.end("SIGTERM");
-  await publishMany(api.grpcPort, parts.adminKey, AFTERWARDS);
-  await untilAllFinal(parts.db, 60_000);
+  await cluster.publisher.publish(AFTERWARDS);
+  await untilAllFinal(cluster.db);
   expect(stalling.process.exitCode).toBeNull();
 
-  await checkAttempts(parts.db);
-  expect(await outcomes(parts.db)).toEqual([
+  await checkAttempts(cluster.db);
+  expect(await outcomes(cluster.db)).toEqual([
     { state: "delivered", attempts: 1, n: EVENTS + AFTERWARDS },
     { state: "failed", attempts: 4, n: EVENTS + AFTERWARDS },
   ]);
@@ -112,7 +89,7 @@ test("a worker that stalls while another takes over overwrites nothing, loses no
   );
   expect(late).toEqual([]);
 
-  const { repeats, invented } = await reconcile(parts.db, [good, failing]);
+  const { repeats, invented } = await reconcile(cluster.db, [good, failing]);
   expect(invented).toBe(0);
   // What the stalled worker had sent and not recorded was sent again by the other, under the same number.
   expect(repeats.length).toBeGreaterThan(0);

@@ -1,0 +1,70 @@
+import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
+import { type Ledger, startLedger } from "./ledger.ts";
+import { type FaultParts, register, startFaultParts } from "./parts.ts";
+import { createPublisher, type Publisher } from "./publisher.ts";
+
+/** A service of several processes on parts of a test file's own, and its receivers: any of it can be killed. */
+export interface Cluster extends FaultParts {
+  /** The API that runs, or ran last. */
+  readonly api: ServiceProcess;
+  /** Publishes to whichever API runs. */
+  publisher: Publisher;
+  /** Starts an API in the place of one that was ended, on another port. */
+  startApi(): Promise<void>;
+  /** @param settings environment variables over those of the cluster; the last that start decide for the schedule */
+  startWorker(settings?: Record<string, string>): Promise<ServiceProcess>;
+  /** Starts a receiver that keeps account of every request. */
+  ledger(...args: Tail<Parameters<typeof startLedger>>): Promise<Ledger>;
+  /** Starts a receiver that keeps the requests themselves. */
+  receiver(reply: Reply): Promise<Receiver>;
+  /** Registers a webhook for OrderDispatched. */
+  register(url: string): Promise<bigint>;
+}
+
+type Tail<T extends unknown[]> = T extends [unknown, ...infer Rest] ? Rest : never;
+
+/** Starts the parts and an API. */
+export async function startCluster(): Promise<Cluster> {
+  const parts = await startFaultParts();
+  const processes: ServiceProcess[] = [];
+  const receivers: { close(): Promise<void> }[] = [];
+
+  async function start(settings: Record<string, string>): Promise<ServiceProcess> {
+    const started = await startServiceProcess({ ...parts.environment, ...settings });
+    processes.push(started);
+    return started;
+  }
+  async function opened<T extends { close(): Promise<void> }>(starting: Promise<T>): Promise<T> {
+    const receiver = await starting;
+    receivers.push(receiver);
+    return receiver;
+  }
+  async function end(): Promise<void> {
+    // A stopped process hears no SIGTERM.
+    for (const { process } of processes) process.kill("SIGCONT");
+    await Promise.all(processes.map((service) => service.end("SIGTERM")));
+    await Promise.all(receivers.map((receiver) => receiver.close()));
+    await parts.end();
+  }
+
+  let api = await start({ ROLE: "api" }).catch(async (error: unknown) => {
+    await end();
+    throw error;
+  });
+  return {
+    ...parts,
+    get api() {
+      return api;
+    },
+    publisher: createPublisher(() => api.grpcPort, parts.adminKey),
+    async startApi() {
+      api = await start({ ROLE: "api" });
+    },
+    startWorker: (settings) => start({ ...settings, ROLE: "worker" }),
+    ledger: (...args) => opened(startLedger(parts.certificate, ...args)),
+    receiver: (reply) => opened(startReceiver(parts.certificate, reply)),
+    register: (url) => register(api.grpcPort, parts.adminKey, url),
+    end,
+  };
+}
