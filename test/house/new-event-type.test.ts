@@ -8,7 +8,7 @@ import { schemaValidator } from "../support/schema-validator.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const copy = mkdtempSync(path.join(os.tmpdir(), "webhook-event-type-"));
-const LEFT_OUT = ["node_modules", ".git", ".data", "results"];
+const LEFT_OUT = ["node_modules", ".git", ".data", ".cache", "dist", "results"];
 
 beforeAll(() => {
   cpSync(root, copy, { recursive: true, filter: (file) => !LEFT_OUT.includes(path.basename(file)) });
