@@ -204,7 +204,8 @@ test("with a certificate reflection is on the one port", async () => {
 });
 
 test("an open stream of questions does not hold up the service's stop", async () => {
-  const own = await startTestApi({ drainMs: 20_000 });
+  // Held up, it would take longer than a test may.
+  const own = await startTestApi({ drainMs: 600_000 });
   let answered = () => {};
   const first = new Promise<void>((resolve) => {
     answered = resolve;
@@ -218,8 +219,6 @@ test("an open stream of questions does not hold up the service's stop", async ()
       answered();
   })().catch(ConnectError.from);
   await first;
-  const started = performance.now();
   await own.stop();
-  expect(performance.now() - started).toBeLessThan(10_000);
   expect(await ended).toMatchObject({ code: Code.Unavailable });
 });

@@ -59,4 +59,4 @@ test("SIGTERM lets calls and streams in flight finish, tells watchers, and ends 
   expect((await listed).webhooks).toEqual([]);
   expect((await stream).results.map(({ result }) => result.case)).toEqual(["published", "published"]);
   expect(await ended).toBe(0);
-}, 60_000);
+});

@@ -95,7 +95,7 @@ test("with the database killed, calls are UNAVAILABLE and /readyz says so; with 
 
   postgres.kill();
   await expect
-    .poll(() => probe(api, "/readyz"), { timeout: 10_000 })
+    .poll(() => probe(api, "/readyz"))
     .toEqual({
       status: 503,
       body: { status: "not ready", reasons: ["the database does not answer"] },
@@ -109,7 +109,7 @@ test("with the database killed, calls are UNAVAILABLE and /readyz says so; with 
   expect((await createClient(Health, grpc(api)).check({})).status).toBe(Status.NOT_SERVING);
 
   await postgres.restart();
-  await expect.poll(async () => (await probe(api, "/readyz")).status, { timeout: 10_000 }).toBe(200);
+  await expect.poll(async () => (await probe(api, "/readyz")).status).toBe(200);
   expect((await api.rest("GET", "/api/webhook/list")).status).toBe(200);
 });
 
@@ -177,7 +177,7 @@ test("stopping finishes what is in flight, ends watches and idle connections, an
   expect(watched).toEqual([Status.SERVING, Status.NOT_SERVING]);
   await idleClosed;
   await stopped;
-}, 15_000);
+});
 
 test("what is not HTTP/2 on the gRPC port ends its own connection only", async () => {
   const api = await started();

@@ -43,13 +43,11 @@ test("indexes of a table in use are built while others write, by one of the proc
   await insert(publishing);
   const migrating = Promise.all([migrate(database.url), migrate(database.url), migrate(database.url)]);
   await expect
-    .poll(
-      () =>
-        rows(
-          db,
-          "select from pg_stat_activity where query like '% index concurrently %' and wait_event_type = 'Lock' and datname = current_database()",
-        ),
-      { timeout: 10_000 },
+    .poll(() =>
+      rows(
+        db,
+        "select from pg_stat_activity where query like '% index concurrently %' and wait_event_type = 'Lock' and datname = current_database()",
+      ),
     )
     .toHaveLength(1);
   await insert(db).timeout(5_000);
@@ -65,14 +63,12 @@ test("a migrating process that dies leaves what the next one takes up", async ()
   await insert(publishing);
   const dying = migrate(database.url).catch((error: Error) => error);
   await expect
-    .poll(
-      () =>
-        rows(
-          db,
-          `select pg_terminate_backend(pid) from pg_stat_activity
+    .poll(() =>
+      rows(
+        db,
+        `select pg_terminate_backend(pid) from pg_stat_activity
             where query like '% index concurrently %' and wait_event_type = 'Lock' and datname = current_database()`,
-        ),
-      { timeout: 10_000 },
+      ),
     )
     .toHaveLength(1);
   expect(await dying).toBeInstanceOf(Error);

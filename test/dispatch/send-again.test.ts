@@ -1,12 +1,11 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
-import { startTestService, type TestService } from "../support/test-service.ts";
+import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 let service: TestService;
-/** No minute comes within the tests: what arrives was woken. */
 beforeAll(async () => {
-  service = await startTestService({ DISPATCH_INTERVAL: "1h", DISPATCH_ON_PUBLISH: "true" });
-}, 60_000);
+  service = await startTestService(WOKEN);
+});
 afterAll(() => service.stop());
 
 test("a failed delivery sent again gets four more attempts under the same id, numbered on, and then another round", async () => {
@@ -39,7 +38,7 @@ test("a failed delivery sent again gets four more attempts under the same id, nu
   expect(receiver.received.map(({ headers }) => headers["x-service-webhook-id"])).toEqual(
     Array(9).fill(deliveryId),
   );
-}, 60_000);
+});
 
 test("a delivered one sent again arrives again, and so do many by one call", async () => {
   const receiver = await service.receiver();

@@ -29,11 +29,15 @@ const PACE = {
   DISPATCH_INTERVAL: "1s",
   RETRY_INITIAL_DELAY: "200ms",
   RETRY_BACKOFF_COEFFICIENT: "1.5",
-  HEARTBEAT_TIMEOUT: "3s",
-  // Long enough for a busy machine: a POST that is late counts as an attempt, and the tests count attempts.
-  DELIVERY_TIMEOUT: "5s",
+  // Long enough for a busy machine: what a worker that is taken for dead has sent is sent again, a POST that is late counts
+  // as an attempt, and the tests count requests and attempts.
+  HEARTBEAT_TIMEOUT: "20s",
+  DELIVERY_TIMEOUT: "60s",
   DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
 };
+
+/** For tests that await deliveries and not their time: what is published or resumed is sent at once, and nothing else. */
+export const WOKEN = { DISPATCH_INTERVAL: "1h", DISPATCH_ON_PUBLISH: "true" };
 
 /** A whole service of a test file's own, on the run's PostgreSQL and Temporal. */
 export interface TestService {
@@ -53,6 +57,8 @@ export interface TestService {
   receiver(reply?: Reply): Promise<Receiver>;
   /** Registers a webhook for OrderDispatched, with the administrator's key or the given one. */
   register(url: string, options?: { key?: string; process?: number }): Promise<bigint>;
+  /** Deletes every webhook, for tests that share a service. */
+  removeWebhooks(): Promise<void>;
   /** Publishes an order dispatched, under a fresh idempotency key. */
   publish(orderId?: bigint): Promise<PublishEventResponse>;
   /** The event's deliveries, once each has come to an end. */
@@ -114,6 +120,10 @@ export async function startTestService(settings: Record<string, string> = {}): P
       const { webhook } = await webhooks.createWebhook({ process: process as WebhookProcess, url }, options);
       return webhook?.id as bigint;
     },
+    async removeWebhooks() {
+      for (const { id } of (await webhooks.listWebhooks({})).webhooks)
+        await webhooks.deleteWebhook({ webhookId: id });
+    },
     publish(orderId = 1n) {
       return events.publishEvent({
         idempotencyKey: randomUUID(),
@@ -128,7 +138,7 @@ export async function startTestService(settings: Record<string, string> = {}): P
         },
       });
     },
-    async untilFinal(eventId, timeoutMs = 20_000) {
+    async untilFinal(eventId, timeoutMs = 40_000) {
       let found: Delivery[] = [];
       await expect
         .poll(

@@ -58,7 +58,7 @@ afterAll(() => web?.stop());
 
 const links = (page: Page) => page.getByRole("table").getByRole("link");
 const shownIds = async (page: Page) => (await links(page).allTextContents()).map((text) => text.trim());
-const PATIENCE = { timeout: 10_000 };
+const PATIENCE = { timeout: 20_000 };
 const untilShown = (page: Page, expected: string[]) =>
   expect.poll(() => shownIds(page), PATIENCE).toEqual(expected);
 const indexesOf = (test: (n: number) => boolean) => ids.filter((_, n) => test(n));

@@ -36,7 +36,7 @@ const TOO_WIDE = `document.documentElement.scrollWidth <= document.documentEleme
 export async function expectFitsPhone(page: Page): Promise<void> {
   await page.setViewportSize(SCREENS.narrow);
   // Charts follow the width a moment later.
-  await expect.poll(() => page.evaluate(TOO_WIDE), { timeout: 3_000 }).toEqual([]);
+  await expect.poll(() => page.evaluate(TOO_WIDE)).toEqual([]);
   await page.setViewportSize(SCREENS.wide);
 }
 

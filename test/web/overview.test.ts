@@ -44,7 +44,7 @@ test("shows how many deliveries stand where, which webhooks fail and are slow, a
     await expectAccessible(page);
     await expectFitsPhone(page);
   });
-}, 60_000);
+});
 
 test("keeps its figures up to date without being loaded anew, and dispatches when told to", () =>
   web.visit({ path: "/" }, async (page) => {

@@ -1,10 +1,10 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import { startTestService, type TestService } from "../support/test-service.ts";
+import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 import { startBrowser, WINDOW } from "./browser.ts";
 import { watch } from "./watched-page.ts";
 
 /** Sooner than the test ends, so that a failure tells what was waited for. */
-const PATIENCE_MS = 12_000;
+const PATIENCE_MS = 20_000;
 
 /** How a visit begins. */
 export interface VisitOptions {
@@ -26,10 +26,15 @@ export interface Web {
   stop(): Promise<void>;
 }
 
-/** Starts both. @param settings environment variables over the short times of tests */
+/**
+ * Starts both. What is published is sent at once, unless the settings say when it is.
+ *
+ * @param settings environment variables over the short times of tests
+ */
 export async function startWeb(settings: Record<string, string> = {}): Promise<Web> {
   const browser = await startBrowser();
-  const service = await startTestService(settings).catch(async (error: unknown) => {
+  const pace = settings.DISPATCH_INTERVAL === undefined ? WOKEN : {};
+  const service = await startTestService({ ...pace, ...settings }).catch(async (error: unknown) => {
     await browser.close();
     throw error;
   });

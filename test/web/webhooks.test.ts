@@ -20,7 +20,7 @@ afterAll(() => web?.stop());
 /** The addresses that the list shows, from the top. */
 const addresses = (page: Page) => page.locator("tbody td:first-child a").allTextContents();
 /** Holds what the list shows against what it should, once it does or a busy machine has had its time. */
-const listed = (page: Page) => expect.poll(() => addresses(page), { timeout: 10_000 });
+const listed = (page: Page) => expect.poll(() => addresses(page));
 
 test("an empty list says what to do next, and offers it to nobody who may not", async () => {
   await web.visit({ path: "/webhooks", key: reader }, async (page) => {
