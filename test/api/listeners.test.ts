@@ -13,6 +13,7 @@ import { migrate } from "../../src/db/migrate.ts";
 import { createLocalAuthority } from "../../src/dev/certificates.ts";
 import { startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
+import { anyPort } from "../support/any-port.ts";
 import { grpc } from "../support/clients.ts";
 import { sendRaw } from "../support/raw-request.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
@@ -87,7 +88,7 @@ test("/healthz answers while the process lives, /readyz says why it is not ready
 test("with the database killed, calls are UNAVAILABLE and /readyz says so; with it back, all is well again", async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), "webhook-test-outage-"));
   onTestFinished(() => removeDataDir(dataDir));
-  const postgres = await startEmbeddedPostgres({ dataDir, progress: () => {}, port: 0 });
+  const postgres = await startEmbeddedPostgres({ dataDir, progress: () => {}, port: await anyPort() });
   onTestFinished(() => postgres.stop());
   await migrate(postgres.url);
   const api = await started({ databaseUrl: postgres.url });

@@ -1,4 +1,3 @@
-import { createServer as createTcpServer } from "node:net";
 import tls from "node:tls";
 import ipaddr from "ipaddr.js";
 import type { Dispatcher } from "undici";
@@ -10,6 +9,7 @@ import { type Outcome, parseRetryAfter } from "../../src/delivery/outcome.ts";
 import { post } from "../../src/delivery/post.ts";
 import { type Certificate, createLocalAuthority, type LocalAuthority } from "../../src/dev/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+import { anyPort } from "../support/any-port.ts";
 
 let authority: LocalAuthority;
 let certificate: Certificate;
@@ -126,11 +126,7 @@ describe("one POST", () => {
   });
 
   test("tells of a refused connection", async () => {
-    const free = createTcpServer().listen(0, "127.0.0.1");
-    await new Promise((resolve) => free.once("listening", resolve));
-    const { port } = free.address() as { port: number };
-    await new Promise((resolve) => free.close(resolve));
-    expect(await send(`https://127.0.0.1:${port}`)).toMatchObject({
+    expect(await send(`https://127.0.0.1:${await anyPort()}`)).toMatchObject({
       error: "connection refused (ECONNREFUSED)",
       hostFault: true,
     });

@@ -7,8 +7,8 @@ import { findRunningPostgres, startEmbeddedPostgres } from "../../src/dev/embedd
 import { isRoot, NOBODY } from "../../src/dev/owner.ts";
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
 import { commandOf } from "../../src/dev/processes.ts";
+import { anyPort } from "../support/any-port.ts";
 import {
-  anyPort,
   killHard,
   occupy,
   query,

@@ -3,8 +3,8 @@ import path from "node:path";
 import { Client, Connection } from "@temporalio/client";
 import { expect, test } from "vitest";
 import { startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
+import { anyPort } from "../support/any-port.ts";
 import {
-  anyPort,
   killAfterTest,
   killHard,
   occupy,

@@ -8,7 +8,6 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
 import { onTestFinished } from "vitest";
-import { choosePort } from "../../src/dev/ports.ts";
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
 import { commandOf } from "../../src/dev/processes.ts";
 
@@ -41,10 +40,6 @@ export function killAfterTest<T extends { kill(): void; stop(): Promise<void> }>
     await stopped;
   });
   return server;
-}
-
-export function anyPort(): Promise<number> {
-  return choosePort([]);
 }
 
 /** Something of somebody else's that listens on `port`. */

