@@ -1,11 +1,34 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import { afterAll, beforeEach } from "vitest";
 import type { ClaimedDelivery, ClaimToken } from "../../src/db/claim-statement.ts";
-import { type Db, rows } from "../../src/db/database.ts";
+import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import type { AttemptResult } from "../../src/db/delivery-results.ts";
 import { openRuns } from "../../src/db/runs.ts";
+import { createTestDatabase } from "../support/database.ts";
 
 /** Spacing in tests: a minute, then five times more. */
 export const SPACING = { initialDelayMs: 60_000, coefficient: 5 };
+
+/** A claim of whatever is pending. */
+export const ALL = { limit: 1_000, after: 0n, excluded: [] };
+
+/** A database of a test file's own, empty before each test. */
+export async function openQueueDatabase(): Promise<Db> {
+  const database = await createTestDatabase();
+  const db = openDatabase(database.url, { max: 10 });
+  beforeEach(() => db.raw("truncate deliveries, attempts, events, webhooks, run_groups, runs cascade"));
+  afterAll(async () => {
+    await db.destroy();
+    await database.drop();
+  });
+  return db;
+}
+
+/** Now, in whole milliseconds since 1970, by the clock that deliveries are spaced by. */
+export async function databaseTime(db: Db): Promise<number> {
+  const { rows } = await db.raw("select clock_timestamp() as now");
+  return rows[0].now.getTime();
+}
 
 /** Makes a webhook with pending deliveries; answers its id. */
 export async function queue(db: Db, deliveries: number): Promise<bigint> {
