@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { defineConfig } from "vitest/config";
+import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 import { LongWaitsFirst } from "./test/support/sequence.ts";
 
 /** What `npm run faults` and `npm run screenshots` run, by their modes. */
@@ -7,28 +7,49 @@ const INCLUDED: Record<string, string> = {
   full: "test/faults/**/*.test.ts",
   screenshots: "test/web/every-page.test.ts",
 };
+/** Files that leave nothing behind in their process, so that it can go on to the next: starting one takes half a second. */
+const TOGETHER = ["test/{api,db,delivery,house}/**/*.test.ts", "test/*.test.ts"];
 
 // Neither the tests' processes nor the programs that they start, the service above all, compile the same code each time.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL(".cache/compiled", import.meta.url));
 
-export default defineConfig(({ mode }) => ({
-  test: {
-    include: [INCLUDED[mode] ?? "test/**/*.test.ts"],
-    // One of each a run, whatever the files need; they keep apart by database and by task queue.
-    globalSetup: [
-      "test/support/postgres-setup.ts",
-      "test/support/temporal-setup.ts",
-      "test/support/page-setup.ts",
-      "test/support/browser-setup.ts",
-    ],
-    pool: "forks",
-    // One more than the smallest machine has cores: much of what tests do is waiting.
-    maxWorkers: 3,
-    sequence: { sequencer: LongWaitsFirst },
-    // A busy machine takes its time; what has come true is seen at once all the same.
-    testTimeout: 60_000,
-    hookTimeout: 180_000,
-    expect: { poll: { timeout: 20_000, interval: 50 } },
-    reporters: ["default", ["json", { outputFile: "test/results/report.json" }]],
-  },
-}));
+/** Tests that share a process with others, or not. */
+function project(name: string, isolate: boolean, files: { include: string[]; exclude?: string[] }) {
+  return {
+    test: {
+      ...files,
+      name,
+      isolate,
+      pool: "forks",
+      // A busy machine takes its time; what has come true is seen at once all the same.
+      testTimeout: 60_000,
+      hookTimeout: 180_000,
+      expect: { poll: { timeout: 20_000, interval: 50 } },
+    },
+  } satisfies TestProjectInlineConfiguration;
+}
+
+export default defineConfig(({ mode }) => {
+  const included = INCLUDED[mode];
+  return {
+    test: {
+      projects: included
+        ? [project("apart", true, { include: [included] })]
+        : [
+            project("apart", true, { include: ["test/**/*.test.ts"], exclude: TOGETHER }),
+            project("together", false, { include: TOGETHER }),
+          ],
+      // One of each a run, whatever the files need; they keep apart by database and by task queue.
+      globalSetup: [
+        "test/support/postgres-setup.ts",
+        "test/support/temporal-setup.ts",
+        "test/support/page-setup.ts",
+        "test/support/browser-setup.ts",
+      ],
+      // One more than the smallest machine has cores: much of what tests do is waiting.
+      maxWorkers: 3,
+      sequence: { sequencer: LongWaitsFirst },
+      reporters: ["default", ["json", { outputFile: "test/results/report.json" }]],
+    },
+  };
+});

@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { MarkList, Windows } from "../../src/delivery/concurrency.ts";
 import { Slots } from "../../src/delivery/slots.ts";
 
@@ -57,6 +57,7 @@ describe("the slots of a process", () => {
 describe("what was slow", () => {
   test("counts as slow for half a minute, or until it proves otherwise", () => {
     vi.useFakeTimers({ toFake: ["performance"] });
+    onTestFinished(() => void vi.useRealTimers());
     const slow = new MarkList<string>(30_000);
     slow.mark("a");
     slow.mark("b");
@@ -66,6 +67,5 @@ describe("what was slow", () => {
     expect(slow.has("a")).toBe(true);
     vi.advanceTimersByTime(2_000);
     expect(slow.has("a")).toBe(false);
-    vi.useRealTimers();
   });
 });
