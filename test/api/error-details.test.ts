@@ -1,4 +1,4 @@
-import { Code, type ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { Code, type ConnectError, createClient } from "@connectrpc/connect";
 import pino from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
@@ -7,7 +7,7 @@ import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { toConnectError } from "../../src/api/errors.ts";
 import { DomainError } from "../../src/domain-error.ts";
 import { ERROR_DOMAIN } from "../../src/error-reasons.ts";
-import { connect, grpc, grpcWeb } from "../support/clients.ts";
+import { PROTOCOLS } from "../support/clients.ts";
 import { refused } from "../support/grpc-calls.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
 
@@ -17,13 +17,6 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-const protocols: [string, (key?: string) => Transport][] = [
-  ["gRPC", (key) => grpc(api, key)],
-  ["gRPC-Web", (key) => grpcWeb(api, key)],
-  ["Connect", (key) => connect(api, key)],
-  ["Connect with JSON", (key) => connect(api, key, false)],
-];
-
 /** The reason, after seeing to it that there is one and that it is ours. */
 function reasonOf(error: ConnectError): string | undefined {
   const [info, ...more] = error.findDetails(ErrorInfoSchema);
@@ -32,9 +25,9 @@ function reasonOf(error: ConnectError): string | undefined {
   return info?.reason;
 }
 
-describe.each(protocols)("over %s", (_name, transport) => {
+describe.each(PROTOCOLS)("over %s", (_name, transport) => {
   test("wrong fields are named one by one, for programs", async () => {
-    const error = await refused(createClient(WebhookService, transport()).createWebhook({}));
+    const error = await refused(createClient(WebhookService, transport(api)).createWebhook({}));
     expect([error.code, reasonOf(error)]).toEqual([Code.InvalidArgument, "FIELDS_INVALID"]);
     const [bad] = error.findDetails(BadRequestSchema);
     expect(bad?.fieldViolations.map(({ field, description }) => [field, description])).toEqual([
@@ -44,7 +37,7 @@ describe.each(protocols)("over %s", (_name, transport) => {
   });
 
   test("an address that no webhook can have is a violation of the field url", async () => {
-    const webhooks = createClient(WebhookService, transport());
+    const webhooks = createClient(WebhookService, transport(api));
     const error = await refused(webhooks.createWebhook({ process: 1, url: "https://127.0.0.1/hooks" }));
     expect(reasonOf(error)).toBe("URL_NOT_ALLOWED");
     const [violation] = error.findDetails(BadRequestSchema)[0]?.fieldViolations ?? [];
@@ -53,16 +46,16 @@ describe.each(protocols)("over %s", (_name, transport) => {
   });
 
   test("what is not there, and keys that may not, each have their reason", async () => {
-    const missing = createClient(WebhookService, transport()).deleteWebhook({ webhookId: 4711n });
+    const missing = createClient(WebhookService, transport(api)).deleteWebhook({ webhookId: 4711n });
     expect(reasonOf(await refused(missing))).toBe("WEBHOOK_NOT_FOUND");
-    const deliveries = createClient(DeliveryService, transport());
+    const deliveries = createClient(DeliveryService, transport(api));
     const deliveryId = "01a1fcb1-a29f-764b-ae78-489c1b984865";
     expect(reasonOf(await refused(deliveries.getDelivery({ deliveryId })))).toBe("DELIVERY_NOT_FOUND");
 
-    const unknown = createClient(WebhookService, transport("unknown")).listWebhooks({});
+    const unknown = createClient(WebhookService, transport(api, "unknown")).listWebhooks({});
     expect(reasonOf(await refused(unknown))).toBe("API_KEY_UNKNOWN");
     const { secret } = await api.key({ permissions: ONLY.publish });
-    const may = await refused(createClient(WebhookService, transport(secret)).listWebhooks({}));
+    const may = await refused(createClient(WebhookService, transport(api, secret)).listWebhooks({}));
     expect(reasonOf(may)).toBe("PERMISSION_MISSING");
     expect(may.findDetails(ErrorInfoSchema)[0]?.metadata).toEqual({
       permission: "Read_Administrative_Data",

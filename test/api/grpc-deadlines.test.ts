@@ -1,10 +1,10 @@
-import { Code, createClient, type Transport } from "@connectrpc/connect";
+import { Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { connect, grpc, grpcWeb } from "../support/clients.ts";
+import { grpc, PROTOCOLS } from "../support/clients.ts";
 import { lock, orderEvent, refused, waitingQueries } from "../support/grpc-calls.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
@@ -14,15 +14,11 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-describe.each([
-  ["gRPC", () => grpc(api)],
-  ["gRPC-Web", () => grpcWeb(api)],
-  ["Connect", () => connect(api)],
-] as [string, () => Transport][])("over %s", (_name, transport) => {
+describe.each(PROTOCOLS)("over %s", (_name, transport) => {
   test("a call past its deadline ends, and so does what it asked of the database", async () => {
     const release = await lock(api, "webhooks");
     onTestFinished(release);
-    const webhooks = createClient(WebhookService, transport());
+    const webhooks = createClient(WebhookService, transport(api));
     const error = await refused(webhooks.listWebhooks({}, { timeoutMs: 300 }));
     expect(error.code).toBe(Code.DeadlineExceeded);
     await expect.poll(() => waitingQueries(api)).toBe(0);
@@ -32,7 +28,9 @@ describe.each([
     const release = await lock(api, "webhooks");
     onTestFinished(release);
     const gone = new AbortController();
-    const call = refused(createClient(WebhookService, transport()).listWebhooks({}, { signal: gone.signal }));
+    const call = refused(
+      createClient(WebhookService, transport(api)).listWebhooks({}, { signal: gone.signal }),
+    );
     await expect.poll(() => waitingQueries(api)).toBe(1);
     gone.abort();
     expect((await call).code).toBe(Code.Canceled);

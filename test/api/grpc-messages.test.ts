@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import * as http2 from "node:http2";
-import { Code, createClient, type Transport } from "@connectrpc/connect";
+import { Code, createClient } from "@connectrpc/connect";
 import type { ServiceError } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { connect, grpc, grpcWeb } from "../support/clients.ts";
+import { grpc, PROTOCOLS } from "../support/clients.ts";
 import { foreignClient, reasonOf, refused } from "../support/grpc-calls.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
@@ -30,14 +30,12 @@ async function grpcTrailers(method: string, message: Uint8Array): Promise<http2.
   return trailers;
 }
 
-describe.each([
-  ["gRPC", () => grpc(api)],
-  ["gRPC-Web", () => grpcWeb(api)],
-  ["Connect", () => connect(api)],
-] as [string, () => Transport][])("over %s", (_name, transport) => {
+describe.each(PROTOCOLS)("over %s", (_name, transport) => {
   test("a message beyond 4 MiB is RESOURCE_EXHAUSTED, and is told what the limit is", async () => {
     const url = "x".repeat(4 * 1024 * 1024 + 1);
-    const error = await refused(createClient(WebhookService, transport()).createWebhook({ process: 1, url }));
+    const error = await refused(
+      createClient(WebhookService, transport(api)).createWebhook({ process: 1, url }),
+    );
     expect([error.code, reasonOf(error), error.rawMessage]).toEqual([
       Code.ResourceExhausted,
       "MESSAGE_TOO_LARGE",

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { connect, grpc, grpcWeb } from "../support/clients.ts";
+import { grpc, PROTOCOLS } from "../support/clients.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
 let api: TestApi;
@@ -13,14 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-const protocols: [string, (key?: string) => Transport][] = [
-  ["gRPC", (key) => grpc(api, key)],
-  ["gRPC-Web", (key) => grpcWeb(api, key)],
-  ["Connect", (key) => connect(api, key)],
-  ["Connect with JSON", (key) => connect(api, key, false)],
-];
-
-describe.each(protocols)("over %s", (name, transport) => {
+describe.each(PROTOCOLS)("over %s", (name, transport) => {
   const failure = (call: Promise<unknown>) =>
     call.then(
       () => undefined,
@@ -28,7 +21,7 @@ describe.each(protocols)("over %s", (name, transport) => {
     );
 
   test("webhooks are created, listed and deleted", async () => {
-    const webhooks = createClient(WebhookService, transport());
+    const webhooks = createClient(WebhookService, transport(api));
     const url = `https://receiver.example/${encodeURIComponent(name)}`;
     const { webhook, created } = await webhooks.createWebhook({ process: 1, url });
     expect([webhook?.url, created]).toEqual([url, true]);
@@ -39,7 +32,7 @@ describe.each(protocols)("over %s", (name, transport) => {
   });
 
   test("events are published", async () => {
-    const events = createClient(EventService, transport());
+    const events = createClient(EventService, transport(api));
     const answer = await events.publishEvent({
       idempotencyKey: randomUUID(),
       userId: "u",
@@ -53,13 +46,13 @@ describe.each(protocols)("over %s", (name, transport) => {
   });
 
   test("errors have the same codes and words", async () => {
-    const webhooks = createClient(WebhookService, transport());
+    const webhooks = createClient(WebhookService, transport(api));
     const missing = await failure(webhooks.deleteWebhook({ webhookId: 4711n }));
     expect([missing?.code, missing?.rawMessage]).toEqual([
       Code.NotFound,
       "there is no webhook 4711; list the webhooks to find its Id",
     ]);
-    const unknown = await failure(createClient(WebhookService, transport("unknown")).listWebhooks({}));
+    const unknown = await failure(createClient(WebhookService, transport(api, "unknown")).listWebhooks({}));
     expect(unknown?.code).toBe(Code.Unauthenticated);
     const invalid = await failure(webhooks.createWebhook({}));
     expect([invalid?.code, invalid?.rawMessage]).toEqual([
@@ -69,7 +62,7 @@ describe.each(protocols)("over %s", (name, transport) => {
   });
 
   test("health is told, and watched until the service stops", async () => {
-    expect((await createClient(Health, transport()).check({})).status).toBe(Status.SERVING);
+    expect((await createClient(Health, transport(api)).check({})).status).toBe(Status.SERVING);
   });
 });
 

@@ -17,13 +17,6 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-let paths = 0;
-const register = async (): Promise<bigint> => {
-  const url = `https://receiver.example/${++paths}`;
-  const made = await api.rest("POST", "/api/webhook", { json: { process: 1, url } });
-  return BigInt(made.envelope.Data.Id);
-};
-
 /** Stores deliveries of a webhook as they are after their end; answers their ids, oldest first. */
 async function store(webhookId: bigint, count: number, columns: Record<string, unknown>): Promise<string[]> {
   const made = await api.context
@@ -43,7 +36,7 @@ const FAILED = { state: "failed", attempts: 4, finished: new Date(), reason: "in
 const row = (id: string) => api.context.db("deliveries").where("id", id).first();
 
 test("a final delivery sent again is pending, with a new round that begins after its attempts", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   for (const state of ["delivered", "failed", "cancelled"]) {
     const [deliveryId = ""] = await store(webhookId, 1, { ...FAILED, state, claims: 3, run_id: 7 });
     const { delivery } = await deliveries.sendAgain({ deliveryId });
@@ -63,7 +56,7 @@ test("a final delivery sent again is pending, with a new round that begins after
 });
 
 test("a delivery that is under way is not sent again", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   for (const state of ["pending", "delivering", "retrying"]) {
     const [deliveryId = ""] = await store(webhookId, 1, { state, attempts: 1 });
     const refused = await failure(deliveries.sendAgain({ deliveryId }));
@@ -74,14 +67,14 @@ test("a delivery that is under way is not sent again", async () => {
 });
 
 test("of two calls at once one starts a round and the other is refused", async () => {
-  const [deliveryId = ""] = await store(await register(), 1, FAILED);
+  const [deliveryId = ""] = await store(await api.register(), 1, FAILED);
   const calls = await Promise.all([1, 2, 3].map(() => failure(deliveries.sendAgain({ deliveryId }))));
   expect(calls.filter((error) => error === undefined)).toHaveLength(1);
   expect(calls.filter((error) => error?.code === Code.FailedPrecondition)).toHaveLength(2);
 });
 
 test("a delivery whose webhook or key is gone is not sent again", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   const [deliveryId = ""] = await store(webhookId, 1, FAILED);
   await api.rest("DELETE", "/api/webhook", { query: { webhookId: String(webhookId) } });
   const refused = await failure(deliveries.sendAgain({ deliveryId }));
@@ -97,7 +90,7 @@ test("unknown deliveries are NOT_FOUND, and what is no id is INVALID_ARGUMENT", 
 });
 
 test("many are sent again call by call, newest first, each once, and only those the filter finds", async () => {
-  const [webhookId, other] = [await register(), await register()];
+  const [webhookId, other] = [await api.register(), await api.register()];
   const failed = await store(webhookId, 25, FAILED);
   const spared = [
     ...(await store(webhookId, 3, { ...FAILED, state: "delivered" })),
@@ -121,7 +114,7 @@ test("many are sent again call by call, newest first, each once, and only those 
 });
 
 test("many are chosen by state and time, and skipped where their webhook is gone", async () => {
-  const [webhookId, gone] = [await register(), await register()];
+  const [webhookId, gone] = [await api.register(), await api.register()];
   const [early = ""] = await store(webhookId, 1, { ...FAILED, state: "cancelled" });
   const { created } = await row(early);
   const boundary = timestampFromDate(new Date(created.getTime() + 1));
@@ -142,7 +135,7 @@ test("many are chosen by state and time, and skipped where their webhook is gone
 });
 
 test("more than one step's worth goes in one call", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   await store(webhookId, 1_200, FAILED);
   const filter = { webhookId, states: ["failed" as const] };
   expect(await sendManyAgain(api.context.db, filter, 1_100)).toMatchObject({ sent: 1_100, skipped: 0 });
@@ -150,7 +143,7 @@ test("more than one step's worth goes in one call", async () => {
 });
 
 test("states that are under way, too many at once and a page back are INVALID_ARGUMENT", async () => {
-  await store(await register(), 1, FAILED);
+  await store(await api.register(), 1, FAILED);
   const { previousPageToken } = await deliveries.listDeliveries({ states: [DeliveryState.FAILED] });
   const refused = await Promise.all([
     failure(deliveries.sendAgainMany({ states: [DeliveryState.PENDING] })),
@@ -165,7 +158,7 @@ test("states that are under way, too many at once and a page back are INVALID_AR
 test("sending again takes Write_Administrative_Data", async () => {
   const { secret } = await api.key({ permissions: [...ONLY.read, ...ONLY.publish, ...ONLY.manage] });
   const reader = createClient(DeliveryService, grpc(api, secret));
-  const [deliveryId = ""] = await store(await register(), 1, FAILED);
+  const [deliveryId = ""] = await store(await api.register(), 1, FAILED);
   const refused = await Promise.all([
     failure(reader.sendAgain({ deliveryId })),
     failure(reader.sendAgainMany({})),

@@ -15,17 +15,11 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-let paths = 0;
-const register = async () => {
-  const url = `https://receiver.example/${++paths}`;
-  const { webhook } = await webhooks.createWebhook({ process: 1, url });
-  return webhook?.id as bigint;
-};
 const listed = async (id: bigint) =>
   (await webhooks.listWebhooks({})).webhooks.find((webhook) => webhook.id === id);
 
 test("a webhook is paused and resumed, and the list says since when it is paused", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   expect((await listed(webhookId))?.paused).toBeUndefined();
   const { webhook } = await webhooks.pauseWebhook({ webhookId });
   const since = webhook?.paused;
@@ -37,7 +31,7 @@ test("a webhook is paused and resumed, and the list says since when it is paused
 });
 
 test("pausing what is paused and resuming what is not change nothing", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   const untouched = await listed(webhookId);
   expect((await webhooks.resumeWebhook({ webhookId })).webhook).toEqual(untouched);
   const { webhook } = await webhooks.pauseWebhook({ webhookId });
@@ -45,7 +39,7 @@ test("pausing what is paused and resuming what is not change nothing", async () 
 });
 
 test("REST answers a paused webhook with the contract's fields and no more", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   await webhooks.pauseWebhook({ webhookId });
   const { envelope } = await api.rest("GET", "/api/webhook/list");
   const found = envelope.Data.find((webhook: { Id: number }) => webhook.Id === Number(webhookId));
@@ -53,7 +47,7 @@ test("REST answers a paused webhook with the contract's fields and no more", asy
 });
 
 test("a test event queues one delivery of the catalogue's sample, for this webhook and no other", async () => {
-  const [webhookId] = [await register(), await register()];
+  const [webhookId] = [await api.register(), await api.register()];
   const { eventId, deliveryId } = await webhooks.sendTestEvent({ webhookId });
   const { deliveries } = await createClient(DeliveryService, grpc(api)).listDeliveries({ eventId });
   expect(deliveries).toEqual([
@@ -65,7 +59,7 @@ test("a test event queues one delivery of the catalogue's sample, for this webho
 });
 
 test("a paused webhook is not tested, since the event would wait", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   await webhooks.pauseWebhook({ webhookId });
   const refused = await failure(webhooks.sendTestEvent({ webhookId }));
   expect(refused?.code).toBe(Code.FailedPrecondition);
@@ -73,7 +67,7 @@ test("a paused webhook is not tested, since the event would wait", async () => {
 });
 
 test("webhooks that are not there can be neither paused, resumed nor tested", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   await webhooks.deleteWebhook({ webhookId });
   for (const id of [webhookId, 4_000_000_000n]) {
     const calls = [webhooks.pauseWebhook, webhooks.resumeWebhook, webhooks.sendTestEvent];
@@ -84,7 +78,7 @@ test("webhooks that are not there can be neither paused, resumed nor tested", as
 });
 
 test("pausing, resuming and testing take Write_Administrative_Data", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   const { secret } = await api.key({ permissions: [...ONLY.read, ...ONLY.publish, ...ONLY.manage] });
   const reader = createClient(WebhookService, grpc(api, secret));
   for (const call of [reader.pauseWebhook, reader.resumeWebhook, reader.sendTestEvent]) {

@@ -18,16 +18,10 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-let paths = 0;
-const register = async () => {
-  const url = `https://receiver.example/secrets/${++paths}`;
-  const { webhook } = await webhooks.createWebhook({ process: 1, url });
-  return webhook?.id as bigint;
-};
 const rowOf = (id: bigint) => api.context.db("webhooks").where("id", String(id)).first();
 
 test("rotating makes a new secret, and the one before counts for 24 hours more", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   const before = await webhooks.getWebhookSecret({ webhookId });
   expect(before.secrets).toEqual([expect.objectContaining({ secret: before.secret })]);
   expect(before.secrets[0]?.expires).toBeUndefined();
@@ -48,7 +42,7 @@ test("rotating makes a new secret, and the one before counts for 24 hours more",
 });
 
 test("old secrets are sealed at rest as the newest is", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   const { secret } = await webhooks.getWebhookSecret({ webhookId });
   await webhooks.rotateWebhookSecret({ webhookId });
   const bytes = Buffer.from(secret.slice("whsec_".length), "base64");
@@ -58,7 +52,7 @@ test("old secrets are sealed at rest as the newest is", async () => {
 });
 
 test("five secrets may be valid at once; a sixth is refused until the oldest has expired", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   for (let n = 0; n < 4; n += 1) await webhooks.rotateWebhookSecret({ webhookId });
   const { secrets } = await webhooks.getWebhookSecret({ webhookId });
   expect(new Set(secrets.map(({ secret }) => secret)).size).toBe(5);
@@ -81,7 +75,7 @@ test("five secrets may be valid at once; a sixth is refused until the oldest has
 });
 
 test("of many rotations at once each counts, and no more than five secrets come of them", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   const calls = Array.from({ length: 10 }, () => failure(webhooks.rotateWebhookSecret({ webhookId })));
   const outcomes = await Promise.all(calls);
   expect(outcomes.filter((outcome) => outcome === undefined)).toHaveLength(4);
@@ -90,7 +84,7 @@ test("of many rotations at once each counts, and no more than five secrets come 
 });
 
 test("rotating wants Write_Administrative_Data and a webhook that is registered", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   const reader = createClient(WebhookService, grpc(api, (await api.key({ permissions: ONLY.read })).secret));
   expect((await failure(reader.rotateWebhookSecret({ webhookId })))?.code).toBe(Code.PermissionDenied);
   expect((await failure(webhooks.rotateWebhookSecret({ webhookId: 4711n })))?.code).toBe(Code.NotFound);
@@ -99,7 +93,7 @@ test("rotating wants Write_Administrative_Data and a webhook that is registered"
 });
 
 test("a secret that opens with no key is told so, and rotating mends its webhook", async () => {
-  const webhookId = await register();
+  const webhookId = await api.register();
   const lost = newSealedSecret(createSecretBox(randomBytes(32)));
   await api.context.db.raw("update webhooks set secret = ? where id = ?", [lost, String(webhookId)]);
   const refused = await failure(webhooks.getWebhookSecret({ webhookId }));
@@ -111,7 +105,7 @@ test("a secret that opens with no key is told so, and rotating mends its webhook
 
 test("expired secrets are forgotten by the hourly clean-up, and what is rotated meanwhile keeps all that is valid", async () => {
   const { db } = api.context;
-  const ids = await Promise.all(Array.from({ length: 10 }, register));
+  const ids = await Promise.all(Array.from({ length: 10 }, () => api.register()));
   for (const webhookId of ids) await webhooks.rotateWebhookSecret({ webhookId });
   const untouched = await webhooks.getWebhookSecret({ webhookId: ids[9] as bigint });
   await db.raw(

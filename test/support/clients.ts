@@ -33,3 +33,11 @@ export function connect(api: TestApi, key = api.adminKey, useBinaryFormat = true
 export function grpcWeb(api: TestApi, key = api.adminKey): Transport {
   return createGrpcWebTransport({ baseUrl: api.url, httpVersion: "1.1", interceptors: [withKey(key)] });
 }
+
+/** What the services are called by, each by its name, for tests of what must be alike in all. */
+export const PROTOCOLS: [string, (api: TestApi, key?: string) => Transport][] = [
+  ["gRPC", grpc],
+  ["gRPC-Web", grpcWeb],
+  ["Connect", connect],
+  ["Connect with JSON", (api, key) => connect(api, key, false)],
+];

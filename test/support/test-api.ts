@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import pino from "pino";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import type { ApiContext } from "../../src/api/context.ts";
@@ -49,6 +49,8 @@ export interface TestApi extends Api {
   /** Secret of a key with every permission. */
   adminKey: string;
   adminKeyId: string;
+  /** Registers a webhook for OrderDispatched, at an address of its own; answers its id. */
+  register(): Promise<bigint>;
   /** Makes a key; every permission unless told. */
   key(options?: Partial<NewApiKey>): Promise<{ id: string; secret: string }>;
   /** Calls REST and holds the answer against the OpenAPI description. */
@@ -83,6 +85,8 @@ export async function startTestApi(
     return { id: made.key.id, secret: made.secret };
   };
   const admin = await key({ name: "admin" });
+  const rest: TestApi["rest"] = (method, path, request) =>
+    callRest(api.url, admin.secret, method, path, request);
   return {
     ...api,
     context,
@@ -91,7 +95,12 @@ export async function startTestApi(
     adminKey: admin.secret,
     adminKeyId: admin.id,
     key,
-    rest: (method, path, request) => callRest(api.url, admin.secret, method, path, request),
+    async register() {
+      const url = `https://receiver.example/${randomUUID()}`;
+      const { envelope } = await rest("POST", "/api/webhook", { json: { process: 1, url } });
+      return BigInt(envelope.Data.Id);
+    },
+    rest,
     async stop() {
       await api.stop();
       await db.destroy();
