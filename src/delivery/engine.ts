@@ -47,7 +47,7 @@ export interface DeliveryEngine {
   /** Bounds the claims of retries that are under way at once. */
   limitRetryClaims: LimitFunction;
   firstAttempts: Slots;
-  retries: Slots;
+  retries: RetrySlots;
   webhooks: Windows<bigint>;
   hosts: Windows<string>;
   slowWebhooks: MarkList<bigint>;

@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import type { ClaimToken } from "../db/claim-statement.ts";
 import { claimGroup } from "../db/delivery-claims.ts";
 import { release } from "../db/delivery-release.ts";
@@ -40,9 +41,11 @@ export async function retryPass(
         const most = Math.min(limit, CHUNK);
         const claimed = await untilAnswered(
           () =>
-            engine.limitRetryClaims(() =>
-              claimGroup(engine.db, token, { group, level, limit: most, excluded }),
-            ),
+            engine.limitRetryClaims(async () => {
+              // What is claimed now could not be sent now.
+              if (engine.retries.giveWay) await wait(GIVE_WAY_MS, undefined, { signal: stop });
+              return claimGroup(engine.db, token, { group, level, limit: most, excluded });
+            }),
           { signal: stop },
         );
         return { ...claimed, exhausted: claimed.touched < most && excluded.length === 0 && !claimed.limited };
@@ -62,6 +65,9 @@ export async function retryPass(
     complete: exhausted,
   };
 }
+
+/** How long a claim waits while first attempts go at full speed; few wait at once, the others for their turn. */
+const GIVE_WAY_MS = 200;
 
 /** Claimed at once; small, since what a dead worker had claimed waits for its successor. */
 const CHUNK = 64;

@@ -3,7 +3,7 @@ import { Slots } from "./slots.ts";
 /** First attempts that start at more than this rate are at full speed, and retries give way to them; a second. */
 const FULL_SPEED = 500;
 /** Then one retry starts for so many first attempts. */
-const FIRST_ATTEMPTS_EACH = 32;
+const FIRST_ATTEMPTS_EACH = 64;
 /** And at least so many start a second. */
 const AT_LEAST = 100;
 /** The rate of first attempts is looked at this often, and who waits is told; milliseconds. */
@@ -26,6 +26,12 @@ export class RetrySlots extends Slots {
   constructor(size: number, whole: Slots, firstAttempts: Slots) {
     super(size, whole);
     this.#firstAttempts = firstAttempts;
+  }
+
+  /** Whether first attempts go at full speed. */
+  get giveWay(): boolean {
+    this.#look();
+    return this.#giveWay;
   }
 
   override get free(): number {

@@ -33,10 +33,10 @@ function retriesBeside(firstAttemptsPerSecond: number): number {
   return started;
 }
 
-test("retries give way to first attempts at full speed: one starts for 32 of these, and go on", () => {
+test("retries give way to first attempts at full speed: one starts for 64 of these, and go on", () => {
   retriesBeside(8_000);
-  expect(retriesBeside(8_000)).toBeGreaterThanOrEqual(8_000 / 32 - 5);
-  expect(retriesBeside(8_000)).toBeLessThanOrEqual(8_000 / 32 + 5);
+  expect(retriesBeside(8_000)).toBeGreaterThanOrEqual(8_000 / 64 - 5);
+  expect(retriesBeside(8_000)).toBeLessThanOrEqual(8_000 / 64 + 5);
   expect(retriesBeside(1_000)).toBeGreaterThanOrEqual(95);
 });
 
