@@ -46,8 +46,8 @@ export default defineConfig(({ mode }) => {
         "test/support/page-setup.ts",
         "test/support/browser-setup.ts",
       ],
-      // One more than the smallest machine has cores: much of what tests do is waiting.
-      maxWorkers: 3,
+      // As many as the smallest machine has cores: with more, what must answer in time does not where cores are slow.
+      maxWorkers: 2,
       sequence: { sequencer: LongWaitsFirst },
       reporters: ["default", ["json", { outputFile: "test/results/report.json" }]],
     },
