@@ -7,7 +7,7 @@ import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 
 const DELIVERIES = 40;
 /** A worker that a busy machine keeps waiting is not taken for dead. */
-const PATIENT = { HEARTBEAT_TIMEOUT: "30s" };
+const PATIENT = { HEARTBEAT_TIMEOUT: "10s" };
 
 let cluster: Cluster;
 
