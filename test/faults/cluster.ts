@@ -27,13 +27,14 @@ type Tail<T extends unknown[]> = T extends [unknown, ...infer Rest] ? Rest : nev
 /** Starts the parts and an API. */
 export async function startCluster(): Promise<Cluster> {
   const parts = await startFaultParts();
-  const processes: ServiceProcess[] = [];
+  /** Those that are still starting too: a test may end amid it. */
+  const processes: Promise<ServiceProcess>[] = [];
   const receivers: { close(): Promise<void> }[] = [];
 
-  async function start(settings: Record<string, string>): Promise<ServiceProcess> {
-    const started = await startServiceProcess({ ...parts.environment, ...settings });
-    processes.push(started);
-    return started;
+  function start(settings: Record<string, string>): Promise<ServiceProcess> {
+    const starting = startServiceProcess({ ...parts.environment, ...settings });
+    processes.push(starting);
+    return starting;
   }
   async function opened<T extends { close(): Promise<void> }>(starting: Promise<T>): Promise<T> {
     const receiver = await starting;
@@ -41,9 +42,14 @@ export async function startCluster(): Promise<Cluster> {
     return receiver;
   }
   async function end(): Promise<void> {
-    // A stopped process hears no SIGTERM.
-    for (const { process } of processes) process.kill("SIGCONT");
-    await Promise.all(processes.map((service) => service.end("SIGTERM")));
+    await Promise.allSettled(
+      processes.map(async (starting) => {
+        const service = await starting;
+        // A stopped process hears no SIGTERM.
+        service.process.kill("SIGCONT");
+        await service.end("SIGTERM");
+      }),
+    );
     await Promise.all(receivers.map((receiver) => receiver.close()));
     await parts.end();
   }
