@@ -109,11 +109,13 @@ export async function claimGroup(
     db,
     `with ${OPEN_RUN},
     members as (
+      -- One index probe a webhook. With "exists" the planner, as long as it takes the run for small, would join each
+      -- webhook with all that is open in the run.
       select g.webhook_id from open_run, run_groups g
+        cross join lateral (select from deliveries d where d.webhook_id = g.webhook_id and ${DUE} limit 1) due
       where g.run_id = open_run.id and g.group_number = :group::int
         and g.pass_activity = :activity::uuid and g.pass_attempt = :attempt::int
         and g.webhook_id <> all(:excluded::bigint[])
-        and exists (select from deliveries d where d.webhook_id = g.webhook_id and ${DUE})
     ), ${allowances("members")},
     chosen as (
       select c.place from allowed s cross join lateral (

@@ -4,8 +4,10 @@ import { count, rows } from "./database.ts";
 
 /** A run has at most this many retry groups, so that its history stays small. */
 export const MAX_GROUPS = 200;
-/** When more webhooks fail, the largest have a group of their own, and the rest share as many as are left. */
+/** When more webhooks fail, at most so many have a group of their own: those with a large part of the deliveries. */
 const OWN_GROUPS = 150;
+/** The others share so many. Each is an activity, which costs more than a delivery does. */
+const SHARED_GROUPS = MAX_GROUPS - OWN_GROUPS;
 
 /** One failing webhook within a run. */
 export interface FailingWebhook {
@@ -20,7 +22,8 @@ export interface FailingWebhook {
 
 /**
  * The webhooks with open deliveries in the run, each with its group. Groups are given once and kept, so the answer
- * is the same when it is asked for again.
+ * is the same when it is asked for again. Those that share groups do so by address: the webhooks of one host are
+ * retried together, over the same connections.
  */
 export async function assignGroups(db: Db, runId: bigint): Promise<FailingWebhook[]> {
   await count(
@@ -28,18 +31,23 @@ export async function assignGroups(db: Db, runId: bigint): Promise<FailingWebhoo
     `insert into run_groups (run_id, webhook_id, group_number)
       select :runId::bigint, webhook_id,
         case when total <= :max::int - taken then taken + place
-          else taken % :max::int + case when place <= :own::int then place else :own::int + place % (:max::int - :own::int) + 1 end end
+          when large then (taken + place - 1) % :own::int + 1
+          else :own::int + 1 + ((row_number() over (partition by large order by target_url, webhook_id) - 1)
+            * :shared::int / count(*) over (partition by large))::int end
       from (
-        select webhook_id, row_number() over (order by count(*) desc, webhook_id)::int as place,
-          count(*) over ()::int as total,
-          (select coalesce(max(group_number), 0) from run_groups where run_id = :runId::bigint) as taken
-        from deliveries d
-        where run_id = :runId::bigint and state in ('delivering', 'retrying')
-          and not exists (select from run_groups g where g.run_id = d.run_id and g.webhook_id = d.webhook_id)
-        group by webhook_id
+        select *, place <= :own::int and deliveries * :max::int >= all_deliveries as large
+        from (
+          select d.webhook_id, w.target_url, count(*) as deliveries, sum(count(*)) over () as all_deliveries,
+            row_number() over (order by count(*) desc, d.webhook_id)::int as place, count(*) over ()::int as total,
+            (select coalesce(max(group_number), 0) from run_groups where run_id = :runId::bigint) as taken
+          from deliveries d join webhooks w on w.id = d.webhook_id
+          where run_id = :runId::bigint and d.state in ('delivering', 'retrying')
+            and not exists (select from run_groups g where g.run_id = d.run_id and g.webhook_id = d.webhook_id)
+          group by d.webhook_id, w.target_url
+        ) fresh
       ) fresh
       on conflict do nothing`,
-    { runId, max: MAX_GROUPS, own: OWN_GROUPS },
+    { runId, max: MAX_GROUPS, own: OWN_GROUPS, shared: SHARED_GROUPS },
   );
   const found = await rows<{
     webhook_id: bigint;
@@ -125,8 +133,13 @@ export async function groupStatuses(
           (array_agg(extract(epoch from due - now()) * 1000 order by level))[1]::float8 as delay
         from (
           select d.attempts - d.round_start as level, count(*) as n, max(d.retry_at) as due
-          from run_groups g join deliveries d on d.run_id = g.run_id and d.webhook_id = g.webhook_id
-          where g.run_id = q.run_id and g.group_number = q.group_number and d.state in ('delivering', 'retrying')
+          from run_groups g cross join lateral (
+            select attempts, round_start, retry_at from deliveries
+            where run_id = g.run_id and webhook_id = g.webhook_id and state in ('delivering', 'retrying')
+            -- Its own index probe for each webhook, whatever the planner takes the run's size for.
+            offset 0
+          ) d
+          where g.run_id = q.run_id and g.group_number = q.group_number
           group by 1
         ) levels
       ) s order by q.place`,

@@ -41,11 +41,16 @@ export function summariseGroups(failing: readonly FailingWebhook[]): Undelivered
 
 function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup {
   const deliveries = members.reduce((sum, member) => sum + member.deliveries, 0);
-  const [only, ...others] = members;
-  const who = only && others.length === 0 ? new URL(only.targetUrl).host : `${members.length} webhooks`;
+  const [host, ...otherHosts] = new Set(members.map(({ targetUrl }) => new URL(targetUrl).host));
+  const who = [
+    ...(host && otherHosts.length === 0 ? [host] : []),
+    ...(members.length > 1 ? [`${number.format(members.length)} webhooks`] : []),
+  ];
   return {
     group,
-    summary: `${who}, ${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`,
+    summary: [...who, `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`].join(
+      ", ",
+    ),
     // Those never tried are due at once, and their group with them.
     delayMs: members.some(({ delayMs }) => delayMs === 0)
       ? 0

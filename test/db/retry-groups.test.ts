@@ -71,21 +71,45 @@ describe("a retry group", () => {
     expect(await claim(second, 10)).toBe(5);
   });
 
-  test("belongs to one failing webhook; of more than 200 the smallest share", async () => {
+  test("belongs to one failing webhook; of more than 200 those with few deliveries share, by address", async () => {
     const many = MAX_GROUPS + 60;
     for (let n = 0; n < many; n += 1) await queue(db, n < 10 ? 3 : 1);
     const token = await freshToken(db);
-    for (let after = 0n; ; ) {
-      const { next } = await claimPending(db, token, { ...ALL, after });
-      if (next === null) break;
-      after = next;
-    }
+    await claimEverything(token);
     const failing = await assignGroups(db, token.runId);
     expect(failing).toHaveLength(many);
-    const groups = new Map<number, number>();
-    for (const { group } of failing) groups.set(group, (groups.get(group) ?? 0) + 1);
-    expect(groups.size).toBeLessThanOrEqual(MAX_GROUPS);
-    for (const { group, deliveries } of failing) if (deliveries === 3) expect(groups.get(group)).toBe(1);
+    const groups = Map.groupBy(failing, ({ group }) => group);
+    const [own, shared] = [[...groups.values()].filter(isOne), [...groups.values()].filter((g) => !isOne(g))];
+    expect(own.flat().map(({ deliveries }) => deliveries)).toEqual(Array(10).fill(3));
+    // 250 in 50 groups.
+    expect(shared.map(({ length }) => length)).toEqual(Array(50).fill(5));
+    // Each has what follows the last of the one before, by address.
+    const addresses = shared.flatMap((group) => group.map(({ targetUrl }) => targetUrl).sort());
+    expect(addresses).toEqual(addresses.toSorted());
     expect(await assignGroups(db, token.runId)).toEqual(failing);
   });
+
+  test("stays within 200 numbers when more webhooks fail later", async () => {
+    const token = await freshToken(db);
+    for (let n = 0; n < MAX_GROUPS - 10; n += 1) await queue(db, 1);
+    await claimEverything(token);
+    const first = await assignGroups(db, token.runId);
+    expect(new Set(first.map(({ group }) => group)).size).toBe(MAX_GROUPS - 10);
+    for (let n = 0; n < 100; n += 1) await queue(db, n === 0 ? 50 : 1);
+    await claimEverything(token);
+    const all = await assignGroups(db, token.runId);
+    expect(all).toHaveLength(MAX_GROUPS + 90);
+    const numbers = all.map(({ group }) => group);
+    expect(Math.min(...numbers)).toBeGreaterThanOrEqual(1);
+    expect(Math.max(...numbers)).toBeLessThanOrEqual(MAX_GROUPS);
+    const groupOf = new Map(all.map(({ webhookId, group }) => [webhookId, group]));
+    for (const { webhookId, group } of first) expect(groupOf.get(webhookId)).toBe(group);
+  });
 });
+
+const isOne = (group: readonly unknown[]) => group.length === 1;
+
+async function claimEverything(token: ClaimToken): Promise<void> {
+  for (let after: bigint | null = 0n; after !== null; )
+    after = (await claimPending(db, token, { ...ALL, after })).next;
+}

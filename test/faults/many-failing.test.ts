@@ -11,8 +11,8 @@ import { FULL_SIZE, tell } from "./scale.ts";
 const FAILING = FULL_SIZE ? 10_000 : 500;
 const HEALTHY = 10;
 const EVENTS = FULL_SIZE ? 500 : 30;
-/** As the design says: with more than 200 failing webhooks 150 have a group each and 50 groups share the rest. */
-const [OWN_GROUPS, SHARED_GROUPS] = [150, 50];
+/** With more than 200 failing webhooks those with no larger part of the deliveries than others share these groups. */
+const SHARED_GROUPS = 50;
 /** A run's history stays below this, in events. */
 const HISTORY_BOUND = 10_000;
 const [TO_FAILING, TO_HEALTHY] = [1, 2] as const;
@@ -151,11 +151,7 @@ test("first attempts to the others go on while very many webhooks fail, in one r
         where w.process = :process::int group by run_id, group_number) g group by size order by size`,
     { process: TO_FAILING },
   );
-  const share = (FAILING - OWN_GROUPS) / SHARED_GROUPS;
-  expect(sizes).toEqual([
-    { size: 1, groups: OWN_GROUPS },
-    { size: share, groups: SHARED_GROUPS },
-  ]);
+  expect(sizes).toEqual([{ size: FAILING / SHARED_GROUPS, groups: SHARED_GROUPS }]);
 
   const histories = await historyLengths();
   tell(
@@ -164,7 +160,7 @@ test("first attempts to the others go on while very many webhooks fail, in one r
   );
   expect(Math.max(...histories)).toBeLessThan(HISTORY_BOUND);
   // Five a group, and the workflow tasks between them; were each webhook a group of its own, it would be thousands more.
-  expect(Math.max(...histories)).toBeLessThan(15 * (OWN_GROUPS + SHARED_GROUPS) + 100);
+  expect(Math.max(...histories)).toBeLessThan(15 * SHARED_GROUPS + 100);
 });
 
 /** The real histories' lengths, of every execution of every run, in events. */
