@@ -8,6 +8,8 @@ const FIRST_ATTEMPTS_EACH = 64;
 const AT_LEAST = 100;
 /** The rate of first attempts is looked at this often, and who waits is told; milliseconds. */
 const LOOK_MS = 20;
+/** It is averaged over about this time: on a busy processor they start in bursts; milliseconds. */
+const AVERAGED_MS = 100;
 
 /**
  * The slots of retries. While first attempts go at full speed, few retries start beside them: very many that fall due
@@ -18,6 +20,7 @@ export class RetrySlots extends Slots {
   readonly #firstAttempts: Slots;
   #lookedAt = performance.now();
   #takenThen = 0;
+  #perSecond = 0;
   #giveWay = false;
   /** Retries that may start meanwhile. */
   #allowed = 0;
@@ -64,10 +67,11 @@ export class RetrySlots extends Slots {
     const forMs = now - this.#lookedAt;
     if (forMs < LOOK_MS) return;
     const { taken } = this.#firstAttempts;
-    const perSecond = ((taken - this.#takenThen) * 1_000) / forMs;
+    const justNow = ((taken - this.#takenThen) * 1_000) / forMs;
+    this.#perSecond += (justNow - this.#perSecond) * (1 - Math.exp(-forMs / AVERAGED_MS));
     const before = this.#giveWay;
-    this.#giveWay = perSecond > FULL_SPEED;
-    const more = (Math.max(AT_LEAST, perSecond / FIRST_ATTEMPTS_EACH) * forMs) / 1_000;
+    this.#giveWay = this.#perSecond > FULL_SPEED;
+    const more = (Math.max(AT_LEAST, this.#perSecond / FIRST_ATTEMPTS_EACH) * forMs) / 1_000;
     this.#allowed = before ? Math.min(this.size, this.#allowed + more) : 1;
     this.#lookedAt = now;
     this.#takenThen = taken;
