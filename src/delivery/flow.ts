@@ -112,6 +112,11 @@ export class DeliveryFlow {
     return { exhausted };
   }
 
+  /** Claimed and not yet sent. */
+  get queued(): number {
+    return this.#queues.size;
+  }
+
   /** Takes a webhook's waiting deliveries out of the flow. */
   withdraw(webhookId: bigint): ClaimedDelivery[] {
     const withdrawn = this.#queues.take(webhookId);

@@ -38,14 +38,19 @@ export async function retryPass(
     token,
     {
       async claim(limit, excluded) {
-        const most = Math.min(limit, CHUNK);
+        // What would be claimed now could not be sent now; unless what is queued waits for a receiver.
+        for (
+          let waited = 0;
+          waited < GIVE_WAY_MS && engine.retries.giveWay && flow.queued > 0;
+          waited += LOOK_MS
+        )
+          await wait(LOOK_MS, undefined, { signal: stop });
+        const most = Math.min(limit, engine.retries.giveWay ? SMALL_CHUNK : CHUNK);
         const claimed = await untilAnswered(
           () =>
-            engine.limitRetryClaims(async () => {
-              // What is claimed now could not be sent now.
-              if (engine.retries.giveWay) await wait(GIVE_WAY_MS, undefined, { signal: stop });
-              return claimGroup(engine.db, token, { group, level, limit: most, excluded });
-            }),
+            engine.limitRetryClaims(() =>
+              claimGroup(engine.db, token, { group, level, limit: most, excluded }),
+            ),
           { signal: stop },
         );
         return { ...claimed, exhausted: claimed.touched < most && excluded.length === 0 && !claimed.limited };
@@ -66,8 +71,10 @@ export async function retryPass(
   };
 }
 
-/** How long a claim waits while first attempts go at full speed; few wait at once, the others for their turn. */
-const GIVE_WAY_MS = 200;
-
 /** Claimed at once; small, since what a dead worker had claimed waits for its successor. */
 const CHUNK = 64;
+/** And while first attempts go at full speed: a claim takes from the database what they need. */
+const SMALL_CHUNK = 16;
+/** So long a pass that has some claimed waits for that, and looks this often whether they still do; milliseconds. */
+const GIVE_WAY_MS = 2_000;
+const LOOK_MS = 100;
