@@ -1,4 +1,5 @@
 import {
+  type ActivityOptions,
   CancellationScope,
   ChildWorkflowCancellationType,
   condition,
@@ -56,9 +57,10 @@ export async function dispatchOnPublish(input: DispatchInput): Promise<WokenRepo
   setHandler(wake, () => {
     woken = true;
   });
-  const { closeRun, listUndelivered, deliverPending } = activitiesOf(input);
+  const { closeRun, listUndelivered, ...activities } = activitiesOf(input);
 
   async function pump(run: RunKey): Promise<void> {
+    const deliverPending = pumps.size === 0 ? activities.deliverHere : activities.deliverAnywhere;
     try {
       const { more, sent, delivered, failed, handedOver } = await deliverPending(run);
       if (more) woken = true;
@@ -136,13 +138,19 @@ async function handOver(input: DispatchInput, run: RunKey): Promise<void> {
   });
 }
 
-function activitiesOf(
-  input: DispatchInput,
-): Pick<Activities, "closeRun" | "listUndelivered" | "deliverPending"> {
+function activitiesOf(input: DispatchInput) {
   const { closeRun, listUndelivered } = proxyActivities<Pick<Activities, "closeRun" | "listUndelivered">>({
     startToCloseTimeout: "10 minutes",
     retry: UNTIL_ANSWERED,
   });
-  const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>(pumpOptions(input));
-  return { closeRun, listUndelivered, deliverPending };
+  const pumpOf = (options: ActivityOptions) =>
+    proxyActivities<Pick<Activities, "deliverPending">>({ ...pumpOptions(input), ...options }).deliverPending;
+  return {
+    closeRun,
+    listUndelivered,
+    /** By the worker that has the workflow, if it has room: the way to it is the shortest. */
+    deliverHere: pumpOf({}),
+    /** By any: whoever has a pump already should not be given the others too. */
+    deliverAnywhere: pumpOf({ allowEagerDispatch: false }),
+  };
 }

@@ -24,15 +24,19 @@ export interface Cluster extends FaultParts {
 
 type Tail<T extends unknown[]> = T extends [unknown, ...infer Rest] ? Rest : never;
 
-/** Starts the parts and an API. */
-export async function startCluster(): Promise<Cluster> {
+/**
+ * Starts the parts and an API.
+ *
+ * @param settings environment variables of every process
+ */
+export async function startCluster(settings: Record<string, string> = {}): Promise<Cluster> {
   const parts = await startFaultParts();
   /** Those that are still starting too: a test may end amid it. */
   const processes: Promise<ServiceProcess>[] = [];
   const receivers: { close(): Promise<void> }[] = [];
 
-  function start(settings: Record<string, string>): Promise<ServiceProcess> {
-    const starting = startServiceProcess({ ...parts.environment, ...settings });
+  function start(own: Record<string, string>): Promise<ServiceProcess> {
+    const starting = startServiceProcess({ ...parts.environment, ...settings, ...own });
     processes.push(starting);
     return starting;
   }
@@ -67,7 +71,7 @@ export async function startCluster(): Promise<Cluster> {
     async startApi() {
       api = await start({ ROLE: "api" });
     },
-    startWorker: (settings) => start({ ...settings, ROLE: "worker" }),
+    startWorker: (own) => start({ ...own, ROLE: "worker" }),
     ledger: (...args) => opened(startLedger(parts.certificate, ...args)),
     receiver: (reply) => opened(startReceiver(parts.certificate, reply)),
     register: (url) => register(api.grpcPort, parts.adminKey, url),

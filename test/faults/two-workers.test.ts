@@ -1,9 +1,8 @@
-import { Client, Connection } from "@temporalio/client";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { rows } from "../../src/db/database.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type Ledger, reconcile } from "./ledger.ts";
 import { outcomes, untilAllFinal } from "./parts.ts";
+import { whoDelivered } from "./who-delivered.ts";
 
 const EVENTS = 2_000;
 /** Long enough that neither worker could send everything before the other has begun. */
@@ -21,25 +20,6 @@ beforeAll(async () => {
 });
 afterAll(() => cluster?.end());
 
-/** Processes that worked on first attempts, by Temporal's histories. */
-async function whoDelivered(): Promise<Set<string>> {
-  const connection = await Connection.connect({ address: cluster.temporal.address });
-  const client = new Client({ connection });
-  const identities = new Set<string>();
-  const runs = await rows<{ workflow_id: string; first_run_id: string }>(
-    cluster.db,
-    "select workflow_id, first_run_id from runs where delivered > 0",
-  );
-  for (const run of runs) {
-    const { events } = await client.workflow.getHandle(run.workflow_id, run.first_run_id).fetchHistory();
-    for (const { activityTaskStartedEventAttributes: started } of events ?? []) {
-      if (started?.identity) identities.add(started.identity);
-    }
-  }
-  await connection.close();
-  return identities;
-}
-
 test("two workers drain one queue together, and neither sends what the other sends", async () => {
   await Promise.all([cluster.startWorker(PATIENT), cluster.startWorker(PATIENT)]);
   await cluster.publisher.publish(EVENTS);
@@ -51,5 +31,6 @@ test("two workers drain one queue together, and neither sends what the other sen
     repeats: [],
     invented: 0,
   });
-  expect((await whoDelivered()).size).toBe(2);
+  const identities = (await whoDelivered(cluster)).flatMap((ofRun) => [...ofRun]);
+  expect(new Set(identities).size).toBe(2);
 });
