@@ -14,6 +14,8 @@ const FAILING = FAILING_HOSTS * FAILING_EACH;
 /** All retries of one kind fall due within seconds, and these are long enough after for the healthy to be queued. */
 const RETRY_DELAY_MS = 20_000;
 const LOOK_MS = 20;
+/** Connections without work are closed by then. */
+const IDLE_MS = 6_000;
 
 /**
  * What the retries of very many failing webhooks cost the first attempts to others: the same work of the same healthy
@@ -34,12 +36,15 @@ export const failing: Scenario = {
       RETRY_INITIAL_DELAY: `${RETRY_DELAY_MS}ms`,
       RETRY_BACKOFF_COEFFICIENT: "1",
     });
-    const well = await seedWebhooks(
-      stage.db,
-      stage.secrets,
-      webhookUrls(receivers.urls.slice(0, HEALTHY_HOSTS)),
-    );
-    await warmUp(stage, receivers, well);
+    /** Webhooks of the healthy hosts that the service has not met. */
+    const healthyWebhooks = (name: string) =>
+      seedWebhooks(
+        stage.db,
+        stage.secrets,
+        webhookUrls(receivers.urls.slice(0, HEALTHY_HOSTS)).map((url) => `${url}/${name}`),
+      );
+    await warmUp(stage, receivers, await healthyWebhooks("before"));
+    const well = await healthyWebhooks("alone");
     const events = Math.ceil(count / well.length);
     const healthy = {
       requests: events * well.length,
@@ -47,6 +52,8 @@ export const failing: Scenario = {
       hosts: HEALTHY_HOSTS,
     };
     await seedPending(stage, { events, webhooks: well });
+    // Those beside the retries come after a pause, too, and are connected to anew.
+    await wait(IDLE_MS, undefined, { signal: bench.stopping });
     const alone = await dispatch(stage, {
       ...healthy,
       what: "delivering to the healthy alone",
@@ -62,11 +69,7 @@ export const failing: Scenario = {
     await stage.trigger();
     await untilFailing(stage, receivers, FAILING);
     // Those that are timed: others than those of before.
-    const others = await seedWebhooks(
-      stage.db,
-      stage.secrets,
-      webhookUrls(receivers.urls.slice(0, HEALTHY_HOSTS)).map((url) => `${url}/late`),
-    );
+    const others = await healthyWebhooks("beside");
     await seedPending(stage, { events, webhooks: others });
     await untilFailing(stage, receivers, FAILING + 1);
     const retried = await requestsOfFailing(receivers);
