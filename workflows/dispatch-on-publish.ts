@@ -1,5 +1,4 @@
 import {
-  type ActivityOptions,
   CancellationScope,
   ChildWorkflowCancellationType,
   condition,
@@ -143,14 +142,12 @@ function activitiesOf(input: DispatchInput) {
     startToCloseTimeout: "10 minutes",
     retry: UNTIL_ANSWERED,
   });
-  const pumpOf = (options: ActivityOptions) =>
-    proxyActivities<Pick<Activities, "deliverPending">>({ ...pumpOptions(input), ...options }).deliverPending;
+  const pumpBy = (by: "here" | "anyone") =>
+    proxyActivities<Pick<Activities, "deliverPending">>(pumpOptions(input, by)).deliverPending;
   return {
     closeRun,
     listUndelivered,
-    /** By the worker that has the workflow, if it has room: the way to it is the shortest. */
-    deliverHere: pumpOf({}),
-    /** By any: whoever has a pump already should not be given the others too. */
-    deliverAnywhere: pumpOf({ allowEagerDispatch: false }),
+    deliverHere: pumpBy("here"),
+    deliverAnywhere: pumpBy("anyone"),
   };
 }

@@ -36,11 +36,9 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
 
 /** Pumps until nothing is pending; a backlog that outlasts the phase is left to the next run. */
 async function makeFirstAttempts(input: DispatchInput, key: { firstRunId: string }): Promise<void> {
-  const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>({
-    ...pumpOptions(input),
-    // Eagerly they would all go to the worker that has the workflow, and the others would have none.
-    allowEagerDispatch: false,
-  });
+  const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>(
+    pumpOptions(input, "anyone"),
+  );
   const until = Date.now() + input.pumpPhaseMs;
   const pumps = Array.from({ length: input.width }, async () => {
     let more = true;

@@ -21,7 +21,6 @@ export class RetrySlots extends Slots {
   #lookedAt = performance.now();
   #takenThen = 0;
   #perSecond = 0;
-  #giveWay = false;
   /** Retries that may start meanwhile. */
   #allowed = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -34,17 +33,16 @@ export class RetrySlots extends Slots {
   /** Whether first attempts go at full speed. */
   get giveWay(): boolean {
     this.#look();
-    return this.#giveWay;
+    return this.#perSecond > FULL_SPEED;
   }
 
   override get free(): number {
-    this.#look();
-    return this.#giveWay ? Math.min(Math.floor(this.#allowed), super.free) : super.free;
+    return this.giveWay ? Math.min(Math.floor(this.#allowed), super.free) : super.free;
   }
 
   override tryTake(): boolean {
     if (!super.tryTake()) return false;
-    if (this.#giveWay) this.#allowed -= 1;
+    if (this.giveWay) this.#allowed -= 1;
     return true;
   }
 
@@ -67,12 +65,11 @@ export class RetrySlots extends Slots {
     const forMs = now - this.#lookedAt;
     if (forMs < LOOK_MS) return;
     const { taken } = this.#firstAttempts;
+    const gaveWay = this.#perSecond > FULL_SPEED;
     const justNow = ((taken - this.#takenThen) * 1_000) / forMs;
     this.#perSecond += (justNow - this.#perSecond) * (1 - Math.exp(-forMs / AVERAGED_MS));
-    const before = this.#giveWay;
-    this.#giveWay = this.#perSecond > FULL_SPEED;
     const more = (Math.max(AT_LEAST, this.#perSecond / FIRST_ATTEMPTS_EACH) * forMs) / 1_000;
-    this.#allowed = before ? Math.min(this.size, this.#allowed + more) : 1;
+    this.#allowed = gaveWay ? Math.min(this.size, this.#allowed + more) : 1;
     this.#lookedAt = now;
     this.#takenThen = taken;
   }
