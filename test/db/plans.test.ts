@@ -11,6 +11,7 @@ import { deleteExpired } from "../../src/db/retention.ts";
 import { assignGroups, beginPasses, groupStatuses } from "../../src/db/retry-groups.ts";
 import { closeRun } from "../../src/db/runs.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type PlanNode, plansOf } from "./explained.ts";
 import { freshToken, queue, result, SPACING } from "./queue.ts";
 
 /** Tables that grow with every event. */
@@ -43,39 +44,12 @@ afterAll(async () => {
   await database.drop();
 });
 
-interface PlanNode {
-  "Node Type": string;
-  "Relation Name"?: string;
-  Plans?: PlanNode[];
-}
-
-/** The tables that the query's own statement would read from end to end, by PostgreSQL's plan for it. */
+/** The tables that the query's own statements would read from end to end, by PostgreSQL's plans for them. */
 async function scannedTables(query: (db: Db) => Promise<unknown>): Promise<string[]> {
+  const plans = await plansOf(db, query);
+  expect(plans.length).toBeGreaterThan(0);
   const scanned: string[] = [];
-  await db
-    .transaction(async (trx) => {
-      const asked: { sql: string; bindings: unknown[] }[] = [];
-      const listening = new Proxy(trx as Db, {
-        get(target, property) {
-          if (property === "transaction") return (work: (inner: Db) => unknown) => work(listening);
-          if (property !== "raw") return Reflect.get(target, property);
-          return (sql: string, bindings: unknown[]) => {
-            asked.push({ sql, bindings });
-            return target.raw(sql, bindings as never);
-          };
-        },
-      });
-      await query(listening);
-      expect(asked.length).toBeGreaterThan(0);
-      for (const { sql, bindings } of asked) {
-        const { rows } = await trx.raw(`explain (format json) ${sql}`, bindings as never);
-        collect(rows[0]["QUERY PLAN"][0].Plan, scanned);
-      }
-      await trx.rollback(new Error("only looking")).catch(() => {});
-    })
-    .catch((error: Error) => {
-      if (error.message !== "only looking") throw error;
-    });
+  for (const plan of plans) collect(plan, scanned);
   return scanned;
 }
 

@@ -30,28 +30,50 @@ export async function databaseTime(db: Db): Promise<number> {
   return rows[0].now.getTime();
 }
 
-/** Makes a webhook with pending deliveries; answers its id. */
-export async function queue(db: Db, deliveries: number): Promise<bigint> {
+/** What is to be queued: each event for each webhook. */
+export interface Wanted {
+  /** A number is appended for each webhook. */
+  urlPrefix: string;
+  webhooks: number;
+  /** The bodies are `{"N":1}` and on. */
+  events: number;
+  /** As stored; opens with no key unless given. */
+  secret?: Buffer;
+}
+
+/** Registers webhooks of a key of their own with pending deliveries; answers their ids. */
+export async function queueMany(
+  db: Db,
+  { urlPrefix, webhooks, events, secret = randomBytes(60) }: Wanted,
+): Promise<bigint[]> {
   const key = randomUUID();
   await db.raw(
     "insert into api_keys (id, name, prefix, secret_sha256, permissions) values (?, 'k', 'p', ?, '{1}')",
     [key, randomBytes(32)],
   );
-  const url = `https://example.com/${key}`;
-  const [webhook] = await rows<{ id: bigint }>(
+  const made = await rows<{ id: bigint }>(
     db,
-    "insert into webhooks (process, url, target_url, api_key_id, secret) values (1, :url, :url, :key, :secret) returning id",
-    { url, key, secret: randomBytes(60) },
+    `insert into webhooks (process, url, target_url, api_key_id, secret)
+      select 1, :urlPrefix || n, :urlPrefix || n, :key::uuid, :secret from generate_series(1, :webhooks::int) n
+      returning id`,
+    { urlPrefix, key, secret, webhooks },
   );
-  const id = (webhook as { id: bigint }).id;
   await db.raw(
     `with e as (
       insert into events (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, payload)
-      select new_delivery_id(), ?::uuid, n, '\\x00'::bytea, 1, 'u', now(), '{}' from generate_series(1, ?::int) n returning id)
-    insert into deliveries (event_id, webhook_id) select id, ?::bigint from e`,
-    [key, deliveries, String(id)],
+      select new_delivery_id(), ?::uuid, n, '\\x00'::bytea, 1, 'u', now(), '{"N":' || n || '}' from generate_series(1, ?::int) n
+      returning id)
+    insert into deliveries (event_id, webhook_id) select e.id, w.id from e, webhooks w where w.api_key_id = ?`,
+    [key, events, key],
   );
-  return id;
+  return made.map(({ id }) => id);
+}
+
+/** Makes a webhook with pending deliveries; answers its id. */
+export async function queue(db: Db, deliveries: number): Promise<bigint> {
+  const urlPrefix = `https://example.com/${randomUUID()}/`;
+  const [id] = await queueMany(db, { urlPrefix, webhooks: 1, events: deliveries });
+  return id as bigint;
 }
 
 /** A claim token of a fresh run. */

@@ -1,11 +1,12 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { beforeEach, describe, expect, test } from "vitest";
 import type { ClaimToken } from "../../src/db/claim-statement.ts";
 import type { Db } from "../../src/db/database.ts";
 import { claimGroup, claimPending, takeOver } from "../../src/db/delivery-claims.ts";
 import { recordAttempts } from "../../src/db/delivery-results.ts";
 import { assignGroups, beginPasses, groupStatuses } from "../../src/db/retry-groups.ts";
-import { ALL, freshToken, openQueueDatabase, result } from "./queue.ts";
+import { plansOf } from "./explained.ts";
+import { ALL, freshToken, openQueueDatabase, queueMany, result } from "./queue.ts";
 
 const FAILING = 5_000;
 const AT_ONCE = 64;
@@ -18,23 +19,7 @@ let members: number;
 
 /** Very many webhooks with a delivery each that failed once, in groups; the planner has no statistics of them. */
 beforeEach(async () => {
-  const key = randomUUID();
-  await db.raw(
-    "insert into api_keys (id, name, prefix, secret_sha256, permissions) values (?, 'k', 'p', ?, '{1}')",
-    [key, randomBytes(32)],
-  );
-  await db.raw(
-    `insert into webhooks (process, url, target_url, api_key_id, secret)
-      select 1, 'https://example.com/' || n, 'https://example.com/' || n, ?::uuid, ? from generate_series(1, ?::int) n`,
-    [key, randomBytes(60), FAILING],
-  );
-  await db.raw(
-    `with e as (
-      insert into events (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, payload)
-      values (new_delivery_id(), ?::uuid, 'k', '\\x00'::bytea, 1, 'u', now(), '{}') returning id)
-    insert into deliveries (event_id, webhook_id) select e.id, w.id from e, webhooks w`,
-    [key],
-  );
+  await queueMany(db, { urlPrefix: "https://example.com/", webhooks: FAILING, events: 1 });
   const token = await freshToken(db);
   for (let after: bigint | null = 0n; after !== null; ) {
     const claimed = await claimPending(db, token, { ...ALL, after });
@@ -53,32 +38,13 @@ beforeEach(async () => {
   await beginPasses(db, [{ token: pass, group }]);
 });
 
-/** Pages that the query's first statement looks at, in memory or not. */
+/** Pages that the query's statements look at, in memory or not. */
 async function pagesOf(query: (db: Db) => Promise<unknown>): Promise<number> {
-  let pages = Number.NaN;
-  await db
-    .transaction(async (trx) => {
-      let asked: { sql: string; bindings: never } | undefined;
-      const listening = new Proxy(trx as Db, {
-        get(target, property) {
-          if (property !== "raw") return Reflect.get(target, property);
-          return (sql: string, bindings: never) => {
-            asked ??= { sql, bindings };
-            return target.raw("select where false");
-          };
-        },
-      });
-      await query(listening).catch(() => {});
-      if (!asked) throw new Error("nothing was asked");
-      const { rows } = await trx.raw(`explain (analyze, buffers, format json) ${asked.sql}`, asked.bindings);
-      const plan = rows[0]["QUERY PLAN"][0].Plan as Record<string, number>;
-      pages = (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0);
-      throw new Error("only looking");
-    })
-    .catch((error: Error) => {
-      if (error.message !== "only looking") throw error;
-    });
-  return pages;
+  const plans = await plansOf(db, query, ["analyze", "buffers"]);
+  return plans.reduce(
+    (pages, plan) => pages + (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0),
+    0,
+  );
 }
 
 describe("with very many failing webhooks in a run, and statistics from before them", () => {

@@ -1,9 +1,10 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import pino from "pino";
 import { readConfig } from "../../src/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
 import { createSecretBox, type SecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
+import { queueMany } from "../db/queue.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 /** A delivery engine on a database of its own. */
@@ -46,30 +47,8 @@ export async function startEngine(settings: Record<string, string> = {}): Promis
 export async function queueFor(
   { db, secrets }: EngineParts,
   receiverUrl: string,
-  { webhooks, events }: { webhooks: number; events: number },
+  wanted: { webhooks: number; events: number },
 ): Promise<void> {
-  const key = randomUUID();
-  await db.raw(
-    "insert into api_keys (id, name, prefix, secret_sha256, permissions) values (?, 'k', 'p', ?, '{1}')",
-    [key, randomBytes(32)],
-  );
-  await db.raw(
-    `insert into webhooks (process, url, target_url, api_key_id, secret)
-      select 1, ? || n, ? || n, ?, ? from generate_series(1, ?::int) n`,
-    [
-      `${receiverUrl}/`,
-      `${receiverUrl}/`,
-      key,
-      secrets.seal(randomBytes(32), WEBHOOK_SECRET_CONTEXT),
-      webhooks,
-    ],
-  );
-  await db.raw(
-    `with e as (
-      insert into events (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, payload)
-      select new_delivery_id(), ?::uuid, n, '\\x00'::bytea, 1, 'u', now(), '{"N":' || n || '}' from generate_series(1, ?::int) n
-      returning id)
-    insert into deliveries (event_id, webhook_id) select e.id, w.id from e, webhooks w where w.api_key_id = ?`,
-    [key, events, key],
-  );
+  const secret = secrets.seal(randomBytes(32), WEBHOOK_SECRET_CONTEXT);
+  await queueMany(db, { ...wanted, urlPrefix: `${receiverUrl}/`, secret });
 }

@@ -1,3 +1,4 @@
+import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
 import { type Ledger, startLedger } from "./ledger.ts";
@@ -18,8 +19,8 @@ export interface Cluster extends FaultParts {
   ledger(...args: Tail<Parameters<typeof startLedger>>): Promise<Ledger>;
   /** Starts a receiver that keeps the requests themselves. */
   receiver(reply: Reply): Promise<Receiver>;
-  /** Registers a webhook for OrderDispatched. */
-  register(url: string): Promise<bigint>;
+  /** Registers a webhook, for OrderDispatched unless told otherwise. */
+  register(url: string, process?: WebhookProcess): Promise<bigint>;
 }
 
 type Tail<T extends unknown[]> = T extends [unknown, ...infer Rest] ? Rest : never;
@@ -46,9 +47,11 @@ export async function startCluster(settings: Record<string, string> = {}): Promi
     return receiver;
   }
   async function end(): Promise<void> {
-    await Promise.allSettled(
+    await Promise.all(
       processes.map(async (starting) => {
-        const service = await starting;
+        // One that did not start has told so, and has ended.
+        const service = await starting.catch(() => undefined);
+        if (!service) return;
         // A stopped process hears no SIGTERM.
         service.process.kill("SIGCONT");
         await service.end("SIGTERM");
@@ -74,7 +77,7 @@ export async function startCluster(settings: Record<string, string> = {}): Promi
     startWorker: (own) => start({ ...own, ROLE: "worker" }),
     ledger: (...args) => opened(startLedger(parts.certificate, ...args)),
     receiver: (reply) => opened(startReceiver(parts.certificate, reply)),
-    register: (url) => register(api.grpcPort, parts.adminKey, url),
+    register: (url, process) => register(api.grpcPort, parts.adminKey, url, process),
     end,
   };
 }

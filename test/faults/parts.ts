@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { expect, vi } from "vitest";
-import { EventService, type WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
+import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { type Certificate, createLocalAuthority } from "../../src/dev/certificates.ts";
@@ -83,10 +83,15 @@ export async function startFaultParts(): Promise<FaultParts> {
   };
 }
 
-/** Registers a webhook for OrderDispatched. */
-export async function register(grpcPort: number, adminKey: string, url: string): Promise<bigint> {
+/** Registers a webhook, for OrderDispatched unless told otherwise. */
+export async function register(
+  grpcPort: number,
+  adminKey: string,
+  url: string,
+  process: WebhookProcess = WebhookProcess.ORDER_DISPATCHED,
+): Promise<bigint> {
   const client = createClient(WebhookService, keyedTransport(grpcPort, adminKey));
-  const { webhook } = await client.createWebhook({ process: 1 as WebhookProcess, url });
+  const { webhook } = await client.createWebhook({ process, url });
   return webhook?.id as bigint;
 }
 

@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
-import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { keyedTransport } from "../support/test-service.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { untilAllFinal } from "./parts.ts";
@@ -24,8 +23,7 @@ async function holding(process: WebhookProcess): Promise<{ held(): number; letGo
   const { url } = await cluster.receiver(
     () => new Promise<number>((resolve) => held.push(() => resolve(200))),
   );
-  const { api, adminKey } = cluster;
-  await createClient(WebhookService, keyedTransport(api.grpcPort, adminKey)).createWebhook({ process, url });
+  await cluster.register(url, process);
   return {
     held: () => held.length,
     letGo() {

@@ -1,0 +1,64 @@
+import type { Db } from "../../src/db/database.ts";
+
+/** A node of a plan as PostgreSQL tells it. */
+export interface PlanNode {
+  "Node Type": string;
+  "Relation Name"?: string;
+  "Shared Hit Blocks"?: number;
+  "Shared Read Blocks"?: number;
+  Plans?: PlanNode[];
+}
+
+/** What ends a transaction of which nothing is to stay. */
+class OnlyLooking extends Error {}
+
+/** Does the work in a transaction, or in a savepoint of one, and undoes it. */
+async function undone(db: Db, work: (trx: Db) => Promise<void>): Promise<void> {
+  await db
+    .transaction(async (trx) => {
+      await work(trx);
+      throw new OnlyLooking();
+    })
+    .catch((error: unknown) => {
+      if (!(error instanceof OnlyLooking)) throw error;
+    });
+}
+
+/**
+ * The plans of the statements that a query makes, in their order, each made just before its statement is run. Of what
+ * they change nothing stays.
+ *
+ * @param options how to explain them: `analyze, buffers` counts what they really read
+ */
+export async function plansOf(
+  db: Db,
+  query: (db: Db) => Promise<unknown>,
+  options: string[] = [],
+): Promise<PlanNode[]> {
+  const plans: PlanNode[] = [];
+  await undone(db, async (trx) => {
+    const explained = async (sql: string, bindings: never) => {
+      await undone(trx, async (savepoint) => {
+        const { rows } = await savepoint.raw(
+          `explain (${[...options, "format json"].join()}) ${sql}`,
+          bindings,
+        );
+        plans.push(rows[0]["QUERY PLAN"][0].Plan);
+      });
+      return trx.raw(sql, bindings);
+    };
+    const listening = new Proxy(trx, {
+      get(target, property) {
+        if (property === "transaction") return (work: (inner: Db) => unknown) => work(listening);
+        if (property !== "raw") return Reflect.get(target, property);
+        return (sql: string, bindings: never) => {
+          const running = explained(sql, bindings);
+          // A prepared statement is explained, and run, as any other.
+          return Object.assign(running, { options: () => running });
+        };
+      },
+    });
+    await query(listening);
+  });
+  return plans;
+}
