@@ -57,3 +57,24 @@ test.each(Object.entries(GROUPS))(
       }
     }),
 );
+
+test.each([
+  { path: "/webhooks", button: "New webhook", call: "ListWebhooks", says: "No webhooks yet" },
+  { path: "/apps", button: "New app", call: "ListInstalledApps", says: "No installed apps yet" },
+])(
+  "what makes the first of a list is where it was, focus and all, once $path turns out empty",
+  ({ path, button, call, says }) =>
+    web.visit({ path: "/keys" }, async (page) => {
+      let read = () => {};
+      const held = new Promise<void>((resolve) => {
+        read = resolve;
+      });
+      await page.route(`**/*/${call}`, (route) => held.then(() => route.continue()));
+      await page.goto(path);
+      await main(page).getByRole("button", { name: button }).focus();
+      read();
+      await main(page).getByText(says, { exact: true }).waitFor();
+      await page.keyboard.press("Enter");
+      await page.getByRole("dialog").waitFor();
+    }),
+);

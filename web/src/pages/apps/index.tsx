@@ -2,7 +2,6 @@ import { useQuery } from "@connectrpc/connect-query";
 import { Box, Button, Code } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconApps, IconPlus } from "@tabler/icons-react";
-import type { ReactNode } from "react";
 import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
@@ -27,17 +26,17 @@ export default function AppsPage() {
   const apps = list.data?.installedApps;
   useFocusBack(creating);
 
-  const newButton = (
-    <Button leftSection={<IconPlus size={16} />} onClick={open}>
-      New app
-    </Button>
-  );
   return (
     <>
       <PageTitle
         title="Installed apps"
         description="Applications that integrators install, each with API keys of its own."
-        actions={apps?.length !== 0 && newButton}
+        // In this place whatever is listed: one that moved once the list is read would be gone from under a finger.
+        actions={
+          <Button leftSection={<IconPlus size={16} />} onClick={open}>
+            New app
+          </Button>
+        }
       />
       {apps === undefined ? (
         list.isError ? (
@@ -50,7 +49,7 @@ export default function AppsPage() {
           <Loading lines={6} height={40} />
         )
       ) : apps.length === 0 ? (
-        <NoApps action={newButton} />
+        <NoApps />
       ) : (
         <FoundApps apps={apps} keys={keys.data?.apiKeys} />
       )}
@@ -59,9 +58,9 @@ export default function AppsPage() {
   );
 }
 
-function NoApps({ action }: { action: ReactNode }) {
+function NoApps() {
   return (
-    <Empty icon={<IconApps />} title="No installed apps yet" action={action}>
+    <Empty icon={<IconApps />} title="No installed apps yet">
       Create an app when an application of yours registers webhooks for many users, and give it an API key.
       Webhooks that are registered with its keys carry its id as <Word>Application</Word>, and their
       deliveries the header <Word>X-Service-UserId</Word>, which names the user that the event is of.

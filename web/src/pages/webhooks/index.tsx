@@ -35,24 +35,26 @@ export default function WebhooksPage() {
   // A link from another page opens it too: what that was is gone when it closes.
   useFocusBack(isMaking);
 
-  const newButton = mayWrite && (
-    <Button leftSection={<IconPlus size={16} />} onClick={() => change({ new: "1" })}>
-      New webhook
-    </Button>
-  );
   return (
     <>
       <PageTitle
         title="Webhooks"
         description="Which events are sent where: each webhook is an event type and an https address."
-        actions={list.data?.webhooks.length !== 0 && newButton}
+        // In this place whatever is listed: one that moved once the list is read would be gone from under a finger.
+        actions={
+          mayWrite && (
+            <Button leftSection={<IconPlus size={16} />} onClick={() => change({ new: "1" })}>
+              New webhook
+            </Button>
+          )
+        }
       />
       {list.isPending ? (
         <Loading lines={8} height={40} />
       ) : list.isError ? (
         <Failure error={list.error} onRetry={() => void list.refetch()} />
       ) : webhooks.length === 0 ? (
-        <Empty title="No webhooks yet" icon={<IconWebhook />} action={newButton}>
+        <Empty title="No webhooks yet" icon={<IconWebhook />}>
           {mayWrite
             ? "Register the https address of a receiver for an event type. From then on it is sent every event of that type."
             : "None is registered. Who has a key with Write_Administrative_Data can register the first one."}
