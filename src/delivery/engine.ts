@@ -15,6 +15,7 @@ import { post } from "./post.ts";
 import { type Recorded, Recorder } from "./recorder.ts";
 import { buildRequest } from "./request.ts";
 import { RetrySlots } from "./retry-slots.ts";
+import { RetryTurns } from "./retry-turns.ts";
 import { createSigner, type Signer } from "./signature.ts";
 import { Slots } from "./slots.ts";
 
@@ -48,6 +49,7 @@ export interface DeliveryEngine {
   limitRetryClaims: LimitFunction;
   firstAttempts: Slots;
   retries: RetrySlots;
+  retryTurns: RetryTurns;
   webhooks: Windows<bigint>;
   hosts: Windows<string>;
   slowWebhooks: MarkList<bigint>;
@@ -77,6 +79,7 @@ export function createDeliveryEngine(options: {
   };
   const slots = new Slots(ALL_SLOTS);
   const firstAttempts = new Slots(FIRST_ATTEMPT_SLOTS, slots);
+  const retries = new RetrySlots(RETRY_SLOTS, slots, firstAttempts);
   return {
     db,
     log,
@@ -87,7 +90,8 @@ export function createDeliveryEngine(options: {
     statements: gatherStatements(db),
     limitRetryClaims: pLimit(RETRY_CLAIMS),
     firstAttempts,
-    retries: new RetrySlots(RETRY_SLOTS, slots, firstAttempts),
+    retries,
+    retryTurns: new RetryTurns(retries),
     webhooks: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
     hosts: new Windows({ start: 1, max: MAX_IN_FLIGHT_EACH }),
     slowWebhooks: new MarkList(SLOW_FOR_MS),

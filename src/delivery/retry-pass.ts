@@ -1,4 +1,3 @@
-import { setTimeout as wait } from "node:timers/promises";
 import type { ClaimToken } from "../db/claim-statement.ts";
 import { claimGroup } from "../db/delivery-claims.ts";
 import { release } from "../db/delivery-release.ts";
@@ -33,18 +32,12 @@ export async function retryPass(
 ): Promise<PassResult> {
   const { statements } = engine;
   const { level } = await untilAnswered(() => statements.beginPass(token, group));
-  const flow = new DeliveryFlow(
+  const flow: DeliveryFlow = new DeliveryFlow(
     engine,
     token,
     {
       async claim(limit, excluded) {
-        // What would be claimed now could not be sent now; unless what is queued waits for a receiver.
-        for (
-          let waited = 0;
-          waited < GIVE_WAY_MS && engine.retries.giveWay && flow.queued > 0;
-          waited += LOOK_MS
-        )
-          await wait(LOOK_MS, undefined, { signal: stop });
+        await turn.next();
         const most = Math.min(limit, engine.retries.giveWay ? SMALL_CHUNK : CHUNK);
         const claimed = await untilAnswered(
           () =>
@@ -59,8 +52,9 @@ export async function retryPass(
     },
     engine.retries,
   );
+  const turn = engine.retryTurns.of(flow, stop);
   report(flow.counts);
-  const { exhausted } = await flow.run(stop);
+  const { exhausted } = await flow.run(stop).finally(() => turn.end());
   const status = await untilAnswered(() => statements.groupStatus(token.runId, group));
   const last = flow.lastFailure;
   return {
@@ -73,8 +67,5 @@ export async function retryPass(
 
 /** Claimed at once; small, since what a dead worker had claimed waits for its successor. */
 const CHUNK = 64;
-/** And while first attempts go at full speed: a claim takes from the database what they need. */
+/** And while first attempts go at full speed: then it is another group's turn. */
 const SMALL_CHUNK = 16;
-/** So long a pass that has some claimed waits for that, and looks this often whether they still do; milliseconds. */
-const GIVE_WAY_MS = 2_000;
-const LOOK_MS = 100;

@@ -2,10 +2,18 @@ import { Slots } from "./slots.ts";
 
 /** First attempts that start at more than this rate are at full speed, and retries give way to them; a second. */
 const FULL_SPEED = 500;
-/** Then one retry starts for so many first attempts. */
-const FIRST_ATTEMPTS_EACH = 64;
+/** Then one retry starts for so many first attempts: with a connection of its own it costs as much as ten of these. */
+const FIRST_ATTEMPTS_EACH = 256;
 /** And at least so many start a second. */
-const AT_LEAST = 100;
+const AT_LEAST = 25;
+/** Otherwise so many start at once, and more at this pace, which doubles this often; a second, milliseconds. */
+const FIRST_ONES = 16;
+const FIRST_PACE = 100;
+const DOUBLES_MS = 250;
+/** At this pace there are as many as there are slots. */
+const FULL_PACE = 5_000;
+/** They begin anew when nobody wanted one for this long; milliseconds. */
+const IDLE_MS = 1_000;
 /** The rate of first attempts is looked at this often, and who waits is told; milliseconds. */
 const LOOK_MS = 20;
 /** It is averaged over about this time: on a busy processor they start in bursts; milliseconds. */
@@ -14,15 +22,18 @@ const AVERAGED_MS = 100;
 /**
  * The slots of retries. While first attempts go at full speed, few retries start beside them: very many that fall due
  * at once would take the processor and the database from deliveries that nothing is wrong with. They are not held up
- * for it by much: what is slow takes no part of that speed, and first attempts do not go at it for long.
+ * for it by much: what is slow takes no part of that speed, and first attempts do not go at it for long. And since both
+ * tend to begin with the same minute, retries begin slowly.
  */
 export class RetrySlots extends Slots {
   readonly #firstAttempts: Slots;
   #lookedAt = performance.now();
   #takenThen = 0;
   #perSecond = 0;
-  /** Retries that may start meanwhile. */
-  #allowed = 0;
+  #givesWay = false;
+  /** Retries that may start: a second, and now. */
+  #pace = FIRST_PACE;
+  #allowed = FIRST_ONES;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(size: number, whole: Slots, firstAttempts: Slots) {
@@ -33,16 +44,17 @@ export class RetrySlots extends Slots {
   /** Whether first attempts go at full speed. */
   get giveWay(): boolean {
     this.#look();
-    return this.#perSecond > FULL_SPEED;
+    return this.#givesWay;
   }
 
   override get free(): number {
-    return this.giveWay ? Math.min(Math.floor(this.#allowed), super.free) : super.free;
+    this.#look();
+    return Math.min(Math.floor(this.#allowed), super.free);
   }
 
   override tryTake(): boolean {
     if (!super.tryTake()) return false;
-    if (this.giveWay) this.#allowed -= 1;
+    this.#allowed -= 1;
     return true;
   }
 
@@ -65,12 +77,28 @@ export class RetrySlots extends Slots {
     const forMs = now - this.#lookedAt;
     if (forMs < LOOK_MS) return;
     const { taken } = this.#firstAttempts;
-    const gaveWay = this.#perSecond > FULL_SPEED;
     const justNow = ((taken - this.#takenThen) * 1_000) / forMs;
     this.#perSecond += (justNow - this.#perSecond) * (1 - Math.exp(-forMs / AVERAGED_MS));
-    const more = (Math.max(AT_LEAST, this.#perSecond / FIRST_ATTEMPTS_EACH) * forMs) / 1_000;
-    this.#allowed = gaveWay ? Math.min(this.size, this.#allowed + more) : 1;
     this.#lookedAt = now;
     this.#takenThen = taken;
+    const gaveWay = this.#givesWay;
+    this.#givesWay = this.#perSecond > FULL_SPEED;
+    if (this.#givesWay) {
+      this.#pace = Math.max(AT_LEAST, this.#perSecond / FIRST_ATTEMPTS_EACH);
+      this.#allowMore(forMs, gaveWay ? this.size : 1);
+    } else if (forMs > IDLE_MS) {
+      this.#pace = FIRST_PACE;
+      this.#allowed = FIRST_ONES;
+    } else {
+      this.#pace = Math.min(FULL_PACE, this.#pace * 2 ** (forMs / DOUBLES_MS));
+      this.#allowMore(forMs, this.size);
+    }
+  }
+
+  #allowMore(forMs: number, most: number): void {
+    this.#allowed =
+      this.#pace < FULL_PACE
+        ? Math.min(most, this.#allowed + (this.#pace * forMs) / 1_000)
+        : Number.POSITIVE_INFINITY;
   }
 }

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import { promisify } from "node:util";
 import type { Db } from "../../src/db/database.ts";
 import { rows } from "../../src/db/database.ts";
 import type { Certificate } from "../../src/dev/certificates.ts";
@@ -17,6 +18,8 @@ export interface Ledger {
   /** `https://localhost:port`. */
   url: string;
   entries: Entry[];
+  /** How many are open. */
+  connections(): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -41,6 +44,7 @@ export async function startLedger(
   return {
     url: `https://localhost:${(server.address() as AddressInfo).port}`,
     entries,
+    connections: promisify(server.getConnections.bind(server)),
     close() {
       server.closeAllConnections();
       return new Promise((resolve) => server.close(() => resolve()));
