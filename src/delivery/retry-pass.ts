@@ -46,7 +46,9 @@ export async function retryPass(
             ),
           { signal: stop },
         );
-        return { ...claimed, exhausted: claimed.touched < most && excluded.length === 0 && !claimed.limited };
+        const exhausted = claimed.touched < most && excluded.length === 0 && !claimed.limited;
+        if (exhausted) turn.end();
+        return { ...claimed, exhausted };
       },
       release: (ids) => untilAnswered(() => release(engine.db, token, ids, "run")),
     },
