@@ -1,7 +1,11 @@
 import { Slots } from "./slots.ts";
 
-/** First attempts that start at more than this rate are at full speed, and retries give way to them; a second. */
+/**
+ * First attempts are at full speed when more than this start a second, and this part of the process's one thread is
+ * taken: retries give way to them then. While the thread has time for both, both have it.
+ */
 const FULL_SPEED = 500;
+const TAKEN = 0.7;
 /** Then one retry starts for so many first attempts: with a connection of its own it costs as much as ten of these. */
 const FIRST_ATTEMPTS_EACH = 256;
 /** And at least so many start a second. */
@@ -14,34 +18,49 @@ const DOUBLES_MS = 250;
 const FULL_PACE = 5_000;
 /** They begin anew when nobody wanted one for this long; milliseconds. */
 const IDLE_MS = 1_000;
-/** The rate of first attempts is looked at this often, and who waits is told; milliseconds. */
+/** How fast they are is looked at this often, and who waits is told; milliseconds. */
 const LOOK_MS = 20;
 /** It is averaged over about this time: on a busy processor they start in bursts; milliseconds. */
 const AVERAGED_MS = 100;
 
+/** What part of this thread's time was taken since it was asked last, from 0 to 1. */
+function partTaken(): () => number {
+  let last = performance.eventLoopUtilization();
+  return () => {
+    const now = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(now, last);
+    last = now;
+    return utilization;
+  };
+}
+
 /**
- * The slots of retries. While first attempts go at full speed, few retries start beside them: very many that fall due
+ * The slots of retries. While first attempts are at full speed, few retries start beside them: very many that fall due
  * at once would take the processor and the database from deliveries that nothing is wrong with. They are not held up
- * for it by much: what is slow takes no part of that speed, and first attempts do not go at it for long. And since both
+ * for it by much: what is slow takes no part of that speed, and first attempts are not at it for long. And since both
  * tend to begin with the same minute, retries begin slowly.
  */
 export class RetrySlots extends Slots {
   readonly #firstAttempts: Slots;
+  readonly #partTaken: () => number;
   #lookedAt = performance.now();
   #takenThen = 0;
   #perSecond = 0;
+  #taken = 0;
   #givesWay = false;
   /** Retries that may start: a second, and now. */
   #pace = FIRST_PACE;
   #allowed = FIRST_ONES;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(size: number, whole: Slots, firstAttempts: Slots) {
+  /** @param taken answers what part of this thread's time was taken since it was asked last, from 0 to 1 */
+  constructor(size: number, whole: Slots, firstAttempts: Slots, taken = partTaken()) {
     super(size, whole);
     this.#firstAttempts = firstAttempts;
+    this.#partTaken = taken;
   }
 
-  /** Whether first attempts go at full speed. */
+  /** Whether first attempts are at full speed. */
   get giveWay(): boolean {
     this.#look();
     return this.#givesWay;
@@ -78,11 +97,13 @@ export class RetrySlots extends Slots {
     if (forMs < LOOK_MS) return;
     const { taken } = this.#firstAttempts;
     const justNow = ((taken - this.#takenThen) * 1_000) / forMs;
-    this.#perSecond += (justNow - this.#perSecond) * (1 - Math.exp(-forMs / AVERAGED_MS));
+    const weight = 1 - Math.exp(-forMs / AVERAGED_MS);
+    this.#perSecond += (justNow - this.#perSecond) * weight;
+    this.#taken += (this.#partTaken() - this.#taken) * weight;
     this.#lookedAt = now;
     this.#takenThen = taken;
     const gaveWay = this.#givesWay;
-    this.#givesWay = this.#perSecond > FULL_SPEED;
+    this.#givesWay = this.#perSecond > FULL_SPEED && this.#taken > TAKEN;
     if (this.#givesWay) {
       this.#pace = Math.max(AT_LEAST, this.#perSecond / FIRST_ATTEMPTS_EACH);
       this.#allowMore(forMs, gaveWay ? this.size : 1);

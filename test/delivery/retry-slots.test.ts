@@ -4,12 +4,15 @@ import { Slots } from "../../src/delivery/slots.ts";
 
 let firstAttempts: Slots;
 let retries: RetrySlots;
+/** What part of the thread's time is taken. */
+let taken: number;
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["performance", "setTimeout"] });
   const all = new Slots(192);
   firstAttempts = new Slots(160, all);
-  retries = new RetrySlots(64, all, firstAttempts);
+  taken = 0.95;
+  retries = new RetrySlots(64, all, firstAttempts, () => taken);
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -48,6 +51,12 @@ test("retries give way to first attempts that start in bursts, too", () => {
 test("retries have all of their slots beside first attempts that slow receivers hold up", () => {
   for (let second = 0; second < 3; second += 1) retriesBeside(400);
   expect(retriesBeside(400)).toBe(200 * 50);
+});
+
+test("retries have all of their slots beside first attempts that leave the processor time", () => {
+  taken = 0.5;
+  for (let second = 0; second < 3; second += 1) retriesBeside(2_000);
+  expect(retriesBeside(2_000)).toBe(200 * 50);
 });
 
 test("retries that fall due after a while without any begin with a few and are at full speed within two seconds", () => {
