@@ -1,11 +1,11 @@
 import { Slots } from "./slots.ts";
 
 /**
- * First attempts are at full speed when more than this start a second, and this part of the process's one thread is
- * taken: retries give way to them then. While the thread has time for both, both have it.
+ * First attempts are at full speed when more than this start a second, and this part of the process's one thread's
+ * time is taken: retries give way to them then. While the thread has time for both, both have it.
  */
 const FULL_SPEED = 500;
-const TAKEN = 0.7;
+const BUSY = 0.7;
 /** Then one retry starts for so many first attempts: with a connection of its own it costs as much as ten of these. */
 const FIRST_ATTEMPTS_EACH = 256;
 /** And at least so many start a second. */
@@ -24,7 +24,7 @@ const LOOK_MS = 20;
 const AVERAGED_MS = 100;
 
 /** What part of this thread's time was taken since it was asked last, from 0 to 1. */
-function partTaken(): () => number {
+function threadLoad(): () => number {
   let last = performance.eventLoopUtilization();
   return () => {
     const now = performance.eventLoopUtilization();
@@ -42,22 +42,22 @@ function partTaken(): () => number {
  */
 export class RetrySlots extends Slots {
   readonly #firstAttempts: Slots;
-  readonly #partTaken: () => number;
+  readonly #loadSinceLast: () => number;
   #lookedAt = performance.now();
   #takenThen = 0;
   #perSecond = 0;
-  #taken = 0;
+  #load = 0;
   #givesWay = false;
   /** Retries that may start: a second, and now. */
   #pace = FIRST_PACE;
   #allowed = FIRST_ONES;
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param taken answers what part of this thread's time was taken since it was asked last, from 0 to 1 */
-  constructor(size: number, whole: Slots, firstAttempts: Slots, taken = partTaken()) {
+  /** @param loadSinceLast answers what part of this thread's time was taken since it was asked last, from 0 to 1 */
+  constructor(size: number, whole: Slots, firstAttempts: Slots, loadSinceLast = threadLoad()) {
     super(size, whole);
     this.#firstAttempts = firstAttempts;
-    this.#partTaken = taken;
+    this.#loadSinceLast = loadSinceLast;
   }
 
   /** Whether first attempts are at full speed. */
@@ -99,11 +99,11 @@ export class RetrySlots extends Slots {
     const justNow = ((taken - this.#takenThen) * 1_000) / forMs;
     const weight = 1 - Math.exp(-forMs / AVERAGED_MS);
     this.#perSecond += (justNow - this.#perSecond) * weight;
-    this.#taken += (this.#partTaken() - this.#taken) * weight;
+    this.#load += (this.#loadSinceLast() - this.#load) * weight;
     this.#lookedAt = now;
     this.#takenThen = taken;
     const gaveWay = this.#givesWay;
-    this.#givesWay = this.#perSecond > FULL_SPEED && this.#taken > TAKEN;
+    this.#givesWay = this.#perSecond > FULL_SPEED && this.#load > BUSY;
     if (this.#givesWay) {
       this.#pace = Math.max(AT_LEAST, this.#perSecond / FIRST_ATTEMPTS_EACH);
       this.#allowMore(forMs, gaveWay ? this.size : 1);

@@ -5,14 +5,14 @@ import { Slots } from "../../src/delivery/slots.ts";
 let firstAttempts: Slots;
 let retries: RetrySlots;
 /** What part of the thread's time is taken. */
-let taken: number;
+let load: number;
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["performance", "setTimeout"] });
   const all = new Slots(192);
   firstAttempts = new Slots(160, all);
-  taken = 0.95;
-  retries = new RetrySlots(64, all, firstAttempts, () => taken);
+  load = 0.95;
+  retries = new RetrySlots(64, all, firstAttempts, () => load);
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -54,7 +54,7 @@ test("retries have all of their slots beside first attempts that slow receivers 
 });
 
 test("retries have all of their slots beside first attempts that leave the processor time", () => {
-  taken = 0.5;
+  load = 0.5;
   for (let second = 0; second < 3; second += 1) retriesBeside(2_000);
   expect(retriesBeside(2_000)).toBe(200 * 50);
 });

@@ -65,14 +65,11 @@ test.each([
   "what makes the first of a list is where it was, focus and all, once $path turns out empty",
   ({ path, button, call, says }) =>
     web.visit({ path: "/keys" }, async (page) => {
-      let read = () => {};
-      const held = new Promise<void>((resolve) => {
-        read = resolve;
-      });
-      await page.route(`**/*/${call}`, (route) => held.then(() => route.continue()));
+      const read = Promise.withResolvers<void>();
+      await page.route(`**/*/${call}`, (route) => read.promise.then(() => route.continue()));
       await page.goto(path);
       await main(page).getByRole("button", { name: button }).focus();
-      read();
+      read.resolve();
       await main(page).getByText(says, { exact: true }).waitFor();
       await page.keyboard.press("Enter");
       await page.getByRole("dialog").waitFor();
