@@ -50,6 +50,16 @@ export interface LimitsConfig {
   maxWebhooks: number;
   /** Proxies whose X-Forwarded-For is believed. */
   trustedProxies: Network[];
+  /** Connections that each listener accepts, in total. */
+  maxConnections: number;
+  /** Connections that each listener accepts from one address that is no trusted proxy. */
+  maxConnectionsPerAddress: number;
+  /** Streams open at once in one HTTP/2 session. */
+  http2MaxStreams: number;
+  /** Streams that the client of an HTTP/2 session may reset per second. */
+  http2ResetsPerSecond: number;
+  /** How long a client may send nothing while its request is incomplete, in milliseconds. */
+  requestIdleMs: number;
 }
 
 /** When and how often deliveries are attempted, and how long they are kept. */
@@ -106,6 +116,11 @@ const variables = {
   RATE_LIMIT_PER_MINUTE: integer({ min: 0, max: 10_000_000 })({ default: 0 }),
   WRONG_KEYS_PER_MINUTE: integer({ min: 0, max: 1_000_000 })({ default: 60 }),
   TRUST_PROXY: networks({ default: [] }),
+  MAX_CONNECTIONS: integer({ min: 10, max: 1_000_000 })({ default: 10_000 }),
+  MAX_CONNECTIONS_PER_ADDRESS: integer({ min: 2, max: 1_000_000 })({ default: 500 }),
+  MAX_STREAMS_PER_CONNECTION: integer({ min: 1, max: 100_000 })({ default: 200 }),
+  MAX_RESETS_PER_SECOND: integer({ min: 1, max: 100_000 })({ default: 100 }),
+  REQUEST_IDLE_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 60_000 }),
   MAX_WEBHOOKS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
   DISPATCH_INTERVAL: duration({ min: 1_000, max: 24 * HOUR })({ default: 60_000 }),
   DISPATCH_ON_PUBLISH: bool({ default: false }),
@@ -159,6 +174,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       wrongKeysPerMinute: env.WRONG_KEYS_PER_MINUTE,
       maxWebhooks: env.MAX_WEBHOOKS,
       trustedProxies: env.TRUST_PROXY,
+      maxConnections: env.MAX_CONNECTIONS,
+      maxConnectionsPerAddress: env.MAX_CONNECTIONS_PER_ADDRESS,
+      http2MaxStreams: env.MAX_STREAMS_PER_CONNECTION,
+      http2ResetsPerSecond: env.MAX_RESETS_PER_SECOND,
+      requestIdleMs: env.REQUEST_IDLE_TIMEOUT,
     },
     dispatch: {
       intervalMs: env.DISPATCH_INTERVAL,

@@ -35,6 +35,10 @@ export const ERROR_REASONS = {
   },
   URL_NOT_ALLOWED: { status: "INVALID_ARGUMENT", meaning: "no webhook can have this address" },
   REQUEST_INVALID: { status: "INVALID_ARGUMENT", meaning: "the request cannot be read" },
+  MESSAGE_TOO_COMPLEX: {
+    status: "INVALID_ARGUMENT",
+    meaning: "the message holds too many fields or list items, or a number with too many digits",
+  },
   WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such webhook" },
   DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such delivery" },
   API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such API key" },

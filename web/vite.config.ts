@@ -1,13 +1,29 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
 import react from "@vitejs/plugin-react";
-import { defineConfig } from "vite";
+import { defineConfig, type Plugin } from "vite";
 import { compression } from "vite-plugin-compression2";
+import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../src/api/openapi/swagger-ui.ts";
 import { NONCE_PLACEHOLDER } from "../src/page-paths.ts";
 
 /** Where `npm start` serves the API. */
 const SERVICE = process.env.SERVICE_URL ?? "http://localhost:8080";
 
+/** The files of the API's documentation page, which are compressed like the page's own. */
+function swaggerUi(): Plugin {
+  return {
+    name: "swagger-ui",
+    generateBundle() {
+      for (const file of SWAGGER_UI_FILES) {
+        const source = readFileSync(path.join(SWAGGER_UI_FOLDER, file));
+        this.emitFile({ type: "asset", fileName: `docs/${file}`, source });
+      }
+    },
+  };
+}
+
 export default defineConfig({
-  plugins: [react(), compression({ algorithms: ["gzip", "brotliCompress"] })],
+  plugins: [react(), swaggerUi(), compression({ algorithms: ["gzip", "brotliCompress"] })],
   html: { cspNonce: NONCE_PLACEHOLDER },
   build: { target: "es2023", emptyOutDir: true, assetsInlineLimit: 0 },
   // `npm run dev:web`: the page from its sources, the calls to a service that runs. The browser asks this server, and

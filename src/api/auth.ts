@@ -1,9 +1,5 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { createContextKey, type HandlerContext } from "@connectrpc/connect";
-import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
-import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
-import { Health } from "../../gen/health/v1/health_pb.ts";
-import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
 import { gathering } from "../db/gathering.ts";
 import { findSession } from "../db/sessions.ts";
@@ -23,6 +19,7 @@ import {
 } from "./key-refusals.ts";
 import { createKeyUse, type KeyUse } from "./key-use.ts";
 import { sessionToken } from "./page-session.ts";
+import { isPublic } from "./public-services.ts";
 import {
   createRequestLimit,
   createWrongKeyLimit,
@@ -30,14 +27,6 @@ import {
   rateLimitFields,
   type WrongKeyLimit,
 } from "./request-limits.ts";
-
-/** Services that answer without a key. That of sessions is how one gets in, and sees for itself who asks. */
-const PUBLIC_SERVICES = new Set<string>([
-  Health.typeName,
-  SessionService.typeName,
-  ServerReflection.typeName,
-  ServerReflectionAlpha.typeName,
-]);
 
 const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
 
@@ -166,10 +155,6 @@ export async function stillAuthorised(context: ApiContext, handler: HandlerConte
   const key = await findKey(context, caller);
   if (!key) throw unknownKey(caller.secret);
   assertPermission(key, handler.method);
-}
-
-function isPublic(method: DescMethod): boolean {
-  return PUBLIC_SERVICES.has(method.parent.typeName);
 }
 
 /** Null for a secret that is none; a session that is none is refused here, since its token is nobody's guess. */

@@ -14,6 +14,7 @@ const CONTENT_TYPES = "application/json, application/proto, application/grpc-web
 export function withWords(response: UniversalServerResponse, method: DescMethod): UniversalServerResponse {
   const byGet = method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
   const header = new Headers(response.header);
+  let { status } = response;
   let words: string;
   switch (response.status) {
     case 405:
@@ -26,6 +27,8 @@ export function withWords(response: UniversalServerResponse, method: DescMethod)
       if (byGet) words += "; or by GET with connect=v1, encoding=json and message={} in the query";
       break;
     case 505:
+      // The library's 505 would say that the service does not know the version of HTTP.
+      status = 426;
       words = "streams both ways, which HTTP/1.1 cannot: call it over HTTP/2";
       break;
     default:
@@ -35,5 +38,5 @@ export function withWords(response: UniversalServerResponse, method: DescMethod)
   const body = errorToJsonBytes(error, undefined);
   header.set("Content-Type", "application/json");
   header.set("Content-Length", String(body.byteLength));
-  return { ...response, header, body: createAsyncIterable([body]) };
+  return { ...response, status, header, body: createAsyncIterable([body]) };
 }

@@ -13,19 +13,28 @@ import type { Network } from "../config-values.ts";
 /** Says where a request comes from. */
 export type AddressReader = (request: IncomingMessage | Http2ServerRequest) => string;
 
-/**
- * The address of the connection's other end; where that is a trusted proxy, the last address of X-Forwarded-For that
- * is none.
- */
-export function createAddressReader(trustedProxies: readonly Network[]): AddressReader {
-  if (trustedProxies.length === 0) return (request) => request.socket.remoteAddress ?? "";
-  const trusted = (text: string): boolean => {
+/** Whether an address is that of a trusted proxy. */
+export type ProxyTrust = (address: string) => boolean;
+
+/** @param trustedProxies networks whose `X-Forwarded-For` is believed */
+export function createProxyTrust(trustedProxies: readonly Network[]): ProxyTrust {
+  if (trustedProxies.length === 0) return () => false;
+  return (text) => {
     if (!ipaddr.isValid(text)) return false;
     const address = ipaddr.process(text);
     return trustedProxies.some(
       ([network, bits]) => network.kind() === address.kind() && address.match(network as ipaddr.IPv4, bits),
     );
   };
+}
+
+/**
+ * The address of the connection's other end; where that is a trusted proxy, the last address of X-Forwarded-For that
+ * is none.
+ */
+export function createAddressReader(trustedProxies: readonly Network[]): AddressReader {
+  if (trustedProxies.length === 0) return (request) => request.socket?.remoteAddress ?? "";
+  const trusted = createProxyTrust(trustedProxies);
   return (request) => proxyAddress(request as IncomingMessage, trusted);
 }
 

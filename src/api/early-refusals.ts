@@ -1,19 +1,23 @@
 import type { DescMethod } from "@bufbuild/protobuf";
+import { base64Decode } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import {
   createAsyncIterable,
   encodeEnvelope,
   readAllBytes,
   type UniversalHandler,
+  type UniversalServerRequest,
   type UniversalServerResponse,
 } from "@connectrpc/connect/protocol";
-import { errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import { codeToHttpStatus, errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
+import { DomainError } from "../domain-error.ts";
 import { withWords } from "./bare-refusals.ts";
-import { withReason } from "./errors.ts";
-import { MAX_MESSAGE_BYTES } from "./message-limit.ts";
+import { refusal, withReason } from "./errors.ts";
 
+/** More bytes than any error of the library takes. */
+const MAX_ERROR_BYTES = 1_048_576;
 /** Flags and length, before what an envelope holds. */
 const ENVELOPE_HEAD_BYTES = 5;
 /** The longest timer that Node has, in milliseconds; longer ones would fire at once. */
@@ -29,7 +33,7 @@ export function explainEarlyRefusals(router: ConnectRouter): void {
   for (const [place, handler] of router.handlers.entries()) {
     const explaining: UniversalHandler = Object.assign(async (request: Parameters<UniversalHandler>[0]) => {
       forgetEndlessTimeout(request.header);
-      return explained(await handler(request), handler.method);
+      return explained(await handler(request), handler.method, request);
     }, handler);
     router.handlers[place] = explaining;
   }
@@ -38,6 +42,7 @@ export function explainEarlyRefusals(router: ConnectRouter): void {
 function explained(
   response: UniversalServerResponse,
   method: DescMethod,
+  request: UniversalServerRequest,
 ): UniversalServerResponse | Promise<UniversalServerResponse> {
   const { trailer, body } = response;
   const { methodKind: kind } = method;
@@ -52,7 +57,7 @@ function explained(
   if (type.startsWith("application/grpc-web") && response.body) {
     return { ...response, body: explainedEnvelopes(response.body) };
   }
-  if (type === "application/json" && response.status >= 400) return explainedJson(response);
+  if (type === "application/json" && response.status >= 400) return explainedJson(response, request);
   return response;
 }
 
@@ -92,15 +97,39 @@ async function* explainedEnvelopes(body: AsyncIterable<Uint8Array>): AsyncIterab
   }
 }
 
-async function explainedJson(response: UniversalServerResponse): Promise<UniversalServerResponse> {
+async function explainedJson(
+  response: UniversalServerResponse,
+  request: UniversalServerRequest,
+): Promise<UniversalServerResponse> {
   const { body, header } = response;
   // Only large answers are packed; the library's own are short.
   if (!body || !header || header.has("Content-Encoding")) return response;
-  const bytes = await readAllBytes(body, MAX_MESSAGE_BYTES);
+  const bytes = await readAllBytes(body, MAX_ERROR_BYTES);
   const error = errorFromJsonBytes(bytes, undefined, new ConnectError("", Code.Unknown));
-  const told = error.details.length > 0 ? bytes : errorToJsonBytes(withReason(error), undefined);
+  const explainedError = isBadQuery(error, request) ? refusal(BAD_QUERY) : withReason(error);
+  const told = error.details.length > 0 ? bytes : errorToJsonBytes(explainedError, undefined);
   header.set("Content-Length", String(told.byteLength));
-  return { ...response, body: createAsyncIterable([told as Uint8Array<ArrayBuffer>]) };
+  // The library's status is that of its own code, which `withReason` may have corrected.
+  const status = error.details.length > 0 ? response.status : codeToHttpStatus(explainedError.code);
+  return { ...response, status, body: createAsyncIterable([told as Uint8Array<ArrayBuffer>]) };
+}
+
+const BAD_QUERY = new DomainError(
+  "INVALID_ARGUMENT",
+  "message in the query is not valid base64; send it as base64url, or as JSON without base64=1",
+);
+
+/** Whether the library failed because it could not decode the query of a GET. It reports that as an internal error. */
+function isBadQuery(error: ConnectError, { method, url }: UniversalServerRequest): boolean {
+  if (method !== "GET" || error.code !== Code.Internal || error.details.length > 0) return false;
+  const query = new URL(url).searchParams;
+  if (query.get("base64") !== "1") return false;
+  try {
+    base64Decode(query.get("message") ?? "");
+    return false;
+  } catch {
+    return true;
+  }
 }
 
 const TIMEOUT_UNITS_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000 };

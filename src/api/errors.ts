@@ -14,7 +14,6 @@ import {
   type StatusName,
 } from "../error-reasons.ts";
 import { InvalidTargetError } from "../target-rules.ts";
-import { MAX_MESSAGE_BYTES } from "./message-limit.ts";
 
 const STATUS_NAMES = new Map<number, StatusName>(
   Object.entries(STATUS_CODES).map(([name, number]) => [number, name as StatusName]),
@@ -84,7 +83,7 @@ export function withReason(error: ConnectError): ConnectError {
   if (error.details.length > 0) return error;
   // The only bound that the libraries know is that of a message's size.
   if (error.code === Code.ResourceExhausted) {
-    return detailed(`a message may have at most ${MAX_MESSAGE_BYTES} bytes; send less at once`, error.code, {
+    return detailed("the message is larger than this method reads; send less at once", error.code, {
       reason: "MESSAGE_TOO_LARGE",
     });
   }
@@ -111,7 +110,10 @@ interface Details {
 function detailed(message: string, code: Code, details: Details): ConnectError {
   const { reason, retryAfterMs, violations = [], metadata = {} } = details;
   const info: MessageInitShape<typeof ErrorInfoSchema> = { reason, domain: ERROR_DOMAIN, metadata };
-  const error = new ConnectError(message, code, undefined, [{ desc: ErrorInfoSchema, value: info }]);
+  // Half of a surrogate pair, repeated from a request, could not be written in UTF-8.
+  const error = new ConnectError(message.toWellFormed(), code, undefined, [
+    { desc: ErrorInfoSchema, value: info },
+  ]);
   if (violations.length > 0) {
     error.details.push({ desc: BadRequestSchema, value: { fieldViolations: [...violations] } });
   }

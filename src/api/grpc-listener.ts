@@ -1,13 +1,15 @@
-import { createServer, type ServerHttp2Session } from "node:http2";
+import {
+  createServer,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type ServerHttp2Session,
+} from "node:http2";
 import type { AddressInfo } from "node:net";
-import type { ConnectRouter, ConnectRouterOptions } from "@connectrpc/connect";
-import { connectNodeAdapter } from "@connectrpc/connect-node";
-import type { AddressValues } from "./client-address.ts";
-import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { type ConnectionLimits, limitConnections } from "./listeners/connection-limits.ts";
+import type { RpcHandler } from "./listeners/rpc-handlers.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { answerUnknownMethod, LISTED_BY_REFLECTION } from "./unknown-method.ts";
-
-type AdapterOptions = Parameters<typeof connectNodeAdapter>[0];
 
 /** What the listener serves and where. */
 export interface GrpcListenerOptions {
@@ -17,24 +19,28 @@ export interface GrpcListenerOptions {
   /** How long calls in flight may take to finish once the service stops. */
   drainMs: number;
   keepAlive: KeepAlive | undefined;
-  routes: (router: ConnectRouter) => void;
-  routerOptions: ConnectRouterOptions;
-  /** Tells the gate where a request comes from. */
-  contextValues: AddressValues;
+  connections: ConnectionLimits;
+  http2: Http2Limits;
+  /** By path. */
+  handlers: ReadonlyMap<string, RpcHandler>;
 }
 
 /** gRPC over cleartext HTTP/2, which Node cannot serve on the port of HTTP/1.1. */
 export async function listenForGrpc(options: GrpcListenerOptions): Promise<Listener> {
-  const { routes, routerOptions, contextValues } = options;
-  const fallback: AdapterOptions["fallback"] = (request, response) => {
+  const { handlers, connections, http2 } = options;
+  const answer = (request: Http2ServerRequest, response: Http2ServerResponse) => {
     const path = request.url?.split("?", 1)[0] ?? "";
-    answerUnknownMethod(
-      { contentType: request.headers["content-type"], path },
-      response,
-      LISTED_BY_REFLECTION,
-    );
+    const handler = handlers.get(path);
+    if (handler) handler(request, response);
+    else
+      answerUnknownMethod(
+        { contentType: request.headers["content-type"], path },
+        response,
+        LISTED_BY_REFLECTION,
+      );
   };
-  const server = createServer(connectNodeAdapter({ routes, contextValues, ...routerOptions, fallback }));
+  const server = createServer(http2Options(http2), answer);
+  limitConnections(server, connections);
   tendSessions(server, options.keepAlive);
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {

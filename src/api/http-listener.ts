@@ -1,13 +1,15 @@
 import type { Server as HttpServer } from "node:http";
 import type { Http2SecureServer, Http2Session } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
-import type { ConnectRouter, ConnectRouterOptions, Transport } from "@connectrpc/connect";
-import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import type { Transport } from "@connectrpc/connect";
 import fastify, { type FastifyInstance } from "fastify";
-import type { AddressReader, AddressValues } from "./client-address.ts";
+import type { AddressReader } from "./client-address.ts";
 import { compressAnswers } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
-import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { type ConnectionLimits, limitConnections } from "./listeners/connection-limits.ts";
+import type { RpcHandler } from "./listeners/rpc-handlers.ts";
+import { boundHttp1Requests } from "./listeners/unread-bodies.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { mountDocs, OPENAPI_PATH } from "./openapi/docs-pages.ts";
 import { openApiDocument } from "./openapi/document.ts";
@@ -28,10 +30,8 @@ export interface TlsOptions {
 
 /** The services behind the listener. */
 export interface HttpServices {
-  routes: (router: ConnectRouter) => void;
-  routerOptions: ConnectRouterOptions;
-  /** Tells the gate where a request comes from. */
-  contextValues: AddressValues;
+  /** The methods' handlers, by path. */
+  handlers: ReadonlyMap<string, RpcHandler>;
   readAddress: AddressReader;
   /** Calls the same services in memory. */
   transport: Transport;
@@ -49,6 +49,8 @@ export interface HttpListenerOptions {
   /** How long calls in flight may take to finish once the service stops. */
   drainMs: number;
   keepAlive: KeepAlive | undefined;
+  connections: ConnectionLimits;
+  http2: Http2Limits;
   readiness: Readiness;
   /** Undefined: only /healthz and /readyz. */
   services: HttpServices | undefined;
@@ -64,7 +66,9 @@ const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE };
 
 /** REST, Connect and gRPC-Web over HTTP/1.1; with TLS, gRPC and HTTP/2 too, as ALPN decides. */
 export async function listenForHttp(context: ApiContext, options: HttpListenerOptions): Promise<Listener> {
-  const app = createApp(options.tls);
+  const app = createApp(options.tls, options.http2);
+  limitConnections(app.server, options.connections);
+  boundHttp1Requests(app.server);
   answerWhatNodeRefuses(app.server);
   // HTTP/1.1 has neither sessions nor streams; its servers never emit either.
   tendSessions(app.server as unknown as Http2SecureServer, options.keepAlive);
@@ -89,11 +93,11 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
   if (services) {
     await app.register(async (scope) => {
       await compressAnswers(scope);
-      mountDocs(scope, openApiDocument(services.bindings));
+      mountDocs(scope, openApiDocument(services.bindings), services.page);
       await scope.register((rest) => mountRestGateway(rest, services.bindings, services.transport));
     });
     await app.register(async (scope) => mountSettingsPage(scope, services.page));
-    await app.register((scope) => mountConnect(scope, services));
+    await app.register((scope) => mountConnect(scope, services.handlers));
   }
   try {
     await app.listen({ host: options.host, port: options.port });
@@ -116,7 +120,7 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
   };
 }
 
-function createApp(tls: TlsOptions | undefined): FastifyInstance {
+function createApp(tls: TlsOptions | undefined, http2: Http2Limits): FastifyInstance {
   const options = {
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -133,7 +137,7 @@ function createApp(tls: TlsOptions | undefined): FastifyInstance {
   return fastify({
     ...options,
     http2: true,
-    https: { ...http, ...tls, allowHTTP1: true },
+    https: { ...http, ...http2Options(http2), ...tls, allowHTTP1: true },
   } as never) as unknown as FastifyInstance;
 }
 
@@ -147,15 +151,20 @@ function mountProbes(app: FastifyInstance, readiness: Readiness): void {
   });
 }
 
-async function mountConnect(app: FastifyInstance, services: HttpServices): Promise<void> {
-  // Connect itself answers content types that it does not know.
+/** Serves Connect and gRPC-Web, and gRPC where TLS brings HTTP/2. */
+async function mountConnect(app: FastifyInstance, handlers: HttpServices["handlers"]): Promise<void> {
+  // The handlers read bodies themselves, and answer content types that they do not know.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null, undefined));
-  await app.register(fastifyConnectPlugin, {
-    routes: services.routes,
-    contextValues: ({ raw }) => services.contextValues(raw),
-    ...services.routerOptions,
-  });
+  for (const [path, handler] of handlers) {
+    app.all(path, (request, reply) => {
+      for (const [name, value] of Object.entries(reply.getHeaders())) {
+        if (value !== undefined) reply.raw.setHeader(name, value);
+      }
+      reply.hijack();
+      handler(request.raw, reply.raw);
+    });
+  }
 }
 
 /** Knows every connection of a server, since Node closes none that is in use; answers how to end them all. */

@@ -4,6 +4,7 @@ import {
   type Http2Server,
   type ServerHttp2Session,
   type ServerHttp2Stream,
+  type ServerOptions,
 } from "node:http2";
 
 /** How a server finds out that a peer is gone without having said so. */
@@ -16,6 +17,37 @@ export interface KeepAlive {
 
 /** Often enough for the gateways between, many of which forget a connection after a minute of silence. */
 const KEEP_ALIVE: KeepAlive = { everyMs: 30_000, timeoutMs: 20_000 };
+
+/** What one HTTP/2 session may do. */
+export interface Http2Limits {
+  /** The maximum number of streams open at once. */
+  maxStreams: number;
+  /** The number of streams that the client may reset per second, on average; beyond it the session is closed. */
+  resetsPerSecond: number;
+}
+
+/** How many seconds' worth of resets may come at once. */
+const RESET_BURST_S = 10;
+/** The maximum size of a request's headers, in bytes. */
+const MAX_HEADER_BYTES = 16_384;
+/** The number of invalid frames after which a session is closed. */
+const MAX_INVALID_FRAMES = 100;
+/** The number of streams above `maxStreams` after which a session is closed. */
+const MAX_REJECTED_STREAMS = 100;
+
+/** How long after an answer without trailers an unfinished request is reset, in milliseconds. */
+const ANSWERED_MS = 1_000;
+
+/** The limits as options of Node's HTTP/2 servers. */
+export function http2Options({ maxStreams, resetsPerSecond }: Http2Limits): ServerOptions {
+  return {
+    settings: { maxConcurrentStreams: maxStreams, maxHeaderListSize: MAX_HEADER_BYTES },
+    streamResetRate: resetsPerSecond,
+    streamResetBurst: resetsPerSecond * RESET_BURST_S,
+    maxSessionInvalidFrames: MAX_INVALID_FRAMES,
+    maxSessionRejectedStreams: MAX_REJECTED_STREAMS,
+  };
+}
 
 /** Does for every HTTP/2 session of a server what gRPC clients expect and Node leaves to others. */
 export function tendSessions(server: Http2Server | Http2SecureServer, keepAlive = KEEP_ALIVE): void {
@@ -47,10 +79,15 @@ function pingWhileOpen(session: ServerHttp2Session, { everyMs, timeoutMs }: Keep
  * goes on sending, or never ends its side, would stay open, and keep the service from stopping.
  */
 function closeOnceAnswered(stream: ServerHttp2Stream): void {
+  const close = () => {
+    if (!stream.closed && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
+  };
   // The last moment before the answer is complete: its trailers are given in this event, by listeners of the same.
-  stream.once("wantTrailers", () => {
-    setImmediate(() => {
-      if (!stream.closed && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
-    });
+  stream.once("wantTrailers", () => setImmediate(close));
+  // An answer without trailers has no such event, and Node does not say which kind an answer is.
+  stream.once("finish", () => {
+    if (stream.readableEnded) return;
+    const timer = setTimeout(close, ANSWERED_MS);
+    stream.once("close", () => clearTimeout(timer));
   });
 }

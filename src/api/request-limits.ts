@@ -81,7 +81,7 @@ export function createWrongKeyLimit(perMinute: number): WrongKeyLimit {
 }
 
 /** An IPv6 address stands for its /64: whoever has one address has them all. */
-function siteOf(text: string): string {
+export function siteOf(text: string): string {
   if (!ipaddr.isValid(text)) return text;
   const address = ipaddr.process(text);
   return address instanceof ipaddr.IPv6 ? address.parts.slice(0, 4).join(":") : address.toString();

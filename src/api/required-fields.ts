@@ -6,8 +6,8 @@ import type { FieldViolation } from "../domain-error.ts";
 import { isTimestampInRange } from "./json/timestamp.ts";
 
 /**
- * Everything in a message, at any depth, that lacks a field with the option `required` or holds a time outside the
- * years 0001 to 9999.
+ * Everything in a message, at any depth, that lacks a field with the option `required`, holds a time outside the
+ * years 0001 to 9999, or lists more members of an enumeration than it has.
  *
  * Compiled once a type, since publishing goes through it.
  */
@@ -66,6 +66,15 @@ function fieldReader(field: DescField): (message: Message) => unknown {
 /** What is to be checked within a field that is set. */
 function valueCheck(field: DescField): ValueCheck | undefined {
   if (field.fieldKind === "message") return messageCheck(field.message);
+  if (field.fieldKind === "list" && field.listKind === "enum") {
+    const known = field.enum.values.length;
+    return (items, path, found) => {
+      const { length } = items as unknown[];
+      if (length <= known) return;
+      const description = `has ${length} values, more than the ${known} that exist; list each once`;
+      found.push({ field: path, description });
+    };
+  }
   if (field.fieldKind === "list" && field.listKind === "message") {
     const check = messageCheck(field.message);
     if (!check) return undefined;

@@ -10,6 +10,7 @@ import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { ApiContext } from "./context.ts";
+import { messageLimits } from "./limits/message-limits.ts";
 import type { Readiness } from "./readiness.ts";
 import { apiKeyService } from "./services/api-keys.ts";
 import { deliveryService } from "./services/deliveries.ts";
@@ -54,15 +55,32 @@ export function createRoutes(
   const stats = statsService(context, stopping);
   const reflection = reflectionService(SERVED, stopping);
   return (router) => {
-    router
-      .service(WebhookService, webhookService(context))
-      .service(EventService, events)
-      .service(ApiKeyService, apiKeyService(context))
-      .service(DeliveryService, deliveryService(context))
-      .service(SessionService, sessionService(context))
-      .service(StatsService, stats)
-      .service(Health, healthService(SERVED, readiness, stopping))
-      .service(ServerReflection, reflection)
-      .service(ServerReflectionAlpha, reflection as unknown as ServiceImpl<typeof ServerReflectionAlpha>);
+    addService(router, WebhookService, webhookService(context));
+    addService(router, EventService, events);
+    addService(router, ApiKeyService, apiKeyService(context));
+    addService(router, DeliveryService, deliveryService(context));
+    addService(router, SessionService, sessionService(context));
+    addService(router, StatsService, stats);
+    addService(router, Health, healthService(SERVED, readiness, stopping));
+    addService(router, ServerReflection, reflection);
+    // The two versions of the protocol have the same messages under different names.
+    addService(
+      router,
+      ServerReflectionAlpha,
+      reflection as unknown as ServiceImpl<typeof ServerReflectionAlpha>,
+    );
   };
+}
+
+/** Adds the methods of a service, each with the limit of its messages. */
+function addService<T extends DescService>(
+  router: ConnectRouter,
+  service: T,
+  implementation: ServiceImpl<T>,
+): void {
+  const methods = implementation as Record<string, (...given: never[]) => unknown>;
+  for (const method of service.methods) {
+    const run = methods[method.localName]?.bind(implementation);
+    router.rpc(method, run as never, { readMaxBytes: messageLimits(method).maxBytes });
+  }
 }

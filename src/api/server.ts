@@ -1,6 +1,6 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
 import { closeGate, requestGate } from "./auth.ts";
-import { addressValues, createAddressReader } from "./client-address.ts";
+import { addressValues, createAddressReader, createProxyTrust } from "./client-address.ts";
 import { RPC_COMPRESSION } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
 import { explainEarlyRefusals } from "./early-refusals.ts";
@@ -9,8 +9,11 @@ import { listenForGrpc } from "./grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./http-listener.ts";
 import type { KeepAlive } from "./http2-sessions.ts";
 import { endingInterceptor, errorInterceptor, readingInterceptor } from "./interceptors.ts";
+import { AddressCounter, MAX_PUBLIC_CALLS } from "./limits/address-counter.ts";
+import { HeldBytes } from "./limits/held-bytes.ts";
+import type { ConnectionLimits } from "./listeners/connection-limits.ts";
+import { createRpcHandlers } from "./listeners/rpc-handlers.ts";
 import type { Listener } from "./listening.ts";
-import { MAX_MESSAGE_BYTES } from "./message-limit.ts";
 import { createReadiness } from "./readiness.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
@@ -46,6 +49,8 @@ export interface Api {
 
 /** How long calls that were ended have to tell their callers so. */
 const FAREWELL_MS = 250;
+/** The memory that request messages may take, over all calls, in bytes: four messages of the largest size. */
+const MAX_HELD_BYTES = 16 * 1_024 * 1_024;
 
 /**
  * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port, gRPC on its own, or all on one with TLS.
@@ -56,7 +61,9 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const { host = "127.0.0.1", tls, drainMs = 10_000, keepAlive } = options;
   const stopping = new AbortController();
   const readiness = createReadiness(context);
-  const readAddress = createAddressReader(context.limits.trustedProxies);
+  const { limits, log } = context;
+  const isTrusted = createProxyTrust(limits.trustedProxies);
+  const readAddress = createAddressReader(limits.trustedProxies);
   const contextValues = addressValues(readAddress);
   /** Ends what has not finished in time. */
   const ending = new AbortController();
@@ -68,17 +75,32 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const routerOptions: ConnectRouterOptions = {
     interceptors: [errorInterceptor(context.log), endingInterceptor(context.log), readingInterceptor],
     requestGate: requestGate(context),
-    readMaxBytes: MAX_MESSAGE_BYTES,
     // A name misspelt in a filter, or in what a key may do, would otherwise widen it to everything.
     jsonOptions: { ignoreUnknownFields: false },
+    // Nothing reads unknown fields, and a message of 4 MiB can hold two million of them.
+    binaryOptions: { readUnknownFields: false },
     ...RPC_COMPRESSION,
     shutdownSignal: ending.signal,
   };
+  const connections: ConnectionLimits = {
+    max: limits.maxConnections,
+    maxPerAddress: limits.maxConnectionsPerAddress,
+    isTrusted,
+    log,
+  };
+  const http2 = { maxStreams: limits.http2MaxStreams, resetsPerSecond: limits.http2ResetsPerSecond };
   const services = options.services
     ? {
-        routes,
-        routerOptions,
-        contextValues,
+        handlers: createRpcHandlers({
+          routes,
+          routerOptions,
+          contextValues,
+          readAddress,
+          heldBytes: new HeldBytes(MAX_HELD_BYTES),
+          publicCalls: new AddressCounter(MAX_PUBLIC_CALLS, isTrusted),
+          idleMs: limits.requestIdleMs,
+          log,
+        }),
         readAddress,
         transport: createRouterTransport(routes, { router: routerOptions }),
         bindings: restBindings(SERVICES),
@@ -92,6 +114,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     tls,
     drainMs: drainMs + FAREWELL_MS,
     keepAlive,
+    connections,
+    http2,
     readiness,
     services,
   });
@@ -103,9 +127,9 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         port: options.grpcPort,
         drainMs: drainMs + FAREWELL_MS,
         keepAlive,
-        routes,
-        routerOptions,
-        contextValues,
+        connections,
+        http2,
+        handlers: services.handlers,
       });
   } catch (error) {
     await http.close();

@@ -1,4 +1,5 @@
-import { errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import type { ConnectError } from "@connectrpc/connect";
+import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { DomainError } from "../domain-error.ts";
 import { grpcSpelling } from "./early-refusals.ts";
@@ -46,9 +47,29 @@ export function answerUnknownMethod(
   const error = refusal(
     new DomainError("UNIMPLEMENTED", `there is no method ${shortPath(path)}; ${whatElse}`),
   );
+  writeError(contentType, response, error, 404);
+}
+
+/** Answers a call with an error before any handler has seen it, in the protocol of the call. */
+export function sendError(
+  request: { headers: { "content-type"?: string | undefined } },
+  response: NodeAnswer,
+  error: DomainError,
+): void {
+  const told = refusal(error);
+  writeError(request.headers["content-type"], response, told, codeToHttpStatus(told.code));
+}
+
+function writeError(
+  contentType: string | undefined,
+  response: NodeAnswer,
+  error: ConnectError,
+  httpStatus: number,
+): void {
   const [grpcType] = GRPC_TYPE.exec(contentType ?? "") ?? [];
   if (grpcType === undefined) {
-    response.statusCode = 404;
+    response.statusCode = httpStatus;
+    for (const [name, value] of error.metadata) response.setHeader(name, value);
     response.setHeader("content-type", "application/json");
     response.end(errorToJsonBytes(error, undefined));
     return;

@@ -8,14 +8,14 @@ import {
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
 import { request } from "undici";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { reasonOf, refused } from "../support/grpc-calls.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
 let api: TestApi;
 beforeAll(async () => {
-  api = await startTestApi();
+  api = await startTestApi({ page: inject("settingsPage") });
 });
 afterAll(() => api.stop());
 
@@ -60,6 +60,7 @@ describe.each([
 interface Packed {
   encoding: string | string[] | undefined;
   vary: string | string[] | undefined;
+  length: string | string[] | undefined;
   bytes: Buffer;
 }
 
@@ -71,7 +72,12 @@ async function get(path: string, acceptEncoding?: string, method: "GET" | "HEAD"
     headers: acceptEncoding === undefined ? headers : { ...headers, "accept-encoding": acceptEncoding },
   });
   const bytes = Buffer.from(await body.arrayBuffer());
-  return { encoding: answered["content-encoding"], vary: answered.vary, bytes };
+  return {
+    encoding: answered["content-encoding"],
+    vary: answered.vary,
+    length: answered["content-length"],
+    bytes,
+  };
 }
 
 const UNPACK: Record<string, (bytes: Buffer) => Buffer> = { br: brotliDecompressSync, gzip: gunzipSync };
@@ -104,6 +110,16 @@ describe("over HTTP", () => {
     for (const path of ["/api/webhook/list", connect, "/api/webhooks", "/docs/favicon-32x32.png"]) {
       const { encoding, bytes } = await get(path, "gzip, br");
       expect([path, encoding, bytes.length > 0]).toEqual([path, undefined, true]);
+    }
+  });
+
+  test("what anyone may load is compressed before it is asked for", async () => {
+    for (const path of ["/openapi.json", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"]) {
+      for (const encoding of ["br", "gzip"]) {
+        const answers = await Promise.all([1, 2].map(() => get(path, encoding)));
+        // An answer that is compressed while it is sent has no length.
+        for (const { length, bytes } of answers) expect([path, length]).toEqual([path, String(bytes.length)]);
+      }
     }
   });
 

@@ -1,20 +1,18 @@
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import path from "node:path";
+import { brotliCompressSync, gzipSync } from "node:zlib";
+import negotiate from "@fastify/accept-negotiator";
+import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import type { OpenApiDocument } from "./document.ts";
+import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
 
 /** Where the description of the REST API is. */
 export const OPENAPI_PATH = "/openapi.json";
 /** Where people read it. */
 export const DOCS_PATH = "/docs";
 
-/** Files of swagger-ui-dist that the page needs, with their types. */
-const ASSETS: Record<string, string> = {
-  "swagger-ui.css": "text/css; charset=utf-8",
-  "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
-  "favicon-32x32.png": "image/png",
-};
+/** Content-Encodings of the description, in the order of preference. */
+const ENCODINGS = ["br", "gzip"] as const;
 
 const PAGE = `<!doctype html>
 <html lang="en">
@@ -56,31 +54,49 @@ const CONTENT_SECURITY_POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** Serves the description of the REST API and a page to browse it. Neither needs a key. */
-export function mountDocs(app: FastifyInstance, document: OpenApiDocument): void {
+/**
+ * Serves the description of the REST API and a page to browse it. Neither needs a key, so neither is compressed when it is
+ * asked for: the description is compressed once here, the page's files when the settings page is built.
+ *
+ * @param page folder of the built settings page; without one, the files come uncompressed from their package
+ */
+export function mountDocs(app: FastifyInstance, document: OpenApiDocument, page: string | undefined): void {
   const text = JSON.stringify(document);
-  app.get(OPENAPI_PATH, async (_request, reply) =>
-    secured(reply, "application/json; charset=utf-8").send(text),
-  );
+  const packed = { br: brotliCompressSync(text), gzip: gzipSync(text) };
+  app.get(OPENAPI_PATH, async (request, reply) => {
+    // "Any" means gzip, as for all other answers.
+    const accepted = request.headers["accept-encoding"]?.replace("*", "gzip") ?? "";
+    const encoding = negotiate(accepted, [...ENCODINGS]);
+    secured(reply, "application/json; charset=utf-8").header("Vary", "Accept-Encoding");
+    return encoding ? reply.header("Content-Encoding", encoding).send(packed[encoding]) : reply.send(text);
+  });
   app.get(DOCS_PATH, async (_request, reply) => secured(reply, "text/html; charset=utf-8").send(PAGE));
   app.get(`${DOCS_PATH}/start.js`, async (_request, reply) =>
     secured(reply, "text/javascript; charset=utf-8").send(START),
   );
-  const folder = path.dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
-  for (const [file, type] of Object.entries(ASSETS)) {
-    // Read when the page is first looked at, which few processes ever see.
-    let content: Buffer | undefined;
-    app.get(`${DOCS_PATH}/${file}`, async (_request, reply) => {
-      content ??= readFileSync(path.join(folder, file));
-      return secured(reply, type).header("Cache-Control", "public, max-age=3600").send(content);
-    });
-  }
+  app.register(fastifyStatic, {
+    root: page ? path.join(page, "docs") : SWAGGER_UI_FOLDER,
+    prefix: `${DOCS_PATH}/`,
+    allowedPath: (file) => SWAGGER_UI_FILES.includes(file.slice(1)),
+    preCompressed: true,
+    maxAge: "1h",
+    index: false,
+    decorateReply: false,
+    setHeaders: (response, file) => {
+      // RFC 9239 retired the type that the library sends.
+      if (/\.js(\.\w+)?$/.test(file)) response.header("Content-Type", "text/javascript; charset=utf-8");
+      for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.header(name, value);
+    },
+  });
 }
 
+/** Nothing from elsewhere runs on the page, and no other page frames it. */
+const SECURITY_HEADERS = {
+  "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+  "X-Content-Type-Options": "nosniff",
+  "Referrer-Policy": "no-referrer",
+};
+
 function secured(reply: FastifyReply, type: string): FastifyReply {
-  return reply
-    .type(type)
-    .header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
-    .header("X-Content-Type-Options", "nosniff")
-    .header("Referrer-Policy", "no-referrer");
+  return reply.type(type).headers(SECURITY_HEADERS);
 }

@@ -1,0 +1,46 @@
+import { DomainError } from "../../domain-error.ts";
+import { checkJsonElements } from "../limits/element-limit.ts";
+
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+/** An escape of half of a surrogate pair, alone or in a pair. */
+const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
+
+/**
+ * Checks the JSON of a request message before it is parsed.
+ *
+ * @throws DomainError INVALID_ARGUMENT for text that is not UTF-8, is too complex, or holds half of a surrogate pair, which
+ *   no protobuf string can hold
+ */
+export function checkJsonMessage(bytes: Uint8Array): void {
+  const text = decodeUtf8(bytes);
+  checkJsonElements(text);
+  if (SURROGATE_ESCAPE.test(text)) assertWellFormed(text);
+}
+
+function decodeUtf8(bytes: Uint8Array): string {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    throw invalid("the message is not UTF-8; send JSON as UTF-8");
+  }
+}
+
+function assertWellFormed(text: string): void {
+  let wellFormed = true;
+  try {
+    JSON.parse(text, (key, value: unknown) => {
+      if (!key.isWellFormed() || (typeof value === "string" && !value.isWellFormed())) wellFormed = false;
+      return undefined;
+    });
+  } catch {
+    // The parser tells what is wrong with the text; it repeats nothing of it that is not well-formed.
+    return;
+  }
+  if (!wellFormed) {
+    throw invalid("the message holds half of a surrogate pair, such as \\ud800; send valid Unicode text");
+  }
+}
+
+function invalid(message: string): DomainError {
+  return new DomainError("INVALID_ARGUMENT", message);
+}

@@ -1,0 +1,42 @@
+import { DomainError } from "../../domain-error.ts";
+import type { ProxyTrust } from "../client-address.ts";
+import { siteOf } from "../request-limits.ts";
+
+/** Counts what each client address has open. IPv6 addresses count by /64. Trusted proxies are not limited. */
+export class AddressCounter {
+  readonly #max: number;
+  readonly #isTrusted: ProxyTrust;
+  readonly #open = new Map<string, number>();
+
+  /** @param max of each address */
+  constructor(max: number, isTrusted: ProxyTrust) {
+    this.#max = max;
+    this.#isTrusted = isTrusted;
+  }
+
+  /** Counts one more of an address; the result ends it. Undefined when the address has reached its limit. */
+  enter(address: string): (() => void) | undefined {
+    if (this.#isTrusted(address)) return () => {};
+    const site = siteOf(address);
+    const open = this.#open.get(site) ?? 0;
+    if (open >= this.#max) return undefined;
+    this.#open.set(site, open + 1);
+    return () => {
+      const left = (this.#open.get(site) ?? 0) - 1;
+      if (left > 0) this.#open.set(site, left);
+      else this.#open.delete(site);
+    };
+  }
+}
+
+/** The maximum number of calls in flight that one address may make without a key: health, reflection, sessions. */
+export const MAX_PUBLIC_CALLS = 200;
+
+/** The error for a call above MAX_PUBLIC_CALLS. */
+export function tooManyPublicCalls(): DomainError {
+  return new DomainError(
+    "RESOURCE_EXHAUSTED",
+    `your address has ${MAX_PUBLIC_CALLS} calls without a key in flight, the maximum; end some, or use one Watch for all`,
+    { reason: "LIMIT_REACHED", retryAfterMs: 1_000 },
+  );
+}

@@ -1,0 +1,165 @@
+import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
+import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
+import { DomainError } from "../../domain-error.ts";
+
+/**
+ * The maximum number of elements in one message: fields, list items and map entries at any depth. Parsing turns each
+ * into objects, so a message of 4 MiB that holds two million empty items would block the process for seconds.
+ */
+export const MAX_ELEMENTS = 100_000;
+/** The maximum number of digits of a number in JSON. Converting text to an integer takes quadratic time. */
+export const MAX_DIGITS = 1_000;
+/** The maximum depth of nested messages, lists and objects. */
+const MAX_DEPTH = 100;
+/** Messages up to this size, in bytes, cannot hold enough elements or digits to block the process. */
+const CHECKED_FROM_BYTES = 64 * 1_024;
+
+function tooManyElements(): DomainError {
+  return new DomainError(
+    "INVALID_ARGUMENT",
+    `the message holds more than ${MAX_ELEMENTS} fields and list items; send less at once`,
+    { reason: "MESSAGE_TOO_COMPLEX" },
+  );
+}
+
+function tooDeep(): DomainError {
+  return new DomainError(
+    "INVALID_ARGUMENT",
+    `the message is nested more than ${MAX_DEPTH} levels deep; send a flatter one`,
+    { reason: "MESSAGE_TOO_COMPLEX" },
+  );
+}
+
+/**
+ * Checks a binary message before it is parsed. Bytes that are not valid protobuf pass: the parser refuses them.
+ *
+ * @throws DomainError INVALID_ARGUMENT, reason MESSAGE_TOO_COMPLEX
+ */
+export function checkBinaryElements(desc: DescMessage, bytes: Uint8Array): void {
+  if (bytes.byteLength <= CHECKED_FROM_BYTES) return;
+  try {
+    countFields(desc, new BinaryReader(bytes), bytes.byteLength, { elements: 0, depth: 0 });
+  } catch (error) {
+    if (error instanceof DomainError) throw error;
+  }
+}
+
+interface Count {
+  elements: number;
+  depth: number;
+}
+
+function countFields(desc: DescMessage, reader: BinaryReader, end: number, count: Count): void {
+  if (++count.depth > MAX_DEPTH) throw tooDeep();
+  const fields = fieldsByNumber(desc);
+  while (reader.pos < end) {
+    const [number, wireType] = reader.tag();
+    if (++count.elements > MAX_ELEMENTS) throw tooManyElements();
+    const field = fields.get(number);
+    if (field === undefined || wireType !== WireType.LengthDelimited) {
+      reader.skip(wireType, number, MAX_DEPTH);
+      continue;
+    }
+    const length = reader.uint32();
+    const next = reader.pos + length;
+    const message = messageOf(field);
+    if (message) countFields(message, reader, next, count);
+    else if (field.fieldKind === "list") count.elements += length / packedItemBytes(field);
+    if (count.elements > MAX_ELEMENTS) throw tooManyElements();
+    reader.pos = next;
+  }
+  count.depth -= 1;
+}
+
+const fieldMaps = new WeakMap<DescMessage, ReadonlyMap<number, DescField>>();
+
+function fieldsByNumber(desc: DescMessage): ReadonlyMap<number, DescField> {
+  let fields = fieldMaps.get(desc);
+  if (!fields) {
+    fields = new Map(desc.fields.map((field) => [field.number, field]));
+    fieldMaps.set(desc, fields);
+  }
+  return fields;
+}
+
+/** The type of a field's values if they are messages. An entry of a map counts as one element. */
+function messageOf(field: DescField): DescMessage | undefined {
+  if (field.fieldKind === "message") return field.message;
+  return field.fieldKind === "list" && field.listKind === "message" ? field.message : undefined;
+}
+
+/** The least number of bytes that an item of a packed list takes; strings and bytes are never packed. */
+function packedItemBytes(field: DescField & { fieldKind: "list" }): number {
+  if (field.listKind !== "scalar") return 1;
+  switch (field.scalar) {
+    case ScalarType.STRING:
+    case ScalarType.BYTES:
+      return Number.POSITIVE_INFINITY;
+    case ScalarType.DOUBLE:
+    case ScalarType.FIXED64:
+    case ScalarType.SFIXED64:
+      return 8;
+    case ScalarType.FLOAT:
+    case ScalarType.FIXED32:
+    case ScalarType.SFIXED32:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
+const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+const NUMBER = /^\s*[+-]?\d+\s*$/;
+
+/**
+ * Checks JSON text before it is parsed. Text that is not valid JSON passes: the parser refuses it.
+ *
+ * @throws DomainError INVALID_ARGUMENT, reason MESSAGE_TOO_COMPLEX
+ */
+export function checkJsonElements(text: string): void {
+  if (text.length <= CHECKED_FROM_BYTES) return;
+  let elements = 0;
+  let depth = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    switch (text.charCodeAt(at)) {
+      case QUOTE: {
+        const end = endOfString(text, at + 1);
+        if (end - at > MAX_DIGITS && NUMBER.test(text.slice(at + 1, end))) throw tooManyDigits();
+        at = end;
+        break;
+      }
+      case OPEN_LIST:
+      case OPEN_OBJECT:
+        if (++depth > MAX_DEPTH) throw tooDeep();
+        elements += 1;
+        break;
+      case CLOSE_LIST:
+      case CLOSE_OBJECT:
+        depth -= 1;
+        break;
+      case COMMA:
+        elements += 1;
+        break;
+    }
+    if (elements > MAX_ELEMENTS) throw tooManyElements();
+  }
+}
+
+function tooManyDigits(): DomainError {
+  return new DomainError(
+    "INVALID_ARGUMENT",
+    `the message holds a number of more than ${MAX_DIGITS} digits; 64-bit integers have at most 19`,
+    { reason: "MESSAGE_TOO_COMPLEX" },
+  );
+}
+
+/** The place of the quote that ends the string, or the end of the text. */
+function endOfString(text: string, from: number): number {
+  for (let end = text.indexOf('"', from); end >= 0; end = text.indexOf('"', end + 1)) {
+    let backslashes = 0;
+    while (text.charCodeAt(end - 1 - backslashes) === BACKSLASH) backslashes += 1;
+    if (backslashes % 2 === 0) return end;
+  }
+  return text.length;
+}

@@ -1,0 +1,43 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
+import { DomainError } from "../../domain-error.ts";
+import { isPublic } from "../public-services.ts";
+
+const KIB = 1_024;
+
+/** The maximum size of one request message, uncompressed, in bytes, of methods that need a key. */
+const DEFAULT_MAX_BYTES = 64 * KIB;
+/** The same for methods that anyone may call. */
+const PUBLIC_MAX_BYTES = 8 * KIB;
+/**
+ * The same for the methods that carry payloads. A payload has at most 256 KiB as the JSON that receivers get; a request
+ * in JSON can be larger, because a caller may escape characters that the service writes as they are.
+ */
+const PUBLISH_MAX_BYTES: ReadonlyMap<DescMethod, number> = new Map<DescMethod, number>([
+  [EventService.method.publishEvent, 1_024 * KIB],
+  [EventService.method.publishEvents, 4 * 1_024 * KIB],
+  [EventService.method.publishEventBatch, 4 * 1_024 * KIB],
+]);
+
+/** The limits of one method's request messages. */
+export interface MessageLimits {
+  /** The maximum size of one message, uncompressed, in bytes. */
+  maxBytes: number;
+  /** Whether requests may be compressed. False for methods that anyone may call. */
+  compression: boolean;
+}
+
+/** The limits of a method's request messages. */
+export function messageLimits(method: DescMethod): MessageLimits {
+  if (isPublic(method)) return { maxBytes: PUBLIC_MAX_BYTES, compression: false };
+  return { maxBytes: PUBLISH_MAX_BYTES.get(method) ?? DEFAULT_MAX_BYTES, compression: true };
+}
+
+/** The error for a message above its limit. */
+export function messageTooLarge(maxBytes: number): DomainError {
+  return new DomainError(
+    "RESOURCE_EXHAUSTED",
+    `a message of this method may have at most ${maxBytes} bytes, uncompressed; send less at once`,
+    { reason: "MESSAGE_TOO_LARGE" },
+  );
+}

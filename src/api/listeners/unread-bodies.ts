@@ -1,0 +1,63 @@
+import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
+
+/** The maximum number of requests of one HTTP/1.1 connection that wait for their answers (pipelining). */
+export const MAX_PIPELINED = 16;
+/** Bodies up to this length, in bytes, are read and discarded, so that their connections can be used again. */
+const DISCARDED_BYTES = 65_536;
+/** How long after the answer the rest of a body may take to arrive, in milliseconds. */
+const GRACE_MS = 250;
+/** How long a client has to read an answer whose request was not read to the end, in milliseconds. */
+const LINGER_MS = 1_000;
+
+/**
+ * Bounds what one HTTP/1.1 connection makes the server do.
+ *
+ * - A request that was answered before a long body arrived closes its connection. Node would read the rest of the body,
+ *   however long. The client gets the answer: the connection is closed for writing first, and destroyed a second later.
+ * - A client that sends more requests than MAX_PIPELINED without reading answers loses its connection.
+ *
+ * Call it after the server's own listeners for requests were added.
+ */
+export function boundHttp1Requests(server: HttpServer): void {
+  const waiting = new WeakMap<IncomingMessage["socket"], number>();
+  server.prependListener("request", (request: IncomingMessage, response: ServerResponse) => {
+    if (request.httpVersionMajor !== 1) return;
+    const { socket } = request;
+    const count = (waiting.get(socket) ?? 0) + 1;
+    waiting.set(socket, count);
+    response.once("close", () => waiting.set(socket, (waiting.get(socket) ?? 1) - 1));
+    if (count > MAX_PIPELINED) {
+      socket.destroy();
+      return;
+    }
+    response.once("prefinish", () => {
+      if (!request.complete && mayBeLong(request)) closeUnread(request, response);
+    });
+  });
+}
+
+/** Whether the rest of a body is not worth reading to keep the connection. */
+function mayBeLong({ headers }: IncomingMessage): boolean {
+  return (
+    headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > DISCARDED_BYTES
+  );
+}
+
+/** Stops reading a body that nobody needs, and closes the connection unless the body ends soon. */
+function closeUnread(request: IncomingMessage, response: ServerResponse): void {
+  const { socket } = request;
+  // Node reads the rest of a body that nobody has begun to read. This one stays in its buffer and in the connection.
+  request.read(0);
+  response.once("finish", () => {
+    let timer = setTimeout(() => {
+      if (request.complete) {
+        request.resume();
+        return;
+      }
+      // Destroying at once would reset the connection, and the client could lose the answer.
+      socket.end();
+      timer = setTimeout(() => socket.destroy(), LINGER_MS);
+    }, GRACE_MS);
+    socket.once("close", () => clearTimeout(timer));
+  });
+}
