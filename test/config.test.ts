@@ -60,6 +60,11 @@ describe("the settings", () => {
       wrongKeysPerMinute: 60,
       maxWebhooks: 10_000,
       trustedProxies: [],
+      maxConnections: 10_000,
+      maxConnectionsPerAddress: 500,
+      http2MaxStreams: 200,
+      http2ResetsPerSecond: 100,
+      requestIdleMs: 60_000,
     });
   });
 
