@@ -1,7 +1,8 @@
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 
 /** The maximum number of requests of one HTTP/1.1 connection that wait for their answers (pipelining). */
-export const MAX_PIPELINED = 16;
+export const MAX_PIPELINED = 4;
 /** Bodies up to this length, in bytes, are read and discarded, so that their connections can be used again. */
 const DISCARDED_BYTES = 65_536;
 /** How long after the answer the rest of a body may take to arrive, in milliseconds. */
@@ -16,24 +17,50 @@ const LINGER_MS = 1_000;
  *   however long. The client gets the answer: the connection is closed for writing first, and destroyed a second later.
  * - A client that sends more requests than MAX_PIPELINED without reading answers loses its connection.
  *
- * Call it after the server's own listeners for requests were added.
+ * Call it after all listeners for requests were added: it calls them.
  */
 export function boundHttp1Requests(server: HttpServer): void {
-  const waiting = new WeakMap<IncomingMessage["socket"], number>();
-  server.prependListener("request", (request: IncomingMessage, response: ServerResponse) => {
-    if (request.httpVersionMajor !== 1) return;
+  const unanswered = new WeakMap<Socket, Set<ServerResponse>>();
+
+  /** Whether the request is to be answered. */
+  function admit(request: IncomingMessage, response: ServerResponse): boolean {
+    if (request.httpVersionMajor !== 1) return true;
     const { socket } = request;
-    const count = (waiting.get(socket) ?? 0) + 1;
-    waiting.set(socket, count);
-    response.once("close", () => waiting.set(socket, (waiting.get(socket) ?? 1) - 1));
-    if (count > MAX_PIPELINED) {
-      socket.destroy();
-      return;
+    // Node's parser goes on with what it has read when a connection is destroyed.
+    if (socket.destroyed) return false;
+    let responses = unanswered.get(socket);
+    if (!responses) {
+      const own = new Set<ServerResponse>();
+      unanswered.set(socket, own);
+      socket.once("close", () => closeAll(own));
+      responses = own;
     }
+    if (responses.size >= MAX_PIPELINED) {
+      socket.destroy();
+      return false;
+    }
+    const open = responses.add(response);
+    response.once("close", () => open.delete(response));
     response.once("prefinish", () => {
       if (!request.complete && mayBeLong(request)) closeUnread(request, response);
     });
+    return true;
+  }
+
+  const handlers = server.listeners("request");
+  server.removeAllListeners("request");
+  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    if (!admit(request, response)) return;
+    for (const handle of handlers) handle.call(server, request, response);
   });
+}
+
+/** Node tells only the first of several responses that its connection is closed. The others would wait for ever. */
+function closeAll(responses: Iterable<ServerResponse>): void {
+  for (const response of responses) {
+    response.destroy();
+    response.emit("close");
+  }
 }
 
 /** Whether the rest of a body is not worth reading to keep the connection. */

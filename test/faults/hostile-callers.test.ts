@@ -1,0 +1,231 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { type AddressInfo, createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
+import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
+import { createLocalAuthority } from "../../src/dev/certificates.ts";
+import { removeDataDir } from "../../src/dev/postgres-home.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
+import { keyedTransport } from "../support/test-service.ts";
+import type { Attack, AttackReport } from "./hostile-client.ts";
+import { type Ledger, startLedger } from "./ledger.ts";
+import { PACE, register } from "./parts.ts";
+import { FULL_SIZE, tell } from "./scale.ts";
+
+/** Deliveries of one measurement, published before it. */
+const DELIVERIES = FULL_SIZE ? 50_000 : 2_000;
+const BATCH = 1_000;
+/** Measurements of each kind, in turns. */
+const REPEATS = FULL_SIZE ? 3 : 1;
+/** How long an attack goes on at least, in milliseconds: longer than a second's worth of every kind of request. */
+const ATTACK_MS = FULL_SIZE ? 20_000 : 3_000;
+const REQUESTS_PER_SECOND = 100;
+const PROBE_INTERVAL_MS = 20;
+const MIB = 1_048_576;
+
+let dataDir: string;
+let service: ServiceProcess;
+let ledger: Ledger;
+let closing: Server;
+let adminKey: string;
+const output: string[] = [];
+
+beforeAll(async () => {
+  dataDir = await mkdtemp(path.join(tmpdir(), "webhook-test-hostile-"));
+  const authority = await createLocalAuthority();
+  ledger = await startLedger(await authority.issue(["localhost"]), 0);
+  await writeFile(path.join(dataDir, "authority.pem"), authority.cert);
+  service = await startServiceProcess({
+    DATA_DIR: dataDir,
+    NODE_EXTRA_CA_CERTS: path.join(dataDir, "authority.pem"),
+    ...PACE,
+    // Dispatches are those that the test starts.
+    DISPATCH_INTERVAL: "24h",
+    HEARTBEAT_TIMEOUT: "20s",
+  });
+  service.process.stderr?.on("data", (chunk) => output.push(String(chunk)));
+  adminKey = (await readFile(path.join(dataDir, "admin-key"), "utf8")).trim();
+  await register(service.grpcPort, adminKey, `${ledger.url}/`);
+  closing = createServer((socket) => socket.on("error", () => {}).destroy());
+  await once(closing.listen(0, "127.0.0.1"), "listening");
+  // The first deliveries of a process are slower than all that follow.
+  await publish();
+  await drain();
+}, 180_000);
+
+afterAll(async () => {
+  await service?.end("SIGTERM");
+  await ledger?.close();
+  closing?.close();
+  await removeDataDir(dataDir);
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+let published = 0;
+
+async function publish(): Promise<void> {
+  const events = createClient(EventService, keyedTransport(service.grpcPort, adminKey));
+  for (let left = DELIVERIES; left > 0; left -= BATCH) {
+    const batch = Array.from({ length: BATCH }, () => {
+      published += 1;
+      return {
+        idempotencyKey: `order-${published}`,
+        userId: "tenant-1",
+        data: {
+          case: "orderDispatched" as const,
+          value: { orderId: 1n, orderNumber: `SO-${published}`, dispatchedAt: { seconds: 1n } },
+        },
+      };
+    });
+    await events.publishEventBatch({ events: batch });
+  }
+}
+
+/** Delivers what was published; answers how many deliveries a second arrived. */
+async function drain(): Promise<number> {
+  const started = performance.now();
+  await createClient(StatsService, keyedTransport(service.grpcPort, adminKey)).dispatchNow({});
+  await vi.waitUntil(() => ledger.entries.length >= published, { timeout: 120_000, interval: 5 });
+  return DELIVERIES / ((performance.now() - started) / 1_000);
+}
+
+/** Attacks while something goes on, and for `ATTACK_MS` at least. */
+async function attacked<T>(attack: Omit<Attack, "requestsPerSecond">, work: () => Promise<T>): Promise<T> {
+  const file = fileURLToPath(new URL("hostile-client.ts", import.meta.url));
+  const argument = JSON.stringify({ ...attack, requestsPerSecond: REQUESTS_PER_SECOND } satisfies Attack);
+  const client = fork(file, [argument]);
+  try {
+    const [{ sent }] = (await once(client, "message")) as [AttackReport];
+    expect(sent).toBeGreaterThan(0);
+    const [result] = await Promise.all([work(), wait(ATTACK_MS)]);
+    return result;
+  } finally {
+    const gone = once(client, "exit");
+    client.kill("SIGKILL");
+    await gone;
+  }
+}
+
+/** What a probe of /readyz saw meanwhile. */
+interface Observed {
+  /** How long answers took, in milliseconds. */
+  latencies: number[];
+  /** The most memory that the process had, in bytes. */
+  peakBytes: number;
+}
+
+async function observed<T>(work: () => Promise<T>): Promise<Observed & { result: T }> {
+  const latencies: number[] = [];
+  let peakBytes = 0;
+  let going = true;
+  const probe = async () => {
+    while (going) {
+      const asked = performance.now();
+      const answer = await fetch(`http://127.0.0.1:${service.httpPort}/readyz`);
+      expect([answer.status, await answer.json()]).toMatchObject([200, { status: "ready" }]);
+      latencies.push(performance.now() - asked);
+      peakBytes = Math.max(peakBytes, residentBytes());
+      await wait(PROBE_INTERVAL_MS);
+    }
+  };
+  const probing = probe();
+  try {
+    const result = await Promise.race([
+      work(),
+      probing.then(() => Promise.reject(new Error("the probe ended"))),
+    ]);
+    return { result, latencies, peakBytes };
+  } finally {
+    going = false;
+    await probing;
+  }
+}
+
+function residentBytes(): number {
+  const [, kib] = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${service.pid}/status`, "utf8")) ?? [];
+  return Number(kib) * 1_024;
+}
+
+const ownPorts = () => ({ httpPort: service.httpPort, grpcPort: service.grpcPort });
+const closingPorts = () => {
+  const { port } = closing.address() as AddressInfo;
+  return { httpPort: port, grpcPort: port };
+};
+const median = (values: number[]) => values.toSorted((a, b) => a - b)[values.length >> 1] as number;
+const p99 = (values: number[]) =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length * 0.99)] as number;
+
+/** One measurement: what was published is delivered beside the attack. */
+async function measure(attack: Omit<Attack, "requestsPerSecond">) {
+  await publish();
+  return observed(() => attacked(attack, drain));
+}
+
+const PERMISSIONS: readonly [string, Permission][] = [
+  ["Publish_Events", Permission.PUBLISH_EVENTS],
+  ["Read_Administrative_Data", Permission.READ_ADMINISTRATIVE_DATA],
+  ["Write_Administrative_Data", Permission.WRITE_ADMINISTRATIVE_DATA],
+  ["Manage_Api_Keys", Permission.MANAGE_API_KEYS],
+];
+
+async function createKey(permission: Permission): Promise<string> {
+  const keys = createClient(ApiKeyService, keyedTransport(service.grpcPort, adminKey));
+  return (await keys.createApiKey({ name: "hostile", permissions: [permission] })).secret;
+}
+
+const callers: [string, () => Promise<string | undefined>][] = [
+  ["without a key", async () => undefined],
+  ...PERMISSIONS.slice(0, FULL_SIZE ? undefined : 1).map(
+    ([name, permission]): [string, () => Promise<string>] => [
+      `with a key for ${name}`,
+      () => createKey(permission),
+    ],
+  ),
+];
+
+test.each(callers)(
+  "a hostile caller %s stops neither answers nor deliveries",
+  { timeout: 600_000 },
+  async (name, keyFor) => {
+    const secret = await keyFor();
+    const key = secret === undefined ? {} : { key: secret };
+    const beside: Observed[] = [];
+    const alone: Observed[] = [];
+    const ratios: number[] = [];
+    for (let n = 0; n < REPEATS; n += 1) {
+      const quiet = await measure({ ...closingPorts(), ...key });
+      const loud = await measure({ ...ownPorts(), ...key });
+      alone.push(quiet);
+      beside.push(loud);
+      ratios.push(loud.result / quiet.result);
+    }
+    // Nothing was sent twice: the worker missed no heartbeat.
+    expect(ledger.entries).toHaveLength(published);
+    expect(new Set(ledger.entries.map(({ deliveryId }) => deliveryId)).size).toBe(published);
+    expect(service.process.exitCode).toBeNull();
+    // Every line on stderr is a fault: the log goes to stdout.
+    expect(output.join("")).toBe("");
+
+    const growth =
+      Math.max(...beside.map((one) => one.peakBytes)) - Math.max(...alone.map((one) => one.peakBytes));
+    const latency = p99(beside.flatMap((one) => one.latencies));
+    tell(
+      `hostile caller ${name}: /readyz p99 ${latency.toFixed(0)} ms, memory +${(growth / MIB).toFixed(0)} MiB, ` +
+        `deliveries at ${ratios.map((ratio) => ratio.toFixed(2)).join(" / ")} of their rate`,
+    );
+    expect(growth).toBeLessThan(100 * MIB);
+    if (!FULL_SIZE) return;
+    expect(latency).toBeLessThan(250);
+    expect(median(ratios)).toBeGreaterThan(0.8);
+  },
+);
