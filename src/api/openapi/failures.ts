@@ -85,12 +85,19 @@ export const FAILURES: Record<string, FailureKind> = {
   },
   500: {
     name: "Fault",
-    description: "Our own fault, or the database is away. The same request may succeed later.",
+    description: "Server error. Warnings holds a reference id to look up in the service's log.",
+    examples: { internal: "internal error, in the log under 01a1fcb1-a29f-730e-bb2b-5a149b950abd" },
+    headers: rateLimitHeaders,
+  },
+  503: {
+    name: "Unavailable",
+    description:
+      "The database does not answer, or the service is stopping. The same request may succeed after Retry-After.",
     examples: {
       database: "the database is away; try again",
-      internal: "internal error, in the log under 01a1fcb1-a29f-730e-bb2b-5a149b950abd",
+      stopping: "the service is stopping; try again",
     },
-    headers: { "Retry-After": retryAfter, ...rateLimitHeaders },
+    headers: { "Retry-After": { ...retryAfter, required: true }, ...rateLimitHeaders },
   },
 };
 
