@@ -186,6 +186,24 @@ test("the administrator's key is made once, however many processes ask for it, a
   expect((await findApiKey(api.context.db, secret))?.permissions).toEqual(made[0]?.permissions);
 });
 
+test("of a key that an operator chose, no more than four characters are stored in clear text", async () => {
+  const secret = "chosen-by-an-operator-0123456789";
+  const { id } = await ensureAdminKey(api.context.db, secret);
+  const stored = async () => {
+    const found = await api.context.db.raw("select k::text as row from api_keys k where id = ?", [id]);
+    return found.rows[0].row as string;
+  };
+  expect(await stored()).toContain(",chos,");
+  expect(await stored()).not.toContain("chose");
+  // As an earlier version stored it.
+  await api.context
+    .db("api_keys")
+    .where("id", id)
+    .update({ prefix: secret.slice(0, 12) });
+  await ensureAdminKey(api.context.db, secret);
+  expect(await stored()).not.toContain("chose");
+});
+
 test("a webhook's signing secret can be read by those who may write, and is sealed at rest", async () => {
   const id = await register(api.adminKey);
   const { secret } = await webhooks.getWebhookSecret({ webhookId: id });

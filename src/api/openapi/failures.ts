@@ -79,7 +79,7 @@ export const FAILURES: Record<string, FailureKind> = {
     examples: {
       requests: "the API key has made its 600 requests of this minute: go on in 42 s",
       wrongKeys:
-        "too many wrong API keys came from your address: correct the one in X-Service-Key, which is unknown or revoked, and try again in 42 s",
+        "too many wrong API keys came from your address, so the one in X-Service-Key was not looked up: check it and try again in 42 s",
     },
     headers: { "Retry-After": { ...retryAfter, required: true }, ...rateLimitHeaders },
   },
