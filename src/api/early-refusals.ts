@@ -10,6 +10,7 @@ import {
 import { errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
+import { callableByGet } from "../secret-fields.ts";
 import { withWords } from "./bare-refusals.ts";
 import { withReason } from "./errors.ts";
 import { MAX_MESSAGE_BYTES } from "./message-limit.ts";
@@ -29,6 +30,8 @@ export function explainEarlyRefusals(router: ConnectRouter): void {
   for (const [place, handler] of router.handlers.entries()) {
     const explaining: UniversalHandler = Object.assign(async (request: Parameters<UniversalHandler>[0]) => {
       forgetEndlessTimeout(request.header);
+      if (request.method === "GET" && !callableByGet(handler.method))
+        return withWords({ status: 405 }, handler.method);
       return explained(await handler(request), handler.method);
     }, handler);
     router.handlers[place] = explaining;

@@ -4,6 +4,7 @@ import type { ConnectRouter, ConnectRouterOptions } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import type { AddressValues } from "./client-address.ts";
 import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { answerClasses } from "./listeners/answer-headers.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { answerUnknownMethod, LISTED_BY_REFLECTION } from "./unknown-method.ts";
 
@@ -34,7 +35,10 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
       LISTED_BY_REFLECTION,
     );
   };
-  const server = createServer(connectNodeAdapter({ routes, contextValues, ...routerOptions, fallback }));
+  const server = createServer(
+    answerClasses(false),
+    connectNodeAdapter({ routes, contextValues, ...routerOptions, fallback }),
+  );
   tendSessions(server, options.keepAlive);
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {

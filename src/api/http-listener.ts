@@ -8,6 +8,8 @@ import type { AddressReader, AddressValues } from "./client-address.ts";
 import { compressAnswers } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
 import { type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { answerClasses } from "./listeners/answer-headers.ts";
+import { TLS_POLICY } from "./listeners/tls.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { mountDocs, OPENAPI_PATH } from "./openapi/docs-pages.ts";
 import { openApiDocument } from "./openapi/document.ts";
@@ -127,13 +129,13 @@ function createApp(tls: TlsOptions | undefined): FastifyInstance {
     clientErrorHandler: answerMalformed,
   };
   // Node answers a missing Host without the envelope; nothing here needs it.
-  const http = { requireHostHeader: false };
+  const http = { requireHostHeader: false, ...answerClasses(tls !== undefined) };
   if (!tls) return fastify({ ...options, http });
   // The framework's types tell HTTP/2 apart from HTTP/1.1; what is used here is the same for both.
   return fastify({
     ...options,
     http2: true,
-    https: { ...http, ...tls, allowHTTP1: true },
+    https: { ...http, ...tls, ...TLS_POLICY, allowHTTP1: true },
   } as never) as unknown as FastifyInstance;
 }
 

@@ -81,6 +81,6 @@ function secured(reply: FastifyReply, type: string): FastifyReply {
   return reply
     .type(type)
     .header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
-    .header("X-Content-Type-Options", "nosniff")
+    .header("Vary", "accept-encoding")
     .header("Referrer-Policy", "no-referrer");
 }

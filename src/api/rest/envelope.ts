@@ -35,14 +35,19 @@ export function statusOf(code: Code): number {
   return OUR_FAULTS.includes(code) ? 500 : 400;
 }
 
-/** A whole HTTP/1.1 answer, for where there is no framework to write one: the request could not be read. */
-export function rawFailure(message: string): string {
+/**
+ * A whole HTTP/1.1 answer, for where there is no framework to write one: the request could not be read.
+ *
+ * @param headers lines of headers
+ */
+export function rawFailure(message: string, headers: readonly string[]): string {
   const body = failureEnvelope(message);
   return [
     "HTTP/1.1 400 Bad Request",
     `Content-Type: ${JSON_CONTENT_TYPE}`,
     `Content-Length: ${Buffer.byteLength(body)}`,
     "Connection: close",
+    ...headers,
     "",
     body,
   ].join("\r\n");
