@@ -1,6 +1,6 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
 import { closeGate, requestGate } from "./auth.ts";
-import { addressValues, createAddressReader } from "./client-address.ts";
+import { addressValues, createAddressReader, createTlsReader } from "./client-address.ts";
 import { RPC_COMPRESSION } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
 import { explainEarlyRefusals } from "./early-refusals.ts";
@@ -57,7 +57,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const stopping = new AbortController();
   const readiness = createReadiness(context);
   const readAddress = createAddressReader(context.limits.trustedProxies);
-  const contextValues = addressValues(readAddress);
+  const contextValues = addressValues(readAddress, createTlsReader(context.limits.trustedProxies));
   /** Ends what has not finished in time. */
   const ending = new AbortController();
   const addServices = createRoutes(context, readiness, stopping.signal);
