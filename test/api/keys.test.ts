@@ -6,7 +6,7 @@ import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { ensureAdminKey, findApiKey } from "../../src/db/api-keys.ts";
-import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { createSecretBox, webhookSecretContext } from "../../src/db/secret-box.ts";
 import { grpc } from "../support/clients.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
@@ -211,7 +211,7 @@ test("a webhook's signing secret can be read by those who may write, and is seal
   const bytes = Buffer.from(secret.slice("whsec_".length), "base64");
   const row = await api.context.db("webhooks").where("id", String(id)).first();
   expect(row.secret.includes(bytes)).toBe(false);
-  expect(api.context.secrets.open(row.secret, WEBHOOK_SECRET_CONTEXT)).toEqual(bytes);
+  expect(api.context.secrets.open(row.secret, webhookSecretContext(id))).toEqual(bytes);
   const other = await webhooks.getWebhookSecret({ webhookId: await register(api.adminKey) });
   expect(other.secret).not.toBe(secret);
   expect((await failure(webhooks.getWebhookSecret({ webhookId: 4711n })))?.code).toBe(Code.NotFound);
