@@ -24,7 +24,7 @@ RUN apt-get update \
 WORKDIR /service
 ENV NODE_ENV=production HTTP_PORT=8080 GRPC_PORT=9090
 COPY --from=dependencies /service/node_modules ./node_modules
-COPY package.json LICENSE ./
+COPY package.json LICENSE NOTICE ./
 COPY gen ./gen
 COPY src ./src
 COPY workflows ./workflows

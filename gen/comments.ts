@@ -232,6 +232,6 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.WebhookService.PauseWebhook": "Holds a webhook's deliveries back: events queue for it, and nothing is sent until it is resumed. An attempt in flight is finished. Pausing a paused webhook changes nothing.",
   "webhook.v1.WebhookService.ResumeWebhook": "Sends a paused webhook's deliveries again, from the oldest on, with the next dispatch. Resuming a webhook that is not paused changes nothing.",
   "webhook.v1.WebhookService.SendTestEvent": "Queues one delivery of the webhook's event type for this webhook alone. Its body is the catalogue's sample, it goes the way of every other (retries, log, signature), and it carries the header `X-Service-Webhook-Test: true`.",
-  "webhook.v1.WebhookService.GetWebhookSecret": "The secrets that a webhook's deliveries are signed with (Standard Webhooks).",
+  "webhook.v1.WebhookService.GetWebhookSecret": "The secrets that a webhook's deliveries are signed with (Standard Webhooks). Called by POST only, although it has no side effects: answers to GET are what browsers and proxies keep.",
   "webhook.v1.WebhookService.RotateWebhookSecret": "Makes a new signing secret. The one before signs beside it for 24 hours; at most five are valid at once.",
 };

@@ -25,7 +25,8 @@ function main(): number {
     writeFileSync(file, text.replace(/(from "\.[^"]+)\.ts"/g, '$1.js"'));
   }
   cpSync(path.join(root, "proto"), proto, { recursive: true });
-  copyFileSync(path.join(root, "LICENSE"), path.join(root, "clients/LICENSE"));
+  for (const name of ["LICENSE", "NOTICE"])
+    copyFileSync(path.join(root, name), path.join(root, "clients", name));
   console.log("the client package is built; `npm pack ./clients` packs it");
   return 0;
 }

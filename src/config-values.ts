@@ -78,11 +78,17 @@ function listed(text: string): string[] {
     .filter((part) => part !== "");
 }
 
+/** The least length of an API key that an operator chooses, in characters. */
+const MIN_API_KEY_LENGTH = 32;
+const MAX_API_KEY_LENGTH = 200;
+
 /** An API key given from outside: long enough not to be guessed; never repeated in an error. */
 export const apiKeySecret = makeValidator<string>((input) => {
   const text = String(input);
-  if (!/^[\x21-\x7e]{20,200}$/.test(text)) {
-    throw new Error("it must be 20 to 200 visible ASCII characters without spaces");
+  if (!/^[\x21-\x7e]*$/.test(text) || text.length < MIN_API_KEY_LENGTH || text.length > MAX_API_KEY_LENGTH) {
+    throw new Error(
+      `it has ${text.length} characters; it must be ${MIN_API_KEY_LENGTH} to ${MAX_API_KEY_LENGTH} visible ASCII characters without spaces; make one with \`openssl rand -hex 24\``,
+    );
   }
   return text;
 });

@@ -48,7 +48,7 @@ export interface LimitsConfig {
   wrongKeysPerMinute: number;
   /** Live webhooks of the whole service. */
   maxWebhooks: number;
-  /** Proxies whose X-Forwarded-For is believed. */
+  /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed. */
   trustedProxies: Network[];
   /** Connections that each listener accepts, in total. */
   maxConnections: number;

@@ -30,7 +30,7 @@ export async function checkSecretKey(db: Db, box: SecretBox): Promise<void> {
 }
 
 /**
- * Seals everything anew that is sealed under a previous key, the check value last: once it needs no previous key,
+ * Seals everything anew that is sealed under a previous key or without its webhook's id, the check value last: once it needs no previous key,
  * neither does anything else.
  */
 export async function resealAll(db: Db, box: SecretBox, signal?: AbortSignal): Promise<Resealing> {
@@ -73,9 +73,9 @@ export function keepSealed(
     if (unopenable.length > 0) {
       log.error(
         { webhooks: unopenable.slice(0, MOST_NAMED).map(String), count: unopenable.length },
-        "signing secrets open with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, and deliveries of their webhooks fail: add the key they were sealed with to SECRET_KEY_PREVIOUS, or make new secrets with RotateWebhookSecret",
+        "signing secrets open with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or were stored for another webhook, and deliveries of their webhooks fail: add the key they were sealed with to SECRET_KEY_PREVIOUS, or make new secrets with RotateWebhookSecret",
       );
-    } else if (repeat) {
+    } else if (repeat || resealed > 0) {
       log.info({ resealed }, "every signing secret is sealed under SECRET_KEY");
     }
   }

@@ -102,6 +102,15 @@ describe("the settings", () => {
     expect(refusal({ DATABASE_URL: "mysql://user:telling-password@db/x" })).not.toContain("telling-password");
   });
 
+  test("take an ADMIN_KEY of 32 characters at least, and say how to make one", () => {
+    const message = refusal({ ADMIN_KEY: "k".repeat(31) });
+    expect(message).toContain(
+      "ADMIN_KEY: it has 31 characters; it must be 32 to 200 visible ASCII characters",
+    );
+    expect(message).toContain("openssl rand -hex 24");
+    expect(readConfig({ ADMIN_KEY: "k".repeat(32) }).adminKey).toBe("k".repeat(32));
+  });
+
   test("of processes that share parts must say where those are", () => {
     expect(refusal({ ROLE: "worker" })).toMatch(/DATABASE_URL is missing[\s\S]*TEMPORAL_ADDRESS is missing/);
     expect(refusal({ ROLE: "api" })).toMatch(/DATABASE_URL is missing/);

@@ -16,20 +16,26 @@ export async function seedWebhooks(db: Db, secrets: SecretBox, urls: readonly st
     `insert into api_keys (id, name, prefix, secret_sha256, permissions) values (:key::uuid, 'bench', 'bench', :hash, '{1}')`,
     { key, hash: randomBytes(32) },
   );
-  const made = await rows<{ id: bigint }>(
+  const reserved = await rows<{ id: bigint }>(
     db,
-    `insert into webhooks (process, url, target_url, api_key_id, secret)
-      select :process::int, url, url, :key::uuid, decode(secret, 'hex')
-        from unnest(:urls::text[], :secrets::text[]) with ordinality as w(url, secret, n) order by n
-      returning id`,
+    "select nextval('webhooks_id_seq') as id from generate_series(1, :count::int)",
+    { count: urls.length },
+  );
+  const ids = reserved.map(({ id }) => id);
+  await count(
+    db,
+    `insert into webhooks (id, process, url, target_url, api_key_id, secret) overriding system value
+      select id, :process::int, url, url, :key::uuid, decode(secret, 'hex')
+        from unnest(:ids::bigint[], :urls::text[], :secrets::text[]) as w(id, url, secret)`,
     {
       process: PROCESS,
       key,
+      ids,
       urls,
-      secrets: urls.map(() => newSealedSecret(secrets).toString("hex")),
+      secrets: ids.map((id) => newSealedSecret(secrets, id).toString("hex")),
     },
   );
-  return made.map(({ id }) => id);
+  return ids;
 }
 
 /** Stores `events` events with a pending delivery each for every one of the webhooks, as publishing would. */

@@ -32,9 +32,9 @@ export interface FreshDatabase extends AsyncDisposable {
 /** Makes an empty database; the tables are the service's to make. */
 export async function freshDatabase(bench: Bench): Promise<FreshDatabase> {
   const name = `bench_${randomUUID().replaceAll("-", "")}`;
-  const server = openDatabase(bench.postgres.url, { max: 1, applicationName: "bench" });
+  const server = openDatabase(bench.postgres.superuserUrl, { max: 1, applicationName: "bench" });
   await server.raw(`create database ${name}`);
-  const address = new URL(bench.postgres.url);
+  const address = new URL(bench.postgres.superuserUrl);
   address.pathname = `/${name}`;
   const db = openDatabase(address.href, { max: 3, applicationName: "bench" });
   return {

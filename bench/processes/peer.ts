@@ -40,7 +40,8 @@ const RECORD = {
 
 // The service's own client, signature and request, so that only the queue is compared.
 const box = createSecretBox(randomBytes(32));
-const secrets = [{ sealed: newSealedSecret(box), expires: null }];
+const WEBHOOK_ID = 1n;
+const secrets = [{ webhookId: WEBHOOK_ID, sealed: newSealedSecret(box, WEBHOOK_ID), expires: null }];
 const sign = createSigner(box);
 const CONNECTIONS = 128;
 const TIMEOUT_MS = 15_000;
@@ -61,7 +62,7 @@ serveCalls({
     await pool.query("checkpoint");
 
     const webhook: ClaimedWebhook = {
-      id: 1n,
+      id: WEBHOOK_ID,
       process: PROCESS,
       targetUrl: url,
       secrets,

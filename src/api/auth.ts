@@ -4,6 +4,7 @@ import { type ApiKeyRow, findApiKeys } from "../db/api-keys.ts";
 import { gathering } from "../db/gathering.ts";
 import { findSession } from "../db/sessions.ts";
 import { neededPermission, permissionName } from "../permissions.ts";
+import { createWrongKeys, type WrongKeys } from "./auth/wrong-keys.ts";
 import { addressOf } from "./client-address.ts";
 import type { ApiContext } from "./context.ts";
 import { toConnectError } from "./errors.ts";
@@ -20,13 +21,7 @@ import {
 import { createKeyUse, type KeyUse } from "./key-use.ts";
 import { sessionToken } from "./page-session.ts";
 import { isPublic } from "./public-services.ts";
-import {
-  createRequestLimit,
-  createWrongKeyLimit,
-  type RequestLimit,
-  rateLimitFields,
-  type WrongKeyLimit,
-} from "./request-limits.ts";
+import { createRequestLimit, type RequestLimit, rateLimitFields } from "./request-limits.ts";
 
 const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
 
@@ -43,7 +38,7 @@ interface GateState {
   use: KeyUse;
   /** Null without a limit. */
   countRequest: RequestLimit | null;
-  countWrongKey: WrongKeyLimit | null;
+  wrongKeys: WrongKeys | null;
 }
 
 const states = new WeakMap<ApiContext, GateState>();
@@ -60,7 +55,7 @@ function stateOf(context: ApiContext): GateState {
       find: gathering((secrets) => findApiKeys(db, secrets), { most: MAX_KEYS, atOnce: 2 }),
       use: createKeyUse(db, log),
       countRequest: limits.requestsPerMinute > 0 ? createRequestLimit(limits.requestsPerMinute) : null,
-      countWrongKey: limits.wrongKeysPerMinute > 0 ? createWrongKeyLimit(limits.wrongKeysPerMinute) : null,
+      wrongKeys: limits.wrongKeysPerMinute > 0 ? createWrongKeys(limits.wrongKeysPerMinute) : null,
     };
     states.set(context, state);
   }
@@ -108,11 +103,17 @@ export async function admit(
  */
 export async function identify(context: ApiContext, caller: Caller): Promise<ApiKeyRow> {
   const state = stateOf(context);
+  const { secret, address } = caller;
+  if (secret) {
+    const waitMs = (await state.wrongKeys?.waitBefore(secret, address)) ?? 0;
+    if (waitMs > 0) throw tooManyWrongKeys(waitMs);
+  }
   const key = await findKey(context, caller);
   if (!key) {
-    const waitMs = (await state.countWrongKey?.(caller.address())) ?? 0;
-    throw waitMs > 0 ? tooManyWrongKeys(waitMs) : unknownKey(caller.secret);
+    if (secret) await state.wrongKeys?.notFound(secret, address);
+    throw unknownKey(secret);
   }
+  if (secret) state.wrongKeys?.found(secret);
   state.use.note(key.id);
   const allowance = await state.countRequest?.(key.id);
   if (allowance) {

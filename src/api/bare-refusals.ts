@@ -1,8 +1,8 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { createAsyncIterable, type UniversalServerResponse } from "@connectrpc/connect/protocol";
 import { errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { DomainError } from "../domain-error.ts";
+import { callableByGet } from "../secret-fields.ts";
 import { refusal } from "./errors.ts";
 
 const CONTENT_TYPES = "application/json, application/proto, application/grpc-web+proto, application/grpc";
@@ -12,7 +12,7 @@ const CONTENT_TYPES = "application/json, application/proto, application/grpc-web
  * HTTP that a call cannot be made with.
  */
 export function withWords(response: UniversalServerResponse, method: DescMethod): UniversalServerResponse {
-  const byGet = method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
+  const byGet = callableByGet(method);
   const header = new Headers(response.header);
   let { status } = response;
   let words: string;

@@ -13,6 +13,7 @@ import { codeToHttpStatus, errorFromJsonBytes, errorToJsonBytes } from "@connect
 import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
 import { DomainError } from "../domain-error.ts";
+import { callableByGet } from "../secret-fields.ts";
 import { withWords } from "./bare-refusals.ts";
 import { refusal, withReason } from "./errors.ts";
 
@@ -33,6 +34,8 @@ export function explainEarlyRefusals(router: ConnectRouter): void {
   for (const [place, handler] of router.handlers.entries()) {
     const explaining: UniversalHandler = Object.assign(async (request: Parameters<UniversalHandler>[0]) => {
       forgetEndlessTimeout(request.header);
+      if (request.method === "GET" && !callableByGet(handler.method))
+        return withWords({ status: 405 }, handler.method);
       return explained(await handler(request), handler.method, request);
     }, handler);
     router.handlers[place] = explaining;

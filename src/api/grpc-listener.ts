@@ -6,6 +6,7 @@ import {
 } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { answerClasses } from "./listeners/answer-headers.ts";
 import { type ConnectionLimits, limitConnections } from "./listeners/connection-limits.ts";
 import type { RpcHandler } from "./listeners/rpc-handlers.ts";
 import { type Listener, listenError } from "./listening.ts";
@@ -39,7 +40,7 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
         LISTED_BY_REFLECTION,
       );
   };
-  const server = createServer(http2Options(http2), answer);
+  const server = createServer({ ...http2Options(http2), ...answerClasses(false) }, answer);
   limitConnections(server, connections);
   tendSessions(server, options.keepAlive);
   const sessions = new Set<ServerHttp2Session>();

@@ -7,8 +7,10 @@ import type { AddressReader } from "./client-address.ts";
 import { compressAnswers } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
 import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { answerClasses } from "./listeners/answer-headers.ts";
 import { type ConnectionLimits, limitConnections } from "./listeners/connection-limits.ts";
 import type { RpcHandler } from "./listeners/rpc-handlers.ts";
+import { TLS_POLICY } from "./listeners/tls.ts";
 import { boundHttp1Requests } from "./listeners/unread-bodies.ts";
 import { type Listener, listenError } from "./listening.ts";
 import { mountDocs, OPENAPI_PATH } from "./openapi/docs-pages.ts";
@@ -131,13 +133,13 @@ function createApp(tls: TlsOptions | undefined, http2: Http2Limits): FastifyInst
     clientErrorHandler: answerMalformed,
   };
   // Node answers a missing Host without the envelope; nothing here needs it.
-  const http = { requireHostHeader: false };
+  const http = { requireHostHeader: false, ...answerClasses(tls !== undefined) };
   if (!tls) return fastify({ ...options, http });
   // The framework's types tell HTTP/2 apart from HTTP/1.1; what is used here is the same for both.
   return fastify({
     ...options,
     http2: true,
-    https: { ...http, ...http2Options(http2), ...tls, allowHTTP1: true },
+    https: { ...http, ...http2Options(http2), ...tls, ...TLS_POLICY, allowHTTP1: true },
   } as never) as unknown as FastifyInstance;
 }
 

@@ -31,7 +31,7 @@ export function sessionEnded(): DomainError {
 export function tooManyWrongKeys(waitMs: number): DomainError {
   return new DomainError(
     "RESOURCE_EXHAUSTED",
-    `too many wrong API keys came from your address: correct the one in ${KEY_HEADER}, which is unknown or revoked, and try again in ${seconds(waitMs)}`,
+    `too many wrong API keys came from your address, so the one in ${KEY_HEADER} was not looked up: check it and try again in ${seconds(waitMs)}`,
     { reason: "RATE_LIMITED", retryAfterMs: waitMs },
   );
 }

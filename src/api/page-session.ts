@@ -1,12 +1,20 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import { SESSION_MOST_SECONDS } from "../db/sessions.ts";
+import { isByTls } from "./client-address.ts";
 
 /** A header that no form and no link can send, and that other origins' scripts may not: we allow them nothing. */
 export const PAGE_HEADER = "X-Settings-Page";
 /** The cookie of a session. */
 export const SESSION_COOKIE = "webhook_session";
+/**
+ * Its name over TLS. A browser takes a cookie of this prefix only over TLS and from this host itself, so neither another
+ * host of the domain nor somebody on the way of a plain connection can plant a session.
+ */
+export const SECURE_SESSION_COOKIE = `__Host-${SESSION_COOKIE}`;
 
-const TOKEN = new RegExp(`(?:^|;\\s*)${SESSION_COOKIE}=([\\w-]{43})(?=\\s*(?:;|$))`);
+const tokenIn = (name: string) => new RegExp(`(?:^|;\\s*)${name}=([\\w-]{43})(?=\\s*(?:;|$))`);
+const TOKEN = tokenIn(SESSION_COOKIE);
+const SECURE_TOKEN = tokenIn(SECURE_SESSION_COOKIE);
 
 /** Whether the service's own page made the request, going by what only browsers can say and pages cannot change. */
 export function isFromPage(handler: HandlerContext): boolean {
@@ -19,7 +27,8 @@ export function isFromPage(handler: HandlerContext): boolean {
 
 /** The token that the request's cookie holds; null without one, and where another page may have made the request. */
 export function sessionToken(handler: HandlerContext): string | null {
-  const token = TOKEN.exec(handler.requestHeader.get("Cookie") ?? "")?.[1];
+  const pattern = isByTls(handler) ? SECURE_TOKEN : TOKEN;
+  const token = pattern.exec(handler.requestHeader.get("Cookie") ?? "")?.[1];
   return token !== undefined && isFromPage(handler) ? token : null;
 }
 
@@ -34,10 +43,11 @@ export function noSessionCookie(handler: HandlerContext): string {
 }
 
 function cookie(handler: HandlerContext, value: string, maxAge: number): string {
-  const host = hostOf(handler.url)?.hostname ?? "";
-  const local = host === "localhost" || host === "127.0.0.1" || host === "[::1]";
-  const secure = local ? "" : "; Secure";
-  return `${SESSION_COOKIE}=${value}; Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Strict${secure}`;
+  const attributes = `Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Strict`;
+  // Over plain HTTP browsers would not take a Secure one.
+  return isByTls(handler)
+    ? `${SECURE_SESSION_COOKIE}=${value}; ${attributes}; Secure`
+    : `${SESSION_COOKIE}=${value}; ${attributes}`;
 }
 
 function originIsOurs(handler: HandlerContext): boolean {

@@ -1,5 +1,6 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Server, Socket } from "node:net";
+import { answerHeaderLines } from "./listeners/answer-headers.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, rawFailure } from "./rest/envelope.ts";
 
 /** What Node's parser found wrong, for people. */
@@ -14,9 +15,8 @@ export function answerMalformed(error: NodeJS.ErrnoException, socket: Socket): v
     socket.destroy();
     return;
   }
-  socket.end(rawFailure(MESSAGES[error.code ?? ""] ?? "the request is not valid HTTP"), () =>
-    socket.destroy(),
-  );
+  const message = MESSAGES[error.code ?? ""] ?? "the request is not valid HTTP";
+  socket.end(rawFailure(message, answerHeaderLines(socket)), () => socket.destroy());
 }
 
 /** Answers in the envelope where Node itself would answer, or hang up, before the framework sees the request. */
@@ -26,6 +26,6 @@ export function answerWhatNodeRefuses(server: Server): void {
     response.writeHead(400, STATUS_CODES[400], { "Content-Type": JSON_CONTENT_TYPE }).end(body);
   });
   server.on("connect", (_request: IncomingMessage, socket: Socket) => {
-    socket.end(rawFailure("CONNECT is not supported"), () => socket.destroy());
+    socket.end(rawFailure("CONNECT is not supported", answerHeaderLines(socket)), () => socket.destroy());
   });
 }

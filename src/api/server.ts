@@ -1,6 +1,6 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
 import { closeGate, requestGate } from "./auth.ts";
-import { addressValues, createAddressReader, createProxyTrust } from "./client-address.ts";
+import { addressValues, createAddressReader, createProxyTrust, createTlsReader } from "./client-address.ts";
 import { RPC_COMPRESSION } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
 import { explainEarlyRefusals } from "./early-refusals.ts";
@@ -64,7 +64,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const { limits, log } = context;
   const isTrusted = createProxyTrust(limits.trustedProxies);
   const readAddress = createAddressReader(limits.trustedProxies);
-  const contextValues = addressValues(readAddress);
+  const contextValues = addressValues(readAddress, createTlsReader(limits.trustedProxies));
   /** Ends what has not finished in time. */
   const ending = new AbortController();
   const addServices = createRoutes(context, readiness, stopping.signal);

@@ -55,7 +55,7 @@ export function mountSettingsPage(app: FastifyInstance, folder: string | undefin
     index: false,
     decorateReply: false,
     setHeaders: (reply) => {
-      reply.header("X-Content-Type-Options", "nosniff");
+      reply.header("Vary", "accept-encoding");
       reply.header("Referrer-Policy", "no-referrer");
     },
   });
@@ -84,7 +84,6 @@ async function sendPage(reply: FastifyReply, folder: string): Promise<FastifyRep
     .header("Content-Security-Policy", contentSecurityPolicy(nonce))
     .header("Cache-Control", "no-cache")
     .header("Vary", "Accept")
-    .header("X-Content-Type-Options", "nosniff")
     .header("Referrer-Policy", "no-referrer")
     .header("Cross-Origin-Opener-Policy", "same-origin")
     .send(page.replaceAll(NONCE_PLACEHOLDER, nonce));

@@ -7,7 +7,7 @@ import { count, rows } from "./database.ts";
 export interface ApiKeyRow {
   id: string;
   name: string;
-  /** The first characters of the secret, to tell keys apart. */
+  /** The first characters of the secret, to tell keys apart: 12, or 4 of one that an operator chose. */
   prefix: string;
   /** Numbers of Permission. */
   permissions: number[];
@@ -34,7 +34,10 @@ export interface NewApiKey {
   installedAppId?: string | null;
 }
 
+/** `whk_` and eight random characters. */
 const PREFIX_LENGTH = 12;
+/** Of a secret that a person chose: it may hold less chance than ours. */
+const CHOSEN_PREFIX_LENGTH = 4;
 const ADMIN_KEY_NAME = "Administrator";
 /** The columns of an ApiKeyRow. */
 export const API_KEY_COLUMNS = `id, name, prefix, permissions, allowed_processes as "allowedProcesses",
@@ -137,12 +140,13 @@ export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow>
     db,
     `insert into api_keys (id, name, prefix, secret_sha256, permissions)
       values (:id::uuid, :name, :prefix, :hash, :permissions::int[])
-      on conflict (secret_sha256) do update set permissions = excluded.permissions, allowed_processes = '{}', revoked = null
+      on conflict (secret_sha256) do update set permissions = excluded.permissions, allowed_processes = '{}', revoked = null,
+        prefix = excluded.prefix
       returning ${API_KEY_COLUMNS}`,
     {
       id: randomUUID(),
       name: ADMIN_KEY_NAME,
-      prefix: secretPrefix(secret),
+      prefix: secret.slice(0, CHOSEN_PREFIX_LENGTH),
       hash: secretSha256(secret),
       permissions: ALL_PERMISSIONS,
     },

@@ -54,7 +54,7 @@ export async function loadClaimedWebhooks(
   }
   for (const row of changed) {
     const { id, process, targetUrl, installedAppId, version } = row;
-    const webhook = { id, process, targetUrl, installedAppId, secrets: sealedSecretsOf(row) };
+    const webhook = { id, process, targetUrl, installedAppId, secrets: sealedSecretsOf(id, row) };
     found.set(id, webhook);
     known.delete(id);
     known.set(id, { version, webhook });

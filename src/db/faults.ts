@@ -1,7 +1,10 @@
 import pRetry from "p-retry";
 
-/** SQLSTATE classes and codes that a second try can cure: connections, resources, shutdown, deadlocks. */
-const TRANSIENT_STATES = /^(08...|53...|57P0.|57014|40001|40P01|55P03|XX000)$/;
+/**
+ * SQLSTATE classes and codes that a second try can cure: connections, resources, shutdown, deadlocks, and a server that
+ * only reads, as one does during a failover.
+ */
+const TRANSIENT_STATES = /^(08...|53...|57P0.|57014|40001|40P01|55P03|25006|XX000)$/;
 /** Socket faults on the way to the server. */
 const TRANSIENT_CODES = new Set([
   "ECONNREFUSED",

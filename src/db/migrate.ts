@@ -9,6 +9,7 @@ import * as testEvents from "./migrations/0005-test-events.ts";
 import * as failedDeliveries from "./migrations/0006-failed-deliveries.ts";
 import * as runsStarted from "./migrations/0007-runs-started.ts";
 import * as passes from "./migrations/0008-passes.ts";
+import * as chosenKeyPrefixes from "./migrations/0011-chosen-key-prefixes.ts";
 
 /** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
 const migrations: Record<string, Knex.Migration> = {
@@ -20,6 +21,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0006-failed-deliveries": failedDeliveries,
   "0007-runs-started": runsStarted,
   "0008-passes": passes,
+  "0011-chosen-key-prefixes": chosenKeyPrefixes,
 };
 
 /** The advisory lock that one migrating process holds; any number, the same in every process. */

@@ -1,9 +1,9 @@
 import { count, type Db, rows } from "./database.ts";
-import { type SecretBox, UnopenableError, WEBHOOK_SECRET_CONTEXT } from "./secret-box.ts";
+import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
 /** What one pass over all signing secrets found. */
 export interface Resealing {
-  /** Webhooks with a secret that was sealed anew under the current key. */
+  /** Webhooks with a secret that was sealed anew, under the current key and for its webhook. */
   resealed: number;
   /** Live webhooks with a secret that opens with no key. */
   unopenable: bigint[];
@@ -20,7 +20,7 @@ interface Row {
 }
 
 /**
- * Seals anew what is sealed under a previous key, webhook by webhook. Any number of processes may do it at once, and
+ * Seals anew what is sealed under a previous key, or without its webhook's id, webhook by webhook. Any number of processes may do it at once, and
  * secrets may be rotated meanwhile: a row is only replaced as it was read.
  *
  * @param signal ends the pass between two webhooks
@@ -58,7 +58,7 @@ async function resealRow(
   let replaced = false;
   const resealed = (sealed: Buffer): Buffer => {
     try {
-      const anew = box.reseal(sealed, WEBHOOK_SECRET_CONTEXT);
+      const anew = box.reseal(sealed, webhookSecretContext(row.id));
       replaced ||= anew !== null;
       return anew ?? sealed;
     } catch (error) {

@@ -1,10 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { DomainError } from "../domain-error.ts";
 import { count, type Db, rows } from "./database.ts";
-import { type SecretBox, UnopenableError, WEBHOOK_SECRET_CONTEXT } from "./secret-box.ts";
+import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
 /** A signing secret as it is stored. */
 export interface SealedSecret {
+  /** The webhook that it was sealed for. */
+  webhookId: bigint;
   sealed: Buffer;
   /** When it stops signing; null for the newest. */
   expires: Date | null;
@@ -34,15 +36,22 @@ const OLD_SECRET_HOURS = 24;
 const MAX_SECRETS = 5;
 const SECRET_BYTES = 32;
 
-/** A new signing secret, sealed. */
-export function newSealedSecret(box: SecretBox): Buffer {
-  return box.seal(randomBytes(SECRET_BYTES), WEBHOOK_SECRET_CONTEXT);
+/** A new signing secret, sealed for its webhook. */
+export function newSealedSecret(box: SecretBox, webhookId: bigint): Buffer {
+  return box.seal(randomBytes(SECRET_BYTES), webhookSecretContext(webhookId));
 }
 
 /** A row's secrets, newest first; expired ones too, which whoever signs leaves out. */
-export function sealedSecretsOf({ secret, oldSecrets, oldSecretsExpire }: SecretsRow): SealedSecret[] {
-  const old = oldSecrets.map((sealed, index) => ({ sealed, expires: oldSecretsExpire[index] as Date }));
-  return [{ sealed: secret, expires: null }, ...old];
+export function sealedSecretsOf(
+  webhookId: bigint,
+  { secret, oldSecrets, oldSecretsExpire }: SecretsRow,
+): SealedSecret[] {
+  const old = oldSecrets.map((sealed, index) => ({
+    webhookId,
+    sealed,
+    expires: oldSecretsExpire[index] as Date,
+  }));
+  return [{ webhookId, sealed: secret, expires: null }, ...old];
 }
 
 /**
@@ -62,15 +71,15 @@ export async function readWebhookSecrets(
   );
   if (!row) return null;
   try {
-    return validAt(row.now, row).map(({ sealed, expires }) => ({
-      secret: box.open(sealed, WEBHOOK_SECRET_CONTEXT),
+    return validAt(row.now, id, row).map(({ sealed, expires }) => ({
+      secret: box.open(sealed, webhookSecretContext(id)),
       expires,
     }));
   } catch (error) {
     if (!(error instanceof UnopenableError)) throw error;
     throw new DomainError(
       "FAILED_PRECONDITION",
-      `a signing secret of webhook ${id} opens with neither SECRET_KEY nor SECRET_KEY_PREVIOUS: give the service the key it was sealed with, or make a new secret with RotateWebhookSecret`,
+      `a signing secret of webhook ${id} opens with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or was stored for another webhook: give the service the key it was sealed with, or make a new secret with RotateWebhookSecret`,
     );
   }
 }
@@ -91,8 +100,8 @@ export function rotateWebhookSecret(db: Db, box: SecretBox, id: bigint): Promise
       { id, hours: OLD_SECRET_HOURS },
     );
     if (!row) return false;
-    const old = validAt(row.now, row)
-      .filter(({ sealed }) => opens(box, sealed))
+    const old = validAt(row.now, id, row)
+      .filter((secret) => opens(box, secret))
       .map(({ sealed, expires }) => ({ sealed, expires: expires ?? row.endOfOld }));
     const oldest = old.at(-1);
     if (oldest && old.length >= MAX_SECRETS) {
@@ -109,7 +118,7 @@ export function rotateWebhookSecret(db: Db, box: SecretBox, id: bigint): Promise
         where id = :id::bigint`,
       {
         id,
-        secret: newSealedSecret(box),
+        secret: newSealedSecret(box, id),
         old: old.map(({ sealed }) => sealed),
         expiries: old.map(({ expires }) => expires),
       },
@@ -133,13 +142,13 @@ export async function forgetExpiredSecrets(db: Db): Promise<void> {
   );
 }
 
-function validAt(now: Date, row: SecretsRow): SealedSecret[] {
-  return sealedSecretsOf(row).filter(({ expires }) => expires === null || expires > now);
+function validAt(now: Date, webhookId: bigint, row: SecretsRow): SealedSecret[] {
+  return sealedSecretsOf(webhookId, row).filter(({ expires }) => expires === null || expires > now);
 }
 
-function opens(box: SecretBox, sealed: Buffer): boolean {
+function opens(box: SecretBox, { webhookId, sealed }: SealedSecret): boolean {
   try {
-    box.open(sealed, WEBHOOK_SECRET_CONTEXT);
+    box.open(sealed, webhookSecretContext(webhookId));
     return true;
   } catch (error) {
     if (error instanceof UnopenableError) return false;

@@ -137,16 +137,20 @@ async function assertRoom(trx: Db, maxWebhooks: number): Promise<void> {
 }
 
 async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): Promise<WebhookRow> {
+  // Its secret is sealed for it, so the id comes first.
+  const [next] = await rows<{ id: bigint }>(trx, "select nextval('webhooks_id_seq') as id");
+  const { id } = next as { id: bigint };
   // The lock makes revoking the key wait, so that no webhook is left behind under a revoked key.
   const [made] = await rows<WebhookRow>(
     trx,
     `with owner as (
         select id, installed_app_id from api_keys where id = :apiKeyId::uuid and revoked is null for share
       )
-      insert into webhooks as w (process, url, target_url, api_key_id, installed_app_id, secret)
-      select :process::int, :url::text, :targetUrl::text, id, installed_app_id, :secret::bytea from owner
+      insert into webhooks as w (id, process, url, target_url, api_key_id, installed_app_id, secret)
+      overriding system value
+      select :id::bigint, :process::int, :url::text, :targetUrl::text, id, installed_app_id, :secret::bytea from owner
       returning ${columns("w")}`,
-    { ...webhook, secret: newSealedSecret(secrets) },
+    { ...webhook, id, secret: newSealedSecret(secrets, id) },
   );
   if (!made) throw new DomainError("UNAUTHENTICATED", "the API key was revoked");
   return made;

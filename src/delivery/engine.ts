@@ -5,7 +5,7 @@ import type { DeliveryConfig, DispatchConfig } from "../config.ts";
 import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import type { Db } from "../db/database.ts";
 import type { EventContent } from "../db/event-contents.ts";
-import type { SecretBox } from "../db/secret-box.ts";
+import { type SecretBox, UnopenableError } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";
 import { MarkList, Windows } from "./concurrency.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
@@ -121,20 +121,23 @@ export function attempt(
   } catch (error) {
     // A secret that does not open, say: a failed attempt, not a stuck delivery.
     engine.log.error({ err: error, deliveryId: delivery.id }, "a request could not be built");
-    setImmediate(outcome, notBuilt());
+    setImmediate(outcome, notBuilt(error));
     return;
   }
   post(engine.client, request, engine.timeoutMs, { sent: on.sent, outcome });
 }
 
-function notBuilt(): Outcome {
+function notBuilt(cause: unknown): Outcome {
   return {
     delivered: false,
     started: new Date(),
     durationMs: 0,
     receiverMs: 0,
     status: null,
-    error: "the request could not be built; see the service's log",
+    error:
+      cause instanceof UnopenableError
+        ? "the webhook's signing secret cannot be opened: make a new one with RotateWebhookSecret, or see the service's log"
+        : "the request could not be built; see the service's log",
     responseStart: null,
     retryAfterMs: null,
     hostFault: false,

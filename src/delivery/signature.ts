@@ -1,6 +1,6 @@
 import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
 import type { SecretBox } from "../db/secret-box.ts";
-import { WEBHOOK_SECRET_CONTEXT } from "../db/secret-box.ts";
+import { webhookSecretContext } from "../db/secret-box.ts";
 import type { SealedSecret } from "../db/webhook-secrets.ts";
 
 /** The headers of Standard Webhooks. */
@@ -33,15 +33,16 @@ export function createSigner(box: SecretBox): Signer {
   /** Before the other: the deliveries of a webhook share the buffer. */
   const ofWebhook = new WeakMap<Buffer, KeyObject>();
 
-  function key(sealed: Buffer): KeyObject {
+  function key({ webhookId, sealed }: SealedSecret): KeyObject {
     const known = ofWebhook.get(sealed);
     if (known) return known;
-    const name = sealed.toString("latin1");
+    // With its webhook: what opens for one must not be taken for another.
+    const name = `${webhookId}:${sealed.toString("latin1")}`;
     let secret = opened.get(name);
     if (!secret) {
       if (opened.size >= CACHE_SIZE) opened.clear();
       // Not the bytes: Node would make a key of them for each signature, at five times the cost.
-      secret = createSecretKey(box.open(sealed, WEBHOOK_SECRET_CONTEXT));
+      secret = createSecretKey(box.open(sealed, webhookSecretContext(webhookId)));
       opened.set(name, secret);
     }
     ofWebhook.set(sealed, secret);
@@ -52,9 +53,9 @@ export function createSigner(box: SecretBox): Signer {
     const timestamp = String(Math.floor(at.getTime() / 1_000));
     const content = `${id}.${timestamp}.${body}`;
     let signature = "";
-    for (const { sealed, expires } of secrets) {
-      if (expires !== null && expires <= at) continue;
-      const mac = createHmac("sha256", key(sealed)).update(content).digest("base64");
+    for (const secret of secrets) {
+      if (secret.expires !== null && secret.expires <= at) continue;
+      const mac = createHmac("sha256", key(secret)).update(content).digest("base64");
       signature += signature === "" ? `v1,${mac}` : ` v1,${mac}`;
     }
     return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signature };

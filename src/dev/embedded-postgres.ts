@@ -2,8 +2,8 @@ import { realpath } from "node:fs/promises";
 import path from "node:path";
 import { choosePort, portWishes } from "./ports.ts";
 import { findPostgresBinaries } from "./postgres-binaries.ts";
-import { addressOf, assertServes, ensureDatabase } from "./postgres-client.ts";
-import { ensureCluster, passwordFile } from "./postgres-cluster.ts";
+import { addressOf, assertServes, ensureServiceDatabase } from "./postgres-client.ts";
+import { ensureCluster, ensureServiceLogin, findServiceLogin } from "./postgres-cluster.ts";
 import {
   findPostgresHome,
   preparePostgresHome,
@@ -13,13 +13,15 @@ import {
 import { clearStalePidFile, findPostmaster, POSTGRES_STOP_STEPS, postmasterMarker } from "./postmaster.ts";
 import type { Progress } from "./progress.ts";
 import { adoptOrStop, launch, onFreePorts, type ServerDefinition } from "./server-process.ts";
-import { ensureDataDir, readText } from "./state-file.ts";
+import { ensureDataDir } from "./state-file.ts";
 import { supervise, withAddresses } from "./supervise.ts";
 
 /** A running PostgreSQL of ours. */
 export interface EmbeddedPostgres {
-  /** Connection address of the database `webhook`, password included: not for logs. */
+  /** Connection address of the database `webhook` for its owner, password included: not for logs. */
   url: string;
+  /** The same for the superuser. The service never uses it; tests make databases with it. */
+  superuserUrl: string;
   port: number;
   /** Changes when it is started again. */
   pid: number;
@@ -62,7 +64,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   const binaries = await findPostgresBinaries(home.owner, progress);
   const wishes = portWishes(asked, await readPostgresRecord(dataDir));
   const leftOver = await findPostmaster(home);
-  const password = await ensureCluster(dataDir, home, binaries, progress);
+  const superuser = await ensureCluster(dataDir, home, binaries, progress);
+  const service = await ensureServiceLogin(dataDir);
 
   const serverAt = (port: number): ServerDefinition => ({
     name: "PostgreSQL",
@@ -73,7 +76,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     cwd: home.folder,
     ...home.owner,
     prepare: () => clearStalePidFile(home),
-    probe: () => assertServes(addressOf(password, port, "postgres"), home.data),
+    probe: () => assertServes(addressOf(superuser, port, "postgres"), home.data),
     // After a SIGKILL its children take a moment to notice and go.
     passing: /pre-existing shared memory block|lock file "postmaster.pid" already exists/,
     startTimeoutMs: START_TIMEOUT_MS,
@@ -90,13 +93,17 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
         });
 
   await writePostgresRecord(dataDir, { asked, port });
-  await ensureDatabase(addressOf(password, port, "postgres"), DATABASE);
+  await ensureServiceDatabase((database) => addressOf(superuser, port, database), service, DATABASE);
   progress(`PostgreSQL is running on 127.0.0.1:${port} (pid ${started.live.pid})`);
   const control = supervise(started.server, started.live, {
     progress,
     revive: options.superviseRestart ?? false,
   });
-  return withAddresses(control, { url: addressOf(password, port, DATABASE), port });
+  return withAddresses(control, {
+    url: addressOf(service, port, DATABASE),
+    superuserUrl: addressOf(superuser, port, DATABASE),
+    port,
+  });
 }
 
 /**
@@ -107,11 +114,11 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
  */
 export async function findRunningPostgres(dataDir: string): Promise<string | null> {
   const folder = await realpath(dataDir).catch(() => null);
-  const password = folder === null ? null : await readText(passwordFile(folder));
-  if (folder === null || password === null) return null;
+  const login = folder === null ? null : await findServiceLogin(folder);
+  if (folder === null || login === null) return null;
   const home = await findPostgresHome(folder);
   const running = home === null ? null : await findPostmaster(home);
-  return running === null ? null : addressOf(password.trim(), running.port, DATABASE);
+  return running === null ? null : addressOf(login, running.port, DATABASE);
 }
 
 function settingsOf(port: number, extra: Record<string, string> = {}): string[] {

@@ -1,11 +1,19 @@
 import pg from "pg";
 
-/** The only role: it owns the database and everything in it. */
-export const ROLE = "webhook";
+/** The superuser that initdb makes. Only the start of the embedded database uses it. */
+export const SUPERUSER = "webhook";
+/** The role that the service connects as: it owns its database and nothing else. */
+export const SERVICE_ROLE = "webhook_service";
+
+/** Whom a connection is for. */
+export interface Login {
+  role: string;
+  password: string;
+}
 
 /** Connection address of a database of the embedded PostgreSQL. It holds the password: not for logs. */
-export function addressOf(password: string, port: number, database: string): string {
-  return `postgres://${ROLE}:${encodeURIComponent(password)}@127.0.0.1:${port}/${database}`;
+export function addressOf({ role, password }: Login, port: number, database: string): string {
+  return `postgres://${role}:${encodeURIComponent(password)}@127.0.0.1:${port}/${database}`;
 }
 
 /** Resolves when the PostgreSQL at `url` answers and its data folder is `data`; rejects otherwise. */
@@ -16,13 +24,67 @@ export async function assertServes(url: string, data: string): Promise<void> {
   });
 }
 
-/** Creates the database `name` unless it exists. `url` is that of another database of the same server. */
-export async function ensureDatabase(url: string, name: string): Promise<void> {
-  await withClient(url, async (client) => {
-    const { rowCount } = await client.query("select from pg_database where datname = $1", [name]);
-    if (rowCount === 0) await client.query(`create database ${client.escapeIdentifier(name)}`);
+/**
+ * Sees to it that the service's role exists, is no superuser and owns the database `name` with everything in it. In a
+ * database of an earlier version of the service everything belonged to the superuser.
+ *
+ * @param addressIn the superuser's address of a database of the server
+ */
+export async function ensureServiceDatabase(
+  addressIn: (database: string) => string,
+  service: Login,
+  name: string,
+): Promise<void> {
+  await withClient(addressIn("postgres"), async (client) => {
+    const role = client.escapeIdentifier(service.role);
+    const known = await client.query("select from pg_roles where rolname = $1", [service.role]);
+    if (known.rowCount === 0) await client.query(`create role ${role}`);
+    // Set anew at each start: its password file may have been lost.
+    await client.query(
+      `alter role ${role} with login nosuperuser nocreatedb nocreaterole noreplication nobypassrls
+        password ${client.escapeLiteral(service.password)}`,
+    );
+    await client.query(`grant pg_monitor to ${role}`);
+    const database = client.escapeIdentifier(name);
+    const existing = await client.query("select from pg_database where datname = $1", [name]);
+    const statement = existing.rowCount === 0 ? "create database" : "alter database";
+    const owner = existing.rowCount === 0 ? "owner" : "owner to";
+    await client.query(`${statement} ${database} ${owner} ${role}`);
+  });
+  await withClient(addressIn(name), async (client) => {
+    const { rows } = await client.query<{ statement: string }>(OTHERS_OBJECTS, [service.role]);
+    if (rows.length === 0) return;
+    await client.query(["begin", ...rows.map(({ statement }) => statement), "commit"].join(";\n"));
   });
 }
+
+/**
+ * Statements that give a role what belongs to others in a database. "reassign owned" refuses to take anything from the
+ * superuser of initdb. What goes with a table (indexes, sequences of its columns, its row type) is left out.
+ */
+const OTHERS_OBJECTS = `
+  with foreign_schema as (
+    select oid, nspname from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema'
+  )
+  select format('alter %s %s owner to %I', kind, name, $1::text) as statement from (
+    select 1 as step, 'schema' as kind, format('%I', nspname) as name, nspowner as owner
+      from pg_namespace where oid in (select oid from foreign_schema) and nspname <> 'public'
+    union all
+    select 2, case relkind when 'S' then 'sequence' when 'v' then 'view' when 'm' then 'materialized view' else 'table' end,
+        c.oid::regclass::text, relowner
+      from pg_class c
+      where relnamespace in (select oid from foreign_schema) and relkind in ('r', 'p', 'v', 'm', 'S')
+        and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid
+          and d.refclassid = 'pg_class'::regclass and d.deptype in ('a', 'i') and c.relkind = 'S')
+    union all
+    select 3, 'type', format_type(oid, null), typowner
+      from pg_type where typnamespace in (select oid from foreign_schema) and typtype in ('d', 'e', 'r')
+    union all
+    select 4, 'routine', oid::regprocedure::text, proowner
+      from pg_proc where pronamespace in (select oid from foreign_schema)
+  ) objects
+  where owner <> (select oid from pg_roles where rolname = $1::text)
+  order by step`;
 
 async function withClient(url: string, use: (client: pg.Client) => Promise<void>): Promise<void> {
   const client = new pg.Client({

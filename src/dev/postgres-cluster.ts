@@ -6,18 +6,41 @@ import { text } from "node:stream/consumers";
 import { serverEnvironment } from "./child-environment.ts";
 import { excerpt } from "./log-file.ts";
 import type { PostgresBinaries } from "./postgres-binaries.ts";
-import { ROLE } from "./postgres-client.ts";
+import { type Login, SERVICE_ROLE, SUPERUSER } from "./postgres-client.ts";
 import type { PostgresHome } from "./postgres-home.ts";
 import type { Progress } from "./progress.ts";
 import { keepSecret, readText } from "./state-file.ts";
 
-/** Where the role's password is kept, 0600. */
-export function passwordFile(dataDir: string): string {
+/** Where the superuser's password is kept, 0600. */
+function superuserFile(dataDir: string): string {
   return path.join(dataDir, "postgres-password");
 }
 
+/** Where the password of the service's role is kept, 0600. */
+function serviceFile(dataDir: string): string {
+  return path.join(dataDir, "postgres-service-password");
+}
+
+/** Makes a password at the first start; after that, and in later starts, it is the kept one. */
+export async function ensureServiceLogin(dataDir: string): Promise<Login> {
+  return { role: SERVICE_ROLE, password: await keepSecret(serviceFile(dataDir), makePassword) };
+}
+
 /**
- * Makes sure that `home` has a database cluster whose password is the one kept in `dataDir`, and returns that.
+ * Whom the service connects as, without making anything; null before the first start. A database of an earlier version,
+ * which was not started since, has the superuser alone.
+ */
+export async function findServiceLogin(dataDir: string): Promise<Login | null> {
+  const service = await readText(serviceFile(dataDir));
+  if (service !== null) return { role: SERVICE_ROLE, password: service.trim() };
+  const superuser = await readText(superuserFile(dataDir));
+  return superuser === null ? null : { role: SUPERUSER, password: superuser.trim() };
+}
+
+const makePassword = () => randomBytes(24).toString("base64url");
+
+/**
+ * Makes sure that `home` has a database cluster whose superuser has the password that is kept in `dataDir`.
  *
  * @throws Error with what initdb said when it fails; a cluster half made is never used.
  */
@@ -26,9 +49,9 @@ export async function ensureCluster(
   home: PostgresHome,
   binaries: PostgresBinaries,
   progress: Progress,
-): Promise<string> {
-  const kept = await readText(passwordFile(dataDir));
-  const password = await keepSecret(passwordFile(dataDir), () => randomBytes(24).toString("base64url"));
+): Promise<Login> {
+  const kept = await readText(superuserFile(dataDir));
+  const password = await keepSecret(superuserFile(dataDir), makePassword);
   if (!(await hasCluster(home))) {
     progress("making the database (first start)");
     await initialise(home, binaries, password);
@@ -36,7 +59,7 @@ export async function ensureCluster(
     progress("the database's password was lost; setting a new one");
     await setPassword(home, binaries, password);
   }
-  return password;
+  return { role: SUPERUSER, password };
 }
 
 async function hasCluster({ data }: PostgresHome): Promise<boolean> {
@@ -60,7 +83,7 @@ async function initialise(home: PostgresHome, { initdb }: PostgresBinaries, pass
       "-D",
       draft,
       "-U",
-      ROLE,
+      SUPERUSER,
       "-A",
       "scram-sha-256",
       `--pwfile=${secret}`,
@@ -78,7 +101,7 @@ async function setPassword(
   { postgres }: PostgresBinaries,
   password: string,
 ): Promise<void> {
-  const statement = `alter role ${ROLE} password '${password}';\n`;
+  const statement = `alter role ${SUPERUSER} password '${password}';\n`;
   await run(home, postgres, ["--single", "-D", home.data, "-c", "log_statement=none", "postgres"], statement);
 }
 

@@ -95,7 +95,7 @@ export function createDispatchWaker(
     if (woken) return;
     throw new DomainError(
       "FAILED_PRECONDITION",
-      `the schedule ${names.scheduleId} is paused in Temporal; unpause it there to dispatch`,
+      `the schedule ${names.scheduleId} is paused in Temporal; to dispatch, unpause it: temporal schedule toggle --namespace ${target.namespace} --schedule-id ${names.scheduleId} --unpause`,
       { reason: "STATE_NOT_FIT" },
     );
   }

@@ -95,7 +95,7 @@ describe("the client package, installed from what npm packs", () => {
   test("has all that is needed to read about it and to make other clients of the contract", async () => {
     const folder = path.join(dependent, "node_modules/@webhook-service/client");
     const files = await readdir(folder);
-    expect(files.sort()).toEqual(["LICENSE", "README.md", "dist", "package.json", "proto"]);
+    expect(files.sort()).toEqual(["LICENSE", "NOTICE", "README.md", "dist", "package.json", "proto"]);
     expect(await readdir(path.join(folder, "proto/webhook/v1"))).toEqual(
       await readdir(path.join(root, "proto/webhook/v1")),
     );

@@ -6,7 +6,7 @@ import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { ensureAdminKey, findApiKey } from "../../src/db/api-keys.ts";
-import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { createSecretBox, webhookSecretContext } from "../../src/db/secret-box.ts";
 import { grpc } from "../support/clients.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
@@ -186,6 +186,24 @@ test("the administrator's key is made once, however many processes ask for it, a
   expect((await findApiKey(api.context.db, secret))?.permissions).toEqual(made[0]?.permissions);
 });
 
+test("of a key that an operator chose, no more than four characters are stored in clear text", async () => {
+  const secret = "chosen-by-an-operator-0123456789";
+  const { id } = await ensureAdminKey(api.context.db, secret);
+  const stored = async () => {
+    const found = await api.context.db.raw("select k::text as row from api_keys k where id = ?", [id]);
+    return found.rows[0].row as string;
+  };
+  expect(await stored()).toContain(",chos,");
+  expect(await stored()).not.toContain("chose");
+  // As an earlier version stored it.
+  await api.context
+    .db("api_keys")
+    .where("id", id)
+    .update({ prefix: secret.slice(0, 12) });
+  await ensureAdminKey(api.context.db, secret);
+  expect(await stored()).not.toContain("chose");
+});
+
 test("a webhook's signing secret can be read by those who may write, and is sealed at rest", async () => {
   const id = await register(api.adminKey);
   const { secret } = await webhooks.getWebhookSecret({ webhookId: id });
@@ -193,7 +211,7 @@ test("a webhook's signing secret can be read by those who may write, and is seal
   const bytes = Buffer.from(secret.slice("whsec_".length), "base64");
   const row = await api.context.db("webhooks").where("id", String(id)).first();
   expect(row.secret.includes(bytes)).toBe(false);
-  expect(api.context.secrets.open(row.secret, WEBHOOK_SECRET_CONTEXT)).toEqual(bytes);
+  expect(api.context.secrets.open(row.secret, webhookSecretContext(id))).toEqual(bytes);
   const other = await webhooks.getWebhookSecret({ webhookId: await register(api.adminKey) });
   expect(other.secret).not.toBe(secret);
   expect((await failure(webhooks.getWebhookSecret({ webhookId: 4711n })))?.code).toBe(Code.NotFound);

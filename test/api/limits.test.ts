@@ -5,7 +5,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { createWrongKeyLimit } from "../../src/api/request-limits.ts";
+import { createWrongKeys, MAX_ADDRESSES, MAX_SEEN_KEYS } from "../../src/api/auth/wrong-keys.ts";
 import { readConfig } from "../../src/config.ts";
 import { createLocalAuthority } from "../../src/dev/certificates.ts";
 import { connect, grpc, grpcWeb } from "../support/clients.ts";
@@ -55,12 +55,71 @@ describe("wrong keys", () => {
     expect((await api.rest("POST", "/api/webhook", { key: "wrong", raw: { body: "{" } })).status).toBe(429);
   });
 
-  test("hold up no right key of the same address", async () => {
+  /** Statements about API keys that the service makes while `act` runs. */
+  async function lookUpsOf(act: () => Promise<unknown>): Promise<number> {
+    let lookUps = 0;
+    const note = ({ sql }: { sql: string }) => {
+      if (sql.includes("secret_sha256")) lookUps += 1;
+    };
+    api.context.db.on("query", note);
+    try {
+      await act();
+    } finally {
+      api.context.db.removeListener("query", note);
+    }
+    return lookUps;
+  }
+
+  test("hold up no key of the same address that this process has seen valid", async () => {
     await start(1);
+    expect((await api.rest(...LIST)).status).toBe(200);
     for (let n = 0; n < 5; n += 1) await wrong();
     expect((await wrong()).status).toBe(429);
     expect((await api.rest(...LIST)).status).toBe(200);
     await expect(createClient(WebhookService, grpc(api)).listWebhooks({})).resolves.toBeDefined();
+  });
+
+  test("are refused without a look-up once their address is throttled, in every protocol and on the sign-in page", async () => {
+    await start(2);
+    expect(await lookUpsOf(wrong)).toBeGreaterThan(0);
+    await wrong();
+    const guesses = async () => {
+      for (let n = 0; n < 20; n += 1) {
+        expect((await api.rest(...LIST, { key: `guess-${n}` })).status).toBe(429);
+        const call = createClient(WebhookService, grpc(api, `guess-${n}`)).listWebhooks({});
+        expect((await failure(call))?.code).toBe(Code.ResourceExhausted);
+        const signIn = await fetch(`${api.url}/webhook.v1.SessionService/SignIn`, {
+          method: "POST",
+          headers: {
+            "Content-Type": "application/json",
+            "X-Settings-Page": "1",
+            "Sec-Fetch-Site": "same-origin",
+          },
+          body: JSON.stringify({ apiKey: `guess-${n}` }),
+        });
+        expect(signIn.status).toBe(429);
+      }
+    };
+    expect(await lookUpsOf(guesses)).toBe(0);
+  });
+
+  test("of a throttled address do not keep a key valid that was revoked meanwhile", async () => {
+    await start(1);
+    const { id, secret } = await api.key();
+    expect((await api.rest(...LIST)).status).toBe(200);
+    expect((await api.rest(...LIST, { key: secret })).status).toBe(200);
+    await wrong();
+    expect((await api.rest(...LIST, { key: secret })).status).toBe(200);
+    await createClient(ApiKeyService, grpc(api)).revokeApiKey({
+      apiKeyId: id,
+      webhooks: { case: "deleteWebhooks", value: {} },
+    });
+    // It is looked up, since it was seen valid, and forgotten then.
+    expect(await lookUpsOf(async () => api.rest(...LIST, { key: secret }))).toBeGreaterThan(0);
+    const lookUps = await lookUpsOf(async () => {
+      expect((await api.rest(...LIST, { key: secret })).status).toBe(429);
+    });
+    expect(lookUps).toBe(0);
   });
 
   test("are counted where a key was sent: a missing one is only told so", async () => {
@@ -130,27 +189,31 @@ describe("wrong keys", () => {
     expect((await failure(call))?.code).toBe(Code.ResourceExhausted);
   });
 
-  test("of however many addresses take no more than 4,096 counters", async () => {
+  test("are remembered of so many addresses, and valid keys to so many, as bound memory", async () => {
     await start(0);
-    const limit = createWrongKeyLimit(1);
-    let first = 0;
-    for (let n = 0; n < 50_000; n += 1) {
-      if ((await limit(`10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`)) === 0) first += 1;
-    }
-    expect(first).toBeLessThanOrEqual(4_096);
-    expect(first).toBeGreaterThan(4_000);
+    const keys = createWrongKeys(1);
+    const address = (n: number) => () => `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`;
+    for (let n = 0; n <= MAX_ADDRESSES; n += 1) await keys.notFound("wrong", address(n));
+    expect(await keys.waitBefore("another", address(0))).toBe(0);
+    expect(await keys.waitBefore("another", address(1))).toBeGreaterThan(0);
+    expect(await keys.waitBefore("another", address(MAX_ADDRESSES))).toBeGreaterThan(0);
+
+    expect(MAX_SEEN_KEYS).toBe(10_000);
+    for (let n = 0; n < MAX_SEEN_KEYS; n += 1) keys.found(`key-${n}`);
+    // One that is used again outlives those that are not.
+    keys.found("key-0");
+    keys.found("one too many");
+    expect(await keys.waitBefore("key-0", address(1))).toBe(0);
+    expect(await keys.waitBefore("key-1", address(1))).toBeGreaterThan(0);
+    expect(await keys.waitBefore("key-2", address(1))).toBe(0);
   });
 
   test("of addresses of one IPv6 network count together, those of another do not", async () => {
     await start(0);
-    const limit = createWrongKeyLimit(1);
-    expect(await limit("2001:db8:1:2::1")).toBe(0);
-    expect(await limit("2001:db8:1:2:ffff::2")).toBeGreaterThan(0);
-    // Networks may share a counter, yet not all of these do.
-    const others = await Promise.all(
-      Array.from({ length: 20 }, (_, n) => limit(`2001:db8:2:${n.toString(16)}::1`)),
-    );
-    expect(others.filter((waitMs) => waitMs === 0).length).toBeGreaterThan(15);
+    const keys = createWrongKeys(1);
+    await keys.notFound("wrong", () => "2001:db8:1:2::1");
+    expect(await keys.waitBefore("another", () => "2001:db8:1:2:ffff::2")).toBeGreaterThan(0);
+    expect(await keys.waitBefore("another", () => "2001:db8:1:3::1")).toBe(0);
   });
 });
 

@@ -103,7 +103,7 @@ test("with the database killed, calls are UNAVAILABLE and /readyz says so; with 
     });
   expect((await probe(api, "/healthz")).status).toBe(200);
   const { status, headers, envelope } = await api.rest("GET", "/api/webhook/list");
-  expect([status, headers.get("Retry-After")]).toEqual([500, "1"]);
+  expect([status, headers.get("Retry-After")]).toEqual([503, "1"]);
   expect(envelope).toEqual({ Success: false, Data: null, Warnings: ["the database is away; try again"] });
   const refused = await createClient(WebhookService, grpc(api)).listWebhooks({}).catch(ConnectError.from);
   expect(refused).toMatchObject({ code: Code.Unavailable, rawMessage: "the database is away; try again" });

@@ -70,6 +70,7 @@ test("every operation tells its permission, its security and every status it can
       "404",
       "429",
       "500",
+      "503",
     ]);
   }
 });

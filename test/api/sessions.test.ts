@@ -1,6 +1,9 @@
 import { createHash } from "node:crypto";
+import { Agent } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { readConfig } from "../../src/config.ts";
 import { rows } from "../../src/db/database.ts";
+import { createLocalAuthority } from "../../src/dev/certificates.ts";
 import { sendRaw } from "../support/raw-request.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
 
@@ -66,17 +69,9 @@ describe("signing in", () => {
     expect(body.session.apiKey).toMatchObject({ id: api.adminKeyId, name: "admin" });
   });
 
-  test("the cookie is out of scripts' and other sites' reach, and for https alone but on this machine", async () => {
+  test("the cookie is out of scripts' and other sites' reach", async () => {
     const { cookie } = await signIn(api.adminKey);
     expect(cookie).toMatch(/^webhook_session=[\w-]{43}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict$/);
-    // fetch sets Host itself; by another name than this machine's own, only bytes can ask.
-    const body = JSON.stringify({ apiKey: api.adminKey });
-    const fields = Object.entries(OWN_PAGE).map(([name, value]) => `${name}: ${value}\r\n`);
-    const answer = await sendRaw(
-      api.httpPort,
-      `POST /${SESSIONS}/SignIn HTTP/1.1\r\nHost: hooks.example\r\nConnection: close\r\n${fields.join("")}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
-    );
-    expect(answer).toMatch(/^set-cookie: .*; SameSite=Strict; Secure\r$/im);
   });
 
   test("the token is stored as its SHA-256 only", async () => {
@@ -119,6 +114,69 @@ describe("signing in", () => {
     const { headers } = await signedIn(secret);
     expect((await call("webhook.v1.WebhookService/ListWebhooks", {}, headers)).status).toBe(200);
     expect((await call(LIST_KEYS, {}, headers)).status).toBe(403);
+  });
+});
+
+describe("the cookie's name and Secure", () => {
+  /** Signs in by bytes, since fetch sets Host itself; answers the cookie. */
+  async function cookieBy(to: TestApi, headers: Record<string, string>): Promise<string> {
+    const body = JSON.stringify({ apiKey: to.adminKey });
+    const sent = { Host: "hooks.example", Connection: "close", ...OWN_PAGE, ...headers };
+    const fields = Object.entries(sent).map(([name, value]) => `${name}: ${value}\r\n`);
+    const answer = await sendRaw(
+      to.httpPort,
+      `POST /${SESSIONS}/SignIn HTTP/1.1\r\n${fields.join("")}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    );
+    return /^set-cookie: (.*)\r$/im.exec(answer)?.[1] ?? answer;
+  }
+  const PLAIN = /^webhook_session=[\w-]{43}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict$/;
+  const SECURE =
+    /^__Host-webhook_session=[\w-]{43}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict; Secure$/;
+
+  test("over plain HTTP there is neither, whatever Host and other headers of the caller say", async () => {
+    expect(await cookieBy(api, {})).toMatch(PLAIN);
+    expect(await cookieBy(api, { "X-Forwarded-Proto": "https", Forwarded: "proto=https" })).toMatch(PLAIN);
+  });
+
+  test("a trusted proxy's X-Forwarded-Proto decides, the first of several", async () => {
+    const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
+    const behind = await startTestApi({ databaseUrl: api.databaseUrl, limits: { trustedProxies } });
+    try {
+      expect(await cookieBy(behind, { "X-Forwarded-Proto": "https" })).toMatch(SECURE);
+      expect(await cookieBy(behind, { "X-Forwarded-Proto": "HTTPS, http" })).toMatch(SECURE);
+      expect(await cookieBy(behind, { "X-Forwarded-Proto": "http, https" })).toMatch(PLAIN);
+      expect(await cookieBy(behind, { Host: "localhost" })).toMatch(PLAIN);
+    } finally {
+      await behind.stop();
+    }
+  });
+
+  test("over TLS of our own both are there, and only the cookie with the prefix counts", async () => {
+    const authority = await createLocalAuthority();
+    const tls = await authority.issue(["localhost"]);
+    const secure = await startTestApi({ databaseUrl: api.databaseUrl, tls });
+    const dispatcher = new Agent({ connect: { ca: authority.cert } });
+    try {
+      const ask = (method: string, message: object, cookie = "") =>
+        dispatcher.request({
+          origin: secure.url,
+          path: `/${method}`,
+          method: "POST",
+          headers: { "content-type": "application/json", ...OWN_PAGE, cookie },
+          body: JSON.stringify(message),
+        });
+      const answer = await ask(`${SESSIONS}/SignIn`, { apiKey: secure.adminKey });
+      await answer.body.dump();
+      const cookie = String(answer.headers["set-cookie"]);
+      expect(cookie).toMatch(SECURE);
+      const [pair = ""] = cookie.split(";", 1);
+      expect((await ask(LIST_KEYS, {}, pair)).statusCode).toBe(200);
+      // What somebody on the way of a plain connection, or another host of the domain, could have planted.
+      expect((await ask(LIST_KEYS, {}, pair.replace("__Host-", ""))).statusCode).toBe(401);
+    } finally {
+      await dispatcher.destroy();
+      await secure.stop();
+    }
   });
 });
 

@@ -3,7 +3,7 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { createSecretBox, webhookSecretContext } from "../../src/db/secret-box.ts";
 import { forgetExpiredSecrets, newSealedSecret } from "../../src/db/webhook-secrets.ts";
 import { grpc } from "../support/clients.ts";
 import { failure } from "../support/failure.ts";
@@ -48,7 +48,7 @@ test("old secrets are sealed at rest as the newest is", async () => {
   const bytes = Buffer.from(secret.slice("whsec_".length), "base64");
   const [sealed] = (await rowOf(webhookId)).old_secrets as Buffer[];
   expect(sealed?.includes(bytes)).toBe(false);
-  expect(api.context.secrets.open(sealed as Buffer, WEBHOOK_SECRET_CONTEXT)).toEqual(bytes);
+  expect(api.context.secrets.open(sealed as Buffer, webhookSecretContext(webhookId))).toEqual(bytes);
 });
 
 test("five secrets may be valid at once; a sixth is refused until the oldest has expired", async () => {
@@ -94,7 +94,7 @@ test("rotating wants Write_Administrative_Data and a webhook that is registered"
 
 test("a secret that opens with no key is told so, and rotating mends its webhook", async () => {
   const webhookId = await api.register();
-  const lost = newSealedSecret(createSecretBox(randomBytes(32)));
+  const lost = newSealedSecret(createSecretBox(randomBytes(32)), webhookId);
   await api.context.db.raw("update webhooks set secret = ? where id = ?", [lost, String(webhookId)]);
   const refused = await failure(webhooks.getWebhookSecret({ webhookId }));
   expect(refused?.code).toBe(Code.FailedPrecondition);

@@ -76,3 +76,20 @@ test("a migrating process that dies leaves what the next one takes up", async ()
   await migrate(database.url);
   expect(await usable()).toEqual(BUILT);
 });
+
+test("an upgrade shortens what is stored of keys that operators chose, and nothing of those that the service made", async () => {
+  await db("knex_migrations").where("name", "0011-chosen-key-prefixes").delete();
+  const insert = (prefix: string) =>
+    db("api_keys").insert({
+      id: randomUUID(),
+      name: prefix,
+      prefix,
+      secret_sha256: Buffer.from(prefix),
+      permissions: [1],
+    });
+  await insert("chosen-by-an");
+  await insert("whk_AbCdEfGh");
+  await migrate(database.url);
+  const kept = await db("api_keys").whereIn("name", ["chosen-by-an", "whk_AbCdEfGh"]).pluck("prefix");
+  expect(kept.sort()).toEqual(["chos", "whk_AbCdEfGh"]);
+});

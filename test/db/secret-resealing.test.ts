@@ -2,7 +2,13 @@ import { randomBytes } from "node:crypto";
 import pino from "pino";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
-import { createSecretBox, type SecretBox, UnopenableError } from "../../src/db/secret-box.ts";
+import {
+  createSecretBox,
+  type SecretBox,
+  UnopenableError,
+  WEBHOOK_SECRET_PURPOSE,
+  webhookSecretContext,
+} from "../../src/db/secret-box.ts";
 import { resealSecrets } from "../../src/db/secret-resealing.ts";
 import { newSealedSecret, readWebhookSecrets, rotateWebhookSecret } from "../../src/db/webhook-secrets.ts";
 import { checkSecretKey, keepSealed, resealAll } from "../../src/secret-keys.ts";
@@ -37,7 +43,7 @@ async function webhooksSealedBy(box: SecretBox, count: number): Promise<bigint[]
   const ids: bigint[] = [];
   for (let n = 0; n < count; n += 1) {
     const id = await queue(db, 0);
-    await db.raw("update webhooks set secret = ? where id = ?", [newSealedSecret(box), String(id)]);
+    await db.raw("update webhooks set secret = ? where id = ?", [newSealedSecret(box, id), String(id)]);
     ids.push(id);
   }
   return ids;
@@ -164,6 +170,47 @@ test("the rows of a pass come in the order of their ids, however many pages they
     [former.seal(randomBytes(32), "webhook-secret"), String(first)],
   );
   expect((await resealSecrets(db, changed)).resealed).toBe(451);
-  const sealed = await rows<{ secret: Buffer }>(db, "select secret from webhooks");
-  for (const { secret } of sealed) expect(next.open(secret, "webhook-secret")).toHaveLength(32);
+  const sealed = await rows<{ id: bigint; secret: Buffer }>(db, "select id, secret from webhooks");
+  for (const { id, secret } of sealed) expect(next.open(secret, webhookSecretContext(id))).toHaveLength(32);
+});
+
+test("secrets that an earlier version sealed without their webhook's id are read, and sealed anew for it under the same key", async () => {
+  const { next } = keys();
+  const ids = await webhooksSealedBy(next, 3);
+  const legacy = next.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE);
+  await db.raw("update webhooks set secret = ? where id = ?", [legacy, String(ids[1])]);
+  const before = await secretsOf(next, ids);
+  expect(before[1]).toEqual([next.open(legacy, WEBHOOK_SECRET_PURPOSE)]);
+  expect(await resealSecrets(db, next)).toEqual({ resealed: 1, unopenable: [] });
+  expect(await resealSecrets(db, next)).toEqual({ resealed: 0, unopenable: [] });
+  expect(await secretsOf(next, ids)).toEqual(before);
+  const [row] = await rows<{ secret: Buffer }>(db, "select secret from webhooks where id = :id", {
+    id: ids[1],
+  });
+  expect(() => next.open(row?.secret as Buffer, webhookSecretContext(ids[0] as bigint))).toThrow(
+    UnopenableError,
+  );
+});
+
+test("a secret that was moved to another webhook opens no more, whichever key is at hand, and is named", async () => {
+  const { former, changed } = keys();
+  const [a, b, c] = (await webhooksSealedBy(changed, 3)) as [bigint, bigint, bigint];
+  await db.raw(
+    "update webhooks w set secret = other.secret from webhooks other where w.id in (:a, :b) and other.id in (:a, :b) and w.id <> other.id",
+    { a: String(a), b: String(b) },
+  );
+  for (const id of [a, b]) {
+    const reading = readWebhookSecrets(db, changed, id);
+    await expect(reading).rejects.toThrow(`secret of webhook ${id} opens with neither SECRET_KEY nor`);
+    await expect(reading).rejects.toThrow("was stored for another webhook");
+  }
+  expect(await readWebhookSecrets(db, changed, c)).toHaveLength(1);
+  expect(await resealSecrets(db, changed)).toEqual({ resealed: 0, unopenable: [a, b] });
+  const sealed = former.seal("hush", { purpose: "p", row: "1" });
+  expect(changed.open(sealed, { purpose: "p", row: "1" }).toString()).toBe("hush");
+  expect(() => changed.open(sealed, { purpose: "p", row: "2" })).toThrow("(p 2) cannot be opened");
+  expect(() => changed.open(sealed, "p")).toThrow(UnopenableError);
+  // A value cannot be passed off as one from before the binding.
+  const downgraded = Buffer.concat([Buffer.of(1), sealed.subarray(1)]);
+  expect(() => changed.open(downgraded, { purpose: "p", row: "1" })).toThrow(UnopenableError);
 });

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import pino from "pino";
 import { readConfig } from "../../src/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
-import { createSecretBox, type SecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { createSecretBox, type SecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import { queueMany } from "../db/queue.ts";
 import { createTestDatabase } from "../support/database.ts";
@@ -49,6 +49,6 @@ export async function queueFor(
   receiverUrl: string,
   wanted: { webhooks: number; events: number },
 ): Promise<void> {
-  const secret = secrets.seal(randomBytes(32), WEBHOOK_SECRET_CONTEXT);
+  const secret = secrets.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE);
   await queueMany(db, { ...wanted, urlPrefix: `${receiverUrl}/`, secret });
 }

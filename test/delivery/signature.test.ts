@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import { describe, expect, test } from "vitest";
-import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { createSecretBox, webhookSecretContext } from "../../src/db/secret-box.ts";
 import { createSigner } from "../../src/delivery/signature.ts";
 
 const box = createSecretBox(randomBytes(32));
@@ -12,7 +12,8 @@ const BODY = '{"OrderId":9007199254740993,"Note":"Größe ≤ 1"}';
 function secret(expires: Date | null = null) {
   const bytes = randomBytes(32);
   return {
-    sealed: box.seal(bytes, WEBHOOK_SECRET_CONTEXT),
+    webhookId: 1n,
+    sealed: box.seal(bytes, webhookSecretContext(1n)),
     expires,
     receiver: new Webhook(bytes.toString("base64")),
   };

@@ -3,6 +3,7 @@ import { chmod, mkdtemp, readFile, realpath, rm, stat, writeFile } from "node:fs
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { beforeAll, expect, test } from "vitest";
+import { migrate } from "../../src/db/migrate.ts";
 import { findRunningPostgres, startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
 import { isRoot, NOBODY } from "../../src/dev/owner.ts";
 import { removeDataDir } from "../../src/dev/postgres-home.ts";
@@ -68,7 +69,7 @@ test("its password is in a 0600 file alone, and it listens on 127.0.0.1 alone", 
   const dataDir = await preparedFolder();
   const { lines, progress } = recorded();
   const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress, port: await anyPort() }));
-  const file = path.join(dataDir, "postgres-password");
+  const file = path.join(dataDir, "postgres-service-password");
   const password = (await readFile(file, "utf8")).trim();
   expect((await stat(file)).mode & 0o777).toBe(0o600);
   expect(new URL(server.url).password).toBe(password);
@@ -177,13 +178,14 @@ test("one that was killed can be started again by hand, at once", async () => {
   expect(await query(server.url, "select 1 as one")).toEqual([{ one: 1 }]);
 });
 
-test("a lost password file is replaced, and the data stays", async () => {
+test("lost password files are replaced, and the data stays", async () => {
   const dataDir = await preparedFolder();
   const port = await anyPort();
   const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
   await query(first.url, "create table kept as select 42 as answer");
   await first.stop();
   await rm(path.join(dataDir, "postgres-password"));
+  await rm(path.join(dataDir, "postgres-service-password"));
   const second = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
   expect(second.url).not.toBe(first.url);
   expect(await query(second.url, "select answer from kept")).toEqual([{ answer: 42 }]);
@@ -198,4 +200,63 @@ test("a data folder PostgreSQL cannot use gives an error with what it logged", a
   await expect(startEmbeddedPostgres({ dataDir, progress: silent, port })).rejects.toThrow(
     /PostgreSQL ended while starting[\s\S]*initialized by PostgreSQL version 9/,
   );
+});
+
+const ROLE =
+  "select rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls from pg_roles where rolname = current_user";
+const NO_RIGHTS = {
+  rolsuper: false,
+  rolcreatedb: false,
+  rolcreaterole: false,
+  rolreplication: false,
+  rolbypassrls: false,
+};
+
+test("the service's role is no superuser: it owns its database, and sees what monitoring needs", async () => {
+  const server = stopAfterTest(
+    await startEmbeddedPostgres({ dataDir: await preparedFolder(), progress: silent, port: await anyPort() }),
+  );
+  expect(await query(server.url, ROLE)).toEqual([NO_RIGHTS]);
+  expect(await query(server.url, "select pg_has_role('pg_monitor', 'usage') as monitors")).toEqual([
+    { monitors: true },
+  ]);
+  await expect(query(server.url, "create role intruder superuser")).rejects.toThrow("permission denied");
+  await expect(query(server.url, "copy pg_class to program 'true'")).rejects.toThrow("permission denied");
+  await expect(query(server.url, "select pg_read_file('/etc/passwd')")).rejects.toThrow("permission denied");
+  await expect(query(server.url, "alter system set fsync = off")).rejects.toThrow("permission denied");
+  expect(new URL(server.superuserUrl).password).not.toBe(new URL(server.url).password);
+});
+
+test("a database of an earlier version, in which all belongs to the superuser, becomes the service's own", async () => {
+  const dataDir = await preparedFolder();
+  const port = await anyPort();
+  const before = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  await query(before.superuserUrl, "alter database webhook owner to webhook");
+  await query(before.superuserUrl, "revoke pg_monitor from webhook_service");
+  await query(before.superuserUrl, "drop role webhook_service");
+  await migrate(before.superuserUrl);
+  await query(before.superuserUrl, "create view seen as select 1 as one");
+  await query(before.superuserUrl, "create sequence counted");
+  await query(before.superuserUrl, "insert into settings (name, value) values ('kept', 'yes')");
+  await before.stop();
+  await rm(path.join(dataDir, "postgres-service-password"));
+
+  const after = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  expect(await query(after.url, ROLE)).toEqual([NO_RIGHTS]);
+  expect(await query(after.url, "select value from settings where name = 'kept'")).toEqual([
+    { value: "yes" },
+  ]);
+  const foreign = `select c.oid::regclass::text as name from pg_class c
+      join pg_namespace n on n.oid = relnamespace and nspname = 'public' where relowner <> current_user::regrole
+    union all select typname from pg_type t
+      join pg_namespace n on n.oid = typnamespace and nspname = 'public' where typowner <> current_user::regrole
+    union all select proname from pg_proc p
+      join pg_namespace n on n.oid = pronamespace and nspname = 'public' where proowner <> current_user::regrole`;
+  expect(await query(after.url, foreign)).toEqual([]);
+  // As later migrations will.
+  await migrate(after.url);
+  await query(after.url, "alter table webhooks add column later int");
+  await query(after.url, "alter type delivery_state add value 'later'");
+  await query(after.url, "drop view seen");
+  expect(await findRunningPostgres(dataDir)).toBe(after.url);
 });

@@ -34,5 +34,8 @@ test("while the schedule is paused, nothing is dispatched, and whoever asks is t
   const refused = await failure(createClient(StatsService, service.transport).dispatchNow({}));
   expect(refused?.code).toBe(Code.FailedPrecondition);
   expect(refused?.rawMessage).toContain("paused in Temporal");
+  expect(refused?.rawMessage).toContain(
+    `temporal schedule toggle --namespace default --schedule-id ${service.scheduleId} --unpause`,
+  );
   await schedule.unpause();
 });

@@ -3,7 +3,7 @@ import { Webhook } from "standardwebhooks";
 import { expect, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { openDatabase, rows } from "../../src/db/database.ts";
-import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { createSecretBox, webhookSecretContext } from "../../src/db/secret-box.ts";
 import { startReceiver } from "../../src/dev/receiver.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startTestService, type TestService, trustedAuthority, WOKEN } from "../support/test-service.ts";
@@ -66,14 +66,15 @@ test("SECRET_KEY is changed process by process, as docs/security.md says, and ev
   const box = createSecretBox(next);
   await expect
     .poll(async () => {
-      const sealed = await rows<{ secret: Buffer }>(db, "select secret from webhooks");
+      const sealed = await rows<{ id: bigint; secret: Buffer }>(db, "select id, secret from webhooks");
       const formerly = createSecretBox(next, [former]);
-      return sealed.filter((row) => formerly.reseal(row.secret, WEBHOOK_SECRET_CONTEXT) !== null).length;
+      return sealed.filter((row) => formerly.reseal(row.secret, webhookSecretContext(row.id)) !== null)
+        .length;
     })
     .toBe(0);
   await replace(next, null);
   const [first] = await rows<{ secret: Buffer }>(db, "select secret from webhooks order by id limit 1");
-  const bytes = box.open(first?.secret as Buffer, WEBHOOK_SECRET_CONTEXT);
+  const bytes = box.open(first?.secret as Buffer, webhookSecretContext(webhookId));
   expect(`whsec_${bytes.toString("base64")}`).toBe(secret);
   await expect(start(former, null)).rejects.toThrow("SECRET_KEY is not the one");
 });

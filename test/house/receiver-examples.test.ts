@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createSecretBox, WEBHOOK_SECRET_CONTEXT } from "../../src/db/secret-box.ts";
+import { createSecretBox, webhookSecretContext } from "../../src/db/secret-box.ts";
 import { buildRequest } from "../../src/delivery/request.ts";
 import { createSigner } from "../../src/delivery/signature.ts";
 
@@ -30,7 +30,7 @@ const sign = createSigner(box);
 function secret(expires: Date | null = null) {
   const bytes = randomBytes(32);
   return {
-    stored: { sealed: box.seal(bytes, WEBHOOK_SECRET_CONTEXT), expires },
+    stored: { webhookId: 1n, sealed: box.seal(bytes, webhookSecretContext(1n)), expires },
     given: `whsec_${bytes.toString("base64")}`,
   };
 }

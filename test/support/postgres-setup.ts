@@ -9,7 +9,7 @@ import { removeDataDir } from "../../src/dev/postgres-home.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Address of the run's one PostgreSQL, of a database that nobody's tests use. */
+    /** The superuser's address of the run's one PostgreSQL, of a database that nobody's tests use. */
     postgresUrl: string;
     /** Name of a migrated database to be cloned. */
     templateDatabase: string;
@@ -29,15 +29,15 @@ export default async function setup(project: TestProject): Promise<() => Promise
     port: 0,
     settings: FAST,
   });
-  const admin = openDatabase(postgres.url, { max: 1 });
+  const admin = openDatabase(postgres.superuserUrl, { max: 1 });
   await admin.raw(`create database ${TEMPLATE}`);
   await admin.destroy();
 
-  const templateUrl = new URL(postgres.url);
+  const templateUrl = new URL(postgres.superuserUrl);
   templateUrl.pathname = TEMPLATE;
   await migrate(templateUrl.href);
 
-  project.provide("postgresUrl", postgres.url);
+  project.provide("postgresUrl", postgres.superuserUrl);
   project.provide("templateDatabase", TEMPLATE);
   return async () => {
     await postgres.stop();

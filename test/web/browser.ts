@@ -1,6 +1,9 @@
 import { type Browser, type BrowserContextOptions, chromium } from "playwright-core";
 import { inject } from "vitest";
 
+/** A name by which the browser reaches this machine without taking it for its own. */
+export const OTHER_HOST = "hooks.example";
+
 /** Nothing that the browser asks for by itself: what leaves it is the page's doing. */
 const ARGUMENTS = [
   "--no-sandbox",
@@ -9,6 +12,7 @@ const ARGUMENTS = [
   "--disable-sync",
   "--font-render-hinting=none",
   "--disable-gpu",
+  `--host-resolver-rules=MAP ${OTHER_HOST} 127.0.0.1`,
 ];
 
 /** Sizes of a desk's screen and of a phone's, in CSS pixels. */

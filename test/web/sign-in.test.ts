@@ -2,12 +2,14 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { count } from "../../src/db/database.ts";
+import { OTHER_HOST, WINDOW } from "./browser.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startTlsProxy } from "./tls-proxy.ts";
 import { startWeb, type Web } from "./web.ts";
 
 let web: Web;
 beforeAll(async () => {
-  web = await startWeb({ WRONG_KEYS_PER_MINUTE: "3" });
+  web = await startWeb({ WRONG_KEYS_PER_MINUTE: "3", TRUST_PROXY: "127.0.0.0/8,::1/128" });
 });
 afterAll(() => web?.stop());
 
@@ -77,6 +79,8 @@ describe("signing in", () => {
 
   test("a wrong key is told so at its field, and after many it is said when to come again", () =>
     web.visit({ path: "/sign-in", key: null }, async (page) => {
+      // From an address of its own: new keys of a throttled one have to wait, and the other tests' come from this machine.
+      await page.setExtraHTTPHeaders({ "X-Forwarded-For": "203.0.113.9" });
       await enter(page, "whk_wrong");
       await page.getByText("This key is unknown or revoked").waitFor();
       expect(await page.getByLabel("API key", { exact: true }).getAttribute("aria-invalid")).toBe("true");
@@ -90,6 +94,65 @@ describe("signing in", () => {
       await expectAccessible(page);
       await takeScreenshots(page, "sign-in-slowed");
     }));
+});
+
+describe("the connection of the sign-in page", () => {
+  const warning = (page: Page) =>
+    page.getByRole("note").filter({ hasText: "This connection is not encrypted" });
+
+  test("is warned of over plain HTTP from another machine, where one can sign in all the same", async () => {
+    const { port } = new URL(web.service.url);
+    const context = await web.browser.newContext({ ...WINDOW, baseURL: `http://${OTHER_HOST}:${port}` });
+    try {
+      const page = await context.newPage();
+      await page.goto("/keys");
+      await warning(page).waitFor();
+      await expectAccessible(page);
+      await expectFitsPhone(page);
+      await takeScreenshots(page, "sign-in-plain-http");
+      await enter(page, web.service.adminKey);
+      await page.getByRole("heading", { name: "API keys", level: 1 }).waitFor();
+      const [cookie] = await context.cookies();
+      expect(cookie).toMatchObject({ name: "webhook_session", secure: false, httpOnly: true });
+    } finally {
+      await context.close();
+    }
+  });
+
+  test("is not warned of on this machine", () =>
+    web.visit({ path: "/sign-in", key: null }, async (page) => {
+      await form(page).waitFor();
+      expect(await warning(page).count()).toBe(0);
+    }));
+
+  test("is TLS by a trusted proxy's word: its cookie is for TLS and this host alone", async () => {
+    const proxy = await startTlsProxy(web.service.url);
+    const context = await web.browser.newContext({ ...WINDOW, baseURL: proxy.url, ignoreHTTPSErrors: true });
+    try {
+      const page = await context.newPage();
+      await page.goto("/keys");
+      await form(page).waitFor();
+      expect(await warning(page).count()).toBe(0);
+      await enter(page, web.service.adminKey);
+      await page.getByRole("heading", { name: "API keys", level: 1 }).waitFor();
+      const [cookie] = await context.cookies();
+      expect(cookie).toMatchObject({
+        name: "__Host-webhook_session",
+        secure: true,
+        path: "/",
+        domain: "localhost",
+      });
+      await page.reload();
+      await page.getByRole("heading", { name: "API keys", level: 1 }).waitFor();
+      await openMenu(page);
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await form(page).waitFor();
+      expect(await context.cookies()).toEqual([]);
+    } finally {
+      await context.close();
+      await proxy.close();
+    }
+  });
 });
 
 describe("a session", () => {

@@ -79,18 +79,25 @@ export const FAILURES: Record<string, FailureKind> = {
     examples: {
       requests: "the API key has made its 600 requests of this minute: go on in 42 s",
       wrongKeys:
-        "too many wrong API keys came from your address: correct the one in X-Service-Key, which is unknown or revoked, and try again in 42 s",
+        "too many wrong API keys came from your address, so the one in X-Service-Key was not looked up: check it and try again in 42 s",
     },
     headers: { "Retry-After": { ...retryAfter, required: true }, ...rateLimitHeaders },
   },
   500: {
     name: "Fault",
-    description: "Our own fault, or the database is away. The same request may succeed later.",
+    description: "Server error. Warnings holds a reference id to look up in the service's log.",
+    examples: { internal: "internal error, in the log under 01a1fcb1-a29f-730e-bb2b-5a149b950abd" },
+    headers: rateLimitHeaders,
+  },
+  503: {
+    name: "Unavailable",
+    description:
+      "The database does not answer, or the service is stopping. The same request may succeed after Retry-After.",
     examples: {
       database: "the database is away; try again",
-      internal: "internal error, in the log under 01a1fcb1-a29f-730e-bb2b-5a149b950abd",
+      stopping: "the service is stopping; try again",
     },
-    headers: { "Retry-After": retryAfter, ...rateLimitHeaders },
+    headers: { "Retry-After": { ...retryAfter, required: true }, ...rateLimitHeaders },
   },
 };
 

@@ -13,7 +13,7 @@ import {
 } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useDocumentTitle } from "@mantine/hooks";
-import { IconClockOff } from "@tabler/icons-react";
+import { IconClockOff, IconLockOpen } from "@tabler/icons-react";
 import { useState } from "react";
 import { Navigate, useLocation } from "react-router";
 import { PAGE_PATHS } from "../../../src/page-paths.ts";
@@ -71,6 +71,17 @@ function SignInForm({ ended }: { ended: boolean }) {
           {ended && failure === undefined && (
             <Alert color="yellow" icon={<IconClockOff />} title="Your session has ended" role="status">
               Sign in again, and you are back where you were.
+            </Alert>
+          )}
+          {!window.isSecureContext && (
+            <Alert
+              color="orange"
+              icon={<IconLockOpen />}
+              title="This connection is not encrypted"
+              role="note"
+            >
+              Anyone on the network path can read your API key and take over your session. Open this page with
+              https:// or on the machine that the service runs on.
             </Alert>
           )}
           {tooMany ? (

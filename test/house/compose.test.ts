@@ -1,0 +1,79 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { parse } from "yaml";
+
+/** A service as far as these tests look at it. */
+interface ComposeService {
+  image: string;
+  user?: string;
+  cap_drop?: string[];
+  security_opt?: string[];
+  read_only?: boolean;
+  privileged?: boolean;
+  cap_add?: string[];
+  ports?: string[];
+  volumes?: string[];
+  tmpfs?: string[];
+  environment?: Record<string, string>;
+}
+
+const read = (file: string) => readFileSync(fileURLToPath(new URL(`../../${file}`, import.meta.url)), "utf8");
+const text = read("docker-compose.yml");
+const services = Object.entries(
+  (parse(text, { merge: true }) as { services: Record<string, ComposeService> }).services,
+);
+const environmentOf = (name: string) => services.find(([each]) => each === name)?.[1].environment ?? {};
+
+describe.each(services)("the container %s", (_name, service) => {
+  test("has no capabilities, gains no privileges and cannot change its image's files", () => {
+    expect(service.cap_drop).toEqual(["ALL"]);
+    expect(service.cap_add).toBeUndefined();
+    expect(service.privileged).toBeUndefined();
+    expect(service.security_opt).toContain("no-new-privileges:true");
+    expect(service.read_only).toBe(true);
+    expect(service.tmpfs).toContain("/tmp");
+    for (const volume of service.volumes ?? []) expect(volume).toMatch(/^[\w-]+:|:ro$/);
+  });
+
+  test("is reached from this machine alone, unless the operator names another address", () => {
+    for (const port of service.ports ?? [])
+      expect(port).toMatch(/^(127\.0\.0\.1|\$\{PUBLISH_ADDRESS:-127\.0\.0\.1\}):/);
+  });
+
+  test("has no password that the operator did not choose", () => {
+    for (const [name, value] of Object.entries(service.environment ?? {})) {
+      if (/PASSWORD|PWD|SECRET_KEY$|ADMIN_KEY/.test(name)) expect(value, name).toMatch(/^\$\{\w+:\?.*\}$/);
+      const [, password] = /^\w+:\/\/[^:@]+:(.*)@[^@]*$/.exec(String(value)) ?? [];
+      if (password !== undefined) expect(password, name).toMatch(/^\$\{\w+:\?.*\}$/);
+    }
+  });
+});
+
+test("the Temporal UI is on 127.0.0.1 and cannot write; Temporal itself is not published", () => {
+  const ui = services.find(([name]) => name === "temporal-ui")?.[1];
+  expect(ui?.environment?.TEMPORAL_DISABLE_WRITE_ACTIONS).toBe("true");
+  expect(ui?.ports).toEqual(["127.0.0.1:8233:8080"]);
+  expect(text).not.toMatch(/:7233"/);
+  expect(environmentOf("worker").TEMPORAL_ADDRESS).toBe("temporal:7233");
+});
+
+test("no container runs as root: ours by its Dockerfile, PostgreSQL by its user", () => {
+  const stages = read("Dockerfile").split(/^FROM /m);
+  expect(stages.at(-1)).toMatch(/^USER node$/m);
+  const postgres = services.filter(([, { image }]) => image.startsWith("postgres:"));
+  expect(postgres).toHaveLength(2);
+  for (const [name, { user }] of postgres) expect(user, name).toBe("postgres");
+});
+
+test("the README sets everything that the compose file asks for", () => {
+  const needed = new Set([...text.matchAll(/\$\{(\w+):\?/g)].map(([, name]) => name));
+  expect([...needed].sort()).toEqual([
+    "ADMIN_KEY",
+    "POSTGRES_PASSWORD",
+    "SECRET_KEY",
+    "TEMPORAL_POSTGRES_PASSWORD",
+  ]);
+  const deploy = /## Deploy it\n(.*?)\n## /s.exec(read("README.md"))?.[1];
+  for (const name of needed) expect(deploy).toContain(`${name}=`);
+});

@@ -1,0 +1,84 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+
+/** What a gateway does with connections. */
+export type GatewayMode =
+  /** Passes everything on. */
+  | "pass"
+  /** Does not listen: connections are refused. */
+  | "refuse"
+  /** Ends each connection without a word. */
+  | "hang up"
+  /** Answers as PostgreSQL does while it starts. */
+  | "starting";
+
+/** Stands between the service and its PostgreSQL. */
+export interface DatabaseGateway {
+  /** The database's address by way of the gateway. */
+  url: string;
+  /** Ends every connection and treats the next ones so. */
+  set(mode: GatewayMode): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Starts a gateway to the PostgreSQL at `url`; it passes everything on at first. */
+export async function startDatabaseGateway(url: string): Promise<DatabaseGateway> {
+  const target = new URL(url);
+  const open = new Set<Socket>();
+  let mode: GatewayMode = "pass";
+  const track = (socket: Socket) => {
+    open.add(socket);
+    socket.on("error", () => {});
+    socket.once("close", () => open.delete(socket));
+  };
+  const server = createServer((caller) => {
+    track(caller);
+    if (mode === "hang up") return void caller.destroy();
+    if (mode === "starting") return void caller.once("data", () => caller.end(STARTING));
+    const database = connect(Number(target.port), target.hostname);
+    track(database);
+    caller.pipe(database).pipe(caller);
+    caller.once("close", () => database.destroy());
+    database.once("close", () => caller.destroy());
+  });
+  const listen = async (port: number) => {
+    server.listen(port, "127.0.0.1");
+    await once(server, "listening");
+  };
+  await listen(0);
+  const { port } = server.address() as AddressInfo;
+  const end = async () => {
+    const closed = server.listening ? once(server, "close") : undefined;
+    server.close();
+    for (const socket of open) socket.destroy();
+    await closed;
+  };
+  const through = new URL(url);
+  through.hostname = "127.0.0.1";
+  through.port = String(port);
+  return {
+    url: through.href,
+    async set(next) {
+      await end();
+      mode = next;
+      if (next !== "refuse") await listen(port);
+    },
+    close: end,
+  };
+}
+
+/** PostgreSQL's ErrorResponse, byte for byte. */
+const STARTING = errorResponse({
+  S: "FATAL",
+  V: "FATAL",
+  C: "57P03",
+  M: "the database system is starting up",
+});
+
+function errorResponse(fields: Record<string, string>): Buffer {
+  const text = Object.entries(fields).map(([name, value]) => `${name}${value}\0`);
+  const body = Buffer.from(`${text.join("")}\0`);
+  const head = Buffer.alloc(5, "E");
+  head.writeInt32BE(body.length + 4, 1);
+  return Buffer.concat([head, body]);
+}
