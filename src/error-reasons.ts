@@ -37,6 +37,7 @@ export const ERROR_REASONS = {
   REQUEST_INVALID: { status: "INVALID_ARGUMENT", meaning: "the request cannot be read" },
   WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such webhook" },
   DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such delivery" },
+  INSTALLED_APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such installed app" },
   API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such API key" },
   NOT_FOUND: { status: "NOT_FOUND", meaning: "what the request names is not there" },
   IDEMPOTENCY_KEY_REUSED: {
@@ -51,6 +52,14 @@ export const ERROR_REASONS = {
   TOO_MANY_WEBHOOKS: {
     status: "FAILED_PRECONDITION",
     meaning: "as many webhooks are registered as the service takes",
+  },
+  TOO_MANY_API_KEYS: {
+    status: "FAILED_PRECONDITION",
+    meaning: "the service has as many API keys as it takes, revoked ones included",
+  },
+  TOO_MANY_INSTALLED_APPS: {
+    status: "FAILED_PRECONDITION",
+    meaning: "the service has as many installed apps as it takes",
   },
   TOO_MANY_SECRETS: {
     status: "FAILED_PRECONDITION",

@@ -59,6 +59,8 @@ describe("the settings", () => {
       requestsPerMinute: 0,
       wrongKeysPerMinute: 60,
       maxWebhooks: 10_000,
+      maxApiKeys: 10_000,
+      maxInstalledApps: 10_000,
       trustedProxies: [],
     });
   });
@@ -69,6 +71,8 @@ describe("the settings", () => {
     ["WRONG_KEYS_PER_MINUTE", "some"],
     ["TRUST_PROXY", "true"],
     ["MAX_WEBHOOKS", "0"],
+    ["MAX_API_KEYS", "0"],
+    ["MAX_INSTALLED_APPS", "0"],
     ["ROLE", "boss"],
     ["HTTP_PORT", "http"],
     ["HTTP_PORT", "70000"],
