@@ -114,16 +114,22 @@ const CREATION_LOCK = 7_242_110_920;
 
 /**
  * Makes a key, unless the service has as many as it may have, revoked ones included. The secret is in the answer and
- * never again.
+ * never again. The id of its installed app must be a UUID.
  *
+ * @returns null when there is no such installed app
  * @throws DomainError FAILED_PRECONDITION when there are `maxKeys` keys
  */
 export function createBoundedApiKey(
   db: Db,
   key: NewApiKey,
   maxKeys: number,
-): Promise<{ key: ApiKeyRow; secret: string }> {
+): Promise<{ key: ApiKeyRow; secret: string } | null> {
   return db.transaction(async (trx) => {
+    // The lock holds off the removal of the app.
+    const app = await rows(trx, "select 1 from installed_apps where id = :id::uuid for key share", {
+      id: key.installedAppId ?? null,
+    });
+    if (key.installedAppId && app.length === 0) return null;
     // One after the other: two at once could both find room for the last one.
     await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
     const full = await rows(trx, "select 1 from api_keys offset :max::int - 1 limit 1", { max: maxKeys });

@@ -92,8 +92,3 @@ export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow>
     return app;
   });
 }
-
-/** Whether there is such an app. `id` must be a UUID. */
-export async function installedAppExists(db: Db, id: string): Promise<boolean> {
-  return (await rows(db, "select 1 from installed_apps where id = :id::uuid", { id })).length > 0;
-}

@@ -11,12 +11,7 @@ import {
   RotateApiKeyRequestSchema,
 } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { createBoundedApiKey, listApiKeys } from "../../db/api-keys.ts";
-import {
-  createBoundedInstalledApp,
-  installedAppExists,
-  listInstalledApps,
-  removeInstalledApp,
-} from "../../db/installed-apps.ts";
+import { createBoundedInstalledApp, listInstalledApps, removeInstalledApp } from "../../db/installed-apps.ts";
 import { removeApiKey } from "../../db/key-removal.ts";
 import { revokeApiKey, type WebhooksFate } from "../../db/key-revocation.ts";
 import { rotateApiKey } from "../../db/key-rotation.ts";
@@ -62,19 +57,10 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       const scope = callerScope(handler);
       assertOwnApp(scope, installedAppId);
       assertNoMoreRights(scope, { permissions, allowedProcesses }, "the new API key");
-      if (
-        installedAppId !== null &&
-        !(isUuid(installedAppId) && (await installedAppExists(db, installedAppId)))
-      ) {
-        throw invalidFields([
-          {
-            field: "installed_application_id",
-            description: "is not the id of an installed app; list them or create one",
-          },
-        ]);
-      }
+      if (installedAppId !== null && !isUuid(installedAppId)) throw noSuchApp();
       const key = { name: request.name, permissions, allowedProcesses, installedAppId };
       const made = await createBoundedApiKey(db, key, limits.maxApiKeys);
+      if (!made) throw noSuchApp();
       return { apiKey: apiKeyMessage(made.key), secret: made.secret };
     },
 
@@ -137,6 +123,15 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       return { installedApps: (await listInstalledApps(db, callerScope(handler))).map(installedAppMessage) };
     },
   };
+}
+
+function noSuchApp(): DomainError {
+  return invalidFields([
+    {
+      field: "installed_application_id",
+      description: "is not the id of an installed app; list them or create one",
+    },
+  ]);
 }
 
 /** @throws DomainError PERMISSION_DENIED when a key of an app would make one of another app or of none */
