@@ -37,7 +37,7 @@ export const ERROR_REASONS = {
   REQUEST_INVALID: { status: "INVALID_ARGUMENT", meaning: "the request cannot be read" },
   WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such webhook" },
   DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such delivery" },
-  INSTALLED_APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such installed app" },
+  APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such installed app" },
   API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such API key" },
   NOT_FOUND: { status: "NOT_FOUND", meaning: "what the request names is not there" },
   IDEMPOTENCY_KEY_REUSED: {
@@ -57,7 +57,7 @@ export const ERROR_REASONS = {
     status: "FAILED_PRECONDITION",
     meaning: "the service has as many API keys as it takes, revoked ones included",
   },
-  TOO_MANY_INSTALLED_APPS: {
+  TOO_MANY_APPS: {
     status: "FAILED_PRECONDITION",
     meaning: "the service has as many installed apps as it takes",
   },

@@ -30,7 +30,7 @@ export function createBoundedInstalledApp(db: Db, name: string, maxApps: number)
       throw new DomainError(
         "FAILED_PRECONDITION",
         `the service has ${maxApps} installed apps and takes no more; remove unused apps with DeleteInstalledApp, or ask the operator to raise MAX_INSTALLED_APPS`,
-        { reason: "TOO_MANY_INSTALLED_APPS" },
+        { reason: "TOO_MANY_APPS" },
       );
     }
     return createInstalledApp(trx, name);
@@ -73,7 +73,7 @@ export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow>
     );
     if (!app) {
       throw new DomainError("NOT_FOUND", `installed_application_id: there is no installed app ${id}`, {
-        reason: "INSTALLED_APP_NOT_FOUND",
+        reason: "APP_NOT_FOUND",
       });
     }
     const [{ keys, webhooks } = { keys: 0, webhooks: 0 }] = await rows<{ keys: number; webhooks: number }>(

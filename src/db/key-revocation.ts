@@ -3,8 +3,8 @@ import { DomainError } from "../domain-error.ts";
 import { type ApiKeyRow, lockApiKeys, markRevoked } from "./api-keys.ts";
 import type { Db } from "./database.ts";
 import { transactionWithRetry } from "./deadlock.ts";
-import { assertNoMoreRights, type Scope } from "./scope.ts";
-import { appsOfKey, deleteWebhooksOfKey, processesOfKey, transferWebhooks } from "./webhooks.ts";
+import { assertNoMoreRights, type Scope, scopeOf } from "./scope.ts";
+import { deleteWebhooksOfKey, ownsOutside, processesOfKey, transferWebhooks } from "./webhooks.ts";
 
 /** What becomes of a revoked key's webhooks: given to the key of this id, or deleted. */
 export type WebhooksFate = { transferTo: string } | "delete";
@@ -49,27 +49,22 @@ function usable(locked: readonly ApiKeyRow[], id: string, field: string): ApiKey
   return key;
 }
 
-/** What an app's key may not see, its revocations do not touch. */
+/** A key of an app changes no webhook that it cannot see, whoever owns it. */
 async function assertOwnWebhooks(trx: Db, scope: Scope, id: string): Promise<void> {
-  if (scope === "everything") return;
-  const apps = await appsOfKey(trx, id);
-  if (apps.every((app) => app === scope.installedAppId)) return;
+  if (!(await ownsOutside(trx, scope, id))) return;
   throw new DomainError(
     "FAILED_PRECONDITION",
-    `api_key_id: the API key ${id} owns webhooks that do not belong to its installed app; revoke it with a key without an app`,
+    `api_key_id: the API key ${id} owns webhooks that your key cannot see; revoke it with a key without an app`,
   );
 }
 
 /** The key of an app owns webhooks of its app alone; one without an app may own any. */
 async function assertMayReceive(trx: Db, from: string, to: ApiKeyRow): Promise<void> {
-  if (to.installedAppId !== null) {
-    const apps = await appsOfKey(trx, from);
-    if (apps.some((app) => app !== to.installedAppId)) {
-      throw new DomainError(
-        "FAILED_PRECONDITION",
-        `transfer_to_key_id: the API key ${to.id} belongs to an installed app that not all of the webhooks belong to; choose a key of their app or a key without an app, or delete the webhooks`,
-      );
-    }
+  if (await ownsOutside(trx, scopeOf({ ...to, allowedProcesses: [] }), from)) {
+    throw new DomainError(
+      "FAILED_PRECONDITION",
+      `transfer_to_key_id: the API key ${to.id} belongs to an installed app that not all of the webhooks belong to; choose a key of their app or a key without an app, or delete the webhooks`,
+    );
   }
   if (to.allowedProcesses.length === 0) return;
   const refused = (await processesOfKey(trx, from)).filter(

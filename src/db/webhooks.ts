@@ -214,14 +214,16 @@ export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): P
   );
 }
 
-/** The installed apps of a key's live webhooks; null stands for webhooks without an app. */
-export async function appsOfKey(db: Db, apiKeyId: string): Promise<(string | null)[]> {
-  const found = await rows<{ app: string | null }>(
+/** Whether a key owns live webhooks that are not in a scope. */
+export async function ownsOutside(db: Db, scope: Scope, apiKeyId: string): Promise<boolean> {
+  const inScope = webhookIn(scope, "w");
+  const found = await rows(
     db,
-    "select distinct installed_app_id as app from webhooks where api_key_id = :apiKeyId::uuid and deleted is null",
-    { apiKeyId },
+    `select 1 from webhooks w
+      where w.api_key_id = :apiKeyId::uuid and w.deleted is null and (${inScope.sql}) is not true limit 1`,
+    { apiKeyId, ...inScope.bindings },
   );
-  return found.map(({ app }) => app);
+  return found.length > 0;
 }
 
 /** The processes that live webhooks of a key are registered for. */
