@@ -48,6 +48,10 @@ export interface LimitsConfig {
   wrongKeysPerMinute: number;
   /** Live webhooks of the whole service. */
   maxWebhooks: number;
+  /** API keys of the whole service, revoked ones included. */
+  maxApiKeys: number;
+  /** Installed apps of the whole service. */
+  maxInstalledApps: number;
   /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed. */
   trustedProxies: Network[];
   /** Connections that each listener accepts, in total. */
@@ -122,6 +126,8 @@ const variables = {
   MAX_RESETS_PER_SECOND: integer({ min: 1, max: 100_000 })({ default: 100 }),
   REQUEST_IDLE_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 60_000 }),
   MAX_WEBHOOKS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
+  MAX_API_KEYS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
+  MAX_INSTALLED_APPS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
   DISPATCH_INTERVAL: duration({ min: 1_000, max: 24 * HOUR })({ default: 60_000 }),
   DISPATCH_ON_PUBLISH: bool({ default: false }),
   RETRY_INITIAL_DELAY: duration({ min: 1, max: 24 * HOUR })({ default: 60_000 }),
@@ -173,6 +179,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       requestsPerMinute: env.RATE_LIMIT_PER_MINUTE,
       wrongKeysPerMinute: env.WRONG_KEYS_PER_MINUTE,
       maxWebhooks: env.MAX_WEBHOOKS,
+      maxApiKeys: env.MAX_API_KEYS,
+      maxInstalledApps: env.MAX_INSTALLED_APPS,
       trustedProxies: env.TRUST_PROXY,
       maxConnections: env.MAX_CONNECTIONS,
       maxConnectionsPerAddress: env.MAX_CONNECTIONS_PER_ADDRESS,

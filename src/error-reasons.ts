@@ -41,6 +41,7 @@ export const ERROR_REASONS = {
   },
   WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such webhook" },
   DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such delivery" },
+  APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such installed app" },
   API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such API key" },
   NOT_FOUND: { status: "NOT_FOUND", meaning: "what the request names is not there" },
   IDEMPOTENCY_KEY_REUSED: {
@@ -55,6 +56,14 @@ export const ERROR_REASONS = {
   TOO_MANY_WEBHOOKS: {
     status: "FAILED_PRECONDITION",
     meaning: "as many webhooks are registered as the service takes",
+  },
+  TOO_MANY_API_KEYS: {
+    status: "FAILED_PRECONDITION",
+    meaning: "the service has as many API keys as it takes, revoked ones included",
+  },
+  TOO_MANY_APPS: {
+    status: "FAILED_PRECONDITION",
+    meaning: "the service has as many installed apps as it takes",
   },
   TOO_MANY_SECRETS: {
     status: "FAILED_PRECONDITION",

@@ -31,3 +31,31 @@ export function sharedReading<T>(read: () => Promise<T>, freshMs: number): () =>
     return reading;
   };
 }
+
+/** Readings that are kept at once; beyond this the oldest is forgotten. */
+const MAX_READINGS = 1_000;
+
+/**
+ * A `sharedReading` for each thing that is asked for, so that only those who ask for the same share one.
+ *
+ * @param nameOf the same for what is the same
+ * @param freshMs how long a reading is fresh at least, in milliseconds
+ */
+export function sharedReadings<K, T>(
+  read: (asked: K) => Promise<T>,
+  nameOf: (asked: K) => string,
+  freshMs: number,
+): (asked: K) => Promise<T> {
+  const readings = new Map<string, () => Promise<T>>();
+  return (asked) => {
+    const name = nameOf(asked);
+    let reading = readings.get(name);
+    if (!reading) {
+      reading = sharedReading(() => read(asked), freshMs);
+      readings.set(name, reading);
+      const [oldest] = readings.keys();
+      if (readings.size > MAX_READINGS && oldest !== undefined) readings.delete(oldest);
+    }
+    return reading();
+  };
+}

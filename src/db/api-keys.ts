@@ -1,7 +1,9 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { Permission, PermissionSchema } from "../../gen/webhook/v1/options_pb.ts";
+import { DomainError } from "../domain-error.ts";
 import type { Db } from "./database.ts";
 import { count, rows } from "./database.ts";
+import { keyIn, type Scope } from "./scope.ts";
 
 /** A key as stored: everything but its secret, of which only the SHA-256 exists. */
 export interface ApiKeyRow {
@@ -110,7 +112,42 @@ async function keysByHash(db: Db, sql: string, hashes: readonly string[]): Promi
   return new Map(found.map(({ hash, ...key }) => [hash, key]));
 }
 
-/** Makes a key. The secret is in the answer and never again. */
+/** The advisory lock under which keys are counted and made; any number, the same in every process. */
+const CREATION_LOCK = 7_242_110_920;
+
+/**
+ * Makes a key, unless the service has as many as it may have, revoked ones included. The secret is in the answer and
+ * never again. The id of its installed app must be a UUID.
+ *
+ * @returns null when there is no such installed app
+ * @throws DomainError FAILED_PRECONDITION when there are `maxKeys` keys
+ */
+export function createBoundedApiKey(
+  db: Db,
+  key: NewApiKey,
+  maxKeys: number,
+): Promise<{ key: ApiKeyRow; secret: string } | null> {
+  return db.transaction(async (trx) => {
+    // The lock holds off the removal of the app.
+    const app = await rows(trx, "select 1 from installed_apps where id = :id::uuid for key share", {
+      id: key.installedAppId ?? null,
+    });
+    if (key.installedAppId && app.length === 0) return null;
+    // One after the other: two at once could both find room for the last one.
+    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
+    const full = await rows(trx, "select 1 from api_keys offset :max::int - 1 limit 1", { max: maxKeys });
+    if (full.length > 0) {
+      throw new DomainError(
+        "FAILED_PRECONDITION",
+        `the service has ${maxKeys} API keys, revoked ones included, and takes no more; remove revoked keys with DeleteApiKey, or ask the operator to raise MAX_API_KEYS`,
+        { reason: "TOO_MANY_API_KEYS" },
+      );
+    }
+    return createApiKey(trx, key);
+  });
+}
+
+/** Makes a key, however many there are. The secret is in the answer and never again. */
 export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKeyRow; secret: string }> {
   const secret = generateApiKeySecret();
   const [row] = await rows<ApiKeyRow>(
@@ -132,8 +169,8 @@ export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKe
 }
 
 /**
- * Makes a key with this secret exist, active and with every permission, as ADMIN_KEY asks for. Safe to call from
- * any number of processes at once.
+ * Makes a key with this secret exist, active, with every permission and without an installed app, as ADMIN_KEY asks for.
+ * Safe to call from any number of processes at once.
  */
 export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow> {
   const [row] = await rows<ApiKeyRow>(
@@ -141,7 +178,7 @@ export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow>
     `insert into api_keys (id, name, prefix, secret_sha256, permissions)
       values (:id::uuid, :name, :prefix, :hash, :permissions::int[])
       on conflict (secret_sha256) do update set permissions = excluded.permissions, allowed_processes = '{}', revoked = null,
-        prefix = excluded.prefix
+        prefix = excluded.prefix, installed_app_id = null
       returning ${API_KEY_COLUMNS}`,
     {
       id: randomUUID(),
@@ -154,13 +191,15 @@ export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow>
   return row as ApiKeyRow;
 }
 
-/** Every key, revoked ones too, oldest first. */
-export function listApiKeys(db: Db): Promise<ListedApiKey[]> {
+/** Every key of the scope, revoked ones too, oldest first. */
+export function listApiKeys(db: Db, scope: Scope): Promise<ListedApiKey[]> {
+  const inScope = keyIn(scope, "k");
   return rows<ListedApiKey>(
     db,
     `select ${API_KEY_COLUMNS}, (select max(expires) from api_key_old_secrets
           where api_key_id = id and expires > now() and revoked is null) as "oldSecretsExpire"
-      from api_keys order by created, id`,
+      from api_keys k where ${inScope.sql} order by created, id`,
+    inScope.bindings,
   );
 }
 
@@ -187,14 +226,16 @@ export async function recordKeyUse(
 }
 
 /**
- * Keys by id, locked in the order of their ids until the transaction ends: registrations under them wait, and two
+ * Keys of the scope by id, locked in the order of their ids until the transaction ends: registrations under them wait, and two
  * callers that want the same keys cannot deadlock.
  */
-export function lockApiKeys(trx: Db, ids: readonly string[]): Promise<ApiKeyRow[]> {
+export function lockApiKeys(trx: Db, scope: Scope, ids: readonly string[]): Promise<ApiKeyRow[]> {
+  const inScope = keyIn(scope, "k");
   return rows<ApiKeyRow>(
     trx,
-    `select ${API_KEY_COLUMNS} from api_keys where id = any(:ids::uuid[]) order by id for no key update`,
-    { ids },
+    `select ${API_KEY_COLUMNS} from api_keys k where id = any(:ids::uuid[]) and ${inScope.sql}
+      order by id for no key update`,
+    { ids, ...inScope.bindings },
   );
 }
 

@@ -1,6 +1,7 @@
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
 import { type DeliveryFilter, firstOf } from "./delivery-filter.ts";
+import { type Scope, webhookIn } from "./scope.ts";
 
 /** Where a delivery stands, as the column names it. */
 export type DeliveryStateName = "pending" | "delivering" | "retrying" | "delivered" | "failed" | "cancelled";
@@ -36,9 +37,14 @@ export interface AttemptRow {
 const COLUMNS = `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, d.state, d.attempts, d.round_start as "roundStart", d.created,
   case when d.state = 'retrying' then d.retry_at end as "retryAt", d.finished, d.reason`;
 
-/** A page of deliveries, newest first; ids are UUIDv7, so their order is that of time. */
-export function listDeliveries(db: Db, filter: DeliveryFilter, limit: number): Promise<DeliveryRow[]> {
-  const { sql, bindings } = firstOf(filter, limit);
+/** A page of the scope's deliveries, newest first; ids are UUIDv7, so their order is that of time. */
+export function listDeliveries(
+  db: Db,
+  scope: Scope,
+  filter: DeliveryFilter,
+  limit: number,
+): Promise<DeliveryRow[]> {
+  const { sql, bindings } = firstOf(scope, filter, limit);
   return rows<DeliveryRow>(
     db,
     `select ${COLUMNS} from (${sql}) d join webhooks w on w.id = d.webhook_id order by d.id desc`,
@@ -46,15 +52,18 @@ export function listDeliveries(db: Db, filter: DeliveryFilter, limit: number): P
   );
 }
 
-/** One delivery with every attempt, in order; null when there is none with this id, which must be a UUID. */
+/** One delivery with every attempt, in order; null when the scope has none with this id, which must be a UUID. */
 export async function getDelivery(
   db: Db,
+  scope: Scope,
   id: string,
 ): Promise<{ delivery: DeliveryRow; attempts: AttemptRow[] } | null> {
+  const inScope = webhookIn(scope, "w");
   const [delivery] = await rows<DeliveryRow>(
     db,
-    `select ${COLUMNS} from deliveries d join webhooks w on w.id = d.webhook_id where d.id = :id::uuid`,
-    { id },
+    `select ${COLUMNS} from deliveries d join webhooks w on w.id = d.webhook_id
+      where d.id = :id::uuid and ${inScope.sql}`,
+    { id, ...inScope.bindings },
   );
   if (!delivery) return null;
   const attempts = await rows<AttemptRow>(

@@ -1,6 +1,7 @@
 import type { Bindings } from "./database.ts";
 import type { DeliveryStateName } from "./deliveries.ts";
 import { firstIdOf } from "./retention.ts";
+import { type Condition, type Scope, webhookIn } from "./scope.ts";
 
 /** Which deliveries are meant; what is left out does not restrict. */
 export interface DeliveryFilter {
@@ -27,29 +28,41 @@ export interface DeliveryFilter {
 const ID_LAG_MS = 60_000;
 
 /**
- * A query for the newest deliveries that a filter lets through, or for the oldest `after` one, with the columns of the
- * table, and its values.
+ * A query for the newest deliveries of a scope that a filter lets through, or for the oldest `after` one, with the
+ * columns of the table, and its values.
  *
  * Each part reads an index in the order of ids and stops at the limit, whatever else is in the table: one part a
- * state, since several states together have no index in that order; and for an event type one a webhook, of those
- * webhooks that have the newest deliveries.
+ * state, since several states together have no index in that order; and for an event type or an app one a webhook, of
+ * those webhooks that have the newest deliveries.
  */
-export function firstOf(filter: DeliveryFilter, limit: number): { sql: string; bindings: Bindings } {
+export function firstOf(
+  scope: Scope,
+  filter: DeliveryFilter,
+  limit: number,
+): { sql: string; bindings: Bindings } {
   const { conditions, bindings } = restrictions(filter);
-  bindings.limit = limit;
+  const webhooks = webhooksOf(scope, filter);
+  Object.assign(bindings, webhooks?.bindings, { limit });
   const order = filter.after === undefined ? "desc" : "asc";
   const read = (all: readonly string[], most: string) => byState(all, filter.states, order, most);
-  if (filter.process === undefined || filter.webhookId !== undefined) {
-    return { sql: read(conditions, ":limit::int"), bindings };
+  if (webhooks === null) return { sql: read(conditions, ":limit::int"), bindings };
+  if (filter.webhookId !== undefined) {
+    // Looked up first: the deliveries of a webhook that is not meant are not read at all.
+    const webhook = `d.webhook_id = (select p.id from webhooks p where p.id = :webhookId::bigint and ${webhooks.sql})`;
+    return { sql: read([...conditions, webhook], ":limit::int"), bindings };
+  }
+  if (filter.deliveryId !== undefined || filter.eventId !== undefined) {
+    const webhook = `exists (select from webhooks p where p.id = d.webhook_id and ${webhooks.sql})`;
+    return { sql: read([...conditions, webhook], ":limit::int"), bindings };
   }
   const ofWebhook = (webhook: string) => [...conditions, `d.webhook_id = ${webhook}`];
   return {
     // The deliveries of a page are of at most as many webhooks as it has rows.
     sql: `
       select found.* from (
-        select of_process.id, first.id as first
-        from (select id from webhooks where process = :process::int) of_process
-          cross join lateral (${read(ofWebhook("of_process.id"), "1")}) first
+        select meant.id, first.id as first
+        from (select p.id from webhooks p where ${webhooks.sql}) meant
+          cross join lateral (${read(ofWebhook("meant.id"), "1")}) first
         order by first.id ${order} limit :limit::int
       ) webhook cross join lateral (${read(ofWebhook("webhook.id"), ":limit::int")}) found
       order by found.id ${order} limit :limit::int`,
@@ -57,8 +70,19 @@ export function firstOf(filter: DeliveryFilter, limit: number): { sql: string; b
   };
 }
 
+/** The webhooks `p` that scope and event type let through; null when these restrict nothing. */
+function webhooksOf(scope: Scope, { process }: DeliveryFilter): Condition | null {
+  if (scope === "everything" && process === undefined) return null;
+  const inScope = webhookIn(scope, "p");
+  if (process === undefined) return inScope;
+  return {
+    sql: `p.process = :process::int and ${inScope.sql}`,
+    bindings: { process, ...inScope.bindings },
+  };
+}
+
 function restrictions(filter: DeliveryFilter): { conditions: string[]; bindings: Bindings } {
-  const { deliveryId, webhookId, eventId, process, from, to, before, after } = filter;
+  const { deliveryId, webhookId, eventId, from, to, before, after } = filter;
   const conditions: string[] = [];
   const bindings: Bindings = {};
   function restrict(condition: string, values: Bindings): void {
@@ -74,14 +98,6 @@ function restrictions(filter: DeliveryFilter): { conditions: string[]; bindings:
   if (to) {
     const toId = firstIdOf(new Date(to.getTime() + ID_LAG_MS));
     restrict("d.created < :to and d.id < :toId::uuid", { to, toId });
-  }
-  if (process !== undefined) {
-    bindings.process = process;
-    if (webhookId !== undefined) {
-      conditions.push(
-        "exists (select from webhooks p where p.id = d.webhook_id and p.process = :process::int)",
-      );
-    }
   }
   return { conditions, bindings };
 }

@@ -10,6 +10,7 @@ import {
 } from "./api-keys.ts";
 import { count, type Db, rows } from "./database.ts";
 import { transactionWithRetry } from "./deadlock.ts";
+import { assertNoMoreRights, type Scope } from "./scope.ts";
 
 /** Secrets of a key that may work at once, the current one included. */
 const MAX_SECRETS = 5;
@@ -19,20 +20,22 @@ const MAX_SECRETS = 5;
  *
  * @param graceMs how long the secret of now still works; 0 refuses it and all before it from now on
  * @returns the key, and the secret, which is in this answer and never again
- * @throws DomainError NOT_FOUND or FAILED_PRECONDITION, when the key is unknown or revoked, or as many old secrets
- *   as there may be still work
+ * @throws DomainError NOT_FOUND or FAILED_PRECONDITION, when the scope has no such key, or it is revoked, or as many old
+ *   secrets as there may be still work; PERMISSION_DENIED when it has more rights than the scope
  */
 export function rotateApiKey(
   db: Db,
+  scope: Scope,
   id: string,
   graceMs: number,
 ): Promise<{ key: ListedApiKey; secret: string }> {
   return transactionWithRetry(db, async (trx) => {
-    const [key] = await lockApiKeys(trx, [id]);
+    const [key] = await lockApiKeys(trx, scope, [id]);
     if (!key)
       throw new DomainError("NOT_FOUND", `api_key_id: there is no API key ${id}`, {
         reason: "API_KEY_NOT_FOUND",
       });
+    assertNoMoreRights(scope, key, `the API key ${id}`);
     if (key.revoked) {
       throw new DomainError(
         "FAILED_PRECONDITION",

@@ -9,6 +9,8 @@ import * as testEvents from "./migrations/0005-test-events.ts";
 import * as failedDeliveries from "./migrations/0006-failed-deliveries.ts";
 import * as runsStarted from "./migrations/0007-runs-started.ts";
 import * as passes from "./migrations/0008-passes.ts";
+import * as sessionSecrets from "./migrations/0009-session-secrets.ts";
+import * as removableKeys from "./migrations/0010-removable-keys.ts";
 import * as chosenKeyPrefixes from "./migrations/0011-chosen-key-prefixes.ts";
 
 /** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
@@ -21,6 +23,8 @@ const migrations: Record<string, Knex.Migration> = {
   "0006-failed-deliveries": failedDeliveries,
   "0007-runs-started": runsStarted,
   "0008-passes": passes,
+  "0009-session-secrets": sessionSecrets,
+  "0010-removable-keys": removableKeys,
   "0011-chosen-key-prefixes": chosenKeyPrefixes,
 };
 

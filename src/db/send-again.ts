@@ -3,6 +3,7 @@ import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
 import { type DeliveryRow, type DeliveryStateName, getDelivery } from "./deliveries.ts";
 import { type DeliveryFilter, firstOf } from "./delivery-filter.ts";
+import { type Scope, webhookIn } from "./scope.ts";
 
 /** States in which nothing more happens to a delivery by itself. */
 export const FINAL_STATES: readonly DeliveryStateName[] = ["delivered", "failed", "cancelled"];
@@ -13,23 +14,24 @@ const MAX_ATTEMPTS = 30_000;
 const STEP = 500;
 
 /**
- * Starts another round for those of the deliveries that are final and whose webhook and key are there.
+ * Starts another round for those of the scope's deliveries that are final and whose webhook and key are there.
  *
  * @returns the ids of those that are pending now
  */
-async function startRound(db: Db, ids: readonly string[]): Promise<string[]> {
+async function startRound(db: Db, scope: Scope, ids: readonly string[]): Promise<string[]> {
+  const inScope = webhookIn(scope, "w");
   const again = await rows<{ id: string }>(
     db,
     `with chosen as (
         select d.id from deliveries d join webhooks w on w.id = d.webhook_id join api_keys k on k.id = w.api_key_id
         where d.id = any(:ids::uuid[]) and d.state in ('delivered', 'failed', 'cancelled')
-          and d.attempts < :most::int and w.deleted is null and k.revoked is null
+          and d.attempts < :most::int and w.deleted is null and k.revoked is null and ${inScope.sql}
         order by d.id for update of d
       )
       update deliveries d set state = 'pending', round_start = d.attempts, run_id = null, finished = null,
         reason = null, retry_at = null, claims = 0, claim_activity = null, claim_attempt = null
       from chosen where d.id = chosen.id returning d.id`,
-    { ids: ids as string[], most: MAX_ATTEMPTS },
+    { ids: ids as string[], most: MAX_ATTEMPTS, ...inScope.bindings },
   );
   return again.map(({ id }) => id);
 }
@@ -37,12 +39,12 @@ async function startRound(db: Db, ids: readonly string[]): Promise<string[]> {
 /**
  * Starts another round for a final delivery, whose id must be a UUID: up to four more attempts, numbered on.
  *
- * @returns the delivery as it is now, or null when there is none
+ * @returns the delivery as it is now, or null when the scope has none
  * @throws DomainError FAILED_PRECONDITION while it is not final, and when its webhook or key is gone
  */
-export async function sendAgain(db: Db, id: string): Promise<DeliveryRow | null> {
-  const again = await startRound(db, [id]);
-  const found = await getDelivery(db, id);
+export async function sendAgain(db: Db, scope: Scope, id: string): Promise<DeliveryRow | null> {
+  const again = await startRound(db, scope, [id]);
+  const found = await getDelivery(db, scope, id);
   if (!found) return null;
   if (again.length === 0) throw notNow(found.delivery);
   return found.delivery;
@@ -74,18 +76,23 @@ export interface SentAgain {
 }
 
 /**
- * Starts another round for the final deliveries that a filter finds, newest first, in small steps.
+ * Starts another round for the scope's final deliveries that a filter finds, newest first, in small steps.
  *
  * @param limit how many deliveries are looked at, at most
  */
-export async function sendManyAgain(db: Db, filter: DeliveryFilter, limit: number): Promise<SentAgain> {
+export async function sendManyAgain(
+  db: Db,
+  scope: Scope,
+  filter: DeliveryFilter,
+  limit: number,
+): Promise<SentAgain> {
   const done: SentAgain = { sent: 0, skipped: 0, next: filter.before ?? null };
   for (let left = limit; left > 0; ) {
     const step = Math.min(STEP, left);
-    const { sql, bindings } = firstOf({ ...filter, before: done.next ?? undefined }, step);
+    const { sql, bindings } = firstOf(scope, { ...filter, before: done.next ?? undefined }, step);
     const found = await rows<{ id: string }>(db, `select d.id from (${sql}) d order by d.id desc`, bindings);
     const ids = found.map(({ id }) => id);
-    const again = await startRound(db, ids);
+    const again = await startRound(db, scope, ids);
     done.sent += again.length;
     done.skipped += ids.length - again.length;
     done.next = ids.at(-1) ?? null;

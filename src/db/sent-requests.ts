@@ -1,18 +1,23 @@
 import type { DeliveryFacts } from "../delivery-headers.ts";
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
+import { type Scope, webhookIn } from "./scope.ts";
 
 /** What a delivery sends, and the run that claimed it last. */
 export interface SentRequest {
   facts: DeliveryFacts;
   /** The JSON body. */
   payload: string;
-  /** Null when no run has it, or the run is forgotten. */
+  /** Null when no run has it, the run is forgotten, or the scope is that of an app. */
   run: { workflowId: string; runId: string } | null;
 }
 
-/** What the delivery of this id, which must be a UUID, sends; null when there is none. */
-export async function getSentRequest(db: Db, id: string): Promise<SentRequest | null> {
+/**
+ * What the delivery of this id, which must be a UUID, sends; null when the scope has none. Runs are of the whole service:
+ * no installed app is told of them.
+ */
+export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<SentRequest | null> {
+  const inScope = webhookIn(scope, "w");
   const [row] = await rows<{
     process: number;
     installedAppId: string | null;
@@ -27,15 +32,18 @@ export async function getSentRequest(db: Db, id: string): Promise<SentRequest | 
         r.workflow_id as "workflowId", r.first_run_id as "firstRunId"
       from deliveries d join webhooks w on w.id = d.webhook_id join events e on e.id = d.event_id
         left join runs r on r.id = d.run_id
-      where d.id = :id::uuid`,
-    { id },
+      where d.id = :id::uuid and ${inScope.sql}`,
+    { id, ...inScope.bindings },
   );
   if (!row) return null;
   const { payload, workflowId, firstRunId, ...facts } = row;
   return {
     facts: { id, ...facts },
     payload,
-    run: workflowId === null || firstRunId === null ? null : { workflowId, runId: executionOf(firstRunId) },
+    run:
+      scope !== "everything" || workflowId === null || firstRunId === null
+        ? null
+        : { workflowId, runId: executionOf(firstRunId) },
   };
 }
 

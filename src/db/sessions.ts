@@ -9,6 +9,9 @@ const MOST_DAYS = 7;
 /** Each use moves the end, but only such a step is worth a write. */
 const STEP_MINUTES = 5;
 
+/** Sessions of a key at once; a further one ends the oldest. */
+const MAX_OF_KEY = 100;
+
 /** The latest that a session may end, in seconds from its start. */
 export const SESSION_MOST_SECONDS = MOST_DAYS * 24 * 3_600;
 
@@ -19,7 +22,7 @@ export interface SessionRow {
 }
 
 /**
- * Starts a session of a key, and forgets those that have ended.
+ * Starts a session of a key, ends the key's oldest beyond 100, and forgets those that have ended.
  *
  * @param secret one that the key is found by
  * @returns the token, which is in this answer and never again: only its SHA-256 is stored. Null when the secret was
@@ -34,31 +37,43 @@ export async function startSession(
   const token = randomBytes(32).toString("base64url");
   const [row] = await rows<{ expires: Date }>(
     db,
-    `insert into sessions (token_sha256, api_key_id, key_secret_sha256, expires)
-      select :token, id, secret_sha256, now() + make_interval(hours => ${IDLE_HOURS}) from api_keys
-      where id = :keyId::uuid and revoked is null and (secret_sha256 = :secret or exists (
-        select from api_key_old_secrets o
-        where o.secret_sha256 = :secret and o.api_key_id = api_keys.id and o.expires > now()))
+    `insert into sessions (token_sha256, api_key_id, key_secret_sha256, secret_sha256, expires)
+      select :token, k.id, k.secret_sha256, :secret,
+        least(now() + make_interval(hours => ${IDLE_HOURS}), o.expires)
+      from api_keys k left join api_key_old_secrets o
+        on o.secret_sha256 = :secret and o.api_key_id = k.id and o.expires > now()
+      where k.id = :keyId::uuid and k.revoked is null and (k.secret_sha256 = :secret or o.expires is not null)
       returning expires`,
     { token: secretSha256(token), keyId, secret: secretSha256(secret) },
   );
-  return row ? { token, expires: row.expires } : null;
+  if (!row) return null;
+  await count(
+    db,
+    `delete from sessions where token_sha256 in (
+      select token_sha256 from sessions where api_key_id = :keyId::uuid order by started desc offset ${MAX_OF_KEY})`,
+    { keyId },
+  );
+  return { token, expires: row.expires };
 }
 
 /**
- * The session with this token, which this use makes longer; null when it has ended, by time or by signing out, or its
- * key was revoked or given another secret.
+ * The session with this token, which this use makes longer; null when it has ended: by time, by signing out, when its
+ * key was revoked or given another secret, or with the grace period of the secret that started it.
  */
 export async function findSession(db: Db, token: string): Promise<SessionRow | null> {
   const hash = secretSha256(token);
   const [row] = await rows<ApiKeyRow & { expires: Date; next: Date; due: boolean }>(
     db,
     `select ${API_KEY_COLUMNS}, expires, next, next > expires + make_interval(mins => ${STEP_MINUTES}) as due
-      from (select api_key_id, key_secret_sha256, expires,
-          least(now() + make_interval(hours => ${IDLE_HOURS}), started + make_interval(days => ${MOST_DAYS})) as next
-        from sessions where token_sha256 = :hash and expires > now()) session
+      from (select s.api_key_id, s.key_secret_sha256, s.expires,
+          s.secret_sha256 = s.key_secret_sha256 or o.expires is not null as works,
+          least(now() + make_interval(hours => ${IDLE_HOURS}), s.started + make_interval(days => ${MOST_DAYS}),
+            o.expires) as next
+        from sessions s left join api_key_old_secrets o
+          on o.secret_sha256 = s.secret_sha256 and o.api_key_id = s.api_key_id and o.expires > now()
+        where s.token_sha256 = :hash and s.expires > now()) session
       join api_keys on id = api_key_id and secret_sha256 = key_secret_sha256
-      where revoked is null`,
+      where works and revoked is null`,
     { hash },
   );
   if (!row) return null;

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
+import { type Scope, webhookIn } from "./scope.ts";
 
 /** What X-Service-UserId says of a test event, where the webhook gets that header. */
 const USER_ID = "test";
@@ -16,18 +17,20 @@ export interface TestEvent {
 /**
  * Stores an event that is marked as a test, with one pending delivery, for this webhook and no other.
  *
- * @returns their ids, or null when the webhook was deleted or paused in the meantime
+ * @returns their ids, or null when the webhook was deleted or paused in the meantime, or is not in the scope
  */
 export async function queueTestEvent(
   db: Db,
+  scope: Scope,
   event: TestEvent,
 ): Promise<{ eventId: string; deliveryId: string } | null> {
+  const inScope = webhookIn(scope, "w");
   const [made] = await rows<{ eventId: string; deliveryId: string }>(
     db,
     // The lock makes deleting the webhook wait, so that it cancels this delivery too.
     `with target as (
-        select id, process from webhooks
-        where id = :webhookId::bigint and deleted is null and paused is null for share
+        select w.id, w.process from webhooks w
+        where w.id = :webhookId::bigint and w.deleted is null and w.paused is null and ${inScope.sql} for share
       ),
       event as (
         insert into events
@@ -41,7 +44,7 @@ export async function queueTestEvent(
         returning id, event_id
       )
       select event_id as "eventId", id as "deliveryId" from queued`,
-    { ...event, key: `test/${randomUUID()}`, userId: USER_ID },
+    { ...event, key: `test/${randomUUID()}`, userId: USER_ID, ...inScope.bindings },
   );
   return made ?? null;
 }

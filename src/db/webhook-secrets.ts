@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { DomainError } from "../domain-error.ts";
 import { count, type Db, rows } from "./database.ts";
+import { type Scope, webhookIn } from "./scope.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
 /** A signing secret as it is stored. */
@@ -55,19 +56,22 @@ export function sealedSecretsOf(
 }
 
 /**
- * Every secret that signs a live webhook's deliveries now, newest first; null when there is no such webhook.
+ * Every secret that signs a live webhook's deliveries now, newest first; null when the scope has no such webhook.
  *
  * @throws DomainError FAILED_PRECONDITION when one of them opens with no key that this process has
  */
 export async function readWebhookSecrets(
   db: Db,
   box: SecretBox,
+  scope: Scope,
   id: bigint,
 ): Promise<WebhookSecret[] | null> {
+  const inScope = webhookIn(scope, "webhooks");
   const [row] = await rows<SecretsRow & { now: Date }>(
     db,
-    `select ${SECRET_COLUMNS}, now() as now from webhooks where id = :id::bigint and deleted is null`,
-    { id },
+    `select ${SECRET_COLUMNS}, now() as now from webhooks
+      where id = :id::bigint and deleted is null and ${inScope.sql}`,
+    { id, ...inScope.bindings },
   );
   if (!row) return null;
   try {
@@ -85,29 +89,37 @@ export async function readWebhookSecrets(
 }
 
 /**
- * Gives a live webhook a new signing secret; the one before signs beside it for a day. One that cannot be opened any
- * more is left behind, so that rotating mends its webhook.
+ * Gives a live webhook a new signing secret. The one before signs beside it for a day, unless the old secrets are to be
+ * revoked. A secret that cannot be opened any more is left behind, so that rotating mends its webhook.
  *
- * @returns whether there is such a webhook
+ * @param revokeOld whether every old secret stops signing now
+ * @returns whether the scope has such a webhook
  * @throws DomainError FAILED_PRECONDITION when as many secrets as there may be are valid
  */
-export function rotateWebhookSecret(db: Db, box: SecretBox, id: bigint): Promise<boolean> {
+export function rotateWebhookSecret(
+  db: Db,
+  box: SecretBox,
+  scope: Scope,
+  id: bigint,
+  revokeOld = false,
+): Promise<boolean> {
+  const inScope = webhookIn(scope, "webhooks");
   return db.transaction(async (trx) => {
     const [row] = await rows<SecretsRow & { now: Date; endOfOld: Date }>(
       trx,
       `select ${SECRET_COLUMNS}, now() as now, now() + make_interval(hours => :hours::int) as "endOfOld"
-        from webhooks where id = :id::bigint and deleted is null for no key update`,
-      { id, hours: OLD_SECRET_HOURS },
+        from webhooks where id = :id::bigint and deleted is null and ${inScope.sql} for no key update`,
+      { id, hours: OLD_SECRET_HOURS, ...inScope.bindings },
     );
     if (!row) return false;
-    const old = validAt(row.now, id, row)
+    const old = (revokeOld ? [] : validAt(row.now, id, row))
       .filter((secret) => opens(box, secret))
       .map(({ sealed, expires }) => ({ sealed, expires: expires ?? row.endOfOld }));
     const oldest = old.at(-1);
     if (oldest && old.length >= MAX_SECRETS) {
       throw new DomainError(
         "FAILED_PRECONDITION",
-        `webhook ${id} has ${MAX_SECRETS} valid signing secrets, the most there may be; rotate again after ${oldest.expires.toISOString()}, when the oldest ends`,
+        `webhook ${id} has ${MAX_SECRETS} valid signing secrets, the most there may be; rotate again after ${oldest.expires.toISOString()}, when the oldest ends, or with revoke_old_secrets, which ends all old ones at once`,
         { reason: "TOO_MANY_SECRETS" },
       );
     }

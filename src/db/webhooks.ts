@@ -2,6 +2,7 @@ import { DomainError } from "../domain-error.ts";
 import type { Db } from "./database.ts";
 import { count, rows } from "./database.ts";
 import { transactionWithRetry } from "./deadlock.ts";
+import { type Scope, webhookIn } from "./scope.ts";
 import type { SecretBox } from "./secret-box.ts";
 import { newSealedSecret } from "./webhook-secrets.ts";
 
@@ -43,43 +44,56 @@ const columns = (
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
   ${table}.rate_limit as "rateLimit", ${table}.paused, ${table}.created, ${table}.modified`;
 
-/** Sets or lifts the limit of deliveries a second; null when there is no live webhook with this id. */
-export async function setRateLimit(db: Db, id: bigint, rateLimit: number | null): Promise<WebhookRow | null> {
+/** Sets or lifts the limit of deliveries a second; null when the scope has no live webhook with this id. */
+export async function setRateLimit(
+  db: Db,
+  scope: Scope,
+  id: bigint,
+  rateLimit: number | null,
+): Promise<WebhookRow | null> {
+  const inScope = webhookIn(scope, "w");
   const [webhook] = await rows<WebhookRow>(
     db,
     `update webhooks w set rate_limit = :rateLimit::int, rate_tokens = 0, rate_at = now(), modified = now()
-      where w.id = :id::bigint and w.deleted is null returning ${columns("w")}`,
-    { id, rateLimit },
+      where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
+    { id, rateLimit, ...inScope.bindings },
   );
   return webhook ?? null;
 }
 
 /**
- * Holds a live webhook's deliveries back, or sends them again; null when there is none with this id. One that is so
- * already is answered as it is.
+ * Holds a live webhook's deliveries back, or sends them again; null when the scope has none with this id. One that is
+ * so already is answered as it is.
  */
-export async function setPaused(db: Db, id: bigint, paused: boolean): Promise<WebhookRow | null> {
+export async function setPaused(
+  db: Db,
+  scope: Scope,
+  id: bigint,
+  paused: boolean,
+): Promise<WebhookRow | null> {
+  const inScope = webhookIn(scope, "w");
   const [webhook] = await rows<WebhookRow>(
     db,
     `update webhooks w set paused = case when :paused::bool then coalesce(w.paused, now()) end,
         modified = case when (w.paused is not null) = :paused::bool then w.modified else now() end
-      where w.id = :id::bigint and w.deleted is null returning ${columns("w")}`,
-    { id, paused },
+      where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
+    { id, paused, ...inScope.bindings },
   );
   return webhook ?? null;
 }
 
-/** A live webhook, or null. */
-export async function getWebhook(db: Db, id: bigint): Promise<WebhookRow | null> {
+/** A live webhook of the scope, or null. */
+export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
+  const inScope = webhookIn(scope, "w");
   const [webhook] = await rows<WebhookRow>(
     db,
-    `select ${columns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null`,
-    { id },
+    `select ${columns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null and ${inScope.sql}`,
+    { id, ...inScope.bindings },
   );
   return webhook ?? null;
 }
 
-/** Every live webhook, of every key, oldest first. */
+/** Every live webhook, of every key and app, oldest first: the contract lists them all (4.1). */
 export function listWebhooks(db: Db): Promise<WebhookRow[]> {
   return rows<WebhookRow>(db, `select ${columns("w")} from webhooks w where w.deleted is null order by w.id`);
 }
@@ -157,7 +171,8 @@ async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): 
 }
 
 /**
- * Deletes a live webhook and cancels its undelivered deliveries, in one transaction.
+ * Deletes a live webhook and cancels its undelivered deliveries, in one transaction. The contract (4.3) lets each key
+ * delete any webhook.
  *
  * @returns the deleted webhook, or null when there is no live one with this id
  */
@@ -193,7 +208,7 @@ export async function deleteWebhooksOfKey(trx: Db, apiKeyId: string): Promise<nu
   return deleted.length;
 }
 
-/** Gives every live webhook of one key to another; answers how many. They keep their installed app. */
+/** Gives every live webhook of one key to another; returns how many. They keep their installed app. */
 export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): Promise<number> {
   return count(
     trx,
@@ -201,6 +216,18 @@ export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): P
       where api_key_id = :fromKeyId::uuid and deleted is null`,
     { fromKeyId, toKeyId },
   );
+}
+
+/** Whether a key owns live webhooks that are not in a scope. */
+export async function ownsOutside(db: Db, scope: Scope, apiKeyId: string): Promise<boolean> {
+  const inScope = webhookIn(scope, "w");
+  const found = await rows(
+    db,
+    `select 1 from webhooks w
+      where w.api_key_id = :apiKeyId::uuid and w.deleted is null and (${inScope.sql}) is not true limit 1`,
+    { apiKeyId, ...inScope.bindings },
+  );
+  return found.length > 0;
 }
 
 /** The processes that live webhooks of a key are registered for. */

@@ -179,7 +179,7 @@ test("a stream ends with UNAUTHENTICATED once its key is revoked", async () => {
   }
   const call = failure(caller.publishEvents(lasting()));
   await expect.poll(async () => (await storedUnder(requests)).length).toBe(1);
-  await revokeApiKey(api.context.db, key.id, "delete");
+  await revokeApiKey(api.context.db, "everything", key.id, "delete");
   revoked();
   expect((await call)?.code).toBe(Code.Unauthenticated);
   expect(await storedUnder(requests)).toHaveLength(1);
@@ -295,7 +295,7 @@ test("a key that was revoked publishes nothing more, however many of its calls a
     }
   });
   await expect.poll(() => api.context.db("events").where("api_key_id", key.id)).not.toEqual([]);
-  await revokeApiKey(api.context.db, key.id, "delete");
+  await revokeApiKey(api.context.db, "everything", key.id, "delete");
   revoked = true;
   await Promise.all(callers);
   afterwards.push((await failure(caller.publishEvent(document())))?.code);

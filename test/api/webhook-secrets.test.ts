@@ -41,6 +41,18 @@ test("rotating makes a new secret, and the one before counts for 24 hours more",
   expect(read.secrets).toEqual(rotated.secrets);
 });
 
+test("rotating can revoke the old secrets at once, of which one has leaked: the new one signs alone", async () => {
+  const webhookId = await api.register();
+  for (let n = 0; n < 4; n += 1) await webhooks.rotateWebhookSecret({ webhookId });
+  const before = await webhooks.getWebhookSecret({ webhookId });
+  const rotated = await webhooks.rotateWebhookSecret({ webhookId, revokeOldSecrets: true });
+  expect(rotated.secrets).toEqual([expect.objectContaining({ secret: rotated.secret })]);
+  expect(rotated.secrets[0]?.expires).toBeUndefined();
+  expect(before.secrets.map(({ secret }) => secret)).not.toContain(rotated.secret);
+  expect((await webhooks.getWebhookSecret({ webhookId })).secrets).toHaveLength(1);
+  expect((await rowOf(webhookId)).old_secrets).toEqual([]);
+});
+
 test("old secrets are sealed at rest as the newest is", async () => {
   const webhookId = await api.register();
   const { secret } = await webhooks.getWebhookSecret({ webhookId });

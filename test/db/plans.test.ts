@@ -10,6 +10,8 @@ import { loadContents } from "../../src/db/event-contents.ts";
 import { deleteExpired } from "../../src/db/retention.ts";
 import { assignGroups, beginPasses, groupStatuses } from "../../src/db/retry-groups.ts";
 import { closeRun } from "../../src/db/runs.ts";
+import type { Scope } from "../../src/db/scope.ts";
+import { readHistory, readOverview, webhookStats } from "../../src/db/stats.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type PlanNode, plansOf } from "./explained.ts";
 import { freshToken, queue, result, SPACING } from "./queue.ts";
@@ -22,6 +24,8 @@ let db: Db;
 let token: ClaimToken;
 let claimedIds: string[];
 let webhookId: bigint;
+/** The scope of a key of an installed app that has one of the webhooks. */
+const app: Scope = { installedAppId: randomUUID(), processes: [], permissions: [] };
 
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -37,6 +41,8 @@ beforeAll(async () => {
   await db.raw(
     "insert into attempts (delivery_id, number, started, duration_ms) select new_delivery_id(), 1, now(), 5 from generate_series(1, 20000)",
   );
+  await db("installed_apps").insert({ id: app.installedAppId, name: "app" });
+  await db("webhooks").where("id", String(webhookId)).update({ installed_app_id: app.installedAppId });
   await db.raw("analyze");
 });
 afterAll(async () => {
@@ -96,21 +102,44 @@ describe("no table that grows is read from end to end", () => {
     ["listing the undelivered", (trx) => assignGroups(trx, token.runId)],
     ["looking at a group", (trx) => groupStatuses(trx, [{ runId: token.runId, group: 1 }])],
     ["closing a run", (trx) => closeRun(trx, token.runId)],
-    ["listing the newest", (trx) => listDeliveries(trx, {}, 101)],
-    ["listing a webhook's failed ones", (trx) => listDeliveries(trx, { webhookId, states: ["failed"] }, 101)],
-    ["listing an event type's", (trx) => listDeliveries(trx, { process: 1 }, 101)],
+    ["listing the newest", (trx) => listDeliveries(trx, "everything", {}, 101)],
+    [
+      "listing a webhook's failed ones",
+      (trx) => listDeliveries(trx, "everything", { webhookId, states: ["failed"] }, 101),
+    ],
+    ["listing an event type's", (trx) => listDeliveries(trx, "everything", { process: 1 }, 101)],
     [
       "going a page back, of all and of an event type",
       async (trx) => {
-        await listDeliveries(trx, { after: claimedIds[0] as string }, 101);
-        await listDeliveries(trx, { process: 1, after: claimedIds[0] as string }, 101);
+        await listDeliveries(trx, "everything", { after: claimedIds[0] as string }, 101);
+        await listDeliveries(trx, "everything", { process: 1, after: claimedIds[0] as string }, 101);
       },
     ],
     [
       "listing what failed or was cancelled within an hour",
       (trx) =>
-        listDeliveries(trx, { states: ["failed", "cancelled"], from: new Date(Date.now() - 3_600_000) }, 101),
+        listDeliveries(
+          trx,
+          "everything",
+          { states: ["failed", "cancelled"], from: new Date(Date.now() - 3_600_000) },
+          101,
+        ),
     ],
+    ["listing an app's newest", (trx) => listDeliveries(trx, app, {}, 101)],
+    [
+      "listing an app's failed ones, of a webhook and of an event type",
+      async (trx) => {
+        await listDeliveries(trx, app, { webhookId, states: ["failed"] }, 101);
+        await listDeliveries(trx, app, { process: 1, states: ["failed"] }, 101);
+      },
+    ],
+    [
+      "listing an app's deliveries of an event",
+      (trx) => listDeliveries(trx, app, { eventId: randomUUID() }, 101),
+    ],
+    ["an app's overview", (trx) => readOverview(trx, app)],
+    ["an app's history", (trx) => readHistory(trx, app, 24, new Date())],
+    ["how an app's webhooks did", (trx) => webhookStats(trx, app)],
     ["deleting what has expired", (trx) => deleteExpired(trx, new Date(Date.now() - 3_600_000))],
   ];
 

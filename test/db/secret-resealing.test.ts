@@ -50,12 +50,14 @@ async function webhooksSealedBy(box: SecretBox, count: number): Promise<bigint[]
 }
 
 const secretsOf = async (box: SecretBox, ids: readonly bigint[]) =>
-  Promise.all(ids.map(async (id) => (await readWebhookSecrets(db, box, id))?.map(({ secret }) => secret)));
+  Promise.all(
+    ids.map(async (id) => (await readWebhookSecrets(db, box, "everything", id))?.map(({ secret }) => secret)),
+  );
 
 test("every secret is sealed anew under the current key, old ones too, and stays what it was", async () => {
   const { former, changed, next } = keys();
   const ids = await webhooksSealedBy(former, 5);
-  await rotateWebhookSecret(db, former, ids[2] as bigint);
+  await rotateWebhookSecret(db, former, "everything", ids[2] as bigint);
   const before = await secretsOf(former, ids);
   expect(before.map((secrets) => secrets?.length)).toEqual([1, 1, 2, 1, 1]);
   expect(await secretsOf(changed, ids)).toEqual(before);
@@ -71,7 +73,7 @@ test("processes that seal anew at once, while secrets are rotated, lose none", a
   const ids = await webhooksSealedBy(former, 30);
   const before = await secretsOf(former, ids);
   const passes = [1, 2, 3].map(() => resealSecrets(db, changed));
-  const rotations = ids.slice(10, 20).map((id) => rotateWebhookSecret(db, changed, id));
+  const rotations = ids.slice(10, 20).map((id) => rotateWebhookSecret(db, changed, "everything", id));
   const done = await Promise.all(passes);
   await Promise.all(rotations);
   expect(done.flatMap(({ unopenable }) => unopenable)).toEqual([]);
@@ -118,7 +120,7 @@ test("secrets that open with no key are named, left as they are, and keep the fo
   expect(await resealAll(db, changed)).toEqual({ resealed: 1, unopenable: [lost[1]] });
   expect(await secretsOf(next, good)).toHaveLength(1);
   await expect(checkSecretKey(db, next)).rejects.toThrow("SECRET_KEY");
-  await rotateWebhookSecret(db, changed, lost[1] as bigint);
+  await rotateWebhookSecret(db, changed, "everything", lost[1] as bigint);
   expect((await resealAll(db, changed)).unopenable).toEqual([]);
   await expect(checkSecretKey(db, next)).resolves.toBeUndefined();
 });
@@ -200,11 +202,11 @@ test("a secret that was moved to another webhook opens no more, whichever key is
     { a: String(a), b: String(b) },
   );
   for (const id of [a, b]) {
-    const reading = readWebhookSecrets(db, changed, id);
+    const reading = readWebhookSecrets(db, changed, "everything", id);
     await expect(reading).rejects.toThrow(`secret of webhook ${id} opens with neither SECRET_KEY nor`);
     await expect(reading).rejects.toThrow("was stored for another webhook");
   }
-  expect(await readWebhookSecrets(db, changed, c)).toHaveLength(1);
+  expect(await readWebhookSecrets(db, changed, "everything", c)).toHaveLength(1);
   expect(await resealSecrets(db, changed)).toEqual({ resealed: 0, unopenable: [a, b] });
   const sealed = former.seal("hush", { purpose: "p", row: "1" });
   expect(changed.open(sealed, { purpose: "p", row: "1" }).toString()).toBe("hush");

@@ -130,6 +130,25 @@ test("a key is revoked and its webhooks are deleted, and it is found among the r
   expect(await registered(url)).toBeUndefined();
 });
 
+test("a revoked key is removed, and is listed no more", async () => {
+  const key = await newKey(web.service);
+  await web.service.keys.revokeApiKey({
+    apiKeyId: key.id,
+    webhooks: { case: "deleteWebhooks", value: {} },
+  });
+  await web.visit({ path: "/keys?state=revoked" }, async (page) => {
+    await row(page, key.name)
+      .getByRole("button", { name: `Remove ${key.name}` })
+      .click();
+    await expectAccessible(page);
+    await dialog(page).getByRole("button", { name: "Remove key" }).click();
+    await page.getByText(`“${key.name}” is removed`).waitFor();
+    await row(page, key.name).waitFor({ state: "detached" });
+  });
+  const { apiKeys } = await web.service.keys.listApiKeys({});
+  expect(apiKeys.map(({ id }) => id)).not.toContain(key.id);
+});
+
 test("who revokes the key of their own session is told before that it signs them out, and is signed out", async () => {
   const key = await newKey(web.service, [MANAGE]);
   await web.visit({ path: "/keys", key: key.secret }, async (page) => {

@@ -156,6 +156,23 @@ test("the signing secret is asked for only by its button, verifies deliveries, a
       expect(kept + asked.join()).not.toContain(each.slice("whsec_".length));
   }));
 
+test("a rotation that revokes the old secret leaves the new one alone", () =>
+  web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
+    await page.getByRole("button", { name: "Rotate" }).click();
+    await page.getByRole("dialog").getByLabel("No longer").check();
+    await takeScreenshots(page, "webhook-rotate-revoke");
+    await expectAccessible(page);
+    await page.getByRole("button", { name: "Rotate secret" }).click();
+    await page.getByText("until then the receiver refuses deliveries").waitFor();
+    const newest = await page.getByRole("textbox", { name: "Signing secret" }).inputValue();
+    expect(await page.getByRole("textbox", { name: "Old secret" }).count()).toBe(0);
+    const { secrets } = await web.service.webhooks.getWebhookSecret({ webhookId: goodId });
+    expect(secrets.map(({ secret }) => secret)).toEqual([newest]);
+    // The choice is made anew each time.
+    await page.getByRole("button", { name: "Rotate" }).click();
+    expect(await page.getByRole("dialog").getByLabel("For 24 hours").isChecked()).toBe(true);
+  }));
+
 test("the rate limit is set, and lifted again", () =>
   web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
     await page.getByRole("button", { name: "Change the rate limit" }).click();

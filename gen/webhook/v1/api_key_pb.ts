@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/api_key.proto.
  */
 export const file_webhook_v1_api_key: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL2FwaV9rZXkucHJvdG8SCndlYmhvb2sudjEimwMKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnByZWZpeBgDIAEoCRIrCgtwZXJtaXNzaW9ucxgEIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgFIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAYgASgJSACIAQESKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcmV2b2tlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF91c2VkGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJvbGRfc2VjcmV0c19leHBpcmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWQiVQoMSW5zdGFsbGVkQXBwEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSKwoHY3JlYXRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi0QEKE0NyZWF0ZUFwaUtleVJlcXVlc3QSEgoEbmFtZRgBIAEoCUIEiLUYARIrCgtwZXJtaXNzaW9ucxgCIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgDIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAQgASgJSACIAQFCGwoZX2luc3RhbGxlZF9hcHBsaWNhdGlvbl9pZCJQChRDcmVhdGVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSEwoGc2VjcmV0GAIgASgJQgOAAQEiFAoSTGlzdEFwaUtleXNSZXF1ZXN0IjsKE0xpc3RBcGlLZXlzUmVzcG9uc2USJAoIYXBpX2tleXMYASADKAsyEi53ZWJob29rLnYxLkFwaUtleSKMAQoTUmV2b2tlQXBpS2V5UmVxdWVzdBIYCgphcGlfa2V5X2lkGAEgASgJQgSItRgBEhwKEnRyYW5zZmVyX3RvX2tleV9pZBgCIAEoCUgAEjEKD2RlbGV0ZV93ZWJob29rcxgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eUgAQgoKCHdlYmhvb2tzInMKFFJldm9rZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRIcChR3ZWJob29rc190cmFuc2ZlcnJlZBgCIAEoBRIYChB3ZWJob29rc19kZWxldGVkGAMgASgFImAKE1JvdGF0ZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYARIvCgxncmFjZV9wZXJpb2QYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iUAoUUm90YXRlQXBpS2V5UmVzcG9uc2USIwoHYXBpX2tleRgBIAEoCzISLndlYmhvb2sudjEuQXBpS2V5EhMKBnNlY3JldBgCIAEoCUIDgAEBIi8KGUNyZWF0ZUluc3RhbGxlZEFwcFJlcXVlc3QSEgoEbmFtZRgBIAEoCUIEiLUYASJNChpDcmVhdGVJbnN0YWxsZWRBcHBSZXNwb25zZRIvCg1pbnN0YWxsZWRfYXBwGAEgASgLMhgud2ViaG9vay52MS5JbnN0YWxsZWRBcHAiGgoYTGlzdEluc3RhbGxlZEFwcHNSZXF1ZXN0Ik0KGUxpc3RJbnN0YWxsZWRBcHBzUmVzcG9uc2USMAoOaW5zdGFsbGVkX2FwcHMYASADKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcDLJBAoNQXBpS2V5U2VydmljZRJXCgxDcmVhdGVBcGlLZXkSHy53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIgSItRgEElcKC0xpc3RBcGlLZXlzEh4ud2ViaG9vay52MS5MaXN0QXBpS2V5c1JlcXVlc3QaHy53ZWJob29rLnYxLkxpc3RBcGlLZXlzUmVzcG9uc2UiB5ACAYi1GAQSVwoMUmV2b2tlQXBpS2V5Eh8ud2ViaG9vay52MS5SZXZva2VBcGlLZXlSZXF1ZXN0GiAud2ViaG9vay52MS5SZXZva2VBcGlLZXlSZXNwb25zZSIEiLUYBBJXCgxSb3RhdGVBcGlLZXkSHy53ZWJob29rLnYxLlJvdGF0ZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLlJvdGF0ZUFwaUtleVJlc3BvbnNlIgSItRgEEmkKEkNyZWF0ZUluc3RhbGxlZEFwcBIlLndlYmhvb2sudjEuQ3JlYXRlSW5zdGFsbGVkQXBwUmVxdWVzdBomLndlYmhvb2sudjEuQ3JlYXRlSW5zdGFsbGVkQXBwUmVzcG9uc2UiBIi1GAQSaQoRTGlzdEluc3RhbGxlZEFwcHMSJC53ZWJob29rLnYxLkxpc3RJbnN0YWxsZWRBcHBzUmVxdWVzdBolLndlYmhvb2sudjEuTGlzdEluc3RhbGxlZEFwcHNSZXNwb25zZSIHkAIBiLUYBGIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_empty, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL2FwaV9rZXkucHJvdG8SCndlYmhvb2sudjEimwMKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnByZWZpeBgDIAEoCRIrCgtwZXJtaXNzaW9ucxgEIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgFIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAYgASgJSACIAQESKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcmV2b2tlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF91c2VkGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJvbGRfc2VjcmV0c19leHBpcmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWQiVQoMSW5zdGFsbGVkQXBwEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSKwoHY3JlYXRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi0QEKE0NyZWF0ZUFwaUtleVJlcXVlc3QSEgoEbmFtZRgBIAEoCUIEiLUYARIrCgtwZXJtaXNzaW9ucxgCIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgDIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAQgASgJSACIAQFCGwoZX2luc3RhbGxlZF9hcHBsaWNhdGlvbl9pZCJQChRDcmVhdGVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSEwoGc2VjcmV0GAIgASgJQgOAAQEiFAoSTGlzdEFwaUtleXNSZXF1ZXN0IjsKE0xpc3RBcGlLZXlzUmVzcG9uc2USJAoIYXBpX2tleXMYASADKAsyEi53ZWJob29rLnYxLkFwaUtleSKMAQoTUmV2b2tlQXBpS2V5UmVxdWVzdBIYCgphcGlfa2V5X2lkGAEgASgJQgSItRgBEhwKEnRyYW5zZmVyX3RvX2tleV9pZBgCIAEoCUgAEjEKD2RlbGV0ZV93ZWJob29rcxgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eUgAQgoKCHdlYmhvb2tzInMKFFJldm9rZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRIcChR3ZWJob29rc190cmFuc2ZlcnJlZBgCIAEoBRIYChB3ZWJob29rc19kZWxldGVkGAMgASgFImAKE1JvdGF0ZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYARIvCgxncmFjZV9wZXJpb2QYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iUAoUUm90YXRlQXBpS2V5UmVzcG9uc2USIwoHYXBpX2tleRgBIAEoCzISLndlYmhvb2sudjEuQXBpS2V5EhMKBnNlY3JldBgCIAEoCUIDgAEBIi8KE0RlbGV0ZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYASI7ChREZWxldGVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkiLwoZQ3JlYXRlSW5zdGFsbGVkQXBwUmVxdWVzdBISCgRuYW1lGAEgASgJQgSItRgBIk0KGkNyZWF0ZUluc3RhbGxlZEFwcFJlc3BvbnNlEi8KDWluc3RhbGxlZF9hcHAYASABKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcCJDChlEZWxldGVJbnN0YWxsZWRBcHBSZXF1ZXN0EiYKGGluc3RhbGxlZF9hcHBsaWNhdGlvbl9pZBgBIAEoCUIEiLUYASJNChpEZWxldGVJbnN0YWxsZWRBcHBSZXNwb25zZRIvCg1pbnN0YWxsZWRfYXBwGAEgASgLMhgud2ViaG9vay52MS5JbnN0YWxsZWRBcHAiGgoYTGlzdEluc3RhbGxlZEFwcHNSZXF1ZXN0Ik0KGUxpc3RJbnN0YWxsZWRBcHBzUmVzcG9uc2USMAoOaW5zdGFsbGVkX2FwcHMYASADKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcDKNBgoNQXBpS2V5U2VydmljZRJXCgxDcmVhdGVBcGlLZXkSHy53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIgSItRgEElcKC0xpc3RBcGlLZXlzEh4ud2ViaG9vay52MS5MaXN0QXBpS2V5c1JlcXVlc3QaHy53ZWJob29rLnYxLkxpc3RBcGlLZXlzUmVzcG9uc2UiB5ACAYi1GAQSVwoMUmV2b2tlQXBpS2V5Eh8ud2ViaG9vay52MS5SZXZva2VBcGlLZXlSZXF1ZXN0GiAud2ViaG9vay52MS5SZXZva2VBcGlLZXlSZXNwb25zZSIEiLUYBBJXCgxSb3RhdGVBcGlLZXkSHy53ZWJob29rLnYxLlJvdGF0ZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLlJvdGF0ZUFwaUtleVJlc3BvbnNlIgSItRgEElcKDERlbGV0ZUFwaUtleRIfLndlYmhvb2sudjEuRGVsZXRlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuRGVsZXRlQXBpS2V5UmVzcG9uc2UiBIi1GAQSaQoSQ3JlYXRlSW5zdGFsbGVkQXBwEiUud2ViaG9vay52MS5DcmVhdGVJbnN0YWxsZWRBcHBSZXF1ZXN0GiYud2ViaG9vay52MS5DcmVhdGVJbnN0YWxsZWRBcHBSZXNwb25zZSIEiLUYBBJpChJEZWxldGVJbnN0YWxsZWRBcHASJS53ZWJob29rLnYxLkRlbGV0ZUluc3RhbGxlZEFwcFJlcXVlc3QaJi53ZWJob29rLnYxLkRlbGV0ZUluc3RhbGxlZEFwcFJlc3BvbnNlIgSItRgEEmkKEUxpc3RJbnN0YWxsZWRBcHBzEiQud2ViaG9vay52MS5MaXN0SW5zdGFsbGVkQXBwc1JlcXVlc3QaJS53ZWJob29rLnYxLkxpc3RJbnN0YWxsZWRBcHBzUmVzcG9uc2UiB5ACAYi1GARiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_empty, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * A key for the header X-Service-Key. Only the SHA-256 of its secret is stored.
@@ -149,7 +149,7 @@ export type CreateApiKeyRequest = Message<"webhook.v1.CreateApiKeyRequest"> & {
   allowedProcesses: WebhookProcess[];
 
   /**
-   * InstalledApp.id, when the key belongs to one.
+   * InstalledApp.id, when the key belongs to one. A key of an installed app must name its own.
    *
    * @generated from field: optional string installed_application_id = 4;
    */
@@ -205,6 +205,8 @@ export const ListApiKeysRequestSchema: GenMessage<ListApiKeysRequest> = /*@__PUR
  */
 export type ListApiKeysResponse = Message<"webhook.v1.ListApiKeysResponse"> & {
   /**
+   * For a key of an installed app, the keys of its app.
+   *
    * @generated from field: repeated webhook.v1.ApiKey api_keys = 1;
    */
   apiKeys: ApiKey[];
@@ -334,6 +336,44 @@ export const RotateApiKeyResponseSchema: GenMessage<RotateApiKeyResponse> = /*@_
   messageDesc(file_webhook_v1_api_key, 9);
 
 /**
+ * @generated from message webhook.v1.DeleteApiKeyRequest
+ */
+export type DeleteApiKeyRequest = Message<"webhook.v1.DeleteApiKeyRequest"> & {
+  /**
+   * ApiKey.id of a revoked key.
+   *
+   * @generated from field: string api_key_id = 1;
+   */
+  apiKeyId: string;
+};
+
+/**
+ * Describes the message webhook.v1.DeleteApiKeyRequest.
+ * Use `create(DeleteApiKeyRequestSchema)` to create a new message.
+ */
+export const DeleteApiKeyRequestSchema: GenMessage<DeleteApiKeyRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 10);
+
+/**
+ * @generated from message webhook.v1.DeleteApiKeyResponse
+ */
+export type DeleteApiKeyResponse = Message<"webhook.v1.DeleteApiKeyResponse"> & {
+  /**
+   * As it was.
+   *
+   * @generated from field: webhook.v1.ApiKey api_key = 1;
+   */
+  apiKey?: ApiKey | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.DeleteApiKeyResponse.
+ * Use `create(DeleteApiKeyResponseSchema)` to create a new message.
+ */
+export const DeleteApiKeyResponseSchema: GenMessage<DeleteApiKeyResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 11);
+
+/**
  * @generated from message webhook.v1.CreateInstalledAppRequest
  */
 export type CreateInstalledAppRequest = Message<"webhook.v1.CreateInstalledAppRequest"> & {
@@ -350,7 +390,7 @@ export type CreateInstalledAppRequest = Message<"webhook.v1.CreateInstalledAppRe
  * Use `create(CreateInstalledAppRequestSchema)` to create a new message.
  */
 export const CreateInstalledAppRequestSchema: GenMessage<CreateInstalledAppRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 10);
+  messageDesc(file_webhook_v1_api_key, 12);
 
 /**
  * @generated from message webhook.v1.CreateInstalledAppResponse
@@ -367,7 +407,45 @@ export type CreateInstalledAppResponse = Message<"webhook.v1.CreateInstalledAppR
  * Use `create(CreateInstalledAppResponseSchema)` to create a new message.
  */
 export const CreateInstalledAppResponseSchema: GenMessage<CreateInstalledAppResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 11);
+  messageDesc(file_webhook_v1_api_key, 13);
+
+/**
+ * @generated from message webhook.v1.DeleteInstalledAppRequest
+ */
+export type DeleteInstalledAppRequest = Message<"webhook.v1.DeleteInstalledAppRequest"> & {
+  /**
+   * InstalledApp.id.
+   *
+   * @generated from field: string installed_application_id = 1;
+   */
+  installedApplicationId: string;
+};
+
+/**
+ * Describes the message webhook.v1.DeleteInstalledAppRequest.
+ * Use `create(DeleteInstalledAppRequestSchema)` to create a new message.
+ */
+export const DeleteInstalledAppRequestSchema: GenMessage<DeleteInstalledAppRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 14);
+
+/**
+ * @generated from message webhook.v1.DeleteInstalledAppResponse
+ */
+export type DeleteInstalledAppResponse = Message<"webhook.v1.DeleteInstalledAppResponse"> & {
+  /**
+   * As it was.
+   *
+   * @generated from field: webhook.v1.InstalledApp installed_app = 1;
+   */
+  installedApp?: InstalledApp | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.DeleteInstalledAppResponse.
+ * Use `create(DeleteInstalledAppResponseSchema)` to create a new message.
+ */
+export const DeleteInstalledAppResponseSchema: GenMessage<DeleteInstalledAppResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 15);
 
 /**
  * @generated from message webhook.v1.ListInstalledAppsRequest
@@ -380,7 +458,7 @@ export type ListInstalledAppsRequest = Message<"webhook.v1.ListInstalledAppsRequ
  * Use `create(ListInstalledAppsRequestSchema)` to create a new message.
  */
 export const ListInstalledAppsRequestSchema: GenMessage<ListInstalledAppsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 12);
+  messageDesc(file_webhook_v1_api_key, 16);
 
 /**
  * @generated from message webhook.v1.ListInstalledAppsResponse
@@ -397,7 +475,7 @@ export type ListInstalledAppsResponse = Message<"webhook.v1.ListInstalledAppsRes
  * Use `create(ListInstalledAppsResponseSchema)` to create a new message.
  */
 export const ListInstalledAppsResponseSchema: GenMessage<ListInstalledAppsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 13);
+  messageDesc(file_webhook_v1_api_key, 17);
 
 /**
  * Makes and ends the keys that every request carries.
@@ -406,7 +484,11 @@ export const ListInstalledAppsResponseSchema: GenMessage<ListInstalledAppsRespon
  */
 export const ApiKeyService: GenService<{
   /**
-   * The secret is in this answer and never again.
+   * The secret is in this answer and never again. FAILED_PRECONDITION when the service has as many keys as it takes.
+   *
+   * Manage_Api_Keys is the highest permission: a key that has it and belongs to no installed app can create a key with
+   * every permission. A key of an installed app reaches the keys of its app only, and creates, rotates, revokes and
+   * removes only keys with at most its own permissions and event types. A key of another app is NOT_FOUND for it.
    *
    * @generated from rpc webhook.v1.ApiKeyService.CreateApiKey
    */
@@ -426,7 +508,8 @@ export const ApiKeyService: GenService<{
     output: typeof ListApiKeysResponseSchema;
   },
   /**
-   * Refuses the key from now on, and gives its webhooks to another key or deletes them.
+   * Refuses the key from now on, and gives its webhooks to another key or deletes them. A key of an installed app can
+   * receive webhooks of its app only.
    *
    * @generated from rpc webhook.v1.ApiKeyService.RevokeApiKey
    */
@@ -446,6 +529,20 @@ export const ApiKeyService: GenService<{
     output: typeof RotateApiKeyResponseSchema;
   },
   /**
+   * Removes a revoked key for good. Webhooks and events of the past keep its id. FAILED_PRECONDITION while the key is not
+   * revoked.
+   *
+   * @generated from rpc webhook.v1.ApiKeyService.DeleteApiKey
+   */
+  deleteApiKey: {
+    methodKind: "unary";
+    input: typeof DeleteApiKeyRequestSchema;
+    output: typeof DeleteApiKeyResponseSchema;
+  },
+  /**
+   * Makes an installed app. PERMISSION_DENIED for a key of an installed app, FAILED_PRECONDITION when the service has as
+   * many apps as it takes.
+   *
    * @generated from rpc webhook.v1.ApiKeyService.CreateInstalledApp
    */
   createInstalledApp: {
@@ -454,6 +551,19 @@ export const ApiKeyService: GenService<{
     output: typeof CreateInstalledAppResponseSchema;
   },
   /**
+   * Removes an installed app for good. FAILED_PRECONDITION while it has keys, revoked ones included, or webhooks;
+   * PERMISSION_DENIED for a key of an installed app.
+   *
+   * @generated from rpc webhook.v1.ApiKeyService.DeleteInstalledApp
+   */
+  deleteInstalledApp: {
+    methodKind: "unary";
+    input: typeof DeleteInstalledAppRequestSchema;
+    output: typeof DeleteInstalledAppResponseSchema;
+  },
+  /**
+   * Every installed app, oldest first; for a key of an installed app, its own.
+   *
    * @generated from rpc webhook.v1.ApiKeyService.ListInstalledApps
    */
   listInstalledApps: {

@@ -441,6 +441,7 @@ export type GetDeliveryResponse = Message<"webhook.v1.GetDeliveryResponse"> & {
 
   /**
    * The run that claimed it last; unset before the first, while it is pending again, and when the run is forgotten.
+   * Unset for a key of an installed app.
    *
    * @generated from field: webhook.v1.DeliveryRun run = 4;
    */
@@ -600,7 +601,8 @@ export const DeliveryStateSchema: GenEnum<DeliveryState> = /*@__PURE__*/
   enumDesc(file_webhook_v1_delivery, 0);
 
 /**
- * Tells what became of each delivery, and sends it again.
+ * Tells what became of each delivery, and sends it again. A key of an installed app reaches the deliveries of its app's
+ * webhooks for the event types that it may subscribe to; another delivery is NOT_FOUND for it, and no list holds one.
  *
  * @generated from service webhook.v1.DeliveryService
  */

@@ -575,7 +575,8 @@ export const DocumentKindSchema: GenEnum<DocumentKind> = /*@__PURE__*/
   enumDesc(file_webhook_v1_event, 1);
 
 /**
- * For internal callers: tells the service that something happened.
+ * For internal callers: tells the service that something happened. Events are of the whole service: they go to the
+ * webhooks of every app, whichever key publishes them, and the answer tells how many that were.
  *
  * @generated from service webhook.v1.EventService
  */

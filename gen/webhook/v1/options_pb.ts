@@ -26,28 +26,32 @@ export const Permission = {
   UNSPECIFIED: 0,
 
   /**
-   * List webhooks, deliveries and their attempts.
+   * List webhooks, deliveries and their attempts. A key of an installed app sees those of its app; of other apps'
+   * webhooks it sees the six fields of the REST contract.
    *
    * @generated from enum value: PERMISSION_READ_ADMINISTRATIVE_DATA = 1;
    */
   READ_ADMINISTRATIVE_DATA: 1,
 
   /**
-   * Create and delete webhooks, read their signing secrets.
+   * Create and delete webhooks, read their signing secrets. A key of an installed app can delete every webhook, as the
+   * REST contract says, and do everything else for webhooks of its app only.
    *
    * @generated from enum value: PERMISSION_WRITE_ADMINISTRATIVE_DATA = 2;
    */
   WRITE_ADMINISTRATIVE_DATA: 2,
 
   /**
-   * Publish events. For internal callers.
+   * Publish events, which go to the webhooks of every app. For internal callers: give it to no app that should not be
+   * able to send events to others.
    *
    * @generated from enum value: PERMISSION_PUBLISH_EVENTS = 3;
    */
   PUBLISH_EVENTS: 3,
 
   /**
-   * Create, list and revoke API keys and installed apps.
+   * Create, list, rotate, revoke and remove API keys and installed apps. The highest permission: a key that has it can
+   * create a key with every permission, or, if it belongs to an installed app, with its own.
    *
    * @generated from enum value: PERMISSION_MANAGE_API_KEYS = 4;
    */

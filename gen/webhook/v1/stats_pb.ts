@@ -18,6 +18,9 @@ export const file_webhook_v1_stats: GenFile = /*@__PURE__*/
 /**
  * How many deliveries stand where, and what the runs of the last day did.
  *
+ * A key of an installed app sees the deliveries of its app alone. Runs mix the deliveries of all apps, so for such a key
+ * the last 24 hours, and each span of the history, hold the deliveries that were created in them, with all their attempts.
+ *
  * @generated from message webhook.v1.Overview
  */
 export type Overview = Message<"webhook.v1.Overview"> & {
@@ -442,7 +445,7 @@ export const DispatchNowResponseSchema: GenMessage<DispatchNowResponse> = /*@__P
   messageDesc(file_webhook_v1_stats, 15);
 
 /**
- * Tells how the service does, and starts a dispatch.
+ * Tells how the service does, and starts a dispatch. A key of an installed app is told of the webhooks of its app alone.
  *
  * @generated from service webhook.v1.StatsService
  */
@@ -489,7 +492,7 @@ export const StatsService: GenService<{
     output: typeof ListWebhookStatsResponseSchema;
   },
   /**
-   * The last dispatch runs, newest first.
+   * The last dispatch runs, newest first. PERMISSION_DENIED for a key of an installed app: runs are of the whole service.
    *
    * @generated from rpc webhook.v1.StatsService.ListDispatchRuns
    */
@@ -500,7 +503,7 @@ export const StatsService: GenService<{
   },
   /**
    * Starts a dispatch of what is pending, without waiting for the minute. FAILED_PRECONDITION while the schedule is
-   * paused in Temporal, UNAVAILABLE when Temporal does not answer.
+   * paused in Temporal, UNAVAILABLE when Temporal does not answer, PERMISSION_DENIED for a key of an installed app.
    *
    * @generated from rpc webhook.v1.StatsService.DispatchNow
    */

@@ -7,7 +7,7 @@ import { rateLimitHeaders } from "./headers.ts";
 
 /** Every answer that an operation can have, by status. */
 export function describeAnswers(binding: RestBinding, schemas: AnswerSchemas): Record<string, JsonSchema> {
-  const { data } = binding;
+  const { data, warnings } = binding;
   const message = data.message;
   if (!message)
     throw new Error(`${data.parent.typeName}.${data.name}: Data must be a message or a list of them`);
@@ -20,7 +20,13 @@ export function describeAnswers(binding: RestBinding, schemas: AnswerSchemas): R
     properties: {
       Success: { type: "boolean", const: true },
       Data: isList ? { type: "array", items: item } : item,
-      Warnings: { type: "array", items: { type: "string" }, description: "Empty." },
+      Warnings: {
+        type: "array",
+        items: { type: "string" },
+        description: warnings
+          ? "Sentences about the result; empty when there is nothing to warn of."
+          : "Empty.",
+      },
     },
   };
   const value = { Success: true, Data: isList ? [example] : example, Warnings: [] };

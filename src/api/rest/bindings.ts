@@ -1,5 +1,5 @@
 import type { DescField, DescMethod, DescMethodUnary, DescService } from "@bufbuild/protobuf";
-import { getOption, hasOption } from "@bufbuild/protobuf";
+import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import type { HttpRule } from "../../../gen/google/api/http_pb.ts";
 import { rest_data } from "../../../gen/webhook/v1/options_pb.ts";
@@ -11,6 +11,8 @@ export interface RestBinding {
   method: DescMethodUnary;
   /** The field of the response that is answered as Data. */
   data: DescField;
+  /** The field `warnings` of the response, which is answered as Warnings; undefined when it has none. */
+  warnings: DescField | undefined;
 }
 
 /**
@@ -27,8 +29,17 @@ export function restBindings(services: readonly DescService[]): RestBinding[] {
       const dataName = getOption(method, rest_data);
       const data = method.output.fields.find((field) => field.name === dataName);
       if (!data) throw new Error(`${name}: the option rest_data must name a field of ${method.output.name}`);
+      const warnings = method.output.fields.find((field) => field.name === "warnings");
+      if (warnings && (warnings.fieldKind !== "list" || warnings.scalar !== ScalarType.STRING)) {
+        throw new Error(`${name}: the field warnings of ${method.output.name} must be a list of strings`);
+      }
       const rule = getOption(method, http);
-      return [rule, ...rule.additionalBindings].map((each) => ({ ...address(each, name), method, data }));
+      return [rule, ...rule.additionalBindings].map((each) => ({
+        ...address(each, name),
+        method,
+        data,
+        warnings,
+      }));
     }),
   );
 }

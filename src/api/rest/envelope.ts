@@ -7,9 +7,10 @@ export const JSON_CONTENT_TYPE = "application/json; charset=utf-8";
  * The envelope of a success (contract, section 2.2).
  *
  * @param data JSON text
+ * @param warnings sentences about the result
  */
-export function successEnvelope(data: string): string {
-  return `{"Success":true,"Data":${data},"Warnings":[]}`;
+export function successEnvelope(data: string, warnings: readonly string[] = []): string {
+  return `{"Success":true,"Data":${data},"Warnings":${JSON.stringify(warnings)}}`;
 }
 
 /** The envelope of a failure: Data is null, Warnings tells what to change. */

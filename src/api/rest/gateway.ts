@@ -63,7 +63,9 @@ export async function mountRestGateway(
           input,
         );
         tellRateLimit(reply, header);
-        return reply.type(JSON_CONTENT_TYPE).send(successEnvelope(writeData(message)));
+        return reply
+          .type(JSON_CONTENT_TYPE)
+          .send(successEnvelope(writeData(message), warningsOf(binding, message)));
       },
     });
   }
@@ -109,6 +111,10 @@ function untilCallerGoes({ raw }: FastifyReply): AbortSignal {
     if (!raw.writableEnded) gone.abort();
   });
   return gone.signal;
+}
+
+function warningsOf({ warnings }: RestBinding, response: MessageShape<DescMessage>): string[] {
+  return warnings ? ((response as unknown as Record<string, string[]>)[warnings.localName] ?? []) : [];
 }
 
 /** Writes the field of a response that the envelope's Data is. */

@@ -4,15 +4,21 @@ import {
   type ApiKeyService,
   CreateApiKeyRequestSchema,
   CreateInstalledAppRequestSchema,
+  DeleteApiKeyRequestSchema,
+  DeleteInstalledAppRequestSchema,
   type RevokeApiKeyRequest,
   RevokeApiKeyRequestSchema,
   RotateApiKeyRequestSchema,
 } from "../../../gen/webhook/v1/api_key_pb.ts";
-import { createApiKey, listApiKeys } from "../../db/api-keys.ts";
-import { createInstalledApp, installedAppExists, listInstalledApps } from "../../db/installed-apps.ts";
+import { createBoundedApiKey, listApiKeys } from "../../db/api-keys.ts";
+import { createBoundedInstalledApp, listInstalledApps, removeInstalledApp } from "../../db/installed-apps.ts";
+import { removeApiKey } from "../../db/key-removal.ts";
 import { revokeApiKey, type WebhooksFate } from "../../db/key-revocation.ts";
 import { rotateApiKey } from "../../db/key-rotation.ts";
+import { assertNoMoreRights, type Scope } from "../../db/scope.ts";
+import { DomainError } from "../../domain-error.ts";
 import { isPermission, permissionChoices } from "../../permissions.ts";
+import { assertServiceWide, callerScope } from "../caller-scope.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
 import {
@@ -29,9 +35,9 @@ const MAX_NAME_CHARACTERS = 100;
 const MAX_GRACE_MS = 7 * 24 * 3_600_000;
 
 /** Makes and ends the keys that every request carries (contract, section 5). */
-export function apiKeyService({ db }: ApiContext): ServiceImpl<typeof ApiKeyService> {
+export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof ApiKeyService> {
   return {
-    async createApiKey(request) {
+    async createApiKey(request, handler) {
       assertFields(CreateApiKeyRequestSchema, request);
       assertName(request.name);
       const permissions = [...new Set(request.permissions)];
@@ -47,35 +53,26 @@ export function apiKeyService({ db }: ApiContext): ServiceImpl<typeof ApiKeyServ
           { field: "allowed_processes", description: `names ${unknownProcess(unknown)}` },
         ]);
       }
-      const installedAppId = request.installedApplicationId ?? null;
-      if (
-        installedAppId !== null &&
-        !(isUuid(installedAppId) && (await installedAppExists(db, installedAppId)))
-      ) {
-        throw invalidFields([
-          {
-            field: "installed_application_id",
-            description: "is not the id of an installed app; list them or create one",
-          },
-        ]);
-      }
-      const made = await createApiKey(db, {
-        name: request.name,
-        permissions,
-        allowedProcesses,
-        installedAppId,
-      });
+      const installedAppId = request.installedApplicationId?.toLowerCase() ?? null;
+      const scope = callerScope(handler);
+      assertOwnApp(scope, installedAppId);
+      assertNoMoreRights(scope, { permissions, allowedProcesses }, "the new API key");
+      if (installedAppId !== null && !isUuid(installedAppId)) throw noSuchApp();
+      const key = { name: request.name, permissions, allowedProcesses, installedAppId };
+      const made = await createBoundedApiKey(db, key, limits.maxApiKeys);
+      if (!made) throw noSuchApp();
       return { apiKey: apiKeyMessage(made.key), secret: made.secret };
     },
 
-    async listApiKeys() {
-      return { apiKeys: (await listApiKeys(db)).map(apiKeyMessage) };
+    async listApiKeys(_request, handler) {
+      return { apiKeys: (await listApiKeys(db, callerScope(handler))).map(apiKeyMessage) };
     },
 
-    async revokeApiKey(request) {
+    async revokeApiKey(request, handler) {
       assertFields(RevokeApiKeyRequestSchema, request);
       assertKeyId("api_key_id", request.apiKeyId);
-      const done = await revokeApiKey(db, request.apiKeyId.toLowerCase(), fateOf(request));
+      const id = request.apiKeyId.toLowerCase();
+      const done = await revokeApiKey(db, callerScope(handler), id, fateOf(request));
       return {
         apiKey: apiKeyMessage(done.key),
         webhooksTransferred: done.transferred,
@@ -83,27 +80,67 @@ export function apiKeyService({ db }: ApiContext): ServiceImpl<typeof ApiKeyServ
       };
     },
 
-    async rotateApiKey(request) {
+    async rotateApiKey(request, handler) {
       assertFields(RotateApiKeyRequestSchema, request);
       assertKeyId("api_key_id", request.apiKeyId);
       const { key, secret } = await rotateApiKey(
         db,
+        callerScope(handler),
         request.apiKeyId.toLowerCase(),
         graceOf(request.gracePeriod),
       );
       return { apiKey: apiKeyMessage(key), secret };
     },
 
-    async createInstalledApp(request) {
-      assertFields(CreateInstalledAppRequestSchema, request);
-      assertName(request.name);
-      return { installedApp: installedAppMessage(await createInstalledApp(db, request.name)) };
+    async deleteApiKey(request, handler) {
+      assertFields(DeleteApiKeyRequestSchema, request);
+      assertKeyId("api_key_id", request.apiKeyId);
+      const removed = await removeApiKey(db, callerScope(handler), request.apiKeyId.toLowerCase());
+      return { apiKey: apiKeyMessage(removed) };
     },
 
-    async listInstalledApps() {
-      return { installedApps: (await listInstalledApps(db)).map(installedAppMessage) };
+    async createInstalledApp(request, handler) {
+      assertServiceWide(handler);
+      assertFields(CreateInstalledAppRequestSchema, request);
+      assertName(request.name);
+      const app = await createBoundedInstalledApp(db, request.name, limits.maxInstalledApps);
+      return { installedApp: installedAppMessage(app) };
+    },
+
+    async deleteInstalledApp(request, handler) {
+      assertServiceWide(handler);
+      assertFields(DeleteInstalledAppRequestSchema, request);
+      const id = request.installedApplicationId.toLowerCase();
+      if (!isUuid(id)) {
+        throw invalidFields([
+          { field: "installed_application_id", description: "must be the id of an installed app, a UUID" },
+        ]);
+      }
+      return { installedApp: installedAppMessage(await removeInstalledApp(db, id)) };
+    },
+
+    async listInstalledApps(_request, handler) {
+      return { installedApps: (await listInstalledApps(db, callerScope(handler))).map(installedAppMessage) };
     },
   };
+}
+
+function noSuchApp(): DomainError {
+  return invalidFields([
+    {
+      field: "installed_application_id",
+      description: "is not the id of an installed app; list them or create one",
+    },
+  ]);
+}
+
+/** @throws DomainError PERMISSION_DENIED when a key of an app would make one of another app or of none */
+function assertOwnApp(scope: Scope, installedAppId: string | null): void {
+  if (scope === "everything" || installedAppId === scope.installedAppId) return;
+  throw new DomainError(
+    "PERMISSION_DENIED",
+    `installed_application_id: your key belongs to the installed app ${scope.installedAppId} and creates keys of this app only: name it, or use a key without an app`,
+  );
 }
 
 function assertName(name: string): void {

@@ -20,6 +20,7 @@ import { FINAL_STATES, sendAgain, sendManyAgain } from "../../db/send-again.ts";
 import { getSentRequest, type SentRequest } from "../../db/sent-requests.ts";
 import { deliveryHeaders } from "../../delivery-headers.ts";
 import { DomainError } from "../../domain-error.ts";
+import { callerScope } from "../caller-scope.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
 import {
@@ -46,7 +47,7 @@ export function deliveryService({
   workflowUrl,
 }: ApiContext): ServiceImpl<typeof DeliveryService> {
   return {
-    async listDeliveries(request) {
+    async listDeliveries(request, handler) {
       assertFields(ListDeliveriesRequestSchema, request);
       const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
       const filter = {
@@ -54,19 +55,19 @@ export function deliveryService({
         deliveryId: optionalUuid("delivery_id", request.deliveryId),
       };
       // One more tells whether there is another page.
-      const found = await listDeliveries(db, filter, limit + 1);
+      const found = await listDeliveries(db, callerScope(handler), filter, limit + 1);
       return pageMessage(found, limit, filter);
     },
 
-    async sendAgain(request) {
+    async sendAgain(request, handler) {
       assertFields(SendAgainRequestSchema, request);
-      const delivery = await sendAgain(db, deliveryId(request));
+      const delivery = await sendAgain(db, callerScope(handler), deliveryId(request));
       if (!delivery) throw noDelivery(request);
       onQueued();
       return { delivery: deliveryMessage(delivery) };
     },
 
-    async sendAgainMany(request) {
+    async sendAgainMany(request, handler) {
       assertFields(SendAgainManyRequestSchema, request);
       const limit = pageSize(request.pageSize, { most: MAX_AGAIN, usual: DEFAULT_AGAIN });
       const filter = deliveryFilter({
@@ -86,16 +87,17 @@ export function deliveryService({
           { field: "page_token", description: "must be the next_page_token of the call before" },
         ]);
       }
-      const { sent, skipped, next } = await sendManyAgain(db, filter, limit);
+      const { sent, skipped, next } = await sendManyAgain(db, callerScope(handler), filter, limit);
       if (sent > 0) onQueued();
       return { sentAgain: sent, skipped, nextPageToken: next === null ? "" : pageToken(next) };
     },
 
-    async getDelivery(request) {
+    async getDelivery(request, handler) {
       assertFields(GetDeliveryRequestSchema, request);
-      const found = await getDelivery(db, deliveryId(request));
+      const scope = callerScope(handler);
+      const found = await getDelivery(db, scope, deliveryId(request));
       if (!found) throw noDelivery(request);
-      const sent = await getSentRequest(db, found.delivery.id);
+      const sent = await getSentRequest(db, scope, found.delivery.id);
       return {
         delivery: deliveryMessage(found.delivery),
         attempts: found.attempts.map(attemptMessage),

@@ -8,6 +8,7 @@ import { catalogue } from "../../catalogue.ts";
 import type { ApiKeyRow, ListedApiKey } from "../../db/api-keys.ts";
 import type { Published } from "../../db/events.ts";
 import type { InstalledAppRow } from "../../db/installed-apps.ts";
+import { reachesWebhook, type Scope } from "../../db/scope.ts";
 import type { WebhookRow } from "../../db/webhooks.ts";
 import { invalidFields } from "../errors.ts";
 import { findFieldViolations } from "../required-fields.ts";
@@ -54,14 +55,19 @@ export function isProcess(number: number): boolean {
   return catalogue.some((entry) => entry.number === number);
 }
 
-export function webhookMessage(row: WebhookRow): MessageInitShape<typeof WebhookSchema> {
-  return {
+/** A webhook as a scope shows it: outside of the scope it has the contract's six fields (2.1) and no other. */
+export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<typeof WebhookSchema> {
+  const contract = {
     id: row.id,
     created: timestampFromDate(row.created),
     modified: timestampFromDate(row.modified),
     webhookProcess: row.process as WebhookProcess,
     url: row.url,
     ...(row.installedAppId === null ? {} : { application: row.installedAppId }),
+  };
+  if (!reachesWebhook(scope, row)) return contract;
+  return {
+    ...contract,
     ...(row.applicationName === null ? {} : { applicationName: row.applicationName }),
     apiKeyId: row.apiKeyId,
     ...(row.rateLimit === null ? {} : { rateLimit: row.rateLimit }),

@@ -3,6 +3,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { DispatchRunSchema, StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
+import { type Scope, scopeName } from "../../db/scope.ts";
 import {
   listRuns,
   type OverviewRow,
@@ -13,9 +14,10 @@ import {
 } from "../../db/stats.ts";
 import { DomainError } from "../../domain-error.ts";
 import { stillAuthorised } from "../auth.ts";
+import { assertServiceWide, callerScope } from "../caller-scope.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields, stoppingError } from "../errors.ts";
-import { sharedReading } from "../shared-reading.ts";
+import { sharedReadings } from "../shared-reading.ts";
 import { pageSize } from "./delivery-filter.ts";
 
 /** How often an overview is read while somebody watches, in milliseconds. */
@@ -34,8 +36,14 @@ const DEFAULT_RUNS = 20;
  */
 export function statsService(context: ApiContext, stopping: AbortSignal): ServiceImpl<typeof StatsService> {
   const { db, dispatchNow, workflowUrl } = context;
-  const overview = sharedReading(() => readOverview(db), WATCH_INTERVAL_MS);
-  const webhooks = sharedReading(() => webhookStats(db), WEBHOOKS_FRESH_MS);
+  // Shared by those who may see the same, and by nobody else.
+  const overview = sharedReadings((scope) => readOverview(db, scope), scopeName, WATCH_INTERVAL_MS);
+  const webhooks = sharedReadings((scope) => webhookStats(db, scope), scopeName, WEBHOOKS_FRESH_MS);
+  const history = sharedReadings(
+    ({ scope, buckets }: { scope: Scope; buckets: number }) => readHistory(db, scope, buckets, new Date()),
+    ({ scope, buckets }) => `${scopeName(scope)} ${buckets}`,
+    0,
+  );
 
   function runMessage(run: RunRow): MessageInitShape<typeof DispatchRunSchema> {
     const url = workflowUrl?.(run.workflowId, run.runId);
@@ -52,16 +60,17 @@ export function statsService(context: ApiContext, stopping: AbortSignal): Servic
   }
 
   return {
-    async getOverview() {
-      return { overview: await overview() };
+    async getOverview(_request, handler) {
+      return { overview: await overview(callerScope(handler)) };
     },
 
     async *watchOverview(_request, handler) {
+      const scope = callerScope(handler);
       const end = AbortSignal.any([handler.signal, stopping]);
       let told: OverviewRow | undefined;
       while (!handler.signal.aborted) {
         if (stopping.aborted) throw stoppingError();
-        const now = await overview();
+        const now = await overview(scope);
         if (!told || differ(told, now)) yield { overview: now };
         told = now;
         await delay(WATCH_INTERVAL_MS, undefined, { signal: end }).catch(() => {});
@@ -69,25 +78,27 @@ export function statsService(context: ApiContext, stopping: AbortSignal): Servic
       }
     },
 
-    async getHistory({ buckets }) {
+    async getHistory({ buckets }, handler) {
       if (buckets < 0 || buckets > MAX_BUCKETS) {
         throw invalidFields([{ field: "buckets", description: `must be from 1 to ${MAX_BUCKETS}` }]);
       }
-      const found = await readHistory(db, buckets || DEFAULT_BUCKETS, new Date());
+      const found = await history({ scope: callerScope(handler), buckets: buckets || DEFAULT_BUCKETS });
       return { buckets: found.map((bucket) => ({ ...bucket, start: timestampFromDate(bucket.start) })) };
     },
 
-    async listWebhookStats() {
-      const { since, webhooks: counted } = await webhooks();
+    async listWebhookStats(_request, handler) {
+      const { since, webhooks: counted } = await webhooks(callerScope(handler));
       return { since: timestampFromDate(since), webhooks: counted };
     },
 
-    async listDispatchRuns(request) {
+    async listDispatchRuns(request, handler) {
+      assertServiceWide(handler);
       const limit = pageSize(request.pageSize, { most: MAX_RUNS, usual: DEFAULT_RUNS });
       return { runs: (await listRuns(db, limit)).map(runMessage) };
     },
 
-    async dispatchNow() {
+    async dispatchNow(_request, handler) {
+      assertServiceWide(handler);
       if (!dispatchNow) {
         throw new DomainError(
           "FAILED_PRECONDITION",

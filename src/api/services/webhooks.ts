@@ -17,6 +17,7 @@ import {
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../catalogue.ts";
 import type { ApiKeyRow } from "../../db/api-keys.ts";
+import { reachesWebhook, type Scope } from "../../db/scope.ts";
 import { queueTestEvent } from "../../db/test-events.ts";
 import { readWebhookSecrets, rotateWebhookSecret, type WebhookSecret } from "../../db/webhook-secrets.ts";
 import {
@@ -26,9 +27,11 @@ import {
   listWebhooks,
   setPaused,
   setRateLimit,
+  type WebhookRow,
 } from "../../db/webhooks.ts";
 import { DomainError } from "../../domain-error.ts";
 import { callerOf } from "../auth.ts";
+import { callerScope } from "../caller-scope.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
 import { describeEventTypes } from "../event-types.ts";
@@ -47,15 +50,17 @@ export function webhookService({
 }: ApiContext): ServiceImpl<typeof WebhookService> {
   const processes = describeEventTypes();
   return {
-    async listWebhooks() {
-      return { webhooks: (await listWebhooks(db)).map(webhookMessage) };
+    async listWebhooks(_request, handler) {
+      const scope = callerScope(handler);
+      return { webhooks: (await listWebhooks(db)).map((webhook) => webhookMessage(webhook, scope)) };
     },
 
-    async getWebhook(request) {
+    async getWebhook(request, handler) {
       assertFields(GetWebhookRequestSchema, request);
-      const webhook = await getWebhook(db, request.webhookId);
+      const scope = callerScope(handler);
+      const webhook = await getWebhook(db, scope, request.webhookId);
       if (!webhook) throw noWebhook(request.webhookId);
-      return { webhook: webhookMessage(webhook) };
+      return { webhook: webhookMessage(webhook, scope) };
     },
 
     async createWebhook(request, handler) {
@@ -72,21 +77,26 @@ export function webhookService({
       }
       const registration = { process, url, targetUrl: targets.normalise(url), apiKeyId: caller.id };
       const made = await createWebhook(db, secrets, registration, limits.maxWebhooks);
-      return { webhook: webhookMessage(made.webhook), created: made.created };
+      const scope = callerScope(handler);
+      return {
+        webhook: webhookMessage(made.webhook, scope),
+        created: made.created,
+        warnings: made.webhook.apiKeyId === caller.id ? [] : [ownedByAnother(made.webhook, scope)],
+      };
     },
 
-    async deleteWebhook(request) {
+    async deleteWebhook(request, handler) {
       assertFields(DeleteWebhookRequestSchema, request);
       const deleted = await deleteWebhook(db, request.webhookId);
       if (!deleted) throw noWebhook(request.webhookId);
-      return { webhook: webhookMessage(deleted) };
+      return { webhook: webhookMessage(deleted, callerScope(handler)) };
     },
 
     async listProcesses() {
       return { processes };
     },
 
-    async setWebhookRateLimit(request) {
+    async setWebhookRateLimit(request, handler) {
       assertFields(SetWebhookRateLimitRequestSchema, request);
       const { webhookId, rateLimit } = request;
       if (rateLimit !== undefined && (rateLimit < 1 || rateLimit > MAX_RATE_LIMIT)) {
@@ -97,30 +107,34 @@ export function webhookService({
           },
         ]);
       }
-      const webhook = await setRateLimit(db, webhookId, rateLimit ?? null);
+      const scope = callerScope(handler);
+      const webhook = await setRateLimit(db, scope, webhookId, rateLimit ?? null);
       if (!webhook) throw noWebhook(webhookId);
-      return { webhook: webhookMessage(webhook) };
+      return { webhook: webhookMessage(webhook, scope) };
     },
 
-    async pauseWebhook(request) {
+    async pauseWebhook(request, handler) {
       assertFields(PauseWebhookRequestSchema, request);
-      const webhook = await setPaused(db, request.webhookId, true);
+      const scope = callerScope(handler);
+      const webhook = await setPaused(db, scope, request.webhookId, true);
       if (!webhook) throw noWebhook(request.webhookId);
-      return { webhook: webhookMessage(webhook) };
+      return { webhook: webhookMessage(webhook, scope) };
     },
 
-    async resumeWebhook(request) {
+    async resumeWebhook(request, handler) {
       assertFields(ResumeWebhookRequestSchema, request);
-      const webhook = await setPaused(db, request.webhookId, false);
+      const scope = callerScope(handler);
+      const webhook = await setPaused(db, scope, request.webhookId, false);
       if (!webhook) throw noWebhook(request.webhookId);
       onQueued();
-      return { webhook: webhookMessage(webhook) };
+      return { webhook: webhookMessage(webhook, scope) };
     },
 
     async sendTestEvent(request, handler) {
       assertFields(SendTestEventRequestSchema, request);
       const { webhookId } = request;
-      const webhook = await getWebhook(db, webhookId);
+      const scope = callerScope(handler);
+      const webhook = await getWebhook(db, scope, webhookId);
       if (!webhook) throw noWebhook(webhookId);
       const sample = processes.find(({ number }) => number === webhook.process)?.sample;
       if (sample === undefined) {
@@ -129,7 +143,7 @@ export function webhookService({
         );
       }
       if (webhook.paused) throw notNow(`webhook ${webhookId} is paused: resume it, then send the test event`);
-      const queued = await queueTestEvent(db, {
+      const queued = await queueTestEvent(db, scope, {
         apiKeyId: callerOf(handler).id,
         webhookId,
         payload: sample,
@@ -140,15 +154,23 @@ export function webhookService({
       return queued;
     },
 
-    async getWebhookSecret(request) {
+    async getWebhookSecret(request, handler) {
       assertFields(GetWebhookSecretRequestSchema, request);
-      return secretsMessage(await readWebhookSecrets(db, secrets, request.webhookId), request.webhookId);
+      const { webhookId } = request;
+      return secretsMessage(
+        await readWebhookSecrets(db, secrets, callerScope(handler), webhookId),
+        webhookId,
+      );
     },
 
-    async rotateWebhookSecret(request) {
+    async rotateWebhookSecret(request, handler) {
       assertFields(RotateWebhookSecretRequestSchema, request);
-      if (!(await rotateWebhookSecret(db, secrets, request.webhookId))) throw noWebhook(request.webhookId);
-      return secretsMessage(await readWebhookSecrets(db, secrets, request.webhookId), request.webhookId);
+      const { webhookId, revokeOldSecrets } = request;
+      const scope = callerScope(handler);
+      if (!(await rotateWebhookSecret(db, secrets, scope, webhookId, revokeOldSecrets))) {
+        throw noWebhook(webhookId);
+      }
+      return secretsMessage(await readWebhookSecrets(db, secrets, scope, webhookId), webhookId);
     },
   };
 }
@@ -175,6 +197,13 @@ function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
     `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
     { reason: "PROCESS_NOT_ALLOWED" },
   );
+}
+
+/** What the caller is told of a webhook that was there already; whose it is, is no app's business but its own. */
+function ownedByAnother(webhook: WebhookRow, scope: Scope): string {
+  const found = `webhook ${webhook.id} was registered for this event type and URL before, with another API key; nothing was changed`;
+  if (reachesWebhook(scope, webhook)) return found;
+  return `${found}, and your key cannot read its signing secret or its deliveries: register another URL for a webhook of your own`;
 }
 
 function notNow(message: string): DomainError {

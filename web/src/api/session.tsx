@@ -113,6 +113,11 @@ export function useSession(): Session {
   return state.session;
 }
 
+/** The id of the installed app whose key is signed in with; undefined for a key without an app, which sees everything. */
+export function useOwnApp(): string | undefined {
+  return useSession().apiKey?.installedApplicationId;
+}
+
 /** Whether who is signed in may do what needs a permission. What they may not do is not shown. */
 export function useMay(permission: PermissionName): boolean {
   const { state } = useSessionAccess();

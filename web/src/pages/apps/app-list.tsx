@@ -1,4 +1,16 @@
-import { Anchor, Card, Code, Group, Stack, Table, Text } from "@mantine/core";
+import {
+  ActionIcon,
+  Anchor,
+  Card,
+  Code,
+  Group,
+  Stack,
+  Table,
+  Text,
+  Tooltip,
+  VisuallyHidden,
+} from "@mantine/core";
+import { IconTrash } from "@tabler/icons-react";
 import { Link } from "react-router";
 import type { InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
@@ -11,6 +23,8 @@ import { useBelow } from "../../parts/use-below.ts";
 export interface AppListProps {
   apps: readonly InstalledApp[];
   keysOf: ((app: InstalledApp) => number) | undefined;
+  /** Undefined where the session may not remove apps. */
+  onRemove: ((app: InstalledApp) => void) | undefined;
 }
 
 /** A table of apps; cards where there is no room for one. */
@@ -18,7 +32,7 @@ export function AppList(props: AppListProps) {
   return useBelow("md") ? <AppCards {...props} /> : <AppTable {...props} />;
 }
 
-function AppTable({ apps, keysOf }: AppListProps) {
+function AppTable({ apps, keysOf, onRemove }: AppListProps) {
   return (
     <Table.ScrollContainer minWidth={640}>
       <Table verticalSpacing="sm" highlightOnHover>
@@ -28,6 +42,9 @@ function AppTable({ apps, keysOf }: AppListProps) {
             <Table.Th>Id</Table.Th>
             <Table.Th>Keys</Table.Th>
             <Table.Th>Created</Table.Th>
+            <Table.Th w={60}>
+              <VisuallyHidden>Actions</VisuallyHidden>
+            </Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -47,6 +64,9 @@ function AppTable({ apps, keysOf }: AppListProps) {
               <Table.Td>
                 <Time value={app.created} relative />
               </Table.Td>
+              <Table.Td>
+                <Remove app={app} onRemove={onRemove} />
+              </Table.Td>
             </Table.Tr>
           ))}
         </Table.Tbody>
@@ -55,7 +75,7 @@ function AppTable({ apps, keysOf }: AppListProps) {
   );
 }
 
-function AppCards({ apps, keysOf }: AppListProps) {
+function AppCards({ apps, keysOf, onRemove }: AppListProps) {
   return (
     <Stack component="ul" p={0} m={0} gap="sm">
       {apps.map((app) => (
@@ -70,11 +90,24 @@ function AppCards({ apps, keysOf }: AppListProps) {
               <Text size="sm" c="dimmed">
                 <Time value={app.created} />
               </Text>
+              <Remove app={app} onRemove={onRemove} />
             </Group>
           </Stack>
         </Card>
       ))}
     </Stack>
+  );
+}
+
+function Remove({ app, onRemove }: { app: InstalledApp; onRemove: AppListProps["onRemove"] }) {
+  if (!onRemove) return null;
+  const label = `Remove ${app.name}`;
+  return (
+    <Tooltip label={label} withArrow>
+      <ActionIcon variant="subtle" color="red" aria-label={label} onClick={() => onRemove(app)}>
+        <IconTrash size={18} />
+      </ActionIcon>
+    </Tooltip>
   );
 }
 

@@ -2,7 +2,9 @@ import { useQuery } from "@connectrpc/connect-query";
 import { Box, Button, Code } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconApps, IconPlus } from "@tabler/icons-react";
+import { useState } from "react";
 import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { useOwnApp } from "../../api/session.tsx";
 import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { LoadMore } from "../../parts/load-more.tsx";
@@ -13,8 +15,9 @@ import { SearchField } from "../../parts/search-field.tsx";
 import { useFocusBack } from "../../parts/use-focus-back.ts";
 import { useSome } from "../../parts/use-some.ts";
 import { useUrlFilters } from "../../parts/use-url-filters.ts";
-import { AppList } from "./app-list.tsx";
+import { AppList, type AppListProps } from "./app-list.tsx";
 import { CreateApp } from "./create-app.tsx";
+import { RemoveApp } from "./remove-app.tsx";
 
 const FILTERS = ["search"] as const;
 
@@ -23,8 +26,11 @@ export default function AppsPage() {
   const list = useQuery(ApiKeyService.method.listInstalledApps, {});
   const keys = useQuery(ApiKeyService.method.listApiKeys, {});
   const [creating, { open, close }] = useDisclosure();
+  const [removing, remove] = useDisclosure();
+  const [app, setApp] = useState<InstalledApp>();
+  const isOfApp = useOwnApp() !== undefined;
   const apps = list.data?.installedApps;
-  useFocusBack(creating);
+  useFocusBack(creating || removing);
 
   return (
     <>
@@ -33,9 +39,11 @@ export default function AppsPage() {
         description="Applications that integrators install, each with API keys of its own."
         // In this place whatever is listed: one that moved once the list is read would be gone from under a finger.
         actions={
-          <Button leftSection={<IconPlus size={16} />} onClick={open}>
-            New app
-          </Button>
+          !isOfApp && (
+            <Button leftSection={<IconPlus size={16} />} onClick={open}>
+              New app
+            </Button>
+          )
         }
       />
       {apps === undefined ? (
@@ -51,9 +59,21 @@ export default function AppsPage() {
       ) : apps.length === 0 ? (
         <NoApps />
       ) : (
-        <FoundApps apps={apps} keys={keys.data?.apiKeys} />
+        <FoundApps
+          apps={apps}
+          keys={keys.data?.apiKeys}
+          onRemove={
+            isOfApp
+              ? undefined
+              : (about) => {
+                  setApp(about);
+                  remove.open();
+                }
+          }
+        />
       )}
       <CreateApp opened={creating} onClose={close} />
+      <RemoveApp opened={removing} onClose={remove.close} app={app} />
     </>
   );
 }
@@ -73,7 +93,12 @@ function Word({ children }: { children: string }) {
   return <Code style={{ whiteSpace: "nowrap" }}>{children}</Code>;
 }
 
-function FoundApps({ apps, keys }: { apps: readonly InstalledApp[]; keys: readonly ApiKey[] | undefined }) {
+function FoundApps(props: {
+  apps: readonly InstalledApp[];
+  keys: readonly ApiKey[] | undefined;
+  onRemove: AppListProps["onRemove"];
+}) {
+  const { apps, keys, onRemove } = props;
   const [{ search }, change] = useUrlFilters(FILTERS);
   const wanted = search.trim().toLowerCase();
   const found = apps
@@ -98,7 +123,11 @@ function FoundApps({ apps, keys }: { apps: readonly InstalledApp[]; keys: readon
         </NothingFound>
       ) : (
         <>
-          <AppList apps={shown} keysOf={counts && (({ id }) => counts.get(id)?.length ?? 0)} />
+          <AppList
+            onRemove={onRemove}
+            apps={shown}
+            keysOf={counts && (({ id }) => counts.get(id)?.length ?? 0)}
+          />
           <LoadMore
             shown={shown.length}
             of={["app", "apps"]}

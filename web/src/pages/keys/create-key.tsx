@@ -26,6 +26,8 @@ export interface CreateKeyProps {
   apps: readonly InstalledApp[];
   /** Id of the installed app that is chosen at first; "" for none. */
   appId: string;
+  /** The key that is signed in with: one of an installed app makes keys of its app, with at most its own rights. */
+  own: ApiKey | undefined;
   /** Told of the key and its secret, which the service says only now. */
   onCreated: (key: ApiKey | undefined, secret: string) => void;
 }
@@ -39,21 +41,25 @@ export function CreateKey({ opened, onClose, ...form }: CreateKeyProps) {
   );
 }
 
-function CreateKeyForm({ onClose, apps, appId, onCreated }: Omit<CreateKeyProps, "opened">) {
+function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyProps, "opened">) {
   // Nothing keeps the secret but what shows it.
   const create = useMutation(ApiKeyService.method.createApiKey, { gcTime: 0 });
   const [failure, setFailure] = useState<unknown>();
+  const isOfApp = own?.installedApplicationId !== undefined;
+  const ownProcesses = isOfApp ? own.allowedProcesses : [];
   const form = useForm({
     mode: "uncontrolled",
     initialValues: {
       name: "",
       permissions: [] as string[],
-      allowedProcesses: [] as string[],
+      allowedProcesses: ownProcesses.map(String),
       installedApplicationId: (apps.some(({ id }) => id === appId) ? appId : null) as string | null,
     },
     validate: {
       name: (name) => (name.trim() === "" ? "Enter a name, so that people know what the key is for" : null),
       permissions: (chosen) => (chosen.length === 0 ? "Choose at least one" : null),
+      allowedProcesses: (chosen) =>
+        ownProcesses.length > 0 && chosen.length === 0 ? "Choose at least one" : null,
     },
   });
 
@@ -97,27 +103,37 @@ function CreateKeyForm({ onClose, apps, appId, onCreated }: Omit<CreateKeyProps,
           withAsterisk
         >
           <Stack gap="sm" mt="xs" mb={4}>
-            {PERMISSIONS.map(({ permission, label, meaning }) => (
-              <Checkbox
-                key={permission}
-                value={String(permission)}
-                label={
-                  <>
-                    {label} <Code>{permissionName(permission)}</Code>
-                  </>
-                }
-                description={meaning}
-              />
-            ))}
+            {PERMISSIONS.filter(({ permission }) => !isOfApp || own.permissions.includes(permission)).map(
+              ({ permission, label, meaning }) => (
+                <Checkbox
+                  key={permission}
+                  value={String(permission)}
+                  label={
+                    <>
+                      {label} <Code>{permissionName(permission)}</Code>
+                    </>
+                  }
+                  description={meaning}
+                />
+              ),
+            )}
           </Stack>
         </Checkbox.Group>
         <MultiSelect
           key={form.key("allowedProcesses")}
           {...form.getInputProps("allowedProcesses")}
           label="Event types"
-          description="What webhooks may be registered for with the key. Leave it empty for all, those to come too."
-          placeholder="All"
-          data={catalogue.map(({ number, name }) => ({ value: String(number), label: name }))}
+          description={
+            ownProcesses.length > 0
+              ? "What webhooks may be registered for with the key: at most what your key may."
+              : "What webhooks may be registered for with the key. Leave it empty for all, those to come too."
+          }
+          placeholder={ownProcesses.length > 0 ? "" : "All"}
+          data={catalogue
+            .filter(
+              ({ number }) => ownProcesses.length === 0 || ownProcesses.includes(number as WebhookProcess),
+            )
+            .map(({ number, name }) => ({ value: String(number), label: name }))}
           searchable
           clearable
           clearButtonProps={{ "aria-label": "All event types" }}
@@ -130,7 +146,7 @@ function CreateKeyForm({ onClose, apps, appId, onCreated }: Omit<CreateKeyProps,
           label="Installed app"
           description="Webhooks that are registered with the key carry the app’s id, and their deliveries the user’s."
           placeholder={apps.length === 0 ? "There is none yet" : "None"}
-          disabled={apps.length === 0}
+          disabled={apps.length === 0 || isOfApp}
           data={apps.map(({ id, name }) => ({ value: id, label: name }))}
           searchable
           clearable

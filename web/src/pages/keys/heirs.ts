@@ -15,6 +15,7 @@ export function heirsOf(
   keys: readonly ApiKey[],
   webhooks: readonly Webhook[],
 ): Heir[] {
+  const apps = new Set(webhooks.map((webhook) => webhook.application));
   const processes = [...new Set(webhooks.map((webhook) => webhook.webhookProcess))];
   return keys
     .filter((key) => key.id !== revoked?.id && !key.revoked)
@@ -22,6 +23,10 @@ export function heirsOf(
       const { allowedProcesses: allowed } = key;
       const refused = allowed.length === 0 ? [] : processes.filter((process) => !allowed.includes(process));
       const name = `${key.name} (${key.prefix}…)`;
+      const { installedApplicationId: app } = key;
+      if (app !== undefined && [...apps].some((each) => each !== app)) {
+        return { value: key.id, label: `${name}, of another app`, disabled: true };
+      }
       return {
         value: key.id,
         label: refused.length === 0 ? name : `${name}, not for ${refused.map(processName).join(", ")}`,

@@ -9,6 +9,7 @@ import { useUrlFilters } from "../../parts/use-url-filters.ts";
 import { CreateKey } from "./create-key.tsx";
 import { FilteredKeys } from "./filtered-keys.tsx";
 import { KEY_FILTERS, KeyFilters } from "./key-filters.tsx";
+import { RemoveKey } from "./remove-key.tsx";
 import { RevokeKey } from "./revoke-key.tsx";
 import { RotateKey } from "./rotate-key.tsx";
 import { SecretDialog } from "./secret-dialog.tsx";
@@ -48,10 +49,11 @@ export default function KeysPage() {
             apps={apps.data.installedApps}
             filters={filters}
             onClear={() => change({ search: "", state: "", app: "" })}
-            ownId={dialogs.ownId}
+            own={dialogs.own}
             onCreate={() => dialogs.ask("create")}
             onRotate={(key) => dialogs.ask("rotate", key)}
             onRevoke={(key) => dialogs.ask("revoke", key)}
+            onRemove={(key) => dialogs.ask("remove", key)}
           />
         </>
       ) : error ? (
@@ -67,7 +69,8 @@ export default function KeysPage() {
         opened={dialogs.question === "create"}
         onClose={dialogs.close}
         apps={apps.data?.installedApps ?? []}
-        appId={filters.app}
+        appId={dialogs.own?.installedApplicationId ?? filters.app}
+        own={dialogs.own}
         onCreated={dialogs.created}
       />
       <RotateKey
@@ -85,6 +88,7 @@ export default function KeysPage() {
         isOwn={isOwn}
         onRevoked={dialogs.revoked}
       />
+      <RemoveKey opened={dialogs.question === "remove"} onClose={dialogs.close} apiKey={dialogs.apiKey} />
       <SecretDialog shown={dialogs.secret} onClose={dialogs.forgetSecret} />
     </>
   );

@@ -10,22 +10,25 @@ import {
   Tooltip,
   VisuallyHidden,
 } from "@mantine/core";
-import { IconBan, IconRefresh } from "@tabler/icons-react";
+import { IconBan, IconRefresh, IconTrash } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import type { ApiKey } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { Time } from "../../parts/time.tsx";
 import { useBelow } from "../../parts/use-below.ts";
 import { KeyEvents, KeyName, KeyPermissions } from "./key-facts.tsx";
+import { mayManage } from "./rights.ts";
 
 /** Keys, and what can be done with each. */
 export interface KeyListProps {
   keys: readonly ApiKey[];
-  /** Id of the key that is signed in with. */
-  ownId: string | undefined;
+  /** The key that is signed in with. */
+  own: ApiKey | undefined;
   /** The name of the installed app of a key. */
   appName: (key: ApiKey) => string | undefined;
   onRotate: (key: ApiKey) => void;
   onRevoke: (key: ApiKey) => void;
+  /** For revoked keys. */
+  onRemove: (key: ApiKey) => void;
 }
 
 /** A table of keys; cards where there is no room for one. */
@@ -33,7 +36,7 @@ export function KeyList(props: KeyListProps) {
   return useBelow("lg") ? <KeyCards {...props} /> : <KeyTable {...props} />;
 }
 
-function KeyTable({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
+function KeyTable({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListProps) {
   return (
     <Table.ScrollContainer minWidth={820}>
       <Table verticalSpacing="sm" highlightOnHover>
@@ -56,7 +59,7 @@ function KeyTable({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
           {keys.map((key) => (
             <Table.Tr key={key.id}>
               <Table.Td>
-                <KeyName apiKey={key} isOwn={key.id === ownId} />
+                <KeyName apiKey={key} isOwn={key.id === own?.id} />
               </Table.Td>
               <Table.Td>
                 <KeyPermissions apiKey={key} />
@@ -72,7 +75,14 @@ function KeyTable({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
                 <Time value={key.lastUsed} relative otherwise="Never" />
               </Table.Td>
               <Table.Td>
-                {!key.revoked && (
+                {key.revoked && mayManage(own, key) && (
+                  <Group justify="flex-end">
+                    <IconAction label={`Remove ${key.name}`} color="red" onClick={() => onRemove(key)}>
+                      <IconTrash size={18} />
+                    </IconAction>
+                  </Group>
+                )}
+                {!key.revoked && mayManage(own, key) && (
                   <Group gap={4} wrap="nowrap" justify="flex-end">
                     <IconAction label={`Rotate the secret of ${key.name}`} onClick={() => onRotate(key)}>
                       <IconRefresh size={18} />
@@ -102,7 +112,7 @@ function IconAction(props: { label: string; color?: string; onClick: () => void;
   );
 }
 
-function KeyCards({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
+function KeyCards({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListProps) {
   return (
     <Box
       component="ul"
@@ -118,7 +128,7 @@ function KeyCards({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
       {keys.map((key) => (
         <Card key={key.id} component="li" withBorder padding="md">
           <Stack gap="sm">
-            <KeyName apiKey={key} isOwn={key.id === ownId} />
+            <KeyName apiKey={key} isOwn={key.id === own?.id} />
             <KeyPermissions apiKey={key} />
             <Fact name="Event types">
               <KeyEvents apiKey={key} />
@@ -130,7 +140,18 @@ function KeyCards({ keys, ownId, appName, onRotate, onRevoke }: KeyListProps) {
             <Fact name="Last used">
               <Time value={key.lastUsed} relative otherwise="Never" />
             </Fact>
-            {!key.revoked && (
+            {key.revoked && mayManage(own, key) && (
+              <Button
+                size="xs"
+                variant="light"
+                color="red"
+                aria-label={`Remove ${key.name}`}
+                onClick={() => onRemove(key)}
+              >
+                Remove
+              </Button>
+            )}
+            {!key.revoked && mayManage(own, key) && (
               <Group gap="xs" grow>
                 <Button
                   size="xs"

@@ -30,6 +30,6 @@ export const PERMISSIONS: readonly PermissionInWords[] = [
     permission: Permission.MANAGE_API_KEYS,
     label: "Manage keys",
     meaning:
-      "Create, rotate and revoke keys, and create installed apps. Whoever has it can make a key that may do everything.",
+      "Create, rotate, revoke and remove keys and installed apps. The highest permission: a key without an app that has it can make a key that may do everything.",
   },
 ];

@@ -13,14 +13,15 @@ import { countOf } from "../../parts/count-of.ts";
 import { useFocusBack } from "../../parts/use-focus-back.ts";
 import type { NewSecret } from "./secret-dialog.tsx";
 
-type Question = "create" | "rotate" | "revoke";
+type Question = "create" | "rotate" | "revoke" | "remove";
 
 /** What the page asks and shows in dialogs, one at a time, and what follows from each. */
 export function useKeyDialogs() {
   const queries = useQueryClient();
   const readAnew = useReadAnew();
   const { signIn, signOut } = useSessionAccess();
-  const ownId = useSession().apiKey?.id;
+  const own = useSession().apiKey;
+  const ownId = own?.id;
   const [question, setQuestion] = useState<Question>();
   const [apiKey, setApiKey] = useState<ApiKey>();
   const [rotating, setRotating] = useState(false);
@@ -28,6 +29,8 @@ export function useKeyDialogs() {
   useFocusBack(question !== undefined || secret !== undefined);
 
   return {
+    /** The key that is signed in with. */
+    own,
     ownId,
     question,
     /** The key that is asked about, or was. */

@@ -3,13 +3,14 @@ import { Button } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { IconPlayerPlay } from "@tabler/icons-react";
 import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
-import { useMay } from "../../api/session.tsx";
+import { useMay, useOwnApp } from "../../api/session.tsx";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 import { notifyFailure } from "../../parts/notify-failure.ts";
 
 /** Starts a dispatch of what is pending, for who may. */
 export function DispatchNow() {
   const may = useMay("Write_Administrative_Data");
+  const isOfApp = useOwnApp() !== undefined;
   const readAnew = useReadAnew();
   const dispatch = useMutation(StatsService.method.dispatchNow, {
     onSuccess: () => {
@@ -22,7 +23,7 @@ export function DispatchNow() {
     },
     onError: (error) => notifyFailure("No dispatch was started", error),
   });
-  if (!may) return null;
+  if (!may || isOfApp) return null;
   return (
     <Button
       leftSection={<IconPlayerPlay size={16} />}

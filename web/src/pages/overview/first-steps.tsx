@@ -3,6 +3,7 @@ import { Anchor, List } from "@mantine/core";
 import { Link } from "react-router";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { isReachable } from "../../api/reachable.ts";
 import { useMay } from "../../api/session.tsx";
 import { Section } from "../../parts/section.tsx";
 
@@ -11,7 +12,7 @@ export function FirstSteps() {
   const mayWrite = useMay("Write_Administrative_Data");
   const managesKeys = useMay("Manage_Api_Keys");
   const list = useQuery(WebhookService.method.listWebhooks, {});
-  if (list.data?.webhooks.length !== 0 || !mayWrite) return null;
+  if (list.data?.webhooks.filter(isReachable).length !== 0 || !mayWrite) return null;
   return (
     <Section title="First steps" description="Nothing is registered here yet.">
       <List type="ordered" size="sm" spacing="xs">

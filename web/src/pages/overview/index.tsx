@@ -2,6 +2,7 @@ import { Alert, Grid, Stack } from "@mantine/core";
 import { IconPlugConnectedX } from "@tabler/icons-react";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { failureInWords } from "../../api/failure.ts";
+import { useOwnApp } from "../../api/session.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
 import { Section } from "../../parts/section.tsx";
 import { Counts } from "./counts.tsx";
@@ -15,11 +16,16 @@ import { WebhookFigures } from "./webhook-figures.tsx";
 /** How the service does: live, and over the last day. */
 export default function OverviewPage() {
   const { overview, failure } = useLiveOverview();
+  const isOfApp = useOwnApp() !== undefined;
   return (
     <>
       <PageTitle
         title="Overview"
-        description="What waits, what arrived and what failed. The page keeps itself up to date."
+        description={
+          isOfApp
+            ? "Live delivery status of your app’s webhooks"
+            : "What waits, what arrived and what failed. The page keeps itself up to date."
+        }
         actions={<DispatchNow />}
       />
       <Stack gap="lg">
@@ -41,9 +47,11 @@ export default function OverviewPage() {
             </Section>
           </Grid.Col>
         </Grid>
-        <Section title="Last dispatch runs">
-          <Runs />
-        </Section>
+        {!isOfApp && (
+          <Section title="Last dispatch runs">
+            <Runs />
+          </Section>
+        )}
       </Stack>
     </>
   );

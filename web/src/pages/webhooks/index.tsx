@@ -3,6 +3,7 @@ import { Button } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { isReachable } from "../../api/reachable.ts";
 import { useMay } from "../../api/session.tsx";
 import { Empty } from "../../parts/empty.tsx";
 import { Failure } from "../../parts/failure.tsx";
@@ -25,7 +26,7 @@ export default function WebhooksPage() {
   const lastDay = useLastDay();
   const mayWrite = useMay("Write_Administrative_Data");
   const [filters, change] = useUrlFilters(FILTER_NAMES);
-  const webhooks = list.data?.webhooks ?? NO_WEBHOOKS;
+  const webhooks = useMemo(() => list.data?.webhooks.filter(isReachable) ?? NO_WEBHOOKS, [list.data]);
   const found = useMemo(
     () => findWebhooks(webhooks, filters, lastDay.stats),
     [webhooks, filters, lastDay.stats],

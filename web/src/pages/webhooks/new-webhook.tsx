@@ -8,6 +8,7 @@ import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type EventType, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { fieldFailures } from "../../api/failure.ts";
+import { isReachable } from "../../api/reachable.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 import { CodeBlock } from "../../parts/code-block.tsx";
 import { Failure } from "../../parts/failure.tsx";
@@ -66,7 +67,8 @@ function Form({ eventTypes, onClose }: FormProps) {
         process: Number(process) as WebhookProcess,
         url: url.trim(),
       });
-      const id = String(answer.webhook?.id);
+      const { webhook, warnings } = answer;
+      const id = String(webhook?.id);
       notifications.show(
         answer.created
           ? {
@@ -77,11 +79,15 @@ function Form({ eventTypes, onClose }: FormProps) {
           : {
               color: "blue",
               title: "It was registered already",
-              message: "This is the webhook with the same event type and address. Nothing was changed.",
+              message:
+                warnings.join(". ") ||
+                "This is the webhook with the same event type and address. Nothing was changed.",
               autoClose: 10_000,
             },
       );
       void readAnew(WebhookService);
+      // Another app's webhook has no page here.
+      if (webhook && !isReachable(webhook)) return onClose();
       // In place of the dialog: Back leads to the list.
       navigate(generatePath(PAGE_PATHS.webhook, { id }), { replace: true });
     } catch (error) {

@@ -1,8 +1,9 @@
 import { useMutation, useQuery } from "@connectrpc/connect-query";
-import { Button, Stack, Text } from "@mantine/core";
+import { Button, Radio, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { notifications } from "@mantine/notifications";
 import { IconEyeOff, IconKey, IconRefresh } from "@tabler/icons-react";
+import { useState } from "react";
 import { type Webhook, type WebhookSecret, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
@@ -84,14 +85,21 @@ interface RotateProps extends WebhookDialogProps {
 function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
   const rotate = useMutation(WebhookService.method.rotateWebhookSecret, { gcTime: 0 });
   const readAnew = useReadAnew();
+  const [revokeOldSecrets, setRevokeOldSecrets] = useState(false);
+
+  function close() {
+    setRevokeOldSecrets(false);
+    onClose();
+  }
+
   return (
     <ConfirmDialog
       opened={opened}
-      onClose={onClose}
+      onClose={close}
       title="Rotate the signing secret?"
       confirm="Rotate secret"
       onConfirm={async () => {
-        await rotate.mutateAsync({ webhookId: webhook.id });
+        await rotate.mutateAsync({ webhookId: webhook.id, revokeOldSecrets });
         // What came back is not kept: the secrets are read anew by who shows them.
         rotate.reset();
         await readAnew(WebhookService);
@@ -99,18 +107,35 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
         notifications.show({
           color: "green",
           title: "The new secret signs from now on",
-          message: "Give it to the receiver within 24 hours.",
+          message: revokeOldSecrets
+            ? "Give it to the receiver now: until then the receiver refuses deliveries, which are retried."
+            : "Give it to the receiver within 24 hours.",
         });
       }}
     >
       <WebhookInWords webhook={webhook} />
+      <Text size="sm">A new secret is made and signs from now on. At most five secrets sign at once.</Text>
+      <Radio.Group
+        label="How long does the old secret still sign?"
+        value={revokeOldSecrets ? "revoke" : "keep"}
+        onChange={(value) => setRevokeOldSecrets(value === "revoke")}
+      >
+        <Stack gap="sm" mt="xs">
+          <Radio
+            value="keep"
+            label="For 24 hours"
+            description="The old secret signs beside it for 24 hours, so that the receiver accepts deliveries until it has the new one."
+          />
+          <Radio
+            value="revoke"
+            label="No longer"
+            description="All old secrets stop signing now: for a secret that has leaked. The receiver refuses deliveries until it has the new secret; they are retried."
+          />
+        </Stack>
+      </Radio.Group>
       <Text size="sm">
-        A new secret is made. The one that signs now signs beside it for 24 hours, so deliveries are taken
-        while you give the receiver the new one. At most five secrets sign at once.
-      </Text>
-      <Text size="sm">
-        If the secret has leaked, change the receiver at once and do not wait for the 24 hours: until then the
-        old one is still good.
+        If the secret has leaked, change the receiver at once: as long as it accepts the old secret, whoever
+        has that secret can make deliveries up.
       </Text>
     </ConfirmDialog>
   );

@@ -1,0 +1,111 @@
+import { DomainError } from "../domain-error.ts";
+import { permissionName } from "../permissions.ts";
+import type { Bindings } from "./database.ts";
+
+/** The data that a key of an installed app can reach, and the rights it can pass on. */
+export interface AppScope {
+  readonly installedAppId: string;
+  /** Numbers of WebhookProcess; every type when empty. */
+  readonly processes: readonly number[];
+  /** Numbers of Permission. */
+  readonly permissions: readonly number[];
+}
+
+/**
+ * The data that a caller can reach beyond the REST contract. A key of an installed app reaches the webhooks of its app
+ * for the event types that it may subscribe to. A key without an app reaches everything.
+ */
+export type Scope = "everything" | AppScope;
+
+/** What a key has that decides its scope. */
+interface ScopedKey {
+  installedAppId: string | null;
+  allowedProcesses: readonly number[];
+  permissions: readonly number[];
+}
+
+/** The scope of a key's calls. */
+export function scopeOf({ installedAppId, allowedProcesses, permissions }: ScopedKey): Scope {
+  return installedAppId === null
+    ? "everything"
+    : { installedAppId, processes: allowedProcesses, permissions };
+}
+
+/** Names the data in a scope: two keys that reach the same webhooks have the same name. */
+export function scopeName(scope: Scope): string {
+  if (scope === "everything") return scope;
+  return `${scope.installedAppId} ${[...new Set(scope.processes)].sort((a, b) => a - b).join()}`;
+}
+
+/** Whether a webhook is in the scope. */
+export function reachesWebhook(
+  scope: Scope,
+  webhook: { installedAppId: string | null; process: number },
+): boolean {
+  if (scope === "everything") return true;
+  if (webhook.installedAppId !== scope.installedAppId) return false;
+  return scope.processes.length === 0 || scope.processes.includes(webhook.process);
+}
+
+/** A condition of a query and the values of its `:name` places. */
+export interface Condition {
+  sql: string;
+  bindings: Bindings;
+}
+
+/** `reachesWebhook` in SQL. @param webhook the table's name in the query */
+export function webhookIn(scope: Scope, webhook: string): Condition {
+  if (scope === "everything") return { sql: "true", bindings: {} };
+  const { installedAppId: scopeApp, processes: scopeProcesses } = scope;
+  const ofApp = `${webhook}.installed_app_id = :scopeApp::uuid`;
+  if (scopeProcesses.length === 0) return { sql: ofApp, bindings: { scopeApp } };
+  return {
+    sql: `${ofApp} and ${webhook}.process = any(:scopeProcesses::int[])`,
+    bindings: { scopeApp, scopeProcesses },
+  };
+}
+
+/** The keys in the scope: those of its installed app. @param key the table's name in the query */
+export function keyIn(scope: Scope, key: string): Condition {
+  if (scope === "everything") return { sql: "true", bindings: {} };
+  return {
+    sql: `${key}.installed_app_id = :scopeApp::uuid`,
+    bindings: { scopeApp: scope.installedAppId },
+  };
+}
+
+/**
+ * Refuses a key of an installed app that would create, rotate, revoke or remove a key with more rights than its own:
+ * with the new secret it would gain them.
+ *
+ * @param what names the other key in the error
+ * @throws DomainError PERMISSION_DENIED
+ */
+export function assertNoMoreRights(
+  scope: Scope,
+  rights: { permissions: readonly number[]; allowedProcesses: readonly number[] },
+  what: string,
+): void {
+  if (scope === "everything") return;
+  const permissions = rights.permissions.filter((each) => !scope.permissions.includes(each));
+  if (permissions.length > 0) {
+    throw moreRights(
+      `${what} has ${permissions.map(permissionName).join(", ")}, which your key lacks`,
+      scope.permissions.map(permissionName).join(", "),
+    );
+  }
+  if (scope.processes.length === 0) return;
+  const { allowedProcesses: processes } = rights;
+  if (processes.length > 0 && processes.every((process) => scope.processes.includes(process))) return;
+  throw moreRights(
+    `${what} may subscribe to more event types than your key`,
+    `allowed_processes of ${scope.processes.join(", ")}`,
+  );
+}
+
+function moreRights(problem: string, allowed: string): DomainError {
+  return new DomainError(
+    "PERMISSION_DENIED",
+    `${problem}; a key of an installed app manages keys with at most its own rights (${allowed}): use a key without an app`,
+  );
+}
