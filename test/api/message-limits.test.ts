@@ -307,6 +307,17 @@ describe("status and code agree", () => {
     expect([answer.status, await answer.json()]).toMatchObject([status, { code }]);
   });
 
+  test("when the query of a GET names an unknown encoding", async () => {
+    for (const compression of ["deflate", "", "gzip, br"]) {
+      const query = new URLSearchParams({ connect: "v1", encoding: "json", compression, message: "{}" });
+      const answer = await fetch(`${api.url}${DELIVERIES}?${query}`, { headers: withKey() });
+      expect([answer.status, await answer.json()]).toMatchObject([
+        400,
+        { code: "invalid_argument", message: expect.stringContaining("use gzip or br") },
+      ]);
+    }
+  });
+
   test("when the Host header is no host", async () => {
     const body = "{}";
     const answer = await sendRaw(
