@@ -307,6 +307,21 @@ describe("status and code agree", () => {
     expect([answer.status, await answer.json()]).toMatchObject([status, { code }]);
   });
 
+  test("when a message is flagged as compressed, and no header names the encoding", async () => {
+    const body = enveloped(gzipSync(""), 1);
+    const message = expect.stringContaining("grpc-encoding names no encoding");
+    for (const headers of [withKey(), { ...withKey(), "grpc-encoding": "identity" }]) {
+      const trailers = await overGrpc(DELIVERIES, body, headers);
+      expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual(["3", message]);
+    }
+    const answer = await fetch(`${api.url}/grpc.health.v1.Health/Watch`, {
+      method: "POST",
+      headers: { "Content-Type": "application/connect+proto" },
+      body,
+    });
+    expect(await answer.text()).toContain("connect-content-encoding names no encoding");
+  });
+
   test("when the query of a GET names an unknown encoding", async () => {
     for (const compression of ["deflate", "", "gzip, br"]) {
       const query = new URLSearchParams({ connect: "v1", encoding: "json", compression, message: "{}" });
