@@ -15,7 +15,7 @@ import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect
 import { DomainError } from "../domain-error.ts";
 import { withWords } from "./bare-refusals.ts";
 import { refusal, withReason } from "./errors.ts";
-import { REQUEST_ENCODINGS } from "./limits/decompress.ts";
+import { decompress, REQUEST_ENCODINGS } from "./limits/decompress.ts";
 
 /** More bytes than any error of the library takes. */
 const MAX_ERROR_BYTES = 1_048_576;
@@ -103,15 +103,19 @@ async function explainedJson(
   request: UniversalServerRequest,
 ): Promise<UniversalServerResponse> {
   const { body, header } = response;
-  // Only large answers are packed; the library's own are short.
-  if (!body || !header || header.has("Content-Encoding")) return response;
+  if (!body || !header) return response;
   const bytes = await readAllBytes(body, MAX_ERROR_BYTES);
-  const error = errorFromJsonBytes(bytes, undefined, new ConnectError("", Code.Unknown));
+  // The library compresses errors that repeat much of a request.
+  const encoding = header.get("Content-Encoding");
+  const json = encoding === null ? bytes : await decompress(encoding, bytes, MAX_ERROR_BYTES);
+  const error = errorFromJsonBytes(json, undefined, new ConnectError("", Code.Unknown));
+  if (error.details.length > 0) return { ...response, body: createAsyncIterable([bytes]) };
   const explainedError = withReason(queryRefusal(error, request) ?? error);
-  const told = error.details.length > 0 ? bytes : errorToJsonBytes(explainedError, undefined);
+  const told = errorToJsonBytes(explainedError, undefined);
+  header.delete("Content-Encoding");
   header.set("Content-Length", String(told.byteLength));
-  // The library's status is that of its own code, which `withReason` may have corrected.
-  const status = error.details.length > 0 ? response.status : codeToHttpStatus(explainedError.code);
+  // The library's status is that of its own code, which may have been corrected.
+  const status = codeToHttpStatus(explainedError.code);
   return { ...response, status, body: createAsyncIterable([told as Uint8Array<ArrayBuffer>]) };
 }
 

@@ -274,6 +274,17 @@ describe("refusals that repeat what the caller sent", () => {
     expect(await web.text()).toContain("grpc-status: 3");
   });
 
+  test("arrive when that is longer than the trailers of HTTP/2 may be", async () => {
+    const body = Buffer.from(JSON.stringify({ webhookId: "1".repeat(60 * KIB) }));
+    const headers = { ...withKey(), "content-type": "application/grpc+json" };
+    const trailers = await overGrpc(DELIVERIES, enveloped(body), headers);
+    expect(trailers["grpc-status"]).toBe("3");
+    expect(String(trailers["grpc-message"]).length).toBeLessThan(2_000);
+    const answer = await post(DELIVERIES, "json", body, withKey());
+    expect(answer.status).toBe(400);
+    expect([answer.message?.length, answer.message?.at(-1)]).toEqual([1_000, "…"]);
+  });
+
   test("arrive when that is no UTF-8 at all", async () => {
     const body = Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]);
     expect(await post(HEALTH, "json", body)).toMatchObject({ status: 400, code: "invalid_argument" });
@@ -323,7 +334,8 @@ describe("status and code agree", () => {
   });
 
   test("when the query of a GET names an unknown encoding", async () => {
-    for (const compression of ["deflate", "", "gzip, br"]) {
+    // The library compresses an error that repeats a long name.
+    for (const compression of ["deflate", "", "gzip, br", "x".repeat(2_000)]) {
       const query = new URLSearchParams({ connect: "v1", encoding: "json", compression, message: "{}" });
       const answer = await fetch(`${api.url}${DELIVERIES}?${query}`, { headers: withKey() });
       expect([answer.status, await answer.json()]).toMatchObject([
