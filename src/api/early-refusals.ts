@@ -16,6 +16,7 @@ import { DomainError } from "../domain-error.ts";
 import { callableByGet } from "../secret-fields.ts";
 import { withWords } from "./bare-refusals.ts";
 import { refusal, withReason } from "./errors.ts";
+import { decompress, REQUEST_ENCODINGS } from "./limits/decompress.ts";
 
 /** More bytes than any error of the library takes. */
 const MAX_ERROR_BYTES = 1_048_576;
@@ -105,33 +106,57 @@ async function explainedJson(
   request: UniversalServerRequest,
 ): Promise<UniversalServerResponse> {
   const { body, header } = response;
-  // Only large answers are packed; the library's own are short.
-  if (!body || !header || header.has("Content-Encoding")) return response;
+  if (!body || !header) return response;
   const bytes = await readAllBytes(body, MAX_ERROR_BYTES);
-  const error = errorFromJsonBytes(bytes, undefined, new ConnectError("", Code.Unknown));
-  const explainedError = isBadQuery(error, request) ? refusal(BAD_QUERY) : withReason(error);
-  const told = error.details.length > 0 ? bytes : errorToJsonBytes(explainedError, undefined);
+  // The library compresses errors that repeat much of a request.
+  const encoding = header.get("Content-Encoding");
+  const json = encoding === null ? bytes : await decompress(encoding, bytes, MAX_ERROR_BYTES);
+  const error = errorFromJsonBytes(json, undefined, new ConnectError("", Code.Unknown));
+  if (error.details.length > 0) return { ...response, body: createAsyncIterable([bytes]) };
+  const explainedError = withReason(queryRefusal(error, request) ?? error);
+  const told = errorToJsonBytes(explainedError, undefined);
+  header.delete("Content-Encoding");
   header.set("Content-Length", String(told.byteLength));
-  // The library's status is that of its own code, which `withReason` may have corrected.
-  const status = error.details.length > 0 ? response.status : codeToHttpStatus(explainedError.code);
+  // The library's status is that of its own code, which may have been corrected.
+  const status = codeToHttpStatus(explainedError.code);
   return { ...response, status, body: createAsyncIterable([told as Uint8Array<ArrayBuffer>]) };
 }
 
-const BAD_QUERY = new DomainError(
-  "INVALID_ARGUMENT",
-  "message in the query is not valid base64; send it as base64url, or as JSON without base64=1",
-);
-
-/** Whether the library failed because it could not decode the query of a GET. It reports that as an internal error. */
-function isBadQuery(error: ConnectError, { method, url }: UniversalServerRequest): boolean {
-  if (method !== "GET" || error.code !== Code.Internal || error.details.length > 0) return false;
+/**
+ * The error for a GET whose query the library could not decode. The library reports bad base64 as an internal error, and
+ * an unknown encoding as a method that does not exist (HTTP 501). Undefined for all other errors.
+ */
+function queryRefusal(
+  error: ConnectError,
+  { method, url }: UniversalServerRequest,
+): ConnectError | undefined {
+  if (method !== "GET" || error.details.length > 0) return undefined;
   const query = new URL(url).searchParams;
-  if (query.get("base64") !== "1") return false;
+  if (error.code === Code.Internal && query.get("base64") === "1" && !isBase64(query.get("message") ?? "")) {
+    return invalidQuery(
+      "message in the query is not valid base64; send it as base64url, or as JSON without base64=1",
+    );
+  }
+  const compression = query.get("compression");
+  if (error.code === Code.Unimplemented && compression !== null) {
+    const name = JSON.stringify(compression.slice(0, 50));
+    return invalidQuery(
+      `message in the query cannot be compressed as ${name}; use ${REQUEST_ENCODINGS.join(" or ")}, or send it uncompressed`,
+    );
+  }
+  return undefined;
+}
+
+function invalidQuery(message: string): ConnectError {
+  return refusal(new DomainError("INVALID_ARGUMENT", message));
+}
+
+function isBase64(text: string): boolean {
   try {
-    base64Decode(query.get("message") ?? "");
-    return false;
-  } catch {
+    base64Decode(text);
     return true;
+  } catch {
+    return false;
   }
 }
 

@@ -21,6 +21,16 @@ const STATUS_NAMES = new Map<number, StatusName>(
 /** After how many milliseconds it is worth asking a service again that was away. */
 const RETRY_AWAY_MS = 1_000;
 
+/**
+ * The maximum length of an error's message, in characters. Messages repeat what the caller sent, and gRPC sends them in
+ * trailers: HTTP/2 resets a stream whose trailers are longer than 64 KiB, and some clients accept no more than 8 KiB.
+ */
+const MAX_MESSAGE_LENGTH = 1_000;
+/** The maximum length of the description of one wrong field, in characters. */
+const MAX_VIOLATION_LENGTH = 300;
+/** The maximum number of wrong fields that one error names. */
+const MAX_VIOLATIONS = 20;
+
 /** The one error for what is wrong with a request's fields. */
 export function invalidFields(violations: readonly FieldViolation[]): DomainError {
   const text = violations.map(({ field, description }) => `${field} ${description}`).join("; ");
@@ -108,14 +118,18 @@ interface Details {
 }
 
 function detailed(message: string, code: Code, details: Details): ConnectError {
-  const { reason, retryAfterMs, violations = [], metadata = {} } = details;
+  const { reason, retryAfterMs, metadata = {} } = details;
+  const violations = (details.violations ?? []).slice(0, MAX_VIOLATIONS);
   const info: MessageInitShape<typeof ErrorInfoSchema> = { reason, domain: ERROR_DOMAIN, metadata };
-  // Half of a surrogate pair, repeated from a request, could not be written in UTF-8.
-  const error = new ConnectError(message.toWellFormed(), code, undefined, [
+  const error = new ConnectError(bounded(message, MAX_MESSAGE_LENGTH), code, undefined, [
     { desc: ErrorInfoSchema, value: info },
   ]);
   if (violations.length > 0) {
-    error.details.push({ desc: BadRequestSchema, value: { fieldViolations: [...violations] } });
+    const fieldViolations = violations.map(({ field, description }) => ({
+      field: bounded(field, MAX_VIOLATION_LENGTH),
+      description: bounded(description, MAX_VIOLATION_LENGTH),
+    }));
+    error.details.push({ desc: BadRequestSchema, value: { fieldViolations } });
   }
   if (retryAfterMs !== undefined) {
     error.details.push({
@@ -125,4 +139,9 @@ function detailed(message: string, code: Code, details: Details): ConnectError {
     error.metadata.set("Retry-After", String(Math.ceil(retryAfterMs / 1_000)));
   }
   return error;
+}
+
+/** Text that can be written in UTF-8 and in trailers. Half of a surrogate pair, repeated from a request, could not be. */
+function bounded(text: string, maxLength: number): string {
+  return (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();
 }

@@ -1,8 +1,8 @@
-import type { Server as HttpServer } from "node:http";
+import { type Server as HttpServer, METHODS } from "node:http";
 import type { Http2SecureServer, Http2Session } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { Transport } from "@connectrpc/connect";
-import fastify, { type FastifyInstance } from "fastify";
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { AddressReader } from "./client-address.ts";
 import { compressAnswers } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
@@ -155,17 +155,20 @@ function mountProbes(app: FastifyInstance, readiness: Readiness): void {
 
 /** Serves Connect and gRPC-Web, and gRPC where TLS brings HTTP/2. */
 async function mountConnect(app: FastifyInstance, handlers: HttpServices["handlers"]): Promise<void> {
-  // The handlers read bodies themselves, and answer content types that they do not know.
-  app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", (_request, _payload, done) => done(null, undefined));
+  // The handlers refuse HTTP methods and content types themselves, in the protocol of the call.
+  for (const method of METHODS) {
+    if (!app.supportedMethods.includes(method)) app.addHttpMethod(method, { hasBody: true });
+  }
   for (const [path, handler] of handlers) {
-    app.all(path, (request, reply) => {
+    const onRequest = (request: FastifyRequest, reply: FastifyReply) => {
       for (const [name, value] of Object.entries(reply.getHeaders())) {
         if (value !== undefined) reply.raw.setHeader(name, value);
       }
       reply.hijack();
       handler(request.raw, reply.raw);
-    });
+    };
+    // Before the framework looks at the content type: the handlers read bodies themselves.
+    app.all(path, { onRequest }, () => {});
   }
 }
 

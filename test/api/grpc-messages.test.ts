@@ -114,6 +114,14 @@ test.each([
   ],
   ["GET", "WebhookService/CreateWebhook", undefined, 405, "is called by POST"],
   ["PUT", "WebhookService/ListWebhooks", "application/json", 405, "is called by POST"],
+  ["PROPFIND", "WebhookService/ListWebhooks", "application/json", 405, "is called by POST"],
+  [
+    "POST",
+    "WebhookService/CreateWebhook",
+    "application/json, a/b",
+    415,
+    "with Content-Type: application/json",
+  ],
 ])("%s of %s as %s is told what to do instead", async (method, path, type, status, words) => {
   const answer = await fetch(`${api.url}/webhook.v1.${path}`, {
     method,

@@ -274,6 +274,17 @@ describe("refusals that repeat what the caller sent", () => {
     expect(await web.text()).toContain("grpc-status: 3");
   });
 
+  test("arrive when that is longer than the trailers of HTTP/2 may be", async () => {
+    const body = Buffer.from(JSON.stringify({ webhookId: "1".repeat(60 * KIB) }));
+    const headers = { ...withKey(), "content-type": "application/grpc+json" };
+    const trailers = await overGrpc(DELIVERIES, enveloped(body), headers);
+    expect(trailers["grpc-status"]).toBe("3");
+    expect(String(trailers["grpc-message"]).length).toBeLessThan(2_000);
+    const answer = await post(DELIVERIES, "json", body, withKey());
+    expect(answer.status).toBe(400);
+    expect([answer.message?.length, answer.message?.at(-1)]).toEqual([1_000, "…"]);
+  });
+
   test("arrive when that is no UTF-8 at all", async () => {
     const body = Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]);
     expect(await post(HEALTH, "json", body)).toMatchObject({ status: 400, code: "invalid_argument" });
@@ -305,6 +316,33 @@ describe("status and code agree", () => {
       headers: headers(),
     });
     expect([answer.status, await answer.json()]).toMatchObject([status, { code }]);
+  });
+
+  test("when a message is flagged as compressed, and no header names the encoding", async () => {
+    const body = enveloped(gzipSync(""), 1);
+    const message = expect.stringContaining("grpc-encoding names no encoding");
+    for (const headers of [withKey(), { ...withKey(), "grpc-encoding": "identity" }]) {
+      const trailers = await overGrpc(DELIVERIES, body, headers);
+      expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual(["3", message]);
+    }
+    const answer = await fetch(`${api.url}/grpc.health.v1.Health/Watch`, {
+      method: "POST",
+      headers: { "Content-Type": "application/connect+proto" },
+      body,
+    });
+    expect(await answer.text()).toContain("connect-content-encoding names no encoding");
+  });
+
+  test("when the query of a GET names an unknown encoding", async () => {
+    // The library compresses an error that repeats a long name.
+    for (const compression of ["deflate", "", "gzip, br", "x".repeat(2_000)]) {
+      const query = new URLSearchParams({ connect: "v1", encoding: "json", compression, message: "{}" });
+      const answer = await fetch(`${api.url}${DELIVERIES}?${query}`, { headers: withKey() });
+      expect([answer.status, await answer.json()]).toMatchObject([
+        400,
+        { code: "invalid_argument", message: expect.stringContaining("use gzip or br") },
+      ]);
+    }
   });
 
   test("when the Host header is no host", async () => {

@@ -27,6 +27,8 @@ interface Reading {
   limits: MessageLimits;
   /** The encoding of compressed messages; null when none is. */
   encoding: string | null;
+  /** The header that names the encoding. */
+  encodingHeader: string;
   isGrpc: boolean;
   isJson: boolean;
   call: HeldCall;
@@ -69,6 +71,7 @@ export function withBoundedBody(
     method,
     limits: messageLimits(method),
     encoding: encoding === "identity" || encoding === "" ? null : encoding,
+    encodingHeader,
     isGrpc,
     isJson: JSON_TYPE.test(type),
     call,
@@ -104,7 +107,8 @@ async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): As
   const split = transformSplitEnvelope(limits.maxBytes)(received(body, reading));
   try {
     for await (const { flags, data } of split) {
-      const compressed = (flags & compressedFlag) !== 0 && encoding !== null;
+      const compressed = (flags & compressedFlag) !== 0;
+      if (compressed && encoding === null) throw namesNoEncoding(reading);
       const message = compressed ? await plain(data, reading) : check(data, reading);
       yield encodeEnvelope(compressed ? flags & ~compressedFlag : flags, message as Uint8Array<ArrayBuffer>);
       // The library asks for the next message once it has parsed this one. A unary call keeps its message until it ends.
@@ -160,6 +164,16 @@ function assertEncoding({ encoding, limits, method, isGrpc }: Reading): void {
     : `${method.name} does not accept compressed requests; send them uncompressed`;
   // gRPC has a status for this. Connect's would be HTTP 501, as if the service were at fault.
   throw refusal(new DomainError(isGrpc ? "UNIMPLEMENTED" : "INVALID_ARGUMENT", problem));
+}
+
+/** The library's error would be INTERNAL, as if the service were at fault. */
+function namesNoEncoding({ encodingHeader }: Reading): ConnectError {
+  return refusal(
+    new DomainError(
+      "INVALID_ARGUMENT",
+      `a message is flagged as compressed, but ${encodingHeader} names no encoding; name it, or clear the flag`,
+    ),
+  );
 }
 
 function tooLargeOr(error: unknown, maxBytes: number): unknown {
