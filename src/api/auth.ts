@@ -7,7 +7,7 @@ import { neededPermission, permissionName } from "../permissions.ts";
 import { createWrongKeys, type WrongKeys } from "./auth/wrong-keys.ts";
 import { addressOf } from "./client-address.ts";
 import type { ApiContext } from "./context.ts";
-import { toConnectError } from "./errors.ts";
+import { refusal, toConnectError } from "./errors.ts";
 import {
   forNobody,
   KEY_HEADER,
@@ -22,6 +22,7 @@ import { createKeyUse, type KeyUse } from "./key-use.ts";
 import { sessionToken } from "./page-session.ts";
 import { isPublic } from "./public-services.ts";
 import { createRequestLimit, type RequestLimit, rateLimitFields } from "./request-limits.ts";
+import { ADMISSION_HEADER, type Admissions } from "./rest/admissions.ts";
 
 const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
 
@@ -132,6 +133,16 @@ export function requestGate(context: ApiContext): (handler: HandlerContext) => P
     } catch (error) {
       throw toConnectError(error, context.log, handler.method.name);
     }
+  };
+}
+
+/** The gate of the services in memory: the REST gateway has checked the key before it read the request. */
+export function admittedGate(admissions: Admissions): (handler: HandlerContext) => void {
+  return (handler) => {
+    const key = admissions.find(handler.requestHeader.get(ADMISSION_HEADER) ?? "");
+    // The client cancelled the call, which ends its admission.
+    if (!key) throw refusal(missingKey());
+    handler.values.set(callerKey, key);
   };
 }
 

@@ -63,12 +63,6 @@ export function siteOf(text: string): string {
   return address instanceof ipaddr.IPv6 ? address.parts.slice(0, 4).join(":") : address.toString();
 }
 
-/**
- * Carries the address within the process, from the REST gateway to the gate. Callers cannot set it: the listeners
- * know where their requests come from and never look here.
- */
-export const ADDRESS_HEADER = "X-Caller-Address";
-
 const callerTls = createContextKey<() => boolean>(() => false, {
   description: "whether the caller comes by TLS",
 });
@@ -92,5 +86,5 @@ export function isByTls(handler: HandlerContext): boolean {
 
 /** Where the caller is, as text; empty when the connection is gone. */
 export function addressOf(handler: HandlerContext): string {
-  return handler.values.get(callerAddress)?.() ?? handler.requestHeader.get(ADDRESS_HEADER) ?? "";
+  return handler.values.get(callerAddress)?.() ?? "";
 }

@@ -17,10 +17,11 @@ import { mountDocs, OPENAPI_PATH } from "./openapi/docs-pages.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { answerMalformed, answerWhatNodeRefuses } from "./raw-http.ts";
 import type { Readiness } from "./readiness.ts";
+import type { Admissions } from "./rest/admissions.ts";
 import type { RestBinding } from "./rest/bindings.ts";
 import { MAX_BODY_BYTES } from "./rest/bodies.ts";
 import { frameworkFailure, mountFailures } from "./rest/failures.ts";
-import { knowCallers, mountRestGateway } from "./rest/gateway.ts";
+import { mountRestGateway } from "./rest/gateway.ts";
 import { answerLostBrowser, mountSettingsPage } from "./settings-page.ts";
 import { LISTED_BY_REFLECTION } from "./unknown-method.ts";
 
@@ -35,8 +36,10 @@ export interface HttpServices {
   /** The methods' handlers, by path. */
   handlers: ReadonlyMap<string, RpcHandler>;
   readAddress: AddressReader;
-  /** Calls the same services in memory. */
+  /** Calls the same services in memory, for REST. */
   transport: Transport;
+  /** The keys of REST requests, which the gate of `transport` takes. */
+  admissions: Admissions;
   bindings: readonly RestBinding[];
   /** Folder of the built settings page. */
   page: string | undefined;
@@ -87,7 +90,6 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
     context.log.debug(fields, "request");
   });
   const { services } = options;
-  if (services) knowCallers(app, services.readAddress);
   mountFailures(app, context, services ? SERVED : ONLY_DELIVERS, (request, reply) =>
     answerLostBrowser(request, reply, services?.page),
   );
@@ -96,7 +98,7 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
     await app.register(async (scope) => {
       await compressAnswers(scope);
       mountDocs(scope, openApiDocument(services.bindings), services.page);
-      await scope.register((rest) => mountRestGateway(rest, services.bindings, services.transport));
+      await scope.register((rest) => mountRestGateway(rest, { context, ...services }));
     });
     await app.register(async (scope) => mountSettingsPage(scope, services.page));
     await app.register((scope) => mountConnect(scope, services.handlers));

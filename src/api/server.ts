@@ -1,5 +1,5 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
-import { closeGate, requestGate } from "./auth.ts";
+import { admittedGate, closeGate, requestGate } from "./auth.ts";
 import { addressValues, createAddressReader, createProxyTrust, createTlsReader } from "./client-address.ts";
 import { RPC_COMPRESSION } from "./compression.ts";
 import type { ApiContext } from "./context.ts";
@@ -15,6 +15,7 @@ import type { ConnectionLimits } from "./listeners/connection-limits.ts";
 import { createRpcHandlers } from "./listeners/rpc-handlers.ts";
 import type { Listener } from "./listening.ts";
 import { createReadiness } from "./readiness.ts";
+import { Admissions } from "./rest/admissions.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
 
@@ -49,8 +50,8 @@ export interface Api {
 
 /** How long calls that were ended have to tell their callers so. */
 const FAREWELL_MS = 250;
-/** The memory that request messages may take, over all calls, in bytes: four messages of the largest size. */
-const MAX_HELD_BYTES = 16 * 1_024 * 1_024;
+/** The memory that request messages may take, over all calls, in bytes: two messages of the largest size. */
+const MAX_HELD_BYTES = 8 * 1_024 * 1_024;
 
 /**
  * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port, gRPC on its own, or all on one with TLS.
@@ -89,6 +90,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     log,
   };
   const http2 = { maxStreams: limits.http2MaxStreams, resetsPerSecond: limits.http2ResetsPerSecond };
+  const admissions = new Admissions();
   const services = options.services
     ? {
         handlers: createRpcHandlers({
@@ -102,7 +104,10 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           log,
         }),
         readAddress,
-        transport: createRouterTransport(routes, { router: routerOptions }),
+        transport: createRouterTransport(routes, {
+          router: { ...routerOptions, requestGate: admittedGate(admissions) },
+        }),
+        admissions,
         bindings: restBindings(SERVICES),
         page: options.page,
       }

@@ -90,3 +90,17 @@ test("a client that sends a short body although it was refused keeps its connect
   socket.write(`${head}Content-Length: 2\r\n\r\n{}`);
   await expect.poll(() => count(received, "HTTP/1.1 401 ")).toBe(2);
 });
+
+test.each(["/api/webhook", "/webhook.v1.WebhookService/CreateWebhook"])(
+  "a caller without a key is refused by %s before a byte of the body is read",
+  async (path) => {
+    const socket = await open();
+    let received = "";
+    socket.setEncoding("latin1").on("data", (chunk: string) => {
+      received += chunk;
+    });
+    const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n`;
+    socket.write(head);
+    await expect.poll(() => count(received, "HTTP/1.1 401 ")).toBe(1);
+  },
+);

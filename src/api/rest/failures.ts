@@ -5,7 +5,6 @@ import { toConnectError } from "../errors.ts";
 import { answerUnknownMethod, isMethodCall, shortPath } from "../unknown-method.ts";
 import { MAX_BODY_BYTES, UNSUPPORTED_TYPE } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
-import { authoriseUnread, tellRateLimit } from "./gateway.ts";
 
 /** What the framework's own errors mean to callers. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
@@ -38,7 +37,6 @@ export function mountFailures(
   whatElse: WhatElse,
   answerLost?: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply | undefined>,
 ): void {
-  app.decorateRequest("called", false);
   const allowed = new Map<string, Set<string>>();
   app.addHook("onRoute", ({ method, url }) => {
     const methods = allowed.get(url) ?? new Set();
@@ -68,13 +66,9 @@ export function mountFailures(
   app.setErrorHandler(async (error: FastifyError, request, reply) => {
     // The body of a request to nowhere was looked at first; where it went matters more.
     if (request.is404) return notFound(request, reply);
-    const told = await authoriseUnread(context, request, reply).then(
-      () => fromFramework(error) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?"),
-      (refusal: unknown) => toConnectError(refusal, context.log, request.routeOptions.url ?? "?"),
-    );
+    const told = fromFramework(error) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?");
     const retryAfter = told.metadata.get("Retry-After");
     if (retryAfter !== null) reply.header("Retry-After", retryAfter);
-    tellRateLimit(reply, told.metadata);
     return sendFailure(reply, statusOf(told.code), told.rawMessage);
   });
 }

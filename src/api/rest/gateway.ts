@@ -2,11 +2,11 @@ import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { admit } from "../auth.ts";
-import { ADDRESS_HEADER, type AddressReader } from "../client-address.ts";
+import type { AddressReader } from "../client-address.ts";
 import type { ApiContext } from "../context.ts";
 import { jsonWriter } from "../json/writer.ts";
 import { KEY_HEADER } from "../key-refusals.ts";
-import { RATE_LIMIT_FIELDS } from "../request-limits.ts";
+import { ADMISSION_HEADER, type Admissions } from "./admissions.ts";
 import type { RestBinding } from "./bindings.ts";
 import { addBodyParsers } from "./bodies.ts";
 import { JSON_CONTENT_TYPE, successEnvelope } from "./envelope.ts";
@@ -18,29 +18,29 @@ declare module "fastify" {
     rest?: RestBinding;
   }
   interface FastifyRequest {
-    /** The request was read whole and the service called, gate and all. */
-    called: boolean;
-    /** Where the caller is. */
-    callerAddress(): string;
+    /** The name of the request's admission, on routes of the REST gateway. */
+    admission: string | undefined;
   }
 }
 
-/** Lets requests tell where their callers are. */
-export function knowCallers(app: FastifyInstance, read: AddressReader): void {
-  app.decorateRequest("callerAddress", function (this: FastifyRequest) {
-    return read(this.raw);
-  });
+/** What the gateway stands on. */
+export interface RestGatewayOptions {
+  context: ApiContext;
+  bindings: readonly RestBinding[];
+  /** Calls the services in memory. */
+  transport: Transport;
+  /** The keys that the services' gate takes from `transport`. */
+  admissions: Admissions;
+  readAddress: AddressReader;
 }
 
 /**
- * Mounts a route for each binding. Each calls the service of the same name through `transport`, so that the gate and
- * the interceptors of gRPC hold here too.
+ * Mounts a route for each binding. Each checks the key before it reads the request, and calls the service of the same name
+ * through `transport`, so that the interceptors of gRPC hold here too.
  */
-export async function mountRestGateway(
-  app: FastifyInstance,
-  bindings: readonly RestBinding[],
-  transport: Transport,
-): Promise<void> {
+export async function mountRestGateway(app: FastifyInstance, options: RestGatewayOptions): Promise<void> {
+  const { context, bindings, transport, admissions, readAddress } = options;
+  app.decorateRequest("admission", undefined);
   await addBodyParsers(app);
   for (const binding of bindings) {
     const writeData = dataWriter(binding.data);
@@ -48,54 +48,35 @@ export async function mountRestGateway(
       method: binding.httpMethod,
       url: binding.path,
       config: { rest: binding },
+      onRequest: async (request, reply) => {
+        const key = await admit(context, binding.method, {
+          secret: keyOf(request),
+          address: () => readAddress(request.raw),
+          tell: (name, value) => reply.header(name, value),
+        });
+        if (!key) throw new Error(`${binding.method.name} has a REST route and needs no key`);
+        const admission = admissions.enter(key);
+        request.admission = admission;
+        reply.raw.once("close", () => admissions.leave(admission));
+      },
       handler: async (request, reply) => {
         const input = readParameters(binding.method.input, {
           query: request.query as Record<string, unknown>,
           body: request.body,
           bodyIsForm: /^application\/x-www-form-urlencoded\b/i.test(request.headers["content-type"] ?? ""),
         });
-        request.called = true;
-        const { header, message } = await transport.unary(
+        const { message } = await transport.unary(
           binding.method,
           untilCallerGoes(reply),
           undefined,
-          { [KEY_HEADER]: keyOf(request), [ADDRESS_HEADER]: request.callerAddress() },
+          { [ADMISSION_HEADER]: request.admission as string },
           input,
         );
-        tellRateLimit(reply, header);
         return reply
           .type(JSON_CONTENT_TYPE)
           .send(successEnvelope(writeData(message), warningsOf(binding, message)));
       },
     });
-  }
-}
-
-/**
- * Refuses a caller whose request could not be read, when the key alone is reason enough: what is wrong with a
- * request is told to those who may make it.
- *
- * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
- */
-export async function authoriseUnread(
-  context: ApiContext,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<void> {
-  const binding = request.routeOptions.config.rest;
-  if (!binding || request.called) return;
-  await admit(context, binding.method, {
-    secret: keyOf(request),
-    address: () => request.callerAddress(),
-    tell: (name, value) => reply.header(name, value),
-  });
-}
-
-/** Hands on what the gate said of the caller's limit, for answers and refusals alike. */
-export function tellRateLimit(reply: FastifyReply, from: Headers): void {
-  for (const name of RATE_LIMIT_FIELDS) {
-    const value = from.get(name);
-    if (value !== null) reply.header(name, value);
   }
 }
 
