@@ -2,10 +2,11 @@ import { fileURLToPath } from "node:url";
 import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 import { LongWaitsFirst } from "./test/support/sequence.ts";
 
-/** What `npm run faults` and `npm run screenshots` run, by their modes. */
+/** What `npm run faults`, `npm run fuzz` and `npm run screenshots` run, by their modes. */
 const INCLUDED: Record<string, string> = {
   full: "test/faults/**/*.test.ts",
   screenshots: "test/web/every-page.test.ts",
+  fuzz: "test/api/rpc-fuzz.test.ts",
 };
 /** Files that leave nothing behind in their process, so that it can go on to the next: starting one takes half a second. */
 const TOGETHER = ["test/{api,db,delivery,house}/**/*.test.ts", "test/*.test.ts"];

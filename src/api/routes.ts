@@ -31,7 +31,7 @@ export const SERVICES: readonly DescService[] = [
 ];
 
 /** Everything that is served: the contract, what the settings page needs, and what gRPC clients expect beside it. */
-const SERVED: readonly DescService[] = [
+export const SERVED: readonly DescService[] = [
   ...SERVICES,
   SessionService,
   Health,

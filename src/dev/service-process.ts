@@ -10,7 +10,7 @@ export interface ServiceProcess {
   pid: number;
   /** REST, Connect, gRPC-Web; of a worker its health. */
   httpPort: number;
-  /** 0 of a worker, which has none. */
+  /** 0 of a worker, which has none; with TLS, the same as `httpPort`. */
   grpcPort: number;
   /** Sends the signal and waits for the end. */
   end(signal: NodeJS.Signals): Promise<number | null>;
@@ -63,6 +63,7 @@ export async function startServiceProcess(
       const grpc = /gRPC +localhost:(\d+)/.exec(line);
       if (grpc) resolve({ httpPort, grpcPort: Number(grpc[1]) });
       else if (http && environment.ROLE === "worker") resolve({ httpPort, grpcPort: 0 });
+      else if (http && environment.TLS_CERT) resolve({ httpPort, grpcPort: httpPort });
     });
     child.once("error", reject);
     child.once("exit", (code) => reject(new Error(`the service ended with ${code}:\n${output.join("\n")}`)));

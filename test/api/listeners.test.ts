@@ -70,6 +70,28 @@ test("with a certificate one port carries REST, Connect over HTTP/1.1, and gRPC 
   expect(plain).not.toContain("200 OK");
 });
 
+test("a body that cannot be read is refused over HTTP/2 without a warning on stderr", async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error) => warnings.push(warning);
+  process.on("warning", note);
+  onTestFinished(() => {
+    process.off("warning", note);
+  });
+  const authority = await createLocalAuthority();
+  const api = await started({ tls: await authority.issue(["localhost"]) });
+  const dispatcher = new Agent({ connect: { ca: authority.cert }, allowH2: true });
+  onTestFinished(() => dispatcher.close());
+  const answer = await dispatcher.request({
+    origin: api.url,
+    path: "/api/webhook",
+    method: "POST",
+    headers: { "X-Service-Key": api.adminKey, "content-type": "application/json" },
+    body: "{",
+  });
+  expect([answer.statusCode, await answer.body.json()]).toMatchObject([400, { Success: false }]);
+  expect(warnings.filter(({ message }) => message.includes("connection header"))).toEqual([]);
+});
+
 test("/healthz answers while the process lives, /readyz says why it is not ready", async () => {
   const reasons: string[] = [];
   const api = await started({ readiness: async () => reasons });

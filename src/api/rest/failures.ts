@@ -16,6 +16,8 @@ const FRAMEWORK_MESSAGES: Record<string, string> = {
 
 /** Sends a failure in the envelope. */
 export function sendFailure(reply: FastifyReply, status: number, message: string): FastifyReply {
+  // The framework sets it after a body that it cannot read. HTTP/2 has no such header: Node would drop it, and warn on stderr.
+  if (reply.request.raw.httpVersionMajor > 1) reply.removeHeader("connection");
   return reply.code(status).type(JSON_CONTENT_TYPE).send(failureEnvelope(message));
 }
 
