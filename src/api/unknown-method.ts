@@ -1,3 +1,4 @@
+import { constants } from "node:http2";
 import type { ConnectError } from "@connectrpc/connect";
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
@@ -26,6 +27,8 @@ interface NodeAnswer {
   setHeader(name: string, value: string): unknown;
   end(): unknown;
   end(body: Uint8Array): unknown;
+  /** Of HTTP/2. */
+  stream?: { close(code: number): void };
 }
 
 /** Whether a request is meant to be a call of a service's method, there or not, in gRPC, gRPC-Web or Connect. */
@@ -79,6 +82,15 @@ function writeError(
   // Not by writeHead: the frame of the headers must itself end the stream, or it holds no status in gRPC's eyes.
   for (const [name, value] of status) response.setHeader(name, value);
   response.end();
+  closeStream(response);
+}
+
+/**
+ * Closes the stream of an answer that has ended without a body. Node leaves it open while the client has more to send than
+ * the stream's window takes, and a connection has a limited number of streams.
+ */
+export function closeStream({ stream }: Pick<NodeAnswer, "stream">): void {
+  stream?.close(constants.NGHTTP2_NO_ERROR);
 }
 
 /** Enough of a path to know it again. */

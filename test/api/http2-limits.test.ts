@@ -124,6 +124,27 @@ describe("a stream whose client sends nothing more", () => {
   });
 });
 
+test.each([
+  ["POST", "/a.b.C/D"],
+  ["HEAD", "/a.b.C/D"],
+  ["HEAD", CHECK],
+])(
+  "%s to %s is answered and its stream closed, however long the body that nobody reads",
+  async (method, path) => {
+    const stream = openSession().request(
+      { ":method": method, ":path": path, "content-type": "application/grpc" },
+      { endStream: false },
+    );
+    const closed = once(stream.resume(), "close");
+    // More than the window of a stream.
+    stream.end(Buffer.alloc(100_000));
+    const [answer] = await once(stream, "response");
+    expect(answer[":status"]).toBe(path === CHECK ? 405 : 200);
+    await closed;
+    expect(stream.rstCode).toBe(http2.constants.NGHTTP2_NO_ERROR);
+  },
+);
+
 test("one address has a limited number of calls without a key in flight", async () => {
   const own = await startTestApi();
   onTestFinished(() => own.stop());

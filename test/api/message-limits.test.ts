@@ -274,6 +274,20 @@ describe("refusals that repeat what the caller sent", () => {
     expect(await web.text()).toContain("grpc-status: 3");
   });
 
+  test("arrive when the parser of JSON cuts a surrogate pair in half", async () => {
+    const body = Buffer.from(`z"name":"${"\u{10000}".repeat(20)}"}`);
+    const message = expect.stringContaining("not valid JSON");
+    for (const pad of ["", "x"]) {
+      const headers = { ...withKey(), "content-type": "application/grpc+json" };
+      const trailers = await overGrpc(
+        DELIVERIES,
+        enveloped(Buffer.concat([Buffer.from(pad), body])),
+        headers,
+      );
+      expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual(["3", message]);
+    }
+  });
+
   test("arrive when that is longer than the trailers of HTTP/2 may be", async () => {
     const body = Buffer.from(JSON.stringify({ webhookId: "1".repeat(60 * KIB) }));
     const headers = { ...withKey(), "content-type": "application/grpc+json" };

@@ -2,8 +2,8 @@ import { DomainError } from "../../domain-error.ts";
 import { checkJsonElements } from "../limits/element-limit.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
-/** An escape of half of a surrogate pair, alone or in a pair. */
-const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
+/** Half of a surrogate pair, alone or in a pair, as it is or escaped. */
+const SURROGATE = /[\ud800-\udfff]|\\u[dD][89a-fA-F]/;
 
 /**
  * Checks the JSON of a request message before it is parsed.
@@ -14,7 +14,7 @@ const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 export function checkJsonMessage(bytes: Uint8Array): void {
   const text = decodeUtf8(bytes);
   checkJsonElements(text);
-  if (SURROGATE_ESCAPE.test(text)) assertWellFormed(text);
+  if (SURROGATE.test(text)) assertWellFormed(text);
 }
 
 function decodeUtf8(bytes: Uint8Array): string {
@@ -32,9 +32,9 @@ function assertWellFormed(text: string): void {
       if (!key.isWellFormed() || (typeof value === "string" && !value.isWellFormed())) wellFormed = false;
       return undefined;
     });
-  } catch {
-    // The parser tells what is wrong with the text; it repeats nothing of it that is not well-formed.
-    return;
+  } catch (error) {
+    // Not left to the library: the parser repeats a part of the text, which may begin or end within a pair.
+    throw invalid(`the message is not valid JSON: ${(error as Error).message}`);
   }
   if (!wellFormed) {
     throw invalid("the message holds half of a surrogate pair, such as \\ud800; send valid Unicode text");

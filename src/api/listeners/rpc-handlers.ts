@@ -7,7 +7,11 @@ import {
   type ConnectRouterOptions,
   createConnectRouter,
 } from "@connectrpc/connect";
-import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
+import type {
+  UniversalHandler,
+  UniversalServerRequest,
+  UniversalServerResponse,
+} from "@connectrpc/connect/protocol";
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Logger } from "pino";
 import { DomainError } from "../../domain-error.ts";
@@ -16,7 +20,7 @@ import { type AddressCounter, tooManyPublicCalls } from "../limits/address-count
 import type { HeldBytes, HeldCall } from "../limits/held-bytes.ts";
 import { withBoundedBody } from "../limits/request-messages.ts";
 import { isPublic } from "../public-services.ts";
-import { sendError } from "../unknown-method.ts";
+import { closeStream, sendError } from "../unknown-method.ts";
 
 type NodeRequest = IncomingMessage | Http2ServerRequest;
 type NodeResponse = ServerResponse | Http2ServerResponse;
@@ -54,8 +58,13 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
 
   async function answer(request: NodeRequest, response: NodeResponse, call: HeldCall): Promise<void> {
     const asked = withBoundedBody(universalRequest(request, response, contextValues), method, call, idleMs);
+    const answered = await handler(asked);
+    if (request.method === "HEAD") {
+      writeHead(answered, response);
+      return;
+    }
     // The library's type knows HTTP/1.1 alone; it writes both.
-    await universalResponseToNodeResponse(await handler(asked), response as ServerResponse);
+    await universalResponseToNodeResponse(answered, response as ServerResponse);
   }
 
   return (request, response) => {
@@ -103,6 +112,14 @@ function universalRequest(
       "the Host header (in HTTP/2, :authority) is not a valid host; send the host and port of the service",
     );
   }
+}
+
+/** Answers HEAD. The library would write the body even so, which fails over HTTP/2. */
+function writeHead({ status, header }: UniversalServerResponse, response: NodeResponse): void {
+  response.statusCode = status;
+  for (const [name, value] of header ?? []) response.setHeader(name, value);
+  response.end();
+  if ("stream" in response) closeStream(response);
 }
 
 /** Ends a call whose answer could not be written: a client would wait for it for ever. */

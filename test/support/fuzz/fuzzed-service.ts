@@ -39,7 +39,7 @@ export interface FuzzedService extends Ports {
   known: KnownValues;
   /** Lines of its output that are no lines of the log, or tell of an error. */
   complaints: string[];
-  /** Lines of the log that warn, by message. */
+  /** How often the log warns, by message, method and error. */
   warnings: Map<string, number>;
   /** @param collect whether garbage is collected before memory is measured */
   vitals(collect?: boolean): Promise<Vitals>;
@@ -110,15 +110,20 @@ async function tlsSettings(folder: string): Promise<Record<string, string>> {
 }
 
 function note(line: string, complaints: string[], warnings: Map<string, number>): void {
-  let entry: { level?: number; msg?: string };
+  let entry: { level?: number; msg?: string; method?: string; err?: { message?: string; code?: string } };
   try {
     entry = JSON.parse(line);
   } catch {
     complaints.push(`stdout: ${line}`);
     return;
   }
-  if ((entry.level ?? ERROR_LEVEL) >= ERROR_LEVEL) complaints.push(line);
-  else warnings.set(entry.msg ?? "", (warnings.get(entry.msg ?? "") ?? 0) + 1);
+  if ((entry.level ?? ERROR_LEVEL) >= ERROR_LEVEL) {
+    complaints.push(line);
+    return;
+  }
+  const { msg, method, err } = entry;
+  const about = [msg, method, err?.code, err?.message].filter((part) => part !== undefined).join(": ");
+  warnings.set(about, (warnings.get(about) ?? 0) + 1);
 }
 
 function askProbe(probe: string, collect: boolean): Promise<Vitals> {
