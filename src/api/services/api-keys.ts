@@ -12,6 +12,7 @@ import { createApiKey, listApiKeys } from "../../db/api-keys.ts";
 import { createInstalledApp, installedAppExists, listInstalledApps } from "../../db/installed-apps.ts";
 import { revokeApiKey, type WebhooksFate } from "../../db/key-revocation.ts";
 import { rotateApiKey } from "../../db/key-rotation.ts";
+import { invisibleCharacter } from "../../invisible-characters.ts";
 import { isPermission, permissionChoices } from "../../permissions.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
@@ -110,6 +111,14 @@ function assertName(name: string): void {
   assertText("name", name, MAX_NAME_CHARACTERS);
   if (name.trim() === "")
     throw invalidFields([{ field: "name", description: "must hold more than white space" }]);
+  const invisible = invisibleCharacter(name);
+  if (invisible)
+    throw invalidFields([
+      {
+        field: "name",
+        description: `must not hold ${invisible}: control and formatting characters are not shown; remove it`,
+      },
+    ]);
 }
 
 /** What becomes of the key's webhooks must be told, even when it has none: nobody loses any by leaving it out. */
