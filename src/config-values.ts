@@ -53,6 +53,15 @@ export const networks = makeValidator<Network[]>((input) =>
   }),
 );
 
+/** A list of TCP ports separated by commas, such as `6379,9200`. */
+export const ports = makeValidator<number[]>((input) =>
+  listed(String(input)).map((part) => {
+    const port = Number(part);
+    if (/^\d{1,5}$/.test(part) && port >= 1 && port <= 65_535) return port;
+    throw new Error(`"${part}" is not a port; write whole numbers from 1 to 65535, separated by commas`);
+  }),
+);
+
 /** 32 bytes as base64 or hex; the value is never repeated in an error. */
 export const secretKey = makeValidator<Buffer>((input) => parseSecretKey(String(input)));
 

@@ -7,6 +7,7 @@ import {
   integer,
   networks,
   number,
+  ports,
   postgresUrl,
   secretKey,
   secretKeys,
@@ -87,6 +88,8 @@ export interface DeliveryConfig {
   timeoutMs: number;
   /** Networks that the address guard lets through although they are not public. */
   allowedNetworks: Network[];
+  /** Ports that the address guard lets through although they are blocked. */
+  allowedPorts: number[];
 }
 
 /** Settings that cannot be used; the message names each variable and what to write instead. */
@@ -135,6 +138,7 @@ const variables = {
   HEARTBEAT_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 20_000 }),
   DELIVERY_TIMEOUT: duration({ min: 100, max: 5 * 60_000 })({ default: 15_000 }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
+  DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
 };
 
@@ -196,7 +200,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       heartbeatTimeoutMs: env.HEARTBEAT_TIMEOUT,
       retentionDays: env.RETENTION_DAYS,
     },
-    delivery: { timeoutMs: env.DELIVERY_TIMEOUT, allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS },
+    delivery: {
+      timeoutMs: env.DELIVERY_TIMEOUT,
+      allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS,
+      allowedPorts: env.DELIVERY_ALLOWED_PORTS,
+    },
   };
 }
 

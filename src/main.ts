@@ -49,11 +49,16 @@ export interface ServiceOverrides {
   environment?: NodeJS.ProcessEnv;
 }
 
+/** Logged at start: the variable is usually left over from a trial. */
+const UNVERIFIED_TLS =
+  "NODE_TLS_REJECT_UNAUTHORIZED=0 does not apply to deliveries: receivers' certificates are verified. It does apply to other TLS connections of this process, such as the database's. Unset it, and name a private authority with NODE_EXTRA_CA_CERTS";
+
 /** Starts the roles that the configuration names, on the parts it names or on embedded ones. */
 export async function startService(config: Config, overrides: ServiceOverrides = {}): Promise<Service> {
   const { progress = () => {}, names = temporalNames(), environment = process.env } = overrides;
   const log = createLogger(config.logLevel);
   const stopping = new AbortController();
+  if (environment.NODE_TLS_REJECT_UNAUTHORIZED === "0") log.warn(UNVERIFIED_TLS);
   const stops: (() => Promise<unknown>)[] = [];
   async function stop(): Promise<void> {
     stopping.abort();
@@ -96,7 +101,9 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         ...(waker ? { dispatchNow: waker.wakeNow } : {}),
         ...(waker && config.dispatch.onPublish ? { onQueued: waker.wake } : {}),
         workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),
-        targets: createTargetRules(createAddressGuard(config.delivery.allowedNetworks)),
+        targets: createTargetRules(
+          createAddressGuard(config.delivery.allowedNetworks, { allowedPorts: config.delivery.allowedPorts }),
+        ),
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),
       },
       { ...config, services: config.role !== "worker", page: await page },

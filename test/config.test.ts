@@ -24,7 +24,7 @@ describe("the settings", () => {
       database: { url: undefined },
       temporal: { external: false },
       dispatch: { intervalMs: 60_000, retryInitialDelayMs: 60_000, retryBackoffCoefficient: 5 },
-      delivery: { timeoutMs: 15_000, allowedNetworks: [] },
+      delivery: { timeoutMs: 15_000, allowedNetworks: [], allowedPorts: [] },
     });
   });
 
@@ -46,6 +46,11 @@ describe("the settings", () => {
       "10.0.0.0/8",
       "fd00::/8",
     ]);
+  });
+
+  test("take blocked ports that deliveries may reach", () => {
+    const { delivery } = readConfig({ DELIVERY_ALLOWED_PORTS: "6379, 9200" });
+    expect(delivery.allowedPorts).toEqual([6379, 9200]);
   });
 
   test("take former keys as base64 or hex, separated by commas, and limits for callers", () => {
@@ -87,6 +92,9 @@ describe("the settings", () => {
     ["RETRY_BACKOFF_COEFFICIENT", "0.5"],
     ["DELIVERY_TIMEOUT", "soon"],
     ["DELIVERY_ALLOWED_NETWORKS", "10.0.0.0"],
+    ["DELIVERY_ALLOWED_PORTS", "0"],
+    ["DELIVERY_ALLOWED_PORTS", "65536"],
+    ["DELIVERY_ALLOWED_PORTS", "redis"],
     ["DELIVERY_ALLOWED_NETWORKS", "10.0.0.0/99"],
     ["TEMPORAL_UI_URL", "not a url"],
     ["LOG_LEVEL", "loud"],

@@ -9,6 +9,7 @@ import { type SecretBox, UnopenableError } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";
 import { MarkList, Windows } from "./concurrency.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
+import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { createHttpClient } from "./http-client.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
@@ -62,7 +63,11 @@ export interface DeliveryEngine {
   close(): Promise<void>;
 }
 
-/** Builds the engine of a process. */
+/**
+ * Builds the engine of a process.
+ *
+ * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
+ */
 export function createDeliveryEngine(options: {
   db: Db;
   secrets: SecretBox;
@@ -70,9 +75,16 @@ export function createDeliveryEngine(options: {
   dispatch: DispatchConfig;
   log: Logger;
   stopping: AbortSignal;
+  resolver?: Resolver;
 }): DeliveryEngine {
   const { db, log, stopping, delivery, dispatch } = options;
-  const client = createHttpClient(createAddressGuard(delivery.allowedNetworks), MAX_IN_FLIGHT_EACH);
+  const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
+  // No lookup outlives the attempt that needs it.
+  const { resolver = new NameResolver({ timeoutMs }) } = options;
+  const client = createHttpClient(
+    createAddressGuard(allowedNetworks, { allowedPorts, resolver }),
+    MAX_IN_FLIGHT_EACH,
+  );
   const spacing = {
     initialDelayMs: dispatch.retryInitialDelayMs,
     coefficient: dispatch.retryBackoffCoefficient,
@@ -97,8 +109,11 @@ export function createDeliveryEngine(options: {
     slowWebhooks: new MarkList(SLOW_FOR_MS),
     slowHosts: new MarkList(SLOW_FOR_MS),
     failingWebhooks: new MarkList(FAILING_FOR_MS),
-    timeoutMs: delivery.timeoutMs,
-    close: () => client.destroy(),
+    timeoutMs,
+    async close() {
+      resolver.close();
+      await client.destroy();
+    },
   };
 }
 

@@ -48,8 +48,6 @@ const FAULTS: Record<string, string> = {
   ETIMEDOUT: "no connection in time",
   EHOSTUNREACH: "host unreachable",
   ENETUNREACH: "network unreachable",
-  ENOTFOUND: "host name does not resolve",
-  EAI_AGAIN: "host name could not be looked up",
   CERT_HAS_EXPIRED: "certificate has expired",
   DEPTH_ZERO_SELF_SIGNED_CERT: "certificate is self-signed",
   SELF_SIGNED_CERT_IN_CHAIN: "certificate chain ends in an unknown authority",
@@ -66,13 +64,18 @@ const FAULTS: Record<string, string> = {
 export function describeFault(error: Error): string {
   const code = faultCode(error);
   if (code === "ADDRESS_REFUSED") return `address refused: ${error.message}`;
+  if (code === "LOOKUP_FAILED") return error.message;
   if (/^(HPE_|HTTPParserError)/.test(code) && !FAULTS[code]) return `response is not HTTP (${code})`;
   const words = FAULTS[code];
   return words ? `${words} (${code})` : `request failed (${code})`;
 }
 
+/** Codes that say only that this machine has no route for a family of addresses. */
+const NO_ROUTE = new Set(["ENETUNREACH", "EADDRNOTAVAIL", "EAFNOSUPPORT"]);
+
 function faultCode(error: Error): string {
-  // Happy eyeballs fails with an AggregateError of one error an address; the first says what happened.
-  const inner = error instanceof AggregateError ? (error.errors[0] as Error) : error;
-  return (inner as NodeJS.ErrnoException).code ?? inner.name;
+  if (!(error instanceof AggregateError)) return (error as NodeJS.ErrnoException).code ?? error.name;
+  // Happy eyeballs fails with one error an address; the first of an address that could be tried says what happened.
+  const codes = error.errors.map(faultCode);
+  return codes.find((code) => !NO_ROUTE.has(code)) ?? (codes[0] as string);
 }

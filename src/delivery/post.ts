@@ -53,8 +53,9 @@ export function post(
   }
 
   const timer = setTimeout(() => {
-    const reached = state.status === null ? "no response" : "response not complete";
-    settle(`${reached} within ${timeoutMs / 1_000} s`, true);
+    const inTime = `within ${timeoutMs / 1_000} s`;
+    if (!state.controller) settle(`no connection ${inTime}, DNS lookup included`, true);
+    else settle(`${state.status === null ? "no response" : "response not complete"} ${inTime}`, true);
     state.controller?.abort(new Error("time-out"));
   }, timeoutMs);
 

@@ -4,6 +4,7 @@ import { readConfig } from "../../src/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
 import { createSecretBox, type SecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
+import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
 import { queueMany } from "../db/queue.ts";
 import { createTestDatabase } from "../support/database.ts";
 
@@ -17,8 +18,14 @@ export interface EngineParts {
   end(): Promise<void>;
 }
 
-/** @param settings over the defaults, beside leave to deliver to this machine */
-export async function startEngine(settings: Record<string, string> = {}): Promise<EngineParts> {
+/**
+ * @param settings over the defaults, beside leave to deliver to this machine
+ * @param resolver how names are looked up; as the system does it if undefined
+ */
+export async function startEngine(
+  settings: Record<string, string> = {},
+  resolver?: Resolver,
+): Promise<EngineParts> {
   const database = await createTestDatabase();
   const db = openDatabase(database.url, { max: 10 });
   const secrets = createSecretBox(randomBytes(32));
@@ -26,7 +33,14 @@ export async function startEngine(settings: Record<string, string> = {}): Promis
   const stopping = new AbortController().signal;
   const engines: DeliveryEngine[] = [];
   function another(): DeliveryEngine {
-    const engine = createDeliveryEngine({ db, secrets, log: pino({ level: "silent" }), ...config, stopping });
+    const engine = createDeliveryEngine({
+      db,
+      secrets,
+      log: pino({ level: "silent" }),
+      ...config,
+      stopping,
+      ...(resolver ? { resolver } : {}),
+    });
     engines.push(engine);
     return engine;
   }

@@ -1,27 +1,34 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
 import tls from "node:tls";
 import ipaddr from "ipaddr.js";
 import type { Dispatcher } from "undici";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { Network } from "../../src/config-values.ts";
 import { createAddressGuard } from "../../src/delivery/address-guard.ts";
+import { NameResolver, type Resolver } from "../../src/delivery/http/name-resolver.ts";
 import { createHttpClient } from "../../src/delivery/http-client.ts";
-import { type Outcome, parseRetryAfter } from "../../src/delivery/outcome.ts";
+import { describeFault, type Outcome, parseRetryAfter } from "../../src/delivery/outcome.ts";
 import { post } from "../../src/delivery/post.ts";
 import { type Certificate, createLocalAuthority, type LocalAuthority } from "../../src/dev/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+import { setTrapOnBlockedPort } from "../faults/trap.ts";
 import { anyPort } from "../support/any-port.ts";
+import { startNameServer } from "../support/name-server.ts";
 
 let authority: LocalAuthority;
 let certificate: Certificate;
 let client: Dispatcher;
 const receivers: Receiver[] = [];
 const TIMEOUT_MS = 1_000;
+const LOOPBACK = ipaddr.parseCIDR("127.0.0.0/8") as Network;
 
 beforeAll(async () => {
   authority = await createLocalAuthority();
   certificate = await authority.issue(["localhost", "127.0.0.1"]);
   tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
-  client = createHttpClient(createAddressGuard([ipaddr.parseCIDR("127.0.0.0/8") as Network]), 8);
+  client = createHttpClient(createAddressGuard([LOOPBACK]), 8);
 });
 
 afterAll(async () => {
@@ -35,9 +42,9 @@ async function receiver(reply?: Reply, own = certificate): Promise<Receiver> {
   return started;
 }
 
-function send(origin: string, via = client) {
+function send(origin: string, via = client, timeoutMs = TIMEOUT_MS) {
   const request = { origin, path: "/hooks?a=1", headers: ["X-Service-Webhook-Id", "id-1"], body: '{"A":1}' };
-  return new Promise<Outcome>((outcome) => post(via, request, TIMEOUT_MS, { outcome }));
+  return new Promise<Outcome>((outcome) => post(via, request, timeoutMs, { outcome }));
 }
 
 describe("one POST", () => {
@@ -158,6 +165,19 @@ describe("one POST", () => {
     expect(await send(stranger.url)).toMatchObject({ error: expect.stringMatching(/certificate/) });
   });
 
+  test("verifies certificates whatever NODE_TLS_REJECT_UNAUTHORIZED says", async () => {
+    const stranger = await receiver(undefined, await (await createLocalAuthority()).issue(["localhost"]));
+    const other = await receiver(undefined, await authority.issue(["other.example"]));
+    vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
+    try {
+      expect(await send(stranger.url)).toMatchObject({ error: expect.stringMatching(/certificate/) });
+      expect(await send(other.url)).toMatchObject({ error: expect.stringMatching(/for another host/) });
+    } finally {
+      vi.unstubAllEnvs();
+    }
+    expect([...stranger.received, ...other.received]).toEqual([]);
+  });
+
   test("tells of a receiver that does not speak HTTP", async () => {
     const server = tls
       .createServer({ ...certificate }, (socket) => socket.end("220 mail.example ESMTP\r\n"))
@@ -180,6 +200,86 @@ describe("one POST", () => {
     });
     expect(received).toHaveLength(0);
     await guarded.destroy();
+  });
+
+  test.each(["localhost", "127.0.0.1"])("opens no socket to a blocked port of %s", async (host) => {
+    const blocked = await setTrapOnBlockedPort();
+    const { port } = blocked;
+    expect(await send(`https://${host}:${port}`)).toMatchObject({
+      error: expect.stringMatching(new RegExp(`^address refused: port ${port} .*DELIVERY_ALLOWED_PORTS`)),
+      hostFault: true,
+    });
+    expect(blocked.connections()).toBe(0);
+    const guard = createAddressGuard([LOOPBACK], { allowedPorts: [port] });
+    const lenient = createHttpClient(guard, 8);
+    await send(`https://${host}:${port}`, lenient);
+    expect(blocked.connections()).toBe(1);
+    await lenient.destroy();
+    await blocked.close();
+  });
+
+  test("has the whole time-out of a connection after the lookup of its name", async () => {
+    const { url, port } = await receiver();
+    // Three seconds each: together more than the five that a connection has.
+    const names: Resolver = {
+      async resolve() {
+        await wait(3_000);
+        return [{ address: "127.0.0.1", family: 4 }];
+      },
+      close() {},
+    };
+    const slow = createServer(async (socket) => {
+      await wait(3_000);
+      socket.on("error", () => {});
+      const onward = connect(port, "127.0.0.1").on("error", () => {});
+      socket.pipe(onward).pipe(socket);
+    }).listen(0, "127.0.0.1");
+    await once(slow, "listening");
+    const patient = createHttpClient(createAddressGuard([LOOPBACK], { resolver: names }), 8);
+    const origin = url.replace(String(port), String((slow.address() as AddressInfo).port));
+    expect(await send(origin, patient, 60_000)).toMatchObject({ delivered: true, status: 200 });
+    await patient.destroy();
+    slow.close();
+  });
+
+  test("goes to the next address of a name where the first one refuses, and tells of a refusal where all do", async () => {
+    const { port, received } = await receiver();
+    const names: Resolver = {
+      resolve: async (name) => [
+        { address: "127.0.0.2", family: 4 },
+        { address: name === "localhost" ? "127.0.0.1" : "127.0.0.3", family: 4 },
+      ],
+      close() {},
+    };
+    const patient = createHttpClient(createAddressGuard([LOOPBACK], { resolver: names }), 8);
+    expect(await send(`https://localhost:${port}`, patient)).toMatchObject({ delivered: true });
+    expect(received).toHaveLength(1);
+    expect(await send(`https://other.example:${port}`, patient)).toMatchObject({
+      error: "connection refused (ECONNREFUSED)",
+    });
+    await patient.destroy();
+  });
+
+  test("tells of what happened at an address that could be tried, not of one without a route", () => {
+    const coded = (code: string) => Object.assign(new Error(code), { code });
+    const all = new AggregateError([coded("ENETUNREACH"), coded("ECONNREFUSED")]);
+    expect(describeFault(all)).toBe("connection refused (ECONNREFUSED)");
+    expect(describeFault(new AggregateError([coded("ENETUNREACH")]))).toMatch(/^network unreachable/);
+  });
+
+  test("ends its lookup when it is late, and says so", async () => {
+    const nameServer = await startNameServer(() => undefined);
+    const resolver = new NameResolver({ servers: [nameServer.address], timeoutMs: TIMEOUT_MS });
+    const waiting = createHttpClient(createAddressGuard([], { resolver }), 8);
+    expect(await send("https://slow.example", waiting)).toMatchObject({
+      error: expect.stringMatching(
+        /^(no connection within 1 s, DNS lookup included|DNS lookup .* timed out)/,
+      ),
+      hostFault: true,
+    });
+    await expect.poll(() => resolver.size.running).toBe(0);
+    await waiting.destroy();
+    await nameServer.close();
   });
 
   test("goes over a connection of those before", async () => {

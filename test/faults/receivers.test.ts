@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { EventService, type WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { rows } from "../../src/db/database.ts";
+import { NameResolver, type Resolver } from "../../src/delivery/http/name-resolver.ts";
 import { createLocalAuthority } from "../../src/dev/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { keyedTransport, trustedAuthority } from "../support/test-service.ts";
@@ -44,13 +45,17 @@ let rebindings = 0;
 let healthy: bigint[];
 let silent: Receiver;
 
+const system = new NameResolver();
 /** Names of the cases; whoever looks `rebinding.example` up a second time is led astray. */
-function names(hostname: string): string[] | undefined {
-  if (hostname === "private.example") return ["127.0.0.2"];
-  if (hostname !== "rebinding.example") return undefined;
-  rebindings += 1;
-  return [rebindings === 1 ? "127.0.0.1" : "127.0.0.2"];
-}
+const names: Resolver = {
+  async resolve(hostname) {
+    if (hostname === "private.example") return [{ address: "127.0.0.2", family: 4 }];
+    if (hostname !== "rebinding.example") return system.resolve(hostname);
+    rebindings += 1;
+    return [{ address: rebindings === 1 ? "127.0.0.1" : "127.0.0.2", family: 4 }];
+  },
+  close: () => system.close(),
+};
 
 async function trap(address: string, port?: number): Promise<Trap> {
   const set = await setTrap(address, port);

@@ -1,12 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { lookup } from "node:dns";
 import { readFile } from "node:fs/promises";
 import { Connection, Client as TemporalClient } from "@temporalio/client";
 import { inject } from "vitest";
 import { readConfig } from "../../src/config.ts";
-import { type AddressGuard, createAddressGuard, type Resolver } from "../../src/delivery/address-guard.ts";
 import { createDeliveryEngine } from "../../src/delivery/engine.ts";
-import { createHttpClient } from "../../src/delivery/http-client.ts";
+import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
 import { createLogger } from "../../src/logger.ts";
 import { temporalTarget } from "../../src/temporal/connection.ts";
 import { temporalNames } from "../../src/temporal/names.ts";
@@ -23,10 +21,10 @@ export interface ScriptedService {
   stop(): Promise<void>;
 }
 
-/** @param names the addresses of a name, asked for at each look-up; undefined leaves it to the system */
+/** @param resolver how the worker looks names up; closed with the service */
 export async function startScriptedService(
   settings: Record<string, string>,
-  names: (hostname: string) => string[] | undefined,
+  resolver: Resolver,
 ): Promise<ScriptedService> {
   const config = readConfig(settings);
   installRuntime(createLogger(process.env.TEST_LOG_LEVEL ?? "silent"));
@@ -34,11 +32,7 @@ export async function startScriptedService(
   const { db, secrets, log } = api.context;
   const stopping = new AbortController();
   const own = temporalNames(`${randomUUID()}-`);
-  const client = createHttpClient(createGuard(config.delivery.allowedNetworks, names), 128);
-  const engine = {
-    ...createDeliveryEngine({ db, secrets, log, ...config, stopping: stopping.signal }),
-    client,
-  };
+  const engine = createDeliveryEngine({ db, secrets, log, ...config, stopping: stopping.signal, resolver });
   let worker: DeliveryWorker | undefined;
 
   async function stopWorker(): Promise<void> {
@@ -66,28 +60,10 @@ export async function startScriptedService(
     stopWorker,
     async stop() {
       await stopWorker();
-      await client.destroy();
       await engine.close();
       await api.stop();
     },
   };
-}
-
-function createGuard(
-  allowed: Parameters<typeof createAddressGuard>[0],
-  names: (hostname: string) => string[] | undefined,
-): AddressGuard {
-  const resolve: Resolver = (hostname, options, callback) => {
-    const addresses = names(hostname);
-    if (addresses === undefined) lookup(hostname, options, callback);
-    else
-      setImmediate(
-        callback,
-        null,
-        addresses.map((address) => ({ address, family: 4 })),
-      );
-  };
-  return createAddressGuard(allowed, resolve);
 }
 
 async function removeSchedule(scheduleId: string): Promise<void> {

@@ -23,3 +23,15 @@ export async function setTrap(address: string, port = 0): Promise<Trap> {
     close: () => new Promise((resolve) => server.close(() => resolve())),
   };
 }
+
+/** Listens on a port of 127.0.0.1 that deliveries may not go to; on another one if a process of this machine has it. */
+export async function setTrapOnBlockedPort(): Promise<Trap> {
+  for (const port of [6_665, 6_666, 6_667, 6_668, 6_669, 6_697, 10_080]) {
+    try {
+      return await setTrap("127.0.0.1", port);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    }
+  }
+  throw new Error("every blocked port that this test may listen on is taken");
+}

@@ -17,6 +17,7 @@ import { revokeApiKey, type WebhooksFate } from "../../db/key-revocation.ts";
 import { rotateApiKey } from "../../db/key-rotation.ts";
 import { assertNoMoreRights, type Scope } from "../../db/scope.ts";
 import { DomainError } from "../../domain-error.ts";
+import { invisibleCharacter } from "../../invisible-characters.ts";
 import { isPermission, permissionChoices } from "../../permissions.ts";
 import { assertServiceWide, callerScope } from "../caller-scope.ts";
 import type { ApiContext } from "../context.ts";
@@ -147,6 +148,14 @@ function assertName(name: string): void {
   assertText("name", name, MAX_NAME_CHARACTERS);
   if (name.trim() === "")
     throw invalidFields([{ field: "name", description: "must hold more than white space" }]);
+  const invisible = invisibleCharacter(name);
+  if (invisible)
+    throw invalidFields([
+      {
+        field: "name",
+        description: `must not hold ${invisible}: control and formatting characters are not shown; remove it`,
+      },
+    ]);
 }
 
 /** What becomes of the key's webhooks must be told, even when it has none: nobody loses any by leaving it out. */
