@@ -91,6 +91,9 @@ function createConnect(): Connect {
     checked.set(options.hostname, addresses);
     try {
       connector(options, callback);
+    } catch (error) {
+      // After a lookup nobody else would catch it.
+      callback(error as Error, null);
     } finally {
       checked.delete(options.hostname);
     }
