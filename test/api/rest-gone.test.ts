@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:net";
 import pino from "pino";
 import { Agent } from "undici";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
@@ -57,4 +59,27 @@ describe.each([
     await expect.poll(() => api.context.db.client.pool.numUsed()).toBe(0);
     expect(logged).toEqual([]);
   });
+});
+
+test("a REST caller who goes away before the body has arrived is no fault of the database, and not logged as one", async () => {
+  const logged: string[] = [];
+  const api = await startTestApi({
+    log: pino({ level: "warn" }, { write: (line) => void logged.push(line) }),
+  });
+  const socket = connect(api.httpPort, "127.0.0.1");
+  await once(socket, "connect");
+  const head = [
+    "Host: localhost",
+    `X-Service-Key: ${api.adminKey}`,
+    "Content-Type: application/json",
+    "Content-Length: 100",
+  ];
+  socket.end(`POST /api/webhook HTTP/1.1\r\n${head.join("\r\n")}\r\n\r\n{`);
+  await once(socket.resume(), "close");
+  // What the call still does needs the database; a later call of the same kind comes after it.
+  expect(
+    (await api.rest("POST", "/api/webhook", { raw: { body: "{", type: "application/json" } })).status,
+  ).toBe(400);
+  await api.stop();
+  expect(logged).toEqual([]);
 });

@@ -20,7 +20,7 @@ const SETTLE_MS = 3_000;
 const MIB = 1024 * 1024;
 /** How much more memory the process may hold after the run than after the warm-up, in bytes. */
 const MAX_GROWTH = 100 * MIB;
-/** How long the event loop may stand still, in milliseconds. */
+/** How long the event loop may work without a turn, in milliseconds. Waiting for a busy machine does not count. */
 const MAX_STALL_MS = 250;
 
 const say = FULL_SIZE ? console.log : () => {};
@@ -35,8 +35,8 @@ function expectNoProblems(service: FuzzedService, { problems }: FuzzResult): voi
     ({ kind, times, seed, detail, request }) =>
       `${kind} (${times} times; FUZZ_SEED=${seed} FUZZ_REQUESTS=20)\n${detail}\n${request}`,
   );
-  expect(told.join("\n\n"), `seed ${SEED}`).toBe("");
-  expect(service.complaints, `seed ${SEED}`).toEqual([]);
+  const complaints = service.complaints.map((line) => `the service's output: ${line}`);
+  expect([...told, ...complaints].join("\n\n"), `seed ${SEED}`).toBe("");
 }
 
 /** Fails unless requests are made up well: some succeed, by every protocol. */
@@ -68,7 +68,7 @@ describe.each([
       const before = await service.vitals(true);
       await service.vitals();
       const result = await run(service, share * (1 - WARM_UP), SEED + 2 ** 20);
-      const { stallMs } = await service.vitals();
+      const { workMs, delayMs } = await service.vitals();
       say(`${showTallies(result.tallies)}\nrefused by Node's clients: ${result.unsendable}`);
       say(`warnings in the log: ${JSON.stringify([...service.warnings])}`);
       expectNoProblems(service, result);
@@ -77,9 +77,12 @@ describe.each([
       await delay(SETTLE_MS);
       const after = await service.vitals(true);
       const [rssBefore, rssAfter] = [before.rss, after.rss].map((bytes) => Math.round(bytes / MIB));
-      say(`longest stall ${Math.round(stallMs)} ms; memory ${rssBefore} MiB, then ${rssAfter} MiB`);
+      say(
+        `the event loop worked for ${Math.round(workMs)} ms at most without a turn (timers were late by ` +
+          `${Math.round(delayMs)} ms at most); memory ${rssBefore} MiB, then ${rssAfter} MiB`,
+      );
       expect(after.rss - before.rss, "growth of memory in bytes").toBeLessThan(MAX_GROWTH);
-      expect(stallMs, "longest stall in milliseconds").toBeLessThan(MAX_STALL_MS);
+      expect(workMs, "longest stall in milliseconds").toBeLessThan(MAX_STALL_MS);
     },
     FULL_SIZE ? 3_600_000 : 120_000,
   );

@@ -66,6 +66,10 @@ export function mountFailures(
   app.setNotFoundHandler(notFound);
 
   app.setErrorHandler(async (error: FastifyError, request, reply) => {
+    // The connection was lost before the body arrived. Nobody reads an answer.
+    if (error.code === "ECONNRESET" && !request.raw.complete) {
+      return sendFailure(reply, 400, "the request did not arrive whole");
+    }
     // The body of a request to nowhere was looked at first; where it went matters more.
     if (request.is404) return notFound(request, reply);
     const told = fromFramework(error) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?");

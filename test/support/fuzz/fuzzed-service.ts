@@ -24,8 +24,10 @@ const ERROR_LEVEL = 50;
 
 /** How the process does. */
 export interface Vitals {
-  /** The longest time that its event loop stood still since the last question, in milliseconds. */
-  stallMs: number;
+  /** The longest delay of a timer since the last question, in milliseconds. A busy machine adds to it. */
+  delayMs: number;
+  /** The longest time that the event loop worked without a turn since the last question, in milliseconds. */
+  workMs: number;
   /** In bytes. */
   rss: number;
   heapUsed: number;

@@ -215,8 +215,9 @@ function sendHttp2(
     const finish = (whole: boolean) => {
       if (settled) return;
       settled = true;
-      if (status === 0) {
-        const reused = session.closed || session.destroyed;
+      // Requests that violate HTTP/2 end their session, and what others have open on it.
+      const reused = session.closed || session.destroyed;
+      if (status === 0 || (reused && stream.rstCode !== 0)) {
         done({ ...noAnswer(started, "closed", failure ?? `reset with ${stream.rstCode}`), reused });
         return;
       }
