@@ -76,15 +76,15 @@ function closeUnread(request: IncomingMessage, response: ServerResponse): void {
   // Node reads the rest of a body that nobody has begun to read. This one stays in its buffer and in the connection.
   request.read(0);
   response.once("finish", () => {
-    let timer = setTimeout(() => {
+    // Not cleared when the connection closes: a listener per request would add up on a connection that is kept.
+    setTimeout(() => {
       if (request.complete) {
         request.resume();
         return;
       }
       // Destroying at once would reset the connection, and the client could lose the answer.
       socket.end();
-      timer = setTimeout(() => socket.destroy(), LINGER_MS);
-    }, GRACE_MS);
-    socket.once("close", () => clearTimeout(timer));
+      setTimeout(() => socket.destroy(), LINGER_MS).unref();
+    }, GRACE_MS).unref();
   });
 }
