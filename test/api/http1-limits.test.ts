@@ -71,6 +71,8 @@ test.each([
     send();
     await closed;
     expect(received).toContain(`HTTP/1.1 ${status} `);
+    // Otherwise the client could send its next request on this connection.
+    expect(received.toLowerCase()).toContain("\r\nconnection: close\r\n");
     // What the sockets' buffers hold, and no more.
     expect(16_384 - left).toBeLessThan(1_024);
   },
@@ -104,22 +106,3 @@ test.each(["/api/webhook", "/webhook.v1.WebhookService/CreateWebhook"])(
     await expect.poll(() => count(received, "HTTP/1.1 401 ")).toBe(1);
   },
 );
-test("refusals on a connection that is kept leave no listeners behind on it", async () => {
-  const warnings: string[] = [];
-  const note = ({ name }: Error) => warnings.push(name);
-  process.on("warning", note);
-  onTestFinished(() => void process.off("warning", note));
-  const socket = await open();
-  let received = "";
-  socket.setEncoding("latin1").on("data", (chunk: string) => {
-    received += chunk;
-  });
-  for (let refused = 1; refused <= 12; refused += 1) {
-    socket.write(
-      "POST /webhook.v1.WebhookService/CreateWebhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
-    );
-    await expect.poll(() => count(received, "HTTP/1.1 401 "), { interval: 2 }).toBe(refused);
-    socket.write("0\r\n\r\n");
-  }
-  expect(warnings).not.toContain("MaxListenersExceededWarning");
-});

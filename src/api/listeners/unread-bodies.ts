@@ -5,8 +5,6 @@ import type { Socket } from "node:net";
 export const MAX_PIPELINED = 4;
 /** Bodies up to this length, in bytes, are read and discarded, so that their connections can be used again. */
 const DISCARDED_BYTES = 65_536;
-/** How long after the answer the rest of a body may take to arrive, in milliseconds. */
-const GRACE_MS = 250;
 /** How long a client has to read an answer whose request was not read to the end, in milliseconds. */
 const LINGER_MS = 1_000;
 
@@ -41,9 +39,7 @@ export function boundHttp1Requests(server: HttpServer): void {
     }
     const open = responses.add(response);
     response.once("close", () => open.delete(response));
-    response.once("prefinish", () => {
-      if (!request.complete && mayBeLong(request)) closeUnread(request, response);
-    });
+    if (mayBeLong(request)) closeIfUnread(request, response);
     return true;
   }
 
@@ -70,21 +66,32 @@ function mayBeLong({ headers }: IncomingMessage): boolean {
   );
 }
 
-/** Stops reading a body that nobody needs, and closes the connection unless the body ends soon. */
-function closeUnread(request: IncomingMessage, response: ServerResponse): void {
+/** Node's own mark of a response after which it destroys the connection. */
+interface LastResponse {
+  _last: boolean;
+}
+
+/** Closes the connection with the answer when the body has not arrived by then, and reads no more of the body. */
+function closeIfUnread(request: IncomingMessage, response: ServerResponse): void {
   const { socket } = request;
-  // Node reads the rest of a body that nobody has begun to read. This one stays in its buffer and in the connection.
-  request.read(0);
+  const writeHead = response.writeHead.bind(response) as (...given: unknown[]) => ServerResponse;
+  let closes = false;
+  // Node writes every head by this method. A client that is not told would use the connection again.
+  response.writeHead = (...given: unknown[]) => {
+    closes = !request.complete;
+    if (closes) response.setHeader("Connection", "close");
+    return writeHead(...given);
+  };
+  response.once("prefinish", () => {
+    if (!closes) return;
+    // Node reads the rest of a body that nobody has begun to read. This one stays in its buffer and in the connection.
+    request.read(0);
+    // Node would destroy the connection at once, which resets it: the client could lose the answer.
+    (response as unknown as LastResponse)._last = false;
+  });
   response.once("finish", () => {
-    // Not cleared when the connection closes: a listener per request would add up on a connection that is kept.
-    setTimeout(() => {
-      if (request.complete) {
-        request.resume();
-        return;
-      }
-      // Destroying at once would reset the connection, and the client could lose the answer.
-      socket.end();
-      setTimeout(() => socket.destroy(), LINGER_MS).unref();
-    }, GRACE_MS).unref();
+    if (!closes) return;
+    socket.end();
+    setTimeout(() => socket.destroy(), LINGER_MS).unref();
   });
 }
