@@ -21,7 +21,7 @@ const SOURCES = [
   "web/src/**/*.*",
   "gen/**/*.ts",
   "src/*.ts",
-  "src/api/openapi/swagger-ui.ts",
+
   "package-lock.json",
 ];
 

@@ -18,6 +18,7 @@ beforeAll(async () => {
     "package-lock.json",
     "tsconfig.json",
     "src/page-paths.ts",
+    "src/swagger-ui.ts",
     "web/index.html",
     "web/tsconfig.json",
     "web/vite.config.ts",
