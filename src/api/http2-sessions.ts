@@ -6,6 +6,7 @@ import {
   type ServerHttp2Stream,
   type ServerOptions,
 } from "node:http2";
+import { siteOf } from "./client-address.ts";
 
 /** How a server finds out that a peer is gone without having said so. */
 export interface KeepAlive {
@@ -47,6 +48,56 @@ export function http2Options({ maxStreams, resetsPerSecond }: Http2Limits): Serv
     maxSessionInvalidFrames: MAX_INVALID_FRAMES,
     maxSessionRejectedStreams: MAX_REJECTED_STREAMS,
   };
+}
+
+/**
+ * The sessions of a server that have no open stream, by client address. Clients that make a connection for each call, and
+ * leave it open, would otherwise reach the limit of connections.
+ */
+export class IdleSessions {
+  /** By address, the one that has been idle for longest first. */
+  readonly #idle = new Map<string, Set<ServerHttp2Session>>();
+
+  /** Watches the sessions of a server. */
+  watch(server: Http2Server | Http2SecureServer): void {
+    server.on("session", (session) => this.#watch(session));
+  }
+
+  /** Closes the session of an address that has been idle for longest; false when it has none. */
+  closeOldest(address: string): boolean {
+    const site = siteOf(address);
+    const [oldest] = this.#idle.get(site) ?? [];
+    if (!oldest) return false;
+    this.#leave(site, oldest);
+    oldest.close();
+    return true;
+  }
+
+  #watch(session: ServerHttp2Session): void {
+    const site = siteOf(session.socket.remoteAddress ?? "");
+    let streams = 0;
+    this.#enter(site, session);
+    session.on("stream", (stream) => {
+      streams += 1;
+      this.#leave(site, session);
+      stream.once("close", () => {
+        streams -= 1;
+        if (streams === 0 && !session.closed) this.#enter(site, session);
+      });
+    });
+    session.once("close", () => this.#leave(site, session));
+  }
+
+  #enter(site: string, session: ServerHttp2Session): void {
+    const idle = this.#idle.get(site) ?? new Set();
+    this.#idle.set(site, idle.add(session));
+  }
+
+  #leave(site: string, session: ServerHttp2Session): void {
+    const idle = this.#idle.get(site);
+    idle?.delete(session);
+    if (idle?.size === 0) this.#idle.delete(site);
+  }
 }
 
 /** Does for every HTTP/2 session of a server what gRPC clients expect and Node leaves to others. */

@@ -209,6 +209,24 @@ describe("connections", () => {
     expect(await stayOpen(own.grpcPort as number, 20)).toBe(5);
   });
 
+  test("that a client leaves idle make room for its next ones, and those in use stay", async () => {
+    const own = await startTestApi({ limits: { maxConnectionsPerAddress: 5 } });
+    onTestFinished(() => own.stop());
+    const busy = openCall(openSession(own.grpcUrl), "/grpc.health.v1.Health/Watch");
+    busy.end(enveloped(Buffer.alloc(0)));
+    await once(busy, "response");
+    const left: http2.ClientHttp2Session[] = [];
+    for (let n = 0; n < 20; n += 1) {
+      const session = openSession(own.grpcUrl);
+      left.push(session);
+      const check = openCall(session, CHECK);
+      check.end(enveloped(Buffer.alloc(0)));
+      expect((await once(check, "trailers"))[0]["grpc-status"]).toBe("0");
+    }
+    await expect.poll(() => left.filter((session) => !session.destroyed).length).toBe(4);
+    expect(busy.closed).toBe(false);
+  });
+
   test("of trusted proxies are not limited by address", async () => {
     const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
     const own = await startTestApi({ limits: { maxConnectionsPerAddress: 5, trustedProxies } });

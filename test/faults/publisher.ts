@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { createClient } from "@connectrpc/connect";
+import { type Client, createClient } from "@connectrpc/connect";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { keyedTransport } from "../support/test-service.ts";
 
@@ -21,13 +21,21 @@ const PAUSE_MS = 50;
 export function createPublisher(port: () => number, adminKey: string): Publisher {
   let published = 0;
   let repeated = 0;
+  let known: { port: number; client: Client<typeof EventService> } | undefined;
+
+  /** One client as long as the API stays where it is, as callers have. */
+  function clientNow(): Client<typeof EventService> {
+    if (known?.port !== port()) {
+      known = { port: port(), client: createClient(EventService, keyedTransport(port(), adminKey)) };
+    }
+    return known.client;
+  }
 
   async function one(): Promise<void> {
     const idempotencyKey = randomUUID();
     for (;;) {
       try {
-        const client = createClient(EventService, keyedTransport(port(), adminKey));
-        await client.publishEvent(
+        await clientNow().publishEvent(
           {
             idempotencyKey,
             userId: "tenant-1",

@@ -13,12 +13,16 @@ export class AddressCounter {
     this.#isTrusted = isTrusted;
   }
 
-  /** Counts one more of an address; the result ends it. Undefined when the address has reached its limit. */
-  enter(address: string): (() => void) | undefined {
+  /**
+   * Counts one more of an address; the result ends it. Undefined when the address has reached its limit.
+   *
+   * @param makeRoom asked at the limit: whether another one of the address ends now, so that this one may enter
+   */
+  enter(address: string, makeRoom: () => boolean = () => false): (() => void) | undefined {
     if (this.#isTrusted(address)) return () => {};
     const site = siteOf(address);
     const open = this.#open.get(site) ?? 0;
-    if (open >= this.#max) return undefined;
+    if (open >= this.#max && !makeRoom()) return undefined;
     this.#open.set(site, open + 1);
     return () => {
       const left = (this.#open.get(site) ?? 0) - 1;

@@ -1,6 +1,8 @@
+import type { Http2Server } from "node:http2";
 import type { Server, Socket } from "node:net";
 import type { Logger } from "pino";
 import type { ProxyTrust } from "../client-address.ts";
+import { IdleSessions } from "../http2-sessions.ts";
 import { AddressCounter } from "../limits/address-counter.ts";
 
 /** The interval between log lines about refused connections, in milliseconds. */
@@ -18,7 +20,8 @@ export interface ConnectionLimits {
 }
 
 /**
- * Closes connections above the limits at once. Open connections are not affected.
+ * Closes connections above the limits at once. Open connections stay, except that a new one takes the place of the same
+ * address's oldest HTTP/2 session without streams.
  *
  * Call it before anything else listens for the server's connections.
  */
@@ -29,11 +32,14 @@ export function limitConnections(server: Server, limits: ConnectionLimits): void
     const settings = "MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, TRUST_PROXY";
     log.warn({ refused, address, max, maxPerAddress, settings }, "connections refused");
   });
+  const idle = new IdleSessions();
+  // Servers of HTTP/1.1 never have sessions.
+  idle.watch(server as Http2Server);
   server.maxConnections = max;
   server.on("drop", (data) => warn(data?.remoteAddress));
   server.prependListener("connection", (socket: Socket) => {
     const address = socket.remoteAddress ?? "";
-    const leave = counter.enter(address);
+    const leave = counter.enter(address, () => idle.closeOldest(address));
     if (leave) {
       socket.once("close", leave);
       return;
