@@ -19,15 +19,12 @@ test("however calls take and give, no more is held than the limit, and nothing w
     fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
       const all = new HeldBytes(MAX);
       const calls = Array.from({ length: 6 }, () => all.open());
-      const closed = new Set<HeldCall>();
       const waiting: Promise<void>[] = [];
       for (const { call: index, act } of steps) {
+        // Its reader may go on after a call has ended.
         const call = calls[index] as HeldCall;
-        if (closed.has(call)) continue;
-        if (act === "close") {
-          call.close();
-          closed.add(call);
-        } else if ("hold" in act) {
+        if (act === "close") call.close();
+        else if ("hold" in act) {
           const room = call.hold(act.hold);
           if (room) waiting.push(room);
         } else call.release(act.release);

@@ -86,7 +86,6 @@ function grpc(
 const gzip = BOMBS.gzip as Buffer;
 const br = BOMBS.br as Buffer;
 
-const only = process.env.KIND === undefined ? undefined : Number(process.env.KIND);
 /** One request each. */
 const KINDS: (() => void)[] = [
   () => post(CHECK, "application/proto", br, { "content-encoding": "br" }),
@@ -123,7 +122,7 @@ setInterval(() => {
   const due = ((performance.now() - started) / 1_000) * requestsPerSecond;
   // What a busy machine has kept it from sending is not sent all at once.
   sent = Math.max(sent, Math.floor(due) - requestsPerSecond);
-  for (; sent < due; sent += 1) KINDS[only ?? sent % KINDS.length]?.();
+  for (; sent < due; sent += 1) KINDS[sent % KINDS.length]?.();
 }, 10);
 setInterval(() => process.send?.({ sent } satisfies AttackReport), 1_000);
 process.on("disconnect", () => process.exit(0));

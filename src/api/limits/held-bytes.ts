@@ -88,11 +88,13 @@ export class HeldCall {
   }
 
   /**
-   * Takes room for bytes of this call; undefined when there is room at once.
+   * Takes room for bytes of this call; undefined when there is room at once. A call that has ended takes none: what its
+   * reader still finds in its buffers is dropped with it.
    *
    * @throws DomainError RESOURCE_EXHAUSTED with a retry delay when there is no room in time
    */
   hold(bytes: number): Promise<void> | undefined {
+    if (this.#closed) return undefined;
     const waiting = this.#all.take(bytes);
     if (!waiting) {
       this.#held += bytes;
