@@ -50,8 +50,8 @@ export interface Api {
 
 /** How long calls that were ended have to tell their callers so. */
 const FAREWELL_MS = 250;
-/** The memory that request messages may take, over all calls, in bytes: two messages of the largest size. */
-const MAX_HELD_BYTES = 8 * 1_024 * 1_024;
+/** The memory that request messages may take, over all calls, in bytes: four messages of the largest size. */
+const MAX_HELD_BYTES = 16 * 1_024 * 1_024;
 
 /**
  * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port, gRPC on its own, or all on one with TLS.

@@ -57,6 +57,13 @@ export class HeldBytes {
     });
   }
 
+  /** @internal Used by HeldCall. Takes room if there is some, before those that wait. */
+  takeNow(bytes: number): boolean {
+    if (!this.#fits(bytes)) return false;
+    this.#held += bytes;
+    return true;
+  }
+
   /** @internal Used by HeldCall. */
   give(bytes: number): void {
     this.#held -= bytes;
@@ -89,12 +96,18 @@ export class HeldCall {
 
   /**
    * Takes room for bytes of this call; undefined when there is room at once. A call that has ended takes none: what its
-   * reader still finds in its buffers is dropped with it.
+   * reader still finds in its buffers is dropped with it. A call that holds something does not wait for more: calls that
+   * hold and wait would wait for each other.
    *
-   * @throws DomainError RESOURCE_EXHAUSTED with a retry delay when there is no room in time
+   * @throws DomainError RESOURCE_EXHAUSTED with a retry delay when there is no room in time, or for more
    */
   hold(bytes: number): Promise<void> | undefined {
     if (this.#closed) return undefined;
+    if (this.#held > 0) {
+      if (!this.#all.takeNow(bytes)) return Promise.reject(busy());
+      this.#held += bytes;
+      return undefined;
+    }
     const waiting = this.#all.take(bytes);
     if (!waiting) {
       this.#held += bytes;

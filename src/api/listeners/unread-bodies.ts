@@ -34,7 +34,7 @@ export function boundHttp1Requests(server: HttpServer): void {
       responses = own;
     }
     if (responses.size >= MAX_PIPELINED) {
-      socket.destroy();
+      destroyWithoutStacks(socket);
       return false;
     }
     const open = responses.add(response);
@@ -49,6 +49,21 @@ export function boundHttp1Requests(server: HttpServer): void {
     if (!admit(request, response)) return;
     for (const handle of handlers) handle.call(server, request, response);
   });
+}
+
+/**
+ * Destroys a connection. Node makes an error for each of its requests, hundreds of them, and the stacks of these errors
+ * would cost more than all else that such a client does.
+ */
+function destroyWithoutStacks(socket: Socket): void {
+  const { stackTraceLimit } = Error;
+  socket.prependOnceListener("close", () => {
+    Error.stackTraceLimit = 0;
+  });
+  socket.once("close", () => {
+    Error.stackTraceLimit = stackTraceLimit;
+  });
+  socket.destroy();
 }
 
 /** Node tells only the first of several responses that its connection is closed. The others would wait for ever. */
