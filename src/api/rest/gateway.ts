@@ -13,10 +13,6 @@ import { JSON_CONTENT_TYPE, successEnvelope } from "./envelope.ts";
 import { readParameters } from "./parameters.ts";
 
 declare module "fastify" {
-  interface FastifyContextConfig {
-    /** Set on routes of the REST gateway. */
-    rest?: RestBinding;
-  }
   interface FastifyRequest {
     /** The name of the request's admission, on routes of the REST gateway. */
     admission: string | undefined;
@@ -47,7 +43,6 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
     app.route({
       method: binding.httpMethod,
       url: binding.path,
-      config: { rest: binding },
       onRequest: async (request, reply) => {
         const key = await admit(context, binding.method, {
           secret: keyOf(request),
