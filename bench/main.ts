@@ -7,6 +7,7 @@ import { Figures, writeResults } from "./parts/results.ts";
 import type { Measurement, Scenario } from "./parts/scenario.ts";
 import { toTable } from "./parts/table.ts";
 import { backlog } from "./scenarios/backlog.ts";
+import { bytes } from "./scenarios/bytes.ts";
 import { drain } from "./scenarios/drain.ts";
 import { failing } from "./scenarios/failing.ts";
 import { fanout } from "./scenarios/fanout.ts";
@@ -31,6 +32,7 @@ const scenarios: readonly Scenario[] = [
   failing,
   backlog,
   publish,
+  bytes,
   latency,
   lists,
   temporal,

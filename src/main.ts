@@ -74,7 +74,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
     const db = openDatabase(databaseUrl, { max: config.database.poolSize });
     stops.push(() => db.destroy());
-    await untilAnswered(() => migrate(databaseUrl), {
+    await untilAnswered(() => migrate(databaseUrl, config.dispatch.retentionDays), {
       onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
     });
 

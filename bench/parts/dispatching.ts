@@ -63,7 +63,7 @@ async function tellOfFailures(stage: Stage, { webhooks, what }: Expected): Promi
   const failures = await rows<{ reason: string; n: number }>(
     stage.db,
     `select coalesce(a.error, 'status ' || a.status) as reason, count(*)::int as n
-      from attempts a join deliveries d on d.id = a.delivery_id
+      from all_attempts a join all_deliveries d on d.id = a.delivery_id
       where (a.error is not null or a.status >= 300) ${webhooks ? "and d.webhook_id = any(:webhooks::bigint[])" : ""}
       group by 1 order by 2 desc limit 5`,
     { webhooks },
@@ -74,14 +74,14 @@ async function tellOfFailures(stage: Stage, { webhooks, what }: Expected): Promi
 /** When the last delivery was recorded, in milliseconds since 1970, once all are. */
 async function lastRecorded(stage: Stage, webhooks: readonly bigint[] | undefined): Promise<number> {
   for (const until = Date.now() + PATIENCE_MS; Date.now() < until; await wait(LOOK_MS)) {
-    const [found] = await rows<{ open: number; last: number }>(
+    const own = webhooks ? "where webhook_id = any(:webhooks::bigint[])" : "";
+    const [found] = await rows<{ open: boolean; last: number }>(
       stage.db,
-      `select count(*) filter (where finished is null)::int as open,
-          (extract(epoch from max(finished)) * 1000)::float8 as last
-        from deliveries ${webhooks ? "where webhook_id = any(:webhooks::bigint[])" : ""}`,
+      `select exists (select from queue ${own}) or exists (select from retries ${own}) as open,
+          (extract(epoch from (select max(finished) from deliveries ${own})) * 1000)::float8 as last`,
       { webhooks },
     );
-    if (found?.open === 0) return found.last;
+    if (found?.open === false) return found.last;
   }
   throw new Error("not everything that was received was recorded");
 }

@@ -35,7 +35,18 @@ export async function seedWebhooks(db: Db, secrets: SecretBox, urls: readonly st
       secrets: ids.map((id) => newSealedSecret(secrets, id).toString("hex")),
     },
   );
+  await countWebhooks(db);
   return ids;
+}
+
+/** Counts the live webhooks of each event type, as registering them would. */
+export async function countWebhooks(db: Db): Promise<void> {
+  await count(
+    db,
+    `insert into processes (process, revision, live)
+      select process, 1, count(*)::int from webhooks where deleted is null group by process
+      on conflict (process) do update set revision = processes.revision + 1, live = excluded.live`,
+  );
 }
 
 /** Stores `events` events with a pending delivery each for every one of the webhooks, as publishing would. */
@@ -50,13 +61,18 @@ export async function seedPending(
     await count(
       db,
       `with event as (
-        insert into events (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, deliveries, payload)
-        select new_delivery_id(), :key::uuid, n, '\\x00'::bytea, :process::int, 'tenant-1', now(), cardinality(:webhooks::bigint[]),
+        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+        select new_event_id(), :key::uuid, n, :process::int, 'tenant-1', now(), cardinality(:webhooks::bigint[]),
             :start::text || n || :rest::text
           from generate_series(:from::int, :to::int) n
-        returning id
+        returning id, api_key_id, idempotency_key
+      ),
+      known as (
+        insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
+        select api_key_id, idempotency_key, id, '\\x00'::bytea from event
       )
-      insert into deliveries (event_id, webhook_id) select event.id, w from event, unnest(:webhooks::bigint[]) w`,
+      insert into queue (id, event_id, webhook_id)
+      select new_delivery_id(event.id), event.id, w from event, unnest(:webhooks::bigint[]) w`,
       {
         key,
         process: PROCESS,
@@ -78,11 +94,11 @@ export async function seedPending(
 
 /** Forgets events and deliveries, as after a warm-up. */
 export async function clearDeliveries(db: Db): Promise<void> {
-  await db.raw("truncate events, deliveries, attempts");
+  await db.raw("truncate queue, retries, fan_out, events, idempotency_keys, deliveries, attempts");
 }
 
 /** What autovacuum and the checkpointer would do in a while, done now, so that it falls into no measurement. */
 async function settleTables(db: Db): Promise<void> {
-  await db.raw("vacuum (analyze) events, deliveries, attempts, webhooks");
+  await db.raw("vacuum (analyze) events, queue, retries, deliveries, attempts, webhooks");
   await db.raw("checkpoint");
 }

@@ -5,8 +5,11 @@ import type { Certificate } from "../../src/dev/certificates.ts";
 import { serveCalls } from "../parts/child.ts";
 import { PAYLOAD_START } from "../parts/payload.ts";
 
-/** How a receiver answers: with a status, after a while perhaps, or not at all. */
-export type Behaviour = { status: number; delayMs?: number } | "never";
+/**
+ * How a receiver answers: with a status, after a while perhaps, or not at all. A part of the deliveries may fail: always
+ * the same ones, by their ids.
+ */
+export type Behaviour = { status: number; delayMs?: number; failingPart?: number } | "never";
 
 /** What the receivers' process can be asked. */
 export type ReceiverMethods = {
@@ -31,7 +34,10 @@ function listener(index: number, behaviour: Behaviour): RequestListener {
     if (firstArrivals) noteOrder(request, firstArrivals);
     else request.resume();
     if (behaviour === "never") return;
-    const { status, delayMs = 0 } = behaviour;
+    const { delayMs = 0, failingPart = 0 } = behaviour;
+    const id = String(request.headers["x-service-webhook-id"]);
+    const fails = failingPart > 0 && Number.parseInt(id.slice(-4), 16) < failingPart * 0x10000;
+    const status = fails ? 503 : behaviour.status;
     const answer = () => response.writeHead(status, { "content-length": "2" }).end("ok");
     request.on("end", delayMs === 0 ? answer : () => setTimeout(answer, delayMs));
   };

@@ -1,6 +1,7 @@
 import knex, { type Knex } from "knex";
 import pg from "pg";
 import { untilCallEnds } from "./call-signal.ts";
+import { databaseErrorClass } from "./faults.ts";
 
 /** A pool or a transaction: what every repository function takes first. */
 export type Db = Knex;
@@ -107,6 +108,24 @@ async function execute<T>(
     if (!(name in bindings)) throw new Error(`the query has no value for :${name}`);
     return bindings[name];
   });
-  const query = db.raw(text, values as Knex.RawBinding[]);
-  return untilCallEnds(db, prepare === undefined ? query : query.options({ name: prepare }));
+  const ask = (name: string | undefined) => {
+    const query = db.raw(text, values as Knex.RawBinding[]);
+    return untilCallEnds<{ rows: T[]; rowCount: number | null }>(
+      db,
+      name === undefined ? query : query.options({ name }),
+    );
+  };
+  if (prepare === undefined) return ask(undefined);
+  const asked = `${prepare}_${generation}`;
+  try {
+    return await ask(asked);
+  } catch (error) {
+    if (databaseErrorClass(error) !== "stale statement" || db.isTransaction) throw error;
+    // Every connection prepares it anew under another name.
+    if (asked === `${prepare}_${generation}`) generation += 1;
+    return ask(`${prepare}_${generation}`);
+  }
 }
+
+/** Part of the names of prepared statements: raised when a server has forgotten some of them. */
+let generation = 1;

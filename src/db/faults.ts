@@ -1,12 +1,31 @@
 import pRetry from "p-retry";
 
 /**
- * SQLSTATE classes and codes that a second try can cure: connections, resources, shutdown, deadlocks, and a server that
- * only reads, as one does during a failover.
+ * What an error of the database calls for.
+ *
+ * - `unavailable`: the database is away, starting, stopping, overloaded or only reads: wait and repeat.
+ * - `conflict`: PostgreSQL chose this transaction to end, in a deadlock for example: repeat at once.
+ * - `stale statement`: the server does not know a prepared statement any more, or its result has other columns: prepare
+ *   it again.
+ * - `fault`: everything else. Repeating changes nothing; data corruption (XX000 to XX002) is among it.
  */
-const TRANSIENT_STATES = /^(08...|53...|57P0.|57014|40001|40P01|55P03|25006|XX000)$/;
-/** Socket faults on the way to the server. */
-const TRANSIENT_CODES = new Set([
+export type DatabaseErrorClass = "unavailable" | "conflict" | "stale statement" | "fault";
+
+/** By SQLSTATE: the first that matches. */
+const STATES: readonly [RegExp, DatabaseErrorClass][] = [
+  // Connections; resources such as memory, disk and connections; shutdown, crash, restart and idle time-outs.
+  [/^(08...|53...|57P0[1235])$/, "unavailable"],
+  // A server that has become a standby, or is made read-only for a switch-over.
+  [/^25006$/, "unavailable"],
+  // A statement or a lock that took too long.
+  [/^(57014|55P03)$/, "unavailable"],
+  [/^(40001|40P01)$/, "conflict"],
+  [/^26000$/, "stale statement"],
+];
+/** Says so of PostgreSQL's code 0A000, which stands for many other things too. */
+const STALE_PLAN = /cached plan must not change result type/;
+/** Sockets and names on the way to the server. */
+const SOCKET_CODES = new Set([
   "ECONNREFUSED",
   "ECONNRESET",
   "EPIPE",
@@ -16,15 +35,28 @@ const TRANSIENT_CODES = new Set([
   "EHOSTUNREACH",
   "ENETUNREACH",
 ]);
-const TRANSIENT_WORDS =
-  /timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable|Query read timeout|Timeout acquiring a connection|server closed the connection|Unable to acquire a connection/i;
+/** What pg, its pool and knex say without a code. */
+const UNAVAILABLE_WORDS =
+  /timeout expired|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable|Query read timeout|Timeout acquiring a connection|server closed the connection|Unable to acquire a connection/i;
 
-/** Whether the database may answer if it is asked again: it is away, starting, stopping, or chose us in a deadlock. */
-export function isTransient(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  if (error instanceof AggregateError) return error.errors.some(isTransient);
+/** Tells what to do about an error of a statement. */
+export function databaseErrorClass(error: unknown): DatabaseErrorClass {
+  if (!(error instanceof Error)) return "fault";
+  if (error instanceof AggregateError) {
+    const classes = error.errors.map(databaseErrorClass);
+    return classes.find((each) => each !== "fault") ?? "fault";
+  }
   const code = (error as NodeJS.ErrnoException).code ?? "";
-  return TRANSIENT_CODES.has(code) || TRANSIENT_STATES.test(code) || TRANSIENT_WORDS.test(error.message);
+  if (SOCKET_CODES.has(code)) return "unavailable";
+  const known = STATES.find(([state]) => state.test(code));
+  if (known) return known[1];
+  if (code === "0A000" && STALE_PLAN.test(error.message)) return "stale statement";
+  return UNAVAILABLE_WORDS.test(error.message) ? "unavailable" : "fault";
+}
+
+/** Whether the database may answer if it is asked again. */
+export function isTransient(error: unknown): boolean {
+  return databaseErrorClass(error) !== "fault";
 }
 
 /**

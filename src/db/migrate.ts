@@ -2,30 +2,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
 import { type Db, openDatabase, rows } from "./database.ts";
 import * as initial from "./migrations/0001-initial.ts";
-import * as leanClaims from "./migrations/0002-lean-claims.ts";
-import * as rotation from "./migrations/0003-rotation.ts";
-import * as sessions from "./migrations/0004-sessions.ts";
-import * as testEvents from "./migrations/0005-test-events.ts";
-import * as failedDeliveries from "./migrations/0006-failed-deliveries.ts";
-import * as runsStarted from "./migrations/0007-runs-started.ts";
-import * as passes from "./migrations/0008-passes.ts";
-import * as sessionSecrets from "./migrations/0009-session-secrets.ts";
-import * as removableKeys from "./migrations/0010-removable-keys.ts";
-import * as chosenKeyPrefixes from "./migrations/0011-chosen-key-prefixes.ts";
+import { ensurePartitions } from "./partitions.ts";
 
 /** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
 const migrations: Record<string, Knex.Migration> = {
   "0001-initial": initial,
-  "0002-lean-claims": leanClaims,
-  "0003-rotation": rotation,
-  "0004-sessions": sessions,
-  "0005-test-events": testEvents,
-  "0006-failed-deliveries": failedDeliveries,
-  "0007-runs-started": runsStarted,
-  "0008-passes": passes,
-  "0009-session-secrets": sessionSecrets,
-  "0010-removable-keys": removableKeys,
-  "0011-chosen-key-prefixes": chosenKeyPrefixes,
 };
 
 /** The advisory lock that one migrating process holds; any number, the same in every process. */
@@ -34,17 +15,26 @@ const MIGRATION_LOCK = 7_242_110_918;
 /** How long a process waits before it asks for the lock again. */
 const LOCK_RETRY_MS = 200;
 
+/** The database holds a schema that this version cannot bring up to date. */
+export class SchemaError extends Error {
+  override name = "SchemaError";
+}
+
 /**
- * Brings the schema up to date; any number of processes may call it at once.
+ * Brings the schema up to date and makes the partitions of the coming week; any number of processes may call it at
+ * once.
  *
  * The connections are its own: building an index of a large table takes longer than any other statement may.
  *
  * @param url PostgreSQL connection address
+ * @param retentionDays decides how long a partition is. Defaults to 30
+ * @throws SchemaError when the schema is that of version 0.1, which was never released
  */
-export async function migrate(url: string): Promise<void> {
+export async function migrate(url: string, retentionDays = 30): Promise<void> {
   const db = openDatabase(url, { max: 2, queryTimeoutMs: 0 });
   try {
     while (!(await migrateUnlessLocked(db))) await wait(LOCK_RETRY_MS);
+    await ensurePartitions(db, retentionDays);
   } finally {
     await db.destroy();
   }
@@ -67,6 +57,7 @@ function migrateUnlessLocked(db: Db): Promise<boolean> {
       },
     );
     if (!taken?.got) return false;
+    await assertNotVersionOne(lock);
     // A server that ends what is idle for long would let the next process in while this one migrates.
     await lock.raw("set local idle_in_transaction_session_timeout = 0");
     const config: Knex.MigratorConfig = {
@@ -80,4 +71,17 @@ function migrateUnlessLocked(db: Db): Promise<boolean> {
     await db.migrate.latest(config);
     return true;
   });
+}
+
+/** Version 0.1 kept open and ended deliveries in one table, which has no partitions. */
+async function assertNotVersionOne(db: Db): Promise<void> {
+  const [found] = await rows<{ old: boolean }>(
+    db,
+    `select to_regclass('deliveries') is not null and to_regclass('queue') is null as old`,
+  );
+  if (!found?.old) return;
+  throw new SchemaError(
+    "the database holds the schema of version 0.1, which was never released and cannot be upgraded; " +
+      "give DATABASE_URL an empty database, or move the data directory (DATA_DIR) away to start with an empty embedded one",
+  );
 }

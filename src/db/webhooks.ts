@@ -1,7 +1,8 @@
 import { DomainError } from "../domain-error.ts";
-import type { Db } from "./database.ts";
+import type { Bindings, Db } from "./database.ts";
 import { count, rows } from "./database.ts";
 import { transactionWithRetry } from "./deadlock.ts";
+import { cancelOfWebhooks } from "./queue/endings.ts";
 import { type Scope, webhookIn } from "./scope.ts";
 import type { SecretBox } from "./secret-box.ts";
 import { newSealedSecret } from "./webhook-secrets.ts";
@@ -54,7 +55,7 @@ export async function setRateLimit(
   const inScope = webhookIn(scope, "w");
   const [webhook] = await rows<WebhookRow>(
     db,
-    `update webhooks w set rate_limit = :rateLimit::int, rate_tokens = 0, rate_at = now(), modified = now()
+    `update webhooks w set rate_limit = :rateLimit::int, rate_tokens = 0, rate_at = now(), modified = now(), revision = w.revision + 1
       where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
     { id, rateLimit, ...inScope.bindings },
   );
@@ -75,7 +76,8 @@ export async function setPaused(
   const [webhook] = await rows<WebhookRow>(
     db,
     `update webhooks w set paused = case when :paused::bool then coalesce(w.paused, now()) end,
-        modified = case when (w.paused is not null) = :paused::bool then w.modified else now() end
+        modified = case when (w.paused is not null) = :paused::bool then w.modified else now() end,
+        revision = w.revision + 1
       where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
     { id, paused, ...inScope.bindings },
   );
@@ -159,10 +161,18 @@ async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): 
     trx,
     `with owner as (
         select id, installed_app_id from api_keys where id = :apiKeyId::uuid and revoked is null for share
+      ),
+      type as (
+        insert into processes (process, revision, live) values (:process::int, 1, 1)
+        on conflict (process) do update set revision = processes.revision + 1, live = processes.live + 1
+        returning revision
       )
-      insert into webhooks as w (id, process, url, target_url, api_key_id, installed_app_id, secret)
+      insert into webhooks as w
+        (id, process, url, target_url, api_key_id, installed_app_id, secret, created_revision)
       overriding system value
-      select :id::bigint, :process::int, :url::text, :targetUrl::text, id, installed_app_id, :secret::bytea from owner
+      select :id::bigint, :process::int, :url::text, :targetUrl::text, owner.id, installed_app_id, :secret::bytea,
+        type.revision
+      from owner cross join type
       returning ${columns("w")}`,
     { ...webhook, id, secret: newSealedSecret(secrets, id) },
   );
@@ -170,42 +180,96 @@ async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): 
   return made;
 }
 
+/** Open deliveries of a deleted webhook that are cancelled at once; maintenance cancels the others in steps. */
+const CANCELLED_AT_ONCE = 500;
+
 /**
- * Deletes a live webhook and cancels its undelivered deliveries, in one transaction. The contract (4.3) lets each key
- * delete any webhook.
+ * Deletes a live webhook. Its open deliveries are cancelled: the first at once, the others in the background by
+ * `cancelOfDeleted`. The contract (4.3) lets each key delete any webhook.
  *
  * @returns the deleted webhook, or null when there is no live one with this id
  */
 export function deleteWebhook(db: Db, id: bigint): Promise<WebhookRow | null> {
   return transactionWithRetry(db, async (trx) => {
-    const [webhook] = await rows<WebhookRow>(
-      trx,
-      `update webhooks w set deleted = now(), modified = now() where w.id = :id::bigint and w.deleted is null
-        returning ${columns("w")}`,
-      { id },
-    );
+    const [webhook] = await markDeleted(trx, "w.id = :id::bigint", { id });
     if (!webhook) return null;
-    await cancelDeliveries(trx, [id]);
+    await cancelOfWebhooks(trx, [id], CANCELLED_AT_ONCE);
     return webhook;
   });
 }
 
 /** Deletes every live webhook of a key, as `deleteWebhook` does; answers how many. Wants a transaction. */
 export async function deleteWebhooksOfKey(trx: Db, apiKeyId: string): Promise<number> {
-  const deleted = await rows<{ id: bigint }>(
+  const deleted = await markDeleted(trx, "w.api_key_id = :apiKeyId::uuid", { apiKeyId });
+  await cancelOfWebhooks(
     trx,
-    `with doomed as (
-        select id from webhooks where api_key_id = :apiKeyId::uuid and deleted is null order by id for update
-      )
-      update webhooks w set deleted = now(), modified = now() from doomed where w.id = doomed.id returning w.id`,
-    { apiKeyId },
+    deleted.map(({ id }) => id),
+    CANCELLED_AT_ONCE,
   );
-  if (deleted.length > 0)
-    await cancelDeliveries(
-      trx,
-      deleted.map((row) => row.id),
-    );
   return deleted.length;
+}
+
+/**
+ * Marks live webhooks as deleted, and raises the revision of their types in the same transaction: an event that is
+ * published afterwards does not count them.
+ */
+async function markDeleted(trx: Db, condition: string, bindings: Bindings): Promise<WebhookRow[]> {
+  // Locked first: of two deletions at once, only one may count.
+  const doomed = await rows<{ id: bigint; process: number }>(
+    trx,
+    `select w.id, w.process from webhooks w where ${condition} and w.deleted is null order by w.id for update`,
+    bindings,
+  );
+  if (doomed.length === 0) return [];
+  return rows<WebhookRow>(
+    trx,
+    `with type as (
+        insert into processes as p (process, revision, live)
+        select process, 1, 0 from unnest(:processes::int[]) d(process) group by process order by process
+        on conflict (process) do update set revision = p.revision + 1, live = greatest(0, p.live - (
+          select count(*)::int from unnest(:processes::int[]) d(process) where d.process = p.process))
+        returning process, revision
+      )
+      update webhooks w set deleted = now(), modified = now(), revision = w.revision + 1,
+        deleted_revision = type.revision
+      from type where w.id = any(:ids::bigint[]) and type.process = w.process
+      returning ${columns("w")}`,
+    { ids: doomed.map(({ id }) => id), processes: doomed.map(({ process }) => process) },
+  );
+}
+
+/** Rows that one step of `cancelOfDeleted` moves, of each table. */
+const CANCEL_STEP = 1_000;
+/** A publish that has read a webhook before its deletion has ended after this time, in seconds: statements end sooner. */
+const LATEST_PUBLISH_S = 300;
+
+/**
+ * Cancels open deliveries of deleted webhooks, in a step of at most 2,000. A webhook is looked at until none can appear any
+ * more: a publish, an event that is being fanned out or a claim may bring some after its deletion.
+ *
+ * @returns how many were cancelled; when as many as a step has, there are more
+ */
+export async function cancelOfDeleted(db: Db): Promise<number> {
+  const withRows = await rows<{ id: bigint }>(
+    db,
+    `select w.id from webhooks w where w.deleted is not null and w.emptied is null and (
+        exists (select from queue q where q.webhook_id = w.id) or exists (select from retries t where t.webhook_id = w.id)
+      ) order by w.id limit :most::int`,
+    { most: CANCEL_STEP },
+  );
+  const ids = withRows.map(({ id }) => id);
+  const cancelled = ids.length === 0 ? 0 : await cancelOfWebhooks(db, ids, CANCEL_STEP);
+  if (cancelled > 0) return cancelled;
+  await count(
+    db,
+    `update webhooks w set emptied = now()
+      where w.deleted < now() - make_interval(secs => :latest::int) and w.emptied is null
+        and not exists (select from queue q where q.webhook_id = w.id)
+        and not exists (select from retries t where t.webhook_id = w.id)
+        and not exists (select from fan_out f where f.process = w.process and f.revision < w.deleted_revision)`,
+    { latest: LATEST_PUBLISH_S },
+  );
+  return 0;
 }
 
 /** Gives every live webhook of one key to another; returns how many. They keep their installed app. */
@@ -238,19 +302,4 @@ export async function processesOfKey(db: Db, apiKeyId: string): Promise<number[]
     { apiKeyId },
   );
   return found.map((row) => row.process);
-}
-
-/** Claims stay as they are: an attempt in flight is still recorded against them. */
-async function cancelDeliveries(trx: Db, webhookIds: readonly bigint[]): Promise<void> {
-  await count(
-    trx,
-    `with doomed as (
-        select id from deliveries
-        where webhook_id = any(:webhookIds::bigint[]) and state in ('pending', 'delivering', 'retrying')
-        order by id for update
-      )
-      update deliveries d set state = 'cancelled', finished = now(), reason = 'webhook deleted', retry_at = null
-      from doomed where d.id = doomed.id`,
-    { webhookIds },
-  );
 }

@@ -2,15 +2,16 @@ import pLimit, { type LimitFunction } from "p-limit";
 import type { Logger } from "pino";
 import type { Dispatcher } from "undici";
 import type { DeliveryConfig, DispatchConfig } from "../config.ts";
-import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
 import type { Db } from "../db/database.ts";
-import type { EventContent } from "../db/event-contents.ts";
+import type { ClaimedDelivery } from "../db/queue/claims.ts";
+import type { EventContent } from "../db/queue/event-contents.ts";
 import { type SecretBox, UnopenableError } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";
 import { MarkList, Windows } from "./concurrency.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { createHttpClient } from "./http-client.ts";
+import { createMaintenance } from "./maintenance.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
 import { type Recorded, Recorder } from "./recorder.ts";
@@ -19,6 +20,7 @@ import { RetrySlots } from "./retry-slots.ts";
 import { RetryTurns } from "./retry-turns.ts";
 import { createSigner, type Signer } from "./signature.ts";
 import { Slots } from "./slots.ts";
+import { WorkerLease } from "./worker-lease.ts";
 
 /** In flight or not yet recorded, a process: so many POSTs a crash can leave in doubt. */
 const ALL_SLOTS = 192;
@@ -46,6 +48,7 @@ export interface DeliveryEngine {
   sign: Signer;
   recorder: Recorder;
   statements: GatheredStatements;
+  lease: WorkerLease;
   /** Bounds the claims of retries that are under way at once. */
   limitRetryClaims: LimitFunction;
   firstAttempts: Slots;
@@ -89,6 +92,9 @@ export function createDeliveryEngine(options: {
     initialDelayMs: dispatch.retryInitialDelayMs,
     coefficient: dispatch.retryBackoffCoefficient,
   };
+  const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log);
+  const maintenance = createMaintenance(db, lease, log);
+  maintenance.start();
   const slots = new Slots(ALL_SLOTS);
   const firstAttempts = new Slots(FIRST_ATTEMPT_SLOTS, slots);
   const retries = new RetrySlots(RETRY_SLOTS, slots, firstAttempts);
@@ -100,6 +106,7 @@ export function createDeliveryEngine(options: {
     sign: createSigner(options.secrets),
     recorder: new Recorder(db, spacing, log),
     statements: gatherStatements(db),
+    lease,
     limitRetryClaims: pLimit(RETRY_CLAIMS),
     firstAttempts,
     retries,
@@ -112,7 +119,7 @@ export function createDeliveryEngine(options: {
     timeoutMs,
     async close() {
       resolver.close();
-      await client.destroy();
+      await Promise.all([client.destroy(), maintenance.close(), lease.close()]);
     },
   };
 }
@@ -122,13 +129,12 @@ export function attempt(
   engine: DeliveryEngine,
   delivery: ClaimedDelivery,
   content: EventContent,
-  token: ClaimToken,
   on: { sent: () => void; outcome: (outcome: Outcome) => void; recorded: Recorded },
 ): void {
   const outcome = (known: Outcome) => {
     on.outcome(known);
     const { hostFault: _, receiverMs: __, ...result } = known;
-    engine.recorder.record({ deliveryId: delivery.id, token, ...result }, on.recorded);
+    engine.recorder.record({ deliveryId: delivery.id, token: delivery.token, ...result }, on.recorded);
   };
   let request: ReturnType<typeof buildRequest>;
   try {

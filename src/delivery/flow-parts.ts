@@ -1,4 +1,4 @@
-import type { ClaimedDelivery } from "../db/claim-statement.ts";
+import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { Outcome } from "./outcome.ts";
 
 /** What became of the deliveries that went through a flow. */
@@ -20,7 +20,7 @@ export interface FlowSource {
     excluded: readonly bigint[],
   ): Promise<{ deliveries: ClaimedDelivery[]; exhausted: boolean; limited: boolean }>;
   /** Gives back what was claimed and not sent. */
-  release(ids: string[]): Promise<void>;
+  release(deliveries: readonly ClaimedDelivery[]): Promise<void>;
 }
 
 /** Hooks of a flow that treats the slow apart. */

@@ -1,4 +1,4 @@
-import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
+import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { attempt, type DeliveryEngine } from "./engine.ts";
 import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
 import { HeldContents } from "./held-contents.ts";
@@ -31,7 +31,6 @@ export class DeliveryFlow {
   lastFailure: { host: string; what: string } | null = null;
 
   readonly #engine: DeliveryEngine;
-  readonly #token: ClaimToken;
   readonly #source: FlowSource;
   readonly #slots: Slots;
   readonly #watcher: FlowWatcher | undefined;
@@ -45,13 +44,7 @@ export class DeliveryFlow {
   #stalledAt = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
 
-  constructor(
-    engine: DeliveryEngine,
-    token: ClaimToken,
-    source: FlowSource,
-    slots: Slots,
-    watcher?: FlowWatcher,
-  ) {
+  constructor(engine: DeliveryEngine, source: FlowSource, slots: Slots, watcher?: FlowWatcher) {
     this.#engine = engine;
     this.#room = {
       ofHost: (host) => engine.hosts.hasRoom(host),
@@ -60,7 +53,6 @@ export class DeliveryFlow {
     };
     this.#queues = new WebhookQueues(slots.contenders);
     this.#contents = new HeldContents(engine.db);
-    this.#token = token;
     this.#source = source;
     this.#slots = slots;
     this.#watcher = watcher;
@@ -69,16 +61,13 @@ export class DeliveryFlow {
   /**
    * Runs until the source is exhausted and everything is recorded, or until `stop` is aborted: then it finishes what
    * is in flight and gives back the rest.
-   *
-   * @param first deliveries claimed already, such as those of a predecessor
    */
-  async run(stop: AbortSignal, first: ClaimedDelivery[] = []): Promise<{ exhausted: boolean }> {
+  async run(stop: AbortSignal): Promise<{ exhausted: boolean }> {
     const tick = setInterval(() => this.#onTick(), TICK_MS);
     const wake = () => this.#wake();
     stop.addEventListener("abort", wake);
     let exhausted = false;
     try {
-      await this.#enqueue(first);
       while (!stop.aborted) {
         this.#startWhatFits();
         if (!exhausted && this.#wantsMore()) {
@@ -87,7 +76,12 @@ export class DeliveryFlow {
             this.#queues.supplied(MAX_QUEUED_EACH, this.#enoughBlocked, this.#room),
           );
           exhausted = claimed.exhausted;
-          await this.#enqueue(claimed.deliveries);
+          try {
+            await this.#enqueue(claimed.deliveries);
+          } catch (error) {
+            await this.#source.release(claimed.deliveries);
+            throw error;
+          }
           // Only webhooks that are excluded or limited have more: wait for room, or for the next tick.
           if (claimed.deliveries.length === 0 && (this.#busy() || claimed.limited)) await this.#changed();
         } else if (this.#busy()) {
@@ -107,7 +101,7 @@ export class DeliveryFlow {
       while (this.#inFlight.size > 0) await this.#changed();
       clearInterval(tick);
       stop.removeEventListener("abort", wake);
-      await this.#source.release(unsent.map((delivery) => delivery.id));
+      await this.#source.release(unsent);
     }
     return { exhausted };
   }
@@ -154,9 +148,13 @@ export class DeliveryFlow {
   readonly #startWhatFits = (): void => {
     const { webhooks, hosts } = this.#engine;
     this.#queues.takeWhile(
-      () => this.#slots.free > 0,
+      () => this.#slots.free > 0 && this.#engine.lease.isValid(),
       this.#room,
       (delivery, host) => {
+        if (this.#engine.lease.hasLost(delivery.token.workerId)) {
+          this.#contents.release(delivery);
+          return;
+        }
         this.#slots.tryTake();
         webhooks.start(delivery.webhook.id);
         hosts.start(host);
@@ -178,7 +176,7 @@ export class DeliveryFlow {
     const entry = { delivery, since: undefined as number | undefined };
     this.#inFlight.set(delivery.id, entry);
     let failed: Outcome | undefined;
-    attempt(this.#engine, delivery, this.#contents.of(delivery), this.#token, {
+    attempt(this.#engine, delivery, this.#contents.of(delivery), {
       sent: () => {
         entry.since = performance.now();
       },
@@ -195,6 +193,7 @@ export class DeliveryFlow {
         if (failed) this.lastFailure = { host, what: failed.error ?? String(failed.status) };
         this.#inFlight.delete(delivery.id);
         this.#contents.release(delivery);
+        this.#engine.lease.settle(delivery.token.workerId);
         this.#slots.give();
         this.#startWhatFits();
         this.#wake();

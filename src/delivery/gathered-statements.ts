@@ -1,17 +1,14 @@
-import type { ClaimToken } from "../db/claim-statement.ts";
 import type { Db } from "../db/database.ts";
 import { gathering } from "../db/gathering.ts";
-import { beginPasses, type GroupStatus, groupStatuses, type Pass } from "../db/retry-groups.ts";
-import { openRuns, type Renewal, type RunWish, renewLeases } from "../db/runs.ts";
+import { type GroupStatus, groupStatuses } from "../db/queue/retry-groups.ts";
+import { openRuns, type Renewal, type RunWish, renewLeases } from "../db/queue/runs.ts";
 
 /** What activities ask of the database at their beginning and end. */
 export interface GatheredStatements {
   /** Answers the id of the run's row. */
-  openRun(wish: RunWish): Promise<bigint>;
+  openRun(wish: RunWish): Promise<number>;
   renewLease(renewal: Renewal): Promise<void>;
-  /** Gives a retry group to a pass; answers where the group stands. */
-  beginPass(token: ClaimToken, group: number): Promise<GroupStatus>;
-  groupStatus(runId: bigint, group: number): Promise<GroupStatus>;
+  groupStatus(runId: number, group: number): Promise<GroupStatus>;
 }
 
 /** One statement of each kind at a time: all of a run would wait for its row, and each hold a connection meanwhile. */
@@ -28,20 +25,12 @@ export function gatherStatements(db: Db): GatheredStatements {
     return renewals.map(() => undefined);
   }, GROUPS);
   const status = gathering(
-    (groups: readonly { runId: bigint; group: number }[]) => groupStatuses(db, groups),
+    (groups: readonly { runId: number; group: number }[]) => groupStatuses(db, groups),
     GROUPS,
   );
-  const begin = gathering(async (passes: readonly Pass[]) => {
-    await beginPasses(db, passes);
-    return groupStatuses(
-      db,
-      passes.map(({ token, group }) => ({ runId: token.runId, group })),
-    );
-  }, GROUPS);
   return {
     openRun,
     renewLease,
-    beginPass: (token, group) => begin({ token, group }),
     groupStatus: (runId, group) => status({ runId, group }),
   };
 }

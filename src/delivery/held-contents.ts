@@ -1,6 +1,7 @@
-import type { ClaimedDelivery } from "../db/claim-statement.ts";
 import type { Db } from "../db/database.ts";
-import { type EventContent, loadContents } from "../db/event-contents.ts";
+import { untilAnswered } from "../db/faults.ts";
+import type { ClaimedDelivery } from "../db/queue/claims.ts";
+import { type EventContent, loadContents } from "../db/queue/event-contents.ts";
 
 /** What the events carry that a flow's deliveries carry: each once, from the first delivery's claim to the last one's end. */
 export class HeldContents {
@@ -26,10 +27,8 @@ export class HeldContents {
       return held === undefined;
     });
     if (missing.length === 0) return;
-    const loaded = await loadContents(
-      this.#db,
-      missing.map(({ eventId }) => eventId),
-    );
+    const ids = missing.map(({ eventId }) => eventId);
+    const loaded = await untilAnswered(() => loadContents(this.#db, ids));
     for (const { eventId } of missing) {
       const content = loaded.get(eventId);
       if (content === undefined) throw new Error(`event ${eventId} of a queued delivery is not stored`);
@@ -37,7 +36,7 @@ export class HeldContents {
       if (held) held.uses += 1;
       else {
         this.#held.set(eventId, { content, uses: 1 });
-        this.#length += content.payload.length;
+        this.#length += content.payload?.length ?? 0;
       }
     }
   }
@@ -54,6 +53,6 @@ export class HeldContents {
     held.uses -= 1;
     if (held.uses > 0) return;
     this.#held.delete(eventId);
-    this.#length -= held.content.payload.length;
+    this.#length -= held.content.payload?.length ?? 0;
   }
 }

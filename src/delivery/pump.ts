@@ -1,7 +1,7 @@
-import type { ClaimedDelivery, ClaimToken } from "../db/claim-statement.ts";
-import { claimPending, takeOver } from "../db/delivery-claims.ts";
-import { handOver, release } from "../db/delivery-release.ts";
-import { untilAnswered } from "../db/faults.ts";
+import { fanOutStep } from "../db/events/fan-out.ts";
+import { isTransient, untilAnswered } from "../db/faults.ts";
+import { type ClaimedDelivery, claimPending } from "../db/queue/claims.ts";
+import { handOver, release, releaseToRun } from "../db/queue/release.ts";
 import { type DeliveryEngine, SLOW_MS } from "./engine.ts";
 import { DeliveryFlow } from "./flow.ts";
 import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
@@ -66,52 +66,72 @@ export interface PumpResult extends FlowCounts {
  */
 export async function pump(
   engine: DeliveryEngine,
-  token: ClaimToken,
+  runId: number,
   stop: AbortSignal,
   report: (counts: Readonly<FlowCounts>) => void = () => {},
 ): Promise<PumpResult> {
-  const handover = new Handover(engine, token);
+  const handover = new Handover(engine, runId);
   const round = new Round();
   const source: FlowSource = {
     async claim(limit, excluded) {
       await handover.settle();
       const passed = round.passesFailing ? engine.failingWebhooks.keys(MOST_PASSED) : [];
-      const claimed = await untilAnswered(
-        () =>
-          claimPending(engine.db, token, {
-            limit,
-            after: round.after,
-            excluded: [...excluded, ...handover.webhooks, ...passed],
-          }),
-        { signal: stop },
-      );
-      const someWait = excluded.length > 0 || claimed.limited;
+      // A fan-out that fails must not lose what was claimed meanwhile.
+      const [step, claimed] = await Promise.all([
+        fanOutStep(engine.db).catch((err) => fanOutFailed(engine, err)),
+        engine.lease.claim(
+          (workerId) =>
+            claimPending(
+              engine.db,
+              { workerId, runId },
+              { limit, after: round.after, excluded: [...excluded, ...handover.webhooks, ...passed] },
+            ),
+          stop,
+        ),
+      ]);
+      if (step && step.missing > 0)
+        engine.log.error({ ...step }, "an event had fewer recipients than were counted");
+      const someWait = excluded.length > 0 || claimed.limited || step !== null;
       return { ...claimed, exhausted: round.claimed(claimed, passed.length > 0, someWait) };
     },
-    release: (ids) => untilAnswered(() => release(engine.db, token, ids, "pending")),
+    release: (deliveries) => releaseClaims(engine, deliveries),
   };
-  const flow = new DeliveryFlow(engine, token, source, engine.firstAttempts, handover);
+  const flow = new DeliveryFlow(engine, source, engine.firstAttempts, handover);
   handover.watch(flow);
   report(flow.counts);
 
-  const inherited =
-    token.attempt > 1 ? await untilAnswered(() => takeOver(engine.db, token), { signal: stop }) : undefined;
-  const { exhausted } = await flow.run(stop, inherited?.deliveries);
+  const { exhausted } = await flow.run(stop);
   await handover.finish();
   return { ...flow.counts, handedOver: handover.webhooks.size, more: !exhausted };
+}
+
+function fanOutFailed({ log }: DeliveryEngine, err: unknown): null {
+  if (!isTransient(err)) log.error({ err }, "an event could not be fanned out; the next claim tries again");
+  return null;
+}
+
+/** Gives claimed deliveries back; those whose claim was lost meanwhile are another worker's. */
+export async function releaseClaims(
+  engine: DeliveryEngine,
+  deliveries: readonly ClaimedDelivery[],
+): Promise<void> {
+  for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
+    await untilAnswered(() => release(engine.db, workerId, some));
+    engine.lease.settle(workerId, some.length);
+  }
 }
 
 /** Keeps the slow apart. */
 class Handover implements FlowWatcher {
   readonly webhooks = new Set<bigint>();
   readonly #engine: DeliveryEngine;
-  readonly #token: ClaimToken;
+  readonly #runId: number;
   #flow: DeliveryFlow | undefined;
   #withdrawn: ClaimedDelivery[] = [];
 
-  constructor(engine: DeliveryEngine, token: ClaimToken) {
+  constructor(engine: DeliveryEngine, runId: number) {
     this.#engine = engine;
-    this.#token = token;
+    this.#runId = runId;
   }
 
   watch(flow: DeliveryFlow): void {
@@ -141,8 +161,12 @@ class Handover implements FlowWatcher {
 
   /** Leaves to the run what was claimed and withdrawn. */
   async settle(): Promise<void> {
-    const ids = this.#withdrawn.splice(0).map(({ id }) => id);
-    await untilAnswered(() => release(this.#engine.db, this.#token, ids, "run"));
+    const runId = this.#runId;
+    for (const [workerId, some] of Map.groupBy(this.#withdrawn.splice(0), ({ token }) => token.workerId)) {
+      const ids = some.map(({ id }) => id);
+      await untilAnswered(() => releaseToRun(this.#engine.db, { workerId, runId }, ids));
+      this.#engine.lease.settle(workerId, ids.length);
+    }
   }
 
   /**
@@ -154,7 +178,7 @@ class Handover implements FlowWatcher {
     const slow = [...this.webhooks];
     while (slow.length > 0 && !this.#engine.stopping.aborted) {
       const some = slow.splice(0, HANDED_OVER_AT_ONCE);
-      await untilAnswered(() => handOver(this.#engine.db, this.#token, some, HAND_OVER_LIMIT));
+      await untilAnswered(() => handOver(this.#engine.db, this.#runId, some, HAND_OVER_LIMIT));
     }
   }
 

@@ -1,12 +1,12 @@
 import type { Logger } from "pino";
 import type { Db } from "../db/database.ts";
+import { untilAnswered } from "../db/faults.ts";
 import {
   type AttemptResult,
   type RecordedState,
   type RetrySpacing,
   recordAttempts,
-} from "../db/delivery-results.ts";
-import { untilAnswered } from "../db/faults.ts";
+} from "../db/queue/results.ts";
 
 /** The most results written by one statement. */
 const BATCH = 200;

@@ -1,5 +1,5 @@
-import type { ClaimedDelivery } from "../db/claim-statement.ts";
-import type { EventContent } from "../db/event-contents.ts";
+import type { ClaimedDelivery } from "../db/queue/claims.ts";
+import type { EventContent } from "../db/queue/event-contents.ts";
 import { deliveryHeaders } from "../delivery-headers.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
 import { targetOf } from "./target.ts";
@@ -10,6 +10,7 @@ export function buildRequest(
   { payload: body, userId, test }: EventContent,
   sign: Signer,
 ): { origin: string; path: string; headers: string[]; body: string } {
+  if (body === null) throw new Error("the payload was erased");
   const { origin, path } = targetOf(webhook);
   const signature = sign(webhook.secrets, id, new Date(), body);
   const { process, installedAppId } = webhook;

@@ -1,11 +1,10 @@
-import type { ClaimToken } from "../db/claim-statement.ts";
-import { claimGroup } from "../db/delivery-claims.ts";
-import { release } from "../db/delivery-release.ts";
 import { untilAnswered } from "../db/faults.ts";
-import type { GroupStatus } from "../db/retry-groups.ts";
+import { claimGroup } from "../db/queue/claims.ts";
+import type { GroupStatus } from "../db/queue/retry-groups.ts";
 import type { DeliveryEngine } from "./engine.ts";
 import { DeliveryFlow } from "./flow.ts";
 import type { FlowCounts } from "./flow-parts.ts";
+import { releaseClaims } from "./pump.ts";
 
 /** What one pass over a retry group did. */
 export interface PassResult extends FlowCounts {
@@ -25,39 +24,38 @@ export interface PassResult extends FlowCounts {
  */
 export async function retryPass(
   engine: DeliveryEngine,
-  token: ClaimToken,
+  runId: number,
   group: number,
   stop: AbortSignal,
   report: (counts: Readonly<FlowCounts>) => void = () => {},
 ): Promise<PassResult> {
   const { statements } = engine;
-  const { level } = await untilAnswered(() => statements.beginPass(token, group));
+  const { level } = await untilAnswered(() => statements.groupStatus(runId, group));
   const flow: DeliveryFlow = new DeliveryFlow(
     engine,
-    token,
     {
       async claim(limit, excluded) {
         await turn.next();
         const most = Math.min(limit, engine.retries.giveWay ? SMALL_CHUNK : CHUNK);
-        const claimed = await untilAnswered(
-          () =>
+        const claimed = await engine.lease.claim(
+          (workerId) =>
             engine.limitRetryClaims(() =>
-              claimGroup(engine.db, token, { group, level, limit: most, excluded }),
+              claimGroup(engine.db, { workerId, runId }, { group, level, limit: most, excluded }),
             ),
-          { signal: stop },
+          stop,
         );
         const exhausted = claimed.touched < most && excluded.length === 0 && !claimed.limited;
         if (exhausted) turn.end();
         return { ...claimed, exhausted };
       },
-      release: (ids) => untilAnswered(() => release(engine.db, token, ids, "run")),
+      release: (deliveries) => releaseClaims(engine, deliveries),
     },
     engine.retries,
   );
   const turn = engine.retryTurns.of(flow, stop);
   report(flow.counts);
   const { exhausted } = await flow.run(stop).finally(() => turn.end());
-  const status = await untilAnswered(() => statements.groupStatus(token.runId, group));
+  const status = await untilAnswered(() => statements.groupStatus(runId, group));
   const last = flow.lastFailure;
   return {
     ...flow.counts,

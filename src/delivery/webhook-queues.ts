@@ -1,4 +1,4 @@
-import type { ClaimedDelivery } from "../db/claim-statement.ts";
+import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { Contenders } from "./contenders.ts";
 
 /** A webhook's deliveries, of a host's webhooks. */

@@ -1,11 +1,9 @@
-import { createHash } from "node:crypto";
 import { ApplicationFailure, Context } from "@temporalio/activity";
 import type { DispatchInput, DispatchReport, UndeliveredList } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
-import type { ClaimToken } from "../db/claim-statement.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { assignGroups } from "../db/retry-groups.ts";
-import { closeExpiredRuns, closeRun } from "../db/runs.ts";
+import { adoptRetries, assignGroups, leavePaused } from "../db/queue/retry-groups.ts";
+import { closeExpiredRuns, closeRun } from "../db/queue/runs.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { FlowCounts } from "../delivery/flow-parts.ts";
 import { type PumpResult, pump } from "../delivery/pump.ts";
@@ -19,12 +17,6 @@ export interface RunArgument {
   /** When the run is another workflow's, which handed it over; otherwise that of the activity's own workflow. */
   workflowId?: string;
   firstRunId: string;
-}
-
-/** Names an activity in the claims of its deliveries: a UUID, the same in every attempt of it. */
-function claimant(activity: string): string {
-  const digest = createHash("sha256").update(activity).digest("hex");
-  return `${digest.slice(0, 8)}-${digest.slice(8, 12)}-8${digest.slice(13, 16)}-8${digest.slice(17, 20)}-${digest.slice(20, 32)}`;
 }
 
 /** How long one pump claims, in milliseconds. */
@@ -44,40 +36,40 @@ export function createActivities(
   /** Long enough for a dead worker to be noticed and replaced. */
   const leaseMargin = 3 * timing.heartbeatTimeoutMs + 30_000;
 
-  async function open(run: RunArgument, leaseMs: number): Promise<ClaimToken> {
-    const { activityId, attempt, workflowExecution } = Context.current().info;
-    const { workflowId, runId } = workflowExecution as { workflowId: string; runId: string };
+  /** Answers the id of the run's row. */
+  function open(run: RunArgument, leaseMs: number): Promise<number> {
+    const { workflowExecution } = Context.current().info;
+    const { workflowId } = workflowExecution as { workflowId: string };
     const key = { workflowId: run.workflowId ?? workflowId, firstRunId: run.firstRunId };
-    const id = await untilAnswered(() => statements.openRun({ ...key, leaseMs }));
-    return { runId: id, activity: claimant(`${runId}/${activityId}`), attempt };
+    return untilAnswered(() => statements.openRun({ ...key, leaseMs }));
   }
 
   return {
     /** First attempts of what is pending, for up to half a minute. */
     async deliverPending(run: RunArgument): Promise<PumpResult & { summary: string }> {
-      const token = await open(run, leaseMargin);
+      const runId = await open(run, leaseMargin);
       const ended = await untilAnswered(() => closeExpiredRuns(db));
       if (ended > 0) engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
       const result = await keepAlive(
         engine,
-        token,
+        runId,
         leaseMargin,
         timing.heartbeatTimeoutMs,
         (report, cancelled) =>
-          pump(engine, token, AbortSignal.any([stopping, cancelled, AbortSignal.timeout(PUMP_MS)]), report),
+          pump(engine, runId, AbortSignal.any([stopping, cancelled, AbortSignal.timeout(PUMP_MS)]), report),
       );
       return { ...result, summary: summariseCounts(result) };
     },
 
     /** What the first attempts left, in groups. */
     async listUndelivered(run: RunArgument): Promise<UndeliveredList> {
-      const token = await open(run, leaseMargin);
-      const failing = await untilAnswered(() => assignGroups(db, token.runId));
+      const runId = await open(run, leaseMargin);
+      await untilAnswered(() => leavePaused(db, runId));
+      await untilAnswered(() => adoptRetries(db, runId));
+      const failing = await untilAnswered(() => assignGroups(db, runId));
       const list = summariseGroups(failing);
       const longest = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs));
-      await untilAnswered(() =>
-        statements.renewLease({ runId: token.runId, leaseMs: longest + leaseMargin }),
-      );
+      await untilAnswered(() => statements.renewLease({ runId, leaseMs: longest + leaseMargin }));
       return list;
     },
 
@@ -89,17 +81,15 @@ export function createActivities(
       const { attempt } = Context.current().info;
       const afterCrash = timing.retryInitialDelayMs * timing.retryBackoffCoefficient ** attempt;
       const leaseMs = afterCrash + leaseMargin;
-      const token = await open(run, leaseMs);
-      const result = await keepAlive(engine, token, leaseMs, timing.heartbeatTimeoutMs, (report, cancelled) =>
-        retryPass(engine, token, run.group, AbortSignal.any([stopping, cancelled]), report),
+      const runId = await open(run, leaseMs);
+      const result = await keepAlive(engine, runId, leaseMs, timing.heartbeatTimeoutMs, (report, cancelled) =>
+        retryPass(engine, runId, run.group, AbortSignal.any([stopping, cancelled]), report),
       );
       const { status, complete, lastFailure: _, ...counts } = result;
       if (status.open > 0) {
         // Stragglers of a pass that was cut short are due now; another worker takes them up.
         const delayMs = complete ? Math.max(1, status.delayMs) : 100;
-        await untilAnswered(() =>
-          statements.renewLease({ runId: token.runId, leaseMs: delayMs + leaseMargin }),
-        );
+        await untilAnswered(() => statements.renewLease({ runId, leaseMs: delayMs + leaseMargin }));
         throw ApplicationFailure.create({
           type: UNDELIVERED,
           message: summarisePass(result),
@@ -119,8 +109,8 @@ export function createActivities(
 
     /** Ends the run and answers its account. */
     async closeRun(run: RunArgument): Promise<DispatchReport> {
-      const token = await open(run, leaseMargin);
-      const totals = await untilAnswered(() => closeRun(db, token.runId));
+      const runId = await open(run, leaseMargin);
+      const totals = await untilAnswered(() => closeRun(db, runId));
       return { summary: summariseCounts(totals), ...totals };
     },
   };

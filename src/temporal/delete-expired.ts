@@ -1,31 +1,33 @@
 import { Context } from "@temporalio/activity";
+import { retentionStep } from "../db/deliveries/retention.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { deleteExpired } from "../db/retention.ts";
+import { ensurePartitions } from "../db/partitions.ts";
 import { forgetExpiredSecrets } from "../db/webhook-secrets.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 
-const DAY_MS = 86_400_000;
-
 /**
- * The activity that deletes what is older than the retention, step by step until nothing is left, and secrets that
- * have expired; another try goes on where this one ended.
+ * The activity that makes the partitions of the coming week and applies the retention, step by step until nothing is left,
+ * and forgets secrets that have expired; another try goes on where this one ended.
  */
 export function createDeleteExpired({ db, stopping }: DeliveryEngine, retentionDays: number) {
   return async (): Promise<{ summary: string }> => {
-    const before = new Date(Date.now() - retentionDays * DAY_MS);
-    const forget = () => forgetExpiredSecrets(db);
-    await untilAnswered(forget, { signal: Context.current().cancellationSignal });
-    const total = { deliveries: 0, events: 0, runs: 0 };
+    const { cancellationSignal: signal } = Context.current();
+    await untilAnswered(() => ensurePartitions(db, retentionDays), { signal });
+    await untilAnswered(() => forgetExpiredSecrets(db), { signal });
+    const total = { expired: 0, keys: 0, runs: 0, partitions: 0 };
     for (;;) {
-      const { cancellationSignal } = Context.current();
-      const step = await untilAnswered(() => deleteExpired(db, before), { signal: cancellationSignal });
-      total.deliveries += step.deliveries;
-      total.events += step.events;
+      const step = await untilAnswered(() => retentionStep(db, retentionDays), { signal });
+      total.expired += step.expired;
+      total.keys += step.keys;
       total.runs += step.runs;
+      total.partitions += step.partitions.length;
       Context.current().heartbeat(total);
-      const nothing = step.deliveries + step.events + step.runs === 0;
-      if (nothing || stopping.aborted || cancellationSignal.aborted) break;
+      const nothing = step.expired + step.keys + step.runs + step.partitions.length === 0;
+      if (nothing || stopping.aborted || signal.aborted) break;
     }
-    return { summary: `${total.deliveries} deliveries, ${total.events} events, ${total.runs} runs deleted` };
+    const { expired, keys, runs, partitions } = total;
+    return {
+      summary: `${expired} open deliveries expired; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs deleted`,
+    };
   };
 }

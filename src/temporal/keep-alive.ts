@@ -1,5 +1,4 @@
 import { Context } from "@temporalio/activity";
-import type { ClaimToken } from "../db/claim-statement.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { FlowCounts } from "../delivery/flow-parts.ts";
@@ -15,7 +14,7 @@ export type Report = (counts: Readonly<FlowCounts>) => void;
  */
 export async function keepAlive<T>(
   engine: DeliveryEngine,
-  token: ClaimToken,
+  runId: number,
   leaseMs: number,
   heartbeatTimeoutMs: number,
   work: (report: Report, cancelled: AbortSignal) => Promise<T>,
@@ -31,7 +30,7 @@ export async function keepAlive<T>(
       delivered: delivered - booked.delivered,
       failed: failed - booked.failed,
     };
-    await engine.statements.renewLease({ runId: token.runId, leaseMs, more });
+    await engine.statements.renewLease({ runId, leaseMs, more });
     booked = { sent, delivered, failed };
   }
 

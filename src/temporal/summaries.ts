@@ -1,6 +1,6 @@
 import type { RetryGroup, UndeliveredList } from "../../workflows/dispatch-input.ts";
-import { ATTEMPTS_PER_ROUND } from "../db/delivery-results.ts";
-import { type FailingWebhook, MAX_GROUPS } from "../db/retry-groups.ts";
+import { ATTEMPTS_PER_ROUND } from "../db/queue/results.ts";
+import { type FailingWebhook, MAX_GROUPS } from "../db/queue/retry-groups.ts";
 import type { FlowCounts } from "../delivery/flow-parts.ts";
 import type { PassResult } from "../delivery/retry-pass.ts";
 

@@ -1,9 +1,16 @@
 import { randomUUID } from "node:crypto";
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { DeliveryService, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import {
+  type Delivery,
+  DeliveryService,
+  DeliveryState,
+  type GetDeliveryResponse,
+} from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { grpc } from "../support/clients.ts";
+import { changeDelivery, storeDeliveries } from "../support/stored-deliveries.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
 let api: TestApi;
@@ -50,7 +57,7 @@ test("deliveries are listed newest first, page by page, each once, also while ne
     seen.push(...page.deliveries.map((delivery) => delivery.id));
     pageToken = page.nextPageToken;
     if (seen.length === 5) {
-      await api.context.db("deliveries").insert({ event_id: randomUUID(), webhook_id: webhookIds[0] });
+      await storeDeliveries(api.context.db, [{ webhookId: webhookIds[0] as number }]);
     }
   } while (pageToken !== "");
   expect(seen).toHaveLength(21);
@@ -66,10 +73,8 @@ test("deliveries are found by webhook, by event and by state, and by all of them
   expect(ofEvent.deliveries.map((delivery) => Number(delivery.webhookId)).sort()).toEqual(
     [...webhookIds].sort(),
   );
-  await api.context
-    .db("deliveries")
-    .where({ webhook_id: String(webhookId), event_id: eventId })
-    .update({ state: "failed", finished: new Date(), reason: "interrupted" });
+  const { id } = ofEvent.deliveries.find((delivery) => delivery.webhookId === webhookId) as Delivery;
+  await changeDelivery(api.context.db, id, { state: "failed", reason: "interrupted" });
   const both = await deliveries.listDeliveries({
     webhookId,
     states: [DeliveryState.FAILED, DeliveryState.CANCELLED],
@@ -92,30 +97,40 @@ test("a delivery is answered with every attempt in order", async () => {
   const { deliveries: found } = await deliveries.listDeliveries({ eventId: eventIds[0] as string });
   const deliveryId = found[0]?.id as string;
   const retryAt = new Date("2030-01-01T00:00:00Z");
-  await db("deliveries")
-    .where("id", deliveryId)
-    .update({ state: "retrying", attempts: 2, retry_at: retryAt });
-  const started = new Date("2026-01-01T00:00:00Z");
-  await db("attempts").insert([
-    { delivery_id: deliveryId, number: 2, started, duration_ms: 15_000, error: "no answer within 15 s" },
-    { delivery_id: deliveryId, number: 1, started, duration_ms: 12, status: 503, response_start: "busy" },
-  ]);
-  const { delivery, attempts } = await deliveries.getDelivery({ deliveryId });
-  expect(delivery).toMatchObject({ state: DeliveryState.RETRYING, attemptCount: 2 });
-  expect(Number(delivery?.nextAttempt?.seconds)).toBe(retryAt.getTime() / 1_000);
-  expect(
-    attempts.map(({ number, status, error, responseStart, durationMs }) => [
-      number,
-      status,
-      error,
-      responseStart,
-      durationMs,
-    ]),
-  ).toEqual([
+  const started = new Date("2026-01-01T00:00:00.123Z");
+  const tried = [
+    { started, durationMs: 12, status: 503, responseStart: "busy" },
+    { started, durationMs: 15_000, error: "no answer within 15 s" },
+  ];
+  await changeDelivery(db, deliveryId, { state: "retrying", attempts: 2, tried, retryAt });
+  const open = await deliveries.getDelivery({ deliveryId });
+  expect(open.delivery).toMatchObject({ state: DeliveryState.RETRYING, attemptCount: 2 });
+  expect(Number(open.delivery?.nextAttempt?.seconds)).toBe(retryAt.getTime() / 1_000);
+  expect(attemptsOf(open)).toEqual([
     [1, 503, undefined, "busy", 12],
     [2, undefined, "no answer within 15 s", undefined, 15_000],
   ]);
+
+  // The attempt that ends a delivery is kept in the delivery's own row.
+  await db("attempts").where("delivery_id", deliveryId).delete();
+  const ending = { started, durationMs: 7, status: 200, responseStart: "ok" };
+  await changeDelivery(db, deliveryId, { state: "delivered", attempts: 3, tried: [...tried, ending] });
+  const ended = await deliveries.getDelivery({ deliveryId });
+  expect(ended.delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 3 });
+  expect(attemptsOf(ended)).toEqual([...attemptsOf(open), [3, 200, undefined, "ok", 7]]);
+  expect(ended.attempts.map((attempt) => timestampDate(attempt.started as Timestamp))).toEqual(
+    Array(3).fill(started),
+  );
 });
+
+const attemptsOf = ({ attempts }: GetDeliveryResponse) =>
+  attempts.map(({ number, status, error, responseStart, durationMs }) => [
+    number,
+    status,
+    error,
+    responseStart,
+    durationMs,
+  ]);
 
 test("unknown deliveries are NOT_FOUND, and what cannot be an id, a page or a state is INVALID_ARGUMENT", async () => {
   expect((await failure(deliveries.getDelivery({ deliveryId: randomUUID() })))?.code).toBe(Code.NotFound);

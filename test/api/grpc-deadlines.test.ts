@@ -58,7 +58,7 @@ test("what one publisher's deadline ends goes on for the others of its group", a
 });
 
 test("what one reader's deadline ends goes on for the others who share the reading", async () => {
-  const release = await lock(api, "deliveries");
+  const release = await lock(api, "queue");
   onTestFinished(release);
   const stats = createClient(StatsService, grpc(api));
   const ended = refused(stats.getOverview({}, { timeoutMs: 500 }));

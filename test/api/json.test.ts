@@ -114,7 +114,7 @@ test("fields marked rest_omitted are left out of REST answers and kept in payloa
 test("lists of messages are written as arrays, empty ones too", () => {
   const write = jsonWriter(ListDeliveriesResponseSchema, "rest");
   expect(write(create(ListDeliveriesResponseSchema))).toBe(
-    '{"Deliveries":[],"NextPageToken":"","PreviousPageToken":""}',
+    '{"Deliveries":[],"NextPageToken":"","PreviousPageToken":"","SearchedBackTo":null}',
   );
   const one = create(ListDeliveriesResponseSchema, {
     deliveries: [create(DeliverySchema, { id: "x", state: 3 })],

@@ -8,6 +8,7 @@ import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { ensureAdminKey, findApiKey } from "../../src/db/api-keys.ts";
 import { createSecretBox, webhookSecretContext } from "../../src/db/secret-box.ts";
 import { grpc } from "../support/clients.ts";
+import { storeDeliveries } from "../support/stored-deliveries.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
 let api: TestApi;
@@ -96,13 +97,11 @@ test("revoking with transfer gives the webhooks to the other key, and the revoke
 test("revoking with delete deletes the webhooks and cancels their deliveries", async () => {
   const key = await api.key();
   const id = await register(key.secret);
-  await api.context
-    .db("deliveries")
-    .insert({ event_id: "018f0000-0000-7000-8000-000000000000", webhook_id: String(id) });
+  await storeDeliveries(api.context.db, [{ webhookId: id }]);
   const done = await keys.revokeApiKey({ apiKeyId: key.id, webhooks: { case: "deleteWebhooks", value: {} } });
   expect(done).toMatchObject({ webhooksTransferred: 0, webhooksDeleted: 1 });
   expect(await listed(id)).toBeUndefined();
-  const [delivery] = await api.context.db("deliveries").where("webhook_id", String(id));
+  const [delivery] = await api.context.db("all_deliveries").where("webhook_id", String(id));
   expect(delivery.state).toBe("cancelled");
 });
 

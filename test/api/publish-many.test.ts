@@ -84,7 +84,7 @@ test.each(ways)("%s stores each event with its deliveries and answers in order",
   const rows = await storedUnder(requests);
   const byKey = new Map(rows.map((row) => [row.idempotency_key, row.id]));
   expect(idsOf(results)).toEqual(requests.map(({ idempotencyKey }) => byKey.get(idempotencyKey)));
-  const deliveries = await api.context.db("deliveries").whereIn(
+  const deliveries = await api.context.db("queue").whereIn(
     "event_id",
     rows.map(({ id }) => id),
   );

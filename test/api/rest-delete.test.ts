@@ -1,4 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { claimPending } from "../../src/db/queue/claims.ts";
+import { recordAttempts } from "../../src/db/queue/results.ts";
+import { cancelOfDeleted } from "../../src/db/webhooks.ts";
+import { ALL, freshClaimant, result, SPACING } from "../db/queue.ts";
+import { waitingQueries } from "../support/grpc-calls.ts";
+import { storeDeliveries } from "../support/stored-deliveries.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
 
 let api: TestApi;
@@ -7,7 +13,6 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-const EVENT_ID = "018f0000-0000-7000-8000-000000000000";
 let paths = 0;
 const freshUrl = () => `https://receiver.example/delete/${++paths}`;
 const create = (url: string, process = 1, key = api.adminKey) =>
@@ -54,57 +59,101 @@ test("§7.3: deleting a nonexistent webhook is a failure with status 400", async
   expect([status, envelope.Success, envelope.Data]).toEqual([400, false, null]);
 });
 
+const statesOf = async (webhookId: number) =>
+  api.context.db("all_deliveries").where("webhook_id", webhookId).orderBy("id").pluck("state");
+
 test("a deleted webhook's undelivered deliveries are cancelled, and its finished ones stay", async () => {
   const { db } = api.context;
   const { Data } = (await create(freshUrl())).envelope;
-  const states = ["pending", "delivering", "retrying", "delivered", "failed"];
-  await db("deliveries").insert(
-    states.map((state) => ({
-      event_id: EVENT_ID,
-      webhook_id: Data.Id,
-      state,
-      run_id: state === "delivering" ? 1 : null,
-      claim_activity: state === "delivering" ? EVENT_ID : null,
-      claim_attempt: state === "delivering" ? 1 : null,
-    })),
+  const webhookId = Data.Id as number;
+  const inFlight = await storeDeliveries(db, [{ webhookId }, { webhookId }]);
+  const { deliveries: claimed } = await claimPending(db, await freshClaimant(db), ALL);
+  const states = ["pending", "retrying", "delivered", "failed"] as const;
+  const ids = await storeDeliveries(
+    db,
+    states.map((each) => ({ webhookId, state: each })),
   );
   await api.rest("DELETE", "/api/webhook", {
-    query: { webhookId: String(Data.Id) },
+    query: { webhookId: String(webhookId) },
     key: (await api.key({ permissions: ONLY.write })).secret,
   });
-  const rows = await db("deliveries").where("webhook_id", Data.Id).orderBy("id");
-  expect(rows.map((row) => row.state)).toEqual([
-    "cancelled",
-    "cancelled",
-    "cancelled",
-    "delivered",
-    "failed",
-  ]);
+  const rows = await db("all_deliveries").whereIn("id", ids);
+  const now = ids.map((id) => rows.find((row) => row.id === id));
+  expect(now.map((row) => row.state)).toEqual(["cancelled", "cancelled", "delivered", "failed"]);
+  for (const row of now.slice(0, 2)) {
+    expect([row.reason, row.finished]).toEqual(["webhook deleted", expect.any(Date)]);
+  }
+
+  // An attempt in flight is still recorded against its claim; it is the last one, whatever its result.
+  expect(claimed.map(({ id }) => id).sort()).toEqual(inFlight.toSorted());
+  await recordAttempts(
+    db,
+    claimed.map((delivery, index) => result(delivery, [200, 500][index] as number)),
+    SPACING,
+  );
+  const recorded = await db("deliveries").whereIn("id", inFlight).orderBy("status");
   expect(
-    rows.slice(0, 3).every((row) => row.finished instanceof Date && row.reason === "webhook deleted"),
-  ).toBe(true);
-  // An attempt in flight is still recorded against its claim.
-  expect(rows[1]).toMatchObject({ claim_activity: EVENT_ID, claim_attempt: 1 });
+    recorded.map(({ outcome, attempts, status, reason }) => [outcome, attempts, status, reason]),
+  ).toEqual([
+    ["delivered", 1, 200, null],
+    ["cancelled", 1, 500, "webhook deleted"],
+  ]);
+});
+
+test("of a deleted webhook with many deliveries some are cancelled at once, the rest soon after", async () => {
+  const { db } = api.context;
+  const { Data } = (await create(freshUrl())).envelope;
+  const webhookId = Data.Id as number;
+  await storeDeliveries(
+    db,
+    [...Array(1_700).fill("pending"), ...Array(1_200).fill("retrying")].map((each) => ({
+      webhookId,
+      state: each,
+    })),
+  );
+  const { envelope } = await api.rest("DELETE", "/api/webhook", { query: { webhookId: String(webhookId) } });
+  expect(envelope).toMatchObject({ Success: true, Warnings: [] });
+  const counts = async () => Object.groupBy(await statesOf(webhookId), (each: string) => each);
+  const lengths = async () => {
+    const { pending, retrying, cancelled } = await counts();
+    return [pending?.length ?? 0, retrying?.length ?? 0, cancelled?.length ?? 0];
+  };
+  expect(await lengths()).toEqual([1_200, 700, 1_000]);
+  const steps: number[] = [];
+  do steps.push(await cancelOfDeleted(db));
+  while (steps.at(-1));
+  expect(steps).toEqual([1_700, 200, 0]);
+  expect(await lengths()).toEqual([0, 0, 2_900]);
+});
+
+test("a delete waits for no delivery that is being changed; it is cancelled soon after", async () => {
+  const { db } = api.context;
+  const { Data } = (await create(freshUrl())).envelope;
+  const webhookId = Data.Id as number;
+  const [busy = ""] = await storeDeliveries(db, [{ webhookId }, { webhookId }]);
+  const other = await db.transaction();
+  await other("queue").where("id", busy).forUpdate();
+  const { envelope } = await api.rest("DELETE", "/api/webhook", { query: { webhookId: String(webhookId) } });
+  expect(envelope.Success).toBe(true);
+  expect((await statesOf(webhookId)).toSorted()).toEqual(["cancelled", "pending"]);
+  await other.commit();
+  expect(await cancelOfDeleted(db)).toBe(1);
+  expect(await statesOf(webhookId)).toEqual(["cancelled", "cancelled"]);
 });
 
 test("a delete that PostgreSQL chose in a deadlock is tried again", async () => {
   const { db } = api.context;
   const { Data } = (await create(freshUrl())).envelope;
-  const [first, second] = (
-    await db("deliveries")
-      .insert([1, 2].map(() => ({ event_id: EVENT_ID, webhook_id: Data.Id })))
-      .returning("id")
-  ).map((row) => row.id);
+  const webhookId = Data.Id as number;
+  await storeDeliveries(db, [{ webhookId }, { webhookId }]);
   const other = await db.transaction();
   await other.raw("set local deadlock_timeout = '1min'");
-  await other("deliveries").where("id", second).forUpdate();
-  const deleted = api.rest("DELETE", "/api/webhook", { query: { webhookId: String(Data.Id) } });
-  const waiting =
-    "select count(*)::int as n from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-  await expect.poll(async () => (await db.raw(waiting)).rows[0].n).toBe(1);
+  await other("processes").where("process", 1).forUpdate();
+  const deleted = api.rest("DELETE", "/api/webhook", { query: { webhookId: String(webhookId) } });
+  await expect.poll(() => waitingQueries(api)).toBe(1);
   // Now each waits for the other, and the delete, which looks first, gives way.
-  await other("deliveries").where("id", first).forUpdate();
+  await other("webhooks").where("id", webhookId).forUpdate();
   await other.commit();
   expect((await deleted).envelope.Success).toBe(true);
-  expect(await db("deliveries").where({ webhook_id: Data.Id, state: "cancelled" })).toHaveLength(2);
+  expect(await statesOf(webhookId)).toEqual(["cancelled", "cancelled"]);
 });

@@ -1,12 +1,18 @@
 import { randomUUID } from "node:crypto";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DeliveryService, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
-import { sendManyAgain } from "../../src/db/send-again.ts";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { sendManyAgain } from "../../src/db/deliveries/send-again.ts";
+import { type ClaimedDelivery, claimGroup, claimPending } from "../../src/db/queue/claims.ts";
+import { recordAttempts } from "../../src/db/queue/results.ts";
+import { assignGroups } from "../../src/db/queue/retry-groups.ts";
+import { ALL, freshClaimant, result, SPACING } from "../db/queue.ts";
 import { grpc } from "../support/clients.ts";
 import { failure } from "../support/failure.ts";
+import { changeDelivery, type Stored, storeDeliveries } from "../support/stored-deliveries.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
 
 let api: TestApi;
@@ -18,27 +24,21 @@ beforeAll(async () => {
 afterAll(() => api.stop());
 
 /** Stores deliveries of a webhook as they are after their end; answers their ids, oldest first. */
-async function store(webhookId: bigint, count: number, columns: Record<string, unknown>): Promise<string[]> {
-  const made = await api.context
-    .db("deliveries")
-    .insert(
-      Array.from({ length: count }, () => ({
-        event_id: randomUUID(),
-        webhook_id: String(webhookId),
-        ...columns,
-      })),
-    )
-    .returning("id");
-  return made.map(({ id }) => id).sort();
+async function store(webhookId: bigint, count: number, columns: Partial<Stored>): Promise<string[]> {
+  const ids = await storeDeliveries(
+    api.context.db,
+    Array.from({ length: count }, () => ({ webhookId, ...columns })),
+  );
+  return ids.sort();
 }
 
-const FAILED = { state: "failed", attempts: 4, finished: new Date(), reason: "interrupted" };
-const row = (id: string) => api.context.db("deliveries").where("id", id).first();
+const FAILED = { state: "failed", attempts: 4, reason: "interrupted" } as const;
+const row = (id: string) => api.context.db("all_deliveries").where("id", id).first();
 
 test("a final delivery sent again is pending, with a new round that begins after its attempts", async () => {
   const webhookId = await api.register();
-  for (const state of ["delivered", "failed", "cancelled"]) {
-    const [deliveryId = ""] = await store(webhookId, 1, { ...FAILED, state, claims: 3, run_id: 7 });
+  for (const state of ["delivered", "failed", "cancelled"] as const) {
+    const [deliveryId = ""] = await store(webhookId, 1, { ...FAILED, state, runId: 7 });
     const { delivery } = await deliveries.sendAgain({ deliveryId });
     expect(delivery).toMatchObject({
       id: deliveryId,
@@ -55,10 +55,124 @@ test("a final delivery sent again is pending, with a new round that begins after
   }
 });
 
+/** Gives a pending delivery a round: an attempt for each of the answers, as the dispatch records them. */
+async function attempt(deliveryId: string, statuses: readonly number[]): Promise<void> {
+  const { db } = api.context;
+  const claimant = await freshClaimant(db);
+  const claimed = (deliveries: readonly ClaimedDelivery[]) => {
+    const found = deliveries.find(({ id }) => id === deliveryId);
+    if (!found) throw new Error(`delivery ${deliveryId} cannot be claimed`);
+    return found;
+  };
+  for (const [level, status] of statuses.entries()) {
+    if (level > 0) await assignGroups(db, claimant.runId);
+    const { deliveries } =
+      level === 0
+        ? await claimPending(db, claimant, ALL)
+        : await claimGroup(db, claimant, { ...ALL, group: 1, level });
+    await recordAttempts(db, [result(claimed(deliveries), status)], SPACING);
+  }
+}
+
+describe("a delivery that is sent again keeps every attempt that was recorded, with its number,", () => {
+  /** Numbers and answers, as callers are told; with how many are kept apart from the delivery's own row. */
+  async function recorded(deliveryId: string) {
+    const { delivery, attempts } = await deliveries.getDelivery({ deliveryId });
+    const { db } = api.context;
+    expect(await db("all_attempts").where("delivery_id", deliveryId)).toHaveLength(attempts.length);
+    return {
+      state: delivery?.state,
+      counts: [delivery?.attemptCount, delivery?.roundStart],
+      attempts: attempts.map(({ number, status }) => [number, status]),
+      apart: (await db("attempts").where("delivery_id", deliveryId)).length,
+    };
+  }
+
+  test("through failed and delivered rounds", async () => {
+    const webhooks = createClient(WebhookService, grpc(api));
+    const webhookId = await api.register();
+    const { deliveryId } = await webhooks.sendTestEvent({ webhookId });
+    await attempt(deliveryId, [500, 501, 502, 503]);
+    const first = [
+      [1, 500],
+      [2, 501],
+      [3, 502],
+      [4, 503],
+    ];
+    expect(await recorded(deliveryId)).toEqual({
+      state: DeliveryState.FAILED,
+      counts: [4, 0],
+      attempts: first,
+      apart: 3,
+    });
+    await deliveries.sendAgain({ deliveryId });
+    expect(await recorded(deliveryId)).toEqual({
+      state: DeliveryState.PENDING,
+      counts: [4, 4],
+      attempts: first,
+      apart: 4,
+    });
+    await attempt(deliveryId, [504, 200]);
+    const second = [...first, [5, 504], [6, 200]];
+    expect(await recorded(deliveryId)).toEqual({
+      state: DeliveryState.DELIVERED,
+      counts: [6, 4],
+      attempts: second,
+      apart: 5,
+    });
+    const states = [DeliveryState.DELIVERED];
+    expect(await deliveries.sendAgainMany({ webhookId, states })).toMatchObject({ sentAgain: 1 });
+    expect(await recorded(deliveryId)).toMatchObject({ counts: [6, 6], attempts: second, apart: 6 });
+    await attempt(deliveryId, [505, 506, 507, 508]);
+    expect(await recorded(deliveryId)).toEqual({
+      state: DeliveryState.FAILED,
+      counts: [10, 6],
+      attempts: [...second, [7, 505], [8, 506], [9, 507], [10, 508]],
+      apart: 9,
+    });
+  });
+
+  test("after an end without an attempt, which makes none up", async () => {
+    const webhookId = await api.register();
+    const tried = [{ status: 500 }, { status: 502 }];
+    const [deliveryId = "", untried = ""] = await storeDeliveries(api.context.db, [
+      { webhookId, state: "failed", reason: "expired", tried, endedUntried: true },
+      { webhookId, state: "failed", reason: "interrupted" },
+    ]);
+    for (const id of [deliveryId, untried]) await deliveries.sendAgain({ deliveryId: id });
+    const kept = [
+      [1, 500],
+      [2, 502],
+    ];
+    expect(await recorded(deliveryId)).toMatchObject({ counts: [2, 2], attempts: kept, apart: 2 });
+    expect(await recorded(untried)).toMatchObject({ counts: [0, 0], attempts: [], apart: 0 });
+    await attempt(deliveryId, [200]);
+    expect(await recorded(deliveryId)).toMatchObject({
+      counts: [3, 2],
+      attempts: [...kept, [3, 200]],
+      apart: 2,
+    });
+  });
+});
+
+test("a delivery that has had 30,000 attempts is not sent again", async () => {
+  const webhookId = await api.register();
+  const [most = "", fewer = ""] = await storeDeliveries(api.context.db, [
+    { ...FAILED, webhookId, attempts: 30_000 },
+    { ...FAILED, webhookId, attempts: 29_999 },
+  ]);
+  const refused = await failure(deliveries.sendAgain({ deliveryId: most }));
+  expect([refused?.code, refused?.rawMessage]).toEqual([
+    Code.FailedPrecondition,
+    expect.stringContaining("has had 30000 attempts"),
+  ]);
+  expect((await deliveries.sendAgain({ deliveryId: fewer })).delivery?.state).toBe(DeliveryState.PENDING);
+});
+
 test("a delivery that is under way is not sent again", async () => {
   const webhookId = await api.register();
-  for (const state of ["pending", "delivering", "retrying"]) {
-    const [deliveryId = ""] = await store(webhookId, 1, { state, attempts: 1 });
+  for (const state of ["pending", "delivering", "retrying"] as const) {
+    const [deliveryId = ""] = await store(webhookId, 1, { state, attempts: state === "retrying" ? 1 : 0 });
     const refused = await failure(deliveries.sendAgain({ deliveryId }));
     expect(refused?.code).toBe(Code.FailedPrecondition);
     expect(refused?.rawMessage).toContain(`is ${state}; it can be sent again once`);
@@ -104,10 +218,10 @@ test("many are sent again call by call, newest first, each once, and only those 
     expect(answer.skipped).toBe(0);
     pageToken = answer.nextPageToken;
     // One that fails again meanwhile is not taken up by the calls that follow.
-    await api.context.db("deliveries").where("id", failed[24]).update({ state: "failed" });
+    await changeDelivery(api.context.db, failed[24] as string, { state: "failed" });
   } while (pageToken !== "");
   expect(counts).toEqual([10, 10, 5]);
-  const states = await api.context.db("deliveries").whereIn("id", failed).select("state", "round_start");
+  const states = await api.context.db("all_deliveries").whereIn("id", failed).select("state", "round_start");
   expect(states.filter(({ state }) => state === "pending")).toHaveLength(24);
   expect(states.every(({ round_start }) => round_start === 4)).toBe(true);
   for (const id of spared) expect((await row(id)).round_start).toBe(0);

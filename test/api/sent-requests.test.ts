@@ -50,15 +50,23 @@ test("the user is among the headers of an installed app's webhook", async () => 
   );
 });
 
+test("a delivery whose payload was erased says so, and tells its headers all the same", async () => {
+  const deliveryId = await testDelivery();
+  expect((await get(deliveryId)).request?.erased).toBe(false);
+  const { event_id } = await api.context.db("queue").where("id", deliveryId).first();
+  await api.context.db("events").where("id", event_id).update({ payload: null });
+  const { request } = await get(deliveryId);
+  expect(request).toMatchObject({ body: "", erased: true });
+  expect(request?.headers).toContainEqual(expect.objectContaining({ name: "webhook-id", value: deliveryId }));
+});
+
 test("a claimed delivery tells its run, by the workflow and its execution", async () => {
   const deliveryId = await testDelivery();
   const { db } = api.context;
   const [{ id }] = await db("runs")
     .insert({ workflow_id: "dispatch-on-publish", first_run_id: "an-execution/3", lease_until: new Date() })
     .returning("id");
-  await db("deliveries")
-    .where("id", deliveryId)
-    .update({ run_id: String(id) });
+  await db("queue").where("id", deliveryId).update({ run_id: id });
   const { run } = await get(deliveryId);
   expect(run).toMatchObject({ workflowId: "dispatch-on-publish", runId: "an-execution" });
   expect(run?.url).toBeUndefined();

@@ -3,27 +3,38 @@ import { setTimeout as delay } from "node:timers/promises";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { sharedReading } from "../../src/api/shared-reading.ts";
-import { webhookStats } from "../../src/db/stats.ts";
+import type { DeliveryStateName } from "../../src/db/deliveries/deliveries.ts";
+import { foldDeltas } from "../../src/db/deliveries/rollups.ts";
+import { readHistory, readOverview, webhookStats } from "../../src/db/deliveries/stats.ts";
+import { CHANGE } from "../../src/db/queue/deltas.ts";
 import { grpc } from "../support/clients.ts";
 import { failure } from "../support/failure.ts";
+import { storeDeliveries } from "../support/stored-deliveries.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
 
 const HOUR = 3_600_000;
 let api: TestApi;
 let stats: Client<typeof StatsService>;
-let webhookId: string;
+let webhookId: bigint;
 
 beforeAll(async () => {
   api = await startTestApi();
   stats = createClient(StatsService, grpc(api));
-  const url = "https://receiver.example/";
-  const made = await api.rest("POST", "/api/webhook", { json: { process: 1, url } });
-  webhookId = String(made.envelope.Data.Id);
-  const states = { pending: 3, delivering: 1, retrying: 2, delivered: 7, failed: 2, cancelled: 1 };
-  for (const [state, count] of Object.entries(states)) await store(state, count);
+  webhookId = await api.register();
   const { db } = api.context;
+  await store("pending", 3);
+  await store("delivering", 1);
+  await store("retrying", 2);
+  const { retrying, delivered, failed, cancelled } = CHANGE;
+  await happened(25, [delivered, 90], [failed, 10]);
+  await happened(5.5, [delivered, 5], [failed, 1], [retrying, 3]);
+  while ((await foldDeltas(db)) > 0);
+  // Counts that are not folded yet are added to those that are.
+  await happened(5.4, [delivered, 1]);
+  await happened(0.01, [delivered, 1], [retrying, 2], [cancelled, 1]);
   const run = (hoursAgo: number, columns: Record<string, unknown>) => ({
     workflow_id: "dispatch-pending-deliveries",
     first_run_id: randomUUID(),
@@ -41,29 +52,40 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-async function store(state: string, count: number): Promise<string[]> {
-  const made = await api.context
-    .db("deliveries")
-    .insert(Array.from({ length: count }, () => ({ event_id: randomUUID(), webhook_id: webhookId, state })))
-    .returning("id");
-  return made.map(({ id }) => id);
+const store = (state: DeliveryStateName, count: number) =>
+  storeDeliveries(
+    api.context.db,
+    Array.from({ length: count }, () => ({ webhookId, state })),
+  );
+
+/** Stores what attempts of 10 ms changed, as recording their results does; a cancelled delivery has none. */
+async function happened(hoursAgo: number, ...outcomes: [change: number, count: number][]): Promise<void> {
+  const changes = outcomes.flatMap(([change, count]) => Array<number>(count).fill(change));
+  await api.context.db("rollup_deltas").insert({
+    minute: new Date(Math.floor((Date.now() - hoursAgo * HOUR) / 60_000) * 60_000),
+    webhook_ids: changes.map(() => String(webhookId)),
+    changes,
+    durations_ms: changes.map((change) => (change === CHANGE.cancelled ? -1 : 10)),
+  });
 }
 
-test("the overview counts what stands where now, and what the runs of the last day did", async () => {
+const COUNTED = {
+  pending: 3n,
+  delivering: 1n,
+  retrying: 2n,
+  failed: 11n,
+  cancelled: 1n,
+  attemptsLastDay: 13n,
+  deliveredLastDay: 7n,
+  failedLastDay: 1n,
+};
+
+test("the overview counts open deliveries by state, the log's by outcome, and what happened in the last day", async () => {
   const { overview } = await stats.getOverview({});
-  expect(overview).toMatchObject({
-    pending: 3n,
-    delivering: 1n,
-    retrying: 2n,
-    failed: 2n,
-    cancelled: 1n,
-    attemptsLastDay: 13n,
-    deliveredLastDay: 7n,
-    failedLastDay: 1n,
-  });
+  expect(overview).toMatchObject(COUNTED);
 });
 
-test("the history has the last day in equal spans, those without a run too", async () => {
+test("the history has the last day in equal spans, those in which nothing happened too", async () => {
   const { buckets } = await stats.getHistory({});
   expect(buckets).toHaveLength(24);
   const starts = buckets.map(({ start }) => (start ? timestampDate(start).getTime() : 0));
@@ -78,31 +100,60 @@ test("the history has the last day in equal spans, those without a run too", asy
   expect((await stats.getHistory({ buckets: 288 })).buckets).toHaveLength(288);
 });
 
-test("each webhook's success and speed are counted, of the latest deliveries where there are many", async () => {
-  const { db } = api.context;
-  const [first, second] = await store("delivered", 2);
-  await db("attempts").insert([
-    { delivery_id: first, number: 1, started: new Date(), duration_ms: 10, status: 500 },
-    { delivery_id: first, number: 2, started: new Date(), duration_ms: 20, status: 200 },
-    { delivery_id: second, number: 1, started: new Date(), duration_ms: 60, status: 200 },
+test("each webhook's success and speed are counted since the full hour 24 hours ago", async () => {
+  const tried = [10, 10, 10, 10, 10, 10, 10, 10, 10, 70].map((durationMs) => ({ status: 500, durationMs }));
+  const other = await api.register();
+  await storeDeliveries(api.context.db, [
+    { webhookId: other, state: "failed", tried },
+    { webhookId: other, state: "failed", reason: "interrupted" },
   ]);
   const { webhooks, since } = await stats.listWebhookStats({});
   expect(webhooks).toEqual([
     expect.objectContaining({
-      webhookId: BigInt(webhookId),
-      delivered: 9n,
+      webhookId,
+      delivered: 7n,
+      failed: 1n,
+      attempts: 13n,
+      averageMs: 10,
+      longestMs: 10,
+    }),
+    expect.objectContaining({
+      webhookId: other,
+      delivered: 0n,
       failed: 2n,
-      attempts: 3n,
-      averageMs: 30,
-      longestMs: 60,
+      attempts: 10n,
+      averageMs: 16,
+      longestMs: 70,
     }),
   ]);
-  expect(Math.abs(Date.now() - 24 * HOUR - (since ? timestampDate(since).getTime() : 0))).toBeLessThan(
-    60_000,
-  );
-  const latest = await webhookStats(db, "everything", 2);
-  expect(latest.webhooks).toMatchObject([{ delivered: 2n, failed: 0n, attempts: 3n }]);
-  expect(Date.now() - latest.since.getTime()).toBeLessThan(60_000);
+  const from = since ? timestampDate(since).getTime() : 0;
+  expect(from % HOUR).toBe(0);
+  expect(Date.now() - from - 24 * HOUR).toBeGreaterThanOrEqual(0);
+  expect(Date.now() - from - 24 * HOUR).toBeLessThan(HOUR + 60_000);
+});
+
+test("counts are the same whether they are folded or not, and are read while they are folded", async () => {
+  const { db } = api.context;
+  const read = async () => [
+    await readOverview(db, "everything"),
+    (await readHistory(db, "everything", 24, now)).map(({ attempts, delivered, failed }) => [
+      attempts,
+      delivered,
+      failed,
+    ]),
+    (await webhookStats(db, "everything")).webhooks,
+  ];
+  for (let minute = 0; minute < 600; minute += 1) await happened(minute / 60, [CHANGE.delivered, 1]);
+  const now = new Date();
+  const before = await read();
+  expect(Number((await db("rollup_deltas").count().first())?.count)).toBeGreaterThan(600);
+  for (let folded = 1; folded > 0; ) {
+    const [step, meanwhile] = await Promise.all([foldDeltas(db), read()]);
+    expect(meanwhile).toEqual(before);
+    folded = step;
+  }
+  expect(await db("rollup_deltas")).toEqual([]);
+  expect(await read()).toEqual(before);
 });
 
 test("the last runs are listed newest first", async () => {
@@ -159,6 +210,23 @@ test("many readers share one reading while it is fresh, and a reading that faile
   expect(failed.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   expect(await Promise.all([shared(), shared()])).toEqual([2, 2]);
   expect(await shared()).toBe(2);
+});
+
+test("a delivery that is sent again counts as failed no more, and its attempts still count", async () => {
+  const { db } = api.context;
+  const [id = ""] = await storeDeliveries(db, [{ webhookId, state: "failed", tried: [{ status: 500 }] }]);
+  const before = await readOverview(db, "everything");
+  await createClient(DeliveryService, grpc(api)).sendAgain({ deliveryId: id });
+  const expected = {
+    ...before,
+    pending: before.pending + 1n,
+    failed: before.failed - 1n,
+    failedLastDay: before.failedLastDay - 1n,
+  };
+  expect(await readOverview(db, "everything")).toEqual(expected);
+  while ((await foldDeltas(db)) > 0);
+  expect(await readOverview(db, "everything")).toEqual(expected);
+  expect(expected.attemptsLastDay).toBeGreaterThan(0n);
 });
 
 test("a process that knows no Temporal says so when it is to dispatch", async () => {

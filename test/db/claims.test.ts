@@ -1,10 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { MAX_CLAIMS } from "../../src/db/claim-statement.ts";
-import { claimPending, takeOver } from "../../src/db/delivery-claims.ts";
-import { handOver, release } from "../../src/db/delivery-release.ts";
-import { recordAttempts } from "../../src/db/delivery-results.ts";
-import { closeRun } from "../../src/db/runs.ts";
-import { ALL, freshToken, openQueueDatabase, queue, result, SPACING, stored } from "./queue.ts";
+import { claimPending, MAX_CLAIMS } from "../../src/db/queue/claims.ts";
+import { handOver, release } from "../../src/db/queue/release.ts";
+import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
+import { ALL, freshClaimant, openQueueDatabase, queue, stored } from "./queue.ts";
 
 const db = await openQueueDatabase();
 
@@ -12,12 +10,12 @@ describe("a claim", () => {
   test("is exclusive: claimers at the same time share nothing and leave nothing", async () => {
     await queue(db, 300);
     await queue(db, 200);
-    const tokens = await Promise.all([1, 2, 3, 4, 5].map(() => freshToken(db)));
+    const claimants = await Promise.all([1, 2, 3, 4, 5].map(() => freshClaimant(db)));
     const claimed = await Promise.all(
-      tokens.map(async (token) => {
+      claimants.map(async (claimant) => {
         const ids: string[] = [];
         for (;;) {
-          const { deliveries } = await claimPending(db, token, { ...ALL, limit: 37 });
+          const { deliveries } = await claimPending(db, claimant, { ...ALL, limit: 37 });
           if (deliveries.length === 0) return ids;
           ids.push(...deliveries.map(({ id }) => id));
         }
@@ -30,7 +28,7 @@ describe("a claim", () => {
   test("is fair: a webhook with a thousand pending does not hold up another's one", async () => {
     const large = await queue(db, 1_000);
     const small = await queue(db, 1);
-    const { deliveries } = await claimPending(db, await freshToken(db), { ...ALL, limit: 100 });
+    const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 100 });
     expect(deliveries).toHaveLength(51);
     expect(deliveries.filter(({ webhook }) => webhook.id === small)).toHaveLength(1);
     expect(deliveries.filter(({ webhook }) => webhook.id === large)).toHaveLength(50);
@@ -39,7 +37,7 @@ describe("a claim", () => {
   test("knows each webhook as it is at the claim, and reads none again that has not changed", async () => {
     const [same, changed] = [await queue(db, 2), await queue(db, 2)];
     const claim = async () => {
-      const { deliveries } = await claimPending(db, await freshToken(db), { ...ALL, limit: 2 });
+      const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 2 });
       return new Map(deliveries.map(({ webhook }) => [webhook.id, webhook]));
     };
     const before = await claim();
@@ -58,17 +56,16 @@ describe("a claim", () => {
   test("takes the oldest of a webhook first, and starts where it is told", async () => {
     const first = await queue(db, 10);
     const second = await queue(db, 10);
-    const { deliveries, next } = await claimPending(db, await freshToken(db), {
+    const { deliveries, next } = await claimPending(db, await freshClaimant(db), {
       ...ALL,
       limit: 3,
       after: first,
     });
     expect(new Set(deliveries.map(({ webhook }) => webhook.id))).toEqual(new Set([second]));
     expect(next).toBeNull();
-    const { rows } = await db.raw(
-      "select id from deliveries where webhook_id = ? order by created, id limit 3",
-      [String(second)],
-    );
+    const { rows } = await db.raw("select id from queue where webhook_id = ? order by id limit 3", [
+      String(second),
+    ]);
     expect(new Set(deliveries.map(({ id }) => id))).toEqual(
       new Set(rows.map(({ id }: { id: string }) => id)),
     );
@@ -79,9 +76,9 @@ describe("a claim", () => {
     await db.raw("update webhooks set rate_limit = 50, rate_at = now() - interval '1 hour' where id = ?", [
       String(webhookId),
     ]);
-    const tokens = await Promise.all([1, 2, 3, 4, 5, 6].map(() => freshToken(db)));
+    const claimants = await Promise.all([1, 2, 3, 4, 5, 6].map(() => freshClaimant(db)));
     const since = Date.now();
-    const claims = await Promise.all(tokens.map((token) => claimPending(db, token, ALL)));
+    const claims = await Promise.all(claimants.map((claimant) => claimPending(db, claimant, ALL)));
     const tookSeconds = (Date.now() - since) / 1_000;
     const claimed = claims.reduce((sum, { deliveries }) => sum + deliveries.length, 0);
     expect(claimed).toBeGreaterThanOrEqual(50);
@@ -90,88 +87,82 @@ describe("a claim", () => {
     expect(claims.every(({ limited }) => limited)).toBe(true);
   });
 
-  test("leaves out what is excluded and what is paused", async () => {
+  test("leaves out what is excluded, what is paused and what belongs to a deleted webhook", async () => {
     const excluded = await queue(db, 2);
     const paused = await queue(db, 2);
     await db("webhooks")
       .where({ id: String(paused) })
       .update({ paused: new Date() });
-    expect(await claimPending(db, await freshToken(db), { ...ALL, excluded: [excluded] })).toMatchObject({
+    const deleted = await queue(db, 2);
+    await db("webhooks")
+      .where({ id: String(deleted) })
+      .update({ deleted: new Date() });
+    expect(await claimPending(db, await freshClaimant(db), { ...ALL, excluded: [excluded] })).toMatchObject({
       touched: 0,
     });
   });
 
-  test("cancels what belongs to a deleted webhook or a revoked key", async () => {
-    const deleted = await queue(db, 1);
-    const revoked = await queue(db, 1);
-    await db("webhooks")
-      .where({ id: String(deleted) })
-      .update({ deleted: new Date() });
-    await db.raw(
-      "update api_keys set revoked = now() where id = (select api_key_id from webhooks where id = ?)",
-      [String(revoked)],
-    );
-    const { deliveries, touched } = await claimPending(db, await freshToken(db), ALL);
-    expect({ deliveries, touched }).toEqual({ deliveries: [], touched: 2 });
-    const { rows } = await db.raw("select state, reason, finished is not null as finished from deliveries");
-    expect(rows).toEqual(Array(2).fill({ state: "cancelled", reason: "webhook deleted", finished: true }));
-  });
-
-  test("that is taken over leaves nothing for the predecessor's late results to match", async () => {
-    await queue(db, 3);
-    const zombie = await freshToken(db);
-    const { deliveries } = await claimPending(db, zombie, ALL);
-    const successor = { ...zombie, attempt: 2 };
-    expect((await takeOver(db, successor)).deliveries.map(({ id }) => id)).toEqual(
-      deliveries.map(({ id }) => id),
-    );
-    expect(
-      await recordAttempts(
-        db,
-        deliveries.map((delivery) => result(delivery, zombie, 500)),
-        SPACING,
-      ),
-    ).toEqual(new Map());
-    const states = await recordAttempts(
-      db,
-      deliveries.map((delivery) => result(delivery, successor, 200)),
-      SPACING,
-    );
-    expect([...states.values()]).toEqual(["delivered", "delivered", "delivered"]);
-    const { rows } = await db.raw("select number, status from attempts");
-    expect(rows).toEqual(Array(3).fill({ number: 1, status: 200 }));
-  });
-
   test("that brings no result ten times ends as interrupted", async () => {
-    await queue(db, 1);
-    let token = await freshToken(db);
-    const { deliveries } = await claimPending(db, token, ALL);
-    const ids = deliveries.map(({ id }) => id);
+    await queue(db, 2);
+    const [id, other] = (await claimPending(db, await freshClaimant(db, -1), ALL)).deliveries.map(
+      (d) => d.id,
+    );
+    await db("queue").where({ id: other }).update({ claims: 0 });
     for (let claims = 2; claims <= MAX_CLAIMS; claims += 1) {
-      token = { ...token, attempt: claims };
-      expect((await takeOver(db, token)).deliveries).toHaveLength(1);
+      expect(await endExpiredWorkers(db)).toHaveLength(1);
+      expect((await claimPending(db, await freshClaimant(db, -1), ALL)).deliveries).toHaveLength(2);
     }
-    expect((await takeOver(db, { ...token, attempt: 99 })).deliveries).toHaveLength(0);
-    expect(await stored(db, ids)).toMatchObject([{ state: "failed", attempts: 0, reason: "interrupted" }]);
+    await endExpiredWorkers(db);
+    const last = await claimPending(db, await freshClaimant(db), ALL);
+    expect(last).toMatchObject({ touched: 2, deliveries: [{ id: other }] });
+    expect(await stored(db, [id as string, other as string])).toMatchObject([
+      { state: "failed", attempts: 0, reason: "interrupted" },
+      { state: "delivering", attempts: 0, claims: MAX_CLAIMS },
+    ]);
   });
 
   test("given back is pending again, as if it had not been claimed", async () => {
     await queue(db, 2);
-    const token = await freshToken(db);
-    const ids = (await claimPending(db, token, ALL)).deliveries.map(({ id }) => id);
-    await release(db, token, ids, "pending");
+    const claimant = await freshClaimant(db);
+    const { deliveries } = await claimPending(db, claimant, ALL);
+    const ids = deliveries.map(({ id }) => id);
+    expect(await stored(db, ids)).toMatchObject(Array(2).fill({ state: "delivering", claims: 1 }));
+    await release(db, claimant.workerId, deliveries);
     expect(await stored(db, ids)).toEqual(
-      Array(2).fill({ state: "pending", attempts: 0, claims: 0, reason: null, run_id: null }),
+      Array(2).fill({ state: "pending", attempts: 0, claims: 0, reason: null, run_id: claimant.runId }),
     );
-    expect((await claimPending(db, await freshToken(db), ALL)).deliveries).toHaveLength(2);
+    expect((await claimPending(db, await freshClaimant(db), ALL)).deliveries).toHaveLength(2);
   });
 
-  test("is impossible for a run that is closed", async () => {
+  test("given back by a worker that has it no more stays with the one that has", async () => {
     await queue(db, 2);
-    const token = await freshToken(db);
-    await closeRun(db, token.runId);
-    expect(await claimPending(db, token, ALL)).toMatchObject({ touched: 0 });
-    await handOver(db, token, [1n, 2n, 3n], 10);
-    expect((await db.raw("select distinct state from deliveries")).rows).toEqual([{ state: "pending" }]);
+    const late = await freshClaimant(db, -1);
+    const { deliveries } = await claimPending(db, late, ALL);
+    await endExpiredWorkers(db);
+    const again = await claimPending(db, await freshClaimant(db), ALL);
+    expect(again.deliveries).toHaveLength(2);
+    await release(db, late.workerId, deliveries);
+    expect(
+      await stored(
+        db,
+        deliveries.map(({ id }) => id),
+      ),
+    ).toMatchObject(Array(2).fill({ state: "delivering", claims: 2 }));
+  });
+});
+
+describe("a hand-over to a run", () => {
+  test("takes the oldest of each webhook that nobody has claimed, up to a limit", async () => {
+    const [some, other] = [await queue(db, 5), await queue(db, 5)];
+    const claimant = await freshClaimant(db);
+    const { deliveries } = await claimPending(db, claimant, { ...ALL, limit: 2 });
+    const oldest = await db("queue").whereNull("claimed_by").orderBy("id").pluck("id");
+    await handOver(db, claimant.runId, [some, other], 3);
+    expect(await db("retries").where({ run_id: claimant.runId }).orderBy("id").pluck("id")).toEqual(
+      [...oldest.slice(0, 3), ...oldest.slice(4, 7)].sort(),
+    );
+    const left = await db("queue").orderBy("id").pluck("id");
+    expect(left).toHaveLength(4);
+    expect(left).toEqual(expect.arrayContaining(deliveries.map(({ id }) => id)));
   });
 });

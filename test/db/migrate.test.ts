@@ -1,95 +1,147 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Db, openDatabase, rows } from "../../src/db/database.ts";
-import { migrate } from "../../src/db/migrate.ts";
+import type { Knex } from "knex";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { count, type Db, openDatabase, rows } from "../../src/db/database.ts";
+import { publishEvents } from "../../src/db/events/publish.ts";
+import { migrate, SchemaError } from "../../src/db/migrate.ts";
+import { listPartitions, PARTITIONED } from "../../src/db/partitions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-
-const BUILT = ["deliveries_cancelled", "deliveries_failed", "deliveries_failed_webhook"];
 
 let database: TestDatabase;
 let db: Db;
+let holding: Knex.Transaction | undefined;
 beforeAll(async () => {
   database = await createTestDatabase();
   db = openDatabase(database.url, { max: 4 });
+});
+/** Each test begins with an empty database. */
+beforeEach(() => db.raw("drop schema public cascade; create schema public"));
+afterEach(async () => {
+  if (holding && !holding.isCompleted()) await holding.rollback();
 });
 afterAll(async () => {
   await db.destroy();
   await database.drop();
 });
 
-/** As it was before the indexes of failed deliveries, but for one whose build was cut short. */
-async function beforeIndexes(): Promise<void> {
-  await db("knex_migrations").where("name", "0006-failed-deliveries").delete();
-  await db.raw("drop index if exists deliveries_cancelled, deliveries_failed_webhook");
-  await db.raw("update pg_index set indisvalid = false where indexrelid = 'deliveries_failed'::regclass");
-}
+const migrations = () => db("knex_migrations").orderBy("id").pluck("name");
 
-async function usable(): Promise<string[]> {
-  const found = await rows<{ name: string }>(
-    db,
-    `select indexrelid::regclass::text as name from pg_index
-      where indisvalid and indexrelid::regclass::text = any(:names::text[]) order by 1`,
-    { names: BUILT },
-  );
-  return found.map(({ name }) => name);
-}
-
-const insert = (into: Db) => into("deliveries").insert({ event_id: randomUUID(), webhook_id: 1 });
-
-test("indexes of a table in use are built while others write, by one of the processes that start together", async () => {
-  await beforeIndexes();
-  // Publishing, for as long as it likes: an index that locks the table would wait for it, and all others for the index.
-  const publishing = await db.transaction();
-  await insert(publishing);
-  const migrating = Promise.all([migrate(database.url), migrate(database.url), migrate(database.url)]);
-  await expect
-    .poll(() =>
-      rows(
-        db,
-        "select from pg_stat_activity where query like '% index concurrently %' and wait_event_type = 'Lock' and datname = current_database()",
-      ),
+const tables = async () =>
+  (
+    await rows<{ name: string }>(
+      db,
+      "select relname as name from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by 1",
     )
-    .toHaveLength(1);
-  await insert(db).timeout(5_000);
-  await publishing.commit();
+  ).map(({ name }) => name);
+
+/** Holds every migration up in its middle until it is ended: a table that it makes is being made. */
+async function holdUp(): Promise<Knex.Transaction> {
+  holding = await db.transaction();
+  await holding.raw("create table rollup_deltas ()");
+  return holding;
+}
+
+const heldUp = () =>
+  rows<{ pid: number }>(
+    db,
+    `select pid from pg_stat_activity
+      where wait_event_type = 'Lock' and query like '%create table rollup_deltas%' and datname = current_database()`,
+  );
+
+test("one of several processes that start together on an empty database makes the schema, once", async () => {
+  await Promise.all(Array.from({ length: 5 }, () => migrate(database.url)));
+  expect(await migrations()).toEqual(["0001-initial"]);
+  for (const table of PARTITIONED) {
+    const days = (await listPartitions(db, table)).map(({ from }) => from.getTime());
+    expect(new Set(days).size).toBe(days.length);
+    expect(days.length).toBeGreaterThanOrEqual(8);
+  }
+  const event = { idempotencyKey: "k", requestSha256: Buffer.alloc(32), process: 1, userId: "u" };
+  const published = await publishEvents(db, [
+    { ...event, apiKeyId: randomUUID(), occurred: null, payload: "{}" },
+  ]);
+  expect(published).toMatchObject([{ queued: 0, duplicate: false }]);
+});
+
+test("a process that finds another one migrating waits for it outside the database, and finds all done", async () => {
+  const holding = await holdUp();
+  let done = 0;
+  const migrating = Promise.all([1, 2, 3].map(() => migrate(database.url).then(() => (done += 1))));
+  await expect.poll(heldUp).toHaveLength(1);
+  const waiting = await rows(
+    db,
+    `select from pg_locks l join pg_stat_activity a using (pid)
+      where l.locktype = 'advisory' and not l.granted and a.datname = current_database()`,
+  );
+  expect(waiting).toEqual([]);
+  expect(done).toBe(0);
+  await holding.rollback();
   await migrating;
-  expect(await usable()).toEqual(BUILT);
-  expect(await db("knex_migrations").where("name", "0006-failed-deliveries")).toHaveLength(1);
+  expect(await migrations()).toEqual(["0001-initial"]);
+});
+
+test("a schema of version 0.1 is refused, with what to do about it, and left as it is", async () => {
+  await db.raw(
+    "create table deliveries (id uuid primary key, state text); insert into deliveries values (gen_random_uuid(), 'pending')",
+  );
+  const before = await tables();
+  const refused = await migrate(database.url).catch((error: Error) => error);
+  expect(refused).toBeInstanceOf(SchemaError);
+  expect(refused).toMatchObject({
+    name: "SchemaError",
+    message: expect.stringMatching(/version 0\.1.*DATABASE_URL.*empty database.*DATA_DIR/),
+  });
+  expect(await tables()).toEqual(before);
+  expect(await db("deliveries").pluck("state")).toEqual(["pending"]);
+});
+
+test("a migration that fails leaves nothing of it, and the next process makes it", async () => {
+  const holding = await holdUp();
+  const failing = migrate(database.url).catch((error: Error) => error);
+  await expect.poll(heldUp).toHaveLength(1);
+  const [statement] = await heldUp();
+  await count(db, "select pg_cancel_backend(:pid::int)", { pid: statement?.pid });
+  expect(await failing).toMatchObject({ code: "57014" });
+  await holding.rollback();
+  expect((await tables()).filter((name) => !name.startsWith("knex_"))).toEqual([]);
+  await migrate(database.url);
+  expect(await migrations()).toEqual(["0001-initial"]);
 });
 
 test("a migrating process that dies leaves what the next one takes up", async () => {
-  await beforeIndexes();
-  const publishing = await db.transaction();
-  await insert(publishing);
+  const holding = await holdUp();
   const dying = migrate(database.url).catch((error: Error) => error);
-  await expect
-    .poll(() =>
-      rows(
-        db,
-        `select pg_terminate_backend(pid) from pg_stat_activity
-            where query like '% index concurrently %' and wait_event_type = 'Lock' and datname = current_database()`,
-      ),
-    )
-    .toHaveLength(1);
+  await expect.poll(heldUp).toHaveLength(1);
+  // All its connections at once, so that it cannot put anything right.
+  await db.raw(
+    `select pg_terminate_backend(pid) from pg_stat_activity
+      where datname = current_database() and application_name = 'webhook-service' and pid <> pg_backend_pid()
+        and pid not in (select pid from pg_stat_activity where query like 'create table rollup_deltas ()%')`,
+  );
   expect(await dying).toBeInstanceOf(Error);
-  await publishing.commit();
+  await holding.rollback();
+  // A process that is killed leaves its lock taken; this one has freed it over another connection.
+  expect(await db("knex_migrations_lock").update({ is_locked: 1 })).toBe(1);
   await migrate(database.url);
-  expect(await usable()).toEqual(BUILT);
+  expect(await migrations()).toEqual(["0001-initial"]);
+  expect(await tables()).toContain("rollup_deltas");
 });
 
-test("an upgrade shortens what is stored of keys that operators chose, and nothing of those that the service made", async () => {
-  await db("knex_migrations").where("name", "0011-chosen-key-prefixes").delete();
-  const insert = (prefix: string) =>
-    db("api_keys").insert({
-      id: randomUUID(),
-      name: prefix,
-      prefix,
-      secret_sha256: Buffer.from(prefix),
-      permissions: [1],
-    });
-  await insert("chosen-by-an");
-  await insert("whk_AbCdEfGh");
+test("an up-to-date schema stays as it is, and gets the partitions of the coming week", async () => {
   await migrate(database.url);
-  const kept = await db("api_keys").whereIn("name", ["chosen-by-an", "whk_AbCdEfGh"]).pluck("prefix");
-  expect(kept.sort()).toEqual(["chos", "whk_AbCdEfGh"]);
+  const before = await tables();
+  for (const table of PARTITIONED)
+    for (const { name } of await listPartitions(db, table)) await db.raw(`drop table ${name}`);
+  await migrate(database.url);
+  expect(await tables()).toEqual(before);
+  expect(await migrations()).toEqual(["0001-initial"]);
+});
+
+test("with a long retention its partitions are months", async () => {
+  await migrate(database.url, 365);
+  for (const table of PARTITIONED) {
+    const partitions = await listPartitions(db, table);
+    expect(partitions.length).toBeLessThanOrEqual(2);
+    expect(partitions.every(({ from, to }) => from.getUTCDate() === 1 && to.getUTCDate() === 1)).toBe(true);
+  }
 });

@@ -1,9 +1,10 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { afterAll, beforeEach } from "vitest";
-import type { ClaimedDelivery, ClaimToken } from "../../src/db/claim-statement.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
-import type { AttemptResult } from "../../src/db/delivery-results.ts";
-import { openRuns } from "../../src/db/runs.ts";
+import type { Claimant, ClaimedDelivery } from "../../src/db/queue/claims.ts";
+import type { AttemptResult } from "../../src/db/queue/results.ts";
+import { openRuns } from "../../src/db/queue/runs.ts";
+import { addWorker } from "../../src/db/queue/workers.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 /** Spacing in tests: a minute, then five times more. */
@@ -12,11 +13,15 @@ export const SPACING = { initialDelayMs: 60_000, coefficient: 5 };
 /** A claim of whatever is pending. */
 export const ALL = { limit: 1_000, after: 0n, excluded: [] };
 
+/** Every table that deliveries, webhooks and runs are in. */
+export const TABLES =
+  "queue, retries, deliveries, attempts, events, idempotency_keys, fan_out, processes, webhooks, workers, run_groups, runs, rollup_deltas, rollup_minutes, rollup_hours";
+
 /** A database of a test file's own, empty before each test. */
 export async function openQueueDatabase(): Promise<Db> {
   const database = await createTestDatabase();
   const db = openDatabase(database.url, { max: 10 });
-  beforeEach(() => db.raw("truncate deliveries, attempts, events, webhooks, run_groups, runs cascade"));
+  beforeEach(() => db.raw(`truncate ${TABLES} cascade`));
   afterAll(async () => {
     await db.destroy();
     await database.drop();
@@ -60,11 +65,12 @@ export async function queueMany(
   );
   await db.raw(
     `with e as (
-      insert into events (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, payload)
-      select new_delivery_id(), ?::uuid, n, '\\x00'::bytea, 1, 'u', now(), '{"N":' || n || '}' from generate_series(1, ?::int) n
+      insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+      select new_event_id(), ?::uuid, n, 1, 'u', now(), ?::int, '{"N":' || n || '}' from generate_series(1, ?::int) n
       returning id)
-    insert into deliveries (event_id, webhook_id) select e.id, w.id from e, webhooks w where w.api_key_id = ?`,
-    [key, events, key],
+    insert into queue (id, event_id, webhook_id)
+    select new_delivery_id(e.id), e.id, w.id from e, webhooks w where w.api_key_id = ?`,
+    [key, webhooks, events, key],
   );
   return made.map(({ id }) => id);
 }
@@ -76,16 +82,16 @@ export async function queue(db: Db, deliveries: number): Promise<bigint> {
   return id as bigint;
 }
 
-/** A claim token of a fresh run. */
-export async function freshToken(db: Db, leaseMs = 60_000): Promise<ClaimToken> {
+/** A fresh worker in a fresh run. @param leaseMs of both */
+export async function freshClaimant(db: Db, leaseMs = 60_000): Promise<Claimant> {
   const [runId] = await openRuns(db, [{ workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs }]);
-  return { runId: runId as bigint, activity: randomUUID(), attempt: 1 };
+  return { runId: runId as number, workerId: await addWorker(db, "test", leaseMs) };
 }
 
-/** The result of an attempt under a token. */
-export function result(delivery: ClaimedDelivery | string, token: ClaimToken, status: number): AttemptResult {
+/** The result of an attempt of a claimed delivery. */
+export function result({ id, token }: ClaimedDelivery, status: number): AttemptResult {
   return {
-    deliveryId: typeof delivery === "string" ? delivery : delivery.id,
+    deliveryId: id,
     token,
     delivered: status < 300,
     started: new Date(),
@@ -102,11 +108,11 @@ export function stored(
   db: Db,
   ids: readonly string[],
 ): Promise<
-  { state: string; attempts: number; claims: number; reason: string | null; run_id: bigint | null }[]
+  { state: string; attempts: number; claims: number; reason: string | null; run_id: number | null }[]
 > {
   return rows(
     db,
-    "select state, attempts, claims, reason, run_id from deliveries where id = any(:ids::uuid[]) order by id",
+    "select state, attempts, claims, reason, run_id from all_deliveries where id = any(:ids::uuid[]) order by id",
     { ids },
   );
 }

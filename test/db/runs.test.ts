@@ -1,32 +1,45 @@
 import { describe, expect, test } from "vitest";
-import { claimPending } from "../../src/db/delivery-claims.ts";
-import { recordAttempts } from "../../src/db/delivery-results.ts";
-import { closeExpiredRuns, closeRun, openRuns, renewLeases } from "../../src/db/runs.ts";
-import { ALL, freshToken, openQueueDatabase, queue, result, SPACING, stored } from "./queue.ts";
+import { claimPending } from "../../src/db/queue/claims.ts";
+import { recordAttempts } from "../../src/db/queue/results.ts";
+import { closeExpiredRuns, closeRun, openRuns, renewLeases } from "../../src/db/queue/runs.ts";
+import { ALL, freshClaimant, openQueueDatabase, queue, result, SPACING, stored } from "./queue.ts";
 
 const db = await openQueueDatabase();
 
 describe("a run's lease", () => {
-  test("gives everything open back when it runs out, with the attempts as counted", async () => {
+  test("gives what it has to retry back when it runs out, with the attempts as counted", async () => {
     await queue(db, 3);
-    const token = await freshToken(db, -1);
-    const { deliveries } = await claimPending(db, token, ALL);
-    const [first, second, third] = deliveries.map(({ id }) => id) as [string, string, string];
-    await recordAttempts(db, [result(first, token, 500), result(second, token, 200)], SPACING);
+    const claimant = await freshClaimant(db, -1);
+    const { deliveries } = await claimPending(db, claimant, ALL);
+    const [first, second, third] = deliveries.map((delivery) => result(delivery, 200)) as [
+      ReturnType<typeof result>,
+      ReturnType<typeof result>,
+      ReturnType<typeof result>,
+    ];
+    await recordAttempts(db, [{ ...first, delivered: false, status: 500 }, second], SPACING);
     expect(await closeExpiredRuns(db)).toBe(1);
-    expect(
-      (await stored(db, [first, second, third])).map(({ state, attempts }) => [state, attempts]),
-    ).toEqual([
-      ["pending", 1],
-      ["delivered", 1],
-      ["pending", 0],
+    const ids = deliveries.map(({ id }) => id);
+    expect((await stored(db, ids)).map(({ state, attempts, run_id }) => [state, attempts, run_id])).toEqual([
+      ["retrying", 1, null],
+      ["delivered", 1, claimant.runId],
+      // Its worker, whose lease is another one, still has it.
+      ["delivering", 0, claimant.runId],
     ]);
-    expect((await recordAttempts(db, [result(third, token, 200)], SPACING)).size).toBe(0);
+    expect((await recordAttempts(db, [third], SPACING)).get(third.deliveryId)).toBe("delivered");
+    expect(await closeExpiredRuns(db)).toBe(0);
+  });
+
+  test("ends once, however many processes find that it has run out", async () => {
+    await Promise.all([1, 2, 3].map(() => freshClaimant(db, -1)));
+    await freshClaimant(db);
+    const ended = await Promise.all([1, 2, 3, 4].map(() => closeExpiredRuns(db)));
+    expect(ended.reduce((sum, n) => sum + n, 0)).toBe(3);
+    expect(await db("runs").whereNull("closed").pluck("id")).toHaveLength(1);
   });
 
   test("holds while it is renewed, is never shortened, and continue-as-new keeps the run", async () => {
     const wish = { workflowId: "w", firstRunId: "r", leaseMs: -1 };
-    const [runId] = (await openRuns(db, [wish])) as [bigint];
+    const [runId] = (await openRuns(db, [wish])) as [number];
     await renewLeases(db, [{ runId, leaseMs: 60_000 }]);
     expect(await openRuns(db, [wish])).toEqual([runId]);
     expect(await closeExpiredRuns(db)).toBe(0);
@@ -35,7 +48,7 @@ describe("a run's lease", () => {
   test("of several is opened and renewed at once, each for the longest that is asked", async () => {
     const wish = (workflowId: string, leaseMs: number) => ({ workflowId, firstRunId: "r", leaseMs });
     const opened = await openRuns(db, [wish("a", -1), wish("b", 60_000), wish("a", -2), wish("b", -1)]);
-    const [a, b] = opened as [bigint, bigint];
+    const [a, b] = opened as [number, number];
     expect(a).not.toBe(b);
     expect(opened).toEqual([a, b, a, b]);
     await renewLeases(db, [
@@ -46,7 +59,7 @@ describe("a run's lease", () => {
   });
 
   test("is closed with the run's account", async () => {
-    const { runId } = await freshToken(db);
+    const { runId } = await freshClaimant(db);
     const more = { sent: 2, delivered: 1, failed: 0 };
     await renewLeases(db, [{ runId, leaseMs: 1_000, more: { sent: 3, delivered: 2, failed: 1 } }]);
     await renewLeases(db, [

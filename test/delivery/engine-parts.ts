@@ -1,7 +1,8 @@
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import pino from "pino";
 import { readConfig } from "../../src/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
+import { openRuns } from "../../src/db/queue/runs.ts";
 import { createSecretBox, type SecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
@@ -21,10 +22,12 @@ export interface EngineParts {
 /**
  * @param settings over the defaults, beside leave to deliver to this machine
  * @param resolver how names are looked up; as the system does it if undefined
+ * @param wrap the database as the engines see it, faults included; as it is if left out
  */
 export async function startEngine(
   settings: Record<string, string> = {},
   resolver?: Resolver,
+  wrap: (db: Db) => Db = (db) => db,
 ): Promise<EngineParts> {
   const database = await createTestDatabase();
   const db = openDatabase(database.url, { max: 10 });
@@ -34,7 +37,7 @@ export async function startEngine(
   const engines: DeliveryEngine[] = [];
   function another(): DeliveryEngine {
     const engine = createDeliveryEngine({
-      db,
+      db: wrap(db),
       secrets,
       log: pino({ level: "silent" }),
       ...config,
@@ -65,4 +68,36 @@ export async function queueFor(
 ): Promise<void> {
   const secret = secrets.seal(randomBytes(32), WEBHOOK_SECRET_PURPOSE);
   await queueMany(db, { ...wanted, urlPrefix: `${receiverUrl}/`, secret });
+}
+
+/** The id of a fresh run. */
+export async function freshRun(db: Db): Promise<number> {
+  const [runId] = await openRuns(db, [
+    { workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs: 60_000 },
+  ]);
+  return runId as number;
+}
+
+/** What becomes of a statement: it is not run, or it is run and its answer is lost. */
+export type Fault = "refused" | "answer lost";
+
+/** A database whose statements fail where `faultOf` says so, as when the connection ends. */
+export function faulty(db: Db, faultOf: (sql: string) => Fault | undefined): Db {
+  const failing = async (fault: Fault, query: PromiseLike<unknown>) => {
+    if (fault === "answer lost") await query;
+    throw new Error("Connection terminated unexpectedly");
+  };
+  return new Proxy(db, {
+    get(target, property) {
+      if (property !== "raw") return Reflect.get(target, property);
+      return (sql: string, bindings: never) => {
+        const query = target.raw(sql, bindings);
+        const fault = faultOf(sql);
+        if (!fault) return query;
+        const failed = failing(fault, query);
+        // Prepared statements are run by way of `options`.
+        return Object.assign(failed, { options: () => failed });
+      };
+    },
+  });
 }

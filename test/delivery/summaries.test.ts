@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { FailingWebhook } from "../../src/db/retry-groups.ts";
+import type { FailingWebhook } from "../../src/db/queue/retry-groups.ts";
 import { summariseGroups } from "../../src/temporal/summaries.ts";
 
 let nextId = 1n;

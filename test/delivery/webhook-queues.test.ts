@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
-import type { ClaimedDelivery } from "../../src/db/claim-statement.ts";
+import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { Contenders } from "../../src/delivery/contenders.ts";
 import { type Room, WebhookQueues } from "../../src/delivery/webhook-queues.ts";
 

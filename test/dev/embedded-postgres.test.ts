@@ -256,7 +256,7 @@ test("a database of an earlier version, in which all belongs to the superuser, b
   // As later migrations will.
   await migrate(after.url);
   await query(after.url, "alter table webhooks add column later int");
-  await query(after.url, "alter type delivery_state add value 'later'");
+  await query(after.url, "alter type outcome add value 'later'");
   await query(after.url, "drop view seen");
   expect(await findRunningPostgres(dataDir)).toBe(after.url);
 });

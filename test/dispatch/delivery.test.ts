@@ -5,7 +5,7 @@ import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { readConfig } from "../../src/config.ts";
 import { rows } from "../../src/db/database.ts";
-import { ATTEMPTS_PER_ROUND } from "../../src/db/delivery-results.ts";
+import { ATTEMPTS_PER_ROUND } from "../../src/db/queue/results.ts";
 import { temporalNames } from "../../src/temporal/names.ts";
 import { ensureDispatchSchedule } from "../../src/temporal/schedule.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
@@ -124,7 +124,7 @@ describe("a failed delivery", () => {
     const looked = Promise.withResolvers<void>();
     const receiver = await service.receiver(async ({ headers, attempt }) => {
       const id = headers["x-service-webhook-id"] as string;
-      const [delivery] = await service.db("deliveries").where({ id });
+      const [delivery] = await service.db("all_deliveries").where({ id });
       states.push(delivery.state);
       await looked.promise;
       return attempt < 3 ? 503 : 200;
@@ -186,7 +186,7 @@ describe("a failed delivery", () => {
     await healthy.until((received) => received.length === 5);
     const ended = await rows(
       service.db,
-      "select 1 from attempts a join deliveries d on d.id = a.delivery_id where d.webhook_id = :id::bigint",
+      "select 1 from all_attempts a join all_deliveries d on d.id = a.delivery_id where d.webhook_id = :id::bigint",
       { id: hangingId },
     );
     expect(ended).toEqual([]);
@@ -254,7 +254,7 @@ describe("the dispatch", () => {
     };
     const workflowId = `${service.retentionScheduleId}-now`;
     expect(await service.temporal.workflow.execute(workflowType, { workflowId, taskQueue, args })).toEqual({
-      summary: "0 deliveries, 0 events, 0 runs deleted",
+      summary: "0 open deliveries expired; 0 partitions, 0 idempotency keys, 0 runs deleted",
     });
   });
 

@@ -100,11 +100,11 @@ describe("the dispatch workflow replays", () => {
     expect(runs[0].first_run_id).toBe(first.runId);
   });
 
-  test("a cancelled run, whose open deliveries are pending again with their attempts as counted", async () => {
+  test("a cancelled run, whose retries keep their attempts and are made by the next run", async () => {
     const failing = await service.receiver(({ attempt }, response) => {
       if (attempt !== 2) return attempt < 3 ? 500 : 200;
-      // So late that the run is cancelled while it waits for the next retry.
-      response.writeHead(500, { "retry-after": "3600" }).end();
+      // Late enough that the run is cancelled while it waits for the next retry.
+      response.writeHead(500, { "retry-after": "5" }).end();
       return undefined;
     });
     await service.register(`${failing.url}/`);
@@ -117,7 +117,7 @@ describe("the dispatch workflow replays", () => {
     await expect(handle.result()).rejects.toThrow(/cancelled/i);
     await replay(await handle.fetchHistory());
     const [delivery] = (await service.deliveries.listDeliveries({ eventId })).deliveries;
-    expect(delivery?.state).toBe(DeliveryState.PENDING);
+    expect(delivery?.state).toBe(DeliveryState.RETRYING);
     expect([delivery?.attemptCount, failing.received.length]).toEqual([2, 2]);
     const next = await startRun("after-cancel");
     await next.result();

@@ -75,7 +75,7 @@ export async function reconcile(db: Db, ledgers: readonly Ledger[]): Promise<Acc
   const attempts = await rows<{ id: string; started: Date; duration: number; answered: boolean }>(
     db,
     `select delivery_id as id, started, duration_ms as duration, status is not null as answered
-      from attempts order by delivery_id, number`,
+      from all_attempts order by delivery_id, number`,
   );
   let invented = 0;
   for (const { id, started, duration, answered } of attempts) {

@@ -102,7 +102,7 @@ async function paceOfHealthy(): Promise<{ ended: Date; perSecond: number; retrie
       service.db,
       `select (count(*) filter (where finished is null))::int as open, min(a.started) as began,
           max(finished) as ended, count(*)::int as n
-        from deliveries d join webhooks w on w.id = d.webhook_id left join attempts a on a.delivery_id = d.id
+        from all_deliveries d join webhooks w on w.id = d.webhook_id left join all_attempts a on a.delivery_id = d.id
         where w.process = :process::int and d.created >= :since::timestamptz`,
       { process: TO_HEALTHY, since: before?.at as Date },
     );
@@ -116,7 +116,7 @@ async function paceOfHealthy(): Promise<{ ended: Date; perSecond: number; retrie
 const failingBy = (condition: string) =>
   rows<{ n: number }>(
     service.db,
-    `select count(*)::int as n from deliveries d join webhooks w on w.id = d.webhook_id
+    `select count(*)::int as n from all_deliveries d join webhooks w on w.id = d.webhook_id
       where w.process = :process::int and ${condition}`,
     { process: TO_FAILING },
   ).then(([row]) => row?.n ?? 0);
@@ -136,12 +136,12 @@ test("first attempts to the others go on while very many webhooks fail, in one r
 
   const [last] = await rows<{ ended: Date }>(
     service.db,
-    "select max(finished) as ended from deliveries where state = 'failed'",
+    "select max(finished) as ended from all_deliveries where state = 'failed'",
   );
   expect(beside.ended.getTime()).toBeLessThan(last?.ended.getTime() as number);
   const outcomes = await rows(
     service.db,
-    `select w.process, d.state, d.attempts, count(*)::int as n from deliveries d join webhooks w on w.id = d.webhook_id
+    `select w.process, d.state, d.attempts, count(*)::int as n from all_deliveries d join webhooks w on w.id = d.webhook_id
       group by 1, 2, 3 order by 1`,
   );
   expect(outcomes).toEqual([

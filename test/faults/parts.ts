@@ -2,11 +2,13 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { inspect } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { expect, vi } from "vitest";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
+import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
 import { type Certificate, createLocalAuthority } from "../../src/dev/certificates.ts";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
 import { type EmbeddedTemporal, startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
@@ -112,7 +114,10 @@ export async function publishMany(grpcPort: number, adminKey: string, count: num
 
 /** Deliveries by state and recorded attempts. */
 export function outcomes(db: Db): Promise<{ state: string; attempts: number; n: number }[]> {
-  return rows(db, "select state, attempts, count(*)::int as n from deliveries group by 1, 2 order by 1, 2");
+  return rows(
+    db,
+    "select state, attempts, count(*)::int as n from all_deliveries group by 1, 2 order by 1, 2",
+  );
 }
 
 /** Waits until every delivery has come to an end. */
@@ -129,13 +134,18 @@ export async function untilAllFinal(db: Db, timeoutMs = 200_000): Promise<void> 
   await expect.poll(open, { timeout: timeoutMs, interval: 200 }).toEqual([]);
 }
 
-/** The recorded attempts must be numbered from 1 without a gap, as many as the delivery says, four at most. */
+/**
+ * The recorded attempts must be numbered from 1 without a gap, as many as the delivery says, four at most; and the ledger
+ * must balance.
+ */
 export async function checkAttempts(db: Db): Promise<void> {
   const wrong = await rows(
     db,
     `select d.id, d.attempts, count(a.number)::int as recorded, max(a.number) as highest
-      from deliveries d left join attempts a on a.delivery_id = d.id
-      group by d.id having count(a.number) <> d.attempts or coalesce(max(a.number), 0) <> d.attempts or d.attempts > 4`,
+      from all_deliveries d left join all_attempts a on a.delivery_id = d.id
+      group by d.id, d.attempts having count(a.number) <> d.attempts or coalesce(max(a.number), 0) <> d.attempts or d.attempts > 4`,
   );
   expect(wrong).toEqual([]);
+  const ledger = await readLedger(db);
+  expect(imbalance(ledger), `accepted deliveries that are nowhere: ${inspect(ledger)}`).toBe(0n);
 }

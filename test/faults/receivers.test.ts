@@ -163,7 +163,7 @@ async function untilFinal(webhookIds: readonly bigint[]): Promise<void> {
   const through = async () => {
     const open = await rows(
       service.api.context.db,
-      "select 1 from deliveries where finished is null and webhook_id = any(:webhookIds::bigint[])",
+      "select 1 from all_deliveries where finished is null and webhook_id = any(:webhookIds::bigint[])",
       { webhookIds },
     );
     return open.length === 0;
@@ -174,7 +174,7 @@ async function untilFinal(webhookIds: readonly bigint[]): Promise<void> {
 function recorded(webhookId: bigint): Promise<Recorded[]> {
   return rows<Recorded>(
     service.api.context.db,
-    `select d.state, d.finished, a.* from deliveries d join attempts a on a.delivery_id = d.id
+    `select d.state, d.finished, a.* from all_deliveries d join all_attempts a on a.delivery_id = d.id
       where d.webhook_id = :webhookId::bigint order by a.started, a.number`,
     { webhookId },
   );
@@ -234,7 +234,7 @@ describe("beside them", () => {
   });
 
   test("no attempt takes longer than its time-out", async () => {
-    const all = await rows<Recorded>(service.api.context.db, "select * from attempts");
+    const all = await rows<Recorded>(service.api.context.db, "select * from all_attempts");
     // What a busy machine adds to a timer is no fault of the attempt; without one, some would never have ended.
     expect(Math.max(...all.map(({ duration_ms }) => duration_ms))).toBeLessThan(4 * TIMEOUT_MS);
   });
@@ -261,7 +261,7 @@ describe("a worker told to stop while a receiver hangs and more waits for it", (
     expect(silent.received.length - before).toBeLessThanOrEqual(1);
     const [claimed] = await rows<{ n: number }>(
       service.api.context.db,
-      "select count(*)::int as n from deliveries where claim_activity is not null",
+      "select count(*)::int as n from all_deliveries where claimed_by is not null",
     );
     expect(claimed).toEqual({ n: 0 });
   });

@@ -88,7 +88,7 @@ function attempts(host: string): Promise<Recorded[]> {
     service.api.context.db,
     `select substring(w.url from '//([^/:]+)') as host, d.state, a.number, a.status, a.error,
         a.started + a.duration_ms * interval '1 ms' as ended
-      from attempts a join deliveries d on d.id = a.delivery_id join webhooks w on w.id = d.webhook_id
+      from all_attempts a join all_deliveries d on d.id = a.delivery_id join webhooks w on w.id = d.webhook_id
       where w.url like '%' || :host || '%' order by ended`,
     { host },
   );
@@ -126,7 +126,7 @@ test("names whose lookups hang leave nothing behind once their webhooks are dele
   const open = () =>
     rows(
       db,
-      "select 1 from deliveries d join webhooks w on w.id = d.webhook_id where d.finished is null and w.url like '%.slow.example%'",
+      "select 1 from all_deliveries d join webhooks w on w.id = d.webhook_id where d.finished is null and w.url like '%.slow.example%'",
     );
   await expect.poll(open, { timeout: 60_000 }).toEqual([]);
   await expect.poll(() => resolver.size, { timeout: 60_000 }).toEqual({ running: 0, cached: 0 });

@@ -39,7 +39,7 @@ interface Attempt {
 function attempts(): Promise<Attempt[]> {
   return rows(
     cluster.db,
-    "select delivery_id, number, started, duration_ms, status from attempts order by delivery_id, number",
+    "select delivery_id, number, started, duration_ms, status from all_attempts order by delivery_id, number",
   );
 }
 
@@ -52,13 +52,13 @@ test("a worker that stalls while another takes over overwrites nothing, loses no
   // What the stalled one had claimed is taken over and tried without it.
   const claimed = await rows<{ id: string; attempts: number }>(
     cluster.db,
-    "select id, attempts from deliveries where claim_activity is not null",
+    "select id, attempts from all_deliveries where claimed_by is not null",
   );
   expect(claimed.length).toBeGreaterThan(0);
   const triedSince = async () => {
     const tried = await rows<{ id: string; attempts: number }>(
       cluster.db,
-      "select id, attempts from deliveries",
+      "select id, attempts from all_deliveries",
     );
     const now = new Map(tried.map(({ id, attempts }) => [id, attempts]));
     return claimed.every(({ id, attempts }) => (now.get(id) ?? 0) > attempts);

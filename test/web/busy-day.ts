@@ -1,4 +1,6 @@
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
+import { ensurePartitions } from "../../src/db/partitions.ts";
+import { idAt, idBeside, type Stored, storeDeliveries } from "../support/stored-deliveries.ts";
 import type { TestService } from "../support/test-service.ts";
 import { fateOf, type Registered } from "./busy-receivers.ts";
 
@@ -7,6 +9,8 @@ const DAY_MINUTES = 24 * 60;
 /** A run that has nothing to retry is over so soon, in milliseconds. */
 const SHORTEST_RUN_MS = 120;
 const ROWS = 2_000;
+const RETENTION_DAYS = 30;
+
 /** Chance that is the same each time: a linear congruential generator. */
 function chances(seed: number): () => number {
   let state = seed;
@@ -14,12 +18,6 @@ function chances(seed: number): () => number {
     state = (state * 1_664_525 + 1_013_904_223) % 2 ** 32;
     return state / 2 ** 32;
   };
-}
-
-/** A UUIDv7 of a moment, as the service makes them. */
-function idAt(ms: number): string {
-  const time = Math.trunc(ms).toString(16).padStart(12, "0");
-  return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
 }
 
 function payloadOf(process: number, number: number, at: Date): string {
@@ -87,13 +85,6 @@ function idleRuns(now: number): Run[] {
   });
 }
 
-/** Rows to be stored, by table. */
-interface Rows {
-  events: object[];
-  deliveries: object[];
-  attempts: object[];
-}
-
 /**
  * Makes up the last 24 hours: events, their deliveries and attempts, and the runs that made them.
  *
@@ -102,34 +93,40 @@ interface Rows {
 export async function addDay(service: TestService, webhooks: readonly Registered[]): Promise<string> {
   const chance = chances(7);
   const now = Date.now();
-  const rows: Rows = { events: [], deliveries: [], attempts: [] };
+  const events: object[] = [];
+  const deliveries: { delivery: Stored; run: Run | undefined }[] = [];
   const runs = idleRuns(now);
   let number = 48_000;
   let shown = "";
 
   function deliver(webhook: Registered, event: string, created: number): void {
-    const id = idAt(created);
+    const id = idBeside(event);
     // The first run after the event was published claims what waits.
     const run = runs.find(({ started }) => started.getTime() >= created);
     const claim = run ? run.started.getTime() + SHORTEST_RUN_MS * chance() : Number.POSITIVE_INFINITY;
     const { state, attempts, at } = fateOf(webhook, claim, now, chance);
     const done = state === "delivered" || state === "failed";
-    rows.attempts.push(...attempts.map((each) => ({ delivery_id: id, ...each })));
-    rows.deliveries.push({
-      id,
-      event_id: event,
-      webhook_id: String(webhook.id),
-      state,
-      attempts: attempts.length,
-      created: new Date(created),
-      finished: done ? new Date(at) : null,
-      retry_at: state === "retrying" ? new Date(at) : null,
+    // A run leaves the retries of a webhook that was paused meanwhile.
+    const left = !done && at > (webhook.paused?.getTime() ?? Number.POSITIVE_INFINITY);
+    const claimed = run !== undefined && state !== "pending";
+    deliveries.push({
+      delivery: {
+        id,
+        eventId: event,
+        webhookId: webhook.id,
+        state,
+        tried: attempts,
+        ...(done ? { finished: new Date(at) } : {}),
+        ...(state === "retrying" ? { retryAt: new Date(at) } : {}),
+      },
+      run: claimed && !left ? run : undefined,
     });
     if (state === "delivered" && attempts.length === 3 && webhook.process === 1) shown = id;
-    if (!run || state === "pending") return;
+    if (!claimed) return;
     run.sent += attempts.length;
     if (state === "delivered") run.delivered += 1;
     if (state === "failed") run.failed += 1;
+    if (left) return;
     // A run is open until each of its deliveries has come to an end.
     if (!done) run.closed = null;
     else if (run.closed) run.closed = new Date(Math.max(run.closed.getTime(), at));
@@ -142,32 +139,31 @@ export async function addDay(service: TestService, webhooks: readonly Registered
     for (let n = 0; n < 2 && chance() < busy; n += 1) {
       const created = new Date(start + MINUTE_MS * chance());
       const process = 1 + Math.floor(3 * chance());
-      const event = idAt(created.getTime());
+      const event = idAt(created);
       number += 1;
       const subscribed = webhooks.filter((webhook) => webhook.process === process);
       const payload = payloadOf(process, number, created);
-      rows.events.push({
+      events.push({
         id: event,
         api_key_id: randomUUID(),
         idempotency_key: `event-${number}`,
-        request_sha256: createHash("sha256").update(payload).digest(),
         process,
         user_id: `tenant-${1 + (number % 40)}`,
         occurred: created,
-        created,
-        deliveries: subscribed.length,
+        recipients: subscribed.length,
         payload,
       });
       for (const webhook of subscribed) deliver(webhook, event, created.getTime());
     }
   }
-  await service.db.batchInsert("events", rows.events, ROWS);
-  await service.db.batchInsert("deliveries", rows.deliveries, ROWS);
-  await service.db.batchInsert("attempts", rows.attempts, ROWS);
-  await service.db.batchInsert("runs", runs, ROWS);
-  // Each delivery that was claimed is of the first run after it.
-  await service.db.raw(`
-    update deliveries d set run_id = (select id from runs where started >= d.created order by started limit 1)
-    where state <> 'pending'`);
+  const { db } = service;
+  await ensurePartitions(db, RETENTION_DAYS, [new Date(now - DAY_MINUTES * MINUTE_MS)]);
+  await db.batchInsert("events", events, ROWS);
+  const ids: { id: number }[] = await db("runs").insert(runs).returning("id");
+  const idOf = new Map(runs.map((run, index) => [run, ids[index]?.id]));
+  await storeDeliveries(
+    db,
+    deliveries.map(({ delivery, run }) => ({ ...delivery, runId: (run && idOf.get(run)) ?? null })),
+  );
   return shown;
 }

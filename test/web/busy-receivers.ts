@@ -1,3 +1,5 @@
+import type { StoredAttempt } from "../support/stored-deliveries.ts";
+
 const MINUTE_MS = 60_000;
 /** How long the service waits before each retry, in minutes. */
 const WAITS = [1, 5, 25];
@@ -16,27 +18,23 @@ export interface Registered {
 }
 
 /** What is recorded of an attempt's outcome. */
-interface Outcome {
-  status: number | null;
-  error: string | null;
-  response_start: string | null;
-}
+type Outcome = Pick<StoredAttempt, "status" | "error" | "responseStart">;
 
 const FAULTS: readonly Outcome[] = [
   {
     status: 503,
     error: null,
-    response_start: '{"error":"unavailable","message":"Down for maintenance."}',
+    responseStart: '{"error":"unavailable","message":"Down for maintenance."}',
   },
-  { status: null, error: "no response within 15 s", response_start: null },
-  { status: 502, error: null, response_start: "<html><head><title>502 Bad Gateway</title></head></html>" },
+  { status: null, error: "no response within 15 s", responseStart: null },
+  { status: 502, error: null, responseStart: "<html><head><title>502 Bad Gateway</title></head></html>" },
 ];
-const OK: Outcome = { status: 200, error: null, response_start: '{"received":true}' };
+const OK: Outcome = { status: 200, error: null, responseStart: '{"received":true}' };
 
 /** What became of a delivery up to now. */
 export interface Fate {
   state: "pending" | "retrying" | "delivered" | "failed";
-  attempts: (Outcome & { number: number; started: Date; duration_ms: number })[];
+  attempts: StoredAttempt[];
   /** When the last attempt was over, or when the next one is. */
   at: number;
 }
@@ -47,16 +45,15 @@ export function fateOf(webhook: Registered, first: number, now: number, chance: 
   const held = webhook.paused?.getTime() ?? Number.POSITIVE_INFINITY;
   // Receivers fail for a while rather than now and then: what has failed once does so again.
   for (let failing = webhook.failing; fate.attempts.length < 4; failing = 0.7) {
-    if (fate.at > held) return { ...fate, state: "pending" };
-    if (fate.at > now) return fate;
+    if (fate.at > held || fate.at > now) return fate;
     const number = fate.attempts.length + 1;
     const failed = chance() < failing;
     const outcome = failed ? (FAULTS[(number + Number(webhook.id)) % FAULTS.length] as Outcome) : OK;
-    const duration_ms =
+    const durationMs =
       outcome.status === null ? 15_000 : Math.round(webhook.ms * (0.6 + 1.4 * chance() ** 3));
     const started = new Date(fate.at);
-    fate.attempts.push({ number, started, duration_ms, ...outcome });
-    fate.at += duration_ms;
+    fate.attempts.push({ started, durationMs, ...outcome });
+    fate.at += durationMs;
     if (!failed) return { ...fate, state: "delivered" };
     fate.state = "retrying";
     if (number < 4) fate.at += (WAITS[number - 1] as number) * MINUTE_MS;

@@ -1,7 +1,7 @@
-import { randomUUID } from "node:crypto";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { changeDelivery, idAt, idBeside, storeDeliveries } from "../support/stored-deliveries.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -20,24 +20,17 @@ let stock: bigint;
 let ids: string[];
 const eventIds: string[] = [];
 
-/** A UUIDv7 of a moment. */
-function idAt(moment: number): string {
-  const ms = moment.toString(16).padStart(12, "0");
-  return `${ms.slice(0, 8)}-${ms.slice(8)}-7${randomUUID().slice(15)}`;
-}
-
-function row(n: number, moment: number) {
+function delivery(n: number, moment: number) {
   const state = STATES[n % STATES.length] as (typeof STATES)[number];
-  const final = state !== "retrying" && state !== "pending";
+  const id = idAt(new Date(moment));
   return {
-    id: idAt(moment),
-    event_id: randomUUID(),
-    webhook_id: String(n % 3 === 0 ? stock : shop),
+    id,
+    eventId: idBeside(id),
+    webhookId: n % 3 === 0 ? stock : shop,
     state,
     attempts: state === "failed" ? 4 : state === "pending" ? 0 : 1,
-    created: new Date(moment),
-    finished: final ? new Date(moment + 3_000) : null,
-    retry_at: state === "retrying" ? new Date(Date.now() + HOUR) : null,
+    finished: new Date(moment + 3_000),
+    retryAt: new Date(Date.now() + HOUR),
     reason: state === "cancelled" ? "webhook deleted" : null,
   };
 }
@@ -49,10 +42,10 @@ beforeAll(async () => {
   shop = await service.register("https://shop.example/hooks");
   stock = await service.register(LONG_URL, { process: 3 });
   const now = Date.now();
-  const stored = Array.from({ length: COUNT }, (_, n) => row(n, now - (n + 1) * 0.5 * HOUR));
-  await service.db("deliveries").insert(stored);
+  const stored = Array.from({ length: COUNT }, (_, n) => delivery(n, now - (n + 1) * 0.5 * HOUR));
+  await storeDeliveries(service.db, stored);
   ids = stored.map(({ id }) => id);
-  eventIds.push(...stored.map(({ event_id }) => event_id));
+  eventIds.push(...stored.map(({ eventId }) => eventId));
 });
 afterAll(() => web?.stop());
 
@@ -145,16 +138,17 @@ test("what comes while one reads is told, moves nothing, and is shown when asked
     await page.clock.fastForward(REFRESH_MS);
     await show.waitFor(PATIENCE);
     expect(await shownIds(page)).toEqual(ids.slice(0, 50));
-    await web.service.db("deliveries").where("id", ids[4]).update({ state: "failed", attempts: 4 });
+    await changeDelivery(web.service.db, ids[4] as string, { state: "failed", attempts: 4 });
     await page.clock.fastForward(REFRESH_MS);
     await expect
       .poll(() => page.getByRole("row", { name: ids[4] as string }).textContent(), PATIENCE)
       .toContain("Failed");
-    await web.service.db("deliveries").where("id", ids[4]).update({ state: "retrying", attempts: 1 });
+    const retryAt = new Date(Date.now() + HOUR);
+    await changeDelivery(web.service.db, ids[4] as string, { state: "retrying", attempts: 1, retryAt });
     await show.click();
     await expect.poll(async () => (await shownIds(page)).slice(2, 4), PATIENCE).toEqual(ids.slice(0, 2));
     await web.service
-      .db("deliveries")
+      .db("queue")
       .whereIn(
         "event_id",
         events.map(({ eventId }) => eventId),
@@ -184,7 +178,7 @@ test("ticked deliveries are sent again, after a question that names them, by key
     await dialog.waitFor({ state: "hidden" });
     // What opened the dialog is gone: the focus is on the page.
     await expect.poll(() => page.evaluate("document.activeElement.id")).toBe("content");
-    const states = await web.service.db("deliveries").whereIn("id", [first, second]).pluck("state");
+    const states = await web.service.db("all_deliveries").whereIn("id", [first, second]).pluck("state");
     expect(states).toEqual(["pending", "pending"]);
     await expect.poll(() => shownIds(page), PATIENCE).not.toContain(first);
   }));
@@ -203,7 +197,7 @@ test("all that a filter finds is sent again, after a question that says how many
     await dialog.getByRole("button", { name: "Send again" }).click();
     await page.getByText(`${cancelled.length} deliveries will be sent with the next dispatch`).waitFor();
     const states = await web.service
-      .db("deliveries")
+      .db("all_deliveries")
       .whereIn("id", cancelled)
       .distinct("state")
       .pluck("state");

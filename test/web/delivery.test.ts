@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import type { Receiver } from "../../src/dev/receiver.ts";
+import { changeDelivery, storeDeliveries } from "../support/stored-deliveries.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -120,25 +121,15 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
 
 test("a delivery under way counts down to its next attempt, and is not sent again meanwhile", async () => {
   const { service } = web;
-  const [made] = await service
-    .db("deliveries")
-    .insert({
-      event_id: randomUUID(),
-      webhook_id: String(webhookId),
+  const [made = ""] = await storeDeliveries(service.db, [
+    {
+      webhookId,
       state: "retrying",
-      attempts: 1,
-      run_id: 0,
-      retry_at: new Date(Date.now() + 300_000),
-    })
-    .returning("id");
-  await service.db("attempts").insert({
-    delivery_id: made.id,
-    number: 1,
-    started: new Date(),
-    duration_ms: 5_000,
-    error: "no connection in time (ETIMEDOUT)",
-  });
-  await web.visit({ path: `/deliveries/${made.id}` }, async (page) => {
+      tried: [{ durationMs: 5_000, error: "no connection in time (ETIMEDOUT)" }],
+      retryAt: new Date(Date.now() + 300_000),
+    },
+  ]);
+  await web.visit({ path: `/deliveries/${made}` }, async (page) => {
     await expect.poll(() => attempts(page).first().textContent(), PATIENCE).toMatch(/Attempt 2in [0-5]:\d\d/);
     expect(await attempts(page).last().textContent()).toContain("No connection in time (ETIMEDOUT)");
     expect(await page.getByRole("button", { name: "Send again…" }).count()).toBe(0);
@@ -146,7 +137,7 @@ test("a delivery under way counts down to its next attempt, and is not sent agai
     await expectAccessible(page);
     await takeScreenshots(page, "delivery-retrying");
     // It is followed to its end.
-    await service.db("deliveries").where("id", made.id).update({ state: "cancelled", finished: new Date() });
+    await changeDelivery(service.db, made, { state: "cancelled" });
     await section(page, "Summary").getByText("Cancelled", { exact: true }).waitFor(PATIENCE);
   });
 });
@@ -164,18 +155,11 @@ test("a delivery whose webhook is gone, or that one may only read, has no way to
     await expect.poll(() => attempts(page).count(), PATIENCE).toBe(1);
     expect(await page.getByRole("button", { name: /again/ }).count()).toBe(0);
   });
-  const [ofGone] = await service
-    .db("deliveries")
-    .insert({
-      event_id: randomUUID(),
-      webhook_id: String(gone),
-      state: "failed",
-      attempts: 0,
-      reason: "interrupted",
-    })
-    .returning("id");
+  const [ofGone] = await storeDeliveries(service.db, [
+    { webhookId: gone, state: "failed", reason: "interrupted" },
+  ]);
   await service.webhooks.deleteWebhook({ webhookId: gone });
-  await web.visit({ path: `/deliveries/${ofGone.id}` }, async (page) => {
+  await web.visit({ path: `/deliveries/${ofGone}` }, async (page) => {
     await page.getByText("Its webhook is gone, so it cannot be sent again.").waitFor();
     await page.getByText("It was claimed ten times without a result").waitFor();
     await page.getByText("None was made.").waitFor();

@@ -367,8 +367,7 @@ export type ListWebhookStatsResponse = Message<"webhook.v1.ListWebhookStatsRespo
   webhooks: WebhookStats[];
 
   /**
-   * The deliveries that were created from here on are counted: those of 24 hours, or the latest 200,000 where there
-   * were more.
+   * Start of the period that is counted: the full hour 24 hours ago.
    *
    * @generated from field: google.protobuf.Timestamp since = 2;
    */

@@ -14,10 +14,16 @@ import {
   SendAgainRequestSchema,
 } from "../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
-import { type AttemptRow, type DeliveryRow, getDelivery, listDeliveries } from "../../db/deliveries.ts";
-import type { DeliveryFilter } from "../../db/delivery-filter.ts";
-import { FINAL_STATES, sendAgain, sendManyAgain } from "../../db/send-again.ts";
-import { getSentRequest, type SentRequest } from "../../db/sent-requests.ts";
+import {
+  type AttemptRow,
+  type DeliveryRow,
+  FINAL_STATES,
+  getDelivery,
+} from "../../db/deliveries/deliveries.ts";
+import { type DeliveryFilter, type DeliveryPage, listDeliveries } from "../../db/deliveries/list.ts";
+import { sendAgain, sendManyAgain } from "../../db/deliveries/send-again.ts";
+import { getSentRequest, type SentRequest } from "../../db/deliveries/sent-requests.ts";
+import { timeOfId } from "../../db/partitions.ts";
 import { deliveryHeaders } from "../../delivery-headers.ts";
 import { DomainError } from "../../domain-error.ts";
 import { callerScope } from "../caller-scope.ts";
@@ -112,11 +118,12 @@ export function deliveryService({
 
 /** @param found one more than a page has where there is another page in the direction of reading */
 function pageMessage(
-  found: readonly DeliveryRow[],
+  { deliveries: found, searchedTo }: DeliveryPage,
   limit: number,
-  { after }: DeliveryFilter,
+  { after, before }: DeliveryFilter,
 ): MessageInitShape<typeof ListDeliveriesResponseSchema> {
   const back = after !== undefined;
+  if (searchedTo !== null) return endedEarly(found, searchedTo, { after, before });
   if (back && found.length === 0) return { nextPageToken: inclusivePageToken(after) };
   const page = back ? found.slice(-limit) : found.slice(0, limit);
   const more = found.length > limit;
@@ -126,7 +133,33 @@ function pageMessage(
     deliveries: page.map(deliveryMessage),
     // What a page was read back or on from lies beside it.
     nextPageToken: last && (more || back) ? pageToken(last.id) : "",
-    previousPageToken: first && (more || !back) ? newerPageToken(first.id) : "",
+    previousPageToken: back ? (first && more ? newerPageToken(first.id) : "") : newerThan(page, before),
+  };
+}
+
+/** Names the page of what is newer than a page that was read to the older; empty when there is nothing to go back from. */
+function newerThan([newest]: readonly DeliveryRow[], before: string | undefined): string {
+  if (newest) return newerPageToken(newest.id);
+  // What was searched before ended beside `before`, which may have been found there.
+  return before === undefined ? "" : newerPageToken(idBefore(before));
+}
+
+function idBefore(id: string): string {
+  const hex = (BigInt(`0x${id.replaceAll("-", "")}`) - 1n).toString(16).padStart(32, "0");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+/** A page that holds fewer deliveries than it may, since the search stopped at an id. */
+function endedEarly(
+  found: readonly DeliveryRow[],
+  searchedTo: string,
+  { after, before }: Pick<DeliveryFilter, "after" | "before">,
+): MessageInitShape<typeof ListDeliveriesResponseSchema> {
+  return {
+    deliveries: found.map(deliveryMessage),
+    searchedBackTo: timestampFromDate(timeOfId(searchedTo)),
+    nextPageToken: after === undefined ? pageToken(searchedTo) : inclusivePageToken(after),
+    previousPageToken: after !== undefined ? newerPageToken(searchedTo) : newerThan(found, before),
   };
 }
 
@@ -163,7 +196,7 @@ function requestMessage({ facts, payload }: SentRequest): MessageInitShape<typeo
   for (let at = 0; at < parts.length; at += 2) {
     headers.push({ name: parts[at] as string, value: parts[at + 1] as string });
   }
-  return { headers, body: payload };
+  return { headers, body: payload ?? "", erased: payload === null };
 }
 
 function urlOf(url: string | undefined): { url?: string } {

@@ -1,7 +1,7 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { DeliveryState, DeliveryStateSchema } from "../../../gen/webhook/v1/delivery_pb.ts";
-import type { DeliveryStateName } from "../../db/deliveries.ts";
-import type { DeliveryFilter } from "../../db/delivery-filter.ts";
+import type { DeliveryStateName } from "../../db/deliveries/deliveries.ts";
+import type { DeliveryFilter } from "../../db/deliveries/list.ts";
 import { invalidFields } from "../errors.ts";
 import { isProcess, isUuid, unknownProcess } from "./messages.ts";
 

@@ -6,7 +6,7 @@ import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import type { WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue } from "../../catalogue.ts";
 import type { ApiKeyRow, ListedApiKey } from "../../db/api-keys.ts";
-import type { Published } from "../../db/events.ts";
+import type { Published } from "../../db/events/publish.ts";
 import type { InstalledAppRow } from "../../db/installed-apps.ts";
 import { reachesWebhook, type Scope } from "../../db/scope.ts";
 import type { WebhookRow } from "../../db/webhooks.ts";

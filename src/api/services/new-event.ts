@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { type DescField, toBinary } from "@bufbuild/protobuf";
 import { type PublishEventRequest, PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { payloadFields, processOfField } from "../../catalogue.ts";
-import type { NewEvent } from "../../db/events.ts";
+import type { NewEvent } from "../../db/events/publish.ts";
 import { invalidFields } from "../errors.ts";
 import { sortableTime } from "../json/timestamp.ts";
 import { jsonWriter } from "../json/writer.ts";

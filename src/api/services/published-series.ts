@@ -2,7 +2,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import type { PublishEventRequest, PublishResultSchema } from "../../../gen/webhook/v1/event_pb.ts";
-import type { NewEvent } from "../../db/events.ts";
+import type { NewEvent } from "../../db/events/publish.ts";
 import { DomainError } from "../../domain-error.ts";
 import { reasonOf, toConnectError } from "../errors.ts";
 import { publishedMessage } from "./messages.ts";

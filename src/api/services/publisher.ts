@@ -1,5 +1,5 @@
 import type { Db } from "../../db/database.ts";
-import { type NewEvent, type Published, publishEvents } from "../../db/events.ts";
+import { type NewEvent, type Published, publishEvents } from "../../db/events/publish.ts";
 import { isTransient } from "../../db/faults.ts";
 import { gathering } from "../../db/gathering.ts";
 import type { DomainError } from "../../domain-error.ts";

@@ -3,7 +3,6 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { DispatchRunSchema, StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
-import { type Scope, scopeName } from "../../db/scope.ts";
 import {
   listRuns,
   type OverviewRow,
@@ -11,7 +10,8 @@ import {
   readHistory,
   readOverview,
   webhookStats,
-} from "../../db/stats.ts";
+} from "../../db/deliveries/stats.ts";
+import { type Scope, scopeName } from "../../db/scope.ts";
 import { DomainError } from "../../domain-error.ts";
 import { stillAuthorised } from "../auth.ts";
 import { assertServiceWide, callerScope } from "../caller-scope.ts";

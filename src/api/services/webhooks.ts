@@ -17,8 +17,8 @@ import {
 } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../catalogue.ts";
 import type { ApiKeyRow } from "../../db/api-keys.ts";
+import { queueTestEvent } from "../../db/events/test-events.ts";
 import { reachesWebhook, type Scope } from "../../db/scope.ts";
-import { queueTestEvent } from "../../db/test-events.ts";
 import { readWebhookSecrets, rotateWebhookSecret, type WebhookSecret } from "../../db/webhook-secrets.ts";
 import {
   createWebhook,

@@ -7,11 +7,21 @@ const TABLES = [
   "api_keys",
   "api_key_old_secrets",
   "sessions",
+  "processes",
   "webhooks",
   "events",
+  "idempotency_keys",
+  "fan_out",
+  "workers",
+  "runs",
+  "run_groups",
+  "queue",
+  "retries",
   "deliveries",
   "attempts",
-  "runs",
+  "rollup_deltas",
+  "rollup_minutes",
+  "rollup_hours",
 ];
 
 /** Keeps a copy of the database as it is now. */
@@ -38,6 +48,8 @@ export async function rowsOf(
   const found = await rows<{ row: string }>(
     db,
     `select row(w.*)::text as row from webhooks w where id = any(:webhooks::bigint[])
+      union all select row(q.*)::text from queue q where id = any(:deliveries::uuid[])
+      union all select row(r.*)::text from retries r where id = any(:deliveries::uuid[])
       union all select row(d.*)::text from deliveries d where id = any(:deliveries::uuid[])
       union all select row(a.*)::text from attempts a where delivery_id = any(:deliveries::uuid[])
       union all select row(e.*)::text from events e where id = any(:events::uuid[])
@@ -60,7 +72,7 @@ export async function rowsOf(
 export async function deliveriesOf(db: Db, webhooks: readonly WorldWebhook[]): Promise<number> {
   const [row] = await rows<{ n: number }>(
     db,
-    "select count(*)::int as n from deliveries where webhook_id = any(:ids::bigint[])",
+    "select count(*)::int as n from all_deliveries where webhook_id = any(:ids::bigint[])",
     { ids: webhooks.map(({ id }) => String(id)) },
   );
   return row?.n ?? 0;

@@ -6,6 +6,7 @@ import { revokeApiKey } from "../../../src/db/key-revocation.ts";
 import { startSession } from "../../../src/db/sessions.ts";
 import { readWebhookSecrets, rotateWebhookSecret } from "../../../src/db/webhook-secrets.ts";
 import { createWebhook } from "../../../src/db/webhooks.ts";
+import { idBeside, storeDeliveries } from "../../support/stored-deliveries.ts";
 import type { TestApi } from "../../support/test-api.ts";
 
 /** Deliveries are made in each of these states. */
@@ -125,44 +126,36 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
   for (const state of STATES) {
     const hidden = { payload: marker("payload"), user: marker("user"), error: marker("error") };
     const [response, reason] = [marker("response"), marker("reason")];
-    const [{ runId } = { runId: 0n }] = await rows<{ runId: bigint }>(
+    const [{ runId } = { runId: 0 }] = await rows<{ runId: number }>(
       db,
       `insert into runs (workflow_id, first_run_id, lease_until, sent) values (:workflow, :run, now() + '1 day', 1)
         returning id as "runId"`,
       { workflow: marker("workflow"), run: randomUUID() },
     );
-    const [made] = await rows<{ eventId: string; deliveryId: string }>(
+    const [{ eventId } = { eventId: "" }] = await rows<{ eventId: string }>(
       db,
-      `with event as (
-          insert into events (id, api_key_id, idempotency_key, request_sha256, process, user_id, occurred, payload)
-          values (new_delivery_id(), :keyId::uuid, :name, ''::bytea, :process::int, :user, now(), :payload) returning id
-        )
-        insert into deliveries (event_id, webhook_id, state, attempts, run_id, reason, finished)
-        select id, :webhookId::bigint, :state::delivery_state, 1, :runId::bigint, :reason,
-          case when :state in ('delivered', 'failed', 'cancelled') then now() end from event
-        returning event_id as "eventId", id as "deliveryId"`,
+      `insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+        values (new_event_id(), :keyId::uuid, :name, :process::int, :user, now(), 1, :payload) returning id as "eventId"`,
       {
         keyId: key.id,
         name: marker("idempotency"),
         process,
         user: hidden.user,
         payload: JSON.stringify({ Text: hidden.payload }),
+      },
+    );
+    const attempt = { durationMs: 5, status: 500, error: hidden.error, responseStart: response };
+    const [deliveryId] = (await storeDeliveries(db, [
+      {
+        id: idBeside(eventId),
         webhookId: webhook.id,
+        eventId,
         state,
+        tried: [attempt],
         runId,
         reason,
       },
-    );
-    const { eventId, deliveryId } = made as { eventId: string; deliveryId: string };
-    await db("attempts").insert({
-      delivery_id: deliveryId,
-      number: 1,
-      started: new Date(),
-      duration_ms: 5,
-      status: 500,
-      error: hidden.error,
-      response_start: response,
-    });
+    ])) as [string];
     deliveryIds.push(deliveryId);
     eventIds.push(eventId);
     markers.push(eventId, deliveryId, ...Object.values(hidden), response, reason);

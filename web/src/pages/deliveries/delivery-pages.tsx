@@ -14,6 +14,7 @@ import { useFocusBack } from "../../parts/use-focus-back.ts";
 import { DeliveryList } from "./delivery-list.tsx";
 import type { DeliveryFilter } from "./filters.ts";
 import { Pager } from "./pager.tsx";
+import { SearchFurther } from "./search-further.tsx";
 import { isFinal, useSelection } from "./selection.ts";
 import { type ManyFilter, SendFilteredDialog } from "./send-filtered.tsx";
 import { SendSelectedDialog } from "./send-selected.tsx";
@@ -55,7 +56,7 @@ export function DeliveryPages({ filter, id, token, onGo, onClear }: DeliveryPage
       </Group>
       {deliveries.length > 0 ? (
         <DeliveryList deliveries={deliveries} selection={mayWrite ? selection : undefined} />
-      ) : onClear ? (
+      ) : page.searchedBackTo ? null : onClear ? (
         <NothingFound of="delivery" onClear={onClear}>
           None passes all of the filters. One that finished long ago may be deleted by now.
         </NothingFound>
@@ -63,6 +64,9 @@ export function DeliveryPages({ filter, id, token, onGo, onClear }: DeliveryPage
         <Empty title="No deliveries yet" icon={<IconSend />}>
           Register a webhook and publish an event of its type, or send the webhook a test event from its page.
         </Empty>
+      )}
+      {page.searchedBackTo && page.older !== "" && (
+        <SearchFurther searchedBackTo={page.searchedBackTo} onGo={() => onGo(page.older)} />
       )}
       {(page.older !== "" || token !== "") && (
         <Pager isFirst={token === ""} newer={page.newer} older={page.older} onGo={onGo} />

@@ -54,7 +54,15 @@ export function SentRequest({
           </Text>
         </Stack>
       </Section>
-      <Body body={request.body} />
+      {request.erased ? (
+        <Section title="Request body">
+          <Text size="sm" c="dimmed">
+            The payload was erased.
+          </Text>
+        </Section>
+      ) : (
+        <Body body={request.body} />
+      )}
     </>
   );
 }

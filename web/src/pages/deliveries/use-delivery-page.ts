@@ -1,4 +1,5 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { createConnectQueryKey, skipToken, useQuery, useTransport } from "@connectrpc/connect-query";
 import { keepPreviousData, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
@@ -27,6 +28,8 @@ export interface DeliveryPage {
   /** Tokens of the pages beside this one; empty where there is none. */
   older: string;
   newer: string;
+  /** Set when the search stopped before the page was full: how far back it came. */
+  searchedBackTo: Timestamp | undefined;
   /** How many came since the first page was read; at most so many are counted. */
   arrived: number;
   hasMoreArrived: boolean;
@@ -96,6 +99,7 @@ export function useDeliveryPage(
     refetch: () => void page.refetch(),
     older: page.data?.nextPageToken ?? "",
     newer: token === "" ? "" : (page.data?.previousPageToken ?? ""),
+    searchedBackTo: page.data?.searchedBackTo,
     arrived: since,
     hasMoreArrived: since === MOST_ARRIVED,
     showArrived() {

@@ -1,0 +1,63 @@
+import { rows } from "../../src/db/database.ts";
+import { startChild } from "../parts/child.ts";
+import { readDatabaseWork } from "../parts/database-work.ts";
+import { dispatch, untilRunsClosed, warmUp } from "../parts/dispatching.ts";
+import { startReceivers } from "../parts/receivers.ts";
+import type { Scenario } from "../parts/scenario.ts";
+import { seedWebhooks } from "../parts/seeding.ts";
+import { openStage } from "../parts/stage.ts";
+import type { PublisherMethods } from "../processes/publisher.ts";
+
+const WEBHOOKS = 10;
+const FAILING_PART = 0.02;
+/** Bytes of a payload as receivers get it, which are not counted. */
+const PAYLOAD_BYTES = 400;
+
+/** What a delivery costs PostgreSQL from publish to the log, statistics included. */
+export const bytes: Scenario = {
+  name: "bytes",
+  what: "WAL, disk and PostgreSQL's processor time per delivery, published over gRPC, 2 % failing",
+  count: { full: 100_000, small: 10_000 },
+  targets: { "": { atMost: 1_500 }, disk: { atMost: 350 } },
+  comparisons: [],
+  async measure(bench, count) {
+    const behaviours = Array.from({ length: WEBHOOKS }, () => ({ status: 200, failingPart: FAILING_PART }));
+    await using receivers = await startReceivers(bench, behaviours);
+    await using stage = await openStage(bench, { RETRY_INITIAL_DELAY: "1s", RETRY_BACKOFF_COEFFICIENT: "1" });
+    await using publisher = startChild<PublisherMethods>(bench, "publisher.ts");
+    const webhooks = await seedWebhooks(stage.db, stage.secrets, receivers.urls);
+    await warmUp(stage, receivers, webhooks);
+    const sizeBefore = await diskUse(stage.db);
+    const before = await readDatabaseWork(stage.db);
+    const events = Math.ceil(count / WEBHOOKS);
+    await publisher.call("unary", {
+      grpcUrl: stage.service.grpcUrl,
+      key: stage.adminKey,
+      events,
+      concurrency: 64,
+    });
+    const deliveries = events * WEBHOOKS;
+    // Failing deliveries are tried four times: about so many requests; the end is that nothing is open.
+    await dispatch(stage, { what: "delivering", requests: deliveries, receivers });
+    await untilRunsClosed(stage);
+    const after = await readDatabaseWork(stage.db);
+    await stage.db.raw("vacuum");
+    const payloads = (events * PAYLOAD_BYTES) / deliveries;
+    const disk = (await diskUse(stage.db)) - sizeBefore;
+    return [
+      { detail: "", unit: "bytes of WAL", value: (after.walBytes - before.walBytes) / deliveries - payloads },
+      { detail: "disk", unit: "bytes", value: disk / deliveries - payloads },
+      { detail: "processor", unit: "us", value: (after.cpuUs - before.cpuUs) / deliveries },
+    ];
+  },
+};
+
+/** Bytes of all tables and their indexes. */
+async function diskUse(db: Parameters<typeof readDatabaseWork>[0]): Promise<number> {
+  const [row] = await rows<{ bytes: number }>(
+    db,
+    `select sum(pg_total_relation_size(oid))::float8 as bytes from pg_class
+      where relkind = 'r' and relnamespace = 'public'::regnamespace`,
+  );
+  return row?.bytes ?? 0;
+}

@@ -1,0 +1,121 @@
+import type { Db } from "../database.ts";
+import { rows } from "../database.ts";
+import { timeOfId } from "../partitions.ts";
+import { type Scope, webhookIn } from "../scope.ts";
+
+/** Where a delivery stands. */
+export type DeliveryStateName = "pending" | "delivering" | "retrying" | "delivered" | "failed" | "cancelled";
+
+/** States in which nothing more happens to a delivery by itself: those of the log. */
+export const FINAL_STATES: readonly DeliveryStateName[] = ["delivered", "failed", "cancelled"];
+
+/** A delivery with what people want to see of its webhook. */
+export interface DeliveryRow {
+  id: string;
+  eventId: string;
+  webhookId: bigint;
+  process: number;
+  url: string;
+  state: DeliveryStateName;
+  attempts: number;
+  /** How many of them belong to earlier rounds. */
+  roundStart: number;
+  created: Date;
+  /** When the next attempt is due, while retrying. */
+  retryAt: Date | null;
+  finished: Date | null;
+  reason: string | null;
+}
+
+/** One recorded POST. */
+export interface AttemptRow {
+  number: number;
+  started: Date;
+  durationMs: number;
+  status: number | null;
+  error: string | null;
+  responseStart: string | null;
+}
+
+/** A delivery as the parts of a list answer it: the time of its creation is in its id. */
+export type ListedRow = Omit<DeliveryRow, "created">;
+
+/** The columns of a ListedRow, from each table `d` and its webhook `w`. */
+export const COLUMNS = {
+  queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url,
+    case when d.claimed_by = any(array(select id from workers)) then 'delivering' else 'pending' end as state,
+    d.attempts, d.attempts as "roundStart", null::timestamptz as "retryAt", null::timestamptz as finished,
+    null::text as reason`,
+  retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, 'retrying' as state, d.attempts,
+    d.round_start as "roundStart", d.due as "retryAt", null::timestamptz as finished, null::text as reason`,
+  deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, d.outcome::text as state,
+    d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason`,
+} as const;
+
+/** The tables that a delivery may be in. */
+export const TABLES = ["queue", "retries", "deliveries"] as const;
+
+export function toDelivery(row: ListedRow): DeliveryRow {
+  return { ...row, created: timeOfId(row.id) };
+}
+
+/**
+ * One delivery with every attempt, in order, as of one moment; null when the scope has none with this id, which must be
+ * a UUID.
+ */
+export async function getDelivery(
+  db: Db,
+  scope: Scope,
+  id: string,
+): Promise<{ delivery: DeliveryRow; attempts: AttemptRow[] } | null> {
+  const inScope = webhookIn(scope, "w");
+  const parts = TABLES.map(
+    (table) => `select ${COLUMNS[table]} from ${table} d join webhooks w on w.id = d.webhook_id
+      where d.id = :id::uuid and ${inScope.sql}`,
+  );
+  const [found] = await rows<ListedRow & { tried: StoredAttempt[] | null }>(
+    db,
+    `select d.*, (
+        select json_agg(a order by a.number) from (
+          select number, extract(epoch from started) * 1000 as started, duration_ms, status, error, response_start
+          from attempts where delivery_id = :id::uuid
+          union all
+          select attempts, extract(epoch from started) * 1000, duration_ms, status, error, response_start
+          from deliveries where id = :id::uuid and started is not null
+        ) a
+      ) as tried
+      from (${parts.join(" union all ")}) d`,
+    { id, ...inScope.bindings },
+  );
+  if (!found) return null;
+  const { tried, ...delivery } = found;
+  return { delivery: toDelivery(delivery), attempts: (tried ?? []).map(toAttempt) };
+}
+
+/** An attempt as JSON. */
+interface StoredAttempt {
+  number: number;
+  started: number;
+  duration_ms: number;
+  status: number | null;
+  error: string | null;
+  response_start: string | null;
+}
+
+function toAttempt({
+  number,
+  started,
+  duration_ms,
+  status,
+  error,
+  response_start,
+}: StoredAttempt): AttemptRow {
+  return {
+    number,
+    started: new Date(started),
+    durationMs: duration_ms,
+    status,
+    error,
+    responseStart: response_start,
+  };
+}

@@ -1,0 +1,144 @@
+import type { Db } from "../database.ts";
+import { count, rows } from "../database.ts";
+import { CHANGE } from "../queue/deltas.ts";
+
+/** Rows of `rollup_deltas` that one step folds, at most. */
+const FOLD_STEP = 500;
+/** Minutes are kept for so many hours; hours as long as deliveries. */
+const MINUTES_KEPT_HOURS = 26;
+/** The advisory lock of a process that folds; any number, the same in every process. */
+const FOLD_LOCK = 7_242_110_923;
+
+/**
+ * Upper bounds of the latency classes, in milliseconds: each about 1.4 times the one before. Attempts that took longer are
+ * in one more class. Never changed: stored counts are by these.
+ */
+export const LATENCY_BOUNDS_MS: readonly number[] = Array.from({ length: 28 }, (_, n) =>
+  Math.round(2 ** (n / 2)),
+);
+
+/** The changes of all unfolded deltas, one row each. */
+const CHANGES = `select webhook_id, minute, change, duration_ms from taken
+  cross join lateral unnest(webhook_ids, changes, durations_ms) as c(webhook_id, change, duration_ms)`;
+
+/** Sums of a set of changes; `each` names the columns to group by. */
+const sums = (each: string, source: string) => `
+  select ${each}, sum((duration_ms >= 0)::int)::int as attempts, ${outcomes},
+    coalesce(sum(duration_ms) filter (where duration_ms >= 0), 0)::bigint as total_ms, max(duration_ms) as longest_ms
+  from (${source}) change group by ${each}`;
+
+const outcomes = (["delivered", "failed", "cancelled"] as const)
+  .map(
+    (name) =>
+      `sum(case change when ${CHANGE[name]} then 1 when ${-CHANGE[name]} then -1 else 0 end)::int as ${name}`,
+  )
+  .join(", ");
+
+/** Adds what a step of folding found to a rollup table. */
+const fold = (unit: "minute" | "hour") => `
+  ${unit}_folded as (
+    insert into rollup_${unit}s as r
+      (webhook_id, start, attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
+    select webhook_id, start, attempts, delivered, failed, cancelled, total_ms, greatest(0, longest_ms), latency
+    from (
+      select s.*, (
+        select array_agg(coalesce(c.n, 0) order by k.class)
+        from generate_series(1, :classes::int) k(class)
+          left join ${unit}_class c on c.class = k.class and c.webhook_id = s.webhook_id and c.start = s.start
+      ) as latency
+      from (${sums("webhook_id, start", `select webhook_id, date_trunc('${unit}', minute) as start, change, duration_ms from each_change`)}) s
+    ) s order by webhook_id, start
+    on conflict (webhook_id, start) do update set
+      attempts = r.attempts + excluded.attempts, delivered = r.delivered + excluded.delivered,
+      failed = r.failed + excluded.failed, cancelled = r.cancelled + excluded.cancelled,
+      total_ms = r.total_ms + excluded.total_ms, longest_ms = greatest(r.longest_ms, excluded.longest_ms),
+      latency = (
+        select array_agg(a + b order by place)
+        from unnest(r.latency, excluded.latency) with ordinality as l(a, b, place)
+      )
+  )`;
+
+const classes = (unit: "minute" | "hour") => `
+  ${unit}_class as materialized (
+    select webhook_id, date_trunc('${unit}', minute) as start,
+      1 + width_bucket(duration_ms, :bounds::int[]) as class, count(*)::int as n
+    from each_change where duration_ms >= 0 group by 1, 2, 3
+  )`;
+
+const FOLD = `
+  with taken as (
+    delete from rollup_deltas where id in (select id from rollup_deltas order by id limit :step::int)
+    returning minute, webhook_ids, changes, durations_ms
+  ),
+  each_change as materialized (
+    select * from (${CHANGES}) c
+    union all select 0, minute, change, duration_ms from (${CHANGES}) c
+  ),
+  ${classes("minute")}, ${classes("hour")}, ${fold("minute")}, ${fold("hour")}
+  select count(*)::int as n from taken`;
+
+/**
+ * Adds unfolded deltas to the rollups, a step at a time, so that a reader finds few of them. Only one process folds at a
+ * time; another one's call does nothing.
+ *
+ * @returns how many rows of `rollup_deltas` were folded; 0 when none is left
+ */
+export async function foldDeltas(db: Db): Promise<number> {
+  return db.transaction(async (trx) => {
+    const [taken] = await rows<{ got: boolean }>(
+      trx,
+      "select pg_try_advisory_xact_lock(:lock::bigint) as got",
+      {
+        lock: FOLD_LOCK,
+      },
+    );
+    if (!taken?.got) return 0;
+    const [folded] = await rows<{ n: number }>(trx, FOLD, {
+      step: FOLD_STEP,
+      bounds: LATENCY_BOUNDS_MS,
+      classes: LATENCY_BOUNDS_MS.length + 1,
+    });
+    return folded?.n ?? 0;
+  });
+}
+
+/** Deletes minutes whose hours are enough by now, and hours from before `before`. */
+export async function deleteOldRollups(db: Db, before: Date): Promise<number> {
+  const minutes = await count(
+    db,
+    "delete from rollup_minutes where start < now() - make_interval(hours => :hours::int)",
+    { hours: MINUTES_KEPT_HOURS },
+  );
+  return minutes + (await count(db, "delete from rollup_hours where start < :before", { before }));
+}
+
+/** Counts of deliveries and attempts. */
+export interface Counts {
+  attempts: bigint;
+  delivered: bigint;
+  failed: bigint;
+  cancelled: bigint;
+}
+
+/**
+ * A query of `webhook_id`, `start` and counts from the rollups of a unit and from what is not folded yet.
+ *
+ * @param webhooks a condition on the column `webhook_id`
+ * @param from a condition on the column `start`
+ */
+export function countsSince(unit: "minute" | "hour", webhooks: string, from: string): string {
+  const unfolded = `select webhook_id, date_trunc('${unit}', minute) as start, change, duration_ms from (${UNFOLDED}) c`;
+  return `
+    select webhook_id, start, attempts, delivered, failed, cancelled, total_ms, longest_ms, latency
+    from rollup_${unit}s where ${webhooks} and ${from}
+    union all
+    select *, null::int[] from (${sums("webhook_id, start", unfolded)}) unfolded where ${webhooks} and ${from}`;
+}
+
+/** Changes that are not folded yet, per webhook and for webhook 0, the sum of all. */
+const UNFOLDED = `
+  select c.webhook_id, d.minute, c.change, c.duration_ms
+  from rollup_deltas d cross join lateral unnest(webhook_ids, changes, durations_ms) as c(webhook_id, change, duration_ms)
+  union all
+  select 0, d.minute, c.change, c.duration_ms
+  from rollup_deltas d cross join lateral unnest(changes, durations_ms) as c(change, duration_ms)`;

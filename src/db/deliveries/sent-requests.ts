@@ -1,0 +1,57 @@
+import type { DeliveryFacts } from "../../delivery-headers.ts";
+import type { Db } from "../database.ts";
+import { rows } from "../database.ts";
+import { type Scope, webhookIn } from "../scope.ts";
+
+/** What a delivery sends, and the run that claimed it last. */
+export interface SentRequest {
+  facts: DeliveryFacts;
+  /** The JSON body; null when it was erased. */
+  payload: string | null;
+  /** Null when no run has it, the run is forgotten, or the scope is that of an app. */
+  run: { workflowId: string; runId: string } | null;
+}
+
+/**
+ * What the delivery of this id, which must be a UUID, sends; null when the scope has none. Runs are of the whole service:
+ * no installed app is told of them.
+ */
+export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<SentRequest | null> {
+  const inScope = webhookIn(scope, "w");
+  const [row] = await rows<{
+    process: number;
+    installedAppId: string | null;
+    userId: string;
+    test: boolean;
+    payload: string | null;
+    workflowId: string | null;
+    firstRunId: string | null;
+  }>(
+    db,
+    `select w.process, w.installed_app_id as "installedAppId", e.user_id as "userId", e.test, e.payload,
+        r.workflow_id as "workflowId", r.first_run_id as "firstRunId"
+      from (
+          select id, event_id, webhook_id, run_id from queue where id = :id::uuid
+          union all select id, event_id, webhook_id, run_id from retries where id = :id::uuid
+          union all select id, event_id, webhook_id, run_id from deliveries where id = :id::uuid
+        ) d join webhooks w on w.id = d.webhook_id join events e on e.id = d.event_id
+        left join runs r on r.id = d.run_id
+      where ${inScope.sql}`,
+    { id, ...inScope.bindings },
+  );
+  if (!row) return null;
+  const { payload, workflowId, firstRunId, ...facts } = row;
+  return {
+    facts: { id, ...facts },
+    payload,
+    run:
+      scope !== "everything" || workflowId === null || firstRunId === null
+        ? null
+        : { workflowId, runId: executionOf(firstRunId) },
+  };
+}
+
+/** The execution of a run: one that publishing woke has several runs, numbered after a slash. */
+export function executionOf(firstRunId: string): string {
+  return firstRunId.split("/")[0] as string;
+}

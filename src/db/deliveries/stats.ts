@@ -1,0 +1,140 @@
+import type { Db } from "../database.ts";
+import { rows } from "../database.ts";
+import { type Scope, webhookIn } from "../scope.ts";
+import { countsSince } from "./rollups.ts";
+import { executionOf } from "./sent-requests.ts";
+
+const DAY_MS = 24 * 3_600_000;
+
+/** How many deliveries stand where, and what ended in the last 24 hours. */
+export interface OverviewRow {
+  pending: bigint;
+  delivering: bigint;
+  retrying: bigint;
+  failed: bigint;
+  cancelled: bigint;
+  attemptsLastDay: bigint;
+  deliveredLastDay: bigint;
+  failedLastDay: bigint;
+}
+
+/** Webhook 0 of the rollups stands for all; the scope of an app is the sum of its own. */
+function counted(scope: Scope): { webhooks: string; bindings: Record<string, unknown> } {
+  if (scope === "everything") return { webhooks: "webhook_id = 0", bindings: {} };
+  const { sql, bindings } = webhookIn(scope, "w");
+  return { webhooks: `webhook_id in (select w.id from webhooks w where ${sql})`, bindings };
+}
+
+/** Open deliveries are counted; all that has ended comes from the rollups, and no row of the log is read. */
+export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
+  const { webhooks, bindings } = counted(scope);
+  const own = scope === "everything" ? "true" : webhooks;
+  const [row] = await rows<OverviewRow>(
+    db,
+    `select queued.pending, queued.delivering, retries.retrying, ended.failed, ended.cancelled,
+        day.attempts as "attemptsLastDay", day.delivered as "deliveredLastDay", day.failed as "failedLastDay"
+      from (
+        select count(*) filter (where claimed_by is null or claimed_by <> all(live)) as pending,
+          count(*) filter (where claimed_by = any(live)) as delivering
+        from queue, (select array(select id from workers) as live) l where ${own}
+      ) queued, (
+        select count(*) as retrying from retries where ${own}
+      ) retries, (
+        select coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(cancelled), 0)::bigint as cancelled
+        from (${countsSince("hour", webhooks, "true")}) c
+      ) ended, (
+        select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
+          coalesce(sum(failed), 0)::bigint as failed
+        from (${countsSince("minute", webhooks, "start > now() - interval '24 hours'")}) c
+      ) day`,
+    bindings,
+  );
+  return row as OverviewRow;
+}
+
+/** What happened in one span of time. */
+export interface HistoryRow {
+  start: Date;
+  attempts: bigint;
+  delivered: bigint;
+  failed: bigint;
+}
+
+/** The 24 hours up to `end` in so many spans, oldest first, those in which nothing happened too. */
+export function readHistory(db: Db, scope: Scope, buckets: number, end: Date): Promise<HistoryRow[]> {
+  const { webhooks, bindings } = counted(scope);
+  return rows<HistoryRow>(
+    db,
+    `with span as (select interval '24 hours' / :buckets::int as length, :end::timestamptz - interval '24 hours' as start),
+      done as (
+        select width_bucket(extract(epoch from c.start), extract(epoch from span.start),
+            extract(epoch from :end::timestamptz), :buckets::int) as bucket,
+          sum(attempts)::bigint as attempts, sum(delivered)::bigint as delivered, sum(failed)::bigint as failed
+        from (${countsSince("minute", webhooks, "start > :end::timestamptz - interval '24 hours' and start <= :end::timestamptz")}) c,
+          span group by 1
+      )
+      select span.start + (n - 1) * span.length as start, coalesce(attempts, 0) as attempts,
+        coalesce(delivered, 0) as delivered, coalesce(failed, 0) as failed
+      from span cross join generate_series(1, :buckets::int) n left join done on done.bucket = n order by n`,
+    { buckets, end, ...bindings },
+  );
+}
+
+/** What became of a webhook's deliveries. */
+export interface WebhookStatsRow {
+  webhookId: bigint;
+  delivered: bigint;
+  failed: bigint;
+  attempts: bigint;
+  averageMs: number;
+  longestMs: number;
+}
+
+/**
+ * Counts by webhook over what happened to the scope's deliveries in the last 24 hours, to the hour.
+ *
+ * @returns also from when on it is counted
+ */
+export async function webhookStats(
+  db: Db,
+  scope: Scope,
+): Promise<{ since: Date; webhooks: WebhookStatsRow[] }> {
+  const since = new Date(Math.floor((Date.now() - DAY_MS) / 3_600_000) * 3_600_000);
+  const { webhooks: own, bindings } = counted(scope);
+  const each = scope === "everything" ? "webhook_id > 0" : own;
+  const webhooks = await rows<WebhookStatsRow>(
+    db,
+    `select webhook_id as "webhookId", sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
+        sum(attempts)::bigint as attempts,
+        coalesce(sum(total_ms)::float8 / nullif(sum(attempts), 0), 0)::float8 as "averageMs",
+        greatest(0, max(longest_ms)) as "longestMs"
+      from (${countsSince("hour", each, "start >= :since::timestamptz")}) c
+      group by webhook_id order by webhook_id`,
+    { since, ...bindings },
+  );
+  return { since, webhooks };
+}
+
+/** A dispatch run. */
+export interface RunRow {
+  workflowId: string;
+  /** The first execution. */
+  runId: string;
+  started: Date;
+  /** Null while it goes on. */
+  closed: Date | null;
+  sent: number;
+  delivered: number;
+  failed: number;
+}
+
+/** The last runs, newest first. */
+export async function listRuns(db: Db, limit: number): Promise<RunRow[]> {
+  const found = await rows<RunRow>(
+    db,
+    `select workflow_id as "workflowId", first_run_id as "runId", started, closed, sent, delivered, failed
+      from runs order by id desc limit :limit::int`,
+    { limit },
+  );
+  return found.map((run) => ({ ...run, runId: executionOf(run.runId) }));
+}

@@ -1,0 +1,63 @@
+import type { Db } from "../database.ts";
+import { rows } from "../database.ts";
+import { MAX_INLINE_RECIPIENTS } from "./publish.ts";
+
+/** What a step of fan-out did. */
+export interface FanOutStep {
+  /** Deliveries that it queued. */
+  queued: number;
+  /** Deliveries of this event that are still to be queued. */
+  remaining: number;
+  /** Recipients that were counted when the event was published and do not exist; 0 unless rows were changed by hand. */
+  missing: number;
+}
+
+/**
+ * Queues the next deliveries, at most 1,000, of the oldest event that has some left. Steps of several processes take
+ * different events.
+ *
+ * An event's recipients were fixed when it was published: the webhooks of its type as of a revision. One that was
+ * deleted since gets its delivery too, which is cancelled then.
+ *
+ * @param most how many deliveries a step queues. Defaults to 1,000
+ * @returns null when no event has deliveries left to queue, or another process has them all
+ */
+export async function fanOutStep(db: Db, most = MAX_INLINE_RECIPIENTS): Promise<FanOutStep | null> {
+  const [step] = await rows<FanOutStep>(
+    db,
+    `with event as materialized (
+        select * from fan_out order by event_id limit 1 for update skip locked
+      ),
+      recipient as materialized (
+        select w.id from event cross join lateral (
+          select id from webhooks
+          where process = event.process and id > event.after_webhook_id and created_revision <= event.revision
+            and (deleted_revision is null or deleted_revision > event.revision)
+          order by id limit least(event.remaining, :most::int)
+        ) w
+      ),
+      taken as (select count(*)::int as n, max(id) as last from recipient),
+      queued as (
+        insert into queue (id, event_id, webhook_id)
+        select new_delivery_id(event.event_id), event.event_id, recipient.id from event cross join recipient
+      ),
+      moved as (
+        update fan_out f set after_webhook_id = taken.last, remaining = f.remaining - taken.n
+        from event, taken where f.event_id = event.event_id and taken.n > 0 and event.remaining > taken.n
+      ),
+      done as (
+        delete from fan_out f using event, taken
+        where f.event_id = event.event_id and (event.remaining = taken.n or taken.n = 0)
+      ),
+      corrected as (
+        update events e set recipients = e.recipients - event.remaining
+        from event, taken where e.id = event.event_id and taken.n = 0
+      )
+      select taken.n as queued, case when taken.n > 0 then event.remaining - taken.n else 0 end as remaining,
+        case when taken.n = 0 then event.remaining else 0 end as missing
+      from event cross join taken`,
+    { most },
+    { prepare: "fan_out" },
+  );
+  return step ?? null;
+}

@@ -1,0 +1,183 @@
+import { DomainError } from "../../domain-error.ts";
+import { plainArray, textArray } from "../array-literal.ts";
+import type { Db } from "../database.ts";
+import { rows } from "../database.ts";
+import { withPartitions } from "../partitions.ts";
+
+/** One occurrence to be published. */
+export interface NewEvent {
+  apiKeyId: string;
+  idempotencyKey: string;
+  /** SHA-256 of the request: the same key with another hash is refused. */
+  requestSha256: Buffer;
+  /** Number of the WebhookProcess. */
+  process: number;
+  userId: string;
+  /** When it happened, ISO 8601; null for now. */
+  occurred: string | null;
+  /** The body receivers get. */
+  payload: string;
+}
+
+/** An event with more recipients is fanned out by dispatch, in steps, so that publishing it takes no longer. */
+export const MAX_INLINE_RECIPIENTS = 1_000;
+
+/** What publishing did. */
+export interface Published {
+  /** UUIDv7; that of the first call for a duplicate. */
+  eventId: string;
+  /** Deliveries this call queued. */
+  queued: number;
+  duplicate: boolean;
+}
+
+/** An event as it stands under its idempotency key. */
+interface Stored {
+  id: string;
+  hash: Buffer;
+}
+
+/**
+ * Stores events and queues a delivery for each live webhook of their processes, all in one statement and so in one
+ * transaction; with more than `MAX_INLINE_RECIPIENTS` webhooks the deliveries are left to `fanOutStep`, and counted.
+ * Publishing the same again, within one call too, queues nothing.
+ *
+ * @param maxInline with more webhooks an event is fanned out. Defaults to MAX_INLINE_RECIPIENTS
+ * @returns for each event, in order, what publishing it did, or the refusal ALREADY_EXISTS when its idempotency key
+ *   stands for another request; a refused event stops no other
+ */
+export async function publishEvents(
+  db: Db,
+  events: readonly NewEvent[],
+  maxInline = MAX_INLINE_RECIPIENTS,
+): Promise<(Published | DomainError)[]> {
+  const keys = events.map(({ apiKeyId, idempotencyKey }) => `${apiKeyId} ${idempotencyKey}`);
+  const firsts = new Map<string, NewEvent>();
+  for (const [index, event] of events.entries()) {
+    const key = keys[index] as string;
+    if (!firsts.has(key)) firsts.set(key, event);
+  }
+
+  const fresh = new Map<string, Published>();
+  const stored = new Map<string, Stored>();
+  let missing = [...firsts];
+  while (missing.length > 0) {
+    for (const [place, row] of await insert(db, missing, maxInline)) {
+      const [key, { requestSha256 }] = missing[place] as [string, NewEvent];
+      fresh.set(key, { eventId: row.id, queued: row.queued, duplicate: false });
+      stored.set(key, { id: row.id, hash: requestSha256 });
+    }
+    missing = missing.filter(([key]) => !stored.has(key));
+    for (const [place, row] of await find(db, missing))
+      stored.set((missing[place] as [string, unknown])[0], row);
+    // Gone in between, by retention: then the key is free again.
+    missing = missing.filter(([key]) => !stored.has(key));
+  }
+
+  return events.map((event, index) => {
+    const key = keys[index] as string;
+    const made = fresh.get(key);
+    fresh.delete(key);
+    return made ?? repeated(event, stored.get(key) as Stored);
+  });
+}
+
+function repeated(event: NewEvent, { id, hash }: Stored): Published | DomainError {
+  if (hash.equals(event.requestSha256)) return { eventId: id, queued: 0, duplicate: true };
+  return new DomainError(
+    "ALREADY_EXISTS",
+    "idempotency_key: an event with other content was published under this key; use a new key for a new event",
+    { reason: "IDEMPOTENCY_KEY_REUSED" },
+  );
+}
+
+/** The events that were not there, by their place in the list. */
+async function insert(
+  db: Db,
+  events: readonly (readonly [string, NewEvent])[],
+  maxInline: number,
+): Promise<Map<number, { id: string; queued: number }>> {
+  const all = events.map(([, event]) => event);
+  const bindings = {
+    ...keysOf(all),
+    hashes: plainArray(all.map(({ requestSha256 }) => requestSha256.toString("hex"))),
+    processes: plainArray(all.map(({ process }) => process)),
+    userIds: textArray(all.map(({ userId }) => userId)),
+    occurred: plainArray(all.map(({ occurred }) => occurred)),
+    payloads: textArray(all.map(({ payload }) => payload)),
+    inline: maxInline,
+  };
+  const made = await withPartitions(db, () =>
+    rows<{ id: string; place: number; queued: number }>(db, INSERT, bindings, { prepare: "publish_events" }),
+  );
+  return new Map(made.map(({ id, place, queued }) => [place - 1, { id, queued }]));
+}
+
+/**
+ * Ids are given in the order of the list. Idempotency keys go in in their own order, so that two statements that wait
+ * for each other's keys cannot deadlock.
+ */
+const INSERT = `
+  with given as materialized (
+    select new_event_id() as id, g.* from unnest(:apiKeyIds::uuid[], :idempotencyKeys::text[],
+      :hashes::text[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
+      with ordinality as g(api_key_id, idempotency_key, hash, process, user_id, occurred, payload, place)
+  ),
+  wide as materialized (
+    select process, revision, live from processes where process = any(:processes::int[]) and live > :inline::int
+  ),
+  recipient as materialized (
+    select w.process, w.id from webhooks w
+    where w.deleted is null and w.process = any(:processes::int[]) and w.process not in (select process from wide)
+  ),
+  recipients as (
+    select process, count(*)::int as n from recipient group by process
+    union all select process, live from wide
+  ),
+  fresh as (
+    insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
+    select api_key_id, idempotency_key, id, decode(hash, 'hex') from given
+    order by api_key_id, idempotency_key collate "C"
+    on conflict do nothing returning event_id
+  ),
+  event as materialized (
+    select g.*, coalesce(r.n, 0) as recipients
+    from given g left join recipients r on r.process = g.process
+    where g.id in (select event_id from fresh)
+  ),
+  stored as (
+    insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+    select id, api_key_id, idempotency_key, process, user_id, coalesce(occurred, now()), recipients, payload
+    from event order by id
+  ),
+  queued as (
+    insert into queue (id, event_id, webhook_id)
+    select new_delivery_id(event.id), event.id, recipient.id
+    from event join recipient on recipient.process = event.process order by event.id
+  ),
+  left_over as (
+    insert into fan_out (event_id, process, revision, remaining)
+    select event.id, wide.process, wide.revision, wide.live from event join wide on wide.process = event.process
+  )
+  select id, place::int as place, recipients as queued from event`;
+
+/** The events that are there, by their place in the list. */
+async function find(db: Db, events: readonly (readonly [string, NewEvent])[]): Promise<Map<number, Stored>> {
+  if (events.length === 0) return new Map();
+  const found = await rows<Stored & { place: number }>(
+    db,
+    `select k.event_id as id, k.request_sha256 as hash, g.place::int as place
+      from unnest(:apiKeyIds::uuid[], :idempotencyKeys::text[]) with ordinality as g(api_key_id, idempotency_key, place)
+      join idempotency_keys k on k.api_key_id = g.api_key_id and k.idempotency_key = g.idempotency_key`,
+    keysOf(events.map(([, event]) => event)),
+  );
+  return new Map(found.map(({ id, hash, place }) => [place - 1, { id, hash }]));
+}
+
+/** As PostgreSQL arrays. */
+function keysOf(events: readonly NewEvent[]): { apiKeyIds: string; idempotencyKeys: string } {
+  return {
+    apiKeyIds: plainArray(events.map(({ apiKeyId }) => apiKeyId)),
+    idempotencyKeys: textArray(events.map(({ idempotencyKey }) => idempotencyKey)),
+  };
+}

@@ -1,0 +1,53 @@
+import { randomUUID } from "node:crypto";
+import type { Db } from "../database.ts";
+import { rows } from "../database.ts";
+import { withPartitions } from "../partitions.ts";
+import { type Scope, webhookIn } from "../scope.ts";
+
+/** What X-Service-UserId says of a test event, where the webhook gets that header. */
+const USER_ID = "test";
+
+/** An event made up for one webhook. */
+export interface TestEvent {
+  apiKeyId: string;
+  webhookId: bigint;
+  /** The body its receiver gets. */
+  payload: string;
+}
+
+/**
+ * Stores an event that is marked as a test, with one pending delivery, for this webhook and no other.
+ *
+ * @returns their ids, or null when the webhook was deleted or paused in the meantime, or is not in the scope
+ */
+export async function queueTestEvent(
+  db: Db,
+  scope: Scope,
+  event: TestEvent,
+): Promise<{ eventId: string; deliveryId: string } | null> {
+  const inScope = webhookIn(scope, "w");
+  const statement = () =>
+    rows<{ eventId: string; deliveryId: string }>(
+      db,
+      // The lock makes deleting the webhook wait, so that it cancels this delivery too.
+      `with target as (
+        select w.id, w.process from webhooks w
+        where w.id = :webhookId::bigint and w.deleted is null and w.paused is null and ${inScope.sql} for share
+      ),
+      event as (
+        insert into events
+          (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload, test)
+        select new_event_id(), :apiKeyId::uuid, :key::text, process, :userId::text, now(), 1, :payload::text, true
+        from target returning id
+      ),
+      queued as (
+        insert into queue (id, event_id, webhook_id) select new_delivery_id(event.id), event.id, target.id
+        from event, target
+        returning id, event_id
+      )
+      select event_id as "eventId", id as "deliveryId" from queued`,
+      { ...event, key: `test/${randomUUID()}`, userId: USER_ID, ...inScope.bindings },
+    );
+  const [made] = await withPartitions(db, statement);
+  return made ?? null;
+}

@@ -1,0 +1,146 @@
+import type { Db } from "./database.ts";
+import { count, rows } from "./database.ts";
+
+/** The tables that are partitioned by the time in their ids, in the order in which retention drops them. */
+export const PARTITIONED = ["deliveries", "attempts", "events"] as const;
+
+/** One of the partitioned tables. */
+export type Partitioned = (typeof PARTITIONED)[number];
+
+const DAY_MS = 86_400_000;
+/** Partitions are made so many days ahead. */
+const DAYS_AHEAD = 7;
+/** With a longer retention, a partition holds a month instead of a day. */
+const MAX_DAILY_RETENTION_DAYS = 90;
+/** The advisory lock of a process that changes partitions; any number, the same in every process. */
+const PARTITION_LOCK = 7_242_110_922;
+
+/** A range of time, the end excluded. */
+export interface Range {
+  from: Date;
+  to: Date;
+}
+
+/** A partition of a table. */
+export interface Partition extends Range {
+  name: string;
+  /** A DETACH CONCURRENTLY of it was interrupted. */
+  detaching: boolean;
+}
+
+/** The smallest id of a moment: ids of events and deliveries made earlier sort before it. */
+export function firstIdOf(moment: Date): string {
+  const ms = Math.max(0, moment.getTime()).toString(16).padStart(12, "0");
+  return `${ms.slice(0, 8)}-${ms.slice(8)}-0000-0000-000000000000`;
+}
+
+/** The time in a UUIDv7, to the millisecond. */
+export function timeOfId(id: string): Date {
+  return new Date(Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16));
+}
+
+/** The partitions of a table, oldest first. */
+export async function listPartitions(db: Db, table: Partitioned): Promise<Partition[]> {
+  const found = await rows<{ name: string; bound: string; detaching: boolean }>(
+    db,
+    `select c.relname as name, pg_get_expr(c.relpartbound, c.oid) as bound, i.inhdetachpending as detaching
+      from pg_inherits i join pg_class c on c.oid = i.inhrelid
+      where i.inhparent = to_regclass(:table)`,
+    { table },
+  );
+  return found
+    .map(({ name, bound, detaching }) => {
+      const [from, to] = [...bound.matchAll(/'([0-9a-f-]{36})'/g)].map(([, id]) => timeOfId(id as string));
+      return { name, detaching, from: from as Date, to: to as Date };
+    })
+    .sort((a, b) => a.from.getTime() - b.from.getTime());
+}
+
+/**
+ * Makes the partitions from today to a week ahead, and any missing one that a time of `moments` falls into.
+ *
+ * @returns how many were made
+ */
+export async function ensurePartitions(
+  db: Db,
+  retentionDays: number,
+  moments: readonly Date[] = [],
+): Promise<number> {
+  const [clock] = await rows<{ now: Date }>(db, "select now() as now");
+  const now = (clock as { now: Date }).now.getTime();
+  const ahead = Array.from({ length: DAYS_AHEAD + 1 }, (_, n) => new Date(now + n * DAY_MS));
+  let made = 0;
+  // Events first: no delivery is ever without a partition for its event.
+  for (const table of PARTITIONED.toReversed()) {
+    const wanted = [...moments, ...ahead];
+    if (missing(await listPartitions(db, table), wanted).length === 0) continue;
+    made += await db.transaction(async (trx) => {
+      await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: PARTITION_LOCK });
+      let added = 0;
+      for (;;) {
+        const there = await listPartitions(trx, table);
+        const [moment] = missing(there, wanted);
+        if (!moment) return added;
+        await addPartition(trx, table, rangeFor(moment, there, retentionDays));
+        added += 1;
+      }
+    });
+  }
+  return made;
+}
+
+function missing(partitions: readonly Range[], moments: readonly Date[]): Date[] {
+  return moments
+    .filter((moment) => !partitions.some(({ from, to }) => from <= moment && moment < to))
+    .sort((a, b) => a.getTime() - b.getTime());
+}
+
+/** The day or month of a moment, in UTC, cut where other partitions begin and end. */
+export function rangeFor(moment: Date, others: readonly Range[], retentionDays: number): Range {
+  const [year, month, day] = [moment.getUTCFullYear(), moment.getUTCMonth(), moment.getUTCDate()];
+  const daily = retentionDays <= MAX_DAILY_RETENTION_DAYS;
+  let from = new Date(Date.UTC(year, month, daily ? day : 1));
+  let to = new Date(daily ? Date.UTC(year, month, day + 1) : Date.UTC(year, month + 1, 1));
+  for (const other of others) {
+    if (other.to <= moment && other.to > from) from = other.to;
+    if (other.from > moment && other.from < to) to = other.from;
+  }
+  return { from, to };
+}
+
+/** ATTACH locks out nobody who reads or writes; CREATE TABLE … PARTITION OF would wait for all of them. */
+async function addPartition(trx: Db, table: Partitioned, { from, to }: Range): Promise<void> {
+  const name = `${table}_${compact(from)}_${compact(to)}`;
+  await count(trx, `create table ${name} (like ${table} including defaults including constraints)`);
+  await count(
+    trx,
+    `alter table ${table} attach partition ${name} for values from ('${firstIdOf(from)}') to ('${firstIdOf(to)}')`,
+  );
+}
+
+const compact = (date: Date) => date.toISOString().slice(0, 10).replaceAll("-", "");
+
+/** Whether a statement failed because the partition for one of its rows is missing. */
+export function isMissingPartition(error: unknown): boolean {
+  const { code, message = "" } = (error ?? {}) as { code?: string; message?: string };
+  return code === "23514" && message.includes("no partition of relation");
+}
+
+/**
+ * Runs a statement, and once more after making the partition that it misses.
+ *
+ * @param moments when the rows that it inserts were made; now when left out
+ */
+export async function withPartitions<T>(
+  db: Db,
+  statement: () => Promise<T>,
+  moments: readonly Date[] = [],
+): Promise<T> {
+  try {
+    return await statement();
+  } catch (error) {
+    if (!isMissingPartition(error) || db.isTransaction) throw error;
+  }
+  await ensurePartitions(db, 1, moments);
+  return statement();
+}

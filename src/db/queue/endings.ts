@@ -1,0 +1,82 @@
+import type { Bindings, Db } from "../database.ts";
+import { rows } from "../database.ts";
+import { CHANGE, deltaOf } from "./deltas.ts";
+import { isFree } from "./workers.ts";
+
+/** How a delivery ends without an attempt. */
+interface Ending {
+  outcome: "failed" | "cancelled";
+  reason: string;
+}
+
+/**
+ * Moves deliveries to the log as they are, without another attempt.
+ *
+ * @param choose the rows of a table, as `select ctid …`, locked
+ * @returns how many were moved
+ */
+async function end(
+  db: Db,
+  choose: (table: "queue" | "retries") => string,
+  { outcome, reason }: Ending,
+  bindings: Bindings,
+  tables: readonly ("queue" | "retries")[] = ["queue", "retries"],
+): Promise<number> {
+  const gone = tables.map(
+    (table) => `
+      ${table}_chosen as materialized (${choose(table)}),
+      ${table}_gone as (
+        delete from ${table} where ctid = any(array(select ctid from ${table}_chosen))
+        returning id, event_id, webhook_id, run_id, attempts, ${table === "queue" ? "attempts as round_start" : "round_start"}
+      )`,
+  );
+  const [ended] = await rows<{ n: number }>(
+    db,
+    `with ${gone.join(",")},
+      gone as (${tables.map((table) => `select * from ${table}_gone`).join(" union all ")}),
+      logged as (
+        insert into deliveries (id, event_id, webhook_id, run_id, outcome, attempts, round_start, finished, reason)
+        select id, event_id, webhook_id, run_id, :outcome::outcome, attempts, round_start, now(), :reason from gone
+      ),
+      ${deltaOf(`select webhook_id, :change::smallint as change, -1 as duration_ms from gone`)}
+      select count(*)::int as n from gone`,
+    { ...bindings, outcome, reason, change: outcome === "failed" ? CHANGE.failed : CHANGE.cancelled },
+  );
+  return ended?.n ?? 0;
+}
+
+/** Fails claimed deliveries whose claims brought no result too often: each time the worker died with them. */
+export async function endInterrupted(
+  db: Db,
+  table: "queue" | "retries",
+  workerId: number,
+  ids: readonly string[],
+): Promise<number> {
+  const choose = () =>
+    `select ctid from ${table} where id = any(:ids::uuid[]) and claimed_by = :workerId::int for update`;
+  return end(db, choose, { outcome: "failed", reason: "interrupted" }, { ids, workerId }, [table]);
+}
+
+/**
+ * Cancels deliveries of deleted webhooks, at most `limit` of each table. Claimed ones are left to the result of their
+ * attempt.
+ */
+export async function cancelOfWebhooks(
+  db: Db,
+  webhookIds: readonly bigint[],
+  limit: number,
+): Promise<number> {
+  const choose = (table: string) => `
+    select t.ctid from unnest(:webhookIds::bigint[]) w(id) cross join lateral (
+      select ctid from ${table} q where q.webhook_id = w.id and ${isFree("q")} limit :limit::int for update skip locked
+    ) t limit :limit::int`;
+  return end(db, choose, { outcome: "cancelled", reason: "webhook deleted" }, { webhookIds, limit });
+}
+
+/** Fails open deliveries whose id is smaller than `before`, at most `limit` of each table, claimed ones excepted. */
+export async function endExpired(db: Db, before: string, limit: number): Promise<number> {
+  const choose = (table: string) =>
+    `select ctid from ${table} q where id < :before::uuid and ${isFree("q")} order by id limit :limit::int
+      for update skip locked`;
+  return end(db, choose, { outcome: "failed", reason: "expired" }, { before, limit });
+}

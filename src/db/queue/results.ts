@@ -1,0 +1,145 @@
+import { plainArray, textArray } from "../array-literal.ts";
+import type { Db } from "../database.ts";
+import { rows } from "../database.ts";
+import { withPartitions } from "../partitions.ts";
+import type { ClaimToken } from "./claims.ts";
+import { CHANGE, deltaOf } from "./deltas.ts";
+
+/** Attempts in a round: the first and three retries (contract, section 8). */
+export const ATTEMPTS_PER_ROUND = 4;
+
+/** One attempt to be recorded, with the claim under which it was made. */
+export interface AttemptResult {
+  deliveryId: string;
+  token: ClaimToken;
+  delivered: boolean;
+  started: Date;
+  durationMs: number;
+  status: number | null;
+  error: string | null;
+  responseStart: string | null;
+  retryAfterMs: number | null;
+}
+
+/** What a delivery became by its recorded attempt. */
+export type RecordedState = "delivered" | "retrying" | "failed" | "cancelled";
+
+/** How long to wait after a failed attempt: `initialDelayMs` before the first retry, each further `coefficient` times more. */
+export interface RetrySpacing {
+  initialDelayMs: number;
+  coefficient: number;
+}
+
+/**
+ * Records attempts and moves their deliveries on, in one statement: to the log when they have ended, with the attempt
+ * that ended them, otherwise to the retries. The fourth failure of a round is the end, and any failure of a deleted
+ * webhook's delivery.
+ *
+ * A result matches the row only while the claim holds and no other result of this attempt was recorded. Calling again
+ * with the same results changes nothing, so a call whose answer was lost can be repeated.
+ *
+ * @returns the new state of each delivery that was recorded, by id
+ */
+export async function recordAttempts(
+  db: Db,
+  results: readonly AttemptResult[],
+  spacing: RetrySpacing,
+): Promise<Map<string, RecordedState>> {
+  const bindings = {
+    ids: plainArray(results.map((r) => r.deliveryId)),
+    workers: plainArray(results.map((r) => r.token.workerId)),
+    attempts: plainArray(results.map((r) => r.token.attempts)),
+    retries: plainArray(results.map((r) => r.token.table === "retries")),
+    delivered: plainArray(results.map((r) => r.delivered)),
+    started: plainArray(results.map((r) => r.started.getTime())),
+    durations: plainArray(results.map((r) => r.durationMs)),
+    statuses: plainArray(results.map((r) => r.status)),
+    errors: textArray(results.map((r) => r.error)),
+    responses: textArray(results.map((r) => r.responseStart)),
+    retryAfter: plainArray(results.map((r) => r.retryAfterMs)),
+    perRound: ATTEMPTS_PER_ROUND,
+    initialDelay: spacing.initialDelayMs,
+    coefficient: spacing.coefficient,
+  };
+  // A statement for each table: neither looks for its results in the other one.
+  const onlyFirst = results.every(({ token }) => token.table === "queue");
+  const recorded = await withPartitions(db, () =>
+    rows<{ state: RecordedState; places: string }>(db, onlyFirst ? RECORD_FIRST : RECORD_ALL, bindings, {
+      prepare: onlyFirst ? "record_first" : "record_all",
+    }),
+  );
+  const states = new Map<string, RecordedState>();
+  for (const { state, places } of recorded) {
+    for (const place of places.split(","))
+      states.set((results[Number(place) - 1] as AttemptResult).deliveryId, state);
+  }
+  return states;
+}
+
+/**
+ * Rows are found one by one, by their id, and deleted by their place: a join may read the whole table while the planner
+ * takes it for small. The claim is compared again, since older versions of PostgreSQL follow a place to the row's newer
+ * version when another statement has changed the row meanwhile.
+ */
+const found = (table: "queue" | "retries") => `
+  ${table}_found as materialized (
+    select r.*, t.place_on_disk
+    from result r cross join lateral (
+      select t.ctid as place_on_disk from ${table} t
+      where t.id = r.id and t.claimed_by = r.worker_id and t.attempts = r.attempts
+      limit 1
+    ) t
+    where r.is_retry = ${table === "retries"}
+  ),
+  ${table}_gone as (
+    delete from ${table}
+    where ctid = any(array(select place_on_disk from ${table}_found)) and claimed_by = any(:workers::int[])
+    returning id, event_id, webhook_id, run_id, ${table === "queue" ? "attempts as round_start" : "round_start"}
+  )`;
+
+const record = (tables: readonly ("queue" | "retries")[]) => `
+  with result as materialized (
+    select * from unnest(:ids::uuid[], :workers::int[], :attempts::smallint[], :retries::bool[], :delivered::bool[],
+        :started::int8[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[], :retryAfter::float8[])
+      with ordinality
+      as r(id, worker_id, attempts, is_retry, delivered, started_ms, duration_ms, status, error, response_start, retry_after, place)
+  ),
+  ${tables.map(found).join(",")},
+  moved as materialized (
+    ${tables
+      .map(
+        (table) => `select g.event_id, g.webhook_id, g.run_id, g.round_start, f.*, f.attempts + 1 as number,
+      to_timestamp(f.started_ms / 1000.0::float8) as started,
+      case when f.delivered then 'delivered'
+        when exists (select from webhooks w where w.id = g.webhook_id and w.deleted is not null) then 'cancelled'
+        when f.attempts + 1 - g.round_start >= :perRound::int then 'failed'
+        else 'retrying' end as state
+    from ${table}_found f join ${table}_gone g on g.id = f.id`,
+      )
+      .join(" union all ")}
+  ),
+  logged as (
+    insert into deliveries (id, event_id, webhook_id, run_id, outcome, attempts, round_start, status, duration_ms,
+      started, finished, reason, error, response_start)
+    select id, event_id, webhook_id, run_id, state::outcome, number, round_start, status, duration_ms, started, now(),
+      case when state = 'cancelled' then 'webhook deleted' end, error, response_start
+    from moved where state <> 'retrying' order by id
+  ),
+  waiting as (
+    insert into retries (id, event_id, webhook_id, run_id, attempts, round_start, due)
+    select id, event_id, webhook_id, run_id, number, round_start,
+      now() + interval '1 millisecond' * greatest(
+        :initialDelay::float8 * power(:coefficient::float8, attempts - round_start), coalesce(retry_after, 0))
+    from moved where state = 'retrying'
+  ),
+  tried as (
+    insert into attempts (delivery_id, number, started, duration_ms, status, error, response_start)
+    select id, number, started, duration_ms, status, error, response_start from moved where state = 'retrying'
+  ),
+  ${deltaOf(`select webhook_id, duration_ms, case state when 'delivered' then ${CHANGE.delivered}
+    when 'failed' then ${CHANGE.failed} when 'cancelled' then ${CHANGE.cancelled} else ${CHANGE.retrying} end::smallint as change
+    from moved`)}
+  select state, string_agg(place::text, ',') as places from moved group by state`;
+
+const RECORD_FIRST = record(["queue"]);
+const RECORD_ALL = record(["queue", "retries"]);

@@ -1,0 +1,171 @@
+import type { Db } from "../database.ts";
+import { count, rows } from "../database.ts";
+
+/** A run has at most this many retry groups, so that its history stays small. */
+export const MAX_GROUPS = 200;
+/** When a row of `retries t` can be sent: when it is due, and while another worker holds it when that one's lease ends. */
+const DUE = `greatest(t.due, (select lease_until from workers w where w.id = t.claimed_by))`;
+/** When more webhooks fail, at most so many have a group of their own: those with a large part of the deliveries. */
+const OWN_GROUPS = 150;
+/** The others share so many. Each is an activity, which costs more than a delivery does. */
+const SHARED_GROUPS = MAX_GROUPS - OWN_GROUPS;
+
+/** One failing webhook within a run. */
+export interface FailingWebhook {
+  webhookId: bigint;
+  group: number;
+  targetUrl: string;
+  /** Its open deliveries in the run. */
+  deliveries: number;
+  /** Milliseconds until those with the fewest attempts are due; 0 when they were never tried. */
+  delayMs: number;
+}
+
+/** Retries that a run takes over in one step. */
+const ADOPTED_AT_ONCE = 10_000;
+
+/**
+ * Gives a run the retries that are due within a minute and have no run, or one that has closed: their run was
+ * cancelled, its lease expired, or their webhook was paused and is not any more.
+ */
+export async function adoptRetries(db: Db, runId: number): Promise<number> {
+  return count(
+    db,
+    `with recursive known(run_id) as (
+        (select run_id from retries where run_id is not null order by run_id limit 1)
+        union all
+        select (select t.run_id from retries t where t.run_id > known.run_id order by t.run_id limit 1)
+        from known where known.run_id is not null
+      ),
+      closed as (
+        select null::int as id union all
+        select r.id from known join runs r on r.id = known.run_id where r.closed is not null
+      ),
+      chosen as (
+        select t.place from closed cross join lateral (
+          select t.ctid as place from retries t join webhooks w on w.id = t.webhook_id
+          where t.run_id is not distinct from closed.id and w.paused is null and w.deleted is null
+            and t.due < now() + interval '1 minute'
+          limit :most::int for update of t skip locked
+        ) t
+      )
+      update retries set run_id = :runId::int where ctid = any(array(select place from chosen))`,
+    { runId, most: ADOPTED_AT_ONCE },
+  );
+}
+
+/** Takes the retries of paused and deleted webhooks out of a run, so that it can close. */
+export async function leavePaused(db: Db, runId: number): Promise<number> {
+  return count(
+    db,
+    `update retries t set run_id = null from webhooks w
+      where t.run_id = :runId::int and w.id = t.webhook_id and (w.paused is not null or w.deleted is not null)`,
+    { runId },
+  );
+}
+
+/**
+ * The webhooks with open deliveries in the run, each with its group. Groups are given once and kept, so the answer
+ * is the same when it is asked for again. Those that share groups do so by address: the webhooks of one host are
+ * retried together, over the same connections.
+ */
+export async function assignGroups(db: Db, runId: number): Promise<FailingWebhook[]> {
+  await count(
+    db,
+    `insert into run_groups (run_id, webhook_id, group_number)
+      select :runId::int, webhook_id,
+        case when total <= :max::int - taken then taken + place
+          when large then (taken + place - 1) % :own::int + 1
+          else :own::int + 1 + ((row_number() over (partition by large order by target_url, webhook_id) - 1)
+            * :shared::int / count(*) over (partition by large))::int end
+      from (
+        select *, place <= :own::int and deliveries * :max::int >= all_deliveries as large
+        from (
+          select d.webhook_id, w.target_url, count(*) as deliveries, sum(count(*)) over () as all_deliveries,
+            row_number() over (order by count(*) desc, d.webhook_id)::int as place, count(*) over ()::int as total,
+            (select coalesce(max(group_number), 0) from run_groups where run_id = :runId::int) as taken
+          from retries d join webhooks w on w.id = d.webhook_id
+          where d.run_id = :runId::int and w.paused is null and w.deleted is null
+            and not exists (select from run_groups g where g.run_id = d.run_id and g.webhook_id = d.webhook_id)
+          group by d.webhook_id, w.target_url
+        ) fresh
+      ) fresh
+      on conflict do nothing`,
+    { runId, max: MAX_GROUPS, own: OWN_GROUPS, shared: SHARED_GROUPS },
+  );
+  const found = await rows<{
+    webhook_id: bigint;
+    group_number: number;
+    target_url: string;
+    open: number;
+    delay: number;
+  }>(
+    db,
+    `select o.webhook_id, g.group_number, w.target_url, o.open,
+        greatest(0, extract(epoch from o.due - now()) * 1000)::float8 as delay
+      from (
+        select webhook_id, count(*)::int as open, min(level) as level, max(due) filter (where level = least) as due
+        from (
+          select webhook_id, ${DUE} as due, attempts - round_start as level,
+            min(attempts - round_start) over (partition by webhook_id) as least
+          from retries t where run_id = :runId::int
+        ) d group by webhook_id
+      ) o
+      join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
+      join webhooks w on w.id = o.webhook_id and w.paused is null and w.deleted is null
+      order by g.group_number, o.webhook_id`,
+    { runId },
+  );
+  return found.map((row) => ({
+    webhookId: row.webhook_id,
+    group: row.group_number,
+    targetUrl: row.target_url,
+    deliveries: row.open,
+    delayMs: Math.ceil(row.delay ?? 0),
+  }));
+}
+
+/** Where a group stands. */
+export interface GroupStatus {
+  /** Open deliveries. */
+  open: number;
+  /** The fewest attempts any of them has in its round; 0 when one was never tried. */
+  level: number;
+  /** Milliseconds until the last of those with the fewest attempts is due. */
+  delayMs: number;
+}
+
+/** What is open in retry groups, in their order; `open` is 0 when every delivery of one has come to an end. */
+export async function groupStatuses(
+  db: Db,
+  groups: readonly { runId: number; group: number }[],
+): Promise<GroupStatus[]> {
+  const found = await rows<{ open: number; level: number | null; delay: number | null }>(
+    db,
+    `select s.open, s.level, s.delay
+      from unnest(:runIds::int[], :groups::int[]) with ordinality as q(run_id, group_number, place)
+      cross join lateral (
+        select coalesce(sum(n), 0)::int as open, min(level) as level,
+          (array_agg(extract(epoch from due - now()) * 1000 order by level))[1]::float8 as delay
+        from (
+          select d.attempts - d.round_start as level, count(*) as n, max(d.due) as due
+          from run_groups g cross join lateral (
+            select from webhooks w where w.id = g.webhook_id and w.paused is null and w.deleted is null offset 0
+          ) w cross join lateral (
+            select attempts, round_start, ${DUE} as due from retries t
+            where t.run_id = g.run_id and t.webhook_id = g.webhook_id
+            -- Its own index probe for each webhook, whatever the planner takes the run's size for.
+            offset 0
+          ) d
+          where g.run_id = q.run_id and g.group_number = q.group_number
+          group by 1
+        ) levels
+      ) s order by q.place`,
+    { runIds: groups.map(({ runId }) => runId), groups: groups.map(({ group }) => group) },
+  );
+  return found.map(({ open, level, delay }) => ({
+    open,
+    level: level ?? 0,
+    delayMs: Math.max(0, Math.ceil(delay ?? 0)),
+  }));
+}

@@ -1,0 +1,117 @@
+import type { Db } from "../database.ts";
+import { count, rows } from "../database.ts";
+
+/** A run as Temporal knows it; continue-as-new keeps both, so it stays the same run. */
+export interface RunKey {
+  workflowId: string;
+  firstRunId: string;
+}
+
+/** A run that is asked for. */
+export interface RunWish extends RunKey {
+  /** Its lease is set to at least so long from now, never shorter; milliseconds. */
+  leaseMs: number;
+}
+
+/** The rows of runs, made when they are first asked for; their ids, in the order of the wishes. */
+export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<number[]> {
+  const opened = await rows<{ id: number; workflow_id: string; first_run_id: string }>(
+    db,
+    `insert into runs (workflow_id, first_run_id, lease_until)
+      select workflow_id, first_run_id, now() + interval '1 millisecond' * max(lease_ms)
+        from unnest(:workflowIds::text[], :firstRunIds::text[], :leases::float8[]) as w(workflow_id, first_run_id, lease_ms)
+        group by 1, 2 order by 1, 2
+      on conflict (workflow_id, first_run_id) do update set lease_until = greatest(runs.lease_until, excluded.lease_until)
+      returning id, workflow_id, first_run_id`,
+    {
+      workflowIds: wishes.map(({ workflowId }) => workflowId),
+      firstRunIds: wishes.map(({ firstRunId }) => firstRunId),
+      leases: wishes.map(({ leaseMs }) => leaseMs),
+    },
+  );
+  return wishes.map(({ workflowId, firstRunId }) => {
+    const row = opened.find((run) => run.workflow_id === workflowId && run.first_run_id === firstRunId);
+    return (row as { id: number }).id;
+  });
+}
+
+/** What a run's activities did, over all of them. */
+export interface RunTotals {
+  /** Attempts recorded. */
+  sent: number;
+  delivered: number;
+  failed: number;
+}
+
+/** A lease to be renewed, and what was done since the last time. */
+export interface Renewal {
+  runId: number;
+  leaseMs: number;
+  more?: RunTotals;
+}
+
+/** Sets leases to at least `leaseMs` from now, never shorter, and adds to the runs' totals. */
+export async function renewLeases(db: Db, renewals: readonly Renewal[]): Promise<void> {
+  await count(
+    db,
+    `update runs r set lease_until = greatest(lease_until, now() + interval '1 millisecond' * n.lease_ms),
+        sent = r.sent + n.sent, delivered = r.delivered + n.delivered, failed = r.failed + n.failed
+      from (
+        select run_id, max(lease_ms) as lease_ms, sum(sent)::int as sent, sum(delivered)::int as delivered,
+          sum(failed)::int as failed
+        from unnest(:runIds::int[], :leases::float8[], :sent::int[], :delivered::int[], :failed::int[])
+          as n(run_id, lease_ms, sent, delivered, failed)
+        group by 1
+      ) n
+      where r.id = n.run_id and closed is null`,
+    {
+      runIds: renewals.map(({ runId }) => runId),
+      leases: renewals.map(({ leaseMs }) => leaseMs),
+      sent: renewals.map(({ more }) => more?.sent ?? 0),
+      delivered: renewals.map(({ more }) => more?.delivered ?? 0),
+      failed: renewals.map(({ more }) => more?.failed ?? 0),
+    },
+  );
+}
+
+/** Ends a run. What it has left to retry, after a cancel for example, waits for another run. */
+export async function closeRun(db: Db, runId: number): Promise<RunTotals & { putBack: number }> {
+  return db.transaction(async (trx) => {
+    const [totals] = await rows<RunTotals>(
+      trx,
+      `update runs set closed = coalesce(closed, now()) where id = :runId::int returning sent, delivered, failed`,
+      { runId },
+    );
+    return { ...(totals as RunTotals), putBack: await giveBack(trx, runId) };
+  });
+}
+
+/** Ends every run whose lease ran out, as happens when Temporal's state is lost; answers how many runs. */
+export async function closeExpiredRuns(db: Db): Promise<number> {
+  const expired = await rows<{ id: number }>(
+    db,
+    "select id from runs where closed is null and lease_until < now() order by id limit 20",
+  );
+  let ended = 0;
+  for (const { id } of expired) {
+    await db.transaction(async (trx) => {
+      // Another process may be at it, or the run may have come back since.
+      const closed = await rows(
+        trx,
+        `update runs set closed = now() where id = (
+          select id from runs where id = :id::int and closed is null and lease_until < now() for update skip locked)
+          returning id`,
+        { id },
+      );
+      if (closed.length === 0) return;
+      await giveBack(trx, id);
+      ended += 1;
+    });
+  }
+  return ended;
+}
+
+/** Retries of a closed run wait for another run to adopt them. */
+async function giveBack(db: Db, runId: number): Promise<number> {
+  return count(db, "update retries set run_id = null where run_id = :runId::int", { runId });
+}

@@ -1,0 +1,57 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { Logger } from "pino";
+import type { Db } from "../db/database.ts";
+import { foldDeltas } from "../db/deliveries/rollups.ts";
+import { isTransient } from "../db/faults.ts";
+import { endExpiredWorkers } from "../db/queue/workers.ts";
+import { cancelOfDeleted } from "../db/webhooks.ts";
+import type { WorkerLease } from "./worker-lease.ts";
+
+/** How long it rests between two rounds, in milliseconds. */
+const INTERVAL_MS = 1_000;
+
+/** Work beside the deliveries, in every process that delivers. */
+export interface Maintenance {
+  /** Starts it, once. */
+  start(): void;
+  close(): Promise<void>;
+}
+
+/**
+ * Frees the claims of workers whose lease has expired, cancels what is left of deleted webhooks, and folds statistics: a
+ * little every second. Any number of processes may do so at once.
+ */
+export function createMaintenance(db: Db, lease: WorkerLease, log: Logger): Maintenance {
+  const end = new AbortController();
+  let running: Promise<void> | undefined;
+
+  async function round(): Promise<void> {
+    const workers = await endExpiredWorkers(db, lease.ids);
+    if (workers.length > 0)
+      log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");
+    while (!end.signal.aborted && (await cancelOfDeleted(db)) > 0);
+    while (!end.signal.aborted && (await foldDeltas(db)) > 0);
+  }
+
+  async function run(): Promise<void> {
+    while (!end.signal.aborted) {
+      try {
+        await round();
+      } catch (err) {
+        // While the database is away others say so.
+        if (!isTransient(err) && !end.signal.aborted) log.error({ err }, "maintenance failed; it goes on");
+      }
+      await wait(INTERVAL_MS, undefined, { signal: end.signal, ref: false }).catch(() => {});
+    }
+  }
+
+  return {
+    start() {
+      running ??= run();
+    },
+    async close() {
+      end.abort();
+      await running;
+    },
+  };
+}

@@ -1,0 +1,188 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { afterEach, expect, test } from "vitest";
+import { rows } from "../../src/db/database.ts";
+import { assignGroups } from "../../src/db/queue/retry-groups.ts";
+import { type PumpResult, pump } from "../../src/delivery/pump.ts";
+import { retryPass } from "../../src/delivery/retry-pass.ts";
+import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+import { trustedAuthority } from "../support/test-service.ts";
+import { type EngineParts, type Fault, faulty, freshRun, queueFor, startEngine } from "./engine-parts.ts";
+
+const DELIVERIES = 30;
+const FIRST_CLAIM = /^\s*with recursive waiting/;
+const RETRY_CLAIM = /^\s*with members/;
+const WEBHOOKS = /from unnest\(.*\) k\(id, version\)/;
+const CONTENTS = /^select id, payload/;
+const RENEWAL = /^update workers set lease_until/;
+
+const ends: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+/** Faults to come: each befalls the next statement that it fits. */
+let faults: [RegExp, Fault][] = [];
+afterEach(() => {
+  faults = [];
+});
+
+function nextFault(sql: string): Fault | undefined {
+  const place = faults.findIndex(([statement]) => statement.test(sql));
+  return place === -1 ? undefined : faults.splice(place, 1)[0]?.[1];
+}
+
+async function start(reply?: Reply): Promise<{ parts: EngineParts; receiver: Receiver }> {
+  let engines = 0;
+  // The first engine has the faults, others on the same database have none.
+  const parts = await startEngine({ HEARTBEAT_TIMEOUT: "2s" }, undefined, (db) => {
+    engines += 1;
+    return engines === 1 ? faulty(db, nextFault) : db;
+  });
+  const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
+  ends.push(parts.end, receiver.close);
+  return { parts, receiver };
+}
+
+/** Pumps until a pump ends without an error, as Temporal would have it. */
+async function pumpInTheEnd(parts: EngineParts, runId: number): Promise<PumpResult> {
+  for (;;) {
+    const result = await pump(parts.engine, runId, new AbortController().signal).catch(() => undefined);
+    if (result) return result;
+  }
+}
+
+const states = ({ db }: EngineParts) =>
+  rows(
+    db,
+    "select state, attempts, reason, count(*)::int as n from all_deliveries group by 1, 2, 3 order by 1",
+  );
+
+/** Pumps until everything is delivered: what was claimed with a lost answer is free only after a moment. */
+async function expectAllDelivered(parts: EngineParts, runId: number): Promise<void> {
+  await expect
+    .poll(async () => {
+      await pumpInTheEnd(parts, runId);
+      return states(parts);
+    })
+    .toEqual([{ state: "delivered", attempts: 1, reason: null, n: DELIVERIES }]);
+}
+
+const cases: [string, RegExp, Fault][] = [
+  ["the claim's answer is lost", FIRST_CLAIM, "answer lost"],
+  ["the claim does not come through", FIRST_CLAIM, "refused"],
+  ["the webhooks of what was claimed cannot be read", WEBHOOKS, "refused"],
+  ["the events of what was claimed cannot be read", CONTENTS, "refused"],
+];
+test.each(cases)("each delivery is sent, and once, when %s", async (_what, statement, fault) => {
+  const { parts, receiver } = await start();
+  await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
+  faults = [[statement, fault]];
+  await expectAllDelivered(parts, await freshRun(parts.db));
+  expect(faults).toEqual([]);
+  expect(receiver.received).toHaveLength(DELIVERIES);
+});
+
+test("each delivery is sent, and once, when many claims fail, in one way and another", async () => {
+  const { parts, receiver } = await start();
+  await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
+  faults = [...cases, ...cases].map(([, statement, fault]) => [statement, fault]);
+  await expectAllDelivered(parts, await freshRun(parts.db));
+  expect(receiver.received).toHaveLength(DELIVERIES);
+});
+
+test("each retry is made, and once, when the claim's answer is lost", async () => {
+  const { parts, receiver } = await start(({ attempt }) => (attempt === 1 ? 500 : 200));
+  await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
+  const runId = await freshRun(parts.db);
+  await pump(parts.engine, runId, new AbortController().signal);
+  const groups = new Set((await assignGroups(parts.db, runId)).map(({ group }) => group));
+  faults = [[RETRY_CLAIM, "answer lost"]];
+  await expect
+    .poll(async () => {
+      for (const group of groups)
+        await retryPass(parts.engine, runId, group, new AbortController().signal).catch(() => {});
+      return states(parts);
+    })
+    .toEqual([{ state: "delivered", attempts: 2, reason: null, n: DELIVERIES }]);
+  expect(receiver.received).toHaveLength(2 * DELIVERIES);
+});
+
+test("an attempt that cannot be recorded holds up no other, and its delivery is tried again until it is given up", async () => {
+  const { parts, receiver } = await start();
+  await queueFor(parts, `${receiver.url}/well`, { webhooks: 2, events: 5 });
+  await queueFor(parts, `${receiver.url}/poison`, { webhooks: 1, events: 1 });
+  await parts.db.raw(
+    "alter table deliveries add constraint poison check (webhook_id < 3 or outcome <> 'delivered')",
+  );
+  const runId = await freshRun(parts.db);
+  await expect
+    .poll(async () => {
+      await pumpInTheEnd(parts, runId);
+      return states(parts);
+    })
+    .toEqual([
+      { state: "delivered", attempts: 1, reason: null, n: 10 },
+      { state: "failed", attempts: 0, reason: "interrupted", n: 1 },
+    ]);
+  expect(receiver.received.filter(({ path }) => path.startsWith("/well"))).toHaveLength(10);
+});
+
+test("a delivery whose event is not stored, as after a partial restore, holds up no other", async () => {
+  const { parts, receiver } = await start();
+  await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
+  await parts.db.raw("delete from events where id = (select event_id from queue order by id limit 1)");
+  const runId = await freshRun(parts.db);
+  await expect
+    .poll(async () => {
+      await pump(parts.engine, runId, new AbortController().signal).catch(() => {});
+      return (await parts.db("deliveries").where({ outcome: "delivered" }).pluck("id")).length;
+    })
+    .toBe(DELIVERIES - 3);
+  expect(receiver.received).toHaveLength(DELIVERIES - 3);
+});
+
+/** An engine whose lease has run out, since its renewals fail from now on; it has delivered one delivery before. */
+async function startExpired(): Promise<{ parts: EngineParts; receiver: Receiver; runId: number }> {
+  const { parts, receiver } = await start();
+  await queueFor(parts, `${receiver.url}/first`, { webhooks: 1, events: 1 });
+  expect(parts.engine.lease.isValid()).toBe(false);
+  const runId = await freshRun(parts.db);
+  await pump(parts.engine, runId, new AbortController().signal);
+  expect(parts.engine.lease.isValid()).toBe(true);
+  // More often than any test can wait for.
+  faults = Array.from({ length: 1_000 }, () => [RENEWAL, "refused"]);
+  await expect.poll(() => parts.engine.lease.isValid()).toBe(false);
+  return { parts, receiver, runId };
+}
+
+const claimed = async ({ db }: EngineParts) =>
+  (await rows(db, "select from all_deliveries where state = 'delivering'")).length;
+
+test("nothing is sent while the lease has run out, as when the database does not answer", async () => {
+  const { parts, receiver, runId } = await startExpired();
+  await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
+  const pumped = pump(parts.engine, runId, new AbortController().signal);
+  await expect.poll(() => claimed(parts)).toBe(DELIVERIES);
+  // Several of the flow's ticks.
+  await wait(1_000);
+  expect(receiver.received).toHaveLength(1);
+  faults = [];
+  expect(await pumped).toMatchObject({ delivered: DELIVERIES });
+});
+
+test("a worker whose lease another process has ended sends nothing of what it had claimed", async () => {
+  const { parts, receiver, runId } = await startExpired();
+  const [row] = await rows<{ id: number }>(parts.db, "select id from workers");
+  const id = row?.id as number;
+  await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
+  const late = pump(parts.engine, runId, new AbortController().signal);
+  await expect.poll(() => claimed(parts)).toBe(DELIVERIES);
+  const other = parts.another();
+  await expect.poll(() => parts.db("workers").where({ id })).toEqual([]);
+  expect(await pump(other, runId, new AbortController().signal)).toMatchObject({ delivered: DELIVERIES });
+  expect(parts.engine.lease.hasLost(id)).toBe(false);
+  faults = [];
+  await expect.poll(() => parts.engine.lease.hasLost(id)).toBe(true);
+  expect(await late).toMatchObject({ sent: 0 });
+  expect(receiver.received).toHaveLength(1 + DELIVERIES);
+});
