@@ -18,6 +18,7 @@ import { lists } from "./scenarios/lists.ts";
 import { mixed } from "./scenarios/mixed.ts";
 import { peers } from "./scenarios/peers.ts";
 import { publish } from "./scenarios/publish.ts";
+import { subscribers } from "./scenarios/subscribers.ts";
 import { temporal } from "./scenarios/temporal.ts";
 import { workers } from "./scenarios/workers.ts";
 
@@ -33,6 +34,7 @@ const scenarios: readonly Scenario[] = [
   backlog,
   publish,
   bytes,
+  subscribers,
   latency,
   lists,
   temporal,

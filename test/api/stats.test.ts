@@ -156,6 +156,47 @@ test("counts are the same whether they are folded or not, and are read while the
   expect(await read()).toEqual(before);
 });
 
+test("a webhook's last hour, day and week have counts and latencies, and no other webhook's", async () => {
+  const { db } = api.context;
+  const own = await api.register();
+  const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * 60_000);
+  const deltas = [
+    { at: minutesAgo(10), durations: [3, 3, 3, 90] },
+    { at: minutesAgo(5 * 60), durations: [3, 900, 900, 900] },
+    { at: minutesAgo(3 * 24 * 60), durations: [14_000] },
+    { at: minutesAgo(9 * 24 * 60), durations: [1] },
+  ];
+  await db("rollup_deltas").insert(
+    deltas.map(({ at, durations }) => ({
+      minute: at,
+      webhook_ids: durations.map(() => String(own)),
+      changes: durations.map(() => CHANGE.delivered),
+      durations_ms: durations,
+    })),
+  );
+  while ((await foldDeltas(db)) > 0);
+  const { periods } = await stats.getWebhookStats({ webhookId: own });
+  expect(
+    periods.map(({ hours, attempts, delivered, failed }) => [hours, attempts, delivered, failed]),
+  ).toEqual([
+    [1, 4n, 4n, 0n],
+    [24, 8n, 8n, 0n],
+    [168, 9n, 9n, 0n],
+  ]);
+  // Upper bounds of the classes: 3 ms is below 4, 90 below 91, 900 below 1,024, 14,000 below 16,384.
+  const latencies = periods.map(({ latencyP50Ms, latencyP95Ms }) => [latencyP50Ms, latencyP95Ms]);
+  expect(latencies).toEqual([
+    [4, 91],
+    [4, 1_024],
+    [91, 16_384],
+  ]);
+  const quiet = await stats.getWebhookStats({ webhookId: await api.register() });
+  expect(quiet.periods.map(({ attempts, latencyP50Ms }) => [attempts, latencyP50Ms])).toEqual(
+    Array(3).fill([0n, undefined]),
+  );
+  expect((await failure(stats.getWebhookStats({ webhookId: 999_999n })))?.code).toBe(Code.NotFound);
+});
+
 test("the last runs are listed newest first", async () => {
   const { runs } = await stats.listDispatchRuns({ pageSize: 3 });
   expect(runs.map(({ attempts, delivered, failed }) => [attempts, delivered, failed])).toEqual([

@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/event.proto.
  */
 export const file_webhook_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChZ3ZWJob29rL3YxL2V2ZW50LnByb3RvEgp3ZWJob29rLnYxIr8CCg9PcmRlckRpc3BhdGNoZWQSHgoIb3JkZXJfaWQYASABKANCDIi1GAGitRgEMTAwMRIlCgxvcmRlcl9udW1iZXIYAiABKAlCD4i1GAGitRgHU08tMTAwMRJPCg1kaXNwYXRjaGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWhIdCgdjYXJyaWVyGAQgASgJQgeitRgDREhMSACIAQESLwoPdHJhY2tpbmdfbnVtYmVyGAUgASgJQhGitRgNSkQwMTQ2MDAwMDNTRUgBiAEBEiQKBWxpbmVzGAYgAygLMhUud2ViaG9vay52MS5PcmRlckxpbmVCCgoIX2NhcnJpZXJCEgoQX3RyYWNraW5nX251bWJlciJhCglPcmRlckxpbmUSHQoKcHJvZHVjdF9pZBgBIAEoA0IJiLUYAaK1GAE3EhwKA3NrdRgCIAEoCUIPiLUYAaK1GAdMQU1QLTAxEhcKCHF1YW50aXR5GAMgASgFQgWitRgBMiKAAwoPRG9jdW1lbnRDcmVhdGVkEiEKC2RvY3VtZW50X2lkGAEgASgDQgyItRgBorUYBDUwMDUSRQoEa2luZBgCIAEoDjIYLndlYmhvb2sudjEuRG9jdW1lbnRLaW5kQh2ItRgBorUYFURPQ1VNRU5UX0tJTkRfSU5WT0lDRRIlCgZudW1iZXIYAyABKAlCFYi1GAGitRgNSU5WLTIwMjYtNTAwNRJMCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWhIfCghvcmRlcl9pZBgFIAEoA0IIorUYBDEwMDFIAIgBARIjCgt0b3RhbF9taW5vchgGIAEoA0IJorUYBTEyOTk1SAGIAQESHgoIY3VycmVuY3kYByABKAlCB6K1GANFVVJIAogBAUILCglfb3JkZXJfaWRCDgoMX3RvdGFsX21pbm9yQgsKCV9jdXJyZW5jeSKSAgoRU3RvY2tMZXZlbENoYW5nZWQSHQoKcHJvZHVjdF9pZBgBIAEoA0IJiLUYAaK1GAE3EhwKA3NrdRgCIAEoCUIPiLUYAaK1GAdMQU1QLTAxEiMKCGxvY2F0aW9uGAMgASgJQhGItRgBorUYCVJvdHRlcmRhbRIjCg5wcmV2aW91c19sZXZlbBgEIAEoA0IGorUYAjQySACIAQESFQoFbGV2ZWwYBSABKANCBqK1GAI0MBJMCgpjaGFuZ2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWkIRCg9fcHJldmlvdXNfbGV2ZWwirQIKE1B1Ymxpc2hFdmVudFJlcXVlc3QSHQoPaWRlbXBvdGVuY3lfa2V5GAEgASgJQgSItRgBEhUKB3VzZXJfaWQYAiABKAlCBIi1GAESKAoEdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoQb3JkZXJfZGlzcGF0Y2hlZBgLIAEoCzIbLndlYmhvb2sudjEuT3JkZXJEaXNwYXRjaGVkSAASNwoQZG9jdW1lbnRfY3JlYXRlZBgMIAEoCzIbLndlYmhvb2sudjEuRG9jdW1lbnRDcmVhdGVkSAASPAoTc3RvY2tfbGV2ZWxfY2hhbmdlZBgNIAEoCzIdLndlYmhvb2sudjEuU3RvY2tMZXZlbENoYW5nZWRIAEIGCgRkYXRhIlYKFFB1Ymxpc2hFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhkKEWRlbGl2ZXJpZXNfcXVldWVkGAIgASgFEhEKCWR1cGxpY2F0ZRgDIAEoCCJHChRQdWJsaXNoRXZlbnRzUmVxdWVzdBIvCgZldmVudHMYASADKAsyHy53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlcXVlc3QiQwoVUHVibGlzaEV2ZW50c1Jlc3BvbnNlEioKB3Jlc3VsdHMYASADKAsyGS53ZWJob29rLnYxLlB1Ymxpc2hSZXN1bHQiSwoYUHVibGlzaEV2ZW50QmF0Y2hSZXF1ZXN0Ei8KBmV2ZW50cxgBIAMoCzIfLndlYmhvb2sudjEuUHVibGlzaEV2ZW50UmVxdWVzdCJHChlQdWJsaXNoRXZlbnRCYXRjaFJlc3BvbnNlEioKB3Jlc3VsdHMYASADKAsyGS53ZWJob29rLnYxLlB1Ymxpc2hSZXN1bHQiewoNUHVibGlzaFJlc3VsdBI1CglwdWJsaXNoZWQYASABKAsyIC53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlc3BvbnNlSAASKQoFZXJyb3IYAiABKAsyGC53ZWJob29rLnYxLlB1Ymxpc2hFcnJvckgAQggKBnJlc3VsdCJMCgxQdWJsaXNoRXJyb3ISDQoFaW5kZXgYASABKAUSDAoEY29kZRgCIAEoBRIPCgdtZXNzYWdlGAMgASgJEg4KBnJlYXNvbhgEIAEoCSqmAQoOV2ViaG9va1Byb2Nlc3MSHwobV0VCSE9PS19QUk9DRVNTX1VOU1BFQ0lGSUVEEAASJAogV0VCSE9PS19QUk9DRVNTX09SREVSX0RJU1BBVENIRUQQARIkCiBXRUJIT09LX1BST0NFU1NfRE9DVU1FTlRfQ1JFQVRFRBACEicKI1dFQkhPT0tfUFJPQ0VTU19TVE9DS19MRVZFTF9DSEFOR0VEEAMqrgEKDERvY3VtZW50S2luZBIdChlET0NVTUVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVRE9DVU1FTlRfS0lORF9JTlZPSUNFEAESHQoZRE9DVU1FTlRfS0lORF9DUkVESVRfTk9URRACEh8KG0RPQ1VNRU5UX0tJTkRfREVMSVZFUllfTk9URRADEiQKIERPQ1VNRU5UX0tJTkRfT1JERVJfQ09ORklSTUFUSU9OEAQytgIKDEV2ZW50U2VydmljZRJaCgxQdWJsaXNoRXZlbnQSHy53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlcXVlc3QaIC53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlc3BvbnNlIgeQAgKItRgDEl8KDVB1Ymxpc2hFdmVudHMSIC53ZWJob29rLnYxLlB1Ymxpc2hFdmVudHNSZXF1ZXN0GiEud2ViaG9vay52MS5QdWJsaXNoRXZlbnRzUmVzcG9uc2UiB5ACAoi1GAMoARJpChFQdWJsaXNoRXZlbnRCYXRjaBIkLndlYmhvb2sudjEuUHVibGlzaEV2ZW50QmF0Y2hSZXF1ZXN0GiUud2ViaG9vay52MS5QdWJsaXNoRXZlbnRCYXRjaFJlc3BvbnNlIgeQAgKItRgDYgZwcm90bzM", [file_google_protobuf_timestamp, file_webhook_v1_options]);
+  fileDesc("ChZ3ZWJob29rL3YxL2V2ZW50LnByb3RvEgp3ZWJob29rLnYxIr8CCg9PcmRlckRpc3BhdGNoZWQSHgoIb3JkZXJfaWQYASABKANCDIi1GAGitRgEMTAwMRIlCgxvcmRlcl9udW1iZXIYAiABKAlCD4i1GAGitRgHU08tMTAwMRJPCg1kaXNwYXRjaGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWhIdCgdjYXJyaWVyGAQgASgJQgeitRgDREhMSACIAQESLwoPdHJhY2tpbmdfbnVtYmVyGAUgASgJQhGitRgNSkQwMTQ2MDAwMDNTRUgBiAEBEiQKBWxpbmVzGAYgAygLMhUud2ViaG9vay52MS5PcmRlckxpbmVCCgoIX2NhcnJpZXJCEgoQX3RyYWNraW5nX251bWJlciJhCglPcmRlckxpbmUSHQoKcHJvZHVjdF9pZBgBIAEoA0IJiLUYAaK1GAE3EhwKA3NrdRgCIAEoCUIPiLUYAaK1GAdMQU1QLTAxEhcKCHF1YW50aXR5GAMgASgFQgWitRgBMiKAAwoPRG9jdW1lbnRDcmVhdGVkEiEKC2RvY3VtZW50X2lkGAEgASgDQgyItRgBorUYBDUwMDUSRQoEa2luZBgCIAEoDjIYLndlYmhvb2sudjEuRG9jdW1lbnRLaW5kQh2ItRgBorUYFURPQ1VNRU5UX0tJTkRfSU5WT0lDRRIlCgZudW1iZXIYAyABKAlCFYi1GAGitRgNSU5WLTIwMjYtNTAwNRJMCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWhIfCghvcmRlcl9pZBgFIAEoA0IIorUYBDEwMDFIAIgBARIjCgt0b3RhbF9taW5vchgGIAEoA0IJorUYBTEyOTk1SAGIAQESHgoIY3VycmVuY3kYByABKAlCB6K1GANFVVJIAogBAUILCglfb3JkZXJfaWRCDgoMX3RvdGFsX21pbm9yQgsKCV9jdXJyZW5jeSKSAgoRU3RvY2tMZXZlbENoYW5nZWQSHQoKcHJvZHVjdF9pZBgBIAEoA0IJiLUYAaK1GAE3EhwKA3NrdRgCIAEoCUIPiLUYAaK1GAdMQU1QLTAxEiMKCGxvY2F0aW9uGAMgASgJQhGItRgBorUYCVJvdHRlcmRhbRIjCg5wcmV2aW91c19sZXZlbBgEIAEoA0IGorUYAjQySACIAQESFQoFbGV2ZWwYBSABKANCBqK1GAI0MBJMCgpjaGFuZ2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIciLUYAaK1GBQyMDI2LTExLTIxVDA5OjMwOjAwWkIRCg9fcHJldmlvdXNfbGV2ZWwiLQoURXJhc2VQYXlsb2Fkc1JlcXVlc3QSFQoHdXNlcl9pZBgBIAEoCUIEiLUYASJIChVFcmFzZVBheWxvYWRzUmVzcG9uc2USDgoGZXJhc2VkGAEgASgFEhEKCWNhbmNlbGxlZBgCIAEoBRIMCgRtb3JlGAMgASgIIq0CChNQdWJsaXNoRXZlbnRSZXF1ZXN0Eh0KD2lkZW1wb3RlbmN5X2tleRgBIAEoCUIEiLUYARIVCgd1c2VyX2lkGAIgASgJQgSItRgBEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKEG9yZGVyX2Rpc3BhdGNoZWQYCyABKAsyGy53ZWJob29rLnYxLk9yZGVyRGlzcGF0Y2hlZEgAEjcKEGRvY3VtZW50X2NyZWF0ZWQYDCABKAsyGy53ZWJob29rLnYxLkRvY3VtZW50Q3JlYXRlZEgAEjwKE3N0b2NrX2xldmVsX2NoYW5nZWQYDSABKAsyHS53ZWJob29rLnYxLlN0b2NrTGV2ZWxDaGFuZ2VkSABCBgoEZGF0YSJWChRQdWJsaXNoRXZlbnRSZXNwb25zZRIQCghldmVudF9pZBgBIAEoCRIZChFkZWxpdmVyaWVzX3F1ZXVlZBgCIAEoBRIRCglkdXBsaWNhdGUYAyABKAgiRwoUUHVibGlzaEV2ZW50c1JlcXVlc3QSLwoGZXZlbnRzGAEgAygLMh8ud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXF1ZXN0IkMKFVB1Ymxpc2hFdmVudHNSZXNwb25zZRIqCgdyZXN1bHRzGAEgAygLMhkud2ViaG9vay52MS5QdWJsaXNoUmVzdWx0IksKGFB1Ymxpc2hFdmVudEJhdGNoUmVxdWVzdBIvCgZldmVudHMYASADKAsyHy53ZWJob29rLnYxLlB1Ymxpc2hFdmVudFJlcXVlc3QiRwoZUHVibGlzaEV2ZW50QmF0Y2hSZXNwb25zZRIqCgdyZXN1bHRzGAEgAygLMhkud2ViaG9vay52MS5QdWJsaXNoUmVzdWx0InsKDVB1Ymxpc2hSZXN1bHQSNQoJcHVibGlzaGVkGAEgASgLMiAud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXNwb25zZUgAEikKBWVycm9yGAIgASgLMhgud2ViaG9vay52MS5QdWJsaXNoRXJyb3JIAEIICgZyZXN1bHQiTAoMUHVibGlzaEVycm9yEg0KBWluZGV4GAEgASgFEgwKBGNvZGUYAiABKAUSDwoHbWVzc2FnZRgDIAEoCRIOCgZyZWFzb24YBCABKAkqpgEKDldlYmhvb2tQcm9jZXNzEh8KG1dFQkhPT0tfUFJPQ0VTU19VTlNQRUNJRklFRBAAEiQKIFdFQkhPT0tfUFJPQ0VTU19PUkRFUl9ESVNQQVRDSEVEEAESJAogV0VCSE9PS19QUk9DRVNTX0RPQ1VNRU5UX0NSRUFURUQQAhInCiNXRUJIT09LX1BST0NFU1NfU1RPQ0tfTEVWRUxfQ0hBTkdFRBADKq4BCgxEb2N1bWVudEtpbmQSHQoZRE9DVU1FTlRfS0lORF9VTlNQRUNJRklFRBAAEhkKFURPQ1VNRU5UX0tJTkRfSU5WT0lDRRABEh0KGURPQ1VNRU5UX0tJTkRfQ1JFRElUX05PVEUQAhIfChtET0NVTUVOVF9LSU5EX0RFTElWRVJZX05PVEUQAxIkCiBET0NVTUVOVF9LSU5EX09SREVSX0NPTkZJUk1BVElPThAEMpUDCgxFdmVudFNlcnZpY2USWgoMUHVibGlzaEV2ZW50Eh8ud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXF1ZXN0GiAud2ViaG9vay52MS5QdWJsaXNoRXZlbnRSZXNwb25zZSIHkAICiLUYAxJfCg1QdWJsaXNoRXZlbnRzEiAud2ViaG9vay52MS5QdWJsaXNoRXZlbnRzUmVxdWVzdBohLndlYmhvb2sudjEuUHVibGlzaEV2ZW50c1Jlc3BvbnNlIgeQAgKItRgDKAESaQoRUHVibGlzaEV2ZW50QmF0Y2gSJC53ZWJob29rLnYxLlB1Ymxpc2hFdmVudEJhdGNoUmVxdWVzdBolLndlYmhvb2sudjEuUHVibGlzaEV2ZW50QmF0Y2hSZXNwb25zZSIHkAICiLUYAxJdCg1FcmFzZVBheWxvYWRzEiAud2ViaG9vay52MS5FcmFzZVBheWxvYWRzUmVxdWVzdBohLndlYmhvb2sudjEuRXJhc2VQYXlsb2Fkc1Jlc3BvbnNlIgeQAgKItRgCYgZwcm90bzM", [file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
  * An order has left the warehouse.
@@ -231,6 +231,58 @@ export const StockLevelChangedSchema: GenMessage<StockLevelChanged> = /*@__PURE_
   messageDesc(file_webhook_v1_event, 3);
 
 /**
+ * @generated from message webhook.v1.ErasePayloadsRequest
+ */
+export type ErasePayloadsRequest = Message<"webhook.v1.ErasePayloadsRequest"> & {
+  /**
+   * The user_id that the events were published with.
+   *
+   * @generated from field: string user_id = 1;
+   */
+  userId: string;
+};
+
+/**
+ * Describes the message webhook.v1.ErasePayloadsRequest.
+ * Use `create(ErasePayloadsRequestSchema)` to create a new message.
+ */
+export const ErasePayloadsRequestSchema: GenMessage<ErasePayloadsRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_event, 4);
+
+/**
+ * @generated from message webhook.v1.ErasePayloadsResponse
+ */
+export type ErasePayloadsResponse = Message<"webhook.v1.ErasePayloadsResponse"> & {
+  /**
+   * Events whose payload was erased by this call.
+   *
+   * @generated from field: int32 erased = 1;
+   */
+  erased: number;
+
+  /**
+   * Open deliveries that were cancelled by this call.
+   *
+   * @generated from field: int32 cancelled = 2;
+   */
+  cancelled: number;
+
+  /**
+   * There may be more events of this user.
+   *
+   * @generated from field: bool more = 3;
+   */
+  more: boolean;
+};
+
+/**
+ * Describes the message webhook.v1.ErasePayloadsResponse.
+ * Use `create(ErasePayloadsResponseSchema)` to create a new message.
+ */
+export const ErasePayloadsResponseSchema: GenMessage<ErasePayloadsResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_event, 5);
+
+/**
  * @generated from message webhook.v1.PublishEventRequest
  */
 export type PublishEventRequest = Message<"webhook.v1.PublishEventRequest"> & {
@@ -287,7 +339,7 @@ export type PublishEventRequest = Message<"webhook.v1.PublishEventRequest"> & {
  * Use `create(PublishEventRequestSchema)` to create a new message.
  */
 export const PublishEventRequestSchema: GenMessage<PublishEventRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 4);
+  messageDesc(file_webhook_v1_event, 6);
 
 /**
  * @generated from message webhook.v1.PublishEventResponse
@@ -320,7 +372,7 @@ export type PublishEventResponse = Message<"webhook.v1.PublishEventResponse"> & 
  * Use `create(PublishEventResponseSchema)` to create a new message.
  */
 export const PublishEventResponseSchema: GenMessage<PublishEventResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 5);
+  messageDesc(file_webhook_v1_event, 7);
 
 /**
  * One message of the stream: one event or several, which saves some more time.
@@ -339,7 +391,7 @@ export type PublishEventsRequest = Message<"webhook.v1.PublishEventsRequest"> & 
  * Use `create(PublishEventsRequestSchema)` to create a new message.
  */
 export const PublishEventsRequestSchema: GenMessage<PublishEventsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 6);
+  messageDesc(file_webhook_v1_event, 8);
 
 /**
  * @generated from message webhook.v1.PublishEventsResponse
@@ -358,7 +410,7 @@ export type PublishEventsResponse = Message<"webhook.v1.PublishEventsResponse"> 
  * Use `create(PublishEventsResponseSchema)` to create a new message.
  */
 export const PublishEventsResponseSchema: GenMessage<PublishEventsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 7);
+  messageDesc(file_webhook_v1_event, 9);
 
 /**
  * @generated from message webhook.v1.PublishEventBatchRequest
@@ -377,7 +429,7 @@ export type PublishEventBatchRequest = Message<"webhook.v1.PublishEventBatchRequ
  * Use `create(PublishEventBatchRequestSchema)` to create a new message.
  */
 export const PublishEventBatchRequestSchema: GenMessage<PublishEventBatchRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 8);
+  messageDesc(file_webhook_v1_event, 10);
 
 /**
  * @generated from message webhook.v1.PublishEventBatchResponse
@@ -396,7 +448,7 @@ export type PublishEventBatchResponse = Message<"webhook.v1.PublishEventBatchRes
  * Use `create(PublishEventBatchResponseSchema)` to create a new message.
  */
 export const PublishEventBatchResponseSchema: GenMessage<PublishEventBatchResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 9);
+  messageDesc(file_webhook_v1_event, 11);
 
 /**
  * What became of one event of many.
@@ -431,7 +483,7 @@ export type PublishResult = Message<"webhook.v1.PublishResult"> & {
  * Use `create(PublishResultSchema)` to create a new message.
  */
 export const PublishResultSchema: GenMessage<PublishResult> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 10);
+  messageDesc(file_webhook_v1_event, 12);
 
 /**
  * Why one event of many was refused.
@@ -473,7 +525,7 @@ export type PublishError = Message<"webhook.v1.PublishError"> & {
  * Use `create(PublishErrorSchema)` to create a new message.
  */
 export const PublishErrorSchema: GenMessage<PublishError> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_event, 11);
+  messageDesc(file_webhook_v1_event, 13);
 
 /**
  * The event type. REST sends it as its number and returns it by name (`OrderDispatched`).
@@ -619,6 +671,18 @@ export const EventService: GenService<{
     methodKind: "unary";
     input: typeof PublishEventBatchRequestSchema;
     output: typeof PublishEventBatchResponseSchema;
+  },
+  /**
+   * Erases the payloads of a user's events, and what endpoints answered to their deliveries. Ids, states and counts
+   * stay. Deliveries of these events that are still open are cancelled, those being sent at this moment excepted. Call
+   * again until `more` is false. PERMISSION_DENIED for a key of an installed app: events are of the whole service.
+   *
+   * @generated from rpc webhook.v1.EventService.ErasePayloads
+   */
+  erasePayloads: {
+    methodKind: "unary";
+    input: typeof ErasePayloadsRequestSchema;
+    output: typeof ErasePayloadsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_webhook_v1_event, 0);

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/stats.proto.
  */
 export const file_webhook_v1_stats: GenFile = /*@__PURE__*/
-  fileDesc("ChZ3ZWJob29rL3YxL3N0YXRzLnByb3RvEgp3ZWJob29rLnYxIrQBCghPdmVydmlldxIPCgdwZW5kaW5nGAEgASgDEhIKCmRlbGl2ZXJpbmcYAiABKAMSEAoIcmV0cnlpbmcYAyABKAMSDgoGZmFpbGVkGAQgASgDEhEKCWNhbmNlbGxlZBgFIAEoAxIZChFhdHRlbXB0c19sYXN0X2RheRgGIAEoAxIaChJkZWxpdmVyZWRfbGFzdF9kYXkYByABKAMSFwoPZmFpbGVkX2xhc3RfZGF5GAggASgDIm8KDUhpc3RvcnlCdWNrZXQSKQoFc3RhcnQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGF0dGVtcHRzGAIgASgDEhEKCWRlbGl2ZXJlZBgDIAEoAxIOCgZmYWlsZWQYBCABKAMifwoMV2ViaG9va1N0YXRzEhIKCndlYmhvb2tfaWQYASABKAMSEQoJZGVsaXZlcmVkGAIgASgDEg4KBmZhaWxlZBgDIAEoAxIQCghhdHRlbXB0cxgEIAEoAxISCgphdmVyYWdlX21zGAUgASgBEhIKCmxvbmdlc3RfbXMYBiABKAUi2gEKC0Rpc3BhdGNoUnVuEhMKC3dvcmtmbG93X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIrCgdzdGFydGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZjbG9zZWQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGF0dGVtcHRzGAUgASgFEhEKCWRlbGl2ZXJlZBgGIAEoBRIOCgZmYWlsZWQYByABKAUSEAoDdXJsGAggASgJSACIAQFCBgoEX3VybCIUChJHZXRPdmVydmlld1JlcXVlc3QiPQoTR2V0T3ZlcnZpZXdSZXNwb25zZRImCghvdmVydmlldxgBIAEoCzIULndlYmhvb2sudjEuT3ZlcnZpZXciFgoUV2F0Y2hPdmVydmlld1JlcXVlc3QiPwoVV2F0Y2hPdmVydmlld1Jlc3BvbnNlEiYKCG92ZXJ2aWV3GAEgASgLMhQud2ViaG9vay52MS5PdmVydmlldyIkChFHZXRIaXN0b3J5UmVxdWVzdBIPCgdidWNrZXRzGAEgASgFIkAKEkdldEhpc3RvcnlSZXNwb25zZRIqCgdidWNrZXRzGAEgAygLMhkud2ViaG9vay52MS5IaXN0b3J5QnVja2V0IhkKF0xpc3RXZWJob29rU3RhdHNSZXF1ZXN0InEKGExpc3RXZWJob29rU3RhdHNSZXNwb25zZRIqCgh3ZWJob29rcxgBIAMoCzIYLndlYmhvb2sudjEuV2ViaG9va1N0YXRzEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIsChdMaXN0RGlzcGF0Y2hSdW5zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUiQQoYTGlzdERpc3BhdGNoUnVuc1Jlc3BvbnNlEiUKBHJ1bnMYASADKAsyFy53ZWJob29rLnYxLkRpc3BhdGNoUnVuIhQKEkRpc3BhdGNoTm93UmVxdWVzdCIVChNEaXNwYXRjaE5vd1Jlc3BvbnNlMsEECgxTdGF0c1NlcnZpY2USVwoLR2V0T3ZlcnZpZXcSHi53ZWJob29rLnYxLkdldE92ZXJ2aWV3UmVxdWVzdBofLndlYmhvb2sudjEuR2V0T3ZlcnZpZXdSZXNwb25zZSIHkAIBiLUYARJcCg1XYXRjaE92ZXJ2aWV3EiAud2ViaG9vay52MS5XYXRjaE92ZXJ2aWV3UmVxdWVzdBohLndlYmhvb2sudjEuV2F0Y2hPdmVydmlld1Jlc3BvbnNlIgSItRgBMAESVAoKR2V0SGlzdG9yeRIdLndlYmhvb2sudjEuR2V0SGlzdG9yeVJlcXVlc3QaHi53ZWJob29rLnYxLkdldEhpc3RvcnlSZXNwb25zZSIHkAIBiLUYARJmChBMaXN0V2ViaG9va1N0YXRzEiMud2ViaG9vay52MS5MaXN0V2ViaG9va1N0YXRzUmVxdWVzdBokLndlYmhvb2sudjEuTGlzdFdlYmhvb2tTdGF0c1Jlc3BvbnNlIgeQAgGItRgBEmYKEExpc3REaXNwYXRjaFJ1bnMSIy53ZWJob29rLnYxLkxpc3REaXNwYXRjaFJ1bnNSZXF1ZXN0GiQud2ViaG9vay52MS5MaXN0RGlzcGF0Y2hSdW5zUmVzcG9uc2UiB5ACAYi1GAESVAoLRGlzcGF0Y2hOb3cSHi53ZWJob29rLnYxLkRpc3BhdGNoTm93UmVxdWVzdBofLndlYmhvb2sudjEuRGlzcGF0Y2hOb3dSZXNwb25zZSIEiLUYAmIGcHJvdG8z", [file_google_protobuf_timestamp, file_webhook_v1_options]);
+  fileDesc("ChZ3ZWJob29rL3YxL3N0YXRzLnByb3RvEgp3ZWJob29rLnYxIrQBCghPdmVydmlldxIPCgdwZW5kaW5nGAEgASgDEhIKCmRlbGl2ZXJpbmcYAiABKAMSEAoIcmV0cnlpbmcYAyABKAMSDgoGZmFpbGVkGAQgASgDEhEKCWNhbmNlbGxlZBgFIAEoAxIZChFhdHRlbXB0c19sYXN0X2RheRgGIAEoAxIaChJkZWxpdmVyZWRfbGFzdF9kYXkYByABKAMSFwoPZmFpbGVkX2xhc3RfZGF5GAggASgDIm8KDUhpc3RvcnlCdWNrZXQSKQoFc3RhcnQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGF0dGVtcHRzGAIgASgDEhEKCWRlbGl2ZXJlZBgDIAEoAxIOCgZmYWlsZWQYBCABKAMifwoMV2ViaG9va1N0YXRzEhIKCndlYmhvb2tfaWQYASABKAMSEQoJZGVsaXZlcmVkGAIgASgDEg4KBmZhaWxlZBgDIAEoAxIQCghhdHRlbXB0cxgEIAEoAxISCgphdmVyYWdlX21zGAUgASgBEhIKCmxvbmdlc3RfbXMYBiABKAUi2gEKC0Rpc3BhdGNoUnVuEhMKC3dvcmtmbG93X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIrCgdzdGFydGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZjbG9zZWQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGF0dGVtcHRzGAUgASgFEhEKCWRlbGl2ZXJlZBgGIAEoBRIOCgZmYWlsZWQYByABKAUSEAoDdXJsGAggASgJSACIAQFCBgoEX3VybCIUChJHZXRPdmVydmlld1JlcXVlc3QiPQoTR2V0T3ZlcnZpZXdSZXNwb25zZRImCghvdmVydmlldxgBIAEoCzIULndlYmhvb2sudjEuT3ZlcnZpZXciFgoUV2F0Y2hPdmVydmlld1JlcXVlc3QiPwoVV2F0Y2hPdmVydmlld1Jlc3BvbnNlEiYKCG92ZXJ2aWV3GAEgASgLMhQud2ViaG9vay52MS5PdmVydmlldyIkChFHZXRIaXN0b3J5UmVxdWVzdBIPCgdidWNrZXRzGAEgASgFIkAKEkdldEhpc3RvcnlSZXNwb25zZRIqCgdidWNrZXRzGAEgAygLMhkud2ViaG9vay52MS5IaXN0b3J5QnVja2V0IhkKF0xpc3RXZWJob29rU3RhdHNSZXF1ZXN0InEKGExpc3RXZWJob29rU3RhdHNSZXNwb25zZRIqCgh3ZWJob29rcxgBIAMoCzIYLndlYmhvb2sudjEuV2ViaG9va1N0YXRzEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIyChZHZXRXZWJob29rU3RhdHNSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiRQoXR2V0V2ViaG9va1N0YXRzUmVzcG9uc2USKgoHcGVyaW9kcxgBIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1BlcmlvZCKzAQoNV2ViaG9va1BlcmlvZBINCgVob3VycxgBIAEoBRIQCghhdHRlbXB0cxgCIAEoAxIRCglkZWxpdmVyZWQYAyABKAMSDgoGZmFpbGVkGAQgASgDEhsKDmxhdGVuY3lfcDUwX21zGAUgASgFSACIAQESGwoObGF0ZW5jeV9wOTVfbXMYBiABKAVIAYgBAUIRCg9fbGF0ZW5jeV9wNTBfbXNCEQoPX2xhdGVuY3lfcDk1X21zIiwKF0xpc3REaXNwYXRjaFJ1bnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBSJBChhMaXN0RGlzcGF0Y2hSdW5zUmVzcG9uc2USJQoEcnVucxgBIAMoCzIXLndlYmhvb2sudjEuRGlzcGF0Y2hSdW4iFAoSRGlzcGF0Y2hOb3dSZXF1ZXN0IhUKE0Rpc3BhdGNoTm93UmVzcG9uc2UypgUKDFN0YXRzU2VydmljZRJXCgtHZXRPdmVydmlldxIeLndlYmhvb2sudjEuR2V0T3ZlcnZpZXdSZXF1ZXN0Gh8ud2ViaG9vay52MS5HZXRPdmVydmlld1Jlc3BvbnNlIgeQAgGItRgBElwKDVdhdGNoT3ZlcnZpZXcSIC53ZWJob29rLnYxLldhdGNoT3ZlcnZpZXdSZXF1ZXN0GiEud2ViaG9vay52MS5XYXRjaE92ZXJ2aWV3UmVzcG9uc2UiBIi1GAEwARJUCgpHZXRIaXN0b3J5Eh0ud2ViaG9vay52MS5HZXRIaXN0b3J5UmVxdWVzdBoeLndlYmhvb2sudjEuR2V0SGlzdG9yeVJlc3BvbnNlIgeQAgGItRgBEmYKEExpc3RXZWJob29rU3RhdHMSIy53ZWJob29rLnYxLkxpc3RXZWJob29rU3RhdHNSZXF1ZXN0GiQud2ViaG9vay52MS5MaXN0V2ViaG9va1N0YXRzUmVzcG9uc2UiB5ACAYi1GAESYwoPR2V0V2ViaG9va1N0YXRzEiIud2ViaG9vay52MS5HZXRXZWJob29rU3RhdHNSZXF1ZXN0GiMud2ViaG9vay52MS5HZXRXZWJob29rU3RhdHNSZXNwb25zZSIHkAIBiLUYARJmChBMaXN0RGlzcGF0Y2hSdW5zEiMud2ViaG9vay52MS5MaXN0RGlzcGF0Y2hSdW5zUmVxdWVzdBokLndlYmhvb2sudjEuTGlzdERpc3BhdGNoUnVuc1Jlc3BvbnNlIgeQAgGItRgBElQKC0Rpc3BhdGNoTm93Eh4ud2ViaG9vay52MS5EaXNwYXRjaE5vd1JlcXVlc3QaHy53ZWJob29rLnYxLkRpc3BhdGNoTm93UmVzcG9uc2UiBIi1GAJiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
  * How many deliveries stand where, and what the runs of the last day did.
@@ -382,6 +382,98 @@ export const ListWebhookStatsResponseSchema: GenMessage<ListWebhookStatsResponse
   messageDesc(file_webhook_v1_stats, 11);
 
 /**
+ * @generated from message webhook.v1.GetWebhookStatsRequest
+ */
+export type GetWebhookStatsRequest = Message<"webhook.v1.GetWebhookStatsRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+};
+
+/**
+ * Describes the message webhook.v1.GetWebhookStatsRequest.
+ * Use `create(GetWebhookStatsRequestSchema)` to create a new message.
+ */
+export const GetWebhookStatsRequestSchema: GenMessage<GetWebhookStatsRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_stats, 12);
+
+/**
+ * @generated from message webhook.v1.GetWebhookStatsResponse
+ */
+export type GetWebhookStatsResponse = Message<"webhook.v1.GetWebhookStatsResponse"> & {
+  /**
+   * The last hour, 24 hours and 7 days, in this order.
+   *
+   * @generated from field: repeated webhook.v1.WebhookPeriod periods = 1;
+   */
+  periods: WebhookPeriod[];
+};
+
+/**
+ * Describes the message webhook.v1.GetWebhookStatsResponse.
+ * Use `create(GetWebhookStatsResponseSchema)` to create a new message.
+ */
+export const GetWebhookStatsResponseSchema: GenMessage<GetWebhookStatsResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_stats, 13);
+
+/**
+ * What happened to a webhook's deliveries in a period that ends now.
+ *
+ * @generated from message webhook.v1.WebhookPeriod
+ */
+export type WebhookPeriod = Message<"webhook.v1.WebhookPeriod"> & {
+  /**
+   * Length of the period. Periods of more than an hour begin with a full hour.
+   *
+   * @generated from field: int32 hours = 1;
+   */
+  hours: number;
+
+  /**
+   * Attempts made.
+   *
+   * @generated from field: int64 attempts = 2;
+   */
+  attempts: bigint;
+
+  /**
+   * Deliveries that arrived.
+   *
+   * @generated from field: int64 delivered = 3;
+   */
+  delivered: bigint;
+
+  /**
+   * Deliveries that failed for good.
+   *
+   * @generated from field: int64 failed = 4;
+   */
+  failed: bigint;
+
+  /**
+   * Half of the attempts took at most so long, in milliseconds; accurate to about 40 %. Unset without attempts.
+   *
+   * @generated from field: optional int32 latency_p50_ms = 5;
+   */
+  latencyP50Ms?: number | undefined;
+
+  /**
+   * 95 % of the attempts took at most so long, in milliseconds; accurate to about 40 %. Unset without attempts.
+   *
+   * @generated from field: optional int32 latency_p95_ms = 6;
+   */
+  latencyP95Ms?: number | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.WebhookPeriod.
+ * Use `create(WebhookPeriodSchema)` to create a new message.
+ */
+export const WebhookPeriodSchema: GenMessage<WebhookPeriod> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_stats, 14);
+
+/**
  * @generated from message webhook.v1.ListDispatchRunsRequest
  */
 export type ListDispatchRunsRequest = Message<"webhook.v1.ListDispatchRunsRequest"> & {
@@ -398,7 +490,7 @@ export type ListDispatchRunsRequest = Message<"webhook.v1.ListDispatchRunsReques
  * Use `create(ListDispatchRunsRequestSchema)` to create a new message.
  */
 export const ListDispatchRunsRequestSchema: GenMessage<ListDispatchRunsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_stats, 12);
+  messageDesc(file_webhook_v1_stats, 15);
 
 /**
  * @generated from message webhook.v1.ListDispatchRunsResponse
@@ -415,7 +507,7 @@ export type ListDispatchRunsResponse = Message<"webhook.v1.ListDispatchRunsRespo
  * Use `create(ListDispatchRunsResponseSchema)` to create a new message.
  */
 export const ListDispatchRunsResponseSchema: GenMessage<ListDispatchRunsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_stats, 13);
+  messageDesc(file_webhook_v1_stats, 16);
 
 /**
  * @generated from message webhook.v1.DispatchNowRequest
@@ -428,7 +520,7 @@ export type DispatchNowRequest = Message<"webhook.v1.DispatchNowRequest"> & {
  * Use `create(DispatchNowRequestSchema)` to create a new message.
  */
 export const DispatchNowRequestSchema: GenMessage<DispatchNowRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_stats, 14);
+  messageDesc(file_webhook_v1_stats, 17);
 
 /**
  * @generated from message webhook.v1.DispatchNowResponse
@@ -441,7 +533,7 @@ export type DispatchNowResponse = Message<"webhook.v1.DispatchNowResponse"> & {
  * Use `create(DispatchNowResponseSchema)` to create a new message.
  */
 export const DispatchNowResponseSchema: GenMessage<DispatchNowResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_stats, 15);
+  messageDesc(file_webhook_v1_stats, 18);
 
 /**
  * Tells how the service does, and starts a dispatch. A key of an installed app is told of the webhooks of its app alone.
@@ -489,6 +581,16 @@ export const StatsService: GenService<{
     methodKind: "unary";
     input: typeof ListWebhookStatsRequestSchema;
     output: typeof ListWebhookStatsResponseSchema;
+  },
+  /**
+   * How a webhook did in the last hour, day and week, with the latency of its endpoint.
+   *
+   * @generated from rpc webhook.v1.StatsService.GetWebhookStats
+   */
+  getWebhookStats: {
+    methodKind: "unary";
+    input: typeof GetWebhookStatsRequestSchema;
+    output: typeof GetWebhookStatsResponseSchema;
   },
   /**
    * The last dispatch runs, newest first. PERMISSION_DENIED for a key of an installed app: runs are of the whole service.

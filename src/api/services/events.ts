@@ -1,10 +1,12 @@
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
-import type { EventService } from "../../../gen/webhook/v1/event_pb.ts";
+import { ErasePayloadsRequestSchema, type EventService } from "../../../gen/webhook/v1/event_pb.ts";
+import { erasePayloads } from "../../db/events/erase.ts";
 import { DomainError } from "../../domain-error.ts";
 import { callerOf, stillAuthorised } from "../auth.ts";
+import { assertServiceWide } from "../caller-scope.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
-import { publishedMessage } from "./messages.ts";
+import { assertFields, publishedMessage } from "./messages.ts";
 import { newEvent } from "./new-event.ts";
 import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
 import { createPublisher } from "./publisher.ts";
@@ -13,6 +15,8 @@ import { Room } from "./room.ts";
 /** Most events of one stream: what its one answer has room for. */
 const MAX_STREAM_EVENTS = 10_000;
 const MAX_BATCH_EVENTS = 1_000;
+/** Events whose payload one call erases, at most. */
+const ERASED_AT_ONCE = 1_000;
 /** Bytes that the events of all streams and batches may take while they wait to be written, a process. */
 const SERIES_ROOM = 16 * 1024 * 1024;
 
@@ -49,6 +53,13 @@ export function eventService(context: ApiContext): ServiceImpl<typeof EventServi
         for (const event of events) await series.add(event);
       }
       return { results: await series.results() };
+    },
+
+    async erasePayloads(request, handler) {
+      assertFields(ErasePayloadsRequestSchema, request);
+      assertServiceWide(handler);
+      const step = await erasePayloads(context.db, request.userId, ERASED_AT_ONCE);
+      return { ...step, more: step.erased === ERASED_AT_ONCE };
     },
 
     async publishEventBatch({ events }, handler) {

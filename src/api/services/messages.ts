@@ -10,6 +10,7 @@ import type { Published } from "../../db/events/publish.ts";
 import type { InstalledAppRow } from "../../db/installed-apps.ts";
 import { reachesWebhook, type Scope } from "../../db/scope.ts";
 import type { WebhookRow } from "../../db/webhooks.ts";
+import { DomainError } from "../../domain-error.ts";
 import { invalidFields } from "../errors.ts";
 import { findFieldViolations } from "../required-fields.ts";
 
@@ -92,6 +93,13 @@ export function apiKeyMessage(row: ApiKeyRow & Partial<ListedApiKey>): MessageIn
 
 export function installedAppMessage(row: InstalledAppRow): MessageInitShape<typeof InstalledAppSchema> {
   return { id: row.id, name: row.name, created: timestampFromDate(row.created) };
+}
+
+/** The error for a webhook that does not exist, or that the caller cannot see. */
+export function noWebhook(id: bigint): DomainError {
+  return new DomainError("NOT_FOUND", `there is no webhook ${id}; list the webhooks to find its Id`, {
+    reason: "WEBHOOK_NOT_FOUND",
+  });
 }
 
 /** The answer for one event that is stored. */

@@ -2,13 +2,21 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
-import type { DispatchRunSchema, StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
+import {
+  type DispatchRunSchema,
+  GetWebhookStatsRequestSchema,
+  type StatsService,
+  type WebhookPeriodSchema,
+} from "../../../gen/webhook/v1/stats_pb.ts";
+import { percentileMs } from "../../db/deliveries/rollups.ts";
 import {
   listRuns,
   type OverviewRow,
   type RunRow,
   readHistory,
   readOverview,
+  readWebhookPeriods,
+  type WebhookPeriodRow,
   webhookStats,
 } from "../../db/deliveries/stats.ts";
 import { type Scope, scopeName } from "../../db/scope.ts";
@@ -19,6 +27,7 @@ import type { ApiContext } from "../context.ts";
 import { invalidFields, stoppingError } from "../errors.ts";
 import { sharedReadings } from "../shared-reading.ts";
 import { pageSize } from "./delivery-filter.ts";
+import { assertFields, noWebhook } from "./messages.ts";
 
 /** How often an overview is read while somebody watches, in milliseconds. */
 const WATCH_INTERVAL_MS = 1_000;
@@ -91,6 +100,13 @@ export function statsService(context: ApiContext, stopping: AbortSignal): Servic
       return { since: timestampFromDate(since), webhooks: counted };
     },
 
+    async getWebhookStats(request, handler) {
+      assertFields(GetWebhookStatsRequestSchema, request);
+      const found = await readWebhookPeriods(db, callerScope(handler), request.webhookId);
+      if (!found) throw noWebhook(request.webhookId);
+      return { periods: found.map(periodMessage) };
+    },
+
     async listDispatchRuns(request, handler) {
       assertServiceWide(handler);
       const limit = pageSize(request.pageSize, { most: MAX_RUNS, usual: DEFAULT_RUNS });
@@ -109,6 +125,18 @@ export function statsService(context: ApiContext, stopping: AbortSignal): Servic
       await dispatchNow();
       return {};
     },
+  };
+}
+
+function periodMessage({
+  latency,
+  ...period
+}: WebhookPeriodRow): MessageInitShape<typeof WebhookPeriodSchema> {
+  const [p50, p95] = [percentileMs(latency, 0.5), percentileMs(latency, 0.95)];
+  return {
+    ...period,
+    ...(p50 === null ? {} : { latencyP50Ms: p50 }),
+    ...(p95 === null ? {} : { latencyP95Ms: p95 }),
   };
 }
 

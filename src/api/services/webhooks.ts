@@ -35,7 +35,7 @@ import { callerScope } from "../caller-scope.ts";
 import type { ApiContext } from "../context.ts";
 import { invalidFields } from "../errors.ts";
 import { describeEventTypes } from "../event-types.ts";
-import { assertFields, isProcess, unknownProcess, webhookMessage } from "./messages.ts";
+import { assertFields, isProcess, noWebhook, unknownProcess, webhookMessage } from "./messages.ts";
 
 /** In deliveries a second. */
 const MAX_RATE_LIMIT = 10_000;
@@ -208,10 +208,4 @@ function ownedByAnother(webhook: WebhookRow, scope: Scope): string {
 
 function notNow(message: string): DomainError {
   return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
-}
-
-function noWebhook(id: bigint): DomainError {
-  return new DomainError("NOT_FOUND", `there is no webhook ${id}; list the webhooks to find its Id`, {
-    reason: "WEBHOOK_NOT_FOUND",
-  });
 }

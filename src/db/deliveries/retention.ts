@@ -41,20 +41,29 @@ export async function retentionStep(db: Db, retentionDays: number): Promise<Rete
   step.runs = await deleteRuns(db);
   if (step.runs > 0) return step;
   const before = new Date(now - (retentionDays + GRACE_DAYS) * DAY_MS);
-  await deleteOldRollups(db, before);
   await dropDetached(db);
   const oldest = await oldestOpen(db);
+  /** Nothing from here on goes: a partition before it is in use, and its events and attempts stay with it. */
+  let end = before;
   for (const table of PARTITIONED) {
     for (const partition of await listPartitions(db, table)) {
-      if (partition.to > before || (oldest !== null && oldest < firstIdOf(partition.to))) break;
+      if (partition.to > end || (oldest !== null && oldest < firstIdOf(partition.to))) break;
       if (table === "events") {
         step.keys = await deleteKeys(db, partition);
         if (step.keys > 0) return step;
       }
       await setRetained(db, firstIdOf(partition.to));
-      if (await dropPartition(db, table, partition)) step.partitions.push(partition.name);
+      if (await dropPartition(db, table, partition)) {
+        step.partitions.push(partition.name);
+      } else {
+        end = partition.from;
+        break;
+      }
     }
   }
+  // Hours count what the log still has.
+  const [kept] = await listPartitions(db, "deliveries");
+  if (kept) await deleteOldRollups(db, kept.from < before ? kept.from : before);
   return step;
 }
 

@@ -10,12 +10,29 @@ const MINUTES_KEPT_HOURS = 26;
 const FOLD_LOCK = 7_242_110_923;
 
 /**
- * Upper bounds of the latency classes, in milliseconds: each about 1.4 times the one before. Attempts that took longer are
- * in one more class. Never changed: stored counts are by these.
+ * Upper bounds of the latency classes, in milliseconds, from 2 to 65,536: each about 1.4 times the one before. Attempts that
+ * took longer are in one more class. Never changed: stored counts are by these.
  */
-export const LATENCY_BOUNDS_MS: readonly number[] = Array.from({ length: 28 }, (_, n) =>
-  Math.round(2 ** (n / 2)),
+export const LATENCY_BOUNDS_MS: readonly number[] = Array.from({ length: 31 }, (_, n) =>
+  Math.round(2 ** ((n + 2) / 2)),
 );
+
+/**
+ * The time, in milliseconds, that a part of all attempts stayed below, as the upper bound of a class; null without attempts.
+ * The last class has no upper bound: its lower one stands for it.
+ *
+ * @param part from 0 to 1
+ */
+export function percentileMs(latency: readonly number[], part: number): number | null {
+  const all = latency.reduce((sum, n) => sum + n, 0);
+  if (all === 0) return null;
+  let seen = 0;
+  const place = latency.findIndex((n) => {
+    seen += n;
+    return seen >= part * all;
+  });
+  return LATENCY_BOUNDS_MS[Math.min(place, LATENCY_BOUNDS_MS.length - 1)] as number;
+}
 
 /** The changes of all unfolded deltas, one row each. */
 const CHANGES = `select webhook_id, minute, change, duration_ms from taken

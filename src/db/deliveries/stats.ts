@@ -115,6 +115,55 @@ export async function webhookStats(
   return { since, webhooks };
 }
 
+/** What happened to a webhook's deliveries in a period that ends now. */
+export interface WebhookPeriodRow {
+  hours: number;
+  attempts: bigint;
+  delivered: bigint;
+  failed: bigint;
+  /** Attempts by class of `LATENCY_BOUNDS_MS`; those of the last second may be missing. */
+  latency: number[];
+}
+
+/** The periods of `readWebhookPeriods`, in hours. */
+const PERIODS = [1, 24, 168] as const;
+
+/** The last hour, day and week of a webhook; null when the scope has none with this id. Deleted ones count, too. */
+export async function readWebhookPeriods(
+  db: Db,
+  scope: Scope,
+  webhookId: bigint,
+): Promise<WebhookPeriodRow[] | null> {
+  const inScope = webhookIn(scope, "w");
+  const known = await rows(
+    db,
+    `select 1 from webhooks w where w.id = :webhookId::bigint and ${inScope.sql}`,
+    {
+      webhookId,
+      ...inScope.bindings,
+    },
+  );
+  if (known.length === 0) return null;
+  return Promise.all(
+    PERIODS.map(async (hours) => {
+      const unit = hours === 1 ? "minute" : "hour";
+      const from = `start > now() - make_interval(hours => :hours::int)`;
+      const [row] = await rows<Omit<WebhookPeriodRow, "hours">>(
+        db,
+        `with counted as materialized (${countsSince(unit, "webhook_id = :webhookId::bigint", from)})
+          select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
+            coalesce(sum(failed), 0)::bigint as failed,
+            array(
+              select sum(n)::int from counted cross join unnest(latency) with ordinality l(n, class) group by class order by class
+            ) as latency
+          from counted`,
+        { webhookId, hours },
+      );
+      return { hours, ...(row as Omit<WebhookPeriodRow, "hours">) };
+    }),
+  );
+}
+
 /** A dispatch run. */
 export interface RunRow {
   workflowId: string;

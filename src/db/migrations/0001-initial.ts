@@ -158,6 +158,7 @@ const EVENTS = `
     test boolean not null default false,
     payload text
   ) partition by range (id);
+  create index events_user on events (user_id, id);
   comment on column events.recipients is 'Webhooks that get a delivery, fixed when the event was published.';
   comment on column events.test is 'Made by SendTestEvent; its delivery carries X-Service-Webhook-Test.';
   comment on column events.payload is 'The body receivers get. Text: json loses int64 on read, jsonb the key order. Null once erased.';

@@ -73,6 +73,17 @@ export async function cancelOfWebhooks(
   return end(db, choose, { outcome: "cancelled", reason: "webhook deleted" }, { webhookIds, limit });
 }
 
+/** Cancels open deliveries of events whose payload was erased, claimed ones excepted. Wants a transaction. */
+export async function cancelOfErased(trx: Db, eventIds: readonly string[]): Promise<number> {
+  // An event and its deliveries have the first eight bytes in common.
+  const choose = (table: string) => `
+    select q.ctid from unnest(:eventIds::uuid[]) e(id) join ${table} q
+      on q.id >= overlay(e.id::text placing '-0000-000000000000' from 19)::uuid
+      and q.id <= overlay(e.id::text placing '-ffff-ffffffffffff' from 19)::uuid and q.event_id = e.id
+    where ${isFree("q")} for update of q skip locked`;
+  return end(trx, choose, { outcome: "cancelled", reason: "payload erased" }, { eventIds });
+}
+
 /** Fails open deliveries whose id is smaller than `before`, at most `limit` of each table, claimed ones excepted. */
 export async function endExpired(db: Db, before: string, limit: number): Promise<number> {
   const choose = (table: string) =>

@@ -60,6 +60,7 @@ export const REQUESTS: Record<string, Requests> = {
   "EventService.PublishEvents": () => fc.record({ events: fc.array(event, { minLength: 1, maxLength: 3 }) }),
   "EventService.PublishEventBatch": () =>
     fc.record({ events: fc.array(event, { minLength: 1, maxLength: 3 }) }),
+  "EventService.ErasePayloads": () => fc.record({ userId: fc.constantFrom("u", "user-1") }),
   "ApiKeyService.CreateApiKey": ({ appA, appB }) =>
     fc.record({
       name: fc.constant("new"),
@@ -98,6 +99,7 @@ export const REQUESTS: Record<string, Requests> = {
   "StatsService.WatchOverview": none,
   "StatsService.GetHistory": () => fc.record({ buckets: fc.constantFrom(0, 3) }),
   "StatsService.ListWebhookStats": none,
+  "StatsService.GetWebhookStats": (world) => fc.record({ webhookId: webhookId(world) }),
   "StatsService.ListDispatchRuns": none,
   "StatsService.DispatchNow": none,
 };
