@@ -134,13 +134,13 @@ export function isMissingPartition(error: unknown): boolean {
 export async function withPartitions<T>(
   db: Db,
   statement: () => Promise<T>,
-  moments: readonly Date[] = [],
+  moments: () => readonly Date[] = () => [],
 ): Promise<T> {
   try {
     return await statement();
   } catch (error) {
     if (!isMissingPartition(error) || db.isTransaction) throw error;
   }
-  await ensurePartitions(db, 1, moments);
+  await ensurePartitions(db, 1, moments());
   return statement();
 }

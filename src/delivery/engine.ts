@@ -15,7 +15,7 @@ import { createMaintenance } from "./maintenance.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
 import { type Recorded, Recorder } from "./recorder.ts";
-import { buildRequest } from "./request.ts";
+import { buildRequest, NoPayloadError } from "./request.ts";
 import { RetrySlots } from "./retry-slots.ts";
 import { RetryTurns } from "./retry-turns.ts";
 import { createSigner, type Signer } from "./signature.ts";
@@ -104,7 +104,7 @@ export function createDeliveryEngine(options: {
     client,
     stopping,
     sign: createSigner(options.secrets),
-    recorder: new Recorder(db, spacing, log),
+    recorder: new Recorder(db, spacing, log, (workerId) => lease.retire(workerId)),
     statements: gatherStatements(db),
     lease,
     limitRetryClaims: pLimit(RETRY_CLAIMS),
@@ -148,6 +148,13 @@ export function attempt(
   post(engine.client, request, engine.timeoutMs, { sent: on.sent, outcome });
 }
 
+function reasonOf(cause: unknown): string {
+  if (cause instanceof NoPayloadError) return cause.message;
+  return cause instanceof UnopenableError
+    ? "the webhook's signing secret cannot be opened: make a new one with RotateWebhookSecret, or see the service's log"
+    : "the request could not be built; see the service's log";
+}
+
 function notBuilt(cause: unknown): Outcome {
   return {
     delivered: false,
@@ -155,10 +162,7 @@ function notBuilt(cause: unknown): Outcome {
     durationMs: 0,
     receiverMs: 0,
     status: null,
-    error:
-      cause instanceof UnopenableError
-        ? "the webhook's signing secret cannot be opened: make a new one with RotateWebhookSecret, or see the service's log"
-        : "the request could not be built; see the service's log",
+    error: reasonOf(cause),
     responseStart: null,
     retryAfterMs: null,
     hostFault: false,

@@ -3,6 +3,9 @@ import { untilAnswered } from "../db/faults.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { type EventContent, loadContents } from "../db/queue/event-contents.ts";
 
+/** Stands for an event that is not stored, as after a partial restore: its deliveries fail, and hold up no others. */
+const NOT_STORED: EventContent = { payload: null, userId: "" };
+
 /** What the events carry that a flow's deliveries carry: each once, from the first delivery's claim to the last one's end. */
 export class HeldContents {
   readonly #db: Db;
@@ -30,8 +33,7 @@ export class HeldContents {
     const ids = missing.map(({ eventId }) => eventId);
     const loaded = await untilAnswered(() => loadContents(this.#db, ids));
     for (const { eventId } of missing) {
-      const content = loaded.get(eventId);
-      if (content === undefined) throw new Error(`event ${eventId} of a queued delivery is not stored`);
+      const content = loaded.get(eventId) ?? NOT_STORED;
       const held = this.#held.get(eventId);
       if (held) held.uses += 1;
       else {

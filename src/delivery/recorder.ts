@@ -26,13 +26,16 @@ export class Recorder {
   readonly #db: Db;
   readonly #spacing: RetrySpacing;
   readonly #log: Logger;
+  readonly #onLost: (workerId: number) => void;
   #waiting: { result: AttemptResult; recorded: Recorded }[] = [];
   #writers = 0;
 
-  constructor(db: Db, spacing: RetrySpacing, log: Logger) {
+  /** @param onLost told whose claim a result was made under that cannot be recorded */
+  constructor(db: Db, spacing: RetrySpacing, log: Logger, onLost: (workerId: number) => void) {
     this.#db = db;
     this.#spacing = spacing;
     this.#log = log;
+    this.#onLost = onLost;
   }
 
   /** Tells once the attempt is stored. */
@@ -70,6 +73,7 @@ export class Recorder {
     const [first, ...others] = results;
     if (first && others.length === 0) {
       this.#log.error({ err: error, deliveryId: first.deliveryId }, "an attempt could not be recorded");
+      this.#onLost(first.token.workerId);
       return new Map();
     }
     const states = new Map<string, RecordedState>();

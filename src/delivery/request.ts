@@ -4,13 +4,18 @@ import { deliveryHeaders } from "../delivery-headers.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
 import { targetOf } from "./target.ts";
 
+/** There is nothing to send. */
+export class NoPayloadError extends Error {
+  override name = "NoPayloadError";
+}
+
 /** One POST as it goes out: the contract's headers (6.2), the event's name, and the signature, made anew each time. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
   { payload: body, userId, test }: EventContent,
   sign: Signer,
 ): { origin: string; path: string; headers: string[]; body: string } {
-  if (body === null) throw new Error("the payload was erased");
+  if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
   const { origin, path } = targetOf(webhook);
   const signature = sign(webhook.secrets, id, new Date(), body);
   const { process, installedAppId } = webhook;

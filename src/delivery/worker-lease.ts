@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Db } from "../db/database.ts";
-import { isTransient, untilAnswered } from "../db/faults.ts";
+import { untilAnswered } from "../db/faults.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 
@@ -68,11 +68,19 @@ export class WorkerLease {
       this.#claims.set(id, (this.#claims.get(id) ?? 0) + claimed.deliveries.length);
       return claimed;
     } catch (error) {
-      if (isTransient(error) && this.#current === id) this.#current = undefined;
+      this.retire(id);
       throw error;
     } finally {
       this.settle(id);
     }
+  }
+
+  /**
+   * Claims nothing more with an id, under which the database may have rows that this process knows nothing of. They are free
+   * once all known claims of the id are settled.
+   */
+  retire(id: number): void {
+    if (this.#current === id) this.#current = undefined;
   }
 
   /** Takes note that claims were recorded, released or lost. */

@@ -17,6 +17,9 @@ export interface Claimant {
   runId: number;
 }
 
+/** A worker whose row is gone claims nothing: its claims would be free at once. */
+const IS_WORKER = ":workerId::int = any(array(select id from workers))";
+
 /** Names the attempt that a result is of; with it a result is recorded once, and only while the claim holds. */
 export interface ClaimToken {
   workerId: number;
@@ -72,6 +75,7 @@ export async function claimPending(
       select s.webhook_id from waiting s cross join lateral (
         select from webhooks w
         where w.id = s.webhook_id and w.paused is null and w.deleted is null and s.webhook_id <> all(:excluded::bigint[])
+          and ${IS_WORKER}
         offset 0
       ) w
     ), ${allowances("eligible")},
@@ -119,7 +123,7 @@ export async function claimGroup(
       -- webhook with all rows of the run.
       select g.webhook_id from run_groups g
         cross join lateral (
-          select from webhooks w where w.id = g.webhook_id and w.paused is null and w.deleted is null offset 0
+          select from webhooks w where w.id = g.webhook_id and w.paused is null and w.deleted is null and ${IS_WORKER} offset 0
         ) w
         cross join lateral (select from retries t where t.webhook_id = g.webhook_id and ${DUE} limit 1) due
       where g.run_id = :runId::int and g.group_number = :group::int and g.webhook_id <> all(:excluded::bigint[])

@@ -1,7 +1,7 @@
 import { plainArray, textArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
-import { withPartitions } from "../partitions.ts";
+import { timeOfId, withPartitions } from "../partitions.ts";
 import type { ClaimToken } from "./claims.ts";
 import { CHANGE, deltaOf } from "./deltas.ts";
 
@@ -63,10 +63,13 @@ export async function recordAttempts(
   };
   // A statement for each table: neither looks for its results in the other one.
   const onlyFirst = results.every(({ token }) => token.table === "queue");
-  const recorded = await withPartitions(db, () =>
-    rows<{ state: RecordedState; places: string }>(db, onlyFirst ? RECORD_FIRST : RECORD_ALL, bindings, {
-      prepare: onlyFirst ? "record_first" : "record_all",
-    }),
+  const recorded = await withPartitions(
+    db,
+    () =>
+      rows<{ state: RecordedState; places: string }>(db, onlyFirst ? RECORD_FIRST : RECORD_ALL, bindings, {
+        prepare: onlyFirst ? "record_first" : "record_all",
+      }),
+    () => results.map(({ deliveryId }) => timeOfId(deliveryId)),
   );
   const states = new Map<string, RecordedState>();
   for (const { state, places } of recorded) {

@@ -24,6 +24,11 @@ export interface FailingWebhook {
 /** Retries that a run takes over in one step. */
 const ADOPTED_AT_ONCE = 10_000;
 
+const adoptable = (ofRun: string) => `
+  select t.ctid as place from retries t join webhooks w on w.id = t.webhook_id
+  where ${ofRun} and w.paused is null and w.deleted is null and t.due < now() + interval '1 minute'
+  limit :most::int for update of t skip locked`;
+
 /**
  * Gives a run the retries that are due within a minute and have no run, or one that has closed: their run was
  * cancelled, its lease expired, or their webhook was paused and is not any more.
@@ -38,17 +43,15 @@ export async function adoptRetries(db: Db, runId: number): Promise<number> {
         from known where known.run_id is not null
       ),
       closed as (
-        select null::int as id union all
-        select r.id from known join runs r on r.id = known.run_id where r.closed is not null
+        -- The account of a run may be deleted by now.
+        select known.run_id from known left join runs r on r.id = known.run_id
+        where known.run_id is not null and (r.id is null or r.closed is not null)
       ),
-      chosen as (
-        select t.place from closed cross join lateral (
-          select t.ctid as place from retries t join webhooks w on w.id = t.webhook_id
-          where t.run_id is not distinct from closed.id and w.paused is null and w.deleted is null
-            and t.due < now() + interval '1 minute'
-          limit :most::int for update of t skip locked
-        ) t
-      )
+      orphans as (${adoptable("t.run_id is null")}),
+      left_over as (
+        select t.place from closed cross join lateral (${adoptable("t.run_id = closed.run_id")}) t
+      ),
+      chosen as (select place from orphans union all select place from left_over)
       update retries set run_id = :runId::int where ctid = any(array(select place from chosen))`,
     { runId, most: ADOPTED_AT_ONCE },
   );
