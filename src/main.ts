@@ -1,6 +1,7 @@
 import { DOCS_PATH } from "./api/openapi/docs-pages.ts";
 import { startApi } from "./api/server.ts";
 import { type Config, readConfig } from "./config.ts";
+import { budgetWarning, readConnectionBudget } from "./db/connection-budget.ts";
 import { openDatabase } from "./db/database.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { migrate } from "./db/migrate.ts";
@@ -77,6 +78,10 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     await untilAnswered(() => migrate(databaseUrl, config.dispatch.retentionDays), {
       onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
     });
+
+    const { poolSize } = config.database;
+    const budget = budgetWarning(await readConnectionBudget(db, poolSize), poolSize);
+    if (budget) log.warn(budget);
 
     const secretKey = await findSecretKey(config.secretKey, config.dataDir);
     const secrets = createSecretBox(secretKey, config.previousSecretKeys);
