@@ -7,6 +7,7 @@ import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { openRuns } from "../../src/db/queue/runs.ts";
 import { addWorker } from "../../src/db/queue/workers.ts";
 import { createSecretBox } from "../../src/db/secret-box.ts";
+import { createWebhook } from "../../src/db/webhooks.ts";
 
 /** Where a delivery is, as the database has it. */
 export interface Place {
@@ -73,6 +74,13 @@ export class StorageModel {
     });
     await this.newRun();
     for (let n = 0; n < 2; n += 1) this.workers.push(await this.newWorker());
+    // Enough that most steps find something to do.
+    for (let n = 0; n < 2; n += 1) {
+      const url = `https://receiver.example/${n}`;
+      const registration = { process: 1, url, targetUrl: url, apiKeyId: this.apiKeyId };
+      const { webhook } = await createWebhook(this.db, this.secrets, registration, 1_000);
+      this.webhooks.push({ id: webhook.id, process: 1, live: true, paused: false });
+    }
   }
 
   async newRun(): Promise<void> {
