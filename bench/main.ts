@@ -11,13 +11,18 @@ import { bytes } from "./scenarios/bytes.ts";
 import { drain } from "./scenarios/drain.ts";
 import { failing } from "./scenarios/failing.ts";
 import { fanout } from "./scenarios/fanout.ts";
-import { latency } from "./scenarios/latency.ts";
+import { far, farOne, farther } from "./scenarios/far.ts";
+import { latency, latencyBesideSlow } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
 import { limitAlike, limitSpread } from "./scenarios/limit-alike.ts";
 import { lists } from "./scenarios/lists.ts";
 import { mixed } from "./scenarios/mixed.ts";
 import { peers } from "./scenarios/peers.ts";
 import { publish } from "./scenarios/publish.ts";
+import { retries } from "./scenarios/retries.ts";
+import { sharedHost } from "./scenarios/shared-host.ts";
+import { slowHealthy } from "./scenarios/slow-healthy.ts";
+import { spreadLatency } from "./scenarios/spread-latency.ts";
 import { subscribers } from "./scenarios/subscribers.ts";
 import { temporal } from "./scenarios/temporal.ts";
 import { workers } from "./scenarios/workers.ts";
@@ -31,11 +36,19 @@ const scenarios: readonly Scenario[] = [
   fanout,
   mixed,
   failing,
+  far,
+  farther,
+  farOne,
+  spreadLatency,
+  slowHealthy,
+  sharedHost,
+  retries,
   backlog,
   publish,
   bytes,
   subscribers,
   latency,
+  latencyBesideSlow,
   lists,
   temporal,
   workers,
@@ -61,7 +74,7 @@ const usage = `npm run bench -- [NAME…] [--small] [--repeats N] [--count N] [-
   --profile    write CPU profiles of the service, beside the results
   --results F  write latest.json to folder F instead of bench/results
 
-${scenarios.map(({ name, what }) => `  ${name.padEnd(9)} ${what}`).join("\n")}`;
+${scenarios.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join("\n")}`;
 
 /** The named scenarios, all when none is named, with those they are compared with, in the order of the list. */
 function choose(names: readonly string[], allSmall: boolean, countGiven: number | undefined): Variant[] {

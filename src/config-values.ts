@@ -22,6 +22,21 @@ export const duration = (range: { min: number; max: number }) =>
     return ms;
   });
 
+const BYTE_UNITS: Record<string, number> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+
+/** An amount of memory, such as `64MiB` or `1GiB` → bytes. @param range least and most, in bytes */
+export const bytes = (range: { min: number; max: number }) =>
+  makeValidator<number>((input) => {
+    const match = /^(\d+(?:\.\d+)?)(B|KiB|MiB|GiB)$/.exec(String(input).trim());
+    if (!match) throw new Error(`"${input}" is not an amount of memory; write it like 64MiB or 1GiB`);
+    const value = Math.round(Number(match[1]) * (BYTE_UNITS[match[2] as string] as number));
+    if (value < range.min || value > range.max) {
+      const [min, max] = [range.min, range.max].map((limit) => `${limit / 2 ** 20}MiB`);
+      throw new Error(`"${input}" is out of range; it must be from ${min} to ${max}`);
+    }
+    return value;
+  });
+
 /** A whole number within a range. */
 export const integer = (range: { min: number; max: number }) =>
   makeValidator<number>((input) => {

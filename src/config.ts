@@ -3,6 +3,7 @@ import { bool, cleanEnv, EnvMissingError, str, url } from "envalid";
 import type { Network } from "./config-values.ts";
 import {
   apiKeySecret,
+  bytes,
   duration,
   integer,
   networks,
@@ -70,7 +71,7 @@ export interface LimitsConfig {
 /** When and how often deliveries are attempted, and how long they are kept. */
 export interface DispatchConfig {
   intervalMs: number;
-  /** Publishing wakes a run, besides the interval. */
+  /** Published events are dispatched at once, besides the interval. */
   onPublish: boolean;
   /** Before the first retry. */
   retryInitialDelayMs: number;
@@ -86,6 +87,13 @@ export interface DispatchConfig {
 export interface DeliveryConfig {
   /** The whole attempt, response included. */
   timeoutMs: number;
+  /** Requests that a process has in flight at once, at most. */
+  maxInFlight: number;
+  /** Requests in flight to one host and to one webhook, at most. */
+  maxPerHost: number;
+  maxPerWebhook: number;
+  /** Payloads that a process holds, in bytes. */
+  memoryBytes: number;
   /** Networks that the address guard lets through although they are not public. */
   allowedNetworks: Network[];
   /** Ports that the address guard lets through although they are blocked. */
@@ -98,6 +106,7 @@ export class ConfigError extends Error {
 }
 
 const HOUR = 3_600_000;
+const MIB = 2 ** 20;
 
 const variables = {
   ROLE: str<Role>({ choices: ["all", "api", "worker"], default: "all" }),
@@ -137,6 +146,10 @@ const variables = {
   RETRY_BACKOFF_COEFFICIENT: number({ min: 1, max: 100 })({ default: 5 }),
   HEARTBEAT_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 20_000 }),
   DELIVERY_TIMEOUT: duration({ min: 100, max: 5 * 60_000 })({ default: 15_000 }),
+  DELIVERY_MAX_IN_FLIGHT: integer({ min: 1, max: 100_000 })({ default: 4_000 }),
+  DELIVERY_MAX_PER_HOST: integer({ min: 1, max: 10_000 })({ default: 400 }),
+  DELIVERY_MAX_PER_WEBHOOK: integer({ min: 1, max: 10_000 })({ default: 400 }),
+  DELIVERY_MEMORY: bytes({ min: MIB, max: 64 * 1_024 * MIB })({ default: 64 * MIB }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
   DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
@@ -202,6 +215,10 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     },
     delivery: {
       timeoutMs: env.DELIVERY_TIMEOUT,
+      maxInFlight: env.DELIVERY_MAX_IN_FLIGHT,
+      maxPerHost: env.DELIVERY_MAX_PER_HOST,
+      maxPerWebhook: env.DELIVERY_MAX_PER_WEBHOOK,
+      memoryBytes: env.DELIVERY_MEMORY,
       allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS,
       allowedPorts: env.DELIVERY_ALLOWED_PORTS,
     },
@@ -212,7 +229,6 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
 function checkTogether(
   env: {
     ROLE: Role;
-    DISPATCH_ON_PUBLISH: boolean;
     DATABASE_URL: string | undefined;
     SECRET_KEY: Buffer | undefined;
     TLS_CERT: string | undefined;
@@ -237,11 +253,6 @@ function checkTogether(
   if (env.ROLE === "worker" && !externalTemporal) {
     wrong.push(
       "TEMPORAL_ADDRESS is missing: ROLE=worker shares Temporal with other processes, and an embedded one cannot be shared",
-    );
-  }
-  if (env.ROLE === "api" && env.DISPATCH_ON_PUBLISH && !externalTemporal) {
-    wrong.push(
-      "TEMPORAL_ADDRESS is missing: with DISPATCH_ON_PUBLISH=true, ROLE=api tells Temporal of what is published",
     );
   }
   if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));

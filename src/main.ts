@@ -5,6 +5,7 @@ import { budgetWarning, readConnectionBudget } from "./db/connection-budget.ts";
 import { openDatabase } from "./db/database.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { migrate } from "./db/migrate.ts";
+import { type Announcer, createAnnouncer } from "./db/queue/announce.ts";
 import { createSecretBox } from "./db/secret-box.ts";
 import { createAddressGuard } from "./delivery/address-guard.ts";
 import { createDeliveryEngine } from "./delivery/engine.ts";
@@ -19,10 +20,10 @@ import { createLogger } from "./logger.ts";
 import { checkSecretKey, keepSealed } from "./secret-keys.ts";
 import { untilToldToStop } from "./shutdown.ts";
 import { temporalTarget } from "./temporal/connection.ts";
+import { createDispatchTrigger, type DispatchTrigger } from "./temporal/dispatch-now.ts";
 import { workflowLinks } from "./temporal/links.ts";
 import { type TemporalNames, temporalNames } from "./temporal/names.ts";
 import { installRuntime } from "./temporal/runtime.ts";
-import { createDispatchWaker, type DispatchWaker } from "./temporal/wake-dispatch.ts";
 import { type DeliveryWorker, startDeliveryWorker, type WorkerOptions } from "./temporal/worker.ts";
 
 /** A running service. */
@@ -90,11 +91,16 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const adminKeyFile = await ensureFirstAdmin(db, config);
 
     const target = temporalTarget(environment, embedded.temporalAddress);
-    let waker: DispatchWaker | undefined;
+    let dispatch: DispatchTrigger | undefined;
     const knowsTemporal = config.temporal.external || embedded.temporalAddress !== undefined;
     if (knowsTemporal && config.role !== "worker") {
-      waker = createDispatchWaker(target, names, log);
-      stops.push(waker.close);
+      dispatch = createDispatchTrigger(target, names, log);
+      stops.push(dispatch.close);
+    }
+    let announcer: Announcer | undefined;
+    if (config.dispatch.onPublish && config.role !== "worker") {
+      announcer = createAnnouncer(databaseUrl, log);
+      stops.push(announcer.close);
     }
     const readiness: (() => Promise<string[]>)[] = [];
     const api = await startApi(
@@ -103,8 +109,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         secrets,
         log,
         limits: config.limits,
-        ...(waker ? { dispatchNow: waker.wakeNow } : {}),
-        ...(waker && config.dispatch.onPublish ? { onQueued: waker.wake } : {}),
+        ...(dispatch ? { dispatchNow: dispatch.trigger } : {}),
+        ...(announcer ? { onQueued: announcer.announce } : {}),
         workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),
         targets: createTargetRules(
           createAddressGuard(config.delivery.allowedNetworks, { allowedPorts: config.delivery.allowedPorts }),
@@ -117,7 +123,14 @@ export async function startService(config: Config, overrides: ServiceOverrides =
 
     if (config.role !== "api") {
       progress("starting the delivery worker");
-      const engine = createDeliveryEngine({ db, secrets, log, ...config, stopping: stopping.signal });
+      const engine = createDeliveryEngine({
+        db,
+        databaseUrl,
+        secrets,
+        log,
+        ...config,
+        stopping: stopping.signal,
+      });
       stops.push(() => engine.close());
       let worker: DeliveryWorker | undefined;
       readiness.push(async () => worker?.unready() ?? ["the delivery worker is starting"]);

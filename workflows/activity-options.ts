@@ -3,22 +3,42 @@ import type { DispatchInput } from "./dispatch-input.ts";
 
 /** For activities that only ask the database: they go on until it answers. */
 export const UNTIL_ANSWERED = {
-  initialInterval: "1 second",
-  maximumInterval: "30 seconds",
-} satisfies ActivityOptions["retry"];
+  startToCloseTimeout: "10 minutes",
+  retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
+} satisfies ActivityOptions;
 
-/**
- * Of `deliverPending`, whichever workflow pumps: its three attempts are for our own faults.
- *
- * @param by `here`: the worker that has the workflow, if it has room, which is the shortest way; `anyone`: several
- *   would otherwise all go to that one
- */
-export function pumpOptions(input: DispatchInput, by: "here" | "anyone"): ActivityOptions {
+/** A worker that does not take its pump within this time is skipped. */
+const TAKEN_WITHIN = "5 seconds";
+
+/** Of a pump, which one worker alone can take. */
+export function pumpOptions(
+  { heartbeatTimeoutMs, pumpMs }: DispatchInput,
+  worker: { taskQueue: string; name: string },
+): ActivityOptions {
   return {
-    allowEagerDispatch: by === "here",
-    startToCloseTimeout: "10 minutes",
-    heartbeatTimeout: input.heartbeatTimeoutMs,
+    taskQueue: worker.taskQueue,
+    summary: worker.name,
+    scheduleToStartTimeout: TAKEN_WITHIN,
+    // It ends by itself, with the last response; this is for one that hangs.
+    startToCloseTimeout: pumpMs + 600_000,
+    heartbeatTimeout: heartbeatTimeoutMs,
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    retry: { maximumAttempts: 3, initialInterval: "1 second" },
+    retry: { maximumAttempts: 1 },
+  };
+}
+
+/** Of the retries of a group: three attempts, as the contract demands. */
+export function retryOptions(
+  { heartbeatTimeoutMs, retryTaskQueue }: DispatchInput,
+  summary: string,
+): ActivityOptions {
+  return {
+    taskQueue: retryTaskQueue,
+    summary,
+    startToCloseTimeout: "1 hour",
+    heartbeatTimeout: heartbeatTimeoutMs,
+    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    // Each failure that is reported says when the next attempt is due; the interval is for a worker that was lost.
+    retry: { maximumAttempts: 3, initialInterval: "5 seconds", backoffCoefficient: 1 },
   };
 }

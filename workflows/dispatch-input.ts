@@ -1,15 +1,13 @@
 /** What the schedule gives each run: counts, times and names only, since it is shown in the Temporal UI. */
 export interface DispatchInput {
-  /** Pumps at once, over all workers. */
-  width: number;
-  /** No pump starts later than this after the run began; what is pending then is the next run's, in milliseconds. */
-  pumpPhaseMs: number;
+  /** How long pumps work, at most, in milliseconds. */
+  pumpMs: number;
+  /** Pumps stay when nothing is left, and send what is published meanwhile. */
+  lingers: boolean;
   /** A worker silent for this long is taken for dead, in milliseconds. */
   heartbeatTimeoutMs: number;
   /** Wait before the first retry, in milliseconds. */
   retryInitialDelayMs: number;
-  /** Each further wait is this many times the one before. */
-  retryBackoffCoefficient: number;
   /** Task queue of retryDeliveries. */
   retryTaskQueue: string;
   /** Whether FailingWebhookIds and FailingHosts are registered in the namespace. */
@@ -18,14 +16,19 @@ export interface DispatchInput {
   continueAsNewAfter: number;
   /** Set by continue-as-new: the first attempts are through. */
   firstAttemptsDone?: boolean;
-  /** Set by a run that hands over its retries: the run whose deliveries these are, instead of the workflow's own. */
-  run?: RunKey;
 }
 
-/** How the database knows a run. */
+/** How the database knows a run: continue-as-new keeps it. */
 export interface RunKey {
-  workflowId: string;
   firstRunId: string;
+}
+
+/** A worker that lives. */
+export interface LiveWorker {
+  /** On which it alone takes pumps. */
+  taskQueue: string;
+  /** `host/pid`. */
+  name: string;
 }
 
 /** A run's account, as its result in the Temporal UI. */
@@ -34,8 +37,14 @@ export interface DispatchReport {
   sent: number;
   delivered: number;
   failed: number;
-  /** Put back to pending, after a cancel. */
+  /** Left to other runs, after a cancel. */
   putBack: number;
+}
+
+/** A run that is to be closed: its account, and the retries for which it must go on. */
+export interface RunClosing {
+  report: DispatchReport;
+  open: number;
 }
 
 /** One retry group, as the workflow needs to know it. */
@@ -47,10 +56,11 @@ export interface RetryGroup {
   delayMs: number;
 }
 
-/** What is left of a run after its first attempts. */
+/** What failed so far in a run, and who can be given a pump. */
 export interface UndeliveredList {
+  workers: LiveWorker[];
   groups: RetryGroup[];
-  /** For the search attributes: at most 200 each. */
+  /** For the search attributes: values of at most 2,000 bytes together, each. */
   webhookIds: string[];
   hosts: string[];
 }

@@ -2,30 +2,35 @@ import type { LimitMethods } from "../processes/limit.ts";
 import type { Bench } from "./bench.ts";
 import { startChild } from "./child.ts";
 import { payload } from "./payload.ts";
-import { startReceivers } from "./receivers.ts";
+import { type Receivers, startReceivers } from "./receivers.ts";
 
-/** A process that POSTs as fast as it can, to receivers that answer at once. */
+/** A process that POSTs as fast as it can. */
 export interface BareLoop extends AsyncDisposable {
-  /** Answers seconds. */
-  run(options: { requests: number; concurrency: number; headers?: string[] }): Promise<number>;
+  /** Answers seconds. @param options.signs whether it signs each request as the service does; not unless given */
+  run(options: {
+    requests: number;
+    concurrency: number;
+    headers?: string[];
+    signs?: boolean;
+  }): Promise<number>;
 }
 
-/** @param hosts receivers, each of which is a host; they are served in turn */
-export async function startBareLoop(bench: Bench, hosts: number): Promise<BareLoop> {
-  await using parts = new AsyncDisposableStack();
-  const receivers = parts.use(
-    await startReceivers(
-      bench,
-      Array.from({ length: hosts }, () => ({ status: 200 })),
-    ),
-  );
-  const child = parts.use(startChild<LimitMethods>(bench, "limit.ts"));
-  const kept = parts.move();
+/** @param receivers each of them a host; they are served in turn */
+export function startBareLoop(bench: Bench, receivers: Pick<Receivers, "urls">): BareLoop {
+  const child = startChild<LimitMethods>(bench, "limit.ts");
   const { urls: origins } = receivers;
   return {
-    run: (options) => child.call("run", { origins, body: payload(1), headers: [], ...options }),
-    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+    run: (options) => child.call("run", { origins, body: payload(1), headers: [], signs: false, ...options }),
+    [Symbol.asyncDispose]: child[Symbol.asyncDispose],
   };
+}
+
+/** Receivers that answer at once. */
+export function startFastReceivers(bench: Bench, hosts: number): Promise<Receivers> {
+  return startReceivers(
+    bench,
+    Array.from({ length: hosts }, () => ({ status: 200 })),
+  );
 }
 
 /** As many as the service has in flight to first attempts' receivers, at most. */

@@ -19,6 +19,11 @@ export async function readDatabaseWork(db: Db): Promise<DatabaseWork> {
   return { walBytes: wal, cpuUs: cpuOf(statOf(backend).parent) };
 }
 
+/** Processor time of a process so far, in microseconds. */
+export function processorTime(pid: number): number {
+  return statOf(pid).ticks * 10_000;
+}
+
 /** The state of a process: its parent, and its own and its ended children's processor time in hundredths of a second. */
 function statOf(pid: number): { parent: number; ticks: number } {
   const fields = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)?.split(" ") ?? [];

@@ -8,10 +8,12 @@ export interface Receivers extends AsyncDisposable {
   urls: string[];
   /** Requests so far at the first `hosts` receivers, or at all of them. */
   count(hosts?: number): Promise<number>;
+  /** Requests so far by path, at receivers whose answers depend on it. */
+  pathCounts(): Promise<Record<string, number>>;
   /** TLS connections so far at all of them: each costs a handshake. */
   connections(): Promise<number>;
-  /** When each order first arrives from now on is kept for `arrivals`. */
-  recordArrivals(): Promise<void>;
+  /** When each order first arrives from now on is kept for `arrivals`: at one of the first `hosts` receivers, or at any. */
+  recordArrivals(hosts?: number): Promise<void>;
   /** Milliseconds since 1970, by order id. */
   arrivals(): Promise<Map<number, number>>;
 }
@@ -26,8 +28,9 @@ export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Pro
       const counts = await child.call("counts", null);
       return counts.slice(0, hosts).reduce((sum, count) => sum + count, 0);
     },
+    pathCounts: () => child.call("pathCounts", null),
     connections: () => child.call("connections", null),
-    recordArrivals: () => child.call("recordArrivals", null),
+    recordArrivals: (hosts = ports.length) => child.call("recordArrivals", { hosts }),
     arrivals: () => child.call("arrivals", null),
     [Symbol.asyncDispose]: child[Symbol.asyncDispose],
   };

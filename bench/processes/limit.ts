@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import { Pool } from "undici";
 import { serveCalls } from "../parts/child.ts";
 
@@ -10,6 +11,8 @@ export type LimitMethods = {
     requests: number;
     concurrency: number;
     headers: string[];
+    /** Signs each request, as the service does. */
+    signs: boolean;
   }): Promise<number>;
 };
 
@@ -33,8 +36,14 @@ function post(pool: Pool, body: string, headers: string[]): Promise<void> {
   });
 }
 
+function signature(n: number, body: string): string {
+  return createHmac("sha256", "a secret of thirty-two characters")
+    .update(`${n}.${Date.now()}.${body}`)
+    .digest("base64");
+}
+
 serveCalls({
-  async run({ origins, body, requests, concurrency, headers }) {
+  async run({ origins, body, requests, concurrency, headers, signs }) {
     const all = ["content-type", "application/json; charset=utf-8", ...headers];
     const options = { connections: concurrency, pipelining: 1, allowH2: false };
     const pools = origins.map((origin) => new Pool(origin, options));
@@ -42,7 +51,10 @@ serveCalls({
     const started = performance.now();
     await Promise.all(
       Array.from({ length: concurrency }, async () => {
-        while (left-- > 0) await post(pools[left % pools.length] as Pool, body, all);
+        while (left-- > 0) {
+          const pool = pools[left % pools.length] as Pool;
+          await post(pool, body, signs ? [...all, "signature", signature(left, body)] : all);
+        }
       }),
     );
     const seconds = (performance.now() - started) / 1_000;

@@ -43,7 +43,6 @@ const box = createSecretBox(randomBytes(32));
 const WEBHOOK_ID = 1n;
 const secrets = [{ webhookId: WEBHOOK_ID, sealed: newSealedSecret(box, WEBHOOK_ID), expires: null }];
 const sign = createSigner(box);
-const CONNECTIONS = 128;
 const TIMEOUT_MS = 15_000;
 const LOOPBACK = ipaddr.parseCIDR("127.0.0.0/8");
 
@@ -60,7 +59,7 @@ serveCalls({
   async run({ databaseUrl, url, jobs, settings }) {
     await runMigrations({ connectionString: databaseUrl });
     const pool = new pg.Pool({ connectionString: databaseUrl, max: settings.recorders });
-    const client = createHttpClient(createAddressGuard([LOOPBACK]), CONNECTIONS);
+    const client = createHttpClient(createAddressGuard([LOOPBACK]));
     await pool.query(
       `select count(*) from graphile_worker.add_jobs(array(
         select json_populate_record(null::graphile_worker.job_spec, json_build_object('identifier', '${TASK}', 'payload', json_build_object('orderId', n)))
@@ -87,9 +86,7 @@ serveCalls({
           const id = newId();
           const content = { payload: payload(orderId), userId: "tenant-1" };
           const request = buildRequest({ id, webhook }, content, sign);
-          const outcome = await new Promise<Outcome>((outcome) =>
-            post(client, request, TIMEOUT_MS, { outcome }),
-          );
+          const outcome = await new Promise<Outcome>((outcome) => post(client, request, TIMEOUT_MS, outcome));
           const { status, error, responseStart, durationMs } = outcome;
           await pool.query({
             ...RECORD,

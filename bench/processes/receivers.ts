@@ -9,7 +9,9 @@ import { PAYLOAD_START } from "../parts/payload.ts";
  * How a receiver answers: with a status, after a while perhaps, or not at all. A part of the deliveries may fail: always
  * the same ones, by their ids.
  */
-export type Behaviour = { status: number; delayMs?: number; failingPart?: number } | "never";
+export type Behaviour = Answer | { paths: Record<string, Answer> };
+/** `never`: it takes the request and is silent; `close`: it takes the request and closes the connection. */
+type Answer = { status: number; delayMs?: number; failingPart?: number } | "never" | "close";
 
 /** What the receivers' process can be asked. */
 export type ReceiverMethods = {
@@ -17,30 +19,45 @@ export type ReceiverMethods = {
   start(argument: { certificate: Certificate; behaviours: Behaviour[] }): Promise<number[]>;
   /** Requests so far, by port in the order of `start`. */
   counts(argument: null): number[];
+  /** Requests so far by path, over all ports; only of those whose answers depend on the path. */
+  pathCounts(argument: null): Record<string, number>;
   /** TLS connections so far, over all ports. */
   connections(argument: null): number;
-  /** From now on, when each order first arrives, in milliseconds since 1970. */
-  recordArrivals(argument: null): void;
+  /** From now on, when each order first arrives at one of the first `hosts` receivers, in milliseconds since 1970. */
+  recordArrivals(argument: { hosts: number }): void;
   arrivals(argument: null): Map<number, number>;
 };
 
 let counts: number[] = [];
+let pathCounts: Record<string, number> = {};
 let connections = 0;
 let firstArrivals: Map<number, number> | undefined;
+let recordingHosts = 0;
 
 function listener(index: number, behaviour: Behaviour): RequestListener {
   return (request, response) => {
     counts[index] = (counts[index] ?? 0) + 1;
-    if (firstArrivals) noteOrder(request, firstArrivals);
+    if (firstArrivals && index < recordingHosts) noteOrder(request, firstArrivals);
     else request.resume();
-    if (behaviour === "never") return;
-    const { delayMs = 0, failingPart = 0 } = behaviour;
+    const own = answerTo(request.url ?? "", behaviour);
+    if (own === "never") return;
+    if (own === "close") {
+      request.on("end", () => request.socket.destroy());
+      return;
+    }
+    const { delayMs = 0, failingPart = 0 } = own;
     const id = String(request.headers["x-service-webhook-id"]);
     const fails = failingPart > 0 && Number.parseInt(id.slice(-4), 16) < failingPart * 0x10000;
-    const status = fails ? 503 : behaviour.status;
+    const status = fails ? 503 : own.status;
     const answer = () => response.writeHead(status, { "content-length": "2" }).end("ok");
     request.on("end", delayMs === 0 ? answer : () => setTimeout(answer, delayMs));
   };
+}
+
+function answerTo(path: string, behaviour: Behaviour): Answer {
+  if (typeof behaviour === "string" || !("paths" in behaviour)) return behaviour;
+  pathCounts[path] = (pathCounts[path] ?? 0) + 1;
+  return behaviour.paths[path] ?? { status: 404 };
 }
 
 function noteOrder(request: Parameters<RequestListener>[0], arrivals: Map<number, number>): void {
@@ -54,6 +71,7 @@ function noteOrder(request: Parameters<RequestListener>[0], arrivals: Map<number
 serveCalls({
   async start({ certificate, behaviours }) {
     counts = behaviours.map(() => 0);
+    pathCounts = {};
     return Promise.all(
       behaviours.map(async (behaviour, index) => {
         const answer = listener(index, behaviour);
@@ -72,8 +90,10 @@ serveCalls({
     );
   },
   counts: () => counts,
+  pathCounts: () => pathCounts,
   connections: () => connections,
-  recordArrivals() {
+  recordArrivals({ hosts }) {
+    recordingHosts = hosts;
     firstArrivals = new Map();
   },
   arrivals: () => firstArrivals ?? new Map(),

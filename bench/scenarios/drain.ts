@@ -1,3 +1,4 @@
+import { processorTime, readDatabaseWork } from "../parts/database-work.ts";
 import { dispatch, warmUp } from "../parts/dispatching.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import type { Scenario } from "../parts/scenario.ts";
@@ -22,7 +23,14 @@ export const drain: Scenario = {
     const webhooks = await seedWebhooks(stage.db, stage.secrets, [`${receivers.urls[0]}/hooks`]);
     await warmUp(stage, receivers, webhooks);
     await seedPending(stage, { events: count, webhooks });
+    const before = { own: processorTime(stage.service.pid), database: await readDatabaseWork(stage.db) };
     const seconds = await dispatch(stage, { what: "delivering", requests: count, receivers });
-    return [{ detail: "", unit: "deliveries/s", value: count / seconds }];
+    const own = processorTime(stage.service.pid) - before.own;
+    const database = (await readDatabaseWork(stage.db)).cpuUs - before.database.cpuUs;
+    return [
+      { detail: "", unit: "deliveries/s", value: count / seconds },
+      { detail: "processor", unit: "us of the service", value: own / count },
+      { detail: "database", unit: "us of PostgreSQL", value: database / count },
+    ];
   },
 };

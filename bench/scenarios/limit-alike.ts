@@ -1,4 +1,9 @@
-import { SERVICE_CONCURRENCY, SERVICE_HEADERS, startBareLoop } from "../parts/bare-loop.ts";
+import {
+  SERVICE_CONCURRENCY,
+  SERVICE_HEADERS,
+  startBareLoop,
+  startFastReceivers,
+} from "../parts/bare-loop.ts";
 import { HOSTS } from "../parts/fan-out.ts";
 import type { Scenario } from "../parts/scenario.ts";
 
@@ -26,7 +31,8 @@ function likeTheService(name: string, what: string, hosts: number): Scenario {
     targets: {},
     comparisons: [],
     async measure(bench, count) {
-      await using loop = await startBareLoop(bench, hosts);
+      await using receivers = await startFastReceivers(bench, hosts);
+      await using loop = startBareLoop(bench, receivers);
       const alike = { concurrency: SERVICE_CONCURRENCY, headers: SERVICE_HEADERS };
       await loop.run({ ...alike, requests: Math.min(WARM_UP, count) });
       const seconds = await loop.run({ ...alike, requests: count });

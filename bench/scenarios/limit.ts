@@ -1,4 +1,4 @@
-import { startBareLoop } from "../parts/bare-loop.ts";
+import { startBareLoop, startFastReceivers } from "../parts/bare-loop.ts";
 import type { Scenario } from "../parts/scenario.ts";
 
 const CONCURRENCIES = [16, 32, 64, 128];
@@ -13,7 +13,8 @@ export const limit: Scenario = {
   targets: {},
   comparisons: [],
   async measure(bench, count) {
-    await using loop = await startBareLoop(bench, 1);
+    await using receivers = await startFastReceivers(bench, 1);
+    await using loop = startBareLoop(bench, receivers);
     const requests = Math.min(PROBE, count);
     await loop.run({ requests, concurrency: 64 });
     let best = { concurrency: 0, seconds: Number.POSITIVE_INFINITY };

@@ -1,8 +1,8 @@
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
 
-/** Connections that one process uses beside its pool, at most: while it migrates. */
-const BESIDE_POOL = 2;
+/** Connections that one process uses beside its pool: to learn of changes, to announce events, and to migrate. */
+const BESIDE_POOL = 3;
 
 /** What PostgreSQL allows, and what is used of it at the moment. */
 export interface ConnectionBudget {

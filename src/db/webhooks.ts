@@ -73,15 +73,22 @@ export async function setPaused(
   paused: boolean,
 ): Promise<WebhookRow | null> {
   const inScope = webhookIn(scope, "w");
-  const [webhook] = await rows<WebhookRow>(
-    db,
-    `update webhooks w set paused = case when :paused::bool then coalesce(w.paused, now()) end,
-        modified = case when (w.paused is not null) = :paused::bool then w.modified else now() end,
-        revision = w.revision + 1
-      where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
-    { id, paused, ...inScope.bindings },
-  );
-  return webhook ?? null;
+  return transactionWithRetry(db, async (trx) => {
+    const [webhook] = await rows<WebhookRow>(
+      trx,
+      `update webhooks w set paused = case when :paused::bool then coalesce(w.paused, now()) end,
+          modified = case when (w.paused is not null) = :paused::bool then w.modified else now() end,
+          revision = w.revision + 1
+        where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
+      { id, paused, ...inScope.bindings },
+    );
+    if (!webhook) return null;
+    // By this the workers see that something has changed.
+    await rows(trx, "update processes set revision = revision + 1 where process = :process::int", {
+      process: webhook.process,
+    });
+    return webhook;
+  });
 }
 
 /** A live webhook of the scope, or null. */

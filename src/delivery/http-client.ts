@@ -1,31 +1,29 @@
 import type { LookupAddress } from "node:dns";
-import { isIP, type LookupFunction } from "node:net";
+import { isIP, type LookupFunction, type Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { buildConnector } from "undici";
 import type { AddressGuard } from "./address-guard.ts";
-import { HostPools } from "./host-pools.ts";
+import { Connections } from "./http/connections.ts";
 import { bareHost, HTTPS_PORT } from "./target-url.ts";
 
-/** Timeout of a connection, TLS included, in milliseconds. It starts after the lookup of the name. */
+/** Timeout of a connection, TLS included, in milliseconds. It starts after the lookup of the name and the wait for the handshake's turn. */
 const CONNECT_TIMEOUT_MS = 5_000;
 /**
  * An idle connection is kept this long for the next delivery to the same host: less than the five seconds after which
  * many servers close theirs, since a request that crosses such a close on its way is a failed attempt.
  */
 const KEEP_ALIVE_MS = 4_000;
-/** Hosts that keep connections at the same time. */
-const MAX_HOSTS = 1_000;
+/** TLS handshakes that may start at once, and a second: each takes the thread a millisecond. */
+const HANDSHAKES = { atOnce: 100, perSecond: 400 };
 
 /**
  * The one HTTP client of a process: HTTP/1.1 only (HTTP/2 would lower-case the contract's headers), connections kept
- * alive, bounded per host and in all, every address and port through the guard, proxy variables ignored.
- *
- * @param connectionsPerHost most connections to one host and port
+ * alive, every address and port through the guard, proxy variables ignored.
  */
-export function createHttpClient(guard: AddressGuard, connectionsPerHost: number): HostPools {
+export function createHttpClient(guard: AddressGuard): Connections {
   let made: Connect | undefined;
-  return new HostPools(MAX_HOSTS, {
-    connections: connectionsPerHost,
+  const handshake = createPacer(HANDSHAKES);
+  return new Connections({
     pipelining: 1,
     allowH2: false,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -39,31 +37,56 @@ export function createHttpClient(guard: AddressGuard, connectionsPerHost: number
       made ??= createConnect();
       const connect = made;
       const host = bareHost(options.hostname);
+      let socket: Socket | undefined;
+      let isCancelled = false;
+      const start = (addresses: LookupAddress[]) =>
+        handshake(() => {
+          if (!isCancelled) socket = connect(options, addresses, callback);
+        });
       try {
         guard.checkPort(Number(options.port || HTTPS_PORT));
         // A literal address is never looked up.
         if (isIP(host) !== 0) {
           guard.check(host);
-          connect(options, [], callback);
-          return;
+          start([]);
+        } else {
+          guard.resolve(host).then(start, (error: Error) => callback(error, null));
         }
       } catch (error) {
         callback(error as Error, null);
-        return;
       }
-      guard.resolve(host).then(
-        (addresses) => connect(options, addresses, callback),
-        (error: Error) => callback(error, null),
-      );
+      return () => {
+        isCancelled = true;
+        socket?.destroy();
+      };
     },
   });
+}
+
+/** Starts work at once while there are few, and at a steady pace when there are many. */
+function createPacer({
+  atOnce,
+  perSecond,
+}: {
+  atOnce: number;
+  perSecond: number;
+}): (start: () => void) => void {
+  const gapMs = 1_000 / perSecond;
+  /** When the work of all who came before has its turn. */
+  let free = Number.NEGATIVE_INFINITY;
+  return (start) => {
+    const now = performance.now();
+    free = Math.max(free + gapMs, now - atOnce * gapMs);
+    if (free <= now) start();
+    else setTimeout(start, free - now);
+  };
 }
 
 type Connect = (
   options: buildConnector.Options,
   addresses: LookupAddress[],
   callback: buildConnector.Callback,
-) => void;
+) => Socket | undefined;
 
 /** Makes connections to addresses that have been looked up and checked before, so that no timeout includes a lookup. */
 function createConnect(): Connect {
@@ -90,10 +113,12 @@ function createConnect(): Connect {
   return (options, addresses, callback) => {
     checked.set(options.hostname, addresses);
     try {
-      connector(options, callback);
+      // It answers the socket, which its type does not say.
+      return connector(options, callback) as unknown as Socket;
     } catch (error) {
       // After a lookup nobody else would catch it.
       callback(error as Error, null);
+      return undefined;
     } finally {
       checked.delete(options.hostname);
     }

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Db } from "../db/database.ts";
-import { foldDeltas } from "../db/deliveries/rollups.ts";
+import { FOLD_STEP, foldDeltas } from "../db/deliveries/rollups.ts";
 import { isTransient } from "../db/faults.ts";
 import { endExpiredWorkers } from "../db/queue/workers.ts";
 import { cancelOfDeleted } from "../db/webhooks.ts";
@@ -30,7 +30,8 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger): Main
     if (workers.length > 0)
       log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");
     while (!end.signal.aborted && (await cancelOfDeleted(db)) > 0);
-    while (!end.signal.aborted && (await foldDeltas(db)) > 0);
+    // A step that was not full has left only what came meanwhile.
+    while (!end.signal.aborted && (await foldDeltas(db)) >= FOLD_STEP);
   }
 
   async function run(): Promise<void> {

@@ -3,12 +3,10 @@ export const MAX_RETRY_AFTER_MS = 3_600_000;
 
 /** What came of one POST, ready to be recorded as an attempt. */
 export interface Outcome {
-  /** Any 2xx, complete within the time-out. */
+  /** Any 2xx within the time-out; what becomes of its body changes nothing. */
   delivered: boolean;
   started: Date;
   durationMs: number;
-  /** Of that, what the receiver took once it had the request; all of it when it never did. */
-  receiverMs: number;
   /** The HTTP status, when a response came. */
   status: number | null;
   /** What went wrong, when it was not the status alone; never holds a URL or a secret. */
@@ -17,9 +15,15 @@ export interface Outcome {
   responseStart: string | null;
   /** How long the receiver asked to be left alone, at most an hour. */
   retryAfterMs: number | null;
-  /** The host rather than the webhook is to blame: no connection, or no answer in time. */
-  hostFault: boolean;
+  /** Who failed when no response came; null when one did. */
+  failure: FailureOf | null;
 }
+
+/**
+ * What failed without a response: the connection to the host or, once the request was sent, the webhook; and whether by
+ * letting the time run out. `ours` stands for what no receiver can help.
+ */
+export type FailureOf = "host" | "host timeout" | "webhook" | "webhook timeout" | "ours";
 
 /** Whether a status counts as delivered: 2xx and nothing else, redirects and 410 included in the else. */
 export function isDelivered(status: number): boolean {
@@ -68,6 +72,15 @@ export function describeFault(error: Error): string {
   if (/^(HPE_|HTTPParserError)/.test(code) && !FAULTS[code]) return `response is not HTTP (${code})`;
   const words = FAULTS[code];
   return words ? `${words} (${code})` : `request failed (${code})`;
+}
+
+/** Whom an error is charged to. @param sent whether the request had gone over a connection */
+export function failureOf(error: Error, sent: boolean): FailureOf {
+  if (sent) return "webhook";
+  const code = faultCode(error);
+  if (code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT" || code === "LOOKUP_FAILED")
+    return "host timeout";
+  return "host";
 }
 
 /** Codes that say only that this machine has no route for a family of addresses. */

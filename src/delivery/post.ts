@@ -1,10 +1,25 @@
 import type { Dispatcher } from "undici";
-import { describeFault, isDelivered, type Outcome, parseRetryAfter } from "./outcome.ts";
+import type { Connections } from "./http/connections.ts";
+import {
+  describeFault,
+  type FailureOf,
+  failureOf,
+  isDelivered,
+  type Outcome,
+  parseRetryAfter,
+} from "./outcome.ts";
 
 /** A response is read up to this many bytes; then the connection is cut and the status decides. */
 const MAX_RESPONSE_BYTES = 64 * 1024;
 /** This much of a response is kept with the attempt, in bytes. */
 const KEPT_RESPONSE_BYTES = 1_024;
+
+/** Decides whether a request that has its connection is sent after all. */
+export interface Gate {
+  maySend(): boolean;
+  /** Told when it was not sent, since `maySend` said no. */
+  withdrawn(): void;
+}
 
 /**
  * Makes one POST, and tells its outcome once the response is complete, cut off or late.
@@ -12,19 +27,19 @@ const KEPT_RESPONSE_BYTES = 1_024;
  * Callbacks, here and in what awaits a delivery's record: a promise each is a tenth of what a delivery costs.
  *
  * @param timeoutMs for everything: connection, request, response headers and body
- * @param on.sent told when the request goes over a connection
- * @param on.outcome told once
+ * @param outcome told once, unless the request is withdrawn
+ * @param gate asked when there is a connection, right before the request is sent over it
  */
 export function post(
-  client: Dispatcher,
+  client: Pick<Connections, "dispatch">,
   request: { origin: string; path: string; headers: string[]; body: string },
   timeoutMs: number,
-  on: { sent?: () => void; outcome: (outcome: Outcome) => void },
+  outcome: (outcome: Outcome) => void,
+  gate?: Gate,
 ): void {
   const startedAt = performance.now();
   const state = {
     started: new Date(),
-    sentAt: startedAt,
     settled: false,
     status: null as number | null,
     retryAfterMs: null as number | null,
@@ -34,46 +49,56 @@ export function post(
     controller: undefined as Dispatcher.DispatchController | undefined,
   };
 
-  function settle(error: string | null, hostFault: boolean): void {
+  function settle(error: string | null, failure: FailureOf | null): void {
     if (state.settled) return;
     state.settled = true;
     clearTimeout(timer);
-    const endedAt = performance.now();
-    on.outcome({
+    outcome({
       delivered: error === null && state.status !== null && isDelivered(state.status),
       started: state.started,
-      durationMs: Math.round(endedAt - startedAt),
-      receiverMs: Math.round(endedAt - state.sentAt),
+      durationMs: Math.round(performance.now() - startedAt),
       status: state.status,
       error,
       responseStart: state.keptBytes > 0 ? text(state.kept) : null,
       retryAfterMs: state.retryAfterMs,
-      hostFault,
+      failure,
     });
   }
 
   const timer = setTimeout(() => {
     const inTime = `within ${timeoutMs / 1_000} s`;
-    if (!state.controller) settle(`no connection ${inTime}, DNS lookup included`, true);
-    else settle(`${state.status === null ? "no response" : "response not complete"} ${inTime}`, true);
-    state.controller?.abort(new Error("time-out"));
+    if (state.status !== null) endBody();
+    else if (state.controller) settle(`no response ${inTime}`, "webhook timeout");
+    else settle(`no connection ${inTime}, DNS lookup included`, "host timeout");
+    giveUp();
   }, timeoutMs);
 
-  client.dispatch(
-    {
+  /** The status decides, whatever becomes of the rest of the response. */
+  function endBody(): void {
+    settle(null, null);
+  }
+
+  function withdraw(controller: Dispatcher.DispatchController): void {
+    state.settled = true;
+    clearTimeout(timer);
+    controller.abort(new Error("withdrawn"));
+    gate?.withdrawn();
+  }
+
+  const giveUp = client.dispatch({
+    options: {
       origin: request.origin,
       path: request.path,
       method: "POST",
       headers: request.headers,
       body: request.body,
     },
-    {
+    handler: {
       onRequestStart(controller) {
         state.controller = controller;
-        state.sentAt = performance.now();
-        on.sent?.();
         // Settled while it waited for a connection: it must not be sent any more.
         if (state.settled) controller.abort(new Error("time-out"));
+        else if (gate && !gate.maySend()) withdraw(controller);
       },
       onResponseStart(_controller, status, headers) {
         if (status < 200) return;
@@ -92,14 +117,21 @@ export function post(
         }
         state.received += chunk.length;
         if (state.received > MAX_RESPONSE_BYTES) {
-          settle(null, false);
+          endBody();
           controller.abort(new Error("response too large"));
         }
       },
-      onResponseEnd: () => settle(null, false),
-      onResponseError: (_controller, error) => settle(describeFault(error), true),
+      onResponseEnd: endBody,
+      onResponseError: (_controller, error) => {
+        if (state.status === null)
+          settle(describeFault(error), failureOf(error, state.controller !== undefined));
+        else endBody();
+      },
     },
-  );
+    onAgain() {
+      state.controller = undefined;
+    },
+  });
 }
 
 /** PostgreSQL's text holds no NUL; a cut or binary response shows replacement characters. */

@@ -1,206 +1,253 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { Logger } from "pino";
+import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
-import { isTransient, untilAnswered } from "../db/faults.ts";
-import { type ClaimedDelivery, claimPending } from "../db/queue/claims.ts";
-import { handOver, release, releaseToRun } from "../db/queue/release.ts";
-import { type DeliveryEngine, SLOW_MS } from "./engine.ts";
-import { DeliveryFlow } from "./flow.ts";
-import type { FlowCounts, FlowSource, FlowWatcher } from "./flow-parts.ts";
-import type { Outcome } from "./outcome.ts";
-import { targetOf } from "./target.ts";
+import { isTransient } from "../db/faults.ts";
+import { type ClaimResult, claimPending } from "../db/queue/claims.ts";
+import { type Counts, countIn, noCounts } from "./counts.ts";
+import type { Owner, Sender } from "./sender.ts";
+import type { WorkerLease } from "./worker-lease.ts";
 
-/** Pending entries of one slow webhook that move to the run, at most. */
-const HAND_OVER_LIMIT = 10_000;
-/** Failing webhooks that a claim passes by, at most: it is told of each, which costs more than it saves beyond that. */
-const MOST_PASSED = 1_000;
-/** Slow webhooks whose entries move in one statement. */
-const HANDED_OVER_AT_ONCE = 10;
-
-/** Where the next pump of this process starts its round, so that no webhook is always first. */
-let rotation = 0n;
-
-/** Goes round the webhooks by id and knows when a whole round found nothing to claim. */
-class Round {
-  after = rotation;
-  /** Whether webhooks that fail are passed by: until a whole round found nothing else. */
-  passesFailing = true;
-  #whole = false;
-  #found = false;
-  #passed = false;
-  #someWait = false;
-
-  /**
-   * Takes note of a claim; true when nothing is left but what is excluded for good.
-   *
-   * @param passed whether it passed webhooks by that fail
-   * @param someWait whether it left out webhooks that may have more in a moment
-   */
-  claimed(claim: { touched: number; next: bigint | null }, passed: boolean, someWait: boolean): boolean {
-    if (this.after === 0n) {
-      this.#whole = true;
-      this.#found = this.#passed = this.#someWait = false;
-    }
-    this.#found ||= claim.touched > 0;
-    this.#passed ||= passed;
-    this.#someWait ||= someWait;
-    this.after = rotation = claim.next ?? 0n;
-    if (claim.next !== null || !this.#whole) return false;
-    this.passesFailing = this.#found || !this.#passed;
-    return !this.#found && !this.#passed && !this.#someWait;
-  }
-}
+/** Deliveries that one statement claims, at most. */
+const CLAIM = 1_024;
+/** While more than this wait and could be sent, none are claimed. */
+const ENOUGH_WAITING = 512;
+/** How long it rests while enough waits, in milliseconds. */
+const REST_MS = 10;
+/** And when all that could be claimed cannot be sent at the moment, in milliseconds. */
+const LATER_MS = 50;
+/** How often a lingering pump looks for work that nobody announced, in milliseconds. */
+const LOOK_MS = 250;
 
 /** What a pump did. */
-export interface PumpResult extends FlowCounts {
-  /** Webhooks whose deliveries it left to the run, untried, since they are slow. */
-  handedOver: number;
-  /** It ended with deliveries still pending. */
-  more: boolean;
+export interface PumpResult extends Counts {
+  /** Why it ended: nothing was left, a later run's pump took over, its time was over, or it was stopped. */
+  end: "done" | "superseded" | "time" | "stopped";
+}
+
+/** How long a pump works. */
+export interface PumpOptions {
+  /** It stays when nothing is left, and sends what is published meanwhile. */
+  lingers: boolean;
+  /** It ends after this time at the latest, in milliseconds. */
+  forMs: number;
 }
 
 /**
- * First attempts: claims pending deliveries as slots come free and sends them, until none is left or `stop` is
- * aborted. A webhook or host that is slow or does not answer in time is handed over: what waits for it stays with
- * the run, untried, for the retry activity.
- *
- * @param report is given the counts, which go on changing
+ * First attempts of a process: claims what is pending and gives it to the sender. Only the pump of the latest run claims;
+ * an earlier one hands over what waits, and ends with its last response.
  */
-export async function pump(
-  engine: DeliveryEngine,
-  runId: number,
-  stop: AbortSignal,
-  report: (counts: Readonly<FlowCounts>) => void = () => {},
-): Promise<PumpResult> {
-  const handover = new Handover(engine, runId);
-  const round = new Round();
-  const source: FlowSource = {
-    async claim(limit, excluded) {
-      await handover.settle();
-      const passed = round.passesFailing ? engine.failingWebhooks.keys(MOST_PASSED) : [];
-      // A fan-out that fails must not lose what was claimed meanwhile.
-      const [step, claimed] = await Promise.all([
-        fanOutStep(engine.db).catch((err) => fanOutFailed(engine, err)),
-        engine.lease.claim(
-          (workerId) =>
-            claimPending(
-              engine.db,
-              { workerId, runId },
-              { limit, after: round.after, excluded: [...excluded, ...handover.webhooks, ...passed] },
-            ),
-          stop,
-        ),
-      ]);
-      if (step && step.missing > 0)
-        engine.log.error({ ...step }, "an event had fewer recipients than were counted");
-      const someWait = excluded.length > 0 || claimed.limited || step !== null;
-      return { ...claimed, exhausted: round.claimed(claimed, passed.length > 0, someWait) };
-    },
-    release: (deliveries) => releaseClaims(engine, deliveries),
-  };
-  const flow = new DeliveryFlow(engine, source, engine.firstAttempts, handover);
-  handover.watch(flow);
-  report(flow.counts);
+export class Pumps {
+  readonly #db: Db;
+  readonly #log: Logger;
+  readonly #lease: WorkerLease;
+  readonly #sender: Sender;
+  #current: Pump | undefined;
+  /** Where the next claim goes on, so that no webhook is always first. */
+  #after = 0n;
+  #wake: () => void = () => {};
+  #wasWoken = false;
 
-  const { exhausted } = await flow.run(stop);
-  await handover.finish();
-  return { ...flow.counts, handedOver: handover.webhooks.size, more: !exhausted };
-}
-
-function fanOutFailed({ log }: DeliveryEngine, err: unknown): null {
-  if (!isTransient(err)) log.error({ err }, "an event could not be fanned out; the next claim tries again");
-  return null;
-}
-
-/** Gives claimed deliveries back; those whose claim was lost meanwhile are another worker's. */
-export async function releaseClaims(
-  engine: DeliveryEngine,
-  deliveries: readonly ClaimedDelivery[],
-): Promise<void> {
-  for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
-    await untilAnswered(() => release(engine.db, workerId, some));
-    engine.lease.settle(workerId, some.length);
-  }
-}
-
-/** Keeps the slow apart. */
-class Handover implements FlowWatcher {
-  readonly webhooks = new Set<bigint>();
-  readonly #engine: DeliveryEngine;
-  readonly #runId: number;
-  #flow: DeliveryFlow | undefined;
-  #withdrawn: ClaimedDelivery[] = [];
-
-  constructor(engine: DeliveryEngine, runId: number) {
-    this.#engine = engine;
-    this.#runId = runId;
+  constructor(parts: { db: Db; log: Logger; lease: WorkerLease; sender: Sender }) {
+    this.#db = parts.db;
+    this.#log = parts.log;
+    this.#lease = parts.lease;
+    this.#sender = parts.sender;
   }
 
-  watch(flow: DeliveryFlow): void {
-    this.#flow = flow;
-  }
-
-  onOutcome(delivery: ClaimedDelivery, { receiverMs, hostFault }: Outcome): void {
-    if (receiverMs > SLOW_MS) this.#mark(delivery, hostFault);
-  }
-
-  onTick(inFlight: Iterable<{ delivery: ClaimedDelivery; forMs: number }>): void {
-    for (const { delivery, forMs } of inFlight) if (forMs > SLOW_MS) this.#mark(delivery, false);
-    // What waits learns here from others' deliveries too: of this flow, and of the other pumps.
-    const { hosts, slowHosts } = this.#engine;
-    for (const { webhookId, host } of [...(this.#flow?.waiting() ?? [])]) {
-      if (hosts.stuckFor(host) > SLOW_MS) slowHosts.mark(host);
-      if (this.#isSlow(webhookId, host)) this.#markWebhook(webhookId);
-    }
-  }
-
-  refuses(delivery: ClaimedDelivery): boolean {
-    if (!this.#isSlow(delivery.webhook.id, targetOf(delivery.webhook).host)) return false;
-    this.#markWebhook(delivery.webhook.id);
-    this.#withdrawn.push(delivery);
-    return true;
-  }
-
-  /** Leaves to the run what was claimed and withdrawn. */
-  async settle(): Promise<void> {
-    const runId = this.#runId;
-    for (const [workerId, some] of Map.groupBy(this.#withdrawn.splice(0), ({ token }) => token.workerId)) {
-      const ids = some.map(({ id }) => id);
-      await untilAnswered(() => releaseToRun(this.#engine.db, { workerId, runId }, ids));
-      this.#engine.lease.settle(workerId, ids.length);
-    }
+  /** Deliveries were queued: a lingering pump claims at once. */
+  wake(): void {
+    this.#wasWoken = true;
+    this.#wake();
   }
 
   /**
-   * Leaves to the run what is still pending for the slow, too. Not before the end: nobody's delivery waits for it, and
-   * the others' would have to share the database with it. A process that is to end leaves it pending.
+   * Works for a run until nothing is left, unless it lingers, and until everything that it claimed has ended.
+   *
+   * @param stop ends it early: what is in flight is recorded, the rest is given back
+   * @param report is given the counts, which go on changing
    */
-  async finish(): Promise<void> {
-    await this.settle();
-    const slow = [...this.webhooks];
-    while (slow.length > 0 && !this.#engine.stopping.aborted) {
-      const some = slow.splice(0, HANDED_OVER_AT_ONCE);
-      await untilAnswered(() => handOver(this.#engine.db, this.#runId, some, HAND_OVER_LIMIT));
+  async run(
+    runId: number,
+    { lingers, forMs }: PumpOptions,
+    stop: AbortSignal,
+    report: (counts: Readonly<Counts>) => void = () => {},
+  ): Promise<PumpResult> {
+    const pump = new Pump(runId);
+    const until = performance.now() + forMs;
+    const onStop = () => {
+      this.#sender.withdraw(pump);
+      this.#wake();
+    };
+    stop.addEventListener("abort", onStop);
+    report(pump.counts);
+    this.#takeOver(pump);
+    try {
+      const end = await this.#claimUntil(pump, lingers, until, stop);
+      if (end !== "done" && end !== "superseded") this.#sender.withdraw(pump);
+      await pump.ended();
+      return { ...pump.counts, end };
+    } catch (error) {
+      this.#sender.withdraw(pump);
+      await pump.ended();
+      // A claim that was waiting for the database when it was time to stop has nothing to tell.
+      if (!stop.aborted) throw error;
+      return { ...pump.counts, end: "stopped" };
+    } finally {
+      if (this.#current === pump) this.#current = undefined;
+      stop.removeEventListener("abort", onStop);
     }
   }
 
-  #isSlow(webhookId: bigint, host: string): boolean {
-    const { slowWebhooks, slowHosts } = this.#engine;
-    return this.webhooks.has(webhookId) || slowWebhooks.has(webhookId) || slowHosts.has(host);
+  #takeOver(pump: Pump): void {
+    const before = this.#current;
+    this.#current = pump;
+    if (before) {
+      const moved = this.#sender.transfer(before, pump);
+      before.open -= moved;
+      pump.open += moved;
+      before.check();
+    }
+    this.#wake();
   }
 
-  #mark(delivery: ClaimedDelivery, wholeHost: boolean): void {
-    this.#engine.slowWebhooks.mark(delivery.webhook.id);
-    this.#markWebhook(delivery.webhook.id);
-    if (!wholeHost) return;
-    const { host } = targetOf(delivery.webhook);
-    this.#engine.slowHosts.mark(host);
-    for (const waiting of [...(this.#flow?.waiting() ?? [])]) {
-      if (waiting.host === host) this.#markWebhook(waiting.webhookId);
+  async #claimUntil(
+    pump: Pump,
+    lingers: boolean,
+    until: number,
+    stop: AbortSignal,
+  ): Promise<PumpResult["end"]> {
+    const round = new Round(this.#after);
+    for (;;) {
+      if (stop.aborted) return "stopped";
+      if (this.#current !== pump) return "superseded";
+      if (performance.now() > until) return "time";
+      if (this.#sender.hasWaiting("first", ENOUGH_WAITING) || this.#sender.room === 0) {
+        await wait(REST_MS);
+        continue;
+      }
+      this.#wasWoken = false;
+      const more = await this.#claim(pump, round, stop);
+      if (more === "nothing") {
+        if (!lingers) return "done";
+        await this.#rest(LOOK_MS);
+      } else if (more === "later") {
+        await this.#rest(LATER_MS);
+      }
     }
   }
 
-  #markWebhook(webhookId: bigint): void {
-    if (this.webhooks.has(webhookId)) return;
-    this.webhooks.add(webhookId);
-    this.#withdrawn.push(...(this.#flow?.withdraw(webhookId) ?? []));
+  /** Waits until somebody wakes it, or the time is over. */
+  #rest(ms: number): Promise<void> {
+    if (this.#wasWoken) return Promise.resolve();
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(timer);
+        this.#wake = () => {};
+        resolve();
+      };
+      const timer = setTimeout(end, ms);
+      this.#wake = end;
+    });
+  }
+
+  /** One claim, beside one step of fan-out; answers whether there is more, now or later. */
+  async #claim(pump: Pump, round: Round, stop: AbortSignal): Promise<"more" | "later" | "nothing"> {
+    const sender = this.#sender;
+    const { revision } = sender;
+    const excluded = sender.supplied("first");
+    const limit = Math.min(CLAIM, sender.room);
+    // A fan-out that fails must not lose what was claimed meanwhile.
+    const [step, claimed] = await Promise.all([
+      fanOutStep(this.#db).catch((err) => this.#fanOutFailed(err)),
+      this.#claimFor(pump, limit, round.after, excluded, stop),
+    ]);
+    if (step && step.missing > 0)
+      this.#log.error({ ...step }, "an event had fewer recipients than were counted");
+    this.#after = claimed.next ?? 0n;
+    pump.open += claimed.deliveries.length;
+    await sender.take(claimed.deliveries, "first", pump, revision);
+    return round.claimed(claimed, excluded.length > 0 || claimed.limited || step !== null);
+  }
+
+  #claimFor(
+    { runId }: Pump,
+    limit: number,
+    after: bigint,
+    excluded: readonly bigint[],
+    stop: AbortSignal,
+  ): Promise<ClaimResult & { next: bigint | null }> {
+    return this.#lease.claim(
+      (workerId) => claimPending(this.#db, { workerId, runId }, { limit, after, excluded }),
+      stop,
+    );
+  }
+
+  #fanOutFailed(err: unknown): null {
+    if (!isTransient(err))
+      this.#log.error({ err }, "an event could not be fanned out; the next claim tries again");
+    return null;
+  }
+}
+
+/** The first attempts of one run in this process. */
+class Pump implements Owner {
+  readonly runId: number;
+  readonly counts = noCounts();
+  /** Claimed and not ended. */
+  open = 0;
+  #told: () => void = () => {};
+
+  constructor(runId: number) {
+    this.runId = runId;
+  }
+
+  recorded(...[, , state]: Parameters<Owner["recorded"]>): void {
+    countIn(this.counts, state);
+    this.returned();
+  }
+
+  returned(): void {
+    this.open -= 1;
+    this.check();
+  }
+
+  /** Tells who waits for the end. */
+  check(): void {
+    if (this.open === 0) this.#told();
+  }
+
+  /** Resolves when everything has ended. */
+  async ended(): Promise<void> {
+    if (this.open === 0) return;
+    await new Promise<void>((resolve) => {
+      this.#told = resolve;
+    });
+  }
+}
+
+/** Goes round the webhooks by id, and knows when a whole round found nothing. */
+class Round {
+  after: bigint;
+  #isWhole: boolean;
+  #hasFound = false;
+  #hasLater = false;
+
+  constructor(after: bigint) {
+    this.after = after;
+    this.#isWhole = after === 0n;
+  }
+
+  /** @param later whether it left out webhooks that may have more in a moment */
+  claimed(claim: { touched: number; next: bigint | null }, later: boolean): "more" | "later" | "nothing" {
+    this.#hasFound ||= claim.touched > 0;
+    this.#hasLater ||= later;
+    this.after = claim.next ?? 0n;
+    if (claim.next !== null) return "more";
+    const [isWhole, hasFound, hasLater] = [this.#isWhole, this.#hasFound, this.#hasLater];
+    this.#isWhole = true;
+    this.#hasFound = this.#hasLater = false;
+    if (hasFound || !isWhole) return "more";
+    return hasLater ? "later" : "nothing";
   }
 }

@@ -19,8 +19,8 @@ const WORTH_A_WRITER = 16;
 export type Recorded = (state: RecordedState | undefined) => void;
 
 /**
- * Writes results in small groups as they come: while one group is being written the next one gathers. What it holds
- * is bounded by the slots of the deliveries it holds results of.
+ * Writes results in small groups as they come: while one group is being written the next one gathers. The
+ * sender bounds what it holds.
  */
 export class Recorder {
   readonly #db: Db;
@@ -29,6 +29,7 @@ export class Recorder {
   readonly #onLost: (workerId: number) => void;
   #waiting: { result: AttemptResult; recorded: Recorded }[] = [];
   #writers = 0;
+  #writing = 0;
 
   /** @param onLost told whose claim a result was made under that cannot be recorded */
   constructor(db: Db, spacing: RetrySpacing, log: Logger, onLost: (workerId: number) => void) {
@@ -36,6 +37,11 @@ export class Recorder {
     this.#spacing = spacing;
     this.#log = log;
     this.#onLost = onLost;
+  }
+
+  /** Results that are not stored yet. */
+  get unrecorded(): number {
+    return this.#waiting.length + this.#writing;
   }
 
   /** Tells once the attempt is stored. */
@@ -51,7 +57,9 @@ export class Recorder {
   async #write(): Promise<void> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, BATCH);
+      this.#writing += batch.length;
       const states = await this.#store(batch.map(({ result }) => result));
+      this.#writing -= batch.length;
       for (const { result, recorded } of batch) recorded(states.get(result.deliveryId));
     }
     this.#writers -= 1;

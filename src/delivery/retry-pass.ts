@@ -1,71 +1,172 @@
+import { setTimeout as wait } from "node:timers/promises";
+import pLimit, { type LimitFunction } from "p-limit";
+import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { claimGroup } from "../db/queue/claims.ts";
 import type { GroupStatus } from "../db/queue/retry-groups.ts";
-import type { DeliveryEngine } from "./engine.ts";
-import { DeliveryFlow } from "./flow.ts";
-import type { FlowCounts } from "./flow-parts.ts";
-import { releaseClaims } from "./pump.ts";
+import { type Counts, countIn, noCounts } from "./counts.ts";
+import type { GatheredStatements } from "./gathered-statements.ts";
+import type { Owner, Sender } from "./sender.ts";
+import { targetOf } from "./target.ts";
+import type { WorkerLease } from "./worker-lease.ts";
+
+/** Retries that one statement claims, at most. */
+const CLAIM = 128;
+/** While more than this wait or are in flight, none are claimed for the group. */
+const ENOUGH_OPEN = 64;
+/** Claims under way at once: hundreds of groups must not hold all connections to the database. */
+const CLAIMS_AT_ONCE = 4;
+/** How long it rests when there is nothing to claim that could be sent, in milliseconds. */
+const REST_MS = 2_000;
+/** The same while nothing of the group waits here or is in flight: what falls due meanwhile is claimed together. */
+const SHORT_REST_MS = { min: 100, max: 1_000 };
+/** The same when a rate limit is reached. */
+const LIMITED_MS = 250;
 
 /** What one pass over a retry group did. */
-export interface PassResult extends FlowCounts {
+export interface PassResult extends Counts {
   /** Where the group stands after it. */
   status: GroupStatus;
   /** The last failure, for people: `503 from shop.example`. */
   lastFailure: string | null;
-  /** False when the pass was stopped before every due delivery was tried. */
+  /** False when the pass was stopped. */
   complete: boolean;
 }
 
-/**
- * Tries every open delivery of the group once: those with the fewest attempts in their round. After a pass that was
- * cut short the stragglers are the fewest, so that none is tried twice and none is left behind.
- *
- * @param report is given the counts, which go on changing
- */
-export async function retryPass(
-  engine: DeliveryEngine,
-  runId: number,
-  group: number,
-  stop: AbortSignal,
-  report: (counts: Readonly<FlowCounts>) => void = () => {},
-): Promise<PassResult> {
-  const { statements } = engine;
-  const { level } = await untilAnswered(() => statements.groupStatus(runId, group));
-  const flow: DeliveryFlow = new DeliveryFlow(
-    engine,
-    {
-      async claim(limit, excluded) {
-        await turn.next();
-        const most = Math.min(limit, engine.retries.giveWay ? SMALL_CHUNK : CHUNK);
-        const claimed = await engine.lease.claim(
-          (workerId) =>
-            engine.limitRetryClaims(() =>
-              claimGroup(engine.db, { workerId, runId }, { group, level, limit: most, excluded }),
-            ),
-          stop,
-        );
-        const exhausted = claimed.touched < most && excluded.length === 0 && !claimed.limited;
-        if (exhausted) turn.end();
-        return { ...claimed, exhausted };
-      },
-      release: (deliveries) => releaseClaims(engine, deliveries),
-    },
-    engine.retries,
-  );
-  const turn = engine.retryTurns.of(flow, stop);
-  report(flow.counts);
-  const { exhausted } = await flow.run(stop).finally(() => turn.end());
-  const status = await untilAnswered(() => statements.groupStatus(runId, group));
-  const last = flow.lastFailure;
-  return {
-    ...flow.counts,
-    status,
-    lastFailure: last ? `${last.what} from ${last.host}` : null,
-    complete: exhausted,
-  };
+/** How long a pass works; times in milliseconds. */
+export interface PassOptions {
+  /** It sends what becomes due within this time too. No delivery is due again within it. */
+  horizonMs: number;
+  /** It claims nothing more after this time. */
+  forMs: number;
 }
 
-/** Claimed at once; small, since what a dead worker had claimed waits for its successor. */
-const CHUNK = 64;
-/** And while first attempts go at full speed: then it is another group's turn. */
-const SMALL_CHUNK = 16;
+/** Sends the retries of groups that are due, through the process's one sender. */
+export class RetryPasses {
+  readonly #db: Db;
+  readonly #lease: WorkerLease;
+  readonly #sender: Sender;
+  readonly #statements: GatheredStatements;
+  readonly #limitClaims: LimitFunction = pLimit(CLAIMS_AT_ONCE);
+
+  constructor(parts: { db: Db; lease: WorkerLease; sender: Sender; statements: GatheredStatements }) {
+    this.#db = parts.db;
+    this.#lease = parts.lease;
+    this.#sender = parts.sender;
+    this.#statements = parts.statements;
+  }
+
+  /**
+   * Sends each delivery of the group that is due, or falls due within the horizon, once. Waiting holds nothing but memory.
+   *
+   * @param stop ends it early: what is in flight is recorded, the rest is given back
+   * @param report is given the counts, which go on changing
+   */
+  async run(
+    { runId, group }: { runId: number; group: number },
+    { horizonMs, forMs }: PassOptions,
+    stop: AbortSignal,
+    report: (counts: Readonly<Counts>) => void = () => {},
+  ): Promise<PassResult> {
+    const pass = new Pass();
+    report(pass.counts);
+    const started = performance.now();
+    const shortRestMs = Math.min(SHORT_REST_MS.max, Math.max(SHORT_REST_MS.min, horizonMs / 10));
+    const status = () => untilAnswered(() => this.#statements.groupStatus(runId, group));
+    const onStop = () => this.#sender.withdraw(pass);
+    stop.addEventListener("abort", onStop);
+    try {
+      while (!stop.aborted && performance.now() < started + forMs) {
+        if (pass.open > ENOUGH_OPEN || this.#sender.room === 0) {
+          await pass.fallenTo(ENOUGH_OPEN, shortRestMs);
+          continue;
+        }
+        const { found, limited } = await this.#claim(pass, { runId, group }, stop);
+        if (found) continue;
+        if (pass.open > 0) {
+          await pass.fallenTo(Math.floor(pass.open / 2), REST_MS);
+        } else {
+          const { open, delayMs } = await status();
+          if (open === 0 || performance.now() + delayMs > started + horizonMs) break;
+          const restMs = Math.max(delayMs, limited ? LIMITED_MS : shortRestMs);
+          await wait(restMs, undefined, { signal: stop }).catch(() => {});
+        }
+      }
+    } finally {
+      stop.removeEventListener("abort", onStop);
+      this.#sender.withdraw(pass);
+      await pass.ended();
+    }
+    return { ...pass.counts, status: await status(), lastFailure: pass.lastFailure, complete: !stop.aborted };
+  }
+
+  async #claim(
+    pass: Pass,
+    { runId, group }: { runId: number; group: number },
+    stop: AbortSignal,
+  ): Promise<{ found: boolean; limited: boolean }> {
+    const sender = this.#sender;
+    const { revision } = sender;
+    const excluded = sender.supplied("retry");
+    const limit = Math.min(CLAIM, sender.room);
+    try {
+      const claimed = await this.#limitClaims(() =>
+        this.#lease.claim(
+          (workerId) => claimGroup(this.#db, { workerId, runId }, { group, limit, excluded }),
+          stop,
+        ),
+      );
+      pass.take(claimed.deliveries.length);
+      await sender.take(claimed.deliveries, "retry", pass, revision);
+      return { found: claimed.touched > 0, limited: claimed.limited };
+    } catch (error) {
+      // A claim that was waiting for the database when it was time to stop has nothing to tell.
+      if (!stop.aborted) throw error;
+      return { found: false, limited: false };
+    }
+  }
+}
+
+/** The retries of one group that this process holds. */
+class Pass implements Owner {
+  readonly counts = noCounts();
+  lastFailure: string | null = null;
+  /** Claimed and not ended. */
+  open = 0;
+  #wanted = 0;
+  #tell: () => void = () => {};
+
+  take(deliveries: number): void {
+    this.open += deliveries;
+  }
+
+  recorded(...[delivery, outcome, state]: Parameters<Owner["recorded"]>): void {
+    countIn(this.counts, state);
+    if (!outcome.delivered) {
+      const { host } = targetOf(delivery.webhook);
+      this.lastFailure = `${outcome.error ?? outcome.status} from ${host}`;
+    }
+    this.returned();
+  }
+
+  returned(): void {
+    this.open -= 1;
+    if (this.open <= this.#wanted) this.#tell();
+  }
+
+  /** Resolves when so many or fewer are open, or after a while. */
+  async fallenTo(open: number, withinMs: number): Promise<void> {
+    this.#wanted = open;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, withinMs);
+      this.#tell = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  async ended(): Promise<void> {
+    while (this.open > 0) await this.fallenTo(0, 1_000);
+  }
+}

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
@@ -23,6 +24,8 @@ export class WorkerLease {
   readonly #end = new AbortController();
   /** Claims that are not settled yet, by the id they were made with; also of ids that claim nothing more. */
   readonly #claims = new Map<number, number>();
+  /** Names the process in Temporal: the task queue on which it alone takes pumps, another one at each start. */
+  readonly taskQueue = `worker-${randomUUID()}`;
   #current: number | undefined;
   #validUntil = Number.NEGATIVE_INFINITY;
   #renewing: Promise<void> | undefined;
@@ -95,6 +98,17 @@ export class WorkerLease {
     removeWorker(this.#db, id).catch(() => {});
   }
 
+  /** Makes the process's row, so that runs give it pumps; waits for the database if need be. */
+  async start(): Promise<void> {
+    if (this.#current === undefined) await this.#add();
+  }
+
+  /** A result matched no claim: nothing starts until the lease has been read again. */
+  verify(): void {
+    this.#validUntil = Number.NEGATIVE_INFINITY;
+    this.#renew().catch((err) => this.#log.warn({ err }, "the worker's lease could not be renewed"));
+  }
+
   /** Whether this process may start sending what it has claimed. */
   isValid(): boolean {
     return performance.now() < this.#validUntil;
@@ -130,9 +144,8 @@ export class WorkerLease {
   async #addOne(): Promise<number> {
     const sent = performance.now();
     const name = `${hostname()}/${process.pid}`;
-    const id = await untilAnswered(() => addWorker(this.#db, name, this.#leaseMs), {
-      signal: this.#end.signal,
-    });
+    const worker = { name, taskQueue: this.taskQueue, leaseMs: this.#leaseMs };
+    const id = await untilAnswered(() => addWorker(this.#db, worker), { signal: this.#end.signal });
     this.#current = id;
     this.#claims.set(id, 0);
     if (this.#claims.size === 1) this.#validUntil = sent + this.#leaseMs;
@@ -165,5 +178,6 @@ export class WorkerLease {
       );
     }
     this.#validUntil = sent + this.#leaseMs;
+    if (this.#current === undefined) await this.#add();
   }
 }

@@ -1,94 +1,88 @@
 import { ApplicationFailure, Context } from "@temporalio/activity";
-import type { DispatchInput, DispatchReport, UndeliveredList } from "../../workflows/dispatch-input.ts";
+import type { DispatchInput, RunClosing, RunKey, UndeliveredList } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { adoptRetries, assignGroups, leavePaused } from "../db/queue/retry-groups.ts";
-import { closeExpiredRuns, closeRun } from "../db/queue/runs.ts";
+import { abandonRun, closeExpiredRuns, closeRun } from "../db/queue/runs.ts";
+import { listLiveWorkers } from "../db/queue/workers.ts";
+import type { Counts } from "../delivery/counts.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import type { FlowCounts } from "../delivery/flow-parts.ts";
-import { type PumpResult, pump } from "../delivery/pump.ts";
-import { retryPass } from "../delivery/retry-pass.ts";
+import type { PumpOptions, PumpResult } from "../delivery/pump.ts";
 import type { createDeleteExpired } from "./delete-expired.ts";
 import { keepAlive } from "./keep-alive.ts";
 import { summariseCounts, summariseGroups, summarisePass } from "./summaries.ts";
-
-/** Names the run an activity works for. */
-export interface RunArgument {
-  /** When the run is another workflow's, which handed it over; otherwise that of the activity's own workflow. */
-  workflowId?: string;
-  firstRunId: string;
-}
-
-/** How long one pump claims, in milliseconds. */
-const PUMP_MS = 30_000;
 
 /** What the workflows can do. */
 export type Activities = ReturnType<typeof createActivities> & {
   deleteExpired: ReturnType<typeof createDeleteExpired>;
 };
 
+/** When a pass that was stopped is tried again elsewhere, in milliseconds. */
+const AFTER_STOP_MS = 1_000;
+
+/** Times of the activities, in milliseconds. */
+export type ActivityTiming = Pick<DispatchInput, "heartbeatTimeoutMs" | "retryInitialDelayMs" | "pumpMs">;
+
 /** The activities of a process, over its delivery engine. */
-export function createActivities(
-  engine: DeliveryEngine,
-  timing: Pick<DispatchInput, "heartbeatTimeoutMs" | "retryInitialDelayMs" | "retryBackoffCoefficient">,
-) {
+export function createActivities(engine: DeliveryEngine, timing: ActivityTiming) {
   const { db, statements, stopping } = engine;
+  const { heartbeatTimeoutMs, retryInitialDelayMs, pumpMs } = timing;
   /** Long enough for a dead worker to be noticed and replaced. */
-  const leaseMargin = 3 * timing.heartbeatTimeoutMs + 30_000;
+  const leaseMargin = 3 * heartbeatTimeoutMs + 30_000;
+  // Within the first retry's delay no delivery is due twice, so that each attempt of the activity is one of each delivery.
+  const passOptions = { horizonMs: Math.min(pumpMs, retryInitialDelayMs), forMs: pumpMs };
 
   /** Answers the id of the run's row. */
-  function open(run: RunArgument, leaseMs: number): Promise<number> {
+  function open({ firstRunId }: RunKey, leaseMs: number): Promise<number> {
     const { workflowExecution } = Context.current().info;
     const { workflowId } = workflowExecution as { workflowId: string };
-    const key = { workflowId: run.workflowId ?? workflowId, firstRunId: run.firstRunId };
-    return untilAnswered(() => statements.openRun({ ...key, leaseMs }));
+    return untilAnswered(() => statements.openRun({ workflowId, firstRunId, leaseMs }));
   }
 
   return {
-    /** First attempts of what is pending, for up to half a minute. */
-    async deliverPending(run: RunArgument): Promise<PumpResult & { summary: string }> {
+    /** First attempts of what is pending, by this process. */
+    async deliverPending({
+      lingers,
+      forMs,
+      ...run
+    }: RunKey & PumpOptions): Promise<PumpResult & { summary: string }> {
       const runId = await open(run, leaseMargin);
       const ended = await untilAnswered(() => closeExpiredRuns(db));
       if (ended > 0) engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
-      const result = await keepAlive(
-        engine,
-        runId,
-        leaseMargin,
-        timing.heartbeatTimeoutMs,
-        (report, cancelled) =>
-          pump(engine, runId, AbortSignal.any([stopping, cancelled, AbortSignal.timeout(PUMP_MS)]), report),
+      const result = await keepAlive(engine, runId, leaseMargin, heartbeatTimeoutMs, (report, cancelled) =>
+        engine.pumps.run(runId, { lingers, forMs }, AbortSignal.any([stopping, cancelled]), report),
       );
       return { ...result, summary: summariseCounts(result) };
     },
 
-    /** What the first attempts left, in groups. */
-    async listUndelivered(run: RunArgument): Promise<UndeliveredList> {
+    /** What failed and is to be retried, in groups; and the workers that live, this one in any case. */
+    async listUndelivered(run: RunKey): Promise<UndeliveredList> {
       const runId = await open(run, leaseMargin);
       await untilAnswered(() => leavePaused(db, runId));
       await untilAnswered(() => adoptRetries(db, runId));
       const failing = await untilAnswered(() => assignGroups(db, runId));
-      const list = summariseGroups(failing);
+      await engine.lease.start();
+      const list = { ...summariseGroups(failing), workers: await untilAnswered(() => listLiveWorkers(db)) };
       const longest = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs));
       await untilAnswered(() => statements.renewLease({ runId, leaseMs: longest + leaseMargin }));
       return list;
     },
 
     /**
-     * One retry of each undelivered delivery of the group. Throws while any remains, with the time until the next
-     * is due, and at the end when any has failed for good, so that an operator sees it.
+     * The retries of a group that are due. Throws while any remains, with the time until the next is due, and at the end when
+     * any has failed for good, so that an operator sees it.
      */
-    async retryDeliveries(run: RunArgument & { group: number }): Promise<FlowCounts & { summary: string }> {
-      const { attempt } = Context.current().info;
-      const afterCrash = timing.retryInitialDelayMs * timing.retryBackoffCoefficient ** attempt;
-      const leaseMs = afterCrash + leaseMargin;
-      const runId = await open(run, leaseMs);
-      const result = await keepAlive(engine, runId, leaseMs, timing.heartbeatTimeoutMs, (report, cancelled) =>
-        retryPass(engine, runId, run.group, AbortSignal.any([stopping, cancelled]), report),
+    async retryDeliveries({
+      group,
+      ...run
+    }: RunKey & { group: number }): Promise<Counts & { summary: string }> {
+      const runId = await open(run, leaseMargin);
+      const result = await keepAlive(engine, runId, leaseMargin, heartbeatTimeoutMs, (report, cancelled) =>
+        engine.retries.run({ runId, group }, passOptions, AbortSignal.any([stopping, cancelled]), report),
       );
       const { status, complete, lastFailure: _, ...counts } = result;
       if (status.open > 0) {
-        // Stragglers of a pass that was cut short are due now; another worker takes them up.
-        const delayMs = complete ? Math.max(1, status.delayMs) : 100;
+        const delayMs = Math.max(complete ? 1 : AFTER_STOP_MS, status.delayMs);
         await untilAnswered(() => statements.renewLease({ runId, leaseMs: delayMs + leaseMargin }));
         throw ApplicationFailure.create({
           type: UNDELIVERED,
@@ -107,11 +101,13 @@ export function createActivities(
       return { ...counts, summary: summariseCounts(counts) };
     },
 
-    /** Ends the run and answers its account. */
-    async closeRun(run: RunArgument): Promise<DispatchReport> {
+    /** Ends the run and answers its account, unless it has retries left; an abandoned one leaves them to other runs. */
+    async closeRun({ abandon = false, ...run }: RunKey & { abandon?: boolean }): Promise<RunClosing> {
       const runId = await open(run, leaseMargin);
-      const totals = await untilAnswered(() => closeRun(db, runId));
-      return { summary: summariseCounts(totals), ...totals };
+      const { open: left, ...totals } = await untilAnswered(() =>
+        (abandon ? abandonRun : closeRun)(db, runId),
+      );
+      return { report: { summary: summariseCounts(totals), ...totals }, open: left };
     },
   };
 }

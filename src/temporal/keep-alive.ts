@@ -1,10 +1,10 @@
 import { Context } from "@temporalio/activity";
 import { untilAnswered } from "../db/faults.ts";
+import { type Counts, noCounts } from "../delivery/counts.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import type { FlowCounts } from "../delivery/flow-parts.ts";
 
-/** Told by a flow at its start: where its counts can be read at any time. */
-export type Report = (counts: Readonly<FlowCounts>) => void;
+/** Told at the start: where its counts can be read at any time. */
+export type Report = (counts: Readonly<Counts>) => void;
 
 /**
  * Runs an activity's work with heartbeats to Temporal, and with the run's lease and totals kept up to date in the
@@ -20,7 +20,7 @@ export async function keepAlive<T>(
   work: (report: Report, cancelled: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const context = Context.current();
-  let counts: Readonly<FlowCounts> = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
+  let counts: Readonly<Counts> = noCounts();
   let booked = { sent: 0, delivered: 0, failed: 0 };
 
   async function renew(): Promise<void> {

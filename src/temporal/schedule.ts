@@ -8,8 +8,8 @@ import type { DispatchInput } from "../../workflows/dispatch-input.ts";
 import type { DispatchConfig } from "../config.ts";
 import type { TemporalNames } from "./names.ts";
 
-/** Pumps of one run, over all workers. */
-const WIDTH = 4;
+/** Pumps work for so long beyond the interval: the next run's take over before they end. */
+const OVERLAP_MS = 15_000;
 /** The shortest catch-up window Temporal takes, in milliseconds. */
 const MIN_CATCH_UP_MS = 10_000;
 const HOUR_MS = 3_600_000;
@@ -21,11 +21,10 @@ export function dispatchInput(
   searchAttributes: boolean,
 ): DispatchInput {
   return {
-    width: WIDTH,
-    pumpPhaseMs: Math.max(config.intervalMs, 5_000),
+    pumpMs: config.intervalMs + OVERLAP_MS,
+    lingers: config.onPublish,
     heartbeatTimeoutMs: config.heartbeatTimeoutMs,
     retryInitialDelayMs: config.retryInitialDelayMs,
-    retryBackoffCoefficient: config.retryBackoffCoefficient,
     retryTaskQueue: names.retryTaskQueue,
     searchAttributes,
     continueAsNewAfter: 4_000,
@@ -55,6 +54,13 @@ export function ensureDispatchSchedule(
       catchupWindow: Math.max(config.intervalMs, MIN_CATCH_UP_MS),
     },
   });
+}
+
+/** Starts a run at once, unless the schedule is paused: what is published is dispatched from then on. */
+export async function triggerDispatch(client: Client, names: TemporalNames): Promise<void> {
+  const schedule = client.schedule.getHandle(names.scheduleId);
+  const { state } = await schedule.describe();
+  if (!state.paused) await schedule.trigger();
 }
 
 /** The schedule that deletes what is older than the retention, every hour. */

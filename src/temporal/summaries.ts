@@ -1,13 +1,13 @@
 import type { RetryGroup, UndeliveredList } from "../../workflows/dispatch-input.ts";
 import { ATTEMPTS_PER_ROUND } from "../db/queue/results.ts";
-import { type FailingWebhook, MAX_GROUPS } from "../db/queue/retry-groups.ts";
-import type { FlowCounts } from "../delivery/flow-parts.ts";
+import type { FailingWebhook } from "../db/queue/retry-groups.ts";
+import type { Counts } from "../delivery/counts.ts";
 import type { PassResult } from "../delivery/retry-pass.ts";
 
 const number = new Intl.NumberFormat("en-US");
 
 /** `1,000 sent, 996 delivered, 4 failed`, for the Temporal UI. */
-export function summariseCounts(counts: Pick<FlowCounts, "sent" | "delivered" | "failed">): string {
+export function summariseCounts(counts: Pick<Counts, "sent" | "delivered" | "failed">): string {
   const failed = counts.failed > 0 ? `, ${number.format(counts.failed)} failed` : "";
   return `${number.format(counts.sent)} sent, ${number.format(counts.delivered)} delivered${failed}`;
 }
@@ -23,8 +23,25 @@ export function summarisePass({ status, failed, sent, lastFailure, complete }: P
   return `${number.format(undelivered)} of ${all} undelivered${last}${stopped}`;
 }
 
-/** Failing webhooks as the workflow's retry groups, with at most 200 ids and hosts for the search attributes. */
-export function summariseGroups(failing: readonly FailingWebhook[]): UndeliveredList {
+/** Bytes of one search attribute: Temporal ends a run that sets one of more than 2,048. */
+const MAX_ATTRIBUTE_BYTES = 2_000;
+/** Bytes that Temporal's encoding adds to each value of a list. */
+const VALUE_OVERHEAD = 3;
+
+/** As many of the values as fit into a search attribute. */
+function fitting(values: Iterable<string>): string[] {
+  const chosen: string[] = [];
+  let bytes = 2;
+  for (const value of values) {
+    bytes += Buffer.byteLength(value) + VALUE_OVERHEAD;
+    if (bytes > MAX_ATTRIBUTE_BYTES) break;
+    chosen.push(value);
+  }
+  return chosen;
+}
+
+/** Failing webhooks as the workflow's retry groups, with the ids and hosts that fit into the search attributes. */
+export function summariseGroups(failing: readonly FailingWebhook[]): Omit<UndeliveredList, "workers"> {
   const groups = new Map<number, FailingWebhook[]>();
   for (const webhook of failing) {
     const members = groups.get(webhook.group);
@@ -34,8 +51,8 @@ export function summariseGroups(failing: readonly FailingWebhook[]): Undelivered
   const hosts = new Set(failing.map(({ targetUrl }) => new URL(targetUrl).host));
   return {
     groups: [...groups].map(([group, members]) => toGroup(group, members)),
-    webhookIds: failing.slice(0, MAX_GROUPS).map(({ webhookId }) => String(webhookId)),
-    hosts: [...hosts].slice(0, MAX_GROUPS),
+    webhookIds: fitting(failing.map(({ webhookId }) => String(webhookId))),
+    hosts: fitting(hosts),
   };
 }
 
@@ -51,9 +68,6 @@ function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup 
     summary: [...who, `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`].join(
       ", ",
     ),
-    // Those never tried are due at once, and their group with them.
-    delayMs: members.some(({ delayMs }) => delayMs === 0)
-      ? 0
-      : Math.max(...members.map(({ delayMs }) => delayMs)),
+    delayMs: Math.min(...members.map(({ delayMs }) => delayMs)),
   };
 }

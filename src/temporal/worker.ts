@@ -9,12 +9,19 @@ import { createActivities } from "./activities.ts";
 import { connectTemporal, type TemporalConnections, type TemporalTarget } from "./connection.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
 import type { TemporalNames } from "./names.ts";
-import { ensureDispatchSchedule, ensureRetentionSchedule } from "./schedule.ts";
+import {
+  dispatchInput,
+  ensureDispatchSchedule,
+  ensureRetentionSchedule,
+  triggerDispatch,
+} from "./schedule.ts";
 import { ensureSearchAttributes } from "./search-attributes.ts";
 import { workflowBundle } from "./workflow-bundle.ts";
 
-/** Retry groups that one process works on at once. */
-const MAX_RETRY_ACTIVITIES = 200;
+/** Retry groups that one process works on at once; one that waits costs next to nothing. */
+const MAX_RETRY_ACTIVITIES = 2_000;
+/** Pumps at once: that of the latest run, and earlier ones that wait for their last responses. */
+const MAX_PUMPS = 100;
 
 /** A running delivery worker. */
 export interface DeliveryWorker {
@@ -36,13 +43,13 @@ export interface WorkerOptions {
 }
 
 /**
- * Starts the workers of both task queues and keeps them going: when Temporal is away they wait for it, and when
+ * Starts the workers of the three task queues and keeps them going: when Temporal is away they wait for it, and when
  * their connection breaks for good they are made anew. Resolves once they first poll.
  */
 export async function startDeliveryWorker(options: WorkerOptions): Promise<DeliveryWorker> {
   const { engine, log } = options;
   const activities = {
-    ...createActivities(engine, dispatchTiming(options.dispatch)),
+    ...createActivities(engine, dispatchInput(options.dispatch, options.names, false)),
     deleteExpired: createDeleteExpired(engine, options.dispatch.retentionDays),
   };
   const bundle = options.workflowBundle ?? (await workflowBundle());
@@ -56,9 +63,11 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
     const connections = await connectTemporal(options.target, log, engine.stopping);
     try {
       await pRetry(() => prepare(connections, options), { ...PATIENT, signal: engine.stopping });
+      await engine.lease.start();
       const workers = await createWorkers(connections, options, activities, bundle);
       live = { connections, workers };
       const runs = workers.map((worker) => worker.run());
+      if (options.dispatch.onPublish) await triggerDispatch(connections.client, options.names);
       firstStart();
       if (engine.stopping.aborted) shutDown(workers);
       // They share their connection, so when one fails the other ends too.
@@ -128,7 +137,7 @@ async function createWorkers(
     // Only when the database is away too: what is in doubt then is repeated under the same id.
     shutdownForceTime: engine.timeoutMs + 20_000,
   };
-  const { retryDeliveries, ...dispatch } = activities;
+  const { deliverPending, retryDeliveries, ...dispatch } = activities;
   return [
     await Worker.create({
       ...common,
@@ -138,17 +147,15 @@ async function createWorkers(
     }),
     await Worker.create({
       ...common,
+      taskQueue: engine.lease.taskQueue,
+      activities: { deliverPending },
+      maxConcurrentActivityTaskExecutions: MAX_PUMPS,
+    }),
+    await Worker.create({
+      ...common,
       taskQueue: names.retryTaskQueue,
       activities: { retryDeliveries },
       maxConcurrentActivityTaskExecutions: MAX_RETRY_ACTIVITIES,
     }),
   ];
-}
-
-function dispatchTiming({
-  heartbeatTimeoutMs,
-  retryInitialDelayMs,
-  retryBackoffCoefficient,
-}: DispatchConfig) {
-  return { heartbeatTimeoutMs, retryInitialDelayMs, retryBackoffCoefficient };
 }

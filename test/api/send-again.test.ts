@@ -9,7 +9,7 @@ import { sendManyAgain } from "../../src/db/deliveries/send-again.ts";
 import { type ClaimedDelivery, claimGroup, claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
-import { ALL, freshClaimant, result, SPACING } from "../db/queue.ts";
+import { ALL, freshClaimant, NO_WAIT, result } from "../db/queue.ts";
 import { grpc } from "../support/clients.ts";
 import { failure } from "../support/failure.ts";
 import { changeDelivery, type Stored, storeDeliveries } from "../support/stored-deliveries.ts";
@@ -64,13 +64,13 @@ async function attempt(deliveryId: string, statuses: readonly number[]): Promise
     if (!found) throw new Error(`delivery ${deliveryId} cannot be claimed`);
     return found;
   };
-  for (const [level, status] of statuses.entries()) {
-    if (level > 0) await assignGroups(db, claimant.runId);
+  for (const [before, status] of statuses.entries()) {
+    if (before > 0) await assignGroups(db, claimant.runId);
     const { deliveries } =
-      level === 0
+      before === 0
         ? await claimPending(db, claimant, ALL)
-        : await claimGroup(db, claimant, { ...ALL, group: 1, level });
-    await recordAttempts(db, [result(claimed(deliveries), status)], SPACING);
+        : await claimGroup(db, claimant, { ...ALL, group: 1 });
+    await recordAttempts(db, [result(claimed(deliveries), status)], NO_WAIT);
   }
 }
 

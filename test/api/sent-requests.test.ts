@@ -64,11 +64,15 @@ test("a claimed delivery tells its run, by the workflow and its execution", asyn
   const deliveryId = await testDelivery();
   const { db } = api.context;
   const [{ id }] = await db("runs")
-    .insert({ workflow_id: "dispatch-on-publish", first_run_id: "an-execution/3", lease_until: new Date() })
+    .insert({
+      workflow_id: "dispatch-pending-deliveries-1",
+      first_run_id: "an-execution",
+      lease_until: new Date(),
+    })
     .returning("id");
   await db("queue").where("id", deliveryId).update({ run_id: id });
   const { run } = await get(deliveryId);
-  expect(run).toMatchObject({ workflowId: "dispatch-on-publish", runId: "an-execution" });
+  expect(run).toMatchObject({ workflowId: "dispatch-pending-deliveries-1", runId: "an-execution" });
   expect(run?.url).toBeUndefined();
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { claimPending, MAX_CLAIMS } from "../../src/db/queue/claims.ts";
-import { handOver, release } from "../../src/db/queue/release.ts";
+import { release } from "../../src/db/queue/release.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import { ALL, freshClaimant, openQueueDatabase, queue, stored } from "./queue.ts";
 
@@ -148,21 +148,5 @@ describe("a claim", () => {
         deliveries.map(({ id }) => id),
       ),
     ).toMatchObject(Array(2).fill({ state: "delivering", claims: 2 }));
-  });
-});
-
-describe("a hand-over to a run", () => {
-  test("takes the oldest of each webhook that nobody has claimed, up to a limit", async () => {
-    const [some, other] = [await queue(db, 5), await queue(db, 5)];
-    const claimant = await freshClaimant(db);
-    const { deliveries } = await claimPending(db, claimant, { ...ALL, limit: 2 });
-    const oldest = await db("queue").whereNull("claimed_by").orderBy("id").pluck("id");
-    await handOver(db, claimant.runId, [some, other], 3);
-    expect(await db("retries").where({ run_id: claimant.runId }).orderBy("id").pluck("id")).toEqual(
-      [...oldest.slice(0, 3), ...oldest.slice(4, 7)].sort(),
-    );
-    const left = await db("queue").orderBy("id").pluck("id");
-    expect(left).toHaveLength(4);
-    expect(left).toEqual(expect.arrayContaining(deliveries.map(({ id }) => id)));
   });
 });

@@ -8,6 +8,7 @@ import {
   ALL,
   databaseTime,
   freshClaimant,
+  NO_WAIT,
   openQueueDatabase,
   queue,
   result,
@@ -23,10 +24,10 @@ describe("recording", () => {
     const claimant = await freshClaimant(db);
     let [delivery] = (await claimPending(db, claimant, ALL)).deliveries;
     const states: (string | undefined)[] = [];
-    for (let attempt = 1; delivery; attempt += 1) {
-      states.push((await recordAttempts(db, [result(delivery, 503)], SPACING)).get(delivery.id));
+    while (delivery) {
+      states.push((await recordAttempts(db, [result(delivery, 503)], NO_WAIT)).get(delivery.id));
       await assignGroups(db, claimant.runId);
-      const group = { group: 1, level: attempt, limit: 10, excluded: [] };
+      const group = { group: 1, limit: 10, excluded: [] };
       [delivery] = (await claimGroup(db, claimant, group)).deliveries;
     }
     expect(states).toEqual(["retrying", "retrying", "retrying", "failed"]);
@@ -80,10 +81,10 @@ describe("recording", () => {
     await queue(db, 2);
     const claimant = await freshClaimant(db);
     const [first] = (await claimPending(db, claimant, { ...ALL, limit: 1 })).deliveries;
-    await recordAttempts(db, [result(first as never, 500)], SPACING);
+    await recordAttempts(db, [result(first as never, 500)], NO_WAIT);
     await assignGroups(db, claimant.runId);
-    const level = { group: 1, level: 1, limit: 10, excluded: [] };
-    const retried = (await claimGroup(db, claimant, level)).deliveries;
+    const group = { group: 1, limit: 10, excluded: [] };
+    const retried = (await claimGroup(db, claimant, group)).deliveries;
     const { deliveries } = await claimPending(db, claimant, ALL);
     const both = [...retried, ...deliveries];
     expect(both.map(({ token }) => token.table)).toEqual(["retries", "queue"]);

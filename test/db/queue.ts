@@ -10,6 +10,9 @@ import { createTestDatabase } from "../support/database.ts";
 /** Spacing in tests: a minute, then five times more. */
 export const SPACING = { initialDelayMs: 60_000, coefficient: 5 };
 
+/** Retries are due at once. */
+export const NO_WAIT = { initialDelayMs: 0, coefficient: 1 };
+
 /** A claim of whatever is pending. */
 export const ALL = { limit: 1_000, after: 0n, excluded: [] };
 
@@ -82,10 +85,15 @@ export async function queue(db: Db, deliveries: number): Promise<bigint> {
   return id as bigint;
 }
 
+/** A worker with a task queue of its own; answers its id. */
+export function freshWorker(db: Db, name: string, leaseMs: number): Promise<number> {
+  return addWorker(db, { name, taskQueue: `worker-${randomUUID()}`, leaseMs });
+}
+
 /** A fresh worker in a fresh run. @param leaseMs of both */
 export async function freshClaimant(db: Db, leaseMs = 60_000): Promise<Claimant> {
   const [runId] = await openRuns(db, [{ workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs }]);
-  return { runId: runId as number, workerId: await addWorker(db, "test", leaseMs) };
+  return { runId: runId as number, workerId: await freshWorker(db, "test", leaseMs) };
 }
 
 /** The result of an attempt of a claimed delivery. */

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type Claimant, claimGroup, claimPending } from "../../src/db/queue/claims.ts";
-import { handOver, releaseToRun } from "../../src/db/queue/release.ts";
-import { recordAttempts } from "../../src/db/queue/results.ts";
+import { type Claimant, type ClaimedDelivery, claimGroup, claimPending } from "../../src/db/queue/claims.ts";
+import { type AttemptResult, recordAttempts } from "../../src/db/queue/results.ts";
 import {
   adoptRetries,
   assignGroups,
@@ -9,49 +8,88 @@ import {
   leavePaused,
   MAX_GROUPS,
 } from "../../src/db/queue/retry-groups.ts";
-import { closeRun } from "../../src/db/queue/runs.ts";
+import { abandonRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import { setPaused } from "../../src/db/webhooks.ts";
-import { ALL, databaseTime, freshClaimant, openQueueDatabase, queue, result, SPACING } from "./queue.ts";
+import {
+  ALL,
+  databaseTime,
+  freshClaimant,
+  NO_WAIT,
+  openQueueDatabase,
+  queue,
+  result,
+  SPACING,
+} from "./queue.ts";
 
 const db = await openQueueDatabase();
 const group = { group: 1, limit: 10, excluded: [] };
 
 describe("a retry group", () => {
-  test("brings stragglers level before it tries anyone again", async () => {
-    const webhookId = await queue(db, 4);
+  test("gives a delivery out when it is due, and no earlier", async () => {
+    await queue(db, 4);
     const claimant = await freshClaimant(db);
     const { deliveries } = await claimPending(db, claimant, ALL);
-    await recordAttempts(
-      db,
-      deliveries.slice(0, 3).map((delivery) => result(delivery, 500)),
-      SPACING,
-    );
-    // Claimed and not sent: it goes to the run untried.
-    const straggler = deliveries[3]?.id;
-    await releaseToRun(db, claimant, [straggler as string]);
-    await assignGroups(db, claimant.runId);
-    expect(await groupStatuses(db, [{ runId: claimant.runId, group: 1 }])).toEqual([
-      { open: 4, level: 0, delayMs: 0 },
-    ]);
-    const stragglers = await claimGroup(db, claimant, { ...group, level: 0 });
-    expect(stragglers.deliveries.map(({ id }) => id)).toEqual([straggler]);
+    const [now, later] = [deliveries.slice(0, 3), deliveries.slice(3)];
+    const failed = (some: readonly ClaimedDelivery[]) => some.map((delivery) => result(delivery, 500));
+    await recordAttempts(db, failed(now), NO_WAIT);
     const before = await databaseTime(db);
+    await recordAttempts(db, failed(later), SPACING);
+    expect(await assignGroups(db, claimant.runId)).toMatchObject([{ group: 1, deliveries: 4, delayMs: 0 }]);
+    const statuses = () =>
+      groupStatuses(
+        db,
+        [2, 1].map((number) => ({ runId: claimant.runId, group: number })),
+      );
+    expect(await statuses()).toEqual([
+      { open: 0, delayMs: 0 },
+      { open: 4, delayMs: 0 },
+    ]);
+    const claimed = await claimGroup(db, claimant, group);
+    expect(claimed.deliveries.map(({ id }) => id)).toEqual(now.map(({ id }) => id));
+    expect(await claimGroup(db, claimant, group)).toMatchObject({ touched: 0, limited: false });
     await recordAttempts(
       db,
-      stragglers.deliveries.map((delivery) => result(delivery, 500)),
+      claimed.deliveries.map((delivery) => result(delivery, 200)),
       SPACING,
     );
-    const [none, status] = await groupStatuses(
-      db,
-      [2, 1].map((group) => ({ runId: claimant.runId, group })),
-    );
-    expect(none).toEqual({ open: 0, level: 0, delayMs: 0 });
-    expect(status).toMatchObject({ open: 4, level: 1 });
-    // A minute from when the straggler's result was recorded, which others' may not cut short.
+    const [, status] = await statuses();
+    expect(status?.open).toBe(1);
+    // A minute from when the result was recorded, which others' may not cut short.
     expect(status?.delayMs).toBeGreaterThanOrEqual(59_999 - ((await databaseTime(db)) - before));
     expect(status?.delayMs).toBeLessThanOrEqual(60_000);
-    expect(await assignGroups(db, claimant.runId)).toMatchObject([{ webhookId, group: 1, deliveries: 4 }]);
+    expect(await assignGroups(db, claimant.runId)).toMatchObject([{ group: 1, deliveries: 1 }]);
+  });
+
+  test("leaves a delivery alone for as long as its Retry-After asks, and no other one", async () => {
+    await queue(db, 2);
+    const claimant = await freshClaimant(db);
+    const { deliveries } = await claimPending(db, claimant, ALL);
+    const [asked, other] = deliveries.map((delivery) => result(delivery, 503)) as [
+      AttemptResult,
+      AttemptResult,
+    ];
+    await recordAttempts(db, [{ ...asked, retryAfterMs: 3_600_000 }, other], NO_WAIT);
+    await assignGroups(db, claimant.runId);
+    const claimed = await claimGroup(db, claimant, group);
+    expect(claimed.deliveries.map(({ id }) => id)).toEqual([other.deliveryId]);
+    await recordAttempts(db, [result(claimed.deliveries[0] as ClaimedDelivery, 200)], NO_WAIT);
+    const [status] = await groupStatuses(db, [{ runId: claimant.runId, group: 1 }]);
+    expect(status?.open).toBe(1);
+    expect(status?.delayMs).toBeGreaterThan(3_500_000);
+  });
+
+  test("is claimed from fairly between its webhooks, and not at all from those that are left out", async () => {
+    const [large, small, full] = [await queue(db, 40), await queue(db, 2), await queue(db, 40)];
+    const { runId, workerId } = await failing(82);
+    await db.raw("update run_groups set group_number = 1");
+    await db.raw("update retries set due = now()");
+    const claimed = await claimGroup(db, { runId, workerId }, { ...group, excluded: [full] });
+    const byWebhook = Map.groupBy(claimed.deliveries, ({ webhook }) => webhook.id);
+    expect([...byWebhook].map(([id, some]) => [id, some.length])).toEqual([
+      [large, 5],
+      [small, 2],
+    ]);
   });
 
   test("is shared by the passes over it: none has what another has, and a dead one's is due when its lease ends", async () => {
@@ -62,14 +100,20 @@ describe("a retry group", () => {
       .update({ lease_until: await inAnHour() });
     const second = { ...(await freshClaimant(db)), runId: first.runId };
     const claim = async (claimant: Claimant, limit: number) =>
-      (await claimGroup(db, claimant, { ...group, level: 1, limit })).deliveries.length;
+      (await claimGroup(db, claimant, { ...group, limit })).deliveries.length;
+    await db.raw("update retries set due = now()");
     expect(await claim(first, 4)).toBe(4);
     expect(await claim(second, 10)).toBe(2);
     expect(await claim(first, 10)).toBe(0);
     const [held] = await groupStatuses(db, [{ runId: first.runId, group: 1 }]);
-    expect(held).toMatchObject({ open: 6, level: 1 });
-    // The last retry is due in a minute, the lease of the worker that has some ends in an hour.
-    expect(held?.delayMs).toBeGreaterThan(3_500_000);
+    // All are due, and held: by one worker whose lease ends in an hour, and by one whose lease ends in a minute.
+    expect(held?.open).toBe(6);
+    expect(held?.delayMs).toBeGreaterThan(0);
+    expect(held?.delayMs).toBeLessThanOrEqual(60_000);
+    await db("retries").where({ claimed_by: second.workerId }).delete();
+    const [left] = await groupStatuses(db, [{ runId: first.runId, group: 1 }]);
+    expect(left?.open).toBe(4);
+    expect(left?.delayMs).toBeGreaterThan(3_500_000);
     await db("workers")
       .where({ id: first.workerId })
       .update({ lease_until: new Date(0) });
@@ -129,20 +173,18 @@ describe("a run", () => {
     expect(await db("retries").where({ run_id: runId }).pluck("id")).toHaveLength(2);
   });
 
-  test("that is closed leaves its retries to the next, those too that it is given afterwards", async () => {
+  test("that is abandoned leaves its retries to the next, those too that it is given afterwards", async () => {
     await queue(db, 2);
     const claimant = await freshClaimant(db);
     const { deliveries } = await claimPending(db, claimant, ALL);
     const [first, second] = deliveries.map((delivery) => [result(delivery, 500)]);
-    await recordAttempts(db, first as never, SPACING);
-    expect(await closeRun(db, claimant.runId)).toMatchObject({ putBack: 1 });
-    await recordAttempts(db, second as never, SPACING);
-    const waiting = await queue(db, 1);
-    await handOver(db, claimant.runId, [waiting], 10);
-    await db.raw("update retries set due = now()");
+    await recordAttempts(db, first as never, NO_WAIT);
+    expect(await abandonRun(db, claimant.runId)).toMatchObject({ open: 0, putBack: 1 });
+    await recordAttempts(db, second as never, NO_WAIT);
     const next = await freshClaimant(db);
-    expect(await adoptRetries(db, next.runId)).toBe(3);
-    expect(await assignGroups(db, next.runId)).toHaveLength(2);
+    expect(await adoptRetries(db, next.runId)).toBe(2);
+    expect(await assignGroups(db, next.runId)).toHaveLength(1);
+    expect(await adoptRetries(db, (await freshClaimant(db)).runId)).toBe(0);
   });
 
   test("adopts the retries of runs whose accounts are deleted by now, too", async () => {
@@ -169,7 +211,7 @@ describe("a run", () => {
   test("shares what waits with the others that adopt at the same time", async () => {
     for (let n = 0; n < 20; n += 1) await queue(db, 10);
     const { runId } = await failing(200);
-    await closeRun(db, runId);
+    await abandonRun(db, runId);
     await db.raw("update retries set due = now()");
     const claimants = await Promise.all([1, 2, 3, 4].map(() => freshClaimant(db)));
     const adopted = await Promise.all(claimants.map((claimant) => adoptRetries(db, claimant.runId)));

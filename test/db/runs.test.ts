@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { claimPending } from "../../src/db/queue/claims.ts";
+import { claimGroup, claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
-import { closeExpiredRuns, closeRun, openRuns, renewLeases } from "../../src/db/queue/runs.ts";
-import { ALL, freshClaimant, openQueueDatabase, queue, result, SPACING, stored } from "./queue.ts";
+import { adoptRetries, assignGroups } from "../../src/db/queue/retry-groups.ts";
+import { abandonRun, closeExpiredRuns, closeRun, openRuns, renewLeases } from "../../src/db/queue/runs.ts";
+import { ALL, freshClaimant, NO_WAIT, openQueueDatabase, queue, result, SPACING, stored } from "./queue.ts";
 
 const db = await openQueueDatabase();
 
@@ -66,6 +67,60 @@ describe("a run's lease", () => {
       { runId, leaseMs: 1_000, more },
       { runId, leaseMs: 1_000, more },
     ]);
-    expect(await closeRun(db, runId)).toEqual({ sent: 7, delivered: 4, failed: 1, putBack: 0 });
+    expect(await closeRun(db, runId)).toEqual({ sent: 7, delivered: 4, failed: 1, open: 0, putBack: 0 });
+  });
+});
+
+describe("a run", () => {
+  /** Two first attempts in vain; answers who made them. */
+  async function failing() {
+    await queue(db, 2);
+    const claimant = await freshClaimant(db);
+    const { deliveries } = await claimPending(db, claimant, ALL);
+    await recordAttempts(
+      db,
+      deliveries.map((delivery) => result(delivery, 500)),
+      NO_WAIT,
+    );
+    await assignGroups(db, claimant.runId);
+    return claimant;
+  }
+  const isClosed = async (runId: number) => (await db("runs").where({ id: runId }).first()).closed !== null;
+
+  test("is not closed while it has retries, and is once the last has come to an end", async () => {
+    const claimant = await failing();
+    expect(await closeRun(db, claimant.runId)).toMatchObject({ open: 2, putBack: 0 });
+    expect(await isClosed(claimant.runId)).toBe(false);
+    const { deliveries } = await claimGroup(db, claimant, { group: 1, limit: 10, excluded: [] });
+    for (const [n, delivery] of deliveries.entries()) {
+      await recordAttempts(db, [result(delivery, 200)], NO_WAIT);
+      expect(await closeRun(db, claimant.runId)).toMatchObject({ open: 1 - n });
+    }
+    expect(await isClosed(claimant.runId)).toBe(true);
+  });
+
+  test("that was closed is closed when it is asked for again, whatever failed since", async () => {
+    await queue(db, 1);
+    const claimant = await freshClaimant(db);
+    const { deliveries } = await claimPending(db, claimant, ALL);
+    expect(await closeRun(db, claimant.runId)).toMatchObject({ open: 0 });
+    await recordAttempts(
+      db,
+      deliveries.map((delivery) => result(delivery, 500)),
+      NO_WAIT,
+    );
+    expect(await closeRun(db, claimant.runId)).toMatchObject({ open: 0 });
+    const next = await freshClaimant(db);
+    expect(await adoptRetries(db, next.runId)).toBe(1);
+  });
+
+  test("that is abandoned ends at once, and its retries keep their attempts and times", async () => {
+    const claimant = await failing();
+    const retries = () => db("retries").select("id", "attempts", "due", "run_id").orderBy("id");
+    const before = await retries();
+    expect(await abandonRun(db, claimant.runId)).toMatchObject({ open: 0, putBack: 2 });
+    expect(await isClosed(claimant.runId)).toBe(true);
+    expect(await retries()).toEqual(before.map((retry) => ({ ...retry, run_id: null })));
+    expect(await abandonRun(db, claimant.runId)).toMatchObject({ open: 0, putBack: 0 });
   });
 });

@@ -11,23 +11,24 @@ import { endExpired } from "../../src/db/queue/endings.ts";
 import { release } from "../../src/db/queue/release.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { adoptRetries, assignGroups, groupStatuses, leavePaused } from "../../src/db/queue/retry-groups.ts";
-import { closeRun } from "../../src/db/queue/runs.ts";
+import { abandonRun, closeRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import { cancelOfDeleted, createWebhook, deleteWebhook, setPaused } from "../../src/db/webhooks.ts";
 import { DomainError } from "../../src/domain-error.ts";
 import { FULL_SIZE, tell } from "../faults/scale.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { result, TABLES } from "./queue.ts";
+import { NO_WAIT, result, TABLES } from "./queue.ts";
 import { type Allowed, type ModelWorker, type Place, StorageModel } from "./storage-model.ts";
 
 /** Histories, and steps of each. At full size as many as fit into the time. */
 const HISTORIES = FULL_SIZE ? 1_000_000 : 40;
-const STEPS = 80;
+const STEPS = 120;
 const TIME_LIMIT_MS = FULL_SIZE ? 3_600_000 : 120_000;
 /** Few, so that histories reach every branch: events for more webhooks are fanned out, so many in a step. */
 const MAX_INLINE = 3;
 const FAN_OUT_STEP = 2;
-const NO_WAIT = { initialDelayMs: 0, coefficient: 1 };
+/** Longer than any history takes. */
+const RETRY_AFTER_MS = 24 * 3_600_000;
 
 let database: TestDatabase;
 let db: Db;
@@ -103,6 +104,7 @@ function tookNote(
     const before = model.place(delivery.id) as Place;
     expect(before).toMatchObject({ table, attempts: delivery.token.attempts });
     expect(model.isHeld(before), "a claim took what another worker holds").toBe(false);
+    expect(before.waits, "a claim took what is not due").toBe(false);
     const webhook = model.webhook(before.webhookId);
     expect([webhook.live, webhook.paused]).toEqual([true, false]);
     worker.held.push({ delivery, posted: false });
@@ -210,11 +212,13 @@ const commands: fc.Arbitrary<Command>[] = [
       const { runId } = model;
       await leavePaused(on, runId);
       await adoptRetries(on, runId);
+      await model.checkAdopted();
       const group = pick(await assignGroups(on, runId), w)?.group;
       if (group === undefined) return nothing;
       const [status] = await groupStatuses(on, [{ runId, group }]);
-      const options = { group, level: status?.level ?? 0, limit, excluded: [] };
-      const claim = await claimGroup(on, { workerId: worker.id, runId }, options);
+      const claim = await claimGroup(on, { workerId: worker.id, runId }, { group, limit, excluded: [] });
+      // Where a group stands tells when there is something to claim, what others hold included.
+      expect(claim.touched > 0).toBe(status !== undefined && status.open > 0 && status.delayMs === 0);
       return tookNote(model, worker, "retries", claim);
     }),
   ),
@@ -229,7 +233,11 @@ const commands: fc.Arbitrary<Command>[] = [
         if (!held.posted) model.post(worker, held);
         const before = model.place(held.delivery.id);
         const matches = before?.claimedBy === worker.id && before.attempts === held.delivery.token.attempts;
-        const one = result(held.delivery, ok ? 200 : 500);
+        const waits = n % 3 === 0;
+        const one = {
+          ...result(held.delivery, ok ? 200 : 500),
+          retryAfterMs: !ok && waits ? RETRY_AFTER_MS : null,
+        };
         const states = await recordAttempts(on, [one], NO_WAIT);
         expect(states.size).toBe(matches ? 1 : 0);
         if (twice) expect((await recordAttempts(on, [one], NO_WAIT)).size).toBe(0);
@@ -241,7 +249,8 @@ const commands: fc.Arbitrary<Command>[] = [
             return false;
           if (ok) return after.outcome === "delivered";
           if (!model.webhook(was.webhookId).live) return after.outcome === "cancelled";
-          return attempts - was.roundStart === 4 ? after.outcome === "failed" : after.table === "retries";
+          if (attempts - was.roundStart === 4) return after.outcome === "failed";
+          return after.table === "retries" && after.waits === waits;
         };
       },
     ),
@@ -349,10 +358,29 @@ const commands: fc.Arbitrary<Command>[] = [
     }),
   ),
   fc.constant(null).map(() =>
-    command("close the run and open another", async (model, on) => {
-      await closeRun(on, model.runId);
+    command("close the run, unless it has retries, and open another", async (model, on) => {
+      const open = await model.retriesOfRun();
+      expect(await closeRun(on, model.runId)).toMatchObject({ open, putBack: 0 });
+      const [run] = await on("runs").where({ id: model.runId });
+      expect(run.closed === null).toBe(open > 0);
+      if (open === 0) await model.newRun();
+      return nothing;
+    }),
+  ),
+  number.map((n) =>
+    command("abandon the run and open another", async (model, on) => {
+      if (n % 3 > 0) return nothing;
+      const putBack = await model.retriesOfRun();
+      expect(await abandonRun(on, model.runId)).toMatchObject({ open: 0, putBack });
+      expect(await model.retriesOfRun()).toBe(0);
       await model.newRun();
       return nothing;
+    }),
+  ),
+  fc.constant(null).map(() =>
+    command("wait until every retry is due", async (_model, on) => {
+      await on.raw("update retries set due = now() where due > now()");
+      return (before, after) => before?.waits === true && after?.table === "retries" && !after.waits;
     }),
   ),
   breakAt.map((at) =>
@@ -364,8 +392,8 @@ const commands: fc.Arbitrary<Command>[] = [
   ),
 ];
 
-/** Publish, claim first attempts, late results, send without a result, die: these twice, since others need what they leave. */
-const OFTEN = [3, 5, 8, 9, 11];
+/** Publish, claim, record, late results, send without a result, die: these more often, since others need what they leave. */
+const OFTEN = [3, 3, 5, 5, 6, 6, 6, 7, 7, 7, 8, 9, 11];
 
 test("whatever happens in whatever order, no delivery is lost, doubled or sent by two workers, and every count is right", {
   timeout: TIME_LIMIT_MS + 60_000,

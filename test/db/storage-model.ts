@@ -5,9 +5,9 @@ import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
 import { countsSince } from "../../src/db/deliveries/rollups.ts";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { openRuns } from "../../src/db/queue/runs.ts";
-import { addWorker } from "../../src/db/queue/workers.ts";
 import { createSecretBox } from "../../src/db/secret-box.ts";
 import { createWebhook } from "../../src/db/webhooks.ts";
+import { freshWorker } from "./queue.ts";
 
 /** Where a delivery is, as the database has it. */
 export interface Place {
@@ -19,6 +19,8 @@ export interface Place {
   roundStart: number;
   claimedBy: number | null;
   outcome: string | null;
+  /** A retry that is not due for longer than any history takes. */
+  waits: boolean;
 }
 
 /** A webhook as the model knows it. */
@@ -90,8 +92,29 @@ export class StorageModel {
     this.runId = runId as number;
   }
 
+  /** Retries of the run. */
+  async retriesOfRun(): Promise<number> {
+    const [found] = await rows<{ n: number }>(
+      this.db,
+      "select count(*)::int as n from retries where run_id = :runId::int",
+      { runId: this.runId },
+    );
+    return found?.n ?? 0;
+  }
+
+  /** Every retry that is due and may be sent has the run that is open, once it has adopted what others left. */
+  async checkAdopted(): Promise<void> {
+    const left = await rows(
+      this.db,
+      `select t.id from retries t join webhooks w on w.id = t.webhook_id
+        where t.due <= now() and t.run_id is distinct from :runId::int and w.paused is null and w.deleted is null`,
+      { runId: this.runId },
+    );
+    expect(left).toEqual([]);
+  }
+
   async newWorker(): Promise<ModelWorker> {
-    return { id: await addWorker(this.db, "model", 600_000), alive: true, held: [] };
+    return { id: await freshWorker(this.db, "model", 600_000), alive: true, held: [] };
   }
 
   get places(): Place[] {
@@ -152,9 +175,11 @@ export class StorageModel {
     const found = await rows<Place>(
       this.db,
       `select id, event_id as "eventId", webhook_id as "webhookId", 'queue' as table, attempts, attempts as "roundStart",
-          claimed_by as "claimedBy", null as outcome from queue
-        union all select id, event_id, webhook_id, 'retries', attempts, round_start, claimed_by, null from retries
-        union all select id, event_id, webhook_id, 'deliveries', attempts, round_start, null, outcome::text from deliveries`,
+          claimed_by as "claimedBy", null as outcome, false as waits from queue
+        union all select id, event_id, webhook_id, 'retries', attempts, round_start, claimed_by, null,
+          due > now() + interval '1 hour' from retries
+        union all select id, event_id, webhook_id, 'deliveries', attempts, round_start, null, outcome::text, false
+          from deliveries`,
     );
     const places = new Map(found.map((place) => [place.id, place]));
     expect(places.size, "a delivery is in two tables").toBe(found.length);

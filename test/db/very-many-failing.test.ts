@@ -5,11 +5,10 @@ import { recordAttempts } from "../../src/db/queue/results.ts";
 import { adoptRetries, assignGroups, groupStatuses } from "../../src/db/queue/retry-groups.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import { plansOf } from "./explained.ts";
-import { ALL, freshClaimant, openQueueDatabase, queueMany, result } from "./queue.ts";
+import { ALL, freshClaimant, NO_WAIT, openQueueDatabase, queueMany, result } from "./queue.ts";
 
 const FAILING = 5_000;
 const AT_ONCE = 64;
-const AT_ONCE_DUE = { initialDelayMs: 1, coefficient: 1 };
 
 const db = await openQueueDatabase();
 let claimant: Claimant;
@@ -26,7 +25,7 @@ beforeEach(async () => {
       await recordAttempts(
         db,
         claimed.deliveries.slice(n, n + 200).map((delivery) => result(delivery, 500)),
-        AT_ONCE_DUE,
+        NO_WAIT,
       );
     after = claimed.next;
   }
@@ -46,7 +45,7 @@ async function pagesOf(query: (db: Db) => Promise<unknown>): Promise<number> {
 }
 
 describe("with very many failing webhooks in a run, and statistics from before them", () => {
-  const claim = { level: 1, limit: AT_ONCE, excluded: [] };
+  const claim = { limit: AT_ONCE, excluded: [] };
   /** With the pages that index, table, and what a claim or a record changes take, and as many again. */
   const queries: [string, (db: Db) => Promise<unknown>, () => number][] = [
     ["claiming in a group", (trx) => claimGroup(trx, claimant, { ...claim, group }), () => 40 * members],
@@ -63,7 +62,7 @@ describe("with very many failing webhooks in a run, and statistics from before t
         await recordAttempts(
           trx,
           deliveries.map((delivery) => result(delivery, 500)),
-          AT_ONCE_DUE,
+          NO_WAIT,
         );
       },
       () => 20 * AT_ONCE,

@@ -3,8 +3,24 @@ import { rows } from "../../src/db/database.ts";
 import { type Claimant, claimGroup, claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
-import { addWorker, endExpiredWorkers, removeWorker, renewWorker } from "../../src/db/queue/workers.ts";
-import { ALL, freshClaimant, openQueueDatabase, queue, result, SPACING, stored } from "./queue.ts";
+import {
+  addWorker,
+  endExpiredWorkers,
+  listLiveWorkers,
+  removeWorker,
+  renewWorker,
+} from "../../src/db/queue/workers.ts";
+import {
+  ALL,
+  freshClaimant,
+  freshWorker,
+  NO_WAIT,
+  openQueueDatabase,
+  queue,
+  result,
+  SPACING,
+  stored,
+} from "./queue.ts";
 
 const db = await openQueueDatabase();
 
@@ -32,10 +48,10 @@ describe("a worker's lease", () => {
     await recordAttempts(
       db,
       (await claim(dead)).map((delivery) => result(delivery, 500)),
-      SPACING,
+      NO_WAIT,
     );
     await assignGroups(db, dead.runId);
-    const group = { group: 1, level: 1, limit: 10, excluded: [] };
+    const group = { group: 1, limit: 10, excluded: [] };
     const living = { ...(await freshClaimant(db)), runId: dead.runId };
     const claimed = (await claimGroup(db, dead, group)).deliveries;
     expect(claimed).toHaveLength(3);
@@ -59,16 +75,16 @@ describe("a worker's lease", () => {
   });
 
   test("cannot be renewed once it has been ended", async () => {
-    const id = await addWorker(db, "late", -1);
+    const id = await freshWorker(db, "late", -1);
     expect(await endExpiredWorkers(db)).toEqual(["late"]);
     expect(await renewWorker(db, id, 60_000)).toBe(false);
     expect(await db("workers").pluck("id")).toEqual([]);
   });
 
   test("is ended by one of the processes that find it expired, and never when it is renewed meanwhile", async () => {
-    const living = await addWorker(db, "living", 60_000);
+    const living = await freshWorker(db, "living", 60_000);
     for (let n = 0; n < 20; n += 1) {
-      const id = await addWorker(db, `worker ${n}`, -1);
+      const id = await freshWorker(db, `worker ${n}`, -1);
       const [renewed, ...ended] = await Promise.all([
         renewWorker(db, id, 60_000),
         endExpiredWorkers(db),
@@ -87,13 +103,13 @@ describe("a worker's lease", () => {
     await recordAttempts(
       db,
       failed.map((delivery) => result(delivery, 500)),
-      SPACING,
+      NO_WAIT,
     );
     await assignGroups(db, late.runId);
     await endExpiredWorkers(db);
     // It would be free at once, for itself too: each claim would count, and after ten of them a delivery is given up.
     expect(await claim(late)).toHaveLength(0);
-    const group = { group: 1, level: 1, limit: 10, excluded: [] };
+    const group = { group: 1, limit: 10, excluded: [] };
     expect((await claimGroup(db, late, group)).deliveries).toHaveLength(0);
     expect(await rows(db, "select distinct claims from all_deliveries")).toEqual([{ claims: 0 }]);
   });
@@ -106,6 +122,24 @@ describe("a worker's lease", () => {
     await endExpiredWorkers(db);
     expect(await claim(await freshClaimant(db))).toHaveLength(2);
     expect(await db("queue").where({ claimed_by: living.workerId }).pluck("claims")).toEqual([1, 1]);
+  });
+});
+
+describe("the workers that live", () => {
+  test("are one for each process, however many leases it has, and none whose leases have all expired", async () => {
+    const add = (name: string, taskQueue: string, leaseMs: number) =>
+      addWorker(db, { name, taskQueue, leaseMs });
+    await add("host/1", "worker-1", -1);
+    await add("host/2", "worker-2", 60_000);
+    await add("host/3", "worker-3", -1);
+    await add("host/3", "worker-3", 60_000);
+    await add("host/2", "worker-2", 60_000);
+    expect(await listLiveWorkers(db)).toEqual([
+      { name: "host/2", taskQueue: "worker-2" },
+      { name: "host/3", taskQueue: "worker-3" },
+    ]);
+    await endExpiredWorkers(db);
+    expect(await listLiveWorkers(db)).toHaveLength(2);
   });
 });
 
@@ -144,9 +178,9 @@ describe("a late result", () => {
     await queue(db, 1);
     const claimant = await freshClaimant(db);
     const first = (await claim(claimant)).map((delivery) => result(delivery, 500));
-    await recordAttempts(db, first, SPACING);
+    await recordAttempts(db, first, NO_WAIT);
     await assignGroups(db, claimant.runId);
-    const group = { group: 1, level: 1, limit: 10, excluded: [] };
+    const group = { group: 1, limit: 10, excluded: [] };
     const [again] = (await claimGroup(db, claimant, group)).deliveries;
     const late = first.map((one) => ({ ...one, token: { ...one.token, table: "retries" as const } }));
     expect(await recordAttempts(db, [...first, ...late], SPACING)).toEqual(new Map());

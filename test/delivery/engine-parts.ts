@@ -6,12 +6,15 @@ import { openRuns } from "../../src/db/queue/runs.ts";
 import { createSecretBox, type SecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
+import type { PumpResult } from "../../src/delivery/pump.ts";
 import { queueMany } from "../db/queue.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 /** A delivery engine on a database of its own. */
 export interface EngineParts {
   db: Db;
+  /** Address of the database. */
+  url: string;
   engine: DeliveryEngine;
   secrets: SecretBox;
   /** An engine as another process on the same database has it; closed with the first. */
@@ -19,17 +22,23 @@ export interface EngineParts {
   end(): Promise<void>;
 }
 
-/**
- * @param settings over the defaults, beside leave to deliver to this machine
- * @param resolver how names are looked up; as the system does it if undefined
- * @param wrap the database as the engines see it, faults included; as it is if left out
- */
+/** How the engines of a test reach what they need. */
+export interface EngineOptions {
+  /** Looks names up. Defaults to the system's resolver. */
+  resolver?: Resolver;
+  /** The database as the engines see it, faults included. Defaults to the database as it is. */
+  wrap?: (db: Db) => Db;
+  /** The address over which the engines read changes of webhooks. Defaults to the database's own address. */
+  changesUrl?: (databaseUrl: string) => string | Promise<string>;
+}
+
+/** @param settings over the defaults, beside leave to deliver to this machine */
 export async function startEngine(
   settings: Record<string, string> = {},
-  resolver?: Resolver,
-  wrap: (db: Db) => Db = (db) => db,
+  { resolver, wrap = (db) => db, changesUrl = (url) => url }: EngineOptions = {},
 ): Promise<EngineParts> {
   const database = await createTestDatabase();
+  const databaseUrl = await changesUrl(database.url);
   const db = openDatabase(database.url, { max: 10 });
   const secrets = createSecretBox(randomBytes(32));
   const config = readConfig({ DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8", ...settings });
@@ -38,6 +47,7 @@ export async function startEngine(
   function another(): DeliveryEngine {
     const engine = createDeliveryEngine({
       db: wrap(db),
+      databaseUrl,
       secrets,
       log: pino({ level: "silent" }),
       ...config,
@@ -49,6 +59,7 @@ export async function startEngine(
   }
   return {
     db,
+    url: database.url,
     engine: another(),
     secrets,
     another,
@@ -58,6 +69,15 @@ export async function startEngine(
       await database.drop();
     },
   };
+}
+
+/** Sends what is pending, until nothing is left or the pump is stopped. */
+export function pump(
+  { pumps }: DeliveryEngine,
+  runId: number,
+  stop: AbortSignal = new AbortController().signal,
+): Promise<PumpResult> {
+  return pumps.run(runId, { lingers: false, forMs: 600_000 }, stop);
 }
 
 /** Registers webhooks at a receiver, and queues each event for each of them; the bodies are `{"N":1}` and on. */

@@ -2,17 +2,24 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
-import { type PumpResult, pump } from "../../src/delivery/pump.ts";
-import { retryPass } from "../../src/delivery/retry-pass.ts";
+import type { PumpResult } from "../../src/delivery/pump.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { trustedAuthority } from "../support/test-service.ts";
-import { type EngineParts, type Fault, faulty, freshRun, queueFor, startEngine } from "./engine-parts.ts";
+import {
+  type EngineParts,
+  type Fault,
+  faulty,
+  freshRun,
+  pump,
+  queueFor,
+  startEngine,
+} from "./engine-parts.ts";
 
 const DELIVERIES = 30;
 const FIRST_CLAIM = /^\s*with recursive waiting/;
 const RETRY_CLAIM = /^\s*with members/;
 const WEBHOOKS = /from unnest\(.*\) k\(id, version\)/;
-const CONTENTS = /^select id, payload/;
+const CONTENTS = /^select id, user_id, test, fits/;
 const RENEWAL = /^update workers set lease_until/;
 
 const ends: (() => Promise<unknown>)[] = [];
@@ -34,10 +41,15 @@ function nextFault(sql: string): Fault | undefined {
 async function start(reply?: Reply): Promise<{ parts: EngineParts; receiver: Receiver }> {
   let engines = 0;
   // The first engine has the faults, others on the same database have none.
-  const parts = await startEngine({ HEARTBEAT_TIMEOUT: "2s" }, undefined, (db) => {
-    engines += 1;
-    return engines === 1 ? faulty(db, nextFault) : db;
-  });
+  const parts = await startEngine(
+    { HEARTBEAT_TIMEOUT: "2s", RETRY_INITIAL_DELAY: "100ms" },
+    {
+      wrap(db) {
+        engines += 1;
+        return engines === 1 ? faulty(db, nextFault) : db;
+      },
+    },
+  );
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
   ends.push(parts.end, receiver.close);
   return { parts, receiver };
@@ -46,7 +58,7 @@ async function start(reply?: Reply): Promise<{ parts: EngineParts; receiver: Rec
 /** Pumps until a pump ends without an error, as Temporal would have it. */
 async function pumpInTheEnd(parts: EngineParts, runId: number): Promise<PumpResult> {
   for (;;) {
-    const result = await pump(parts.engine, runId, new AbortController().signal).catch(() => undefined);
+    const result = await pump(parts.engine, runId).catch(() => undefined);
     if (result) return result;
   }
 }
@@ -94,13 +106,14 @@ test("each retry is made, and once, when the claim's answer is lost", async () =
   const { parts, receiver } = await start(({ attempt }) => (attempt === 1 ? 500 : 200));
   await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
   const runId = await freshRun(parts.db);
-  await pump(parts.engine, runId, new AbortController().signal);
+  await pump(parts.engine, runId);
   const groups = new Set((await assignGroups(parts.db, runId)).map(({ group }) => group));
   faults = [[RETRY_CLAIM, "answer lost"]];
+  const pass = { horizonMs: 100, forMs: 60_000 };
   await expect
     .poll(async () => {
       for (const group of groups)
-        await retryPass(parts.engine, runId, group, new AbortController().signal).catch(() => {});
+        await parts.engine.retries.run({ runId, group }, pass, new AbortController().signal).catch(() => {});
       return states(parts);
     })
     .toEqual([{ state: "delivered", attempts: 2, reason: null, n: DELIVERIES }]);
@@ -134,7 +147,7 @@ test("a delivery whose event is not stored, as after a partial restore, holds up
   const runId = await freshRun(parts.db);
   await expect
     .poll(async () => {
-      await pump(parts.engine, runId, new AbortController().signal).catch(() => {});
+      await pump(parts.engine, runId).catch(() => {});
       return (await parts.db("deliveries").where({ outcome: "delivered" }).pluck("id")).length;
     })
     .toBe(DELIVERIES - 3);
@@ -147,7 +160,7 @@ async function startExpired(): Promise<{ parts: EngineParts; receiver: Receiver;
   await queueFor(parts, `${receiver.url}/first`, { webhooks: 1, events: 1 });
   expect(parts.engine.lease.isValid()).toBe(false);
   const runId = await freshRun(parts.db);
-  await pump(parts.engine, runId, new AbortController().signal);
+  await pump(parts.engine, runId);
   expect(parts.engine.lease.isValid()).toBe(true);
   // More often than any test can wait for.
   faults = Array.from({ length: 1_000 }, () => [RENEWAL, "refused"]);
@@ -161,9 +174,9 @@ const claimed = async ({ db }: EngineParts) =>
 test("nothing is sent while the lease has run out, as when the database does not answer", async () => {
   const { parts, receiver, runId } = await startExpired();
   await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
-  const pumped = pump(parts.engine, runId, new AbortController().signal);
+  const pumped = pump(parts.engine, runId);
   await expect.poll(() => claimed(parts)).toBe(DELIVERIES);
-  // Several of the flow's ticks.
+  // Several times as long as the sender takes to look for what it may start.
   await wait(1_000);
   expect(receiver.received).toHaveLength(1);
   faults = [];
@@ -175,11 +188,11 @@ test("a worker whose lease another process has ended sends nothing of what it ha
   const [row] = await rows<{ id: number }>(parts.db, "select id from workers");
   const id = row?.id as number;
   await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
-  const late = pump(parts.engine, runId, new AbortController().signal);
+  const late = pump(parts.engine, runId);
   await expect.poll(() => claimed(parts)).toBe(DELIVERIES);
   const other = parts.another();
   await expect.poll(() => parts.db("workers").where({ id })).toEqual([]);
-  expect(await pump(other, runId, new AbortController().signal)).toMatchObject({ delivered: DELIVERIES });
+  expect(await pump(other, runId)).toMatchObject({ delivered: DELIVERIES });
   expect(parts.engine.lease.hasLost(id)).toBe(false);
   faults = [];
   await expect.poll(() => parts.engine.lease.hasLost(id)).toBe(true);

@@ -3,10 +3,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
-import { pump } from "../../src/delivery/pump.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { trustedAuthority } from "../support/test-service.ts";
-import { type EngineParts, freshRun, queueFor, startEngine } from "./engine-parts.ts";
+import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
+
+const LINGERING = { lingers: true, forMs: 600_000 };
 
 let parts: EngineParts;
 const receivers: Receiver[] = [];
@@ -26,15 +27,15 @@ async function receiver(reply?: Reply): Promise<Receiver> {
   return started;
 }
 
-test("pumps side by side deliver many deliveries of few events once each, with their own payloads", async () => {
+test("pumps of several processes deliver many deliveries of few events once each, with their own payloads", async () => {
   const [webhooks, events] = [400, 10];
   const { url, received } = await receiver();
   await queueFor(parts, url, { webhooks, events });
   const runId = await freshRun(parts.db);
-  const pumps = Array.from({ length: 4 }, () => pump(parts.engine, runId, new AbortController().signal));
-  const results = await Promise.all(pumps);
+  const engines = [parts.engine, parts.another(), parts.another(), parts.another()];
+  const results = await Promise.all(engines.map((engine) => pump(engine, runId)));
   expect(results.reduce((sum, { delivered }) => sum + delivered, 0)).toBe(webhooks * events);
-  expect(results.every(({ more }) => !more)).toBe(true);
+  expect(results.every(({ end }) => end === "done")).toBe(true);
   expect(received).toHaveLength(webhooks * events);
   for (let n = 1; n <= events; n += 1) {
     expect(received.filter(({ body }) => body === `{"N":${n}}`)).toHaveLength(webhooks);
@@ -63,9 +64,7 @@ test("an event for more webhooks than one statement takes is fanned out by the p
   ]);
   expect(published).toMatchObject({ queued: 2_100 });
   const runId = await freshRun(parts.db);
-  const results = await Promise.all(
-    [1, 2].map(() => pump(parts.engine, runId, new AbortController().signal)),
-  );
+  const results = await Promise.all([parts.engine, parts.another()].map((engine) => pump(engine, runId)));
   expect(results.reduce((sum, { delivered }) => sum + delivered, 0)).toBe(2_100);
   expect(new Set(received.map(({ path }) => path)).size).toBe(2_100);
   expect(received).toHaveLength(2_100);
@@ -91,35 +90,101 @@ test("the many webhooks of a host that never answers hold up no other host's, ho
   await pumped;
 });
 
-test("first attempts to a webhook that fails come after the others' while these have any, and are made then", async () => {
-  const failing = await receiver(() => 500);
-  let failedBefore = 0;
-  const well = await receiver(() => {
-    if (well.received.length === 10 * 200) failedBefore = failing.received.length;
-    return 200;
-  });
-  await queueFor(parts, failing.url, { webhooks: 1, events: 200 });
-  await queueFor(parts, well.url, { webhooks: 10, events: 200 });
-  const pumped = pump(parts.engine, await freshRun(parts.db), new AbortController().signal);
-  expect(await pumped).toMatchObject({ sent: 2_200, delivered: 2_000, retrying: 200, more: false });
-  // What was claimed before the first failure was known, and little more.
-  expect(failedBefore).toBeGreaterThan(0);
-  expect(failedBefore).toBeLessThan(100);
-  expect(failing.received).toHaveLength(200);
-});
-
-test("hosts whose retries wait take no share of what first attempts may have in flight", async () => {
+/** Answers after so many milliseconds, and tells how many requests were in flight at once. */
+function slowReply(ms: number, status: number): { reply: Reply; most: () => number } {
   let [inFlight, most] = [0, 0];
-  const slow = await receiver(async () => {
+  const reply: Reply = async () => {
     inFlight += 1;
     most = Math.max(most, inFlight);
-    await wait(20);
+    await wait(ms);
     inFlight -= 1;
+    return status;
+  };
+  return { reply, most: () => most };
+}
+
+test("a webhook that fails has few requests in flight, and takes nothing from the others", async () => {
+  const { reply, most } = slowReply(5, 500);
+  const failing = await receiver(reply);
+  const well = await receiver();
+  await queueFor(parts, failing.url, { webhooks: 1, events: 100 });
+  await queueFor(parts, well.url, { webhooks: 10, events: 100 });
+  expect(await pump(parts.engine, await freshRun(parts.db))).toMatchObject({
+    sent: 1_100,
+    delivered: 1_000,
+    retrying: 100,
+    end: "done",
+  });
+  expect(most()).toBeLessThanOrEqual(4);
+  expect(failing.received).toHaveLength(100);
+});
+
+test("a webhook that answers after more than a second is healthy: its window grows with its responses", async () => {
+  const { reply, most } = slowReply(1_200, 200);
+  const slow = await receiver(reply);
+  await queueFor(parts, slow.url, { webhooks: 1, events: 60 });
+  expect(await pump(parts.engine, await freshRun(parts.db))).toMatchObject({ delivered: 60, retrying: 0 });
+  expect(most()).toBeGreaterThan(8);
+});
+
+test("the pump of a later run takes over what waits, and the earlier one ends with its last response", async () => {
+  const held: (() => void)[] = [];
+  let isHolding = true;
+  const { url, received } = await receiver(async () => {
+    if (isHolding) await new Promise<void>((resolve) => held.push(resolve));
     return 200;
   });
-  for (let n = 0; n < 200; n += 1) parts.engine.retries.contenders.join(`https://host-${n}.example`);
-  await queueFor(parts, slow.url, { webhooks: 1, events: 500 });
-  await pump(parts.engine, await freshRun(parts.db), new AbortController().signal);
-  // Shared out among two hundred it would be two.
-  expect(most).toBeGreaterThan(20);
+  await queueFor(parts, url, { webhooks: 1, events: 50 });
+  const { pumps } = parts.engine;
+  const earlier = pumps.run(await freshRun(parts.db), LINGERING, new AbortController().signal);
+  await expect.poll(() => held.length).toBe(4);
+  const later = pump(parts.engine, await freshRun(parts.db));
+  isHolding = false;
+  for (const answer of held) answer();
+  expect(await earlier).toMatchObject({ sent: 4, delivered: 4, end: "superseded" });
+  expect(await later).toMatchObject({ sent: 46, delivered: 46, end: "done" });
+  expect(received).toHaveLength(50);
+});
+
+test("a pump that is stopped records what is in flight and gives back the rest, which another one sends", async () => {
+  let answer: () => void = () => {};
+  const held = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  const { url, received } = await receiver(async () => {
+    await held;
+    return 200;
+  });
+  await queueFor(parts, url, { webhooks: 1, events: 50 });
+  const stop = new AbortController();
+  const pumped = parts.engine.pumps.run(await freshRun(parts.db), LINGERING, stop.signal);
+  await expect.poll(() => received.length).toBe(4);
+  stop.abort();
+  const claimed = () => rows(parts.db, "select from queue where claimed_by is not null");
+  await expect.poll(async () => (await claimed()).length).toBe(4);
+  answer();
+  expect(await pumped).toMatchObject({ sent: 4, delivered: 4, end: "stopped" });
+  expect(await pump(parts.another(), await freshRun(parts.db))).toMatchObject({ delivered: 46, end: "done" });
+  expect(received).toHaveLength(50);
+});
+
+test("a pump that lingers sends what is queued later, as soon as it is woken, and ends when its time is over", async () => {
+  const { url, received } = await receiver();
+  const { pumps } = parts.engine;
+  const stop = new AbortController();
+  const lingering = pumps.run(await freshRun(parts.db), LINGERING, stop.signal);
+  for (const events of [1, 2, 3]) {
+    const before = received.length;
+    await queueFor(parts, `${url}/${events}`, { webhooks: 1, events });
+    pumps.wake();
+    await expect.poll(() => received.length).toBe(before + events);
+  }
+  stop.abort();
+  expect(await lingering).toMatchObject({ delivered: 6, end: "stopped" });
+  const short = pumps.run(
+    await freshRun(parts.db),
+    { lingers: true, forMs: 1 },
+    new AbortController().signal,
+  );
+  expect(await short).toMatchObject({ sent: 0, end: "time" });
 });

@@ -1,46 +1,144 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
-import { pump } from "../../src/delivery/pump.ts";
-import { retryPass } from "../../src/delivery/retry-pass.ts";
-import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
+import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { trustedAuthority } from "../support/test-service.ts";
-import { type EngineParts, freshRun, queueFor, startEngine } from "./engine-parts.ts";
+import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
 
-const DELIVERIES = 300;
+/** The next retry comes much later than any test ends. */
+const SETTINGS = { RETRY_INITIAL_DELAY: "1s", RETRY_BACKOFF_COEFFICIENT: "100", DELIVERY_TIMEOUT: "60s" };
+const PASS = { horizonMs: 30_000, forMs: 60_000 };
+const never = () => new AbortController().signal;
 
-let parts: EngineParts;
-let failing: Receiver;
-
-beforeEach(async () => {
-  parts = await startEngine();
-  const certificate = await (await trustedAuthority()).issue(["localhost"]);
-  failing = await startReceiver(certificate, async ({ attempt }) => {
-    if (attempt > 1) await wait(5);
-    return 500;
-  });
-});
+const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
-  await parts.end();
-  await failing.close();
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function start(settings: Record<string, string> = SETTINGS): Promise<EngineParts> {
+  const parts = await startEngine(settings);
+  ends.push(parts.end);
+  return parts;
+}
+
+async function receiver(reply: Reply): Promise<Receiver> {
+  const started = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
+  ends.push(started.close);
+  return started;
+}
+
+/** A run in which every delivery has failed once; its webhooks are in one group. */
+async function failedOnce(parts: EngineParts): Promise<number> {
+  const runId = await freshRun(parts.db);
+  await pump(parts.engine, runId);
+  await assignGroups(parts.db, runId);
+  await parts.db("run_groups").update({ group_number: 1 });
+  return runId;
+}
+
+const states = ({ db }: EngineParts) =>
+  rows(
+    db,
+    "select state, attempts, reason, count(*)::int as n from all_deliveries group by 1, 2, 3 order by 1",
+  );
+
+test("a pass waits for the retries that fall due within its horizon, and sends each once", async () => {
+  const parts = await start();
+  const { url, received } = await receiver(({ attempt }) => (attempt === 1 ? 500 : 200));
+  await queueFor(parts, url, { webhooks: 3, events: 20 });
+  const runId = await failedOnce(parts);
+  expect(await parts.engine.retries.run({ runId, group: 1 }, PASS, never())).toMatchObject({
+    sent: 60,
+    delivered: 60,
+    status: { open: 0 },
+    complete: true,
+  });
+  expect(received).toHaveLength(120);
+});
+
+test("a pass leaves what falls due after its horizon, and tells when that is", async () => {
+  const parts = await start({ RETRY_INITIAL_DELAY: "1h" });
+  const { url, received } = await receiver(() => 500);
+  await queueFor(parts, url, { webhooks: 1, events: 5 });
+  const runId = await failedOnce(parts);
+  const result = await parts.engine.retries.run({ runId, group: 1 }, PASS, never());
+  expect(result).toMatchObject({ sent: 0, status: { open: 5 }, lastFailure: null, complete: true });
+  expect(result.status.delayMs).toBeGreaterThan(3_000_000);
+  expect(received).toHaveLength(5);
+});
+
+test("a pass tells the last failure and what is left", async () => {
+  const parts = await start();
+  const { url, port } = await receiver(() => 503);
+  await queueFor(parts, url, { webhooks: 1, events: 5 });
+  const runId = await failedOnce(parts);
+  expect(await parts.engine.retries.run({ runId, group: 1 }, PASS, never())).toMatchObject({
+    sent: 5,
+    retrying: 5,
+    lastFailure: `503 from localhost:${port}`,
+    status: { open: 5 },
+  });
+  expect(await states(parts)).toEqual([{ state: "retrying", attempts: 2, reason: null, n: 5 }]);
+});
+
+test("a webhook that hangs does not delay the others of its host and group", async () => {
+  const parts = await start();
+  const shared = await receiver(({ path, attempt }) => {
+    if (attempt === 1) return 500;
+    return path === "/1" ? undefined : 200;
+  });
+  await queueFor(parts, shared.url, { webhooks: 8, events: 20 });
+  const runId = await failedOnce(parts);
+  const stop = new AbortController();
+  const passed = parts.engine.retries.run({ runId, group: 1 }, PASS, stop.signal);
+  await expect
+    .poll(() => states(parts))
+    .toContainEqual({ state: "delivered", attempts: 2, reason: null, n: 140 });
+  stop.abort();
+  await shared.close();
+  expect(await passed).toMatchObject({ delivered: 140, complete: false });
+});
+
+test("a pass that is stopped records what is in flight and gives back the rest, which another worker sends", async () => {
+  const parts = await start();
+  let answer: () => void = () => {};
+  const held = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  const { url, received } = await receiver(async ({ attempt }) => {
+    if (attempt === 1) return 500;
+    await held;
+    return 200;
+  });
+  await queueFor(parts, url, { webhooks: 1, events: 30 });
+  const runId = await failedOnce(parts);
+  const stop = new AbortController();
+  const stopped = parts.engine.retries.run({ runId, group: 1 }, PASS, stop.signal);
+  await expect.poll(() => received.length).toBe(31);
+  stop.abort();
+  answer();
+  expect(await stopped).toMatchObject({ sent: 1, delivered: 1, status: { open: 29 }, complete: false });
+  const other = await parts.another().retries.run({ runId, group: 1 }, PASS, never());
+  expect(other).toMatchObject({ sent: 29, delivered: 29, status: { open: 0 }, complete: true });
+  expect(received).toHaveLength(60);
 });
 
 test("of two passes over one group, as when a worker that was taken for dead is not, each delivery is tried by one, and none fails for it", async () => {
-  await queueFor(parts, failing.url, { webhooks: 1, events: DELIVERIES });
-  const runId = await freshRun(parts.db);
-  const stop = new AbortController().signal;
-  await pump(parts.engine, runId, stop);
-  await assignGroups(parts.db, runId);
-  const [one, other] = await Promise.all([
-    retryPass(parts.engine, runId, 1, stop),
-    retryPass(parts.another(), runId, 1, stop),
-  ]);
-  expect(one.sent + other.sent).toBe(DELIVERIES);
-  expect(failing.received).toHaveLength(2 * DELIVERIES);
-  const states = await rows(
-    parts.db,
-    "select state, attempts, reason, count(*)::int as n from all_deliveries group by 1, 2, 3",
+  const deliveries = 300;
+  const parts = await start();
+  const failing = await receiver(async ({ attempt }) => {
+    if (attempt > 1) await wait(5);
+    return 500;
+  });
+  await queueFor(parts, failing.url, { webhooks: 1, events: deliveries });
+  const runId = await failedOnce(parts);
+  // Shorter than a lease, for which a pass would wait: the other worker could die and leave its claims.
+  const short = { ...PASS, horizonMs: 2_000 };
+  const [one, other] = await Promise.all(
+    [parts.engine, parts.another()].map(({ retries }) => retries.run({ runId, group: 1 }, short, never())),
   );
-  expect(states).toEqual([{ state: "retrying", attempts: 2, reason: null, n: DELIVERIES }]);
+  expect((one?.sent ?? 0) + (other?.sent ?? 0)).toBe(deliveries);
+  expect(failing.received).toHaveLength(2 * deliveries);
+  expect(await states(parts)).toEqual([{ state: "retrying", attempts: 2, reason: null, n: deliveries }]);
 });

@@ -24,19 +24,35 @@ test("an operator reads of a retry group how much of whose it is", () => {
   ]);
 });
 
-test("a retry group is due with the last of its webhooks, or at once when one was never tried", () => {
+test("a retry group is due with the first of its webhooks", () => {
   const { groups } = summariseGroups([
-    failing(1, "https://shop.example/", 1, 500),
-    failing(1, "https://other.example/", 1, 900),
+    failing(1, "https://shop.example/", 1, 900),
+    failing(1, "https://other.example/", 1, 500),
     failing(2, "https://shop.example/", 1, 900),
     failing(2, "https://other.example/", 1, 0),
   ]);
-  expect(groups.map(({ delayMs }) => delayMs)).toEqual([900, 0]);
+  expect(groups.map(({ delayMs }) => delayMs)).toEqual([500, 0]);
 });
 
-test("the search attributes of a run take 200 webhooks and 200 hosts, however many fail", () => {
-  const many = Array.from({ length: 300 }, (_, n) => failing(1, `https://h${n}.example/`, 1));
+/** What Temporal stores of a search attribute with several values. */
+const stored = (values: readonly string[]) => Buffer.byteLength(JSON.stringify(values));
+
+test("each search attribute of a run stays below Temporal's 2,048 bytes, however many webhooks fail and however long their names are", () => {
+  const name = `${"a".repeat(60)}.${"b".repeat(60)}.example`;
+  const many = Array.from({ length: 1_000 }, (_, n) => failing(1, `https://h${n}.${name}/`, 1));
   const { webhookIds, hosts } = summariseGroups(many);
-  expect([webhookIds.length, hosts.length]).toEqual([200, 200]);
-  expect(hosts[0]).toBe("h0.example");
+  for (const values of [webhookIds, hosts]) {
+    expect(stored(values)).toBeLessThan(2_048);
+    // One more would not fit.
+    expect(stored([...values, values[0] as string])).toBeGreaterThan(1_800);
+  }
+  expect(hosts[0]).toBe(`h0.${name}`);
+  expect(webhookIds[0]).toBe(String(many[0]?.webhookId));
+});
+
+test("the search attributes of a run name every webhook and host where all fit", () => {
+  const few = Array.from({ length: 40 }, (_, n) => failing(1, `https://h${n % 20}.example/${n}`, 1));
+  const { webhookIds, hosts } = summariseGroups(few);
+  expect(webhookIds).toEqual(few.map(({ webhookId }) => String(webhookId)));
+  expect(hosts).toEqual(Array.from({ length: 20 }, (_, n) => `h${n}.example`));
 });

@@ -1,13 +1,15 @@
 import { readFile } from "node:fs/promises";
 import proto from "@temporalio/proto";
 import { Worker } from "@temporalio/worker";
-import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
 let service: TestService;
-/** `EVENT_TYPE_TIMER_STARTED`, which a history as it comes has as a number. */
+/** Types of events, which a history as it comes has as numbers. */
 const TIMER_STARTED = proto.temporal.api.enums.v1.EventType.EVENT_TYPE_TIMER_STARTED;
+const ACTIVITY_CANCEL_REQUESTED =
+  proto.temporal.api.enums.v1.EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED;
 type History = Parameters<typeof Worker.runReplayHistory>[1];
 
 beforeAll(async () => {
@@ -41,7 +43,42 @@ function eventTypes(history: { events?: { eventType?: unknown }[] | null }): unk
   return (history.events ?? []).map(({ eventType }) => eventType);
 }
 
+/** The types of the activities that a run scheduled, in order. */
+function scheduledActivities(history: proto.temporal.api.history.v1.IHistory): string[] {
+  return (history.events ?? []).flatMap(
+    ({ activityTaskScheduledEventAttributes: scheduled }) => scheduled?.activityType?.name ?? [],
+  );
+}
+
+/** Attempts of each retry activity, by its summary. */
+function retriesOf(history: proto.temporal.api.history.v1.IHistory): Map<string, number[]> {
+  const events = history.events ?? [];
+  const found = new Map<string, number[]>();
+  for (const { eventId, userMetadata, activityTaskScheduledEventAttributes: scheduled } of events) {
+    if (scheduled?.activityType?.name !== "retryDeliveries") continue;
+    const summary = JSON.parse(Buffer.from(userMetadata?.summary?.data ?? "").toString());
+    const started = events.find(
+      ({ activityTaskStartedEventAttributes: of }) => String(of?.scheduledEventId) === String(eventId),
+    );
+    const attempts = started?.activityTaskStartedEventAttributes?.attempt ?? 0;
+    found.set(summary, [...(found.get(summary) ?? []), attempts]);
+  }
+  return found;
+}
+
 describe("the dispatch workflow replays", () => {
+  test("a run in which there was nothing to do", async () => {
+    const handle = await startRun("nothing");
+    expect(await handle.result()).toEqual({
+      summary: "0 sent, 0 delivered",
+      sent: 0,
+      delivered: 0,
+      failed: 0,
+      putBack: 0,
+    });
+    await replay(await handle.fetchHistory());
+  });
+
   test("a run in which everything was delivered", async () => {
     const receiver = await service.receiver();
     await service.register(`${receiver.url}/`);
@@ -57,7 +94,7 @@ describe("the dispatch workflow replays", () => {
     expect((await service.untilFinal(eventId))[0]?.state).toBe(DeliveryState.DELIVERED);
   });
 
-  test("a run with retries, and its account counts every attempt", async () => {
+  test("a run with retries, three of one activity where all fail, and its account counts every attempt", async () => {
     const recovering = await service.receiver(({ attempt }, response) => {
       if (attempt > 1) return attempt < 3 ? 503 : 200;
       // So late that the workflow has to sleep before the first retry, however busy the machine.
@@ -73,9 +110,33 @@ describe("the dispatch workflow replays", () => {
     const history = await handle.fetchHistory();
     await replay(history);
     expect(eventTypes(history)).toContain(TIMER_STARTED);
+    expect(failing.received).toHaveLength(4);
+    // The three retries of the failing webhook are the three attempts of an activity; those of the other are two.
+    const host = new URL(failing.url).host;
+    expect(retriesOf(history).get(`${host}, 1 delivery`)).toEqual([3]);
+    expect(retriesOf(history).get(`${new URL(recovering.url).host}, 1 delivery`)).toEqual([2]);
   });
 
-  test("a run that continued as new, which is the same run to the database", async () => {
+  test("a run whose pump lingered, and that retried meanwhile", async () => {
+    const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200));
+    await service.register(`${receiver.url}/`);
+    // Longer than it takes to publish and to ask what failed.
+    const handle = await startRun("lingering", { lingers: true, pumpMs: 5_000 });
+    await expect.poll(() => service.db("runs").where({ workflow_id: handle.workflowId })).toHaveLength(1);
+    const { eventId } = await service.publish();
+    expect(await service.untilFinal(eventId)).toMatchObject([
+      { state: DeliveryState.DELIVERED, attemptCount: 2 },
+    ]);
+    expect(await handle.result()).toMatchObject({ sent: 2, delivered: 1, failed: 0 });
+    const history = await handle.fetchHistory();
+    await replay(history);
+    const names = scheduledActivities(history);
+    expect(names.filter((name) => name === "deliverPending")).toHaveLength(1);
+    // It asked again and again while the pump went on.
+    expect(names.filter((name) => name === "listUndelivered").length).toBeGreaterThan(2);
+  });
+
+  test("runs that continued as new, which are the same run to the database", async () => {
     const failing = await service.receiver(() => 500);
     await service.register(`${failing.url}/`);
     await service.publish();
@@ -88,9 +149,9 @@ describe("the dispatch workflow replays", () => {
       for await (const run of service.temporal.workflow.list({ query })) runs.push(run);
       return runs;
     };
-    // What Temporal lists follows what happened a little later.
+    // After the first attempts, and after the retries. What Temporal lists follows what happened a little later.
     const statuses = async () => (await listed()).map(({ status }) => status.name).sort();
-    await expect.poll(statuses).toEqual(["COMPLETED", "CONTINUED_AS_NEW"]);
+    await expect.poll(statuses).toEqual(["COMPLETED", "CONTINUED_AS_NEW", "CONTINUED_AS_NEW"]);
     const chain = await listed();
     for (const { runId } of chain) {
       await replay(await service.temporal.workflow.getHandle(handle.workflowId, runId).fetchHistory());
@@ -98,6 +159,28 @@ describe("the dispatch workflow replays", () => {
     const runs = await service.db("runs").where({ workflow_id: handle.workflowId });
     expect(runs).toHaveLength(1);
     expect(runs[0].first_run_id).toBe(first.runId);
+  });
+
+  test("a run cancelled while it waits for a response, which is recorded first", async () => {
+    const answer = Promise.withResolvers<number>();
+    onTestFinished(() => answer.resolve(200));
+    const receiver = await service.receiver(() => answer.promise);
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    const handle = await startRun("cancelled-pump");
+    await expect.poll(() => receiver.received.length).toBe(1);
+    await handle.cancel();
+    const history = () => handle.fetchHistory();
+    await expect.poll(async () => eventTypes(await history())).toContain(ACTIVITY_CANCEL_REQUESTED);
+    answer.resolve(200);
+    await expect(handle.result()).rejects.toThrow(/cancelled/i);
+    await replay(await history());
+    expect(await service.untilFinal(eventId)).toMatchObject([
+      { state: DeliveryState.DELIVERED, attemptCount: 1 },
+    ]);
+    const next = await startRun("after-cancelled-pump");
+    expect(await next.result()).toMatchObject({ sent: 0 });
+    expect(receiver.received).toHaveLength(1);
   });
 
   test("a cancelled run, whose retries keep their attempts and are made by the next run", async () => {

@@ -22,9 +22,17 @@ export function answers(status: number, headers: Record<string, string> = {}): R
   };
 }
 
-/** Promises a long body, sends half of it and breaks the connection. */
-export const resetsMidResponse: Reply = (_request, response) => {
-  response.writeHead(200, { "content-length": "100" }).write("half", () => response.socket?.destroy());
+/** Answers a status, promises a long body, sends half of it and breaks the connection. */
+export function resetsAmid(status: number): Reply {
+  return (_request, response) => {
+    response.writeHead(status, { "content-length": "100" }).write("half", () => response.socket?.destroy());
+    return undefined;
+  };
+}
+
+/** Breaks the connection in the place of a response. */
+export const resets: Reply = (_request, response) => {
+  response.socket?.destroy();
   return undefined;
 };
 

@@ -6,7 +6,8 @@ import {
   gzipBomb,
   headersOnly,
   recovers,
-  resetsMidResponse,
+  resets,
+  resetsAmid,
 } from "./misbehaviour.ts";
 
 /** What must be recorded of a delivery to such a receiver. */
@@ -34,12 +35,16 @@ type Attempt = ReceiverCase["attempts"][number];
 const four = (attempt: Attempt): Attempt[] => [attempt, attempt, attempt, attempt];
 
 /** Delivered by the first request. */
-function accepted(status: number, responseStart: string | null): Outcome {
+function accepted(status: number, responseStart: string | RegExp | null): Outcome {
   return { state: "delivered", attempts: [[status, null]], responseStart, requests: 1 };
 }
 
 /** Failed after four requests that all ended alike. */
-function rejected(status: number, error: RegExp | null, responseStart: string | RegExp | null): Outcome {
+function rejected(
+  status: number | null,
+  error: RegExp | null,
+  responseStart: string | RegExp | null,
+): Outcome {
   return { state: "failed", attempts: four([status, error]), responseStart, requests: 4 };
 }
 
@@ -49,7 +54,7 @@ function unreached(error: RegExp): Outcome {
 }
 
 const RESET = /^connection (reset|closed)/;
-const LATE = /^response not complete within 3 s$/;
+const LATE = /^no response within 3 s$/;
 /** Without what the name resolves to. */
 const REFUSED = /^address refused: \w+\.example does not resolve to a public address(?!.*127)/;
 
@@ -85,13 +90,16 @@ export const RECEIVER_CASES: ReceiverCase[] = [
     requests: 2,
     waitMs: 2_900,
   },
+  { title: "answers 200 and resets amid the response", reply: resetsAmid(200), ...accepted(200, "half") },
   {
-    title: "resets the connection amid the response",
-    reply: resetsMidResponse,
-    ...rejected(200, RESET, "half"),
+    title: "answers 503 and resets amid the response",
+    reply: resetsAmid(503),
+    ...rejected(503, null, "half"),
   },
-  { title: "sends headers and then nothing", reply: headersOnly, ...rejected(200, LATE, null) },
-  { title: "sends one byte a second", reply: byteASecond, ...rejected(200, LATE, /^x+$/) },
+  { title: "resets the connection without a response", reply: resets, ...rejected(null, RESET, null) },
+  { title: "never answers", reply: () => undefined, ...rejected(null, LATE, null) },
+  { title: "sends headers and then nothing", reply: headersOnly, ...accepted(200, null) },
+  { title: "sends one byte a second", reply: byteASecond, ...accepted(200, /^x+$/) },
   {
     title: "sends a gzip bomb",
     reply: gzipBomb,

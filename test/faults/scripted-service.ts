@@ -32,7 +32,15 @@ export async function startScriptedService(
   const { db, secrets, log } = api.context;
   const stopping = new AbortController();
   const own = temporalNames(`${randomUUID()}-`);
-  const engine = createDeliveryEngine({ db, secrets, log, ...config, stopping: stopping.signal, resolver });
+  const engine = createDeliveryEngine({
+    db,
+    databaseUrl: api.databaseUrl,
+    secrets,
+    log,
+    ...config,
+    stopping: stopping.signal,
+    resolver,
+  });
   let worker: DeliveryWorker | undefined;
 
   async function stopWorker(): Promise<void> {

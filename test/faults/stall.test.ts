@@ -9,7 +9,7 @@ import { FULL_SIZE, tell } from "./scale.ts";
 /** Events; each goes to one webhook that is well and to one that always fails. */
 const EVENTS = FULL_SIZE ? 300 : 80;
 const AFTERWARDS = 20;
-/** Long enough that a stopped worker leaves requests unanswered; a failing webhook gets one at a time. */
+/** Long enough that a stopped worker leaves requests unanswered; a failing webhook gets few at a time. */
 const ANSWER_MS = 25;
 
 let cluster: Cluster;

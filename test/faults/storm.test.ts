@@ -41,7 +41,7 @@ function answer(path: string, nth: number, deliveryId: string): number {
   return path === "/8" && isHard(deliveryId) && nth === 1 ? 503 : 200;
 }
 
-/** At full size one in sixteen, since a webhook that fails gets one request at a time. */
+/** At full size one in sixteen, since a webhook that fails gets few requests at a time. */
 function isHard(deliveryId: string): boolean {
   return !FULL_SIZE || deliveryId.endsWith("0");
 }

@@ -26,12 +26,15 @@ test("the bench measures what it is told to, prints a table and writes what it f
     "limit-small",
     "limit-alike-small",
     "drain-small",
+    "drain-small processor",
+    "drain-small database",
     "drain-small of limit",
     "drain-small of limit-alike",
   ]);
   for (const result of results) {
     expect(result).toEqual(expect.objectContaining({ unit: expect.any(String), count: 200 }));
-    expect(result.min).toBeGreaterThan(0);
+    // Processor time is counted in hundredths of a second.
+    if (!/ (processor|database)$/.test(result.name)) expect(result.min).toBeGreaterThan(0);
     expect(result.median).toBeGreaterThanOrEqual(result.min);
     expect(result.max).toBeGreaterThanOrEqual(result.median);
     expect(stdout).toContain(result.name);
@@ -43,7 +46,7 @@ test("the bench measures what it is told to, prints a table and writes what it f
 test("the bench says which scenarios there are when it is asked for another", async () => {
   await expect(bench("dain")).rejects.toMatchObject({
     code: 2,
-    stderr: expect.stringMatching(/no scenario dain[\s\S]*drain {5}pending/),
+    stderr: expect.stringMatching(/no scenario dain[\s\S]*drain +pending/),
   });
 });
 

@@ -165,6 +165,6 @@ function deltaAt(moment: Date, { webhookId }: Stored, change: number, durationMs
 function aWorker(db: Db): Promise<{ id: number }[]> {
   return rows(
     db,
-    "insert into workers (name, lease_until) values ('test', now() + interval '1 day') returning id",
+    "insert into workers (name, task_queue, lease_until) values ('test', 'test', now() + interval '1 day') returning id",
   );
 }

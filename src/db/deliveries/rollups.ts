@@ -3,7 +3,7 @@ import { count, rows } from "../database.ts";
 import { CHANGE } from "../queue/deltas.ts";
 
 /** Rows of `rollup_deltas` that one step folds, at most. */
-const FOLD_STEP = 500;
+export const FOLD_STEP = 500;
 /** Minutes are kept for so many hours; hours as long as deliveries. */
 const MINUTES_KEPT_HOURS = 26;
 /** The advisory lock of a process that folds; any number, the same in every process. */
@@ -34,20 +34,16 @@ export function percentileMs(latency: readonly number[], part: number): number |
   return LATENCY_BOUNDS_MS[Math.min(place, LATENCY_BOUNDS_MS.length - 1)] as number;
 }
 
-/** The changes of all unfolded deltas, one row each. */
-const CHANGES = `select webhook_id, minute, change, duration_ms from taken
-  cross join lateral unnest(webhook_ids, changes, durations_ms) as c(webhook_id, change, duration_ms)`;
-
-/** Sums of a set of changes; `each` names the columns to group by. */
+/** Sums of a set of changes, counted by `n`; `each` names the columns to group by. */
 const sums = (each: string, source: string) => `
-  select ${each}, sum((duration_ms >= 0)::int)::int as attempts, ${outcomes},
-    coalesce(sum(duration_ms) filter (where duration_ms >= 0), 0)::bigint as total_ms, max(duration_ms) as longest_ms
+  select ${each}, coalesce(sum(n) filter (where longest_ms >= 0), 0)::int as attempts, ${outcomes},
+    coalesce(sum(total_ms) filter (where longest_ms >= 0), 0)::bigint as total_ms, max(longest_ms) as longest_ms
   from (${source}) change group by ${each}`;
 
 const outcomes = (["delivered", "failed", "cancelled"] as const)
   .map(
     (name) =>
-      `sum(case change when ${CHANGE[name]} then 1 when ${-CHANGE[name]} then -1 else 0 end)::int as ${name}`,
+      `sum(case change when ${CHANGE[name]} then n when ${-CHANGE[name]} then -n else 0 end)::int as ${name}`,
   )
   .join(", ");
 
@@ -63,7 +59,7 @@ const fold = (unit: "minute" | "hour") => `
         from generate_series(1, :classes::int) k(class)
           left join ${unit}_class c on c.class = k.class and c.webhook_id = s.webhook_id and c.start = s.start
       ) as latency
-      from (${sums("webhook_id, start", `select webhook_id, date_trunc('${unit}', minute) as start, change, duration_ms from each_change`)}) s
+      from (${sums("webhook_id, start", `select webhook_id, date_trunc('${unit}', minute) as start, change, n, total_ms, longest_ms from each_change`)}) s
     ) s order by webhook_id, start
     on conflict (webhook_id, start) do update set
       attempts = r.attempts + excluded.attempts, delivered = r.delivered + excluded.delivered,
@@ -77,9 +73,8 @@ const fold = (unit: "minute" | "hour") => `
 
 const classes = (unit: "minute" | "hour") => `
   ${unit}_class as materialized (
-    select webhook_id, date_trunc('${unit}', minute) as start,
-      1 + width_bucket(duration_ms, :bounds::int[]) as class, count(*)::int as n
-    from each_change where duration_ms >= 0 group by 1, 2, 3
+    select webhook_id, date_trunc('${unit}', minute) as start, class, sum(n)::int as n
+    from each_change where class > 0 group by 1, 2, 3
   )`;
 
 const FOLD = `
@@ -87,9 +82,18 @@ const FOLD = `
     delete from rollup_deltas where id in (select id from rollup_deltas order by id limit :step::int)
     returning minute, webhook_ids, changes, durations_ms
   ),
+  -- Thousands of changes become few sums at once; class 0 stands for no attempt.
+  sum_of_each as materialized (
+    select webhook_id, minute, change,
+      case when duration_ms >= 0 then 1 + width_bucket(duration_ms, :bounds::int[]) else 0 end as class,
+      count(*) as n, sum(duration_ms) as total_ms, max(duration_ms) as longest_ms
+    from taken cross join lateral unnest(webhook_ids, changes, durations_ms) as c(webhook_id, change, duration_ms)
+    group by 1, 2, 3, 4
+  ),
   each_change as materialized (
-    select * from (${CHANGES}) c
-    union all select 0, minute, change, duration_ms from (${CHANGES}) c
+    select * from sum_of_each
+    union all
+    select 0, minute, change, class, sum(n), sum(total_ms), max(longest_ms) from sum_of_each group by 2, 3, 4
   ),
   ${classes("minute")}, ${classes("hour")}, ${fold("minute")}, ${fold("hour")}
   select count(*)::int as n from taken`;
@@ -144,7 +148,8 @@ export interface Counts {
  * @param from a condition on the column `start`
  */
 export function countsSince(unit: "minute" | "hour", webhooks: string, from: string): string {
-  const unfolded = `select webhook_id, date_trunc('${unit}', minute) as start, change, duration_ms from (${UNFOLDED}) c`;
+  const unfolded = `select webhook_id, date_trunc('${unit}', minute) as start, change, 1 as n, duration_ms as total_ms,
+      duration_ms as longest_ms from (${UNFOLDED}) c`;
   return `
     select webhook_id, start, attempts, delivered, failed, cancelled, total_ms, longest_ms, latency
     from rollup_${unit}s where ${webhooks} and ${from}

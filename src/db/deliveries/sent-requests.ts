@@ -47,11 +47,6 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
     run:
       scope !== "everything" || workflowId === null || firstRunId === null
         ? null
-        : { workflowId, runId: executionOf(firstRunId) },
+        : { workflowId, runId: firstRunId },
   };
-}
-
-/** The execution of a run: one that publishing woke has several runs, numbered after a slash. */
-export function executionOf(firstRunId: string): string {
-  return firstRunId.split("/")[0] as string;
 }

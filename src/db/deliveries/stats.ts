@@ -2,7 +2,6 @@ import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { countsSince } from "./rollups.ts";
-import { executionOf } from "./sent-requests.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -178,12 +177,11 @@ export interface RunRow {
 }
 
 /** The last runs, newest first. */
-export async function listRuns(db: Db, limit: number): Promise<RunRow[]> {
-  const found = await rows<RunRow>(
+export function listRuns(db: Db, limit: number): Promise<RunRow[]> {
+  return rows(
     db,
     `select workflow_id as "workflowId", first_run_id as "runId", started, closed, sent, delivered, failed
       from runs order by id desc limit :limit::int`,
     { limit },
   );
-  return found.map((run) => ({ ...run, runId: executionOf(run.runId) }));
 }

@@ -103,7 +103,7 @@ const WEBHOOKS = `
     revision bigint not null,
     live int not null
   );
-  comment on table processes is 'Per event type: a revision that every create and delete of a webhook raises, and the live webhooks.';
+  comment on table processes is 'Per event type: a revision that every create, pause, resume and delete of a webhook raises, and the live webhooks.';
 
   create table webhooks (
     id bigint generated always as identity primary key,
@@ -182,17 +182,22 @@ const EVENTS = `
   comment on table fan_out is 'Events with many recipients, of which some have no row in queue yet.';
 `;
 
-/** Claims change no indexed column and find room on their page, so that they write no index. */
-const HOT = `fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+/**
+ * A claim updates every row of a page at once, and changes no indexed column: with room for a second version of each row
+ * on its page, it writes no index.
+ */
+const HOT = `fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
     autovacuum_analyze_scale_factor = 0.2`;
 
 const QUEUE = `
   create table workers (
     id int generated always as identity primary key,
     name text not null,
+    task_queue text not null,
     started timestamptz not null default now(),
     lease_until timestamptz not null
   ) with (fillfactor = 50);
+  comment on column workers.task_queue is 'Where the process takes pumps in Temporal.';
   comment on table workers is 'Processes that deliver. Deleting a row whose lease has expired frees its claims.';
 
   create table runs (

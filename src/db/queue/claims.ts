@@ -101,21 +101,16 @@ export async function claimPending(
   return { ...(await toResult(db, claimant, "queue", found)), next: found[0]?.next ?? null };
 }
 
-/** What a pass over a retry group still has to send: rows that have had `level` attempts in their round. */
-const DUE = `t.run_id = :runId::int and t.attempts - t.round_start = :level::int and ${isFree("t")}`;
+/** What can be sent of a run's retries. */
+const DUE = `t.run_id = :runId::int and t.due <= now() and ${isFree("t")}`;
 
-/**
- * Claims the next deliveries of a retry group, those with the fewest attempts in their round only, so that one pass
- * brings stragglers level and never tries a delivery twice.
- *
- * @param options.level attempts in the round that a delivery must have had, as `groupStatuses` tells
- */
+/** Claims retries of a group that are due, fairly between its webhooks. */
 export async function claimGroup(
   db: Db,
   claimant: Claimant,
-  options: { group: number; level: number; limit: number; excluded: readonly bigint[] },
+  options: { group: number; limit: number; excluded: readonly bigint[] },
 ): Promise<ClaimResult> {
-  const { group, level, limit, excluded } = options;
+  const { group, limit, excluded } = options;
   const found = await rows<FoundRow>(
     db,
     `with members as materialized (
@@ -131,12 +126,14 @@ export async function claimGroup(
     chosen as (
       select c.place from allowed s cross join lateral (
         select t.ctid as place from retries t where t.webhook_id = s.webhook_id and ${DUE}
-        limit s.most for update skip locked
+        limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from members))))
+        for update skip locked
       ) c limit :limit::int
     ), ${claimed("retries")}, ${SPEND_ALLOWANCES}
     select c.*, v.limited from (select exists (select from allowed where most is not null) as limited) v
       left join claimed c on true order by c.id`,
-    { ...claimant, group, level, limit, excluded: plainArray(excluded) },
+    { ...claimant, group, limit, excluded: plainArray(excluded) },
+    { prepare: "claim_group" },
   );
   return toResult(db, claimant, "retries", found);
 }

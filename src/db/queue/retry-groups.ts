@@ -17,7 +17,7 @@ export interface FailingWebhook {
   targetUrl: string;
   /** Its open deliveries in the run. */
   deliveries: number;
-  /** Milliseconds until those with the fewest attempts are due; 0 when they were never tried. */
+  /** Milliseconds until the first of them is due; 0 when one is. */
   delayMs: number;
 }
 
@@ -107,12 +107,8 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
     `select o.webhook_id, g.group_number, w.target_url, o.open,
         greatest(0, extract(epoch from o.due - now()) * 1000)::float8 as delay
       from (
-        select webhook_id, count(*)::int as open, min(level) as level, max(due) filter (where level = least) as due
-        from (
-          select webhook_id, ${DUE} as due, attempts - round_start as level,
-            min(attempts - round_start) over (partition by webhook_id) as least
-          from retries t where run_id = :runId::int
-        ) d group by webhook_id
+        select webhook_id, count(*)::int as open, min(${DUE}) as due
+        from retries t where run_id = :runId::int group by webhook_id
       ) o
       join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
       join webhooks w on w.id = o.webhook_id and w.paused is null and w.deleted is null
@@ -132,9 +128,7 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
 export interface GroupStatus {
   /** Open deliveries. */
   open: number;
-  /** The fewest attempts any of them has in its round; 0 when one was never tried. */
-  level: number;
-  /** Milliseconds until the last of those with the fewest attempts is due. */
+  /** Milliseconds until the first of them is due; 0 when one is. */
   delayMs: number;
 }
 
@@ -143,32 +137,22 @@ export async function groupStatuses(
   db: Db,
   groups: readonly { runId: number; group: number }[],
 ): Promise<GroupStatus[]> {
-  const found = await rows<{ open: number; level: number | null; delay: number | null }>(
+  const found = await rows<{ open: number; delay: number | null }>(
     db,
-    `select s.open, s.level, s.delay
+    `select s.open, s.delay
       from unnest(:runIds::int[], :groups::int[]) with ordinality as q(run_id, group_number, place)
       cross join lateral (
-        select coalesce(sum(n), 0)::int as open, min(level) as level,
-          (array_agg(extract(epoch from due - now()) * 1000 order by level))[1]::float8 as delay
-        from (
-          select d.attempts - d.round_start as level, count(*) as n, max(d.due) as due
-          from run_groups g cross join lateral (
-            select from webhooks w where w.id = g.webhook_id and w.paused is null and w.deleted is null offset 0
-          ) w cross join lateral (
-            select attempts, round_start, ${DUE} as due from retries t
-            where t.run_id = g.run_id and t.webhook_id = g.webhook_id
-            -- Its own index probe for each webhook, whatever the planner takes the run's size for.
-            offset 0
-          ) d
-          where g.run_id = q.run_id and g.group_number = q.group_number
-          group by 1
-        ) levels
+        select count(*)::int as open, (extract(epoch from min(d.due) - now()) * 1000)::float8 as delay
+        from run_groups g cross join lateral (
+          select from webhooks w where w.id = g.webhook_id and w.paused is null and w.deleted is null offset 0
+        ) w cross join lateral (
+          select ${DUE} as due from retries t where t.run_id = g.run_id and t.webhook_id = g.webhook_id
+          -- Its own index probe for each webhook, whatever the planner takes the run's size for.
+          offset 0
+        ) d
+        where g.run_id = q.run_id and g.group_number = q.group_number
       ) s order by q.place`,
     { runIds: groups.map(({ runId }) => runId), groups: groups.map(({ group }) => group) },
   );
-  return found.map(({ open, level, delay }) => ({
-    open,
-    level: level ?? 0,
-    delayMs: Math.max(0, Math.ceil(delay ?? 0)),
-  }));
+  return found.map(({ open, delay }) => ({ open, delayMs: Math.max(0, Math.ceil(delay ?? 0)) }));
 }

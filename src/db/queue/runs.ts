@@ -74,15 +74,44 @@ export async function renewLeases(db: Db, renewals: readonly Renewal[]): Promise
   );
 }
 
-/** Ends a run. What it has left to retry, after a cancel for example, waits for another run. */
-export async function closeRun(db: Db, runId: number): Promise<RunTotals & { putBack: number }> {
+/** A run's account, and what it has left. */
+export interface RunEnd extends RunTotals {
+  /** Retries that it still has; the run goes on. */
+  open: number;
+  /** Retries left to other runs. */
+  putBack: number;
+}
+
+/** Ends a run that has no retries left; otherwise it goes on. */
+export async function closeRun(db: Db, runId: number): Promise<RunEnd> {
+  return db.transaction(async (trx) => {
+    const [totals] = await rows<RunTotals & { closed: boolean }>(
+      trx,
+      `update runs set closed = coalesce(closed,
+          case when not exists (select from retries where run_id = :runId::int) then now() end)
+        where id = :runId::int returning sent, delivered, failed, closed is not null as closed`,
+      { runId },
+    );
+    const { closed, ...counts } = totals as RunTotals & { closed: boolean };
+    if (closed) return { ...counts, open: 0, putBack: 0 };
+    const [left] = await rows<{ n: number }>(
+      trx,
+      "select count(*)::int as n from retries where run_id = :runId::int",
+      { runId },
+    );
+    return { ...counts, open: left?.n ?? 0, putBack: 0 };
+  });
+}
+
+/** Ends a run that was cancelled: other runs adopt its retries. */
+export async function abandonRun(db: Db, runId: number): Promise<RunEnd> {
   return db.transaction(async (trx) => {
     const [totals] = await rows<RunTotals>(
       trx,
       `update runs set closed = coalesce(closed, now()) where id = :runId::int returning sent, delivered, failed`,
       { runId },
     );
-    return { ...(totals as RunTotals), putBack: await giveBack(trx, runId) };
+    return { ...(totals as RunTotals), open: 0, putBack: await giveBack(trx, runId) };
   });
 }
 

@@ -11,17 +11,30 @@ export const isFree = (table: string) =>
 /**
  * Makes a row for a process that is about to claim deliveries; it expires unless it is renewed.
  *
- * @param leaseMs how long the lease lasts, in milliseconds
+ * @param worker.taskQueue on which it takes pumps in Temporal
+ * @param worker.leaseMs how long the lease lasts, in milliseconds
  * @returns the id that its claims carry
  */
-export async function addWorker(db: Db, name: string, leaseMs: number): Promise<number> {
-  const [worker] = await rows<{ id: number }>(
+export async function addWorker(
+  db: Db,
+  worker: { name: string; taskQueue: string; leaseMs: number },
+): Promise<number> {
+  const [added] = await rows<{ id: number }>(
     db,
-    `insert into workers (name, lease_until) values (:name, clock_timestamp() + interval '1 millisecond' * :leaseMs::float8)
-      returning id`,
-    { name, leaseMs },
+    `insert into workers (name, task_queue, lease_until)
+      values (:name, :taskQueue, clock_timestamp() + interval '1 millisecond' * :leaseMs::float8) returning id`,
+    worker,
   );
-  return (worker as { id: number }).id;
+  return (added as { id: number }).id;
+}
+
+/** The workers that live: one for each process, by the task queue on which it takes pumps. */
+export function listLiveWorkers(db: Db): Promise<{ taskQueue: string; name: string }[]> {
+  return rows(
+    db,
+    `select task_queue as "taskQueue", min(name) as name from workers where lease_until > clock_timestamp()
+      group by 1 order by min(id)`,
+  );
 }
 
 /** Renews a lease, also one that has expired, as long as nobody has ended it; false once somebody has. */

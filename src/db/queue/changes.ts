@@ -1,0 +1,69 @@
+import pg from "pg";
+import { plainArray } from "../array-literal.ts";
+import { type Db, rows } from "../database.ts";
+
+/** The channel on which publishing tells the workers that something waits. */
+const CHANNEL = "webhook_deliveries";
+
+/** A connection of its own, beside the pool: it is never busy with anything else. */
+export interface ChangeFeed {
+  /** A number that grows with every webhook that is made, paused, resumed, deleted or given to another key. */
+  revision(): Promise<bigint>;
+  close(): Promise<void>;
+}
+
+/**
+ * Connects to the database to be told of changes.
+ *
+ * @param onQueued told that deliveries were queued
+ * @param onEnd told once when the connection has ended
+ */
+export async function openChangeFeed(
+  url: string,
+  on: { queued: () => void; end: () => void },
+): Promise<ChangeFeed> {
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: "webhook-service-changes",
+    keepAlive: true,
+    connectionTimeoutMillis: 5_000,
+    query_timeout: 5_000,
+  });
+  client.on("error", () => {});
+  client.on("end", on.end);
+  client.on("notification", on.queued);
+  try {
+    await client.connect();
+    await client.query(`listen ${CHANNEL}`);
+  } catch (error) {
+    await client.end().catch(() => {});
+    throw error;
+  }
+  return {
+    async revision() {
+      const { rows: found } = await client.query<{ revision: string }>({
+        name: "webhook_revision",
+        text: "select coalesce(sum(revision), 0)::text as revision from processes",
+      });
+      return BigInt(found[0]?.revision ?? 0);
+    },
+    close: () => client.end().catch(() => {}),
+  };
+}
+
+/** Those of the webhooks that get nothing any more: paused, deleted, or gone. */
+export async function loadStopped(db: Db, webhookIds: readonly bigint[]): Promise<bigint[]> {
+  if (webhookIds.length === 0) return [];
+  const found = await rows<{ id: bigint }>(
+    db,
+    `select k.id from unnest(:ids::bigint[]) k(id) left join webhooks w on w.id = k.id
+      where w.id is null or w.paused is not null or w.deleted is not null`,
+    { ids: plainArray(webhookIds) },
+  );
+  return found.map(({ id }) => id);
+}
+
+/** Tells every worker, in all processes, that deliveries were queued. */
+export async function announceQueued(db: Db): Promise<void> {
+  await rows(db, "select pg_notify(:channel, '')", { channel: CHANNEL });
+}

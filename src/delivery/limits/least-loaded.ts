@@ -1,0 +1,50 @@
+/**
+ * Items by their load, a small whole number: answers one with the least, the one that has had that load for longest.
+ * Every operation takes constant time.
+ */
+export class LeastLoaded<T> {
+  readonly #loads = new Map<T, number>();
+  /** In the order in which they came to the load. */
+  readonly #byLoad: (Set<T> | undefined)[] = [];
+  /** No item has less. */
+  #least = 0;
+
+  get size(): number {
+    return this.#loads.size;
+  }
+
+  has(item: T): boolean {
+    return this.#loads.has(item);
+  }
+
+  /** Adds an item or changes its load. */
+  set(item: T, load: number): void {
+    const known = this.#loads.get(item);
+    if (known === load) return;
+    if (known !== undefined) this.#byLoad[known]?.delete(item);
+    this.#loads.set(item, load);
+    let same = this.#byLoad[load];
+    if (!same) {
+      same = new Set();
+      this.#byLoad[load] = same;
+    }
+    same.add(item);
+    if (load < this.#least) this.#least = load;
+  }
+
+  delete(item: T): void {
+    const known = this.#loads.get(item);
+    if (known === undefined) return;
+    this.#loads.delete(item);
+    this.#byLoad[known]?.delete(item);
+  }
+
+  /** An item with the least load; undefined when there is none. */
+  first(): T | undefined {
+    if (this.#loads.size === 0) return undefined;
+    for (; ; this.#least += 1) {
+      const same = this.#byLoad[this.#least];
+      if (same && same.size > 0) return same.values().next().value;
+    }
+  }
+}

@@ -1,0 +1,377 @@
+import type { Logger } from "pino";
+import type { Db } from "../db/database.ts";
+import { isTransient, untilAnswered } from "../db/faults.ts";
+import type { ClaimedDelivery } from "../db/queue/claims.ts";
+import { release } from "../db/queue/release.ts";
+import type { RecordedState } from "../db/queue/results.ts";
+import { UnopenableError } from "../db/secret-box.ts";
+import type { EventContents } from "./event-contents.ts";
+import type { Connections } from "./http/connections.ts";
+import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
+import { type Kind, Scheduler, type Task, type Verdict } from "./limits/scheduler.ts";
+import type { Outcome } from "./outcome.ts";
+import { post } from "./post.ts";
+import type { Recorder } from "./recorder.ts";
+import { buildRequest, NoPayloadError } from "./request.ts";
+import type { Signer } from "./signature.ts";
+import { targetOf } from "./target.ts";
+import type { WebhookWatch } from "./webhook-watch.ts";
+import type { WorkerLease } from "./worker-lease.ts";
+
+/** Whose deliveries the sender sends: it is told of the end of each, once. */
+export interface Owner {
+  /** The attempt was made. @param state undefined when its result could not be recorded, since the claim was lost */
+  recorded(delivery: ClaimedDelivery, outcome: Outcome, state: RecordedState | undefined): void;
+  /** It was given back, untried. */
+  returned(): void;
+}
+
+/** What a sender works with. */
+export interface SenderParts {
+  db: Db;
+  log: Logger;
+  client: Connections;
+  sign: Signer;
+  recorder: Recorder;
+  lease: WorkerLease;
+  watch: WebhookWatch;
+  contents: EventContents;
+  limit: InFlightLimit;
+  timeoutMs: number;
+}
+
+/** A claimed delivery that waits or is in flight. */
+interface Sending extends Task {
+  readonly delivery: ClaimedDelivery;
+  owner: Owner;
+}
+
+/** Waiting for one webhook, so much is enough: a claim brings more before that is sent. */
+const ENOUGH = 1_024;
+/** Results that are not recorded yet, at most; then nothing starts: a crash would repeat all of them. */
+const MAX_UNRECORDED = 128;
+/** Waiting for one host without room, at most, beside as many as its window has. */
+const MAX_BLOCKED = 8;
+
+/**
+ * Sends what a process has claimed, first attempts and retries alike: it keeps within the limits, records each result, and
+ * gives back what may not be sent.
+ */
+export class Sender {
+  readonly #parts: SenderParts;
+  readonly #scheduler: Scheduler<Sending>;
+  readonly #timer: NodeJS.Timeout;
+  /** Webhooks of hosts without room, of which enough wait: they are left out of claims until there is room. */
+  readonly #crowded = new Map<bigint, string>();
+  /** In flight and not sent yet; one that is taken out is returned when it is connected. */
+  readonly #connecting = new Set<Sending>();
+  readonly #returning = new Set<Promise<void>>();
+  #limitReached = false;
+  #isPlanned = false;
+
+  /** @param limits the most in flight to one host and to one webhook */
+  constructor(parts: SenderParts, limits: { perHost: number; perWebhook: number }) {
+    this.#parts = parts;
+    this.#scheduler = new Scheduler({ budget: parts.limit.value, ...limits });
+    this.#timer = setInterval(() => this.#adapt(), ADAPT_MS);
+  }
+
+  /** Requests in flight. */
+  get inFlight(): number {
+    return this.#scheduler.inFlight;
+  }
+
+  /**
+   * Whether more than so many deliveries of a kind wait here for nothing but the budget. What waits for a receiver is not
+   * counted: it must not keep those of others from being claimed.
+   */
+  hasWaiting(kind: Kind, deliveries: number): boolean {
+    if (this.#scheduler.waiting(kind) <= deliveries) return false;
+    let sendable = 0;
+    for (const { webhookId, host, waiting } of this.#scheduler.queues(kind)) {
+      if (this.#scheduler.hasRoom(webhookId, host)) sendable += waiting;
+      if (sendable > deliveries) return true;
+    }
+    return false;
+  }
+
+  /** Deliveries for whose payloads there is room. */
+  get room(): number {
+    return this.#parts.contents.room;
+  }
+
+  /** The revision of the webhooks as known now; to be read before a claim. */
+  get revision(): bigint {
+    return this.#parts.watch.revision;
+  }
+
+  /** The webhooks of which no more are to be claimed at the moment: enough of them wait, or they have no room. */
+  supplied(kind: Kind): bigint[] {
+    const supplied: bigint[] = [];
+    for (const { webhookId, host, waiting } of this.#scheduler.queues(kind)) {
+      const { allowed } = this.#scheduler.webhooks.of(webhookId);
+      const enough = this.#scheduler.hasRoom(webhookId, host)
+        ? ENOUGH
+        : Math.min(ENOUGH, Math.max(4, allowed));
+      if (waiting >= enough) supplied.push(webhookId);
+    }
+    for (const [webhookId, host] of this.#crowded) {
+      if (this.#scheduler.hosts.hasRoom(host)) this.#crowded.delete(webhookId);
+      else supplied.push(webhookId);
+    }
+    return supplied;
+  }
+
+  /**
+   * Takes claimed deliveries over: sends them as soon as the limits allow, or gives them back where there is no room for
+   * their payload or their webhook was paused or deleted meanwhile.
+   *
+   * @param revision read before the claim
+   */
+  async take(
+    deliveries: readonly ClaimedDelivery[],
+    kind: Kind,
+    owner: Owner,
+    revision: bigint,
+  ): Promise<void> {
+    if (deliveries.length === 0) return;
+    let unheld: readonly ClaimedDelivery[] = deliveries;
+    let stopped: ReadonlySet<bigint>;
+    try {
+      unheld = await this.#parts.contents.hold(deliveries);
+      stopped = await this.#parts.watch.stoppedSince(revision, () => [
+        ...new Set(deliveries.map(idOfWebhook)),
+      ]);
+    } catch (error) {
+      const without = new Set(unheld);
+      for (const delivery of deliveries) if (!without.has(delivery)) this.#parts.contents.release(delivery);
+      await this.#giveBack(deliveries);
+      for (const _ of deliveries) owner.returned();
+      throw error;
+    }
+    const without = new Set(unheld);
+    const unsendable: Sending[] = [];
+    for (const delivery of deliveries) {
+      if (without.has(delivery)) continue;
+      const { host } = targetOf(delivery.webhook);
+      const sending: Sending = { kind, webhookId: delivery.webhook.id, host, delivery, owner };
+      if (stopped.has(sending.webhookId) || this.#isCrowded(sending)) unsendable.push(sending);
+      else this.#scheduler.push(sending);
+    }
+    this.#return(unsendable);
+    this.#plan();
+    if (unheld.length === 0) return;
+    await this.#giveBack(unheld);
+    for (const _ of unheld) owner.returned();
+  }
+
+  /** Gives back what waits of an owner. */
+  withdraw(owner: Owner): void {
+    this.#return(this.#scheduler.remove((sending) => sending.owner === owner));
+  }
+
+  /** Another owner is told of the end of what waits for the first. */
+  transfer(from: Owner, to: Owner): number {
+    const waiting = this.#scheduler.remove((sending) => sending.owner === from);
+    for (const sending of waiting) {
+      sending.owner = to;
+      this.#scheduler.push(sending);
+    }
+    return waiting.length;
+  }
+
+  /** The webhooks that deliveries wait for, here or for their connection. */
+  held(): bigint[] {
+    const waiting = [
+      ...this.#scheduler.queues("first"),
+      ...this.#scheduler.queues("retry"),
+      ...this.#connecting,
+    ];
+    return [...new Set(waiting.map(({ webhookId }) => webhookId))];
+  }
+
+  /** Gives back what waits for webhooks that were paused or deleted. */
+  stop(webhookIds: ReadonlySet<bigint>): void {
+    this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
+    for (const sending of this.#connecting) {
+      if (webhookIds.has(sending.webhookId)) this.#connecting.delete(sending);
+    }
+  }
+
+  /** Resolves when everything is given back that was to be. */
+  async settled(): Promise<void> {
+    while (this.#returning.size > 0) await Promise.all(this.#returning);
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.settled();
+  }
+
+  #adapt(): void {
+    const { limit } = this.#parts;
+    limit.adapt(this.#limitReached);
+    this.#limitReached = false;
+    this.#scheduler.budget = limit.value;
+    this.#startWhatFits();
+  }
+
+  /** What has ended in this turn of the event loop makes room together, and its connection is free by then. */
+  #plan(): void {
+    if (this.#isPlanned) return;
+    this.#isPlanned = true;
+    setImmediate(() => {
+      this.#isPlanned = false;
+      this.#startWhatFits();
+    });
+  }
+
+  #startWhatFits(): void {
+    const { lease, recorder } = this.#parts;
+    const waits = () => this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") > 0;
+    while (waits() && lease.isValid() && this.#parts.watch.isFresh()) {
+      if (recorder.unrecorded >= MAX_UNRECORDED) return;
+      const sending = this.#scheduler.next();
+      if (!sending) {
+        if (this.#scheduler.inFlight >= this.#scheduler.budget) this.#limitReached = true;
+        return;
+      }
+      if (lease.hasLost(sending.delivery.token.workerId)) {
+        this.#scheduler.end(sending, NO_VERDICT);
+        this.#parts.contents.release(sending.delivery);
+        sending.owner.returned();
+      } else {
+        this.#send(sending);
+      }
+    }
+  }
+
+  #send(sending: Sending): void {
+    const { client, contents, sign, timeoutMs, log } = this.#parts;
+    const { delivery } = sending;
+    let request: ReturnType<typeof buildRequest>;
+    try {
+      request = buildRequest(delivery, contents.of(delivery), sign);
+    } catch (error) {
+      // A secret that does not open, say: a failed attempt, not a stuck delivery.
+      log.error({ err: error, deliveryId: delivery.id }, "a request could not be built");
+      setImmediate(() => this.#ended(sending, notBuilt(error)));
+      return;
+    }
+    this.#connecting.add(sending);
+    const outcome = (known: Outcome) => {
+      this.#connecting.delete(sending);
+      this.#ended(sending, known);
+    };
+    post(client, request, timeoutMs, outcome, {
+      maySend: () => this.#maySend(sending),
+      withdrawn: () => this.#withdrawn(sending),
+    });
+  }
+
+  /** Asked when there is a connection: much may have happened while it was made. */
+  #maySend(sending: Sending): boolean {
+    const { lease, watch } = this.#parts;
+    if (!this.#connecting.has(sending)) return false;
+    return lease.isValid() && !lease.hasLost(sending.delivery.token.workerId) && watch.isFresh();
+  }
+
+  #withdrawn(sending: Sending): void {
+    this.#connecting.delete(sending);
+    this.#scheduler.end(sending, NO_VERDICT);
+    this.#plan();
+    this.#return([sending]);
+  }
+
+  #ended(sending: Sending, outcome: Outcome): void {
+    const { delivery } = sending;
+    this.#scheduler.end(sending, verdictOf(outcome));
+    this.#plan();
+    const { failure: _, ...result } = outcome;
+    this.#parts.recorder.record({ deliveryId: delivery.id, token: delivery.token, ...result }, (state) => {
+      this.#parts.contents.release(delivery);
+      this.#parts.lease.settle(delivery.token.workerId);
+      if (state === undefined) this.#parts.lease.verify();
+      sending.owner.recorded(delivery, outcome, state);
+      this.#plan();
+    });
+  }
+
+  /** Whether so many wait for a host without room that this one would only take memory. */
+  #isCrowded({ webhookId, host }: Sending): boolean {
+    if (this.#scheduler.hosts.hasRoom(host)) return false;
+    const { allowed } = this.#scheduler.hosts.of(host);
+    if (this.#scheduler.waitingForHost(host) < MAX_BLOCKED + allowed) return false;
+    this.#crowded.set(webhookId, host);
+    return true;
+  }
+
+  #return(sendings: readonly Sending[]): void {
+    if (sendings.length === 0) return;
+    for (const { delivery } of sendings) this.#parts.contents.release(delivery);
+    const returned = this.#giveBack(sendings.map(({ delivery }) => delivery));
+    void returned.then(() => {
+      for (const { owner } of sendings) owner.returned();
+    });
+  }
+
+  #giveBack(deliveries: readonly ClaimedDelivery[]): Promise<void> {
+    const { db, lease, log } = this.#parts;
+    const work = (async () => {
+      for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
+        try {
+          await untilAnswered(() => release(db, workerId, some));
+          lease.settle(workerId, some.length);
+        } catch (err) {
+          // They are free once nothing else is claimed under this id.
+          if (!isTransient(err)) log.error({ err }, "claimed deliveries could not be given back");
+          lease.retire(workerId);
+          lease.settle(workerId, some.length);
+        }
+      }
+    })();
+    this.#returning.add(work);
+    return work.finally(() => this.#returning.delete(work));
+  }
+}
+
+const idOfWebhook = ({ webhook }: ClaimedDelivery) => webhook.id;
+
+const NO_VERDICT: Verdict = { webhook: "none", host: "none" };
+
+/** Who is to blame for an outcome: any response shows that the host works. */
+function verdictOf({ delivered, status, failure }: Outcome): Verdict {
+  if (status !== null) return { webhook: delivered ? "success" : "failure", host: "success" };
+  switch (failure) {
+    case "webhook":
+      return { webhook: "failure", host: "none" };
+    case "webhook timeout":
+      return { webhook: "timeout", host: "none" };
+    case "host":
+      return { webhook: "none", host: "failure" };
+    case "host timeout":
+      return { webhook: "none", host: "timeout" };
+    default:
+      return NO_VERDICT;
+  }
+}
+
+function reasonOf(cause: unknown): string {
+  if (cause instanceof NoPayloadError) return cause.message;
+  return cause instanceof UnopenableError
+    ? "the webhook's signing secret cannot be opened: make a new one with RotateWebhookSecret, or see the service's log"
+    : "the request could not be built; see the service's log";
+}
+
+function notBuilt(cause: unknown): Outcome {
+  return {
+    delivered: false,
+    started: new Date(),
+    durationMs: 0,
+    status: null,
+    error: reasonOf(cause),
+    responseStart: null,
+    retryAfterMs: null,
+    failure: "ours",
+  };
+}

@@ -1,0 +1,60 @@
+import { Client, Connection } from "@temporalio/client";
+import type { Logger } from "pino";
+import { DomainError } from "../domain-error.ts";
+import type { TemporalTarget } from "./connection.ts";
+import type { TemporalNames } from "./names.ts";
+
+/** Short, since a caller waits for it. */
+const DEADLINE_MS = 3_000;
+/** When a caller may try again, in milliseconds. */
+const RETRY_AFTER_MS = 2_000;
+
+/** Starts a run when somebody asks for it. */
+export interface DispatchTrigger {
+  /**
+   * Triggers the schedule, and resolves once Temporal has been told.
+   *
+   * @throws DomainError FAILED_PRECONDITION while the schedule is paused, UNAVAILABLE when Temporal does not answer
+   */
+  trigger: () => Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Connects when first used. */
+export function createDispatchTrigger(
+  target: TemporalTarget,
+  names: TemporalNames,
+  log: Logger,
+): DispatchTrigger {
+  const connection = Connection.lazy(target.connectionOptions as Parameters<typeof Connection.lazy>[0]);
+  const client = new Client({ connection, namespace: target.namespace });
+
+  /** False while the schedule is paused. */
+  async function send(): Promise<boolean> {
+    const schedule = client.schedule.getHandle(names.scheduleId);
+    const { state } = await schedule.describe();
+    if (!state.paused) await schedule.trigger();
+    return !state.paused;
+  }
+
+  return {
+    async trigger() {
+      let triggered: boolean;
+      try {
+        triggered = await connection.withDeadline(Date.now() + DEADLINE_MS, send);
+      } catch (err) {
+        log.warn({ err }, "a dispatch that was asked for could not be started");
+        throw new DomainError("UNAVAILABLE", "Temporal does not answer; try again", {
+          retryAfterMs: RETRY_AFTER_MS,
+        });
+      }
+      if (triggered) return;
+      throw new DomainError(
+        "FAILED_PRECONDITION",
+        `the schedule ${names.scheduleId} is paused in Temporal; to dispatch, unpause it: temporal schedule toggle --namespace ${target.namespace} --schedule-id ${names.scheduleId} --unpause`,
+        { reason: "STATE_NOT_FIT" },
+      );
+    },
+    close: () => connection.close(),
+  };
+}

@@ -1,0 +1,139 @@
+import { randomUUID } from "node:crypto";
+import { afterEach, describe, expect, test } from "vitest";
+import { type Db, rows } from "../../src/db/database.ts";
+import { type ClaimedDelivery, claimPending } from "../../src/db/queue/claims.ts";
+import { EventContents } from "../../src/delivery/event-contents.ts";
+import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../db/queue.ts";
+import { trustedAuthority } from "../support/test-service.ts";
+import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
+
+/** Makes every payload so many bytes long. */
+const enlarge = (db: Db, bytes: number) =>
+  db.raw(`update events set payload = '{"N":"' || repeat('x', ?::int - 8) || '"}'`, [bytes]);
+
+describe("the payloads that a process holds", async () => {
+  const db = await openQueueDatabase();
+
+  async function claimed(webhooks: number, events: number, bytes: number): Promise<ClaimedDelivery[]> {
+    await queueMany(db, { urlPrefix: `https://example.com/${randomUUID()}/`, webhooks, events });
+    await enlarge(db, bytes);
+    return (await claimPending(db, await freshClaimant(db), ALL)).deliveries;
+  }
+
+  const bytesHeld = (contents: EventContents, held: readonly ClaimedDelivery[]) => {
+    const payloads = new Map(held.map((each) => [each.eventId, contents.of(each).payload?.length ?? 0]));
+    return [...payloads.values()].reduce((sum, bytes) => sum + bytes, 0);
+  };
+  const without = (all: readonly ClaimedDelivery[], unheld: readonly ClaimedDelivery[]) =>
+    all.filter((each) => !unheld.includes(each));
+
+  test("stay within a number of bytes; the deliveries that do not fit are answered, and fit once others are released", async () => {
+    const contents = new EventContents(db, 10_000);
+    const deliveries = await claimed(1, 5, 4_000);
+    const unheld = await contents.hold(deliveries);
+    const held = without(deliveries, unheld);
+    expect([held.length, unheld.length]).toEqual([2, 3]);
+    expect(bytesHeld(contents, held)).toBe(8_000);
+    expect(await contents.hold(unheld)).toEqual(unheld);
+    for (const each of held) contents.release(each);
+    expect(await contents.hold(unheld)).toHaveLength(1);
+  });
+
+  test("are one for all deliveries of an event, until the last of these is released", async () => {
+    const contents = new EventContents(db, 5_000);
+    const deliveries = await claimed(20, 1, 4_000);
+    expect(await contents.hold(deliveries)).toEqual([]);
+    for (const each of deliveries.slice(1)) contents.release(each);
+    const [last] = deliveries as [ClaimedDelivery];
+    expect(contents.of(last).payload).toHaveLength(4_000);
+    const another = await claimed(1, 1, 4_000);
+    expect(await contents.hold(another)).toEqual(another);
+    contents.release(last);
+    expect(await contents.hold(another)).toEqual([]);
+  });
+
+  test("may be a single larger one, which is held alone", async () => {
+    const contents = new EventContents(db, 10_000);
+    const deliveries = await claimed(1, 3, 50_000);
+    const unheld = await contents.hold(deliveries);
+    expect(unheld).toHaveLength(2);
+    expect(contents.room).toBe(0);
+    expect(await contents.hold(unheld)).toEqual(unheld);
+    for (const each of without(deliveries, unheld)) contents.release(each);
+    expect(contents.room).toBeGreaterThan(0);
+    expect(await contents.hold(unheld)).toHaveLength(1);
+  });
+
+  test("stay within the bytes also when several claims are held at the same time", async () => {
+    const contents = new EventContents(db, 10_000);
+    const deliveries = await claimed(1, 12, 4_000);
+    const parts = [0, 3, 6, 9].map((from) => deliveries.slice(from, from + 3));
+    const unheld = (await Promise.all(parts.map((part) => contents.hold(part)))).flat();
+    expect(bytesHeld(contents, without(deliveries, unheld))).toBe(8_000);
+  });
+
+  test("are nothing for an event whose payload was erased, or that is not stored", async () => {
+    const contents = new EventContents(db, 10_000);
+    const deliveries = await claimed(1, 2, 4_000);
+    const [erased, missing] = deliveries as [ClaimedDelivery, ClaimedDelivery];
+    await db("events").where({ id: erased.eventId }).update({ payload: null });
+    await db("events").where({ id: missing.eventId }).delete();
+    expect(await contents.hold(deliveries)).toEqual([]);
+    expect(deliveries.map((each) => contents.of(each).payload)).toEqual([null, null]);
+  });
+});
+
+describe("a process with little memory for payloads", () => {
+  const ends: (() => Promise<unknown>)[] = [];
+  afterEach(async () => {
+    for (const end of ends.splice(0).reverse()) await end();
+  });
+
+  async function start(reply: Reply): Promise<{ parts: EngineParts; receiver: Receiver }> {
+    const parts = await startEngine({ DELIVERY_MEMORY: "1MiB", DELIVERY_TIMEOUT: "60s" });
+    const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
+    ends.push(parts.end, receiver.close);
+    return { parts, receiver };
+  }
+
+  const delivered = ({ db }: EngineParts) =>
+    rows(db, "select state, attempts, claims, count(*)::int as n from all_deliveries group by 1, 2, 3");
+
+  test("gives back the deliveries that do not fit, and sends them later", async () => {
+    let answer: () => void = () => {};
+    const held = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const { parts, receiver } = await start(async () => {
+      await held;
+      return 200;
+    });
+    await queueFor(parts, receiver.url, { webhooks: 1, events: 20 });
+    await enlarge(parts.db, 250_000);
+    const pumped = pump(parts.engine, await freshRun(parts.db));
+    await expect.poll(() => receiver.received.length).toBe(4);
+    const claimed = () => rows(parts.db, "select from queue where claimed_by is not null");
+    await expect.poll(async () => (await claimed()).length).toBe(4);
+    answer();
+    expect(await pumped).toMatchObject({ sent: 20, delivered: 20, end: "done" });
+    expect(await delivered(parts)).toMatchObject([{ state: "delivered", attempts: 1, n: 20 }]);
+    expect(receiver.received).toHaveLength(20);
+  });
+
+  test("sends payloads larger than that one at a time", async () => {
+    let [inFlight, most] = [0, 0];
+    const { parts, receiver } = await start(async () => {
+      inFlight += 1;
+      most = Math.max(most, inFlight);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      inFlight -= 1;
+      return 200;
+    });
+    await queueFor(parts, receiver.url, { webhooks: 1, events: 5 });
+    await enlarge(parts.db, 1_500_000);
+    expect(await pump(parts.engine, await freshRun(parts.db))).toMatchObject({ sent: 5, delivered: 5 });
+    expect(most).toBe(1);
+    expect(receiver.received.every(({ body }) => body.length === 1_500_000)).toBe(true);
+  });
+});

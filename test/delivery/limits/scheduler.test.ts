@@ -1,0 +1,189 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { Verdict } from "../../../src/delivery/limits/scheduler.ts";
+import { FakeReceivers } from "./fake-receivers.ts";
+
+const WEBHOOKS = 8;
+const ANSWERED: Verdict = { webhook: "success", host: "success" };
+const LATE: Verdict = { webhook: "timeout", host: "none" };
+const UNREACHABLE: Verdict = { webhook: "none", host: "timeout" };
+
+const verdict = fc.constantFrom<Verdict>(
+  ANSWERED,
+  { webhook: "failure", host: "success" },
+  { webhook: "failure", host: "none" },
+  LATE,
+  { webhook: "none", host: "failure" },
+  UNREACHABLE,
+  { webhook: "none", host: "none" },
+);
+const webhook = fc.nat({ max: WEBHOOKS - 1 });
+const step = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constant("push" as const),
+      kind: fc.constantFrom("first" as const, "retry" as const),
+      webhook,
+      tasks: fc.integer({ min: 1, max: 12 }),
+    }),
+  },
+  { weight: 8, arbitrary: fc.record({ do: fc.constant("end" as const), which: fc.nat(), verdict }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant("start" as const), most: fc.nat({ max: 6 }) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("start all" as const) }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant("budget" as const), budget: fc.integer({ min: 1, max: 24 }) }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("remove" as const), webhook }) },
+);
+const limits = fc.record({
+  budget: fc.integer({ min: 1, max: 24 }),
+  perHost: fc.integer({ min: 1, max: 8 }),
+  perWebhook: fc.integer({ min: 1, max: 6 }),
+});
+
+test("whatever is pushed, ends and times out, the right task starts next, once, within all limits, and none waits that could start", () => {
+  fc.assert(
+    fc.property(
+      limits,
+      fc.integer({ min: 1, max: WEBHOOKS }),
+      fc.array(step, { maxLength: 150, size: "max" }),
+      (limits, hosts, steps) => {
+        const receivers = new FakeReceivers(limits, hosts);
+        for (const step of steps) {
+          if (step.do === "push") receivers.push(step.kind, step.webhook, step.tasks);
+          else if (step.do === "start") receivers.start(step.most);
+          else if (step.do === "start all") receivers.start();
+          else if (step.do === "budget") receivers.setBudget(step.budget);
+          else if (step.do === "remove")
+            receivers.remove(({ webhookId }) => webhookId === BigInt(step.webhook));
+          else {
+            const { inFlight } = receivers;
+            const task = inFlight[step.which % Math.max(1, inFlight.length)];
+            if (task) receivers.end(task, step.verdict);
+          }
+          receivers.expectCounts();
+        }
+        receivers.drain();
+      },
+    ),
+    { numRuns: 200 },
+  );
+});
+
+/** Has the receivers answer all that is in flight, round after round. */
+function answer(
+  receivers: FakeReceivers,
+  rounds: number,
+  verdictOf: (webhook: number) => Verdict | undefined,
+) {
+  for (let round = 0; round < rounds; round += 1) {
+    receivers.start();
+    for (const task of receivers.inFlight) {
+      const verdict = verdictOf(Number(task.webhookId));
+      if (!verdict) continue;
+      receivers.end(task, verdict);
+      receivers.start();
+    }
+  }
+}
+
+test("a healthy webhook alone has the whole budget after a few responses", () => {
+  const receivers = new FakeReceivers({ budget: 50, perHost: 400, perWebhook: 400 }, 1);
+  receivers.push("first", 0, 160);
+  answer(receivers, 4, () => ANSWERED);
+  receivers.start();
+  expect(receivers.inFlight).toHaveLength(50);
+});
+
+test("many webhooks whose receivers are slow share the budget with a fast one evenly", () => {
+  const receivers = new FakeReceivers({ budget: 20, perHost: 400, perWebhook: 400 }, 5);
+  for (let webhook = 0; webhook < 5; webhook += 1) receivers.push("first", webhook, webhook === 0 ? 104 : 20);
+  // The first webhook's receiver answers in every round, the others never.
+  answer(receivers, 20, (webhook) => (webhook === 0 ? ANSWERED : undefined));
+  receivers.start();
+  const inFlight = [0, 1, 2, 3, 4].map((webhook) => receivers.inFlightTo(webhook).length);
+  expect(inFlight).toEqual([4, 4, 4, 4, 4]);
+  expect(receivers.started).toBeGreaterThan(20 * 4);
+});
+
+test("retries have a fifth of the budget beside first attempts, and all of it alone", () => {
+  const receivers = new FakeReceivers({ budget: 20, perHost: 400, perWebhook: 400 }, WEBHOOKS);
+  for (let webhook = 0; webhook < WEBHOOKS; webhook += 1)
+    receivers.push(webhook < 2 ? "retry" : "first", webhook, 80);
+  answer(receivers, 5, () => ANSWERED);
+  receivers.start();
+  expect(receivers.inFlight.filter(({ kind }) => kind === "retry")).toHaveLength(4);
+  receivers.remove(({ kind }) => kind === "first");
+  answer(receivers, 5, () => ANSWERED);
+  receivers.start();
+  expect(receivers.inFlight.filter(({ kind }) => kind === "retry")).toHaveLength(20);
+});
+
+test("a webhook that hangs has one probe in flight as long as tasks wait, and its host's window is left to its neighbours", () => {
+  const receivers = new FakeReceivers({ budget: 100, perHost: 8, perWebhook: 8 }, 1);
+  receivers.push("first", 0, 50);
+  receivers.push("first", 1, 190);
+  answer(receivers, 1, (webhook) => (webhook === 0 ? LATE : ANSWERED));
+  for (let round = 0; round < 20; round += 1) {
+    answer(receivers, 1, (webhook) => (webhook === 0 ? undefined : ANSWERED));
+    receivers.start();
+    expect(receivers.inFlightTo(0)).toHaveLength(1);
+    // Now and then the probe times out, and the next one starts.
+    if (round % 5 === 4) for (const probe of receivers.inFlightTo(0)) receivers.end(probe, LATE);
+  }
+  receivers.start();
+  expect(receivers.inFlightTo(1)).toHaveLength(8);
+  expect(receivers.scheduler.hosts.of("host-0")).toMatchObject({ inFlight: 8, timedOut: false });
+});
+
+test("webhooks and hosts that hang have together at most a quarter of the budget, in turn", () => {
+  const hanging = 30;
+  const receivers = new FakeReceivers({ budget: 40, perHost: 400, perWebhook: 400 }, hanging);
+  for (let webhook = 0; webhook < hanging; webhook += 1) receivers.push("first", webhook, 12);
+  const late = (webhook: number) => (webhook % 2 === 0 ? LATE : UNREACHABLE);
+  answer(receivers, 5, late);
+  const probed = new Set<bigint>();
+  for (let round = 0; round < 3; round += 1) {
+    const { inFlight } = receivers;
+    expect(inFlight).toHaveLength(10);
+    expect(receivers.probes).toBe(10);
+    for (const { webhookId } of inFlight) probed.add(webhookId);
+    for (const task of inFlight) receivers.end(task, late(Number(task.webhookId)));
+    receivers.start();
+  }
+  expect(probed.size).toBe(hanging);
+});
+
+test("a host that answers again has its window back at once, although its probe had to wait for others", () => {
+  const receivers = new FakeReceivers({ budget: 4, perHost: 8, perWebhook: 8 }, 3);
+  for (const webhook of [0, 1]) receivers.push("first", webhook, 10);
+  receivers.start();
+  const [first, second] = receivers.inFlightTo(0);
+  const [third, fourth] = receivers.inFlightTo(1);
+  if (!first || !second || !third || !fourth) throw new Error("two of each were to start");
+  // Both hosts time out, and only one of them may be probed.
+  receivers.end(first, UNREACHABLE);
+  receivers.end(third, UNREACHABLE);
+  receivers.end(second, { webhook: "none", host: "none" });
+  receivers.start();
+  // The other one answers a request that was in flight before.
+  receivers.end(fourth, ANSWERED);
+  expect(receivers.start()).not.toEqual([]);
+});
+
+test("of a budget of one, first attempts have four turns and retries the fifth", () => {
+  const receivers = new FakeReceivers({ budget: 1, perHost: 8, perWebhook: 8 }, 1);
+  receivers.push("first", 0, 20);
+  receivers.push("retry", 1, 20);
+  const kinds: string[] = [];
+  for (let n = 0; n < 20; n += 1) {
+    const [task] = receivers.start();
+    if (!task) break;
+    kinds.push(task.kind);
+    receivers.end(task, { webhook: "success", host: "success" });
+  }
+  expect(kinds.filter((kind) => kind === "retry")).toHaveLength(4);
+  expect(kinds).toHaveLength(20);
+});

@@ -1,0 +1,149 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { afterEach, expect, test } from "vitest";
+import { type Db, openDatabase, rows } from "../../src/db/database.ts";
+import { deleteWebhook, setPaused } from "../../src/db/webhooks.ts";
+import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
+import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
+import { trustedAuthority } from "../support/test-service.ts";
+import {
+  type EngineOptions,
+  type EngineParts,
+  freshRun,
+  pump,
+  queueFor,
+  startEngine,
+} from "./engine-parts.ts";
+
+/** What the service promises: no POST starts later than this after the change was answered, in milliseconds. */
+const PROMISED_MS = 1_000;
+
+const ends: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function start(
+  reply: Reply,
+  options: EngineOptions = {},
+): Promise<{ parts: EngineParts; receiver: Receiver }> {
+  // Each webhook gets little at a time, so that much waits.
+  const parts = await startEngine({ DELIVERY_MAX_PER_WEBHOOK: "4", DELIVERY_TIMEOUT: "60s" }, options);
+  const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
+  ends.push(parts.end, receiver.close);
+  // As publishing and registering would have it.
+  await parts.db("processes").insert({ process: 1, revision: 1, live: 1 });
+  return { parts, receiver };
+}
+
+/** A connection as another process, the API, has it. */
+function elsewhere({ url }: EngineParts): Db {
+  const db = openDatabase(url, { max: 1 });
+  ends.push(() => db.destroy());
+  return db;
+}
+
+const claimed = async ({ db }: EngineParts) =>
+  (await rows(db, "select from queue where claimed_by is not null")).length;
+
+async function slowly(): Promise<number> {
+  await wait(20);
+  return 200;
+}
+
+const changes: [string, (db: Db, id: bigint) => Promise<unknown>, string][] = [
+  ["paused", (db, id) => setPaused(db, "everything", id, true), "pending"],
+  ["deleted", (db, id) => deleteWebhook(db, id), "cancelled"],
+];
+test.each(changes)(
+  "no POST to a webhook starts later than a second after it was %s elsewhere, with thousands of rows claimed for it",
+  async (_what, change, left) => {
+    const deliveries = 6_000;
+    const { parts, receiver } = await start(slowly);
+    await queueFor(parts, receiver.url, { webhooks: 1, events: deliveries });
+    const engines = [parts.engine, parts.another(), parts.another()];
+    const runId = await freshRun(parts.db);
+    const pumped = Promise.all(engines.map((engine) => pump(engine, runId)));
+    await expect.poll(() => claimed(parts)).toBeGreaterThan(2_000);
+    await receiver.until((received) => received.length > 50);
+    const api = elsewhere(parts);
+    const [webhook] = await rows<{ id: bigint }>(api, "select id from webhooks");
+    await change(api, webhook?.id as bigint);
+    const answered = Date.now();
+    const results = await pumped;
+    const last = Math.max(...receiver.received.map(({ at }) => at.getTime()));
+    expect(last - answered).toBeLessThan(PROMISED_MS);
+    // What was not sent is given back, and nothing of it was lost.
+    expect(await claimed(parts)).toBe(0);
+    const sent = receiver.received.length;
+    expect(sent).toBeLessThan(deliveries / 2);
+    expect(results.reduce((sum, each) => sum + each.sent, 0)).toBe(sent);
+    const states = () =>
+      rows(parts.db, "select state, count(*)::int as n from all_deliveries group by 1 order by state::text");
+    await expect.poll(states).toEqual(
+      [
+        { state: "delivered", n: sent },
+        { state: left, n: deliveries - sent },
+      ].sort((a, b) => (a.state < b.state ? -1 : 1)),
+    );
+  },
+);
+
+test("another webhook's deliveries go on while one is paused", async () => {
+  const { parts, receiver } = await start(slowly);
+  await queueFor(parts, receiver.url, { webhooks: 2, events: 300 });
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await receiver.until((received) => received.length > 20);
+  const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks order by id");
+  await setPaused(elsewhere(parts), "everything", webhook?.id as bigint, true);
+  await pumped;
+  const paths = receiver.received.map(({ path }) => path);
+  expect(paths.filter((path) => path === "/2")).toHaveLength(300);
+  expect(paths.filter((path) => path === "/1").length).toBeLessThan(300);
+});
+
+test("nothing is sent while the change connection is cut, and all of it afterwards", async () => {
+  let gateway: DatabaseGateway | undefined;
+  const { parts, receiver } = await start(slowly, {
+    async changesUrl(url) {
+      gateway = await startDatabaseGateway(url);
+      return gateway.url;
+    },
+  });
+  const { set, close } = gateway as unknown as DatabaseGateway;
+  ends.push(close);
+  await queueFor(parts, receiver.url, { webhooks: 1, events: 600 });
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await receiver.until((received) => received.length > 20);
+  await set("hang up");
+  const cut = Date.now();
+  await wait(PROMISED_MS);
+  const before = receiver.received.length;
+  expect(before).toBeLessThan(600);
+  // Long enough for the engine to try to connect several times.
+  await wait(2_000);
+  expect(receiver.received).toHaveLength(before);
+  const last = Math.max(...receiver.received.map(({ at }) => at.getTime()));
+  expect(last - cut).toBeLessThan(PROMISED_MS);
+  await set("pass");
+  expect(await pumped).toMatchObject({ sent: 600, delivered: 600, end: "done" });
+  expect(receiver.received).toHaveLength(600);
+});
+
+test("nothing is sent to a webhook that is paused while the lookup of its host's name takes its time", async () => {
+  const lookups: ((addresses: { address: string; family: number }[]) => void)[] = [];
+  const resolver: Resolver = {
+    resolve: () => new Promise((resolve) => lookups.push(resolve)),
+    close() {},
+  };
+  const { parts, receiver } = await start(() => 200, { resolver });
+  await queueFor(parts, receiver.url, { webhooks: 1, events: 10 });
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await expect.poll(() => lookups.length).toBe(4);
+  const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
+  await setPaused(elsewhere(parts), "everything", webhook?.id as bigint, true);
+  await wait(PROMISED_MS);
+  for (const resolve of lookups) resolve([{ address: "127.0.0.1", family: 4 }]);
+  await pumped;
+  expect(receiver.received).toEqual([]);
+});
