@@ -81,6 +81,8 @@ export interface DispatchConfig {
   heartbeatTimeoutMs: number;
   /** How long finished deliveries, their events and idempotency keys are kept, in days. */
   retentionDays: number;
+  /** Payloads are erased after so many days; undefined: they are kept as long as their events. */
+  payloadRetentionDays: number | undefined;
 }
 
 /** How one POST is made. */
@@ -153,6 +155,7 @@ const variables = {
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
   DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
+  PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),
 };
 
 /** Every environment variable the service reads, besides Temporal's and Node's own. */
@@ -212,6 +215,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       retryBackoffCoefficient: env.RETRY_BACKOFF_COEFFICIENT,
       heartbeatTimeoutMs: env.HEARTBEAT_TIMEOUT,
       retentionDays: env.RETENTION_DAYS,
+      payloadRetentionDays: env.PAYLOAD_RETENTION_DAYS,
     },
     delivery: {
       timeoutMs: env.DELIVERY_TIMEOUT,

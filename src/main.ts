@@ -109,6 +109,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         secrets,
         log,
         limits: config.limits,
+        retentionDays: config.dispatch.retentionDays,
         ...(dispatch ? { dispatchNow: dispatch.trigger } : {}),
         ...(announcer ? { onQueued: announcer.announce } : {}),
         workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),

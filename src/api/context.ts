@@ -13,6 +13,8 @@ export interface ApiContext {
   targets: TargetRules;
   /** What callers may ask for. */
   limits: LimitsConfig;
+  /** Deliveries older than so many days are not sent again. */
+  retentionDays: number;
   log: Logger;
   /** Told after each write that queued deliveries; returns at once. */
   onQueued?: () => void;

@@ -4,11 +4,16 @@ import type { Db } from "../db/database.ts";
 import { FOLD_STEP, foldDeltas } from "../db/deliveries/rollups.ts";
 import { isTransient } from "../db/faults.ts";
 import { endExpiredWorkers } from "../db/queue/workers.ts";
+import { findLongSnapshot } from "../db/snapshots.ts";
 import { cancelOfDeleted } from "../db/webhooks.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
 /** How long it rests between two rounds, in milliseconds. */
 const INTERVAL_MS = 1_000;
+/** Every so many rounds it looks for snapshots that are held for long. */
+const SNAPSHOT_ROUNDS = 60;
+/** Rounds after which a snapshot is told of again. */
+const TELL_AGAIN_ROUNDS = 600;
 
 /** Work beside the deliveries, in every process that delivers. */
 export interface Maintenance {
@@ -25,7 +30,24 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger): Main
   const end = new AbortController();
   let running: Promise<void> | undefined;
 
+  let rounds = 0;
+  let toldUntil = 0;
+
+  /** Dead rows of the queue stay while a snapshot may see them, and each claim passes by them. */
+  async function tellOfSnapshot(): Promise<void> {
+    rounds += 1;
+    if (rounds % SNAPSHOT_ROUNDS !== 0 || rounds < toldUntil) return;
+    const snapshot = await findLongSnapshot(db);
+    if (!snapshot) return;
+    toldUntil = rounds + TELL_AGAIN_ROUNDS;
+    log.warn(
+      { snapshot },
+      "a transaction has been open for minutes and slows deliveries down; end it, or if it is forgotten: select pg_terminate_backend(pid)",
+    );
+  }
+
   async function round(): Promise<void> {
+    await tellOfSnapshot();
     const workers = await endExpiredWorkers(db, lease.ids);
     if (workers.length > 0)
       log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");

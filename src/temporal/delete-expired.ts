@@ -1,4 +1,5 @@
 import { Context } from "@temporalio/activity";
+import type { DispatchConfig } from "../config.ts";
 import { retentionStep } from "../db/deliveries/retention.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { ensurePartitions } from "../db/partitions.ts";
@@ -9,25 +10,31 @@ import type { DeliveryEngine } from "../delivery/engine.ts";
  * The activity that makes the partitions of the coming week and applies the retention, step by step until nothing is left,
  * and forgets secrets that have expired; another try goes on where this one ended.
  */
-export function createDeleteExpired({ db, stopping }: DeliveryEngine, retentionDays: number) {
+export function createDeleteExpired(
+  { db, stopping }: DeliveryEngine,
+  { retentionDays, payloadRetentionDays }: DispatchConfig,
+) {
   return async (): Promise<{ summary: string }> => {
     const { cancellationSignal: signal } = Context.current();
     await untilAnswered(() => ensurePartitions(db, retentionDays), { signal });
     await untilAnswered(() => forgetExpiredSecrets(db), { signal });
-    const total = { expired: 0, keys: 0, runs: 0, partitions: 0 };
+    const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0 };
     for (;;) {
-      const step = await untilAnswered(() => retentionStep(db, retentionDays), { signal });
+      const step = await untilAnswered(() => retentionStep(db, retentionDays, payloadRetentionDays), {
+        signal,
+      });
       total.expired += step.expired;
+      total.payloads += step.payloads;
       total.keys += step.keys;
       total.runs += step.runs;
       total.partitions += step.partitions.length;
       Context.current().heartbeat(total);
-      const nothing = step.expired + step.keys + step.runs + step.partitions.length === 0;
+      const nothing = step.expired + step.payloads + step.keys + step.runs + step.partitions.length === 0;
       if (nothing || stopping.aborted || signal.aborted) break;
     }
-    const { expired, keys, runs, partitions } = total;
+    const { expired, payloads, keys, runs, partitions } = total;
     return {
-      summary: `${expired} open deliveries expired; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs deleted`,
+      summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs deleted`,
     };
   };
 }

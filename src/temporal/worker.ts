@@ -50,7 +50,7 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
   const { engine, log } = options;
   const activities = {
     ...createActivities(engine, dispatchInput(options.dispatch, options.names, false)),
-    deleteExpired: createDeleteExpired(engine, options.dispatch.retentionDays),
+    deleteExpired: createDeleteExpired(engine, options.dispatch),
   };
   const bundle = options.workflowBundle ?? (await workflowBundle());
   let live: { connections: TemporalConnections; workers: Worker[] } | undefined;

@@ -252,11 +252,15 @@ test("more than one step's worth goes in one call", async () => {
   const webhookId = await api.register();
   await store(webhookId, 1_200, FAILED);
   const filter = { webhookId, states: ["failed" as const] };
-  expect(await sendManyAgain(api.context.db, "everything", filter, 1_100)).toMatchObject({
+  expect(
+    await sendManyAgain(api.context.db, "everything", filter, { limit: 1_100, retentionDays: 30 }),
+  ).toMatchObject({
     sent: 1_100,
     skipped: 0,
   });
-  expect(await sendManyAgain(api.context.db, "everything", filter, 1_100)).toEqual({
+  expect(
+    await sendManyAgain(api.context.db, "everything", filter, { limit: 1_100, retentionDays: 30 }),
+  ).toEqual({
     sent: 100,
     skipped: 0,
     next: null,
@@ -290,4 +294,37 @@ test("sending again takes Write_Administrative_Data", async () => {
     grpc(api, (await api.key({ permissions: ONLY.write })).secret),
   );
   await writer.sendAgain({ deliveryId });
+});
+
+test("a delivery older than RETENTION_DAYS, or whose payload was erased, is not sent again, and the error says why", async () => {
+  const webhookId = await api.register();
+  const [old = ""] = await store(webhookId, 1, {
+    ...FAILED,
+    created: new Date(Date.now() - 31 * 86_400_000),
+  });
+  const [erased = ""] = await store(webhookId, 1, FAILED);
+  const { event_id } = await row(erased);
+  await api.context.db("events").insert({
+    id: event_id,
+    api_key_id: randomUUID(),
+    idempotency_key: "erased",
+    process: 1,
+    user_id: "u",
+    occurred: new Date(),
+    recipients: 1,
+    payload: null,
+  });
+
+  const tooOld = await failure(deliveries.sendAgain({ deliveryId: old }));
+  expect(tooOld?.code).toBe(Code.FailedPrecondition);
+  expect(tooOld?.rawMessage).toMatch(
+    /is older than 30 days \(RETENTION_DAYS\), and would expire; publish the event anew/,
+  );
+  const gone = await failure(deliveries.sendAgain({ deliveryId: erased }));
+  expect(gone?.code).toBe(Code.FailedPrecondition);
+  expect(gone?.rawMessage).toMatch(
+    /the payload of delivery .* was erased; publish the event anew with its data/,
+  );
+  expect(await deliveries.sendAgainMany({ webhookId })).toMatchObject({ sentAgain: 0, skipped: 2 });
+  for (const id of [old, erased]) expect((await row(id)).state).toBe("failed");
 });

@@ -203,8 +203,17 @@ describe("no table that grows is read from end to end", () => {
         await cancelOfDeleted(trx);
       },
     ],
-    ["sending again", (trx) => sendAgain(trx, "everything", ended[0] as string)],
-    ["sending many again", (trx) => sendManyAgain(trx, "everything", { webhookId, states: ["failed"] }, 100)],
+    ["sending again", (trx) => sendAgain(trx, "everything", ended[0] as string, 30)],
+    [
+      "sending many again",
+      (trx) =>
+        sendManyAgain(
+          trx,
+          "everything",
+          { webhookId, states: ["failed"] },
+          { limit: 100, retentionDays: 30 },
+        ),
+    ],
     ["looking at a delivery", (trx) => getDelivery(trx, "everything", ended[0] as string)],
     ["looking at what a delivery sends", (trx) => getSentRequest(trx, app, ended[0] as string)],
     ["listing the newest", (trx) => listDeliveries(trx, "everything", {}, 101)],

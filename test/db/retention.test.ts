@@ -305,6 +305,49 @@ describe("a partition that is in the way of others", () => {
   });
 });
 
+describe("payloads", () => {
+  const PAYLOAD_DAYS = 3;
+  beforeEach(() => db("settings").where("name", "payloads_erased_to").delete());
+  const payloads = async () =>
+    (await rows<{ there: boolean }>(db, "select payload is not null as there from events order by id")).map(
+      ({ there }) => there,
+    );
+  const erase = async () => {
+    const looked: number[] = [];
+    for (;;) {
+      const step = await retentionStep(db, RETENTION_DAYS, PAYLOAD_DAYS);
+      if (step.payloads === 0) return looked;
+      looked.push(step.payloads);
+    }
+  };
+
+  test("are erased after PAYLOAD_RETENTION_DAYS, and everything else stays", async () => {
+    for (const days of [5, 4, 2]) await storeEvent(daysAgo(days), delivered(daysAgo(days)));
+    expect(await erase()).toEqual([2]);
+    expect(await payloads()).toEqual([false, false, true]);
+    expect(await db("deliveries").pluck("outcome")).toEqual(["delivered", "delivered", "delivered"]);
+    // What was looked at is not looked at again.
+    expect(await erase()).toEqual([]);
+  });
+
+  test("of an event with an open delivery, and of later ones, stay until it has ended", async () => {
+    await storeEvent(daysAgo(6), delivered(daysAgo(6)));
+    const { deliveryId } = await storeEvent(daysAgo(5), { state: "retrying", attempts: 1 });
+    await storeEvent(daysAgo(4), delivered(daysAgo(4)));
+    expect(await erase()).toEqual([1]);
+    expect(await payloads()).toEqual([false, true, true]);
+    await db("retries").where("id", deliveryId).delete();
+    expect(await erase()).toEqual([2]);
+    expect(await payloads()).toEqual([false, false, false]);
+  });
+
+  test("stay as long as their events without PAYLOAD_RETENTION_DAYS", async () => {
+    await storeEvent(daysAgo(20), delivered(daysAgo(20)));
+    await retain();
+    expect(await payloads()).toEqual([true]);
+  });
+});
+
 describe("statistics", () => {
   test("count what the log still has: hours go no sooner than the deliveries that they count", async () => {
     const webhookId = await queue(db, 0);
@@ -317,7 +360,7 @@ describe("statistics", () => {
     await retain();
     expect(await db("deliveries").pluck("outcome")).toEqual(["failed"]);
     expect(await readOverview(db, "everything")).toMatchObject({ failed: 1n });
-    await sendAgain(db, "everything", deliveryId);
+    await sendAgain(db, "everything", deliveryId, RETENTION_DAYS + 10);
     expect(await readOverview(db, "everything")).toMatchObject({ failed: 0n, pending: 1n });
   });
 });

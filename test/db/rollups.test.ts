@@ -126,13 +126,13 @@ async function mixed(between: () => Promise<void>): Promise<void> {
     update rollup_hours set start = start - interval '3 hours'`);
   await between();
   const ended = { states: ["failed", "cancelled"] as const };
-  const again = await sendManyAgain(db, "everything", ended, 1_000);
+  const again = await sendManyAgain(db, "everything", ended, { limit: 1_000, retentionDays: 30 });
   expect(again.sent).toBeGreaterThan(0);
   expect(again.skipped).toBeGreaterThan(0);
   const [delivered] = await db("deliveries")
     .where({ outcome: "delivered" })
     .whereNot("webhook_id", String(doomed));
-  await sendAgain(db, "everything", delivered.id);
+  await sendAgain(db, "everything", delivered.id, 30);
   await between();
   await answer((await claimPending(db, claimant, { ...ALL, limit: 10 })).deliveries, () => 200);
   await between();

@@ -328,7 +328,10 @@ const commands: fc.Arbitrary<Command>[] = [
       if (!webhook) return nothing;
       const states = ["delivered", "failed", "cancelled"] as const;
       const filter = { webhookId: webhook.id, states };
-      const { sent } = await sendManyAgain(on, "everything", filter, 1 + (n % 3));
+      const { sent } = await sendManyAgain(on, "everything", filter, {
+        limit: 1 + (n % 3),
+        retentionDays: 30,
+      });
       if (!webhook.live) expect(sent).toBe(0);
       return (before, after) =>
         before?.table === "deliveries" &&

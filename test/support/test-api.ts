@@ -77,6 +77,7 @@ export async function startTestApi(
     log: options.log ?? pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" }),
     // Tests send wrong keys by the dozen, all from one address.
     limits: { ...readConfig({}).limits, wrongKeysPerMinute: 0, ...options.limits },
+    retentionDays: 30,
     readiness: options.readiness ?? (async () => []),
   };
   const api = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });

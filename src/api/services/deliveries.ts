@@ -51,6 +51,7 @@ export function deliveryService({
   db,
   onQueued = () => {},
   workflowUrl,
+  retentionDays,
 }: ApiContext): ServiceImpl<typeof DeliveryService> {
   return {
     async listDeliveries(request, handler) {
@@ -67,7 +68,7 @@ export function deliveryService({
 
     async sendAgain(request, handler) {
       assertFields(SendAgainRequestSchema, request);
-      const delivery = await sendAgain(db, callerScope(handler), deliveryId(request));
+      const delivery = await sendAgain(db, callerScope(handler), deliveryId(request), retentionDays);
       if (!delivery) throw noDelivery(request);
       onQueued();
       return { delivery: deliveryMessage(delivery) };
@@ -93,7 +94,10 @@ export function deliveryService({
           { field: "page_token", description: "must be the next_page_token of the call before" },
         ]);
       }
-      const { sent, skipped, next } = await sendManyAgain(db, callerScope(handler), filter, limit);
+      const { sent, skipped, next } = await sendManyAgain(db, callerScope(handler), filter, {
+        limit,
+        retentionDays,
+      });
       if (sent > 0) onQueued();
       return { sentAgain: sent, skipped, nextPageToken: next === null ? "" : pageToken(next) };
     },

@@ -1,5 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
+import { eraseOldPayloads } from "../events/erase.ts";
 import { firstIdOf, listPartitions, PARTITIONED, type Partition, type Partitioned } from "../partitions.ts";
 import { endExpired } from "../queue/endings.ts";
 import { deleteOldRollups } from "./rollups.ts";
@@ -18,6 +19,8 @@ const LOCK_TIMEOUT = "200ms";
 export interface RetentionStep {
   /** Open deliveries that were failed, since they are older than the retention. */
   expired: number;
+  /** Old events whose payloads were erased. */
+  payloads: number;
   /** Idempotency keys of events that are about to be dropped. */
   keys: number;
   runs: number;
@@ -26,18 +29,27 @@ export interface RetentionStep {
 }
 
 /**
- * One step of retention. Open deliveries older than `retentionDays` end as failed; partitions are dropped a week after
+ * One step of retention. Payloads of events older than `payloadDays` are erased, if given. Open deliveries older than `retentionDays` end as failed; partitions are dropped a week after
  * that, when no open delivery is of their time: the log and its attempts, then the events, whose idempotency keys go
  * before them. Accounts of runs and old rollups are deleted, too.
  *
  * A partition that somebody uses for longer than 200 ms stays, and is tried again at the next call.
  */
-export async function retentionStep(db: Db, retentionDays: number): Promise<RetentionStep> {
+export async function retentionStep(
+  db: Db,
+  retentionDays: number,
+  payloadDays?: number,
+): Promise<RetentionStep> {
   const [clock] = await rows<{ now: Date }>(db, "select now() as now");
   const now = (clock as { now: Date }).now.getTime();
-  const step: RetentionStep = { expired: 0, keys: 0, runs: 0, partitions: [] };
+  const step: RetentionStep = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: [] };
   step.expired = await endExpired(db, firstIdOf(new Date(now - retentionDays * DAY_MS)), STEP);
   if (step.expired > 0) return step;
+  if (payloadDays !== undefined) {
+    const old = firstIdOf(new Date(now - payloadDays * DAY_MS));
+    step.payloads = await eraseOldPayloads(db, old, await oldestOpen(db), STEP);
+    if (step.payloads > 0) return step;
+  }
   step.runs = await deleteRuns(db);
   if (step.runs > 0) return step;
   const before = new Date(now - (retentionDays + GRACE_DAYS) * DAY_MS);
@@ -124,7 +136,7 @@ async function dropDetached(db: Db): Promise<void> {
         and relnamespace = (select relnamespace from pg_class where oid = 'deliveries'::regclass)
         and relname ~ '^(deliveries|attempts|events)_[0-9]{8}_[0-9]{8}$'`,
   );
-  for (const { name } of left) await count(db, `drop table if exists ${name}`);
+  for (const { name } of left) await withLockTimeout(db, (run) => run(`drop table if exists ${name}`));
 }
 
 /**
@@ -132,13 +144,23 @@ async function dropDetached(db: Db): Promise<void> {
  * cut short is finished first.
  */
 async function dropPartition(db: Db, table: Partitioned, { name, detaching }: Partition): Promise<boolean> {
-  // DETACH CONCURRENTLY allows no transaction, and the time-out is that of a connection.
-  const connection = await db.client.acquireConnection();
-  const run = (sql: string) => db.raw(sql).connection(connection);
-  try {
-    await run(`set lock_timeout = '${LOCK_TIMEOUT}'`);
+  return withLockTimeout(db, async (run) => {
     await run(`alter table ${table} detach partition ${name} ${detaching ? "finalize" : "concurrently"}`);
     await run(`drop table if exists ${name}`);
+  });
+}
+
+/** Changes tables without waiting long for a lock: others would wait behind it. False when somebody is in the way. */
+async function withLockTimeout(
+  db: Db,
+  work: (run: (sql: string) => Promise<unknown>) => Promise<unknown>,
+): Promise<boolean> {
+  // DETACH CONCURRENTLY allows no transaction, and the time-out is that of a connection.
+  const connection = await db.client.acquireConnection();
+  const run = async (sql: string) => db.raw(sql).connection(connection);
+  try {
+    await run(`set lock_timeout = '${LOCK_TIMEOUT}'`);
+    await work(run);
     return true;
   } catch (error) {
     if ((error as { code?: string }).code === "55P03") return false;

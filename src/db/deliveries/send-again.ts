@@ -11,20 +11,30 @@ const MAX_ATTEMPTS = 30_000;
 /** Deliveries changed by one statement: few enough that no claim waits for it. */
 const STEP = 500;
 
+/** Whether a delivery with this id is too old: it would end as expired. */
+const IS_OLD = (id: string) => `time_of_id(${id}) < now() - make_interval(days => :retentionDays::int)`;
+
 /**
- * Starts another round for those of the scope's deliveries that are final and whose webhook and key are there.
+ * Starts another round for those of the scope's deliveries that are final and not too old, and whose webhook, key and
+ * payload are there.
  *
  * @returns the ids of those that are pending now
  */
-async function startRound(db: Db, scope: Scope, ids: readonly string[]): Promise<string[]> {
+async function startRound(
+  db: Db,
+  scope: Scope,
+  ids: readonly string[],
+  retentionDays: number,
+): Promise<string[]> {
   const inScope = webhookIn(scope, "w");
   const again = await rows<{ id: string }>(
     db,
     `with chosen as materialized (
         select d.id from unnest(:ids::uuid[]) as wanted(id) cross join lateral (
-          select d.id, d.webhook_id, d.attempts from deliveries d where d.id = wanted.id limit 1
+          select d.id, d.webhook_id, d.attempts, d.event_id from deliveries d where d.id = wanted.id limit 1
         ) d join webhooks w on w.id = d.webhook_id join api_keys k on k.id = w.api_key_id
         where d.attempts < :most::int and w.deleted is null and k.revoked is null and ${inScope.sql}
+          and not ${IS_OLD("d.id")} and not exists (select from events e where e.id = d.event_id and e.payload is null)
       ),
       gone as (
         delete from deliveries where id = any(array(select id from chosen)) and attempts < :most::int
@@ -45,7 +55,7 @@ async function startRound(db: Db, scope: Scope, ids: readonly string[]): Promise
       )
       insert into queue (id, event_id, webhook_id, attempts) select id, event_id, webhook_id, attempts from gone
       returning id`,
-    { ids: ids as string[], most: MAX_ATTEMPTS, ...inScope.bindings },
+    { ids: ids as string[], most: MAX_ATTEMPTS, retentionDays, ...inScope.bindings },
   );
   return again.map(({ id }) => id);
 }
@@ -56,15 +66,24 @@ async function startRound(db: Db, scope: Scope, ids: readonly string[]): Promise
  * @returns the delivery as it is now, or null when the scope has none
  * @throws DomainError FAILED_PRECONDITION while it is not final, and when its webhook or key is gone
  */
-export async function sendAgain(db: Db, scope: Scope, id: string): Promise<DeliveryRow | null> {
-  const again = await startRound(db, scope, [id]);
+export async function sendAgain(
+  db: Db,
+  scope: Scope,
+  id: string,
+  retentionDays: number,
+): Promise<DeliveryRow | null> {
+  const again = await startRound(db, scope, [id], retentionDays);
   const found = await getDelivery(db, scope, id);
   if (!found) return null;
-  if (again.length === 0) throw notNow(found.delivery);
+  if (again.length === 0) throw await notNow(db, found.delivery, retentionDays);
   return found.delivery;
 }
 
-function notNow({ id, webhookId, state, attempts }: DeliveryRow): DomainError {
+async function notNow(
+  db: Db,
+  { id, eventId, webhookId, state, attempts }: DeliveryRow,
+  retentionDays: number,
+): Promise<DomainError> {
   const refuse = (message: string) =>
     new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
   if (!FINAL_STATES.includes(state)) {
@@ -75,6 +94,19 @@ function notNow({ id, webhookId, state, attempts }: DeliveryRow): DomainError {
       `delivery ${id} has had ${attempts} attempts, as many as one may have; publish the event anew`,
     );
   }
+  const [found] = await rows<{ old: boolean; erased: boolean }>(
+    db,
+    `select ${IS_OLD(":id::uuid")} as old,
+        exists (select from events where id = :eventId::uuid and payload is null) as erased`,
+    { id, eventId, retentionDays },
+  );
+  if (found?.old) {
+    return refuse(
+      `delivery ${id} is older than ${retentionDays} days (RETENTION_DAYS), and would expire; publish the event anew`,
+    );
+  }
+  if (found?.erased)
+    return refuse(`the payload of delivery ${id} was erased; publish the event anew with its data`);
   return refuse(
     `webhook ${webhookId} of delivery ${id}, or its key, is gone; register the address again and publish the event anew`,
   );
@@ -83,7 +115,7 @@ function notNow({ id, webhookId, state, attempts }: DeliveryRow): DomainError {
 /** What one call of `sendManyAgain` did. */
 export interface SentAgain {
   sent: number;
-  /** Left as they are, since their webhook or key is gone. */
+  /** Left as they are, since their webhook, key or payload is gone, or since they are too old. */
   skipped: number;
   /** The id to go on before; null when nothing is left. */
   next: string | null;
@@ -92,20 +124,20 @@ export interface SentAgain {
 /**
  * Starts another round for the scope's final deliveries that a filter finds, newest first, in small steps.
  *
- * @param limit how many deliveries are looked at, at most
+ * @param options.limit how many deliveries are looked at, at most
  */
 export async function sendManyAgain(
   db: Db,
   scope: Scope,
   filter: DeliveryFilter,
-  limit: number,
+  { limit, retentionDays }: { limit: number; retentionDays: number },
 ): Promise<SentAgain> {
   const done: SentAgain = { sent: 0, skipped: 0, next: filter.before ?? null };
   for (let left = limit; left > 0; ) {
     const step = Math.min(STEP, left);
     const page = await listDeliveries(db, scope, { ...filter, before: done.next ?? undefined }, step);
     const ids = page.deliveries.map(({ id }) => id);
-    const again = await startRound(db, scope, ids);
+    const again = await startRound(db, scope, ids, retentionDays);
     done.sent += again.length;
     done.skipped += ids.length - again.length;
     done.next = ids.length === step ? (ids.at(-1) as string) : page.searchedTo;

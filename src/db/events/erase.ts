@@ -10,6 +10,48 @@ export interface ErasedStep {
   cancelled: number;
 }
 
+/** The setting that holds how far `eraseOldPayloads` has come: events with smaller ids have no payload. */
+const ERASED_TO = "payloads_erased_to";
+
+/**
+ * Erases the payloads of old events, in the order of their ids, at most `limit` in a step. Stops at the first event that has
+ * an open delivery.
+ *
+ * @param before a UUID; payloads of events with smaller ids are erased
+ * @param oldestOpen the smallest id of an open delivery or an event that is being fanned out; null when there is none
+ * @returns how many events were looked at; 0 when nothing is left
+ */
+export async function eraseOldPayloads(
+  db: Db,
+  before: string,
+  oldestOpen: string | null,
+  limit: number,
+): Promise<number> {
+  // An event and its deliveries have the first eight bytes in common.
+  const firstOpen = oldestOpen === null ? null : `${oldestOpen.slice(0, 18)}-0000-000000000000`;
+  const [step] = await rows<{ n: number }>(
+    db,
+    `with chosen as materialized (
+        select id from events
+        where id > coalesce((select value::uuid from settings where name = :name), '00000000-0000-0000-0000-000000000000')
+          and id < least(:before::uuid, :firstOpen::uuid)
+        order by id limit :limit::int
+      ),
+      erased as (
+        update events set payload = null
+        where id = any(array(select id from chosen)) and payload is not null
+      ),
+      moved as (
+        insert into settings (name, value)
+        select :name, id::text from chosen order by id desc limit 1
+        on conflict (name) do update set value = excluded.value
+      )
+      select count(*)::int as n from chosen`,
+    { name: ERASED_TO, before, firstOpen, limit },
+  );
+  return step?.n ?? 0;
+}
+
 /** Texts of responses, in the tables that hold attempts. */
 const RESPONSES = [
   ["deliveries", "id"],

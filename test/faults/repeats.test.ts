@@ -1,0 +1,109 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { rows } from "../../src/db/database.ts";
+import { type Cluster, startCluster } from "./cluster.ts";
+import { checkAttempts, untilAllFinal } from "./parts.ts";
+import { FULL_SIZE, tell } from "./scale.ts";
+
+const KILLS = 3;
+const DELIVERIES = FULL_SIZE ? 60_000 : 12_000;
+/** What a worker may have in flight here, and not recorded yet beside that. */
+const IN_FLIGHT = 300;
+const UNRECORDED = 128;
+/** A kill may repeat so many, however few are in flight. */
+const FEW = 200;
+
+let cluster: Cluster;
+
+beforeAll(async () => {
+  cluster = await startCluster({ DELIVERY_MAX_IN_FLIGHT: String(IN_FLIGHT) });
+});
+afterAll(() => cluster?.end());
+
+/** Receivers of one kind: how often each delivery came, and how many requests are unanswered. */
+async function startReceivers(hosts: number, delayMs: number) {
+  const times = new Map<string, number>();
+  let unanswered = 0;
+  const urls: string[] = [];
+  for (let host = 0; host < hosts; host += 1) {
+    const receiver = await cluster.receiver(async ({ headers }) => {
+      const id = String(headers["x-service-webhook-id"]);
+      times.set(id, (times.get(id) ?? 0) + 1);
+      unanswered += 1;
+      if (delayMs > 0) await wait(delayMs);
+      unanswered -= 1;
+      return 200;
+    });
+    urls.push(receiver.url);
+  }
+  return {
+    urls,
+    get deliveries() {
+      return times.size;
+    },
+    times: (id: string) => times.get(id) ?? 0,
+    get repeats() {
+      return [...times.values()].reduce((sum, n) => sum + n - 1, 0);
+    },
+    get unanswered() {
+      return unanswered;
+    },
+  };
+}
+
+/** Stores events with a delivery for each of the webhooks, as publishing would. */
+async function queue(webhooks: readonly bigint[], deliveries: number): Promise<void> {
+  await rows(
+    cluster.db,
+    `with event as (
+        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+        select new_event_id(), (select id from api_keys limit 1), 'repeats-' || new_event_id(), 1, 'u', now(),
+          cardinality(:webhooks::bigint[]), '{"N":' || n || '}'
+        from generate_series(1, :events::int) n returning id
+      )
+      insert into queue (id, event_id, webhook_id)
+      select new_delivery_id(event.id), event.id, w from event cross join unnest(:webhooks::bigint[]) w`,
+    { webhooks, events: Math.ceil(deliveries / webhooks.length) },
+  );
+}
+
+test.each([
+  { what: "receivers that answer at once", hosts: 2, delayMs: 0 },
+  { what: "receivers that answer after 300 ms", hosts: 20, delayMs: 300 },
+])(
+  "a worker killed amid deliveries to $what repeats at most what it had in flight",
+  async ({ what, hosts, delayMs }) => {
+    await cluster.db.raw(
+      "truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade",
+    );
+    const receivers = await startReceivers(hosts, delayMs);
+    const webhooks: bigint[] = [];
+    for (const url of receivers.urls) webhooks.push(await cluster.register(`${url}/`));
+    await queue(webhooks, DELIVERIES);
+    let inDoubt = 0;
+    for (let kill = 1; kill <= KILLS; kill += 1) {
+      const worker = await cluster.startWorker();
+      const until = receivers.deliveries + DELIVERIES / 6;
+      await expect.poll(() => receivers.deliveries, { timeout: 60_000, interval: 5 }).toBeGreaterThan(until);
+      await worker.end("SIGKILL");
+      const inFlight = receivers.unanswered;
+      // What had come to a receiver and has no result will come once more.
+      const open = await rows<{ id: string }>(cluster.db, "select id from queue");
+      const repeats = open.filter(({ id }) => receivers.times(id) > 0).length - inDoubt;
+      inDoubt += repeats;
+      tell(`${what}: kill ${kill} with ${inFlight} requests unanswered repeats ${repeats}`);
+      expect(repeats).toBeLessThanOrEqual(delayMs === 0 ? FEW : IN_FLIGHT + UNRECORDED);
+    }
+    // A worker that is stopped repeats nothing and leaves nothing in doubt.
+    const stopped = await cluster.startWorker();
+    const until = receivers.deliveries + DELIVERIES / 6;
+    await expect.poll(() => receivers.deliveries, { timeout: 60_000, interval: 5 }).toBeGreaterThan(until);
+    expect(await stopped.end("SIGTERM")).toBe(0);
+    const last = await cluster.startWorker();
+    await untilAllFinal(cluster.db);
+    await checkAttempts(cluster.db);
+    expect(receivers.deliveries).toBe(Math.ceil(DELIVERIES / hosts) * hosts);
+    expect(receivers.repeats).toBeLessThanOrEqual(inDoubt);
+    expect(await last.end("SIGTERM")).toBe(0);
+  },
+);
