@@ -13,7 +13,7 @@ const BATCH = 200;
 /** Statements under way at once: while one waits for the disk, another can be at work. */
 const MAX_WRITERS = 2;
 /** Results that must be waiting before a second writer starts; fewer are better off in the next group. */
-const WORTH_A_WRITER = 16;
+const WORTH_A_WRITER = 64;
 
 /** Given the delivery's new state; undefined when the claim was another's by then. */
 export type Recorded = (state: RecordedState | undefined) => void;
