@@ -59,7 +59,7 @@ serveCalls({
   async run({ databaseUrl, url, jobs, settings }) {
     await runMigrations({ connectionString: databaseUrl });
     const pool = new pg.Pool({ connectionString: databaseUrl, max: settings.recorders });
-    const client = createHttpClient(createAddressGuard([LOOPBACK]));
+    const client = createHttpClient(createAddressGuard([LOOPBACK]), 1_000);
     await pool.query(
       `select count(*) from graphile_worker.add_jobs(array(
         select json_populate_record(null::graphile_worker.job_spec, json_build_object('identifier', '${TASK}', 'payload', json_build_object('orderId', n)))

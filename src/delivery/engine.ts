@@ -18,6 +18,9 @@ import { createSigner } from "./signature.ts";
 import { WebhookWatch } from "./webhook-watch.ts";
 import { WorkerLease } from "./worker-lease.ts";
 
+/** Connections kept beyond the most requests in flight. */
+const IDLE_CONNECTIONS = 1_000;
+
 /** What delivers in one process. */
 export interface DeliveryEngine {
   db: Db;
@@ -54,13 +57,16 @@ export function createDeliveryEngine(options: {
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // No lookup outlives the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }) } = options;
-  const client = createHttpClient(createAddressGuard(allowedNetworks, { allowedPorts, resolver }));
   const spacing = {
     initialDelayMs: dispatch.retryInitialDelayMs,
     coefficient: dispatch.retryBackoffCoefficient,
   };
   const limits = clampToGranted(delivery, readGranted(), options.reservedFiles ?? 0);
   for (const warning of limits.warnings) log.warn(warning);
+  const client = createHttpClient(
+    createAddressGuard(allowedNetworks, { allowedPorts, resolver }),
+    limits.maxInFlight + IDLE_CONNECTIONS,
+  );
   const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log);
   const maintenance = createMaintenance(db, lease, log);
   const statements = gatherStatements(db);

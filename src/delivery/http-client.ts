@@ -19,11 +19,14 @@ const HANDSHAKES = { atOnce: 100, perSecond: 400 };
 /**
  * The one HTTP client of a process: HTTP/1.1 only (HTTP/2 would lower-case the contract's headers), connections kept
  * alive, every address and port through the guard, proxy variables ignored.
+ *
+ * @param maxConnections idle ones are kept while there are no more than so many in all
  */
-export function createHttpClient(guard: AddressGuard): Connections {
+export function createHttpClient(guard: AddressGuard, maxConnections: number): Connections {
   let made: Connect | undefined;
   const handshake = createPacer(HANDSHAKES);
   return new Connections({
+    maxConnections,
     pipelining: 1,
     allowH2: false,
     keepAliveTimeout: KEEP_ALIVE_MS,

@@ -44,6 +44,8 @@ export interface SenderParts {
 interface Sending extends Task {
   readonly delivery: ClaimedDelivery;
   owner: Owner;
+  /** Its webhook was paused or deleted while it waited for its connection. */
+  isStopped: boolean;
 }
 
 /** Waiting for one webhook, so much is enough: a claim brings more before that is sent. */
@@ -63,7 +65,7 @@ export class Sender {
   readonly #timer: NodeJS.Timeout;
   /** Webhooks of hosts without room, of which enough wait: they are left out of claims until there is room. */
   readonly #crowded = new Map<bigint, string>();
-  /** In flight and not sent yet; one that is taken out is returned when it is connected. */
+  /** In flight and waiting for a connection. */
   readonly #connecting = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
   #limitReached = false;
@@ -154,7 +156,14 @@ export class Sender {
     for (const delivery of deliveries) {
       if (without.has(delivery)) continue;
       const { host } = targetOf(delivery.webhook);
-      const sending: Sending = { kind, webhookId: delivery.webhook.id, host, delivery, owner };
+      const sending: Sending = {
+        kind,
+        webhookId: delivery.webhook.id,
+        host,
+        delivery,
+        owner,
+        isStopped: false,
+      };
       if (stopped.has(sending.webhookId) || this.#isCrowded(sending)) unsendable.push(sending);
       else this.#scheduler.push(sending);
     }
@@ -193,9 +202,7 @@ export class Sender {
   /** Gives back what waits for webhooks that were paused or deleted. */
   stop(webhookIds: ReadonlySet<bigint>): void {
     this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
-    for (const sending of this.#connecting) {
-      if (webhookIds.has(sending.webhookId)) this.#connecting.delete(sending);
-    }
+    for (const sending of this.#connecting) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
   }
 
   /** Resolves when everything is given back that was to be. */
@@ -272,8 +279,9 @@ export class Sender {
   /** Asked when there is a connection: much may have happened while it was made. */
   #maySend(sending: Sending): boolean {
     const { lease, watch } = this.#parts;
-    if (!this.#connecting.has(sending)) return false;
-    return lease.isValid() && !lease.hasLost(sending.delivery.token.workerId) && watch.isFresh();
+    this.#connecting.delete(sending);
+    if (sending.isStopped || !lease.isValid() || !watch.isFresh()) return false;
+    return !lease.hasLost(sending.delivery.token.workerId);
   }
 
   #withdrawn(sending: Sending): void {

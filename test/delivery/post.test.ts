@@ -28,7 +28,7 @@ beforeAll(async () => {
   authority = await createLocalAuthority();
   certificate = await authority.issue(["localhost", "127.0.0.1"]);
   tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
-  client = createHttpClient(createAddressGuard([LOOPBACK]));
+  client = createHttpClient(createAddressGuard([LOOPBACK]), 1_000);
 });
 
 afterAll(async () => {
@@ -226,7 +226,7 @@ describe("one POST", () => {
 
   test("is not sent to a private address, by literal or by name", async () => {
     const { url, received } = await receiver();
-    const guarded = createHttpClient(createAddressGuard([]));
+    const guarded = createHttpClient(createAddressGuard([]), 1_000);
     expect(await send(url, guarded)).toMatchObject({ error: expect.stringMatching(/address refused/) });
     expect(await send(url.replace("localhost", "127.0.0.1"), guarded)).toMatchObject({
       error: expect.stringMatching(/address refused/),
@@ -244,7 +244,7 @@ describe("one POST", () => {
     });
     expect(blocked.connections()).toBe(0);
     const guard = createAddressGuard([LOOPBACK], { allowedPorts: [port] });
-    const lenient = createHttpClient(guard);
+    const lenient = createHttpClient(guard, 1_000);
     await send(`https://${host}:${port}`, lenient);
     expect(blocked.connections()).toBe(1);
     await lenient.destroy();
@@ -268,7 +268,7 @@ describe("one POST", () => {
       socket.pipe(onward).pipe(socket);
     }).listen(0, "127.0.0.1");
     await once(slow, "listening");
-    const patient = createHttpClient(createAddressGuard([LOOPBACK], { resolver: names }));
+    const patient = createHttpClient(createAddressGuard([LOOPBACK], { resolver: names }), 1_000);
     const origin = url.replace(String(port), String((slow.address() as AddressInfo).port));
     expect(await send(origin, patient, 60_000)).toMatchObject({ delivered: true, status: 200 });
     await patient.destroy();
@@ -284,7 +284,7 @@ describe("one POST", () => {
       ],
       close() {},
     };
-    const patient = createHttpClient(createAddressGuard([LOOPBACK], { resolver: names }));
+    const patient = createHttpClient(createAddressGuard([LOOPBACK], { resolver: names }), 1_000);
     expect(await send(`https://localhost:${port}`, patient)).toMatchObject({ delivered: true });
     expect(received).toHaveLength(1);
     expect(await send(`https://other.example:${port}`, patient)).toMatchObject({
@@ -303,7 +303,7 @@ describe("one POST", () => {
   test("ends its lookup when it is late, and says so", async () => {
     const nameServer = await startNameServer(() => undefined);
     const resolver = new NameResolver({ servers: [nameServer.address], timeoutMs: TIMEOUT_MS });
-    const waiting = createHttpClient(createAddressGuard([], { resolver }));
+    const waiting = createHttpClient(createAddressGuard([], { resolver }), 1_000);
     expect(await send("https://slow.example", waiting)).toMatchObject({
       error: expect.stringMatching(
         /^(no connection within 1 s, DNS lookup included|DNS lookup .* timed out)/,

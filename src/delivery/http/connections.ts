@@ -1,7 +1,5 @@
 import { type buildConnector, Client, type Dispatcher } from "undici";
 
-/** Idle connections kept, at most; the one that has been idle for longest makes room. */
-const MAX_IDLE = 1_000;
 /** A connection this old takes no further request, in milliseconds: receivers move by DNS. */
 const MAX_AGE_MS = 300_000;
 /** What ends a request on a connection that the receiver closed at the same moment. */
@@ -41,14 +39,24 @@ export type Connect = (
 export class Connections {
   readonly #options: Omit<Client.Options, "connect">;
   readonly #connect: Connect;
+  readonly #maxConnections: number;
   readonly #idle = new Map<string, Kept[]>();
   /** In the order in which they became idle. */
   readonly #byAge = new Set<Kept>();
   readonly #all = new Set<Kept>();
 
-  /** @param options of each connection's client */
-  constructor({ connect, ...options }: Omit<Client.Options, "connect"> & { connect: Connect }) {
+  /**
+   * @param options of each connection's client
+   * @param options.maxConnections idle ones are kept while there are no more than so many, those in use included; the one
+   *   that has been idle for longest makes room
+   */
+  constructor({
+    connect,
+    maxConnections,
+    ...options
+  }: Omit<Client.Options, "connect"> & { connect: Connect; maxConnections: number }) {
     this.#options = options;
+    this.#maxConnections = maxConnections;
     this.#connect = connect;
   }
 
@@ -142,7 +150,7 @@ export class Connections {
     else this.#idle.set(origin, [kept]);
     this.#byAge.add(kept);
     const [oldest] = this.#byAge;
-    if (this.#byAge.size > MAX_IDLE && oldest) void this.#drop(oldest);
+    if (this.#all.size > this.#maxConnections && oldest) void this.#drop(oldest);
   }
 
   async #drop(kept: Kept): Promise<void> {

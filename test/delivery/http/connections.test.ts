@@ -80,6 +80,7 @@ function connect(options: { keepAliveTimeout?: number; connectTimeoutMs?: number
     allowH2: false,
   });
   const connections = new Connections({
+    maxConnections: 1_000,
     keepAliveTimeout: options.keepAliveTimeout ?? 60_000,
     keepAliveMaxTimeout: 60_000,
     connect(target, callback) {
