@@ -50,6 +50,8 @@ interface Sending extends Task {
 
 /** Waiting for one webhook, so much is enough: a claim brings more before that is sent. */
 const ENOUGH = 1_024;
+/** How long an answer to which webhooks are supplied is used, in milliseconds. */
+const SUPPLIED_MS = 5;
 /** Results that are not recorded yet, at most; then nothing starts: a crash would repeat all of them. */
 const MAX_UNRECORDED = 128;
 /** Waiting for one host without room, at most, beside as many as its window has. */
@@ -68,6 +70,8 @@ export class Sender {
   /** In flight and waiting for a connection. */
   readonly #connecting = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
+  /** As found last: hundreds of retry passes ask at the same time. */
+  readonly #supplied: Partial<Record<Kind, { at: number; webhookIds: readonly bigint[] }>> = {};
   #limitReached = false;
   #isPlanned = false;
 
@@ -108,7 +112,16 @@ export class Sender {
   }
 
   /** The webhooks of which no more are to be claimed at the moment: enough of them wait, or they have no room. */
-  supplied(kind: Kind): bigint[] {
+  supplied(kind: Kind): readonly bigint[] {
+    const known = this.#supplied[kind];
+    const now = performance.now();
+    if (known && now - known.at < SUPPLIED_MS) return known.webhookIds;
+    const webhookIds = this.#findSupplied(kind);
+    this.#supplied[kind] = { at: now, webhookIds };
+    return webhookIds;
+  }
+
+  #findSupplied(kind: Kind): bigint[] {
     const supplied: bigint[] = [];
     for (const { webhookId, host, waiting } of this.#scheduler.queues(kind)) {
       const { allowed } = this.#scheduler.webhooks.of(webhookId);

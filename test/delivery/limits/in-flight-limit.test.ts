@@ -17,10 +17,10 @@ test("the limit starts at 64, or at the maximum where that is less", () => {
   expect(limitOf(10).limit.value).toBe(10);
 });
 
-test("the limit grows by a quarter up to the maximum while it is reached and the thread has time", () => {
+test("the limit grows by a tenth up to the maximum while it is reached and the thread has time", () => {
   const { limit } = limitOf(4_000);
-  expect(adapt(limit, 1)).toBe(80);
-  expect(adapt(limit, 1)).toBe(100);
+  expect(adapt(limit, 1)).toBe(71);
+  expect(adapt(limit, 1)).toBe(79);
   expect(adapt(limit, 100)).toBe(4_000);
 });
 
@@ -32,14 +32,27 @@ test("the limit stays as it is while it is not reached", () => {
 test("the limit neither grows nor shrinks while the thread is well used", () => {
   const { limit, thread } = limitOf(4_000);
   adapt(limit, 5);
-  const before = limit.value;
-  for (thread.busy of [0.8, 0.9, 0.95]) expect(adapt(limit, 10)).toBe(before);
+  thread.busy = 0.8;
+  // Until the average has come there.
+  const before = adapt(limit, 20);
+  for (thread.busy of [0.76, 0.8, 0.89]) expect(adapt(limit, 10)).toBe(before);
+});
+
+test("a moment in which the thread is busy does not change the limit", () => {
+  const { limit, thread } = limitOf(4_000);
+  expect(adapt(limit, 100)).toBe(4_000);
+  thread.busy = 1;
+  expect(adapt(limit, 3)).toBe(4_000);
+  thread.busy = 0;
+  expect(adapt(limit, 3)).toBe(4_000);
 });
 
 test("the limit falls while the thread is overloaded, to 64 or the maximum at the least", () => {
   const { limit, thread } = limitOf(4_000);
   expect(adapt(limit, 100)).toBe(4_000);
   thread.busy = 1;
+  // The seventh measurement brings the average above nine tenths.
+  expect(adapt(limit, 6)).toBe(4_000);
   expect(adapt(limit, 1)).toBe(3_800);
   expect(adapt(limit, 1, false)).toBe(3_610);
   expect(adapt(limit, 1_000)).toBe(64);
@@ -50,7 +63,6 @@ test("the limit falls while the thread is overloaded, to 64 or the maximum at th
 
 test("the time of the real thread is measured between two adaptations", () => {
   const limit = new InFlightLimit(4_000);
-  limit.adapt(true);
   const end = performance.now() + 50;
   while (performance.now() < end);
   // The loop above took all of it.
