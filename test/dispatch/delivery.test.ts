@@ -254,7 +254,8 @@ describe("the dispatch", () => {
     };
     const workflowId = `${service.retentionScheduleId}-now`;
     expect(await service.temporal.workflow.execute(workflowType, { workflowId, taskQueue, args })).toEqual({
-      summary: "0 open deliveries expired; 0 payloads erased; 0 partitions, 0 idempotency keys, 0 runs deleted",
+      summary:
+        "0 open deliveries expired; 0 payloads erased; 0 partitions, 0 idempotency keys, 0 runs deleted",
     });
   });
 
