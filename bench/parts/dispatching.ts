@@ -71,9 +71,19 @@ async function tellOfFailures(stage: Stage, { webhooks, what }: Expected): Promi
   for (const { reason, n } of failures) stage.bench.show.step(`${what}: ${n} attempts failed: ${reason}`);
 }
 
-/** When the last delivery was recorded, in milliseconds since 1970, once all are. */
-async function lastRecorded(stage: Stage, webhooks: readonly bigint[] | undefined): Promise<number> {
-  for (const until = Date.now() + PATIENCE_MS; Date.now() < until; await wait(LOOK_MS)) {
+/**
+ * When the last delivery was recorded, in milliseconds since 1970, once all are.
+ *
+ * @param webhooks those that are waited for; all of them when left out
+ * @param patienceMs how long that may take. Defaults to 150,000
+ */
+export async function lastRecorded(
+  stage: Stage,
+  webhooks: readonly bigint[] | undefined,
+  patienceMs = PATIENCE_MS,
+): Promise<number> {
+  for (const until = Date.now() + patienceMs; Date.now() < until; ) {
+    await wait(LOOK_MS, undefined, { signal: stage.bench.stopping });
     const own = webhooks ? "where webhook_id = any(:webhooks::bigint[])" : "";
     const [found] = await rows<{ open: boolean; last: number }>(
       stage.db,

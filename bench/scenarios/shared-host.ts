@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { rows } from "../../src/db/database.ts";
 import type { Bench } from "../parts/bench.ts";
-import { untilRunsClosed } from "../parts/dispatching.ts";
+import { lastRecorded, untilRunsClosed } from "../parts/dispatching.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import { readRetryDelays } from "../parts/retry-delays.ts";
 import type { Scenario } from "../parts/scenario.ts";
@@ -58,7 +58,7 @@ async function measureOnce(
   // So that connections, windows and compiled code are those of a service that has been running.
   await seedPending(stage, { events: 20, webhooks: healthy });
   await stage.trigger();
-  await untilDelivered(stage, healthy);
+  await lastRecorded(stage, healthy, PATIENCE_MS);
   await untilRunsClosed(stage);
   if (besideBad) {
     await seedPending(stage, { events: BAD_EACH, webhooks: await webhooksAt(Object.keys(BAD)) });
@@ -71,7 +71,7 @@ async function measureOnce(
   using _ = everyLook(() => look(stage, looks));
   const started = Date.now();
   await stage.trigger();
-  const ended = await untilDelivered(stage, healthy);
+  const ended = await lastRecorded(stage, healthy, PATIENCE_MS);
   const { max } = await readRetryDelays(stage.db, { firstS: 5, coefficient: 1 }, "%/hangs");
   return {
     seconds: (ended - started) / 1_000,
@@ -104,21 +104,4 @@ function everyLook(work: () => Promise<void>): Disposable {
       });
   }, LOOK_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
-}
-
-/** When the last open delivery of the webhooks ended, in milliseconds since 1970. */
-async function untilDelivered(stage: Stage, webhooks: readonly bigint[]): Promise<number> {
-  for (const until = Date.now() + PATIENCE_MS; Date.now() < until; ) {
-    await wait(LOOK_MS, undefined, { signal: stage.bench.stopping });
-    const [found] = await rows<{ open: number; last: number }>(
-      stage.db,
-      `select ((select count(*) from queue where webhook_id = any(:webhooks::bigint[]))
-            + (select count(*) from retries where webhook_id = any(:webhooks::bigint[])))::int as open,
-          (extract(epoch from (select max(finished) from deliveries where webhook_id = any(:webhooks::bigint[]))) * 1000)::float8
-            as last`,
-      { webhooks },
-    );
-    if (found?.open === 0) return found.last;
-  }
-  throw new Error("not everything was delivered");
 }

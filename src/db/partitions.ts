@@ -34,6 +34,16 @@ export function firstIdOf(moment: Date): string {
   return `${ms.slice(0, 8)}-${ms.slice(8)}-0000-0000-000000000000`;
 }
 
+/**
+ * That a delivery's id is in the range of an event's: both have the first eight bytes in common. Another event may share
+ * them, so the event is to be compared too.
+ *
+ * @param id a column of uuid in the query, `event` another one
+ */
+export const isInRangeOf = (id: string, event: string) =>
+  `${id} >= overlay(${event}::text placing '-0000-000000000000' from 19)::uuid
+    and ${id} <= overlay(${event}::text placing '-ffff-ffffffffffff' from 19)::uuid`;
+
 /** The time in a UUIDv7, to the millisecond. */
 export function timeOfId(id: string): Date {
   return new Date(Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16));

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Db } from "../db/database.ts";
-import { isTransient, untilAnswered } from "../db/faults.ts";
+import { untilAnswered } from "../db/faults.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { release } from "../db/queue/release.ts";
 import type { RecordedState } from "../db/queue/results.ts";
@@ -71,7 +71,7 @@ export class Sender {
   readonly #connecting = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
   /** As found last: hundreds of retry passes ask at the same time. */
-  readonly #supplied: Partial<Record<Kind, { at: number; webhookIds: readonly bigint[] }>> = {};
+  #suppliedRetries: { at: number; webhookIds: readonly bigint[] } | undefined;
   #limitReached = false;
   #isPlanned = false;
 
@@ -80,11 +80,6 @@ export class Sender {
     this.#parts = parts;
     this.#scheduler = new Scheduler({ budget: parts.limit.value, ...limits });
     this.#timer = setInterval(() => this.#adapt(), ADAPT_MS);
-  }
-
-  /** Requests in flight. */
-  get inFlight(): number {
-    return this.#scheduler.inFlight;
   }
 
   /**
@@ -113,11 +108,13 @@ export class Sender {
 
   /** The webhooks of which no more are to be claimed at the moment: enough of them wait, or they have no room. */
   supplied(kind: Kind): readonly bigint[] {
-    const known = this.#supplied[kind];
+    // Only one pump claims at a time, and what it has just claimed has to count.
+    if (kind === "first") return this.#findSupplied(kind);
+    const known = this.#suppliedRetries;
     const now = performance.now();
     if (known && now - known.at < SUPPLIED_MS) return known.webhookIds;
     const webhookIds = this.#findSupplied(kind);
-    this.#supplied[kind] = { at: now, webhookIds };
+    this.#suppliedRetries = { at: now, webhookIds };
     return webhookIds;
   }
 
@@ -160,8 +157,7 @@ export class Sender {
     } catch (error) {
       const without = new Set(unheld);
       for (const delivery of deliveries) if (!without.has(delivery)) this.#parts.contents.release(delivery);
-      await this.#giveBack(deliveries);
-      for (const _ of deliveries) owner.returned();
+      await this.#giveBack(deliveries.map((delivery) => ({ delivery, owner })));
       throw error;
     }
     const without = new Set(unheld);
@@ -182,9 +178,7 @@ export class Sender {
     }
     this.#return(unsendable);
     this.#plan();
-    if (unheld.length === 0) return;
-    await this.#giveBack(unheld);
-    for (const _ of unheld) owner.returned();
+    await this.#giveBack(unheld.map((delivery) => ({ delivery, owner })));
   }
 
   /** Gives back what waits of an owner. */
@@ -218,14 +212,10 @@ export class Sender {
     for (const sending of this.#connecting) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
   }
 
-  /** Resolves when everything is given back that was to be. */
-  async settled(): Promise<void> {
-    while (this.#returning.size > 0) await Promise.all(this.#returning);
-  }
-
+  /** Stops adapting, and resolves when everything is given back that was to be. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    await this.settled();
+    while (this.#returning.size > 0) await Promise.all(this.#returning);
   }
 
   #adapt(): void {
@@ -298,7 +288,6 @@ export class Sender {
   }
 
   #withdrawn(sending: Sending): void {
-    this.#connecting.delete(sending);
     this.#scheduler.end(sending, NO_VERDICT);
     this.#plan();
     this.#return([sending]);
@@ -328,31 +317,32 @@ export class Sender {
   }
 
   #return(sendings: readonly Sending[]): void {
-    if (sendings.length === 0) return;
     for (const { delivery } of sendings) this.#parts.contents.release(delivery);
-    const returned = this.#giveBack(sendings.map(({ delivery }) => delivery));
-    void returned.then(() => {
-      for (const { owner } of sendings) owner.returned();
-    });
+    void this.#giveBack(sendings);
   }
 
-  #giveBack(deliveries: readonly ClaimedDelivery[]): Promise<void> {
-    const { db, lease, log } = this.#parts;
-    const work = (async () => {
-      for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
-        try {
-          await untilAnswered(() => release(db, workerId, some));
-          lease.settle(workerId, some.length);
-        } catch (err) {
-          // They are free once nothing else is claimed under this id.
-          if (!isTransient(err)) log.error({ err }, "claimed deliveries could not be given back");
-          lease.retire(workerId);
-          lease.settle(workerId, some.length);
-        }
-      }
-    })();
+  /** Gives claimed deliveries back whose payloads are not held any more, and tells their owners. Never rejects. */
+  async #giveBack(some: readonly { delivery: ClaimedDelivery; owner: Owner }[]): Promise<void> {
+    if (some.length === 0) return;
+    const work = this.#release(some.map(({ delivery }) => delivery));
     this.#returning.add(work);
-    return work.finally(() => this.#returning.delete(work));
+    await work;
+    this.#returning.delete(work);
+    for (const { owner } of some) owner.returned();
+  }
+
+  async #release(deliveries: readonly ClaimedDelivery[]): Promise<void> {
+    const { db, lease, log } = this.#parts;
+    for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
+      try {
+        await untilAnswered(() => release(db, workerId, some));
+      } catch (err) {
+        // They are free once nothing else is claimed under this id.
+        log.error({ err }, "claimed deliveries could not be given back");
+        lease.retire(workerId);
+      }
+      lease.settle(workerId, some.length);
+    }
   }
 }
 

@@ -106,7 +106,7 @@ export class WorkerLease {
   /** A result matched no claim: nothing starts until the lease has been read again. */
   verify(): void {
     this.#validUntil = Number.NEGATIVE_INFINITY;
-    this.#renew().catch((err) => this.#log.warn({ err }, "the worker's lease could not be renewed"));
+    void this.#renewOrWarn();
   }
 
   /** Whether this process may start sending what it has claimed. */
@@ -158,11 +158,15 @@ export class WorkerLease {
     while (!signal.aborted) {
       await wait(this.#leaseMs / RENEWALS, undefined, { signal, ref: false }).catch(() => {});
       if (signal.aborted) return;
-      try {
-        await this.#renew();
-      } catch (err) {
-        this.#log.warn({ err }, "the worker's lease could not be renewed");
-      }
+      await this.#renewOrWarn();
+    }
+  }
+
+  async #renewOrWarn(): Promise<void> {
+    try {
+      await this.#renew();
+    } catch (err) {
+      this.#log.warn({ err }, "the worker's lease could not be renewed");
     }
   }
 

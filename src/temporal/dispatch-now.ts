@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { DomainError } from "../domain-error.ts";
 import type { TemporalTarget } from "./connection.ts";
 import type { TemporalNames } from "./names.ts";
+import { triggerDispatch } from "./schedule.ts";
 
 /** Short, since a caller waits for it. */
 const DEADLINE_MS = 3_000;
@@ -29,19 +30,13 @@ export function createDispatchTrigger(
   const connection = Connection.lazy(target.connectionOptions as Parameters<typeof Connection.lazy>[0]);
   const client = new Client({ connection, namespace: target.namespace });
 
-  /** False while the schedule is paused. */
-  async function send(): Promise<boolean> {
-    const schedule = client.schedule.getHandle(names.scheduleId);
-    const { state } = await schedule.describe();
-    if (!state.paused) await schedule.trigger();
-    return !state.paused;
-  }
-
   return {
     async trigger() {
       let triggered: boolean;
       try {
-        triggered = await connection.withDeadline(Date.now() + DEADLINE_MS, send);
+        triggered = await connection.withDeadline(Date.now() + DEADLINE_MS, () =>
+          triggerDispatch(client, names),
+        );
       } catch (err) {
         log.warn({ err }, "a dispatch that was asked for could not be started");
         throw new DomainError("UNAVAILABLE", "Temporal does not answer; try again", {

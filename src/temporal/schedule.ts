@@ -56,11 +56,12 @@ export function ensureDispatchSchedule(
   });
 }
 
-/** Starts a run at once, unless the schedule is paused: what is published is dispatched from then on. */
-export async function triggerDispatch(client: Client, names: TemporalNames): Promise<void> {
+/** Starts a run at once, unless the schedule is paused; answers whether it did. */
+export async function triggerDispatch(client: Client, names: TemporalNames): Promise<boolean> {
   const schedule = client.schedule.getHandle(names.scheduleId);
   const { state } = await schedule.describe();
   if (!state.paused) await schedule.trigger();
+  return !state.paused;
 }
 
 /** The schedule that deletes what is older than the retention, every hour. */

@@ -1,5 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
+import { isInRangeOf } from "../partitions.ts";
 import { cancelOfErased } from "../queue/endings.ts";
 
 /** What one step erased. */
@@ -79,8 +80,7 @@ export function erasePayloads(db: Db, userId: string, limit: number): Promise<Er
         trx,
         `update ${table} d set response_start = null
           from unnest(:eventIds::uuid[]) e(id)
-          where d.${id} >= overlay(e.id::text placing '-0000-000000000000' from 19)::uuid
-            and d.${id} <= overlay(e.id::text placing '-ffff-ffffffffffff' from 19)::uuid
+          where ${isInRangeOf(`d.${id}`, "e.id")}
             and d.response_start is not null
             ${table === "deliveries" ? "and d.event_id = e.id" : ""}`,
         { eventIds },

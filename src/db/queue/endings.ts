@@ -1,5 +1,6 @@
 import type { Bindings, Db } from "../database.ts";
 import { rows } from "../database.ts";
+import { isInRangeOf } from "../partitions.ts";
 import { CHANGE, deltaOf } from "./deltas.ts";
 import { isFree } from "./workers.ts";
 
@@ -75,11 +76,9 @@ export async function cancelOfWebhooks(
 
 /** Cancels open deliveries of events whose payload was erased, claimed ones excepted. Wants a transaction. */
 export async function cancelOfErased(trx: Db, eventIds: readonly string[]): Promise<number> {
-  // An event and its deliveries have the first eight bytes in common.
   const choose = (table: string) => `
     select q.ctid from unnest(:eventIds::uuid[]) e(id) join ${table} q
-      on q.id >= overlay(e.id::text placing '-0000-000000000000' from 19)::uuid
-      and q.id <= overlay(e.id::text placing '-ffff-ffffffffffff' from 19)::uuid and q.event_id = e.id
+      on ${isInRangeOf("q.id", "e.id")} and q.event_id = e.id
     where ${isFree("q")} for update of q skip locked`;
   return end(trx, choose, { outcome: "cancelled", reason: "payload erased" }, { eventIds });
 }

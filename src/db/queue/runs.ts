@@ -84,23 +84,15 @@ export interface RunEnd extends RunTotals {
 
 /** Ends a run that has no retries left; otherwise it goes on. */
 export async function closeRun(db: Db, runId: number): Promise<RunEnd> {
-  return db.transaction(async (trx) => {
-    const [totals] = await rows<RunTotals & { closed: boolean }>(
-      trx,
-      `update runs set closed = coalesce(closed,
-          case when not exists (select from retries where run_id = :runId::int) then now() end)
-        where id = :runId::int returning sent, delivered, failed, closed is not null as closed`,
-      { runId },
-    );
-    const { closed, ...counts } = totals as RunTotals & { closed: boolean };
-    if (closed) return { ...counts, open: 0, putBack: 0 };
-    const [left] = await rows<{ n: number }>(
-      trx,
-      "select count(*)::int as n from retries where run_id = :runId::int",
-      { runId },
-    );
-    return { ...counts, open: left?.n ?? 0, putBack: 0 };
-  });
+  const [run] = await rows<RunTotals & { open: number }>(
+    db,
+    `update runs set closed = coalesce(closed,
+        case when not exists (select from retries where run_id = :runId::int) then now() end)
+      where id = :runId::int returning sent, delivered, failed,
+        case when closed is null then (select count(*)::int from retries where run_id = :runId::int) else 0 end as open`,
+    { runId },
+  );
+  return { ...(run as RunTotals & { open: number }), putBack: 0 };
 }
 
 /** Ends a run that was cancelled: other runs adopt its retries. */
