@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { bool, cleanEnv, EnvMissingError, str, url } from "envalid";
 import type { Network } from "./config-values.ts";
 import {
@@ -85,8 +86,10 @@ export interface DispatchConfig {
   payloadRetentionDays: number | undefined;
 }
 
-/** How one POST is made. */
+/** How deliveries are made. */
 export interface DeliveryConfig {
+  /** Processes that deliver; 0: the API's process does. */
+  processes: number;
   /** The whole attempt, response included. */
   timeoutMs: number;
   /** Requests that a process has in flight at once, at most. */
@@ -147,6 +150,7 @@ const variables = {
   RETRY_INITIAL_DELAY: duration({ min: 1, max: 24 * HOUR })({ default: 60_000 }),
   RETRY_BACKOFF_COEFFICIENT: number({ min: 1, max: 100 })({ default: 5 }),
   HEARTBEAT_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 20_000 }),
+  DELIVERY_PROCESSES: integer({ min: 0, max: 64 })({ default: undefined }),
   DELIVERY_TIMEOUT: duration({ min: 100, max: 5 * 60_000 })({ default: 15_000 }),
   DELIVERY_MAX_IN_FLIGHT: integer({ min: 1, max: 100_000 })({ default: 4_000 }),
   DELIVERY_MAX_PER_HOST: integer({ min: 1, max: 10_000 })({ default: 400 }),
@@ -218,6 +222,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       payloadRetentionDays: env.PAYLOAD_RETENTION_DAYS,
     },
     delivery: {
+      processes: env.DELIVERY_PROCESSES ?? defaultProcesses(env.ROLE),
       timeoutMs: env.DELIVERY_TIMEOUT,
       maxInFlight: env.DELIVERY_MAX_IN_FLIGHT,
       maxPerHost: env.DELIVERY_MAX_PER_HOST,
@@ -229,6 +234,19 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   };
 }
 
+/** A worker's process delivers itself; beside an API there is a process for each of up to four other cores. */
+const MAX_DEFAULT_PROCESSES = 4;
+
+function defaultProcesses(role: Role): number {
+  if (role !== "all") return 1;
+  return Math.max(1, Math.min(MAX_DEFAULT_PROCESSES, availableParallelism() - 1));
+}
+
+/** Whether the process makes deliveries itself, and not by processes that it starts. */
+export function deliversInItself({ role, delivery }: Pick<Config, "role" | "delivery">): boolean {
+  return delivery.processes === 0 || (role === "worker" && delivery.processes === 1);
+}
+
 /** Rules that concern several variables at once. */
 function checkTogether(
   env: {
@@ -237,6 +255,7 @@ function checkTogether(
     SECRET_KEY: Buffer | undefined;
     TLS_CERT: string | undefined;
     TLS_KEY: string | undefined;
+    DELIVERY_PROCESSES: number | undefined;
   },
   externalTemporal: boolean,
 ): void {
@@ -257,6 +276,11 @@ function checkTogether(
   if (env.ROLE === "worker" && !externalTemporal) {
     wrong.push(
       "TEMPORAL_ADDRESS is missing: ROLE=worker shares Temporal with other processes, and an embedded one cannot be shared",
+    );
+  }
+  if (env.ROLE === "worker" && env.DELIVERY_PROCESSES === 0) {
+    wrong.push(
+      "DELIVERY_PROCESSES: 0 is for ROLE=all, where the API's process delivers then; with ROLE=worker it must be at least 1",
     );
   }
   if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));

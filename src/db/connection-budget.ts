@@ -27,16 +27,20 @@ export async function readConnectionBudget(db: Db, poolSize: number): Promise<Co
 }
 
 /**
- * What to do about a pool that the server has too little room for; null when there is enough for this process and the
- * connections of others that are open now.
+ * What to do about pools that the server has too little room for; null when there is enough for them and the connections
+ * of others that are open now.
+ *
+ * @param pools of this process and of those that it starts
  */
 export function budgetWarning(
   { available, used, processes }: ConnectionBudget,
   poolSize: number,
+  pools: number,
 ): string | null {
-  if (used + poolSize <= available) return null;
+  if (used + pools * poolSize <= available) return null;
+  const here = pools === 1 ? "" : `, which ${pools} processes of this service have,`;
   return (
-    `DATABASE_POOL_SIZE=${poolSize} may be more than PostgreSQL has room for: it allows ${available} connections, ${used} are in use, ` +
-    `and there is room for ${processes} processes with such a pool; lower DATABASE_POOL_SIZE, raise max_connections, or put PgBouncer in front`
+    `DATABASE_POOL_SIZE=${poolSize}${here} may be more than PostgreSQL has room for: it allows ${available} connections, ${used} are in use, ` +
+    `and there is room for ${processes} processes with such a pool; lower DATABASE_POOL_SIZE${pools === 1 ? "" : " or DELIVERY_PROCESSES"}, raise max_connections, or put PgBouncer in front`
   );
 }

@@ -40,6 +40,7 @@ export interface DeliveryEngine {
  *
  * @param options.databaseUrl for a connection beside the pool, over which the process is told of changes
  * @param options.reservedFiles connections of an API in the same process; 0 unless given
+ * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
  */
 export function createDeliveryEngine(options: {
@@ -51,6 +52,7 @@ export function createDeliveryEngine(options: {
   log: Logger;
   stopping: AbortSignal;
   reservedFiles?: number;
+  sharedBy?: number;
   resolver?: Resolver;
 }): DeliveryEngine {
   const { db, databaseUrl, log, stopping, delivery, dispatch } = options;
@@ -61,7 +63,7 @@ export function createDeliveryEngine(options: {
     initialDelayMs: dispatch.retryInitialDelayMs,
     coefficient: dispatch.retryBackoffCoefficient,
   };
-  const limits = clampToGranted(delivery, readGranted(), options.reservedFiles ?? 0);
+  const limits = clampToGranted(delivery, readGranted(options.sharedBy ?? 1), options.reservedFiles ?? 0);
   for (const warning of limits.warnings) log.warn(warning);
   const client = createHttpClient(
     createAddressGuard(allowedNetworks, { allowedPorts, resolver }),

@@ -7,7 +7,7 @@ import { readConfig } from "../config.ts";
 import { explain } from "../explain.ts";
 import { readSecretFile } from "../instance-secrets.ts";
 import { createLogger } from "../logger.ts";
-import { startService } from "../main.ts";
+import { startService } from "../service.ts";
 import { untilToldToStop } from "../shutdown.ts";
 import { installRuntime } from "../temporal/runtime.ts";
 import { heading, line, table } from "./demo-output.ts";
@@ -39,6 +39,8 @@ async function demo(stayUp: boolean): Promise<boolean> {
     HTTP_PORT: String(await choosePort([Number(process.env.HTTP_PORT || 8080)])),
     GRPC_PORT: String(await choosePort([Number(process.env.GRPC_PORT || 9090)])),
     DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8,::1/128",
+    // Its receivers' authority is trusted by this process alone.
+    DELIVERY_PROCESSES: "0",
     LOG_LEVEL: process.env.LOG_LEVEL || "warn",
   });
   installRuntime(createLogger(config.logLevel));

@@ -1,9 +1,9 @@
 import { Client, Connection } from "@temporalio/client";
 import type { Logger } from "pino";
 import { DomainError } from "../domain-error.ts";
-import type { TemporalTarget } from "./connection.ts";
 import type { TemporalNames } from "./names.ts";
 import { triggerDispatch } from "./schedule.ts";
+import type { TemporalTarget } from "./target.ts";
 
 /** Short, since a caller waits for it. */
 const DEADLINE_MS = 3_000;

@@ -6,7 +6,7 @@ import type { DispatchConfig } from "../config.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { Activities } from "./activities.ts";
 import { createActivities } from "./activities.ts";
-import { connectTemporal, type TemporalConnections, type TemporalTarget } from "./connection.ts";
+import { connectTemporal, type TemporalConnections } from "./connection.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
 import type { TemporalNames } from "./names.ts";
 import {
@@ -16,6 +16,7 @@ import {
   triggerDispatch,
 } from "./schedule.ts";
 import { ensureSearchAttributes } from "./search-attributes.ts";
+import type { TemporalTarget } from "./target.ts";
 import { workflowBundle } from "./workflow-bundle.ts";
 
 /** Retry groups that one process works on at once; one that waits costs next to nothing. */

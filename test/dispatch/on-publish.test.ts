@@ -6,7 +6,7 @@ import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { readConfig } from "../../src/config.ts";
 import type { Receiver } from "../../src/dev/receiver.ts";
-import { startService } from "../../src/main.ts";
+import { startService } from "../../src/service.ts";
 import { type TemporalNames, temporalNames } from "../../src/temporal/names.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { keyedTransport, startTestService, type TestService, WOKEN } from "../support/test-service.ts";

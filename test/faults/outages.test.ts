@@ -77,7 +77,7 @@ describe("the service recovers by itself", () => {
     const before = receiver.received.length;
     await wait(AWAY_MS / 2);
     await publishMany(service.grpcPort, parts.adminKey, MEANWHILE);
-    expect(await readiness()).toMatchObject({ status: 503, body: expect.stringMatching(/Temporal/) });
+    await expect.poll(readiness).toMatchObject({ status: 503, body: expect.stringMatching(/Temporal/) });
     await wait(AWAY_MS / 2);
     expect(receiver.received.length).toBe(before);
     await parts.temporal.restart();

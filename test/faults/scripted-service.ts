@@ -6,9 +6,9 @@ import { readConfig } from "../../src/config.ts";
 import { createDeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
 import { createLogger } from "../../src/logger.ts";
-import { temporalTarget } from "../../src/temporal/connection.ts";
 import { temporalNames } from "../../src/temporal/names.ts";
 import { installRuntime } from "../../src/temporal/runtime.ts";
+import { temporalTarget } from "../../src/temporal/target.ts";
 import { type DeliveryWorker, startDeliveryWorker } from "../../src/temporal/worker.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 

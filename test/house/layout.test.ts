@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** What each folder may import from; files right below src/ are open to all, but for main.ts. */
+/** What each folder may import from; files right below src/ are open to all, but for main.ts and service.ts. */
 const MAY_IMPORT: Record<string, string[]> = {
   "src/api": ["src/db", "gen"],
   "src/db": ["gen"],
@@ -48,7 +48,10 @@ test.each(Object.entries(MAY_IMPORT))(
     const forbidden = imports.filter(({ to, typeOnly }) => {
       if (folder === "workflows" && typeOnly) return false;
       const target = folderOf(to);
-      return to === path.join("src", "main.ts") || ![folder, "src", ...allowed].includes(target);
+      return (
+        ["main.ts", "service.ts"].includes(path.relative("src", to)) ||
+        ![folder, "src", ...allowed].includes(target)
+      );
     });
     expect(forbidden).toEqual([]);
   },
@@ -62,7 +65,9 @@ test("workflows import nothing but Temporal's packages, themselves and types", (
   }
 });
 
-test("only main.ts and what starts it in development import it", () => {
-  const importers = importsOf("src").filter(({ to }) => to === path.join("src", "main.ts"));
-  for (const { from } of importers) expect(folderOf(from)).toBe("src/dev");
+test("only main.ts and what starts it in development import the wiring", () => {
+  const importers = importsOf("src").filter(({ to }) => to === path.join("src", "service.ts"));
+  expect(importers.length).toBeGreaterThan(0);
+  for (const { from } of importers)
+    expect(from === path.join("src", "main.ts") ? "src/dev" : folderOf(from)).toBe("src/dev");
 });

@@ -18,7 +18,7 @@ import { type Db, openDatabase } from "../../src/db/database.ts";
 import { createLocalAuthority, type LocalAuthority } from "../../src/dev/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { createLogger } from "../../src/logger.ts";
-import { startService } from "../../src/main.ts";
+import { startService } from "../../src/service.ts";
 import { temporalNames } from "../../src/temporal/names.ts";
 import { installRuntime } from "../../src/temporal/runtime.ts";
 import { createTestDatabase } from "./database.ts";
@@ -78,6 +78,8 @@ export async function startTestService(settings: Record<string, string> = {}): P
     HTTP_PORT: "0",
     GRPC_PORT: "0",
     LOG_LEVEL,
+    // In this process, which trusts the receivers' authority and has the run's workflow bundle.
+    DELIVERY_PROCESSES: "0",
     DATABASE_URL: database.url,
     SECRET_KEY: randomBytes(32).toString("base64"),
     ADMIN_KEY: adminKey,

@@ -21,17 +21,21 @@ export interface DeliveryLimits {
 export interface Granted {
   /** Files that may be open at once. */
   files: number | undefined;
-  /** Memory of a container, in bytes. */
+  /** Its part of a container's memory, in bytes. */
   memory: number | undefined;
 }
 
-/** Reads what the system grants. Node has raised the file limit as far as it may by then. */
-export function readGranted(): Granted {
+/**
+ * Reads what the system grants. Node has raised the file limit as far as it may by then.
+ *
+ * @param sharedBy processes that share the memory evenly, this one included
+ */
+export function readGranted(sharedBy: number): Granted {
   const memory = process.constrainedMemory();
   return {
     files: readFileLimit(),
     // Without a limit it answers 0, or a number beyond all memory.
-    memory: memory > 0 && memory < 2 ** 50 ? memory : undefined,
+    memory: memory > 0 && memory < 2 ** 50 ? Math.floor(memory / sharedBy) : undefined,
   };
 }
 

@@ -1,0 +1,132 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import type { Logger } from "pino";
+import type { Delivery } from "./delivery.ts";
+
+const PROGRAM = fileURLToPath(new URL("delivery-process.ts", import.meta.url));
+/** What a delivery process tells the one that started it: why it delivers nothing at the moment; empty when it can. */
+export type DeliveryReport = string[];
+
+/** How often it tells that, in milliseconds. */
+export const REPORT_MS = 1_000;
+/** Before a process that ended is started again, in milliseconds: doubled each time, up to the maximum. */
+const RESTART_MS = { min: 1_000, max: 30_000 };
+/** One that has lived for so long starts again after the least time, in milliseconds. */
+const HEALTHY_MS = 60_000;
+/** A process that has said nothing for so long does not answer, in milliseconds. */
+const SILENT_MS = 5 * REPORT_MS;
+
+/** One place for a delivery process, and what is known of the one that has it. */
+interface Place {
+  report: DeliveryReport;
+  reportedAt: number;
+}
+
+/**
+ * Delivers in processes of their own, and starts those again that end: what they had claimed is free for the others once
+ * their lease is over. Resolves when the first of them delivers.
+ *
+ * @param options.environment all that they are to know, see `deliveryEnvironment`
+ * @param options.stopMs how long they may take to finish what is in flight, in milliseconds
+ * @param options.stopping to be aborted before `stop` is called
+ */
+export async function startDeliveryProcesses(options: {
+  count: number;
+  environment: NodeJS.ProcessEnv;
+  stopMs: number;
+  stopping: AbortSignal;
+  log: Logger;
+}): Promise<Delivery> {
+  const { count, environment, stopMs, stopping, log } = options;
+  const places = Array.from(
+    { length: count },
+    (): Place => ({ report: ["a delivery process is starting"], reportedAt: Number.NaN }),
+  );
+  const { promise: firstReady, resolve: isReady } = Promise.withResolvers<void>();
+
+  async function keep(place: Place): Promise<void> {
+    let restartMs = RESTART_MS.min;
+    while (!stopping.aborted) {
+      const since = performance.now();
+      const child = fork(PROGRAM, [String(count + 1)], { env: environment });
+      child.on("message", (report: DeliveryReport) => {
+        Object.assign(place, { report, reportedAt: performance.now() });
+        if (report.length === 0) isReady();
+      });
+      log.debug({ pid: child.pid }, "a delivery process starts");
+      const [code, signal] = await untilEnded(child, stopping, stopMs);
+      if (stopping.aborted) return;
+      Object.assign(place, {
+        report: ["a delivery process ended and is started again"],
+        reportedAt: Number.NaN,
+      });
+      if (performance.now() - since > HEALTHY_MS) restartMs = RESTART_MS.min;
+      log.error({ pid: child.pid, code, signal, restartMs }, "a delivery process ended; it is started again");
+      await wait(restartMs, undefined, { signal: stopping }).catch(() => {});
+      restartMs = Math.min(RESTART_MS.max, 2 * restartMs);
+    }
+  }
+
+  const ended = Promise.all(places.map(keep));
+  await Promise.race([firstReady, ended]);
+  return {
+    async unready() {
+      const reasons = places.map(({ report, reportedAt }) =>
+        performance.now() - reportedAt > SILENT_MS ? ["a delivery process does not answer"] : report,
+      );
+      return reasons.some((some) => some.length === 0) ? [] : [...new Set(reasons.flat())];
+    },
+    async stop() {
+      await ended;
+    },
+  };
+}
+
+/** Resolves with its exit code and signal; once it is to stop, it is told so, and killed when that takes too long. */
+async function untilEnded(
+  child: ChildProcess,
+  stopping: AbortSignal,
+  stopMs: number,
+): Promise<[code: number | null, signal: string | null]> {
+  let timer: NodeJS.Timeout | undefined;
+  const stop = () => {
+    if (child.connected) child.disconnect();
+    timer = setTimeout(() => child.kill("SIGKILL"), stopMs);
+  };
+  if (stopping.aborted) stop();
+  stopping.addEventListener("abort", stop);
+  try {
+    return (await once(child, "exit")) as [number | null, string | null];
+  } finally {
+    clearTimeout(timer);
+    stopping.removeEventListener("abort", stop);
+  }
+}
+
+/** Variables of ours that a delivery process has no use for. */
+const NOT_FOR_DELIVERY = ["ADMIN_KEY", "TLS_CERT", "TLS_KEY"];
+
+/**
+ * The environment of a delivery process: this process's settings, and what it has found out.
+ *
+ * @param found.temporalAddress of an embedded Temporal, to which no other setting of Temporal's applies but the namespace
+ */
+export function deliveryEnvironment(
+  environment: NodeJS.ProcessEnv,
+  found: { databaseUrl: string; secretKey: Buffer; temporalAddress: string | undefined },
+): NodeJS.ProcessEnv {
+  const { databaseUrl, secretKey, temporalAddress } = found;
+  const isPassed = (name: string) =>
+    !NOT_FOR_DELIVERY.includes(name) &&
+    (temporalAddress === undefined || name === "TEMPORAL_NAMESPACE" || !name.startsWith("TEMPORAL_"));
+  return {
+    ...Object.fromEntries(Object.entries(environment).filter(([name]) => isPassed(name))),
+    ROLE: "worker",
+    DELIVERY_PROCESSES: "1",
+    DATABASE_URL: databaseUrl,
+    SECRET_KEY: secretKey.toString("base64"),
+    ...(temporalAddress === undefined ? {} : { TEMPORAL_ADDRESS: temporalAddress }),
+  };
+}

@@ -1,0 +1,179 @@
+import { startApi } from "./api/server.ts";
+import { type Config, deliversInItself } from "./config.ts";
+import { budgetWarning, readConnectionBudget } from "./db/connection-budget.ts";
+import { openDatabase } from "./db/database.ts";
+import { untilAnswered } from "./db/faults.ts";
+import { migrate } from "./db/migrate.ts";
+import { type Announcer, createAnnouncer } from "./db/queue/announce.ts";
+import { createSecretBox } from "./db/secret-box.ts";
+import { createAddressGuard } from "./delivery/address-guard.ts";
+import { createTargetRules } from "./delivery/target-url.ts";
+import { startEmbeddedParts } from "./dev/embedded-parts.ts";
+import { findSettingsPage } from "./dev/page-build.ts";
+import type { Progress } from "./dev/progress.ts";
+import { ensureFirstAdmin } from "./first-admin.ts";
+import { findSecretKey } from "./instance-secrets.ts";
+import { createLogger } from "./logger.ts";
+import type { Delivery } from "./process/delivery.ts";
+import { deliveryEnvironment, startDeliveryProcesses } from "./process/delivery-processes.ts";
+import { checkSecretKey, keepSealed } from "./secret-keys.ts";
+import { createDispatchTrigger, type DispatchTrigger } from "./temporal/dispatch-now.ts";
+import { workflowLinks } from "./temporal/links.ts";
+import { type TemporalNames, temporalNames } from "./temporal/names.ts";
+import { temporalTarget } from "./temporal/target.ts";
+import type { WorkerOptions } from "./temporal/worker.ts";
+import { workflowBundle } from "./temporal/workflow-bundle.ts";
+
+/** A running service. */
+export interface Service {
+  /** Address of REST, Connect and gRPC-Web. */
+  url: string;
+  httpPort: number;
+  /** Null when TLS puts gRPC on the HTTP port. */
+  grpcPort: number | null;
+  databaseUrl: string;
+  temporalUiUrl: string | undefined;
+  /** Whether the settings page is served at `url`. */
+  hasPage: boolean;
+  /** Where the first administrator's key was written, when one was made. */
+  adminKeyFile: string | undefined;
+  /** Ends everything in order: what is in flight first, the embedded database last. */
+  stop(): Promise<void>;
+}
+
+/** What tests and the demo set beside the configuration. */
+export interface ServiceOverrides {
+  progress?: Progress;
+  names?: TemporalNames;
+  workflowBundle?: NonNullable<WorkerOptions["workflowBundle"]>;
+  environment?: NodeJS.ProcessEnv;
+}
+
+/** Logged at start: the variable is usually left over from a trial. */
+const UNVERIFIED_TLS =
+  "NODE_TLS_REJECT_UNAUTHORIZED=0 does not apply to deliveries: receivers' certificates are verified. It does apply to other TLS connections of this process, such as the database's. Unset it, and name a private authority with NODE_EXTRA_CA_CERTS";
+
+/** A delivery process gives up by itself some 20 s after the longest attempt; one that has not is killed. */
+const STOP_MARGIN_MS = 30_000;
+
+/** Starts the roles that the configuration names, on the parts it names or on embedded ones. */
+export async function startService(config: Config, overrides: ServiceOverrides = {}): Promise<Service> {
+  const { progress = () => {}, names = temporalNames(), environment = process.env } = overrides;
+  const log = createLogger(config.logLevel);
+  const stopping = new AbortController();
+  if (environment.NODE_TLS_REJECT_UNAUTHORIZED === "0") log.warn(UNVERIFIED_TLS);
+  const stops: (() => Promise<unknown>)[] = [];
+  async function stop(): Promise<void> {
+    stopping.abort();
+    for (const end of stops.splice(0).reverse()) await end();
+  }
+
+  try {
+    // Beside the rest: where it has to be built, that takes longer than anything else does.
+    const page = config.role === "worker" ? undefined : findSettingsPage(progress);
+    const embedded = await startEmbeddedParts(config, environment, progress);
+    stops.push(embedded.stop);
+
+    const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
+    const db = openDatabase(databaseUrl, { max: config.database.poolSize });
+    stops.push(() => db.destroy());
+    await untilAnswered(() => migrate(databaseUrl, config.dispatch.retentionDays), {
+      onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
+    });
+
+    const { poolSize } = config.database;
+    const pools = 1 + (deliversInItself(config) || config.role === "api" ? 0 : config.delivery.processes);
+    const budget = budgetWarning(await readConnectionBudget(db, poolSize), poolSize, pools);
+    if (budget) log.warn(budget);
+
+    const secretKey = await findSecretKey(config.secretKey, config.dataDir);
+    const secrets = createSecretBox(secretKey, config.previousSecretKeys);
+    await checkSecretKey(db, secrets);
+    stops.push(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
+    const adminKeyFile = await ensureFirstAdmin(db, config);
+
+    const target = temporalTarget(environment, embedded.temporalAddress);
+    let dispatch: DispatchTrigger | undefined;
+    const knowsTemporal = config.temporal.external || embedded.temporalAddress !== undefined;
+    if (knowsTemporal && config.role !== "worker") {
+      dispatch = createDispatchTrigger(target, names, log);
+      stops.push(dispatch.close);
+    }
+    let announcer: Announcer | undefined;
+    if (config.dispatch.onPublish && config.role !== "worker") {
+      announcer = createAnnouncer(databaseUrl, log);
+      stops.push(announcer.close);
+    }
+    const readiness: (() => Promise<string[]>)[] = [];
+    const api = await startApi(
+      {
+        db,
+        secrets,
+        log,
+        limits: config.limits,
+        retentionDays: config.dispatch.retentionDays,
+        ...(dispatch ? { dispatchNow: dispatch.trigger } : {}),
+        ...(announcer ? { onQueued: announcer.announce } : {}),
+        workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),
+        targets: createTargetRules(
+          createAddressGuard(config.delivery.allowedNetworks, { allowedPorts: config.delivery.allowedPorts }),
+        ),
+        readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),
+      },
+      { ...config, services: config.role !== "worker", page: await page },
+    );
+    stops.push(() => api.stop());
+
+    if (config.role !== "api") {
+      progress("starting the delivery worker");
+      let delivery: Delivery | undefined;
+      readiness.push(async () => delivery?.unready() ?? ["the delivery worker is starting"]);
+      if (deliversInItself(config)) {
+        // Loaded only where it is used: Temporal's native code takes some 40 MiB.
+        const { startDelivery } = await import("./process/delivery.ts");
+        delivery = await startDelivery({
+          db,
+          databaseUrl,
+          secrets,
+          target,
+          names,
+          delivery: config.delivery,
+          dispatch: config.dispatch,
+          stopping: stopping.signal,
+          log,
+          ...(overrides.workflowBundle ? { workflowBundle: overrides.workflowBundle } : {}),
+        });
+      } else {
+        // Made once, and not by each of them.
+        await workflowBundle();
+        delivery = await startDeliveryProcesses({
+          count: config.delivery.processes,
+          environment: deliveryEnvironment(environment, {
+            databaseUrl,
+            secretKey,
+            temporalAddress: embedded.temporalAddress,
+          }),
+          stopMs: config.delivery.timeoutMs + STOP_MARGIN_MS,
+          stopping: stopping.signal,
+          log,
+        });
+      }
+      stops.push(delivery.stop);
+    }
+
+    const temporalUiUrl = config.temporal.uiUrl ?? embedded.temporalUiUrl;
+    return {
+      url: api.url,
+      httpPort: api.httpPort,
+      grpcPort: api.grpcPort,
+      databaseUrl,
+      temporalUiUrl,
+      hasPage: (await page) !== undefined,
+      adminKeyFile,
+      stop,
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}

@@ -1,0 +1,157 @@
+import { execFileSync } from "node:child_process";
+import { setTimeout as wait } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { listLiveWorkers } from "../../src/db/queue/workers.ts";
+import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
+import {
+  checkAttempts,
+  type FaultParts,
+  outcomes,
+  publishMany,
+  register,
+  startFaultParts,
+  untilAllFinal,
+} from "./parts.ts";
+
+const EVENTS = 60;
+/** A busy machine does not make them lose their leases. */
+const PATIENT = { HEARTBEAT_TIMEOUT: "10s" };
+
+let parts: FaultParts;
+beforeAll(async () => {
+  parts = await startFaultParts();
+});
+afterAll(() => parts?.end());
+
+async function start(settings: Record<string, string>): Promise<ServiceProcess> {
+  const service = await startServiceProcess({ ...parts.environment, ...PATIENT, ...settings });
+  onTestFinished(async () => {
+    service.process.kill("SIGCONT");
+    await service.end("SIGTERM");
+  });
+  return service;
+}
+
+/** The delivery processes that a service has started. */
+function deliveryProcesses({ pid }: ServiceProcess): number[] {
+  const lines = execFileSync("ps", ["-A", "-o", "pid=,ppid=,args="], { encoding: "utf8" }).split("\n");
+  return lines.flatMap((line) => {
+    const [, own, parent, args = ""] = /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line) ?? [];
+    return Number(parent) === pid && /delivery/.test(args) ? [Number(own)] : [];
+  });
+}
+
+const isAlive = (pid: number): boolean => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+const readyz = async ({ httpPort }: ServiceProcess) => {
+  const response = await fetch(`http://127.0.0.1:${httpPort}/readyz`);
+  const { reasons = [] } = (await response.json()) as { reasons?: string[] };
+  return { code: response.status, reasons };
+};
+
+/** A webhook of its own for the test. */
+async function freshReceiver(service: ServiceProcess, answerMs: number): Promise<Receiver> {
+  await parts.db.raw("truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade");
+  const receiver = await startReceiver(parts.certificate, async () => {
+    await wait(answerMs);
+    return 200;
+  });
+  onTestFinished(() => receiver.close());
+  await register(service.grpcPort, parts.adminKey, `${receiver.url}/`);
+  return receiver;
+}
+
+describe.skipIf(process.platform === "win32")("delivery processes beside the API", () => {
+  test("deliver, each once, and as many as DELIVERY_PROCESSES says have a lease of their own", async () => {
+    const service = await start({ DELIVERY_PROCESSES: "2" });
+    const receiver = await freshReceiver(service, 0);
+    expect(deliveryProcesses(service)).toHaveLength(2);
+    await expect.poll(async () => (await listLiveWorkers(parts.db)).length).toBe(2);
+    await publishMany(service.grpcPort, parts.adminKey, EVENTS);
+    await untilAllFinal(parts.db);
+    expect(await outcomes(parts.db)).toEqual([{ state: "delivered", attempts: 1, n: EVENTS }]);
+    expect(receiver.received).toHaveLength(EVENTS);
+  });
+
+  test("that are killed are started again and lose nothing; the API answers all the while", async () => {
+    const service = await start({ DELIVERY_PROCESSES: "1" });
+    const receiver = await freshReceiver(service, 100);
+    const [first] = deliveryProcesses(service);
+    await publishMany(service.grpcPort, parts.adminKey, EVENTS);
+    await receiver.until((received) => received.length >= 4);
+    process.kill(first as number, "SIGKILL");
+    await expect
+      .poll(() => readyz(service))
+      .toMatchObject({
+        code: 503,
+        reasons: ["a delivery process ended and is started again"],
+      });
+    await publishMany(service.grpcPort, parts.adminKey, EVENTS);
+    await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
+    const [second] = deliveryProcesses(service);
+    expect(second).not.toBe(first);
+    await untilAllFinal(parts.db);
+    await checkAttempts(parts.db);
+    expect((await outcomes(parts.db)).map(({ state, n }) => ({ state, n }))).toEqual([
+      { state: "delivered", n: 2 * EVENTS },
+    ]);
+  });
+
+  test("that stop answering make the service not ready, unless another one answers", async () => {
+    const service = await start({ DELIVERY_PROCESSES: "2" });
+    await expect.poll(async () => (await listLiveWorkers(parts.db)).length).toBeGreaterThanOrEqual(2);
+    const pids = deliveryProcesses(service);
+    onTestFinished(() => pids.forEach((pid) => isAlive(pid) && process.kill(pid, "SIGCONT")));
+    process.kill(pids[0] as number, "SIGSTOP");
+    process.kill(pids[1] as number, "SIGSTOP");
+    await expect
+      .poll(() => readyz(service))
+      .toMatchObject({
+        code: 503,
+        reasons: expect.arrayContaining(["a delivery process does not answer"]),
+      });
+    process.kill(pids[1] as number, "SIGCONT");
+    await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
+  });
+
+  test.each([
+    { signal: "SIGTERM", how: "finish what is in flight" },
+    { signal: "SIGKILL", how: "stop by themselves and finish what is in flight" },
+  ] as const)("$how at $signal of the service, and nothing is sent twice", async ({ signal }) => {
+    const service = await start({ DELIVERY_PROCESSES: "2" });
+    const receiver = await freshReceiver(service, 300);
+    const pids = deliveryProcesses(service);
+    await publishMany(service.grpcPort, parts.adminKey, EVENTS);
+    await receiver.until((received) => received.length >= 4);
+    await service.end(signal);
+    await expect.poll(() => pids.filter(isAlive)).toEqual([]);
+    await start({ DELIVERY_PROCESSES: "1" });
+    await untilAllFinal(parts.db);
+    expect(await outcomes(parts.db)).toEqual([{ state: "delivered", attempts: 1, n: EVENTS }]);
+    expect(receiver.received).toHaveLength(EVENTS);
+  });
+
+  test("share a worker's health with the process that starts them", async () => {
+    const service = await start({ ROLE: "worker", DELIVERY_PROCESSES: "2" });
+    expect(deliveryProcesses(service)).toHaveLength(2);
+    expect(await readyz(service)).toMatchObject({ code: 200 });
+  });
+
+  test("are none where there is one: a worker delivers itself, and an API does with DELIVERY_PROCESSES=0", async () => {
+    const worker = await start({ ROLE: "worker" });
+    expect(deliveryProcesses(worker)).toEqual([]);
+    await worker.end("SIGTERM");
+    const service = await start({ DELIVERY_PROCESSES: "0" });
+    const receiver = await freshReceiver(service, 0);
+    expect(deliveryProcesses(service)).toEqual([]);
+    await publishMany(service.grpcPort, parts.adminKey, 1);
+    await receiver.until((received) => received.length === 1);
+  });
+});
