@@ -19,6 +19,7 @@ import { lists } from "./scenarios/lists.ts";
 import { mixed } from "./scenarios/mixed.ts";
 import { peers } from "./scenarios/peers.ts";
 import { publish } from "./scenarios/publish.ts";
+import { publishBeside } from "./scenarios/publish-beside.ts";
 import { retries } from "./scenarios/retries.ts";
 import { sharedHost } from "./scenarios/shared-host.ts";
 import { slowHealthy } from "./scenarios/slow-healthy.ts";
@@ -45,6 +46,7 @@ const scenarios: readonly Scenario[] = [
   retries,
   backlog,
   publish,
+  publishBeside,
   bytes,
   subscribers,
   latency,

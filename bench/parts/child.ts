@@ -9,6 +9,7 @@ export type Methods = Record<string, (argument: any) => unknown>;
 
 /** A process of the bench's own, such as the receivers. */
 export interface BenchChild<M extends Methods> extends AsyncDisposable {
+  pid: number;
   call<Name extends keyof M & string>(
     name: Name,
     argument: Parameters<M[Name]>[0],
@@ -54,6 +55,7 @@ export function startChild<M extends Methods>(bench: Bench, file: string): Bench
     waiting.clear();
   });
   return {
+    pid: child.pid as number,
     call(name, argument) {
       return new Promise((resolve, reject) => {
         if (!child.connected) return reject(new Error(`${file} has ended`));

@@ -4,6 +4,7 @@ import { startChild } from "./child.ts";
 
 /** HTTPS receivers in a process of their own: one of them a port, and a port is what the service takes for a host. */
 export interface Receivers extends AsyncDisposable {
+  pid: number;
   /** `https://localhost:port`, in the order of the behaviours. */
   urls: string[];
   /** Requests so far at the first `hosts` receivers, or at all of them. */
@@ -23,6 +24,7 @@ export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Pro
   const child = startChild<ReceiverMethods>(bench, "receivers.ts");
   const ports = await child.call("start", { certificate: bench.certificate, behaviours });
   return {
+    pid: child.pid,
     urls: ports.map((port) => `https://localhost:${port}`),
     async count(hosts = ports.length) {
       const counts = await child.call("counts", null);

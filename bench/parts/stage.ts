@@ -7,12 +7,15 @@ import { startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
 import { temporalNames } from "../../src/temporal/names.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
 import type { Bench } from "./bench.ts";
+import { childOf } from "./processes.ts";
 import { type ServiceProcess, startService } from "./service-process.ts";
 
 /** A service with a database and a Temporal of its own, so that no measurement pays for another's rows or runs. */
 export interface Stage extends AsyncDisposable {
   bench: Bench;
   service: ServiceProcess;
+  /** The process that delivers: one that the service has started, or the service's own. */
+  deliveryPid: number;
   db: Db;
   secrets: SecretBox;
   adminKey: string;
@@ -49,7 +52,7 @@ export async function freshDatabase(bench: Bench): Promise<FreshDatabase> {
 }
 
 /**
- * Starts a service as its users do, with its default settings.
+ * Starts a service as its users do, with its default settings, but that one process delivers whatever the machine.
  *
  * @param settings environment variables that this measurement is about
  * @param scheduled whether its schedule runs; otherwise it is paused, and a run starts when it is triggered
@@ -78,6 +81,7 @@ export async function openStage(
     ADMIN_KEY: adminKey,
     NODE_EXTRA_CA_CERTS: bench.authorityFile,
     DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
+    DELIVERY_PROCESSES: "1",
     ...settings,
   };
   const service = stack.use(await startService(environment, bench.profiles));
@@ -90,6 +94,7 @@ export async function openStage(
   return {
     bench,
     service,
+    deliveryPid: childOf(service.pid) ?? service.pid,
     db: database.db,
     secrets: createSecretBox(secretKey),
     adminKey,

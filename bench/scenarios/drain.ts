@@ -1,5 +1,6 @@
-import { processorTime, readDatabaseWork } from "../parts/database-work.ts";
+import { readDatabaseWork } from "../parts/database-work.ts";
 import { dispatch, warmUp } from "../parts/dispatching.ts";
+import { processorTime } from "../parts/processes.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import type { Scenario } from "../parts/scenario.ts";
 import { seedPending, seedWebhooks } from "../parts/seeding.ts";
@@ -23,9 +24,9 @@ export const drain: Scenario = {
     const webhooks = await seedWebhooks(stage.db, stage.secrets, [`${receivers.urls[0]}/hooks`]);
     await warmUp(stage, receivers, webhooks);
     await seedPending(stage, { events: count, webhooks });
-    const before = { own: processorTime(stage.service.pid), database: await readDatabaseWork(stage.db) };
+    const before = { own: processorTime(stage.deliveryPid), database: await readDatabaseWork(stage.db) };
     const seconds = await dispatch(stage, { what: "delivering", requests: count, receivers });
-    const own = processorTime(stage.service.pid) - before.own;
+    const own = processorTime(stage.deliveryPid) - before.own;
     const database = (await readDatabaseWork(stage.db)).cpuUs - before.database.cpuUs;
     return [
       { detail: "", unit: "deliveries/s", value: count / seconds },

@@ -76,7 +76,7 @@ async function rateOfService(
   await warmUp(stage, receivers, webhooks);
   const events = Math.ceil(count / webhooks.length);
   await seedPending(stage, { events, webhooks });
-  using memory = watchMemory(stage.service.pid);
+  using memory = watchMemory(stage.deliveryPid);
   const requests = events * webhooks.length;
   const seconds = await dispatch(stage, { what: "delivering", requests, receivers });
   return { rate: requests / seconds, max: memory.stop().max };

@@ -52,7 +52,7 @@ async function measureOnce(
     ? await seedWebhooks(stage.db, stage.secrets, receivers.urls.slice(healthyHosts))
     : [];
   await seedPending(stage, { events, webhooks: [...healthy, ...bad] });
-  using memory = watchMemory(stage.service.pid);
+  using memory = watchMemory(stage.deliveryPid);
   const requests = events * healthyHosts;
   const seconds = await dispatch(stage, {
     what: besideBad ? "delivering to the healthy beside the bad" : "delivering to the healthy alone",
