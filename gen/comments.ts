@@ -114,7 +114,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.Delivery.attempt_count": "How many attempts were recorded, over all rounds.",
   "webhook.v1.Delivery.next_attempt": "When the next attempt is due, while retrying.",
   "webhook.v1.Delivery.finished": "When it became delivered, failed or cancelled.",
-  "webhook.v1.Delivery.reason": "Why it failed where no attempt tells it, such as `interrupted`.",
+  "webhook.v1.Delivery.reason": "Why it ended where no attempt tells it: `interrupted` (its workers died ten times), `expired` (older than the retention), `queue full` (too many waited for its webhook), `webhook deleted`, `payload erased`.",
   "webhook.v1.Delivery.round_start": "How many of its attempts belong to earlier rounds; the current one has at most four more.",
   "webhook.v1.Attempt": "One HTTP POST of a delivery, as recorded.",
   "webhook.v1.Attempt.number": "From 1; numbered on when a delivery is sent again.",

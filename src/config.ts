@@ -97,6 +97,8 @@ export interface DeliveryConfig {
   /** Requests in flight to one host and to one webhook, at most. */
   maxPerHost: number;
   maxPerWebhook: number;
+  /** Deliveries that may wait for one webhook's first attempts: those beyond it fail; 0 for any number. */
+  maxPendingPerWebhook: number;
   /** Payloads that a process holds, in bytes. */
   memoryBytes: number;
   /** Networks that the address guard lets through although they are not public. */
@@ -145,6 +147,7 @@ const variables = {
   MAX_WEBHOOKS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
   MAX_API_KEYS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
   MAX_INSTALLED_APPS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
+  MAX_PENDING_PER_WEBHOOK: integer({ min: 0, max: 1_000_000_000 })({ default: 0 }),
   DISPATCH_INTERVAL: duration({ min: 1_000, max: 24 * HOUR })({ default: 60_000 }),
   DISPATCH_ON_PUBLISH: bool({ default: false }),
   RETRY_INITIAL_DELAY: duration({ min: 1, max: 24 * HOUR })({ default: 60_000 }),
@@ -227,6 +230,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       maxInFlight: env.DELIVERY_MAX_IN_FLIGHT,
       maxPerHost: env.DELIVERY_MAX_PER_HOST,
       maxPerWebhook: env.DELIVERY_MAX_PER_WEBHOOK,
+      maxPendingPerWebhook: env.MAX_PENDING_PER_WEBHOOK,
       memoryBytes: env.DELIVERY_MEMORY,
       allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS,
       allowedPorts: env.DELIVERY_ALLOWED_PORTS,

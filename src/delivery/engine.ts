@@ -70,7 +70,7 @@ export function createDeliveryEngine(options: {
     limits.maxInFlight + IDLE_CONNECTIONS,
   );
   const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log);
-  const maintenance = createMaintenance(db, lease, log);
+  const maintenance = createMaintenance(db, lease, log, delivery.maxPendingPerWebhook);
   const statements = gatherStatements(db);
   const watch = new WebhookWatch(db, databaseUrl, log, {
     queued: () => pumps.wake(),

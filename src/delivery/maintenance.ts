@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Db } from "../db/database.ts";
 import { FOLD_STEP, foldDeltas } from "../db/deliveries/rollups.ts";
 import { isTransient } from "../db/faults.ts";
+import { endBeyond } from "../db/queue/endings.ts";
 import { endExpiredWorkers } from "../db/queue/workers.ts";
 import { findLongSnapshot } from "../db/snapshots.ts";
 import { cancelOfDeleted } from "../db/webhooks.ts";
@@ -14,6 +15,8 @@ const INTERVAL_MS = 1_000;
 const SNAPSHOT_ROUNDS = 60;
 /** Rounds after which a snapshot is told of again. */
 const TELL_AGAIN_ROUNDS = 600;
+/** Deliveries beyond a webhook's limit that are failed at once. */
+const BEYOND_STEP = 1_000;
 
 /** Work beside the deliveries, in every process that delivers. */
 export interface Maintenance {
@@ -23,10 +26,12 @@ export interface Maintenance {
 }
 
 /**
- * Frees the claims of workers whose lease has expired, cancels what is left of deleted webhooks, and folds statistics: a
- * little every second. Any number of processes may do so at once.
+ * Frees the claims of workers whose lease has expired, cancels what is left of deleted webhooks, fails what is beyond a
+ * webhook's limit, and folds statistics: a little every second. Any number of processes may do so at once.
+ *
+ * @param maxPending deliveries that may wait for one webhook; 0 for any number
  */
-export function createMaintenance(db: Db, lease: WorkerLease, log: Logger): Maintenance {
+export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPending: number): Maintenance {
   const end = new AbortController();
   let running: Promise<void> | undefined;
 
@@ -46,12 +51,25 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger): Main
     );
   }
 
+  async function failBeyondLimit(): Promise<void> {
+    if (maxPending === 0) return;
+    let failed = 0;
+    for (let step = BEYOND_STEP; step === BEYOND_STEP && !end.signal.aborted; failed += step)
+      step = await endBeyond(db, maxPending, BEYOND_STEP);
+    if (failed > 0)
+      log.warn(
+        { deliveries: failed, maxPending },
+        "failed what was beyond MAX_PENDING_PER_WEBHOOK; it can be sent again",
+      );
+  }
+
   async function round(): Promise<void> {
     await tellOfSnapshot();
     const workers = await endExpiredWorkers(db, lease.ids);
     if (workers.length > 0)
       log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");
     while (!end.signal.aborted && (await cancelOfDeleted(db)) > 0);
+    await failBeyondLimit();
     // A step that was not full has left only what came meanwhile.
     while (!end.signal.aborted && (await foldDeltas(db)) >= FOLD_STEP);
   }

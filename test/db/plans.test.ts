@@ -13,7 +13,7 @@ import { publishEvents } from "../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../src/db/events/test-events.ts";
 import { loadStopped } from "../../src/db/queue/changes.ts";
 import { type Claimant, type ClaimedDelivery, claimGroup, claimPending } from "../../src/db/queue/claims.ts";
-import { endExpired } from "../../src/db/queue/endings.ts";
+import { endBeyond, endExpired } from "../../src/db/queue/endings.ts";
 import { loadContents } from "../../src/db/queue/event-contents.ts";
 import { release } from "../../src/db/queue/release.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
@@ -183,6 +183,10 @@ describe("no table that grows is read from end to end", () => {
       },
     ],
     ["leaving what is paused", (trx) => leavePaused(trx, claimant.runId)],
+    [
+      "failing what is beyond a webhook's limit",
+      async (trx) => expect(await endBeyond(trx, 900, 50)).toBe(50),
+    ],
     ["closing a run that has retries left", (trx) => closeRun(trx, claimant.runId)],
     ["abandoning a run", (trx) => abandonRun(trx, claimant.runId)],
     ["looking which webhooks are stopped", (trx) => loadStopped(trx, [webhookId])],

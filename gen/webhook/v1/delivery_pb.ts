@@ -82,7 +82,8 @@ export type Delivery = Message<"webhook.v1.Delivery"> & {
   finished?: Timestamp | undefined;
 
   /**
-   * Why it failed where no attempt tells it, such as `interrupted`.
+   * Why it ended where no attempt tells it: `interrupted` (its workers died ten times), `expired` (older than the
+   * retention), `queue full` (too many waited for its webhook), `webhook deleted`, `payload erased`.
    *
    * @generated from field: optional string reason = 11;
    */

@@ -90,3 +90,26 @@ export async function endExpired(db: Db, before: string, limit: number): Promise
       for update skip locked`;
   return end(db, choose, { outcome: "failed", reason: "expired" }, { before, limit });
 }
+
+/**
+ * Fails the latest deliveries of webhooks of which more than `max` wait for their first attempt, so that the oldest `max`
+ * stay; at most `limit`, claimed ones excepted. Visits every webhook that has any, and of each `max` entries of the index.
+ */
+export async function endBeyond(db: Db, max: number, limit: number): Promise<number> {
+  const choose = () => `
+    with recursive waiting(webhook_id) as (
+      (select webhook_id from queue order by webhook_id limit 1)
+      union all
+      select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1)
+      from waiting where waiting.webhook_id is not null
+    )
+    select t.ctid from waiting w
+      cross join lateral (
+        select id from queue q where q.webhook_id = w.webhook_id order by id offset :max::int limit 1
+      ) first_beyond
+      cross join lateral (
+        select ctid from queue q where q.webhook_id = w.webhook_id and q.id >= first_beyond.id and ${isFree("q")}
+        order by id desc limit :limit::int for update skip locked
+      ) t limit :limit::int`;
+  return end(db, choose, { outcome: "failed", reason: "queue full" }, { max, limit }, ["queue"]);
+}

@@ -100,5 +100,11 @@ function Meaning({ delivery }: { delivery: Delivery }) {
   if (reason === "interrupted") {
     return "It was claimed ten times without a result: the workers that sent it died each time.";
   }
+  if (reason === "queue full") {
+    return "It was never sent: more deliveries waited for its webhook than MAX_PENDING_PER_WEBHOOK allows.";
+  }
+  if (reason === "expired") {
+    return "It waited longer than RETENTION_DAYS, so no further attempt was made.";
+  }
   return DELIVERY_STATES.find((each) => each.state === state)?.meaning;
 }
