@@ -12,6 +12,7 @@ import { drain } from "./scenarios/drain.ts";
 import { failing } from "./scenarios/failing.ts";
 import { fanout } from "./scenarios/fanout.ts";
 import { far, farOne, farther } from "./scenarios/far.ts";
+import { grown } from "./scenarios/grown.ts";
 import { latency, latencyBesideSlow } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
 import { limitAlike, limitSpread } from "./scenarios/limit-alike.ts";
@@ -52,6 +53,7 @@ const scenarios: readonly Scenario[] = [
   latency,
   latencyBesideSlow,
   lists,
+  grown,
   temporal,
   workers,
   peers,

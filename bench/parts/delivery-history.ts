@@ -66,8 +66,8 @@ export async function seedHistory(
         from generate_series(:days::int * 24 * 60, 1, -1) n, lateral (select now() - n * interval '1 minute' as at) m`,
     { days: DAYS },
   );
-  await count(db, rollup("minute"), { bounds: LATENCY_BOUNDS_MS, since: new Date(until.getTime() - DAY_MS) });
-  await count(db, rollup("hour"), { bounds: LATENCY_BOUNDS_MS, since: new Date(0) });
+  await count(db, rollup("minute"), { ...ROLLUP, since: new Date(until.getTime() - DAY_MS) });
+  await count(db, rollup("hour"), { ...ROLLUP, since: new Date(0) });
   await db.raw(
     "vacuum (analyze) events, queue, retries, deliveries, attempts, webhooks, runs, rollup_minutes, rollup_hours",
   );
@@ -75,7 +75,7 @@ export async function seedHistory(
 }
 
 /** A UUIDv7 of the moment `at` in which `n` tells one from another: an event and its deliveries begin alike. */
-const idOf = (n: string) =>
+export const idOf = (n: string) =>
   `(lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7000' || '8' || lpad(to_hex(${n}::bigint), 15, '0'))::uuid`;
 
 /**
@@ -135,8 +135,14 @@ const STORE = `
       started + interval '1 second', case when state = 'cancelled' then 'webhook deleted' end, 'answered'
     from tried join attempt on attempt.id = tried.id and ended`;
 
-/** Counts what was stored into the rollups, per webhook and for webhook 0, the sum of all, as folding would. */
-const rollup = (unit: "minute" | "hour") => `
+/** What `rollup` counts unless told otherwise. */
+export const ROLLUP = { bounds: LATENCY_BOUNDS_MS, before: new Date("2100-01-01") };
+
+/**
+ * Counts what was stored from `since` to `before` into the rollups, per webhook and for webhook 0, the sum of all, as folding
+ * would.
+ */
+export const rollup = (unit: "minute" | "hour") => `
   insert into rollup_${unit}s
     (webhook_id, start, attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
   select coalesce(webhook_id, 0), start, count(*), count(*) filter (where outcome = 'delivered'),
@@ -152,5 +158,5 @@ const rollup = (unit: "minute" | "hour") => `
         from attempts a join (
           select id, webhook_id from deliveries union all select id, webhook_id from retries
         ) d on d.id = a.delivery_id
-      ) change where at >= :since
+      ) change where at >= :since::timestamptz and at < :before::timestamptz
     ) change group by grouping sets ((webhook_id, start), (start))`;

@@ -1,29 +1,22 @@
 import { randomUUID } from "node:crypto";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { type Client, createClient } from "@connectrpc/connect";
-import { createConnectTransport } from "@connectrpc/connect-node";
 import { DeliveryService, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { DAYS, seedHistory, seedWebhooksOfAllTypes } from "../parts/delivery-history.ts";
 import type { Measurement, Scenario, Target } from "../parts/scenario.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
+import { type Kind, percentile, timesOf, transportTo, WARM_UP } from "../parts/timed-calls.ts";
 
 /** Calls of each kind. */
 const CALLS = 200;
-const WARM_UP = 5;
 const PAGE_SIZE = 50;
 /** How far down the deep pages are, in pages of the largest size. */
 const DEEP = { pages: 100, pageSize: 1_000 };
 const HOUR_MS = 3_600_000;
 
 type List = Parameters<Client<typeof DeliveryService>["listDeliveries"]>[0];
-
-/** One kind of call, told which one it is, so that no two need be alike. */
-interface Kind {
-  name: string;
-  call: (n: number) => Promise<unknown>;
-}
 
 const P99: Target = { atMost: 500 };
 const PAGE_P50: Target = { atMost: 50 };
@@ -83,20 +76,6 @@ export const lists: Scenario = {
     return [...measured, ...(await countsOf(stage, calls))];
   },
 };
-
-/** Whoever calls, as a page does: Connect's JSON over HTTP/1.1. */
-function transportTo({ service, adminKey }: Stage) {
-  return createConnectTransport({
-    baseUrl: service.url,
-    httpVersion: "1.1",
-    interceptors: [
-      (next) => (request) => {
-        request.header.set("X-Service-Key", adminKey);
-        return next(request);
-      },
-    ],
-  });
-}
 
 async function kindsOf(stage: Stage, webhooks: readonly bigint[], calls: number): Promise<Kind[]> {
   const client = createClient(DeliveryService, transportTo(stage));
@@ -183,19 +162,4 @@ async function countsOf(stage: Stage, calls: number): Promise<Measurement[]> {
     );
   }
   return measured;
-}
-
-/** How long each of so many calls takes, one after the other, in milliseconds; the shortest first. */
-async function timesOf({ call }: Kind, calls: number, warmUp = WARM_UP): Promise<number[]> {
-  const times: number[] = [];
-  for (let n = -warmUp; n < calls; n += 1) {
-    const started = performance.now();
-    await call(n + warmUp);
-    if (n >= 0) times.push(performance.now() - started);
-  }
-  return times.sort((one, other) => one - other);
-}
-
-function percentile(sorted: readonly number[], part: number): number {
-  return sorted[Math.max(0, Math.ceil(sorted.length * part) - 1)] as number;
 }
