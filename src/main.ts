@@ -3,11 +3,13 @@ import { type Config, deliversInItself, readConfig } from "./config.ts";
 import type { Progress } from "./dev/progress.ts";
 import { explain } from "./explain.ts";
 import { createLogger } from "./logger.ts";
+import { restartAsFits } from "./process/small-memory.ts";
 import { type Service, startService } from "./service.ts";
 import { untilToldToStop } from "./shutdown.ts";
 
 /** `npm start`. */
 async function main(): Promise<void> {
+  restartAsFits();
   const config = readConfig(process.env);
   const progress: Progress = (line) => console.log(`  ${line}`);
   if (config.role !== "api" && deliversInItself(config)) {

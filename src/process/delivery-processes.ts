@@ -4,6 +4,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
 import type { Delivery } from "./delivery.ts";
+import { fitting } from "./small-memory.ts";
 
 const PROGRAM = fileURLToPath(new URL("delivery-process.ts", import.meta.url));
 /** What a delivery process tells the one that started it: why it delivers nothing at the moment; empty when it can. */
@@ -44,13 +45,17 @@ export async function startDeliveryProcesses(options: {
     { length: count },
     (): Place => ({ report: ["a delivery process is starting"], reportedAt: Number.NaN }),
   );
+  const fit = fitting(count + 1);
   const { promise: firstReady, resolve: isReady } = Promise.withResolvers<void>();
 
   async function keep(place: Place): Promise<void> {
     let restartMs = RESTART_MS.min;
     while (!stopping.aborted) {
       const since = performance.now();
-      const child = fork(PROGRAM, [String(count + 1)], { env: environment });
+      const child = fork(PROGRAM, [String(count + 1)], {
+        env: { ...environment, ...fit?.environment },
+        execArgv: [...process.execArgv, ...(fit?.arguments ?? [])],
+      });
       child.on("message", (report: DeliveryReport) => {
         Object.assign(place, { report, reportedAt: performance.now() });
         if (report.length === 0) isReady();

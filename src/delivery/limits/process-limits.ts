@@ -1,11 +1,13 @@
 import { readFileSync } from "node:fs";
 
 /** What a process needs besides deliveries: its code, the Temporal SDK, the database's pool; in bytes. */
-const BASE_MEMORY = 200 * 2 ** 20;
+const BASE_MEMORY = 170 * 2 ** 20;
 /** What a request in flight takes: its connection with TLS, and its buffers; in bytes. Measured by the bench `farther`. */
 const MEMORY_EACH = 160 * 2 ** 10;
-/** The part of the memory beyond that, which payloads may take: each is copied when it is sent. */
-const PAYLOAD_PART = 4;
+/** The part of the memory beyond that, which payloads may take. */
+const PAYLOAD_PART = 16;
+/** What a payload takes of it: as it was read, as it is sent, and encrypted. */
+const PAYLOAD_COPIES = 3;
 /** Files besides deliveries': idle connections, the database, Temporal, logs. */
 const OTHER_FILES = 1_200;
 /** Fewer are never allowed, whatever the limits: deliveries must go on. */
@@ -31,12 +33,18 @@ export interface Granted {
  * @param sharedBy processes that share the memory evenly, this one included
  */
 export function readGranted(sharedBy: number): Granted {
-  const memory = process.constrainedMemory();
+  const memory = readMemoryLimit();
   return {
     files: readFileLimit(),
-    // Without a limit it answers 0, or a number beyond all memory.
-    memory: memory > 0 && memory < 2 ** 50 ? Math.floor(memory / sharedBy) : undefined,
+    memory: memory === undefined ? undefined : Math.floor(memory / sharedBy),
   };
+}
+
+/** The memory of the container, in bytes; undefined outside of one. */
+export function readMemoryLimit(): number | undefined {
+  const memory = process.constrainedMemory();
+  // Without a limit it is 0, or a number beyond all memory.
+  return memory > 0 && memory < 2 ** 50 ? memory : undefined;
 }
 
 function readFileLimit(): number | undefined {
@@ -80,7 +88,7 @@ export function clampToGranted(
     const spare = Math.max(0, memory - BASE_MEMORY);
     const payloads = Math.max(2 ** 20, Math.floor(spare / PAYLOAD_PART));
     memoryBytes = Math.min(memoryBytes, payloads);
-    const left = Math.max(LEAST_IN_FLIGHT, Math.floor((spare - memoryBytes) / MEMORY_EACH));
+    const left = Math.max(LEAST_IN_FLIGHT, Math.floor((spare - PAYLOAD_COPIES * memoryBytes) / MEMORY_EACH));
     if (left < maxInFlight) {
       warnings.push(
         `at most ${left} requests can be in flight instead of DELIVERY_MAX_IN_FLIGHT=${maxInFlight}: the process may use ${Math.round(memory / 2 ** 20)} MiB of memory; raise that limit, or lower DELIVERY_MAX_IN_FLIGHT`,

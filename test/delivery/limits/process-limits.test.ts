@@ -23,9 +23,9 @@ test("a container's memory lowers the requests in flight and the payloads held",
     { files: undefined, memory: 256 * MIB },
     0,
   );
-  expect(memoryBytes).toBe(14 * MIB);
+  expect(memoryBytes).toBe(5.375 * MIB);
   expect(maxInFlight).toBeGreaterThan(100);
-  expect(maxInFlight).toBeLessThan(400);
+  expect(maxInFlight).toBeLessThan(500);
   expect(warnings).toEqual([expect.stringMatching(/may use 256 MiB of memory; raise that limit/)]);
 });
 
