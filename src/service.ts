@@ -141,6 +141,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           dispatch: config.dispatch,
           stopping: stopping.signal,
           log,
+          reservedFiles: config.role === "all" ? config.limits.maxConnections : 0,
           ...(overrides.workflowBundle ? { workflowBundle: overrides.workflowBundle } : {}),
         });
       } else {

@@ -18,11 +18,10 @@ import { RetryGroups } from "./retry-groups.ts";
 
 /** How often the failures of pumps that still work are asked for, at least and at most, in milliseconds. */
 const ASK_MS = { min: 1_000, max: 15_000 };
-/** How often a worker is given its pump before it is skipped. */
-const OFFERS = 2;
-
 /** And at most so often over the time of a pump: each ask adds about eleven events to the history. */
 const MAX_ASKS = 2_000;
+/** How often a worker is given its pump before it is skipped. */
+const OFFERS = 2;
 
 const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>(UNTIL_ANSWERED);
 

@@ -16,14 +16,7 @@ const BUILT = "web/dist";
 /** A file there, which tells what sources it was built from. */
 const STAMP = ".built-from";
 /** What the page is built from: its own sources, the contract, what is common to all, and its packages' versions. */
-const SOURCES = [
-  "web/*.*",
-  "web/src/**/*.*",
-  "gen/**/*.ts",
-  "src/*.ts",
-
-  "package-lock.json",
-];
+const SOURCES = ["web/*.*", "web/src/**/*.*", "gen/**/*.ts", "src/*.ts", "package-lock.json"];
 
 /**
  * The folder of the built settings page; builds it first where it is not built, or from other sources than there are

@@ -1,6 +1,7 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { timeOfId } from "../partitions.ts";
+import { WORKERS } from "../queue/workers.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 
 /** Where a delivery stands. */
@@ -43,7 +44,7 @@ export type ListedRow = Omit<DeliveryRow, "created">;
 /** The columns of a ListedRow, from each table `d` and its webhook `w`. */
 export const COLUMNS = {
   queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url,
-    case when d.claimed_by = any(array(select id from workers)) then 'delivering' else 'pending' end as state,
+    case when d.claimed_by = any(${WORKERS}) then 'delivering' else 'pending' end as state,
     d.attempts, d.attempts as "roundStart", null::timestamptz as "retryAt", null::timestamptz as finished,
     null::text as reason`,
   retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, 'retrying' as state, d.attempts,

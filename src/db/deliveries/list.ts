@@ -1,6 +1,7 @@
 import type { Bindings, Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { firstIdOf } from "../partitions.ts";
+import { WORKERS } from "../queue/workers.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import {
   COLUMNS,
@@ -162,7 +163,7 @@ function partsOf(table: Part["table"], states: readonly DeliveryStateName[] = []
   }
   if (table === "queue") {
     const [pending, delivering] = [states.includes("pending"), states.includes("delivering")];
-    const held = "d.claimed_by = any(array(select id from workers))";
+    const held = `d.claimed_by = any(${WORKERS})`;
     if (all || (pending && delivering)) return [{ table, indexed: null, state: null }];
     if (pending) return [{ table, indexed: null, state: `(d.claimed_by is null or not ${held})` }];
     return delivering ? [{ table, indexed: null, state: held }] : [];

@@ -1,5 +1,6 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
+import { WORKERS } from "../queue/workers.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { countsSince } from "./rollups.ts";
 
@@ -35,7 +36,7 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
       from (
         select count(*) filter (where claimed_by is null or claimed_by <> all(live)) as pending,
           count(*) filter (where claimed_by = any(live)) as delivering
-        from queue, (select array(select id from workers) as live) l where ${own}
+        from queue, (select ${WORKERS} as live) l where ${own}
       ) queued, (
         select count(*) as retrying from retries where ${own}
       ) retries, (

@@ -7,7 +7,7 @@ const CHANNEL = "webhook_deliveries";
 
 /** A connection of its own, beside the pool: it is never busy with anything else. */
 export interface ChangeFeed {
-  /** A number that grows with every webhook that is made, paused, resumed, deleted or given to another key. */
+  /** A number that grows with every webhook that is made, paused, resumed or deleted. */
   revision(): Promise<bigint>;
   close(): Promise<void>;
 }
@@ -15,8 +15,8 @@ export interface ChangeFeed {
 /**
  * Connects to the database to be told of changes.
  *
- * @param onQueued told that deliveries were queued
- * @param onEnd told once when the connection has ended
+ * @param on.queued called whenever deliveries were queued
+ * @param on.end called once when the connection has ended
  */
 export async function openChangeFeed(
   url: string,

@@ -2,7 +2,7 @@ import { plainArray } from "../array-literal.ts";
 import { type Bindings, type Db, rows } from "../database.ts";
 import { endInterrupted } from "./endings.ts";
 import { type ClaimedWebhook, loadClaimedWebhooks } from "./webhooks.ts";
-import { isFree } from "./workers.ts";
+import { isFree, WORKERS } from "./workers.ts";
 
 /** A delivery claimed this often without a result fails as `interrupted`. */
 export const MAX_CLAIMS = 10;
@@ -18,7 +18,7 @@ export interface Claimant {
 }
 
 /** A worker whose row is gone claims nothing: its claims would be free at once. */
-const IS_WORKER = ":workerId::int = any(array(select id from workers))";
+const IS_WORKER = `:workerId::int = any(${WORKERS})`;
 
 /** Names the attempt that a result is of; with it a result is recorded once, and only while the claim holds. */
 export interface ClaimToken {

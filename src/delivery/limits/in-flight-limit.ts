@@ -24,7 +24,7 @@ export function threadUtilization(): () => number {
 /**
  * How many requests a process has in flight at once: as few as keep its thread busy. While receivers are fast that is
  * some dozens, and more would cost memory and time for nothing. While they are far the thread waits, and the limit grows
- * by a quarter ten times a second.
+ * by a tenth ten times a second.
  */
 export class InFlightLimit {
   readonly max: number;
