@@ -28,7 +28,7 @@ export interface Config {
   logLevel: string;
   /** Where embedded parts keep their state. */
   dataDir: string;
-  database: { /** Undefined: embedded. */ url: string | undefined; poolSize: number };
+  database: DatabaseConfig;
   temporal: {
     /** The environment says where Temporal is; otherwise it is embedded. */ external: boolean;
     uiUrl: string | undefined;
@@ -41,6 +41,17 @@ export interface Config {
   limits: LimitsConfig;
   dispatch: DispatchConfig;
   delivery: DeliveryConfig;
+}
+
+/** Where the database is, and how it is used. */
+export interface DatabaseConfig {
+  /** Undefined: embedded. */
+  url: string | undefined;
+  /** For what a pooler in transaction mode does not carry. Undefined: `url`. */
+  directUrl: string | undefined;
+  poolSize: number;
+  /** Hot statements are prepared once a connection. */
+  preparedStatements: boolean;
 }
 
 /** What callers may ask of the service. */
@@ -128,7 +139,9 @@ const variables = {
   }),
   DATA_DIR: str({ default: ".data" }),
   DATABASE_URL: postgresUrl({ default: undefined }),
+  DATABASE_DIRECT_URL: postgresUrl({ default: undefined }),
   DATABASE_POOL_SIZE: integer({ min: 2, max: 500 })({ default: 20 }),
+  DATABASE_PREPARED_STATEMENTS: bool({ default: true }),
   TEMPORAL_ADDRESS: str({ default: undefined }),
   TEMPORAL_PROFILE: str({ default: undefined }),
   TEMPORAL_CONFIG_FILE: str({ default: undefined }),
@@ -197,7 +210,12 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
         : undefined,
     logLevel: env.LOG_LEVEL,
     dataDir: env.DATA_DIR,
-    database: { url: env.DATABASE_URL, poolSize: env.DATABASE_POOL_SIZE },
+    database: {
+      url: env.DATABASE_URL,
+      directUrl: env.DATABASE_DIRECT_URL,
+      poolSize: env.DATABASE_POOL_SIZE,
+      preparedStatements: env.DATABASE_PREPARED_STATEMENTS,
+    },
     temporal: { external, uiUrl: env.TEMPORAL_UI_URL },
     adminKey: env.ADMIN_KEY,
     secretKey: env.SECRET_KEY,
@@ -256,6 +274,7 @@ function checkTogether(
   env: {
     ROLE: Role;
     DATABASE_URL: string | undefined;
+    DATABASE_DIRECT_URL: string | undefined;
     SECRET_KEY: Buffer | undefined;
     TLS_CERT: string | undefined;
     TLS_KEY: string | undefined;
@@ -266,6 +285,11 @@ function checkTogether(
   const wrong: string[] = [];
   if (Boolean(env.TLS_CERT) !== Boolean(env.TLS_KEY)) {
     wrong.push("TLS_CERT and TLS_KEY go together: set both to the paths of PEM files, or neither");
+  }
+  if (env.DATABASE_DIRECT_URL && !env.DATABASE_URL) {
+    wrong.push(
+      "DATABASE_URL is missing: DATABASE_DIRECT_URL is another address of the same database; set both, or neither",
+    );
   }
   if (env.DATABASE_URL && !env.SECRET_KEY) {
     wrong.push(

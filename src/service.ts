@@ -4,6 +4,7 @@ import { budgetWarning, readConnectionBudget } from "./db/connection-budget.ts";
 import { openDatabase } from "./db/database.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { migrate } from "./db/migrate.ts";
+import { checkPooler } from "./db/pooler.ts";
 import { type Announcer, createAnnouncer } from "./db/queue/announce.ts";
 import { createSecretBox } from "./db/secret-box.ts";
 import { createAddressGuard } from "./delivery/address-guard.ts";
@@ -75,16 +76,25 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     stops.push(embedded.stop);
 
     const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
-    const db = openDatabase(databaseUrl, { max: config.database.poolSize });
+    const { directUrl = databaseUrl, poolSize, preparedStatements } = config.database;
+    const db = openDatabase(databaseUrl, { max: poolSize, preparedStatements });
     stops.push(() => db.destroy());
-    await untilAnswered(() => migrate(databaseUrl, config.dispatch.retentionDays), {
-      onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
-    });
+    const directDb = directUrl === databaseUrl ? db : openDatabase(directUrl, { max: 1 });
+    stops.push(() => directDb.destroy());
+    await untilAnswered(
+      async () => {
+        await checkPooler(databaseUrl, directUrl, preparedStatements);
+        await migrate(directUrl, config.dispatch.retentionDays);
+      },
+      { onFirstFault: (err) => log.warn({ err }, "waiting for the database") },
+    );
 
-    const { poolSize } = config.database;
-    const pools = 1 + (deliversInItself(config) || config.role === "api" ? 0 : config.delivery.processes);
-    const budget = budgetWarning(await readConnectionBudget(db, poolSize), poolSize, pools);
-    if (budget) log.warn(budget);
+    // Behind a pooler, the pooler decides how many connections PostgreSQL gets.
+    if (directDb === db) {
+      const pools = 1 + (deliversInItself(config) || config.role === "api" ? 0 : config.delivery.processes);
+      const budget = budgetWarning(await readConnectionBudget(db, poolSize), poolSize, pools);
+      if (budget) log.warn(budget);
+    }
 
     const secretKey = await findSecretKey(config.secretKey, config.dataDir);
     const secrets = createSecretBox(secretKey, config.previousSecretKeys);
@@ -133,7 +143,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         const { startDelivery } = await import("./process/delivery.ts");
         delivery = await startDelivery({
           db,
-          databaseUrl,
+          directDb,
+          directUrl,
           secrets,
           target,
           names,

@@ -126,6 +126,7 @@ describe("the settings", () => {
   test("of processes that share parts must say where those are", () => {
     expect(refusal({ ROLE: "worker" })).toMatch(/DATABASE_URL is missing[\s\S]*TEMPORAL_ADDRESS is missing/);
     expect(refusal({ ROLE: "api" })).toMatch(/DATABASE_URL is missing/);
+    expect(refusal({ DATABASE_DIRECT_URL: DATABASE })).toMatch(/DATABASE_URL is missing/);
     expect(refusal({ DATABASE_URL: DATABASE })).toMatch(/SECRET_KEY is missing/);
     expect(() => readConfig({ ROLE: "api", DATABASE_URL: DATABASE, SECRET_KEY: KEY })).not.toThrow();
   });

@@ -23,12 +23,14 @@ const QUERY_TIMEOUT_MS = 60_000;
  * @param url PostgreSQL connection address
  * @param options.max most connections at once
  * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes
+ * @param options.preparedStatements false: hot statements are planned at each execution, since a pooler between loses
+ *   prepared ones. Defaults to true
  */
 export function openDatabase(
   url: string,
-  options: { max: number; applicationName?: string; queryTimeoutMs?: number },
+  options: { max: number; applicationName?: string; queryTimeoutMs?: number; preparedStatements?: boolean },
 ): Db {
-  return knex({
+  const db = knex({
     client: "pg",
     connection: {
       connectionString: url,
@@ -43,6 +45,9 @@ export function openDatabase(
     // Its warnings repeat, on the console, errors that are thrown too.
     log: { warn() {}, error() {}, deprecate() {}, debug() {} },
   });
+  // Transactions have them too.
+  db.userParams = { preparedStatements: options.preparedStatements ?? true };
+  return db;
 }
 
 /** Values for the `:name` places of a query; arrays become PostgreSQL arrays. */
@@ -108,24 +113,52 @@ async function execute<T>(
     if (!(name in bindings)) throw new Error(`the query has no value for :${name}`);
     return bindings[name];
   });
-  const ask = (name: string | undefined) => {
-    const query = db.raw(text, values as Knex.RawBinding[]);
+  const ask = (name?: string) => {
+    // Poolers prepare each text once for all clients, so what is prepared anew needs a new text, too.
+    const query = db.raw(generation > 0 && name ? `${text}\n-- ${name}` : text, values as Knex.RawBinding[]);
     return untilCallEnds<{ rows: T[]; rowCount: number | null }>(
       db,
       name === undefined ? query : query.options({ name }),
     );
   };
-  if (prepare === undefined) return ask(undefined);
+  if (prepare === undefined || !db.userParams.preparedStatements) return ask();
   const asked = `${prepare}_${generation}`;
   try {
     return await ask(asked);
   } catch (error) {
+    if (isLostByPooler(error)) throw new PreparedStatementError(error);
     if (databaseErrorClass(error) !== "stale statement" || db.isTransaction) throw error;
     // Every connection prepares it anew under another name.
-    if (asked === `${prepare}_${generation}`) generation += 1;
-    return ask(`${prepare}_${generation}`);
+    if (asked === `${prepare}_${generation}`) generation = Date.now();
+  }
+  try {
+    return await ask(`${prepare}_${generation}`);
+  } catch (error) {
+    if (isLostByPooler(error) || (error as { code?: string }).code === "26000")
+      throw new PreparedStatementError(error);
+    throw error;
   }
 }
 
-/** Part of the names of prepared statements: raised when a server has forgotten some of them. */
-let generation = 1;
+/**
+ * Part of the names of prepared statements: when a server was last found to have forgotten some of them, in milliseconds
+ * since 1970. Not counted: behind a pooler, names and texts of processes that have ended stay in use.
+ */
+let generation = 0;
+
+/** A connection never prepares a name twice, so another client's statement is on its server's connection. */
+const isLostByPooler = (error: unknown) => (error as { code?: string }).code === "42P05";
+
+/** A pooler between the service and PostgreSQL mixes up prepared statements. */
+export class PreparedStatementError extends Error {
+  override name = "PreparedStatementError";
+
+  constructor(cause: unknown) {
+    super(`DATABASE_URL ${NO_PREPARED_STATEMENTS}`, { cause });
+  }
+}
+
+/** What is wrong with an address, and what to do. */
+export const NO_PREPARED_STATEMENTS =
+  "leads through a pooler in transaction mode that does not keep prepared statements (such as PgBouncer before 1.21, or with max_prepared_statements=0); " +
+  "set DATABASE_PREPARED_STATEMENTS=false, or use PgBouncer 1.21 or later with max_prepared_statements=200";

@@ -24,6 +24,8 @@ const IDLE_CONNECTIONS = 1_000;
 /** What delivers in one process. */
 export interface DeliveryEngine {
   db: Db;
+  /** Connections whose settings stay as they are set, for retention. */
+  directDb: Db;
   log: Logger;
   pumps: Pumps;
   retries: RetryPasses;
@@ -38,14 +40,16 @@ export interface DeliveryEngine {
 /**
  * Builds the engine of a process.
  *
- * @param options.databaseUrl for a connection beside the pool, over which the process is told of changes
+ * @param options.directDb connections to PostgreSQL itself; `db` when no pooler is in between
+ * @param options.directUrl for a connection beside the pools, over which the process is told of changes
  * @param options.reservedFiles connections of an API in the same process; 0 unless given
  * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
  */
 export function createDeliveryEngine(options: {
   db: Db;
-  databaseUrl: string;
+  directDb: Db;
+  directUrl: string;
   secrets: SecretBox;
   delivery: DeliveryConfig;
   dispatch: DispatchConfig;
@@ -55,7 +59,7 @@ export function createDeliveryEngine(options: {
   sharedBy?: number;
   resolver?: Resolver;
 }): DeliveryEngine {
-  const { db, databaseUrl, log, stopping, delivery, dispatch } = options;
+  const { db, directDb, directUrl, log, stopping, delivery, dispatch } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // No lookup outlives the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }) } = options;
@@ -72,7 +76,7 @@ export function createDeliveryEngine(options: {
   const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log);
   const maintenance = createMaintenance(db, lease, log, delivery.maxPendingPerWebhook);
   const statements = gatherStatements(db);
-  const watch = new WebhookWatch(db, databaseUrl, log, {
+  const watch = new WebhookWatch(db, directUrl, log, {
     queued: () => pumps.wake(),
     held: () => sender.held(),
     stopped: (webhookIds) => sender.stop(webhookIds),
@@ -97,6 +101,7 @@ export function createDeliveryEngine(options: {
   watch.start();
   return {
     db,
+    directDb,
     log,
     pumps,
     retries: new RetryPasses({ db, lease, sender, statements }),

@@ -39,7 +39,7 @@ export class WebhookWatch {
   #running: Promise<void> | undefined;
   #isAway = false;
 
-  /** @param url of the database; not by way of a pooler, whose connections cannot listen */
+  /** @param url of PostgreSQL itself; connections of a pooler cannot listen */
   constructor(db: Db, url: string, log: Logger, listener: WatchListener) {
     this.#db = db;
     this.#url = url;

@@ -18,7 +18,7 @@ async function main(): Promise<void> {
     : await startEmbeddedParts({ ...config, role: "api" }, process.env, (line) => console.error(line));
   try {
     const url = running ?? (embedded?.databaseUrl as string);
-    await migrate(url);
+    await migrate(config.database.directUrl ?? url);
     const db = openDatabase(url, { max: 2 });
     try {
       console.error("A new administrator's key, for the header X-Service-Key. It is not shown again:");

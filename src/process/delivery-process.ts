@@ -25,11 +25,13 @@ async function main(sharedBy: number): Promise<void> {
   const config = readConfig(process.env);
   const log = createLogger(config.logLevel);
   installRuntime(log);
-  const databaseUrl = config.database.url as string;
-  const db = openDatabase(databaseUrl, { max: config.database.poolSize });
+  const { url, directUrl = url, poolSize, preparedStatements } = config.database;
+  const db = openDatabase(url as string, { max: poolSize, preparedStatements });
+  const directDb = directUrl === url ? db : openDatabase(directUrl as string, { max: 1 });
   const delivery = await startDelivery({
     db,
-    databaseUrl,
+    directDb,
+    directUrl: directUrl as string,
     secrets: createSecretBox(config.secretKey as Buffer, config.previousSecretKeys),
     target: temporalTarget(process.env),
     names: temporalNames(),
@@ -45,7 +47,8 @@ async function main(sharedBy: number): Promise<void> {
     await wait(REPORT_MS, undefined, { signal: stopping.signal }).catch(() => {});
   }
   await delivery.stop();
-  await db.destroy();
+  await directDb.destroy();
+  if (directDb !== db) await db.destroy();
 }
 
 if (import.meta.main) {

@@ -11,7 +11,7 @@ import type { DeliveryEngine } from "../delivery/engine.ts";
  * and forgets secrets that have expired; another try goes on where this one ended.
  */
 export function createDeleteExpired(
-  { db, stopping }: DeliveryEngine,
+  { db, directDb, stopping }: DeliveryEngine,
   { retentionDays, payloadRetentionDays }: DispatchConfig,
 ) {
   return async (): Promise<{ summary: string }> => {
@@ -20,9 +20,10 @@ export function createDeleteExpired(
     await untilAnswered(() => forgetExpiredSecrets(db), { signal });
     const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0 };
     for (;;) {
-      const step = await untilAnswered(() => retentionStep(db, retentionDays, payloadRetentionDays), {
-        signal,
-      });
+      const step = await untilAnswered(
+        () => retentionStep(db, directDb, retentionDays, payloadRetentionDays),
+        { signal },
+      );
       total.expired += step.expired;
       total.payloads += step.payloads;
       total.keys += step.keys;

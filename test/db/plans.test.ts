@@ -266,7 +266,7 @@ describe("no table that grows is read from end to end", () => {
         expect(await foldDeltas(trx)).toBe(1);
       },
     ],
-    ["applying the retention", (trx) => retentionStep(trx, 30)],
+    ["applying the retention", (trx) => retentionStep(trx, trx, 30)],
     ["failing what has expired", (trx) => endExpired(trx, idAt(new Date(Date.now() - 3_600_000)), 1_000)],
   ];
 

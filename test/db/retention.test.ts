@@ -74,7 +74,7 @@ const delivered = (at: Date) => ({ state: "delivered", attempts: 1, finished: at
 async function retain(): Promise<RetentionStep[]> {
   const steps: RetentionStep[] = [];
   for (;;) {
-    const step = await retentionStep(db, RETENTION_DAYS);
+    const step = await retentionStep(db, db, RETENTION_DAYS);
     if (step.expired + step.keys + step.runs + step.partitions.length === 0) return steps;
     steps.push(step);
   }
@@ -315,7 +315,7 @@ describe("payloads", () => {
   const erase = async () => {
     const looked: number[] = [];
     for (;;) {
-      const step = await retentionStep(db, RETENTION_DAYS, PAYLOAD_DAYS);
+      const step = await retentionStep(db, db, RETENTION_DAYS, PAYLOAD_DAYS);
       if (step.payloads === 0) return looked;
       looked.push(step.payloads);
     }

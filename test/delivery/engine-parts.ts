@@ -38,7 +38,7 @@ export async function startEngine(
   { resolver, wrap = (db) => db, changesUrl = (url) => url }: EngineOptions = {},
 ): Promise<EngineParts> {
   const database = await createTestDatabase();
-  const databaseUrl = await changesUrl(database.url);
+  const directUrl = await changesUrl(database.url);
   const db = openDatabase(database.url, { max: 10 });
   const secrets = createSecretBox(randomBytes(32));
   const config = readConfig({ DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8", ...settings });
@@ -47,7 +47,8 @@ export async function startEngine(
   function another(): DeliveryEngine {
     const engine = createDeliveryEngine({
       db: wrap(db),
-      databaseUrl,
+      directDb: db,
+      directUrl,
       secrets,
       log: pino({ level: "silent" }),
       ...config,

@@ -34,7 +34,8 @@ export async function startScriptedService(
   const own = temporalNames(`${randomUUID()}-`);
   const engine = createDeliveryEngine({
     db,
-    databaseUrl: api.databaseUrl,
+    directDb: db,
+    directUrl: api.databaseUrl,
     secrets,
     log,
     ...config,

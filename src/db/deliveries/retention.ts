@@ -34,9 +34,12 @@ export interface RetentionStep {
  * before them. Accounts of runs and old rollups are deleted, too.
  *
  * A partition that somebody uses for longer than 200 ms stays, and is tried again at the next call.
+ *
+ * @param directDb connections whose settings stay as they are set; `db` when no pooler is in between
  */
 export async function retentionStep(
   db: Db,
+  directDb: Db,
   retentionDays: number,
   payloadDays?: number,
 ): Promise<RetentionStep> {
@@ -53,7 +56,7 @@ export async function retentionStep(
   step.runs = await deleteRuns(db);
   if (step.runs > 0) return step;
   const before = new Date(now - (retentionDays + GRACE_DAYS) * DAY_MS);
-  await dropDetached(db);
+  await dropDetached(directDb);
   const oldest = await oldestOpen(db);
   /** Nothing from here on goes: a partition before it is in use, and its events and attempts stay with it. */
   let end = before;
@@ -65,7 +68,7 @@ export async function retentionStep(
         if (step.keys > 0) return step;
       }
       await setRetained(db, firstIdOf(partition.to));
-      if (await dropPartition(db, table, partition)) {
+      if (await dropPartition(directDb, table, partition)) {
         step.partitions.push(partition.name);
       } else {
         end = partition.from;
