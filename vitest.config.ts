@@ -2,11 +2,14 @@ import { fileURLToPath } from "node:url";
 import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 import { LongWaitsFirst } from "./test/support/sequence.ts";
 
-/** What `npm run faults`, `npm run fuzz` and `npm run screenshots` run, by their modes. */
+/** What other programs stand between the service and its parts; they are not on every machine. */
+const DEPLOY = "test/deploy/**/*.test.ts";
+/** What `npm run faults`, `npm run fuzz`, `npm run screenshots` and `npm run test:deploy` run, by their modes. */
 const INCLUDED: Record<string, string> = {
   full: "test/faults/**/*.test.ts",
   screenshots: "test/web/every-page.test.ts",
   fuzz: "test/api/rpc-fuzz.test.ts",
+  deploy: DEPLOY,
 };
 /** Files that leave nothing behind in their process, so that it can go on to the next: starting one takes half a second. */
 const TOGETHER = ["test/{api,db,delivery,house}/**/*.test.ts", "test/*.test.ts"];
@@ -37,7 +40,7 @@ export default defineConfig(({ mode }) => {
       projects: included
         ? [project("apart", true, { include: [included] })]
         : [
-            project("apart", true, { include: ["test/**/*.test.ts"], exclude: TOGETHER }),
+            project("apart", true, { include: ["test/**/*.test.ts"], exclude: [...TOGETHER, DEPLOY] }),
             project("together", false, { include: TOGETHER }),
           ],
       // One of each a run, whatever the files need; they keep apart by database and by task queue.

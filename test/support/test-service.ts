@@ -66,8 +66,14 @@ export interface TestService {
   stop(): Promise<void>;
 }
 
-/** @param settings environment variables over the short times of tests */
-export async function startTestService(settings: Record<string, string> = {}): Promise<TestService> {
+/**
+ * @param settings environment variables over the short times of tests
+ * @param onDatabase further ones, which depend on the database's address
+ */
+export async function startTestService(
+  settings: Record<string, string> = {},
+  onDatabase: (url: string) => Promise<Record<string, string>> = async () => ({}),
+): Promise<TestService> {
   const database = await createTestDatabase();
   const names = temporalNames(`${randomUUID()}-`);
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
@@ -86,6 +92,7 @@ export async function startTestService(settings: Record<string, string> = {}): P
     ...environment,
     ...PACE,
     ...settings,
+    ...(await onDatabase(database.url)),
   });
   const authority = await trustedAuthority();
   const certificate = await authority.issue(["localhost", "127.0.0.1"]);
