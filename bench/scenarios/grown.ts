@@ -194,7 +194,7 @@ async function timesOfCounts(stage: Stage): Promise<Measurement[]> {
 async function timeOfDrop({ db }: Stage): Promise<Measurement[]> {
   for (;;) {
     const started = performance.now();
-    const step = await retentionStep(db, DAYS - 8);
+    const step = await retentionStep(db, db, DAYS - 8);
     if (step.partitions.length > 0) {
       const days = new Set(step.partitions.map((name) => name.split("_")[1])).size;
       const note = `${step.partitions.length} partitions of ${days} days`;
