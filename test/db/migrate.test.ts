@@ -95,6 +95,27 @@ test("a schema of version 0.1 is refused, with what to do about it, and left as 
   expect(await db("deliveries").pluck("state")).toEqual(["pending"]);
 });
 
+test("a database with migrations of a newer version is used as it is", async () => {
+  await migrate(database.url);
+  await db("knex_migrations").insert({ name: "0002-newer", batch: 2, migration_time: new Date() });
+  await db.raw("alter table webhooks add column newer text");
+  const before = await tables();
+  await migrate(database.url);
+  expect(await migrations()).toEqual(["0001-initial", "0002-newer"]);
+  expect(await tables()).toEqual(before);
+});
+
+test("a database whose migrations are others than this version's is refused, and left as it is", async () => {
+  await migrate(database.url);
+  await db("knex_migrations").update({ name: "0001-another" });
+  const refused = await migrate(database.url).catch((error: Error) => error);
+  expect(refused).toBeInstanceOf(SchemaError);
+  expect(refused).toMatchObject({
+    message: expect.stringMatching(/0001-another.*0001-initial.*DATABASE_URL/),
+  });
+  expect(await migrations()).toEqual(["0001-another"]);
+});
+
 test("a migration that fails leaves nothing of it, and the next process makes it", async () => {
   const holding = await holdUp();
   const failing = migrate(database.url).catch((error: Error) => error);
