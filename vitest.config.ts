@@ -4,12 +4,13 @@ import { LongWaitsFirst } from "./test/support/sequence.ts";
 
 /** What other programs stand between the service and its parts; they are not on every machine. */
 const DEPLOY = "test/deploy/**/*.test.ts";
-/** What `npm run faults`, `npm run fuzz`, `npm run screenshots` and `npm run test:deploy` run, by their modes. */
-const INCLUDED: Record<string, string> = {
-  full: "test/faults/**/*.test.ts",
-  screenshots: "test/web/every-page.test.ts",
-  fuzz: "test/api/rpc-fuzz.test.ts",
-  deploy: DEPLOY,
+/** What `npm run faults`, `npm run fuzz`, `npm run test:deploy` and others run, by their modes. */
+const INCLUDED: Record<string, string[]> = {
+  full: ["test/faults/**/*.test.ts", "test/upgrade/side-by-side.ts"],
+  screenshots: ["test/web/every-page.test.ts"],
+  fuzz: ["test/api/rpc-fuzz.test.ts"],
+  deploy: [DEPLOY],
+  "record-histories": ["test/upgrade/record-histories.ts"],
 };
 /** Files that leave nothing behind in their process, so that it can go on to the next: starting one takes half a second. */
 const TOGETHER = ["test/{api,db,delivery,house}/**/*.test.ts", "test/*.test.ts"];
@@ -38,7 +39,7 @@ export default defineConfig(({ mode }) => {
   return {
     test: {
       projects: included
-        ? [project("apart", true, { include: [included] })]
+        ? [project("apart", true, { include: included })]
         : [
             project("apart", true, { include: ["test/**/*.test.ts"], exclude: [...TOGETHER, DEPLOY] }),
             project("together", false, { include: TOGETHER }),

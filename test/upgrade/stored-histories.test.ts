@@ -1,0 +1,58 @@
+import { readFile } from "node:fs/promises";
+import { Worker } from "@temporalio/worker";
+import { expect, inject, test } from "vitest";
+import { createLogger } from "../../src/logger.ts";
+import { installRuntime } from "../../src/temporal/runtime.ts";
+import { ASK_FIRST, behindPatch, bundleChanged } from "./changed-workflows.ts";
+import { RELEASED } from "./release.ts";
+import { assertShape, workflowTypeOf } from "./shapes.ts";
+import { type StoredHistory, storedHistories, textsOf } from "./stored-histories.ts";
+
+const stored = await storedHistories();
+// What replays log of histories that are meant to fail.
+installRuntime(createLogger("silent"));
+
+/** Replays the histories and answers those that the workflows do not fit, with the reason. */
+async function misfits(code: string, histories: readonly StoredHistory[]): Promise<Record<string, string>> {
+  const replayed = Worker.runReplayHistories(
+    { workflowBundle: { code } },
+    histories.map(({ release, shape, history }) => ({ workflowId: `${release}/${shape}`, history })),
+  );
+  const found: Record<string, string> = {};
+  let count = 0;
+  for await (const { workflowId, error } of replayed) {
+    count += 1;
+    if (error) found[workflowId] = `${error.name}: ${error.message}`;
+  }
+  expect(count).toBe(histories.length);
+  return found;
+}
+
+test("the released version has stored histories, of the shapes that their names say", () => {
+  expect(stored.filter(({ release }) => release === RELEASED.version).length).toBeGreaterThan(20);
+  for (const { shape, history } of stored) assertShape(shape, history);
+});
+
+test("stored histories name no machine, path or secret", () => {
+  for (const { release, shape, history } of stored) {
+    for (const text of textsOf(history)) {
+      expect(text, `${release}/${shape}`).not.toMatch(
+        /whk_|whsec_|file:|\/(home|root|Users|tmp|src)\/|\d@(?!worker)/,
+      );
+    }
+  }
+});
+
+test("the workflows replay every stored history of every release", async () => {
+  const code = await readFile(inject("workflowBundle"), "utf8");
+  expect(await misfits(code, stored)).toEqual({});
+});
+
+test("a workflow with another activity fits no stored history of its type, and with patched() it fits all", async () => {
+  const dispatches = stored.filter((one) => workflowTypeOf(one.history) === "dispatchPendingDeliveries");
+  const changed = await misfits((await bundleChanged(ASK_FIRST)).code, stored);
+  expect(Object.keys(changed)).toEqual(dispatches.map(({ release, shape }) => `${release}/${shape}`));
+  for (const reason of Object.values(changed)) expect(reason).toMatch(/^DeterminismViolationError/);
+  const { code } = await bundleChanged(behindPatch("ask-first", ASK_FIRST));
+  expect(await misfits(code, stored)).toEqual({});
+});

@@ -1,0 +1,84 @@
+import { mkdirSync } from "node:fs";
+import { glob, readFile, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { historyFromJSON, historyToJSON } from "@temporalio/common/lib/proto-utils.js";
+import type { History } from "./shapes.ts";
+
+/** Holds a folder for each release, with a file for each shape. */
+export const HISTORIES = fileURLToPath(new URL("histories", import.meta.url));
+
+/** A history in the repository. */
+export interface StoredHistory {
+  release: string;
+  shape: string;
+  history: History;
+}
+
+/** The stored histories of every release, in the order of their paths. */
+export async function storedHistories(): Promise<StoredHistory[]> {
+  const files: string[] = [];
+  for await (const file of glob("*/*.json", { cwd: HISTORIES })) files.push(file);
+  return Promise.all(
+    files.sort().map(async (file) => ({
+      release: path.dirname(file),
+      shape: path.basename(file, ".json"),
+      history: historyFromJSON(JSON.parse(await readFile(path.join(HISTORIES, file), "utf8"))),
+    })),
+  );
+}
+
+/**
+ * Writes a history, an event a line, without what tells about the machine: its name, process ids, stack traces.
+ *
+ * @param folder an absolute path, made if need be
+ */
+export async function storeHistory(folder: string, shape: string, history: History): Promise<void> {
+  const { events } = scrub(JSON.parse(historyToJSON(history)), new Processes()) as { events: unknown[] };
+  mkdirSync(folder, { recursive: true });
+  const lines = events.map((event) => JSON.stringify(event));
+  await writeFile(path.join(folder, `${shape}.json`), `{"events":[\n${lines.join(",\n")}\n]}\n`);
+}
+
+/** Texts of a history, those in payloads included. */
+export function textsOf(value: unknown): string[] {
+  if (typeof value === "string") return [value];
+  if (value instanceof Uint8Array) return [Buffer.from(value).toString()];
+  return typeof value === "object" && value !== null ? Object.values(value).flatMap(textsOf) : [];
+}
+
+/** Numbers processes from 1, in the order in which they are first named. */
+class Processes {
+  readonly #numbers = new Map<string, number>();
+
+  /** `123@host` and `host/123`, as Temporal's SDK and this service name a process. */
+  rename(text: string): string {
+    const host = hostname().replaceAll(".", "\\.");
+    return text
+      .replace(new RegExp(`(\\d+)@${host}`, "g"), (_, pid: string) => `${this.#numberOf(pid)}@worker`)
+      .replace(new RegExp(`${host}/(\\d+)`, "g"), (_, pid: string) => `worker/${this.#numberOf(pid)}`);
+  }
+
+  #numberOf(pid: string): number {
+    const known = this.#numbers.get(pid) ?? this.#numbers.size + 1;
+    this.#numbers.set(pid, known);
+    return known;
+  }
+}
+
+function scrub(value: unknown, processes: Processes): unknown {
+  if (typeof value === "string") return processes.rename(value);
+  if (Array.isArray(value)) return value.map((item) => scrub(item, processes));
+  if (typeof value !== "object" || value === null) return value;
+  const kept = Object.entries(value).filter(([name]) => name !== "stackTrace");
+  if (isPayload(value)) {
+    const data = processes.rename(Buffer.from(value.data, "base64").toString());
+    return { ...value, data: Buffer.from(data).toString("base64") };
+  }
+  return Object.fromEntries(kept.map(([name, of]) => [name, scrub(of, processes)]));
+}
+
+function isPayload(value: object): value is { data: string } {
+  return "metadata" in value && "data" in value && typeof value.data === "string";
+}
