@@ -18,7 +18,7 @@ import { type Db, openDatabase } from "../../src/db/database.ts";
 import { createLocalAuthority, type LocalAuthority } from "../../src/dev/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { createLogger } from "../../src/logger.ts";
-import { startService } from "../../src/service.ts";
+import { type Service, startService } from "../../src/service.ts";
 import { temporalNames } from "../../src/temporal/names.ts";
 import { installRuntime } from "../../src/temporal/runtime.ts";
 import { createTestDatabase } from "./database.ts";
@@ -63,6 +63,12 @@ export interface TestService {
   publish(orderId?: bigint): Promise<PublishEventResponse>;
   /** The event's deliveries, once each has come to an end. */
   untilFinal(eventId: string, timeoutMs?: number): Promise<Delivery[]>;
+  /**
+   * Starts another worker of the service, which ends with it at the latest.
+   *
+   * @param workflowBundle of other workflows than this build's
+   */
+  startWorker(workflowBundle?: { code: string }): Promise<Service>;
   stop(): Promise<void>;
 }
 
@@ -79,7 +85,7 @@ export async function startTestService(
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
   const environment = { TEMPORAL_ADDRESS: inject("temporalAddress") };
   quietRuntime();
-  const config = readConfig({
+  const variables = {
     HOST: "127.0.0.1",
     HTTP_PORT: "0",
     GRPC_PORT: "0",
@@ -93,15 +99,18 @@ export async function startTestService(
     ...PACE,
     ...settings,
     ...(await onDatabase(database.url)),
-  });
+  };
   const authority = await trustedAuthority();
   const certificate = await authority.issue(["localhost", "127.0.0.1"]);
   const code = await readFile(inject("workflowBundle"), "utf8");
-  const service = await startService(config, { names, environment, workflowBundle: { code } });
+  const start = (role: Record<string, string>, workflowBundle = { code }) =>
+    startService(readConfig({ ...variables, ...role }), { names, environment, workflowBundle });
+  const service = await start({});
   const db = openDatabase(database.url, { max: 3, applicationName: "test" });
   const connection = await Connection.connect({ address: inject("temporalAddress") });
   const temporal = new TemporalClient({ connection });
   const receivers: Receiver[] = [];
+  const workers: Service[] = [];
   const transport = keyedTransport(service.grpcPort as number, adminKey);
   const deliveries = createClient(DeliveryService, transport);
   const webhooks = createClient(WebhookService, transport);
@@ -160,6 +169,11 @@ export async function startTestService(
         .toBe(0);
       return found;
     },
+    async startWorker(workflowBundle) {
+      const worker = await start({ ROLE: "worker", DELIVERY_PROCESSES: "1" }, workflowBundle);
+      workers.push(worker);
+      return worker;
+    },
     async stop() {
       for (const id of [names.scheduleId, names.retentionScheduleId]) {
         await temporal.schedule
@@ -167,7 +181,7 @@ export async function startTestService(
           .delete()
           .catch(() => {});
       }
-      await service.stop();
+      await Promise.all([service, ...workers].map((one) => one.stop()));
       await Promise.all(receivers.map((receiver) => receiver.close()));
       await connection.close();
       await db.destroy();
