@@ -19,8 +19,8 @@ export interface ServiceProcess {
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** The arguments that `npm start` gives to node before the file. */
-export function startArguments(): string[] {
-  const { scripts } = JSON.parse(readFileSync(`${root}/package.json`, "utf8")) as {
+export function startArguments(project = root): string[] {
+  const { scripts } = JSON.parse(readFileSync(`${project}/package.json`, "utf8")) as {
     scripts: { start: string };
   };
   const found = /&& node (.*)src\/main\.ts$/.exec(scripts.start);
@@ -33,14 +33,16 @@ export function startArguments(): string[] {
  *
  * @param environment settings over this process's own
  * @param nodeArguments more of them, for a profile say
+ * @param project the folder of another release
  * @throws Error with what it printed when it ends instead
  */
 export async function startServiceProcess(
   environment: Record<string, string>,
   nodeArguments: readonly string[] = [],
+  project = root,
 ): Promise<ServiceProcess> {
-  const child = spawn(process.execPath, [...startArguments(), ...nodeArguments, "src/main.ts"], {
-    cwd: root,
+  const child = spawn(process.execPath, [...startArguments(project), ...nodeArguments, "src/main.ts"], {
+    cwd: project,
     env: {
       ...process.env,
       HOST: "127.0.0.1",

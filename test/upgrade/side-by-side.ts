@@ -1,0 +1,140 @@
+import { Client, Connection } from "@temporalio/client";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { rows } from "../../src/db/database.ts";
+import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
+import { type Ledger, reconcile, startLedger } from "../faults/ledger.ts";
+import {
+  checkAttempts,
+  type FaultParts,
+  outcomes,
+  register,
+  startFaultParts,
+  untilAllFinal,
+} from "../faults/parts.ts";
+import { createPublisher, type Publisher } from "../faults/publisher.ts";
+import { tell } from "../faults/scale.ts";
+import { checkOutRelease, RELEASED, type ReleasedCheckout } from "./release.ts";
+import { stepsOf } from "./shapes.ts";
+
+/** Events of each of the four phases; each goes to every webhook. */
+const EVENTS = 1_000;
+const PATHS = ["/1", "/2", "/3", "/recovering", "/failing"];
+/** What a receiver takes for an answer, so that there is something in flight when a worker is replaced. */
+const ANSWER_MS = 20;
+/** A worker that a busy machine keeps waiting is not taken for dead. */
+const PATIENT = { HEARTBEAT_TIMEOUT: "30s" };
+
+let released: ReleasedCheckout;
+let parts: FaultParts;
+let ledger: Ledger;
+let publisher: Publisher;
+let api: ServiceProcess;
+const processes: ServiceProcess[] = [];
+const releasedPids = new Set<number>();
+
+beforeAll(async () => {
+  [released, parts] = await Promise.all([checkOutRelease(), startFaultParts()]);
+  ledger = await startLedger(parts.certificate, ANSWER_MS, answer);
+  publisher = createPublisher(() => api.grpcPort, parts.adminKey);
+});
+afterAll(async () => {
+  await Promise.all(processes.map((service) => service.end("SIGTERM")));
+  await ledger?.close();
+  await parts?.end();
+  await released?.remove();
+});
+
+/** One delivery in sixteen of two webhooks fails: of one until its third attempt, of the other always. */
+function answer(path: string, nth: number, deliveryId: string): number {
+  if (path === "/failing" && isHard(deliveryId)) return 500;
+  return path === "/recovering" && isHard(deliveryId) && nth < 3 ? 503 : 200;
+}
+
+function isHard(deliveryId: string): boolean {
+  return deliveryId.endsWith("0");
+}
+
+/** Starts a process of this build, or of the released one. */
+async function start(role: "api" | "worker", of: "released" | "today"): Promise<ServiceProcess> {
+  const environment = { ...parts.environment, ...PATIENT, ROLE: role };
+  const project = of === "released" ? [released.folder] : [];
+  const service = await startServiceProcess(environment, [], ...project);
+  processes.push(service);
+  if (of === "released") releasedPids.add(service.pid);
+  return service;
+}
+
+/** Publishes a phase's events and makes the change amid it. */
+async function amidLoad(change: () => Promise<void>): Promise<void> {
+  const before = publisher.published();
+  const publishing = publisher.publish(EVENTS);
+  await vi.waitUntil(() => publisher.published() - before >= EVENTS / 3, { timeout: 100_000, interval: 2 });
+  await change();
+  await publishing;
+}
+
+/** Counts the runs, and those that workers of both builds went through; names those with failed workflow tasks. */
+async function inspectRuns() {
+  const connection = await Connection.connect({ address: parts.temporal.address });
+  const client = new Client({ connection });
+  const found = { runs: 0, ofBoth: 0, failedTasks: [] as string[] };
+  try {
+    for await (const { workflowId, runId } of client.workflow.list()) {
+      const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+      const builds = (history.events ?? []).flatMap((event) => {
+        const identity = event.workflowTaskCompletedEventAttributes?.identity;
+        return identity ? [releasedPids.has(Number.parseInt(identity, 10))] : [];
+      });
+      found.runs += 1;
+      if (new Set(builds).size === 2) found.ofBoth += 1;
+      if (stepsOf(history).includes("workflow task failed")) found.failedTasks.push(workflowId);
+    }
+  } finally {
+    await connection.close();
+  }
+  return found;
+}
+
+test(`workers of ${RELEASED.version} and of this build deliver everything once, side by side and after a roll back`, async () => {
+  api = await start("api", "released");
+  const releasedWorker = await start("worker", "released");
+  for (const path of PATHS) await register(api.grpcPort, parts.adminKey, `${ledger.url}${path}`);
+  let todaysWorker: ServiceProcess | undefined;
+  await amidLoad(async () => {
+    todaysWorker = await start("worker", "today");
+  });
+  await amidLoad(async () => {
+    const before = api;
+    api = await start("api", "today");
+    await before.end("SIGTERM");
+  });
+  await amidLoad(async () => {
+    await releasedWorker.end("SIGTERM");
+  });
+  await amidLoad(async () => {
+    const before = api;
+    api = await start("api", "released");
+    await start("worker", "released");
+    await before.end("SIGTERM");
+    await todaysWorker?.end("SIGTERM");
+  });
+  await untilAllFinal(parts.db);
+
+  const hard = await rows<{ id: string }>(
+    parts.db,
+    "select d.id from all_deliveries d join webhooks w on w.id = d.webhook_id where w.url like '%/failing'",
+  );
+  const failed = hard.filter(({ id }) => isHard(id)).length;
+  expect(failed).toBeGreaterThan(0);
+  const byState = Object.groupBy(await outcomes(parts.db), ({ state }) => state);
+  const sums = Object.entries(byState).map(([state, of]) => [state, of?.reduce((sum, { n }) => sum + n, 0)]);
+  expect(Object.fromEntries(sums)).toEqual({ delivered: 4 * EVENTS * PATHS.length - failed, failed });
+  await checkAttempts(parts.db);
+  const { recorded, repeats, invented } = await reconcile(parts.db, [ledger]);
+  expect({ repeats, invented }).toEqual({ repeats: [], invented: 0 });
+
+  const { runs, ofBoth, failedTasks } = await inspectRuns();
+  tell(`${recorded} attempts, ${runs} runs, ${ofBoth} of them by workers of both builds`);
+  expect(failedTasks).toEqual([]);
+  expect(ofBoth).toBeGreaterThan(0);
+});
