@@ -1,8 +1,12 @@
 import type { Logger } from "pino";
 import type { DeliveryConfig, DispatchConfig } from "../config.ts";
 import type { Db } from "../db/database.ts";
+import { fanOutStep } from "../db/events/fan-out.ts";
+import { claimGroup, claimPending } from "../db/queue/claims.ts";
+import { release } from "../db/queue/release.ts";
 import type { SecretBox } from "../db/secret-box.ts";
 import { createAddressGuard } from "./address-guard.ts";
+import { systemClock as clock } from "./clock.ts";
 import { EventContents } from "./event-contents.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
@@ -10,6 +14,7 @@ import { createHttpClient } from "./http-client.ts";
 import { InFlightLimit } from "./limits/in-flight-limit.ts";
 import { clampToGranted, readGranted } from "./limits/process-limits.ts";
 import { createMaintenance } from "./maintenance.ts";
+import { post } from "./post.ts";
 import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
 import { RetryPasses } from "./retry-pass.ts";
@@ -83,20 +88,29 @@ export function createDeliveryEngine(options: {
   });
   const sender = new Sender(
     {
-      db,
+      clock,
       log,
-      client,
+      post: (request, outcome, gate) => post(client, request, timeoutMs, outcome, gate),
       sign: createSigner(options.secrets),
       recorder: new Recorder(db, spacing, log, (workerId) => lease.retire(workerId)),
+      release: (workerId, some) => release(db, workerId, some),
       lease,
       watch,
       contents: new EventContents(db, limits.memoryBytes),
       limit: new InFlightLimit(limits.maxInFlight),
-      timeoutMs,
     },
     { perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );
-  const pumps = new Pumps({ db, log, lease, sender });
+  const pumps = new Pumps({
+    queue: {
+      claim: (claimant, options) => claimPending(db, claimant, options),
+      fanOut: () => fanOutStep(db),
+    },
+    log,
+    lease,
+    sender,
+    clock,
+  });
   maintenance.start();
   watch.start();
   return {
@@ -104,7 +118,13 @@ export function createDeliveryEngine(options: {
     directDb,
     log,
     pumps,
-    retries: new RetryPasses({ db, lease, sender, statements }),
+    retries: new RetryPasses({
+      clock,
+      claim: (claimant, options) => claimGroup(db, claimant, options),
+      lease,
+      sender,
+      statements,
+    }),
     statements,
     lease,
     timeoutMs,

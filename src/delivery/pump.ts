@@ -1,9 +1,8 @@
-import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import type { Db } from "../db/database.ts";
-import { fanOutStep } from "../db/events/fan-out.ts";
+import type { fanOutStep } from "../db/events/fan-out.ts";
 import { isTransient } from "../db/faults.ts";
-import { type ClaimResult, claimPending } from "../db/queue/claims.ts";
+import type { Claimant, ClaimResult, claimPending } from "../db/queue/claims.ts";
+import type { Clock } from "./clock.ts";
 import { type Counts, countIn, noCounts } from "./counts.ts";
 import type { Owner, Sender } from "./sender.ts";
 import type { WorkerLease } from "./worker-lease.ts";
@@ -25,6 +24,12 @@ export interface PumpResult extends Counts {
   end: "done" | "superseded" | "time" | "stopped";
 }
 
+/** What pumps ask of the database. */
+export interface PendingQueue {
+  claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): ReturnType<typeof claimPending>;
+  fanOut(): ReturnType<typeof fanOutStep>;
+}
+
 /** How long a pump works. */
 export interface PumpOptions {
   /** It stays when nothing is left, and sends what is published meanwhile. */
@@ -38,21 +43,29 @@ export interface PumpOptions {
  * an earlier one hands over what waits, and ends with its last response.
  */
 export class Pumps {
-  readonly #db: Db;
+  readonly #queue: PendingQueue;
   readonly #log: Logger;
-  readonly #lease: WorkerLease;
+  readonly #lease: Pick<WorkerLease, "claim">;
   readonly #sender: Sender;
+  readonly #clock: Clock;
   #current: Pump | undefined;
   /** Where the next claim goes on, so that no webhook is always first. */
   #after = 0n;
   #wake: () => void = () => {};
   #wasWoken = false;
 
-  constructor(parts: { db: Db; log: Logger; lease: WorkerLease; sender: Sender }) {
-    this.#db = parts.db;
+  constructor(parts: {
+    queue: PendingQueue;
+    log: Logger;
+    lease: Pick<WorkerLease, "claim">;
+    sender: Sender;
+    clock: Clock;
+  }) {
+    this.#queue = parts.queue;
     this.#log = parts.log;
     this.#lease = parts.lease;
     this.#sender = parts.sender;
+    this.#clock = parts.clock;
   }
 
   /** Deliveries were queued: a lingering pump claims at once. */
@@ -74,7 +87,7 @@ export class Pumps {
     report: (counts: Readonly<Counts>) => void = () => {},
   ): Promise<PumpResult> {
     const pump = new Pump(runId);
-    const until = performance.now() + forMs;
+    const until = this.#clock.now() + forMs;
     const onStop = () => {
       this.#sender.withdraw(pump);
       this.#wake();
@@ -121,9 +134,9 @@ export class Pumps {
     for (;;) {
       if (stop.aborted) return "stopped";
       if (this.#current !== pump) return "superseded";
-      if (performance.now() > until) return "time";
+      if (this.#clock.now() > until) return "time";
       if (this.#sender.hasWaiting("first", ENOUGH_WAITING) || this.#sender.room === 0) {
-        await wait(REST_MS);
+        await this.#clock.wait(REST_MS);
         continue;
       }
       this.#wasWoken = false;
@@ -142,11 +155,11 @@ export class Pumps {
     if (this.#wasWoken) return Promise.resolve();
     return new Promise((resolve) => {
       const end = () => {
-        clearTimeout(timer);
+        cancel();
         this.#wake = () => {};
         resolve();
       };
-      const timer = setTimeout(end, ms);
+      const cancel = this.#clock.after(ms, end);
       this.#wake = end;
     });
   }
@@ -159,7 +172,7 @@ export class Pumps {
     const limit = Math.min(CLAIM, sender.room);
     // A fan-out that fails must not lose what was claimed meanwhile.
     const [step, claimed] = await Promise.all([
-      fanOutStep(this.#db).catch((err) => this.#fanOutFailed(err)),
+      this.#queue.fanOut().catch((err) => this.#fanOutFailed(err)),
       this.#claimFor(pump, limit, round.after, excluded, stop),
     ]);
     if (step && step.missing > 0)
@@ -178,7 +191,7 @@ export class Pumps {
     stop: AbortSignal,
   ): Promise<ClaimResult & { next: bigint | null }> {
     return this.#lease.claim(
-      (workerId) => claimPending(this.#db, { workerId, runId }, { limit, after, excluded }),
+      (workerId) => this.#queue.claim({ workerId, runId }, { limit, after, excluded }),
       stop,
     );
   }

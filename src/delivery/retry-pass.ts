@@ -1,9 +1,8 @@
-import { setTimeout as wait } from "node:timers/promises";
 import pLimit, { type LimitFunction } from "p-limit";
-import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { claimGroup } from "../db/queue/claims.ts";
+import type { Claimant, claimGroup } from "../db/queue/claims.ts";
 import type { GroupStatus } from "../db/queue/retry-groups.ts";
+import type { Clock } from "./clock.ts";
 import { type Counts, countIn, noCounts } from "./counts.ts";
 import type { GatheredStatements } from "./gathered-statements.ts";
 import type { Owner, Sender } from "./sender.ts";
@@ -41,19 +40,23 @@ export interface PassOptions {
   forMs: number;
 }
 
+/** What passes work with. */
+export interface RetryPassesParts {
+  clock: Clock;
+  /** Claims retries of a group in the database. */
+  claim: (claimant: Claimant, options: Parameters<typeof claimGroup>[2]) => ReturnType<typeof claimGroup>;
+  lease: Pick<WorkerLease, "claim">;
+  sender: Sender;
+  statements: Pick<GatheredStatements, "groupStatus">;
+}
+
 /** Sends the retries of groups that are due, through the process's one sender. */
 export class RetryPasses {
-  readonly #db: Db;
-  readonly #lease: WorkerLease;
-  readonly #sender: Sender;
-  readonly #statements: GatheredStatements;
+  readonly #parts: RetryPassesParts;
   readonly #limitClaims: LimitFunction = pLimit(CLAIMS_AT_ONCE);
 
-  constructor(parts: { db: Db; lease: WorkerLease; sender: Sender; statements: GatheredStatements }) {
-    this.#db = parts.db;
-    this.#lease = parts.lease;
-    this.#sender = parts.sender;
-    this.#statements = parts.statements;
+  constructor(parts: RetryPassesParts) {
+    this.#parts = parts;
   }
 
   /**
@@ -68,16 +71,17 @@ export class RetryPasses {
     stop: AbortSignal,
     report: (counts: Readonly<Counts>) => void = () => {},
   ): Promise<PassResult> {
-    const pass = new Pass();
+    const { clock, sender, statements } = this.#parts;
+    const pass = new Pass(clock);
     report(pass.counts);
-    const started = performance.now();
+    const started = clock.now();
     const shortRestMs = Math.min(SHORT_REST_MS.max, Math.max(SHORT_REST_MS.min, horizonMs / 10));
-    const status = () => untilAnswered(() => this.#statements.groupStatus(runId, group));
-    const onStop = () => this.#sender.withdraw(pass);
+    const status = () => untilAnswered(() => statements.groupStatus(runId, group));
+    const onStop = () => sender.withdraw(pass);
     stop.addEventListener("abort", onStop);
     try {
-      while (!stop.aborted && performance.now() < started + forMs) {
-        if (pass.open > ENOUGH_OPEN || this.#sender.room === 0) {
+      while (!stop.aborted && clock.now() < started + forMs) {
+        if (pass.open > ENOUGH_OPEN || sender.room === 0) {
           await pass.fallenTo(ENOUGH_OPEN, shortRestMs);
           continue;
         }
@@ -87,14 +91,14 @@ export class RetryPasses {
           await pass.fallenTo(Math.floor(pass.open / 2), REST_MS);
         } else {
           const { open, delayMs } = await status();
-          if (open === 0 || performance.now() + delayMs > started + horizonMs) break;
+          if (open === 0 || clock.now() + delayMs > started + horizonMs) break;
           const restMs = Math.max(delayMs, limited ? LIMITED_MS : shortRestMs);
-          await wait(restMs, undefined, { signal: stop }).catch(() => {});
+          await clock.wait(restMs, stop);
         }
       }
     } finally {
       stop.removeEventListener("abort", onStop);
-      this.#sender.withdraw(pass);
+      sender.withdraw(pass);
       await pass.ended();
     }
     return { ...pass.counts, status: await status(), lastFailure: pass.lastFailure, complete: !stop.aborted };
@@ -105,16 +109,13 @@ export class RetryPasses {
     { runId, group }: { runId: number; group: number },
     stop: AbortSignal,
   ): Promise<{ found: boolean; limited: boolean }> {
-    const sender = this.#sender;
+    const { sender, lease, claim } = this.#parts;
     const { revision } = sender;
     const excluded = sender.supplied("retry");
     const limit = Math.min(CLAIM, sender.room);
     try {
       const claimed = await this.#limitClaims(() =>
-        this.#lease.claim(
-          (workerId) => claimGroup(this.#db, { workerId, runId }, { group, limit, excluded }),
-          stop,
-        ),
+        lease.claim((workerId) => claim({ workerId, runId }, { group, limit, excluded }), stop),
       );
       pass.take(claimed.deliveries.length);
       await sender.take(claimed.deliveries, "retry", pass, revision);
@@ -133,8 +134,13 @@ class Pass implements Owner {
   lastFailure: string | null = null;
   /** Claimed and not ended. */
   open = 0;
+  readonly #clock: Clock;
   #wanted = 0;
   #tell: () => void = () => {};
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
 
   take(deliveries: number): void {
     this.open += deliveries;
@@ -158,9 +164,9 @@ class Pass implements Owner {
   async fallenTo(open: number, withinMs: number): Promise<void> {
     this.#wanted = open;
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, withinMs);
+      const cancel = this.#clock.after(withinMs, resolve);
       this.#tell = () => {
-        clearTimeout(timer);
+        cancel();
         resolve();
       };
     });

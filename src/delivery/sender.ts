@@ -1,16 +1,14 @@
 import type { Logger } from "pino";
-import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
-import { release } from "../db/queue/release.ts";
 import type { RecordedState } from "../db/queue/results.ts";
 import { UnopenableError } from "../db/secret-box.ts";
+import type { Clock } from "./clock.ts";
 import type { EventContents } from "./event-contents.ts";
-import type { Connections } from "./http/connections.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
 import { type Kind, Scheduler, type Task, type Verdict } from "./limits/scheduler.ts";
 import type { Outcome } from "./outcome.ts";
-import { post } from "./post.ts";
+import type { Gate } from "./post.ts";
 import type { Recorder } from "./recorder.ts";
 import { buildRequest, NoPayloadError } from "./request.ts";
 import type { Signer } from "./signature.ts";
@@ -28,16 +26,18 @@ export interface Owner {
 
 /** What a sender works with. */
 export interface SenderParts {
-  db: Db;
+  clock: Clock;
   log: Logger;
-  client: Connections;
+  /** Makes one POST, as `post` does. */
+  post: (request: ReturnType<typeof buildRequest>, outcome: (outcome: Outcome) => void, gate: Gate) => void;
   sign: Signer;
-  recorder: Recorder;
-  lease: WorkerLease;
-  watch: WebhookWatch;
-  contents: EventContents;
+  recorder: Pick<Recorder, "unrecorded" | "record">;
+  /** Gives back in the database what a worker has claimed. */
+  release: (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
+  lease: Pick<WorkerLease, "isValid" | "hasLost" | "settle" | "retire" | "verify">;
+  watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
+  contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
   limit: InFlightLimit;
-  timeoutMs: number;
 }
 
 /** A claimed delivery that waits or is in flight. */
@@ -64,7 +64,7 @@ const MAX_BLOCKED = 8;
 export class Sender {
   readonly #parts: SenderParts;
   readonly #scheduler: Scheduler<Sending>;
-  readonly #timer: NodeJS.Timeout;
+  readonly #endAdapting: () => void;
   /** Webhooks of hosts without room, of which enough wait: they are left out of claims until there is room. */
   readonly #crowded = new Map<bigint, string>();
   /** In flight and waiting for a connection. */
@@ -79,7 +79,7 @@ export class Sender {
   constructor(parts: SenderParts, limits: { perHost: number; perWebhook: number }) {
     this.#parts = parts;
     this.#scheduler = new Scheduler({ budget: parts.limit.value, ...limits });
-    this.#timer = setInterval(() => this.#adapt(), ADAPT_MS);
+    this.#endAdapting = parts.clock.every(ADAPT_MS, () => this.#adapt());
   }
 
   /**
@@ -111,7 +111,7 @@ export class Sender {
     // Only one pump claims at a time, and what it has just claimed has to count.
     if (kind === "first") return this.#findSupplied(kind);
     const known = this.#suppliedRetries;
-    const now = performance.now();
+    const now = this.#parts.clock.now();
     if (known && now - known.at < SUPPLIED_MS) return known.webhookIds;
     const webhookIds = this.#findSupplied(kind);
     this.#suppliedRetries = { at: now, webhookIds };
@@ -214,7 +214,7 @@ export class Sender {
 
   /** Stops adapting, and resolves when everything is given back that was to be. */
   async close(): Promise<void> {
-    clearInterval(this.#timer);
+    this.#endAdapting();
     while (this.#returning.size > 0) await Promise.all(this.#returning);
   }
 
@@ -230,7 +230,7 @@ export class Sender {
   #plan(): void {
     if (this.#isPlanned) return;
     this.#isPlanned = true;
-    setImmediate(() => {
+    this.#parts.clock.soon(() => {
       this.#isPlanned = false;
       this.#startWhatFits();
     });
@@ -257,7 +257,7 @@ export class Sender {
   }
 
   #send(sending: Sending): void {
-    const { client, contents, sign, timeoutMs, log } = this.#parts;
+    const { clock, post, contents, sign, log } = this.#parts;
     const { delivery } = sending;
     let request: ReturnType<typeof buildRequest>;
     try {
@@ -265,7 +265,7 @@ export class Sender {
     } catch (error) {
       // A secret that does not open, say: a failed attempt, not a stuck delivery.
       log.error({ err: error, deliveryId: delivery.id }, "a request could not be built");
-      setImmediate(() => this.#ended(sending, notBuilt(error)));
+      clock.soon(() => this.#ended(sending, notBuilt(error)));
       return;
     }
     this.#connecting.add(sending);
@@ -273,7 +273,7 @@ export class Sender {
       this.#connecting.delete(sending);
       this.#ended(sending, known);
     };
-    post(client, request, timeoutMs, outcome, {
+    post(request, outcome, {
       maySend: () => this.#maySend(sending),
       withdrawn: () => this.#withdrawn(sending),
     });
@@ -332,10 +332,10 @@ export class Sender {
   }
 
   async #release(deliveries: readonly ClaimedDelivery[]): Promise<void> {
-    const { db, lease, log } = this.#parts;
+    const { release, lease, log } = this.#parts;
     for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
       try {
-        await untilAnswered(() => release(db, workerId, some));
+        await untilAnswered(() => release(workerId, some));
       } catch (err) {
         // They are free once nothing else is claimed under this id.
         log.error({ err }, "claimed deliveries could not be given back");
