@@ -34,6 +34,14 @@ describe("a claim", () => {
     expect(deliveries.filter(({ webhook }) => webhook.id === large)).toHaveLength(50);
   });
 
+  test("does not lower a webhook's share for others whose deliveries are all claimed", async () => {
+    for (let n = 0; n < 10; n += 1) await queue(db, 3);
+    expect((await claimPending(db, await freshClaimant(db), ALL)).deliveries).toHaveLength(30);
+    await queue(db, 1_000);
+    const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 110 });
+    expect(deliveries).toHaveLength(110);
+  });
+
   test("knows each webhook as it is at the claim, and reads none again that has not changed", async () => {
     const [same, changed] = [await queue(db, 2), await queue(db, 2)];
     const claim = async () => {

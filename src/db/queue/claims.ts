@@ -78,6 +78,10 @@ export async function claimPending(
           and ${IS_WORKER}
         offset 0
       ) w
+        -- One whose rows are all claimed must not make the others' shares smaller.
+        cross join lateral (
+          select from queue q where q.webhook_id = s.webhook_id and ${isFree("q")} order by id limit 1
+        ) free
     ), ${allowances("eligible")},
     chosen as (
       select d.place from allowed s cross join lateral (
