@@ -13,6 +13,11 @@ const CLAIM = 1_024;
 const ENOUGH_WAITING = 512;
 /** How long it rests while enough waits, in milliseconds. */
 const REST_MS = 10;
+/**
+ * After a round of claims over all webhooks that found little, it pauses for so many times as long as the round took, at
+ * most so many milliseconds: the claims of many workers must not take all of the database's time.
+ */
+const PAUSE = { times: 4, maxMs: 50 };
 /** And when all that could be claimed cannot be sent at the moment, in milliseconds. */
 const LATER_MS = 50;
 /** How often a lingering pump looks for work that nobody announced, in milliseconds. */
@@ -131,6 +136,7 @@ export class Pumps {
     stop: AbortSignal,
   ): Promise<PumpResult["end"]> {
     const round = new Round(this.#after);
+    let began = this.#clock.now();
     for (;;) {
       if (stop.aborted) return "stopped";
       if (this.#current !== pump) return "superseded";
@@ -147,6 +153,11 @@ export class Pumps {
       } else if (more === "later") {
         await this.#rest(LATER_MS);
       }
+      if (!round.hasEnded) continue;
+      const tookMs = this.#clock.now() - began;
+      if (more === "more" && round.found < ENOUGH_WAITING)
+        await this.#clock.wait(Math.min(PAUSE.maxMs, tookMs * PAUSE.times));
+      began = this.#clock.now();
     }
   }
 
@@ -242,8 +253,11 @@ class Pump implements Owner {
 /** Goes round the webhooks by id, and knows when a whole round found nothing. */
 class Round {
   after: bigint;
+  /** Rows claimed since the round began. */
+  found = 0;
+  /** The last claim came to the last webhook. */
+  hasEnded = false;
   #isWhole: boolean;
-  #hasFound = false;
   #hasLater = false;
 
   constructor(after: bigint) {
@@ -253,14 +267,16 @@ class Round {
 
   /** @param later whether it left out webhooks that may have more in a moment */
   claimed(claim: { touched: number; next: bigint | null }, later: boolean): "more" | "later" | "nothing" {
-    this.#hasFound ||= claim.touched > 0;
+    if (this.hasEnded) this.found = 0;
+    this.hasEnded = claim.next === null;
+    this.found += claim.touched;
     this.#hasLater ||= later;
     this.after = claim.next ?? 0n;
     if (claim.next !== null) return "more";
-    const [isWhole, hasFound, hasLater] = [this.#isWhole, this.#hasFound, this.#hasLater];
+    const [isWhole, hasLater] = [this.#isWhole, this.#hasLater];
     this.#isWhole = true;
-    this.#hasFound = this.#hasLater = false;
-    if (hasFound || !isWhole) return "more";
+    this.#hasLater = false;
+    if (this.found > 0 || !isWhole) return "more";
     return hasLater ? "later" : "nothing";
   }
 }
