@@ -50,6 +50,8 @@ interface Sending extends Task {
 
 /** Waiting for one webhook, so much is enough: a claim brings more before that is sent. */
 const ENOUGH = 1_024;
+/** Where a webhook or its host has no room, as many as its window has are enough, and so many at the least. */
+const LEAST_ENOUGH = 4;
 /** How long an answer to which webhooks are supplied is used, in milliseconds. */
 const SUPPLIED_MS = 5;
 /** Results that are not recorded yet, at most; then nothing starts: a crash would repeat all of them. */
@@ -121,11 +123,12 @@ export class Sender {
   #findSupplied(kind: Kind): bigint[] {
     const supplied: bigint[] = [];
     for (const { webhookId, host, waiting } of this.#scheduler.queues(kind)) {
-      const { allowed } = this.#scheduler.webhooks.of(webhookId);
-      const enough = this.#scheduler.hasRoom(webhookId, host)
-        ? ENOUGH
-        : Math.min(ENOUGH, Math.max(4, allowed));
-      if (waiting >= enough) supplied.push(webhookId);
+      if (waiting < LEAST_ENOUGH) continue;
+      if (waiting < ENOUGH) {
+        if (this.#scheduler.hasRoom(webhookId, host)) continue;
+        if (waiting < this.#scheduler.webhooks.of(webhookId).allowed) continue;
+      }
+      supplied.push(webhookId);
     }
     for (const [webhookId, host] of this.#crowded) {
       if (this.#scheduler.hosts.hasRoom(host)) this.#crowded.delete(webhookId);

@@ -112,8 +112,7 @@ export class Scheduler<T extends Task> {
 
   /** Whether the windows of a webhook and its host have room, and not only for a probe. */
   hasRoom(webhookId: bigint, host: string): boolean {
-    if (!this.webhooks.hasRoom(webhookId) || !this.hosts.hasRoom(host)) return false;
-    return !this.webhooks.of(webhookId).timedOut && !this.hosts.of(host).timedOut;
+    return this.webhooks.isOpen(webhookId) && this.hosts.isOpen(host);
   }
 
   push(task: T): void {

@@ -48,6 +48,12 @@ export class Windows<Key> {
     return window === undefined || window.inFlight < window.allowed;
   }
 
+  /** Whether there is room, and not only for a probe. */
+  isOpen(key: Key): boolean {
+    const window = this.#windows.get(key);
+    return window === undefined || (window.inFlight < window.allowed && !window.timedOut);
+  }
+
   start(key: Key): void {
     const window = this.#window(key);
     window.inFlight += 1;
