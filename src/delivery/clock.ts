@@ -10,8 +10,12 @@ export interface Clock {
   every(ms: number, call: () => void): () => void;
   /** Calls once the current turn of the event loop is over. */
   soon(call: () => void): void;
-  /** Resolves after a time in milliseconds, or when the signal is aborted. */
-  wait(ms: number, signal?: AbortSignal): Promise<void>;
+  /**
+   * Resolves after a time in milliseconds, or when the signal is aborted.
+   *
+   * @param options.ref whether the process is kept from ending meanwhile; true unless given
+   */
+  wait(ms: number, options?: { signal?: AbortSignal; ref?: boolean }): Promise<void>;
 }
 
 /** The clock of the system. */
@@ -26,5 +30,5 @@ export const systemClock: Clock = {
     return () => clearInterval(timer);
   },
   soon: (call) => void setImmediate(call),
-  wait: (ms, signal) => wait(ms, undefined, signal ? { signal } : {}).catch(() => {}),
+  wait: (ms, options) => wait(ms, undefined, options).catch(() => {}),
 };

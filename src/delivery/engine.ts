@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { DeliveryConfig, DispatchConfig } from "../config.ts";
 import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
+import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
 import { claimGroup, claimPending } from "../db/queue/claims.ts";
 import { release } from "../db/queue/release.ts";
 import type { SecretBox } from "../db/secret-box.ts";
@@ -81,10 +82,16 @@ export function createDeliveryEngine(options: {
   const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log);
   const maintenance = createMaintenance(db, lease, log, delivery.maxPendingPerWebhook);
   const statements = gatherStatements(db);
-  const watch = new WebhookWatch(db, directUrl, log, {
-    queued: () => pumps.wake(),
-    held: () => sender.held(),
-    stopped: (webhookIds) => sender.stop(webhookIds),
+  const watch = new WebhookWatch({
+    clock,
+    log,
+    openFeed: (on) => openChangeFeed(directUrl, on),
+    loadStopped: (webhookIds) => loadStopped(db, webhookIds),
+    listener: {
+      queued: () => pumps.wake(),
+      held: () => sender.held(),
+      stopped: (webhookIds) => sender.stop(webhookIds),
+    },
   });
   const sender = new Sender(
     {

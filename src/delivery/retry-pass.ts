@@ -93,7 +93,7 @@ export class RetryPasses {
           const { open, delayMs } = await status();
           if (open === 0 || clock.now() + delayMs > started + horizonMs) break;
           const restMs = Math.max(delayMs, limited ? LIMITED_MS : shortRestMs);
-          await clock.wait(restMs, stop);
+          await clock.wait(restMs, { signal: stop });
         }
       }
     } finally {

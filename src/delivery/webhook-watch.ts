@@ -1,8 +1,7 @@
-import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import type { Db } from "../db/database.ts";
 import { isTransient, untilAnswered } from "../db/faults.ts";
-import { type ChangeFeed, loadStopped, openChangeFeed } from "../db/queue/changes.ts";
+import type { ChangeFeed, openChangeFeed } from "../db/queue/changes.ts";
+import type { Clock } from "./clock.ts";
 
 /** How often the revision is read, in milliseconds. */
 const READ_MS = 250;
@@ -21,16 +20,24 @@ export interface WatchListener {
   stopped(webhookIds: ReadonlySet<bigint>): void;
 }
 
+/** What a watch works with. */
+export interface WatchParts {
+  clock: Clock;
+  log: Logger;
+  /** Connects to the database; not by way of a pooler, whose connections cannot listen. */
+  openFeed: (on: Parameters<typeof openChangeFeed>[1]) => Promise<ChangeFeed>;
+  /** Those of the webhooks that get nothing any more. */
+  loadStopped: (webhookIds: readonly bigint[]) => Promise<bigint[]>;
+  listener: WatchListener;
+}
+
 /**
  * Watches for webhooks that are paused or deleted, so that nothing is sent to them later than a second after that was
  * answered, by whichever process: it reads a revision four times a second, over a connection of its own, and while it cannot
  * nothing is sent.
  */
 export class WebhookWatch {
-  readonly #db: Db;
-  readonly #url: string;
-  readonly #log: Logger;
-  readonly #listener: WatchListener;
+  readonly #parts: WatchParts;
   readonly #end = new AbortController();
   #revision = -1n;
   /** The revision whose changes are done with. */
@@ -39,17 +46,13 @@ export class WebhookWatch {
   #running: Promise<void> | undefined;
   #isAway = false;
 
-  /** @param url of PostgreSQL itself; connections of a pooler cannot listen */
-  constructor(db: Db, url: string, log: Logger, listener: WatchListener) {
-    this.#db = db;
-    this.#url = url;
-    this.#log = log;
-    this.#listener = listener;
+  constructor(parts: WatchParts) {
+    this.#parts = parts;
   }
 
   /** Whether requests may start: what was paused or deleted a second ago is known. */
   isFresh(): boolean {
-    return performance.now() - this.#readAt < FRESH_MS;
+    return this.#parts.clock.now() - this.#readAt < FRESH_MS;
   }
 
   /** Which state of the webhooks is known; changes with each of theirs. */
@@ -62,7 +65,7 @@ export class WebhookWatch {
     const stopped = new Set<bigint>();
     for (let known = revision; known !== this.#revision; ) {
       known = this.#revision;
-      const found = await untilAnswered(() => loadStopped(this.#db, webhookIds()), {
+      const found = await untilAnswered(() => this.#parts.loadStopped(webhookIds()), {
         signal: this.#end.signal,
       });
       for (const id of found) stopped.add(id);
@@ -85,39 +88,39 @@ export class WebhookWatch {
       let ended = false;
       let feed: ChangeFeed | undefined;
       try {
-        feed = await openChangeFeed(this.#url, {
-          queued: () => this.#listener.queued(),
+        feed = await this.#parts.openFeed({
+          queued: () => this.#parts.listener.queued(),
           end: () => {
             ended = true;
           },
         });
         // Told of nothing while there was no connection.
-        this.#listener.queued();
+        this.#parts.listener.queued();
         while (!signal.aborted && !ended) {
           await this.#read(feed);
-          await wait(READ_MS, undefined, { signal, ref: false }).catch(() => {});
+          await this.#parts.clock.wait(READ_MS, { signal, ref: false });
         }
       } catch (err) {
         if (!signal.aborted) this.#tellAway(err);
       } finally {
         await feed?.close();
       }
-      await wait(RECONNECT_MS, undefined, { signal, ref: false }).catch(() => {});
+      await this.#parts.clock.wait(RECONNECT_MS, { signal, ref: false });
     }
   }
 
   async #read(feed: ChangeFeed): Promise<void> {
-    const sent = performance.now();
+    const sent = this.#parts.clock.now();
     const revision = await feed.revision();
     // What is held now was claimed before; what is claimed from now on is looked at when it comes.
     this.#revision = revision;
     if (revision !== this.#applied) {
-      const stopped = await loadStopped(this.#db, this.#listener.held());
-      if (stopped.length > 0) this.#listener.stopped(new Set(stopped));
+      const stopped = await this.#parts.loadStopped(this.#parts.listener.held());
+      if (stopped.length > 0) this.#parts.listener.stopped(new Set(stopped));
       this.#applied = revision;
     }
     this.#readAt = sent;
-    if (this.#isAway) this.#log.info("changes of webhooks can be read again; deliveries go on");
+    if (this.#isAway) this.#parts.log.info("changes of webhooks can be read again; deliveries go on");
     this.#isAway = false;
   }
 
@@ -125,7 +128,7 @@ export class WebhookWatch {
     if (this.#isAway) return;
     this.#isAway = true;
     if (isTransient(err))
-      this.#log.warn({ err }, "changes of webhooks cannot be read; nothing is sent until they can");
-    else this.#log.error({ err }, "changes of webhooks cannot be read; nothing is sent until they can");
+      this.#parts.log.warn({ err }, "changes of webhooks cannot be read; nothing is sent until they can");
+    else this.#parts.log.error({ err }, "changes of webhooks cannot be read; nothing is sent until they can");
   }
 }
