@@ -1,5 +1,6 @@
 import type { Bench } from "../parts/bench.ts";
 import { dispatch, warmUp } from "../parts/dispatching.ts";
+import { latencyOf } from "../parts/latencies.ts";
 import { watchMemory } from "../parts/memory.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import type { Scenario } from "../parts/scenario.ts";
@@ -10,8 +11,6 @@ import type { Behaviour } from "../processes/receivers.ts";
 const HOSTS = 1_000;
 const HANGING = 20;
 const FAILING = 30;
-/** Log-normal: half of the hosts answer within the median. */
-const LATENCY = { medianMs: 200, sigma: 0.9, minMs: 20, maxMs: 3_000 };
 
 /** Receivers as they are: near and far, some slow, a few that never answer, a few that fail. */
 export const spreadLatency: Scenario = {
@@ -62,16 +61,4 @@ async function measureOnce(
     webhooks: healthy,
   });
   return { seconds, requests, memory: memory.stop().max };
-}
-
-/** The latency of the nth of so many hosts, in milliseconds; neighbours differ, as hosts do. */
-function latencyOf(nth: number, of: number): number {
-  const place = (((nth * 7_919) % of) + 0.5) / of;
-  const ms = LATENCY.medianMs * Math.exp(LATENCY.sigma * normalQuantile(place));
-  return Math.round(Math.min(LATENCY.maxMs, Math.max(LATENCY.minMs, ms)));
-}
-
-/** The quantile of the normal distribution, by Tukey's lambda: within 0.01 between the first and the last percent. */
-function normalQuantile(p: number): number {
-  return 4.91 * (p ** 0.14 - (1 - p) ** 0.14);
 }

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 
 /** What a process needs besides deliveries: its code, the Temporal SDK, the database's pool; in bytes. */
-const BASE_MEMORY = 170 * 2 ** 20;
+export const BASE_MEMORY = 170 * 2 ** 20;
 /** What a request in flight takes: its connection with TLS, and its buffers; in bytes. Measured by the bench `farther`. */
-const MEMORY_EACH = 160 * 2 ** 10;
+export const MEMORY_EACH = 160 * 2 ** 10;
 /** The part of the memory beyond that, which payloads may take. */
 const PAYLOAD_PART = 16;
 /** What a payload takes of it: as it was read, as it is sent, and encrypted. */

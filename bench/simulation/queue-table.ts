@@ -1,0 +1,294 @@
+import type { Claimant, ClaimedDelivery, ClaimResult, ClaimToken } from "../../src/db/queue/claims.ts";
+import type { ClaimedWebhook } from "../../src/db/queue/webhooks.ts";
+import { type Random, weighted } from "../parts/random.ts";
+import type { Measurements } from "./measurements.ts";
+import type { SimulatedWebhook } from "./receivers.ts";
+import type { SimulatedDatabase } from "./simulated-database.ts";
+
+/** Webhooks visited by one claim of first attempts, at most; as `claimPending` has it. */
+const WEBHOOKS = 512;
+
+/** A claimed delivery. One object is also its token: 42 million of them are made. */
+export class SimulatedDelivery implements ClaimedDelivery, ClaimToken {
+  readonly id = "00000000-0000-7000-8000-000000000000";
+  readonly eventId = "00000000-0000-7000-8000-000000000000";
+  readonly of: SimulatedWebhook;
+  readonly workerId: number;
+  readonly runId: number;
+  /** Attempts recorded before this one. */
+  readonly attempts: number;
+  /** Number of the arrival, from 0. */
+  readonly number: number;
+  /** When it arrived, in milliseconds. */
+  readonly arrived: number;
+  /** When the attempt could be made; when it arrived, for a first attempt. */
+  readonly due: number;
+
+  constructor(
+    of: SimulatedWebhook,
+    claimant: Claimant,
+    attempts: number,
+    number: number,
+    arrived: number,
+    due: number,
+  ) {
+    this.of = of;
+    this.workerId = claimant.workerId;
+    this.runId = claimant.runId;
+    this.attempts = attempts;
+    this.number = number;
+    this.arrived = arrived;
+    this.due = due;
+  }
+
+  get webhook(): ClaimedWebhook {
+    return this.of.webhook;
+  }
+
+  get token(): ClaimToken {
+    return this;
+  }
+
+  get table(): "queue" | "retries" {
+    return this.attempts === 0 ? "queue" : "retries";
+  }
+}
+
+/** Rows that nobody has claimed, by a time that only grows; those given back come first. */
+export class Rows {
+  #times = new Float64Array(8);
+  #numbers = new Float64Array(8);
+  #head = 0;
+  size = 0;
+
+  /** The least time; to be asked only when there are rows. */
+  get firstTime(): number {
+    return this.#times[this.#head] as number;
+  }
+
+  get firstNumber(): number {
+    return this.#numbers[this.#head] as number;
+  }
+
+  push(time: number, number: number): void {
+    if (this.size === this.#times.length) this.#grow();
+    this.#set(this.#head + this.size, time, number);
+    this.size += 1;
+  }
+
+  shift(): void {
+    this.#head = (this.#head + 1) & (this.#times.length - 1);
+    this.size -= 1;
+  }
+
+  /** Puts a row back in its place, which is near the front. */
+  restore(time: number, number: number): void {
+    if (this.size === this.#times.length) this.#grow();
+    const mask = this.#times.length - 1;
+    this.#head = (this.#head - 1) & mask;
+    this.size += 1;
+    let place = this.#head;
+    for (let n = 1; n < this.size; n += 1) {
+      const next = (this.#head + n) & mask;
+      if ((this.#times[next] as number) >= time) break;
+      this.#set(place, this.#times[next] as number, this.#numbers[next] as number);
+      place = next;
+    }
+    this.#set(place, time, number);
+  }
+
+  /** Rows with a time before this one. */
+  countBefore(time: number): number {
+    let [low, high] = [0, this.size];
+    const mask = this.#times.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#times[(this.#head + middle) & mask] as number) < time) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  #set(place: number, time: number, number: number): void {
+    const index = place & (this.#times.length - 1);
+    this.#times[index] = time;
+    this.#numbers[index] = number;
+  }
+
+  #grow(): void {
+    const [times, numbers, head] = [this.#times, this.#numbers, this.#head];
+    const size = times.length;
+    this.#times = new Float64Array(size * 2);
+    this.#numbers = new Float64Array(size * 2);
+    for (let n = 0; n < size; n += 1) {
+      this.#times[n] = times[(head + n) & (size - 1)] as number;
+      this.#numbers[n] = numbers[(head + n) & (size - 1)] as number;
+    }
+    this.#head = 0;
+  }
+}
+
+/** When deliveries arrive, in milliseconds. */
+export interface Arrivals {
+  perSecond: number;
+  untilMs: number;
+}
+
+/** The table `queue`: Poisson arrivals, and the claims of `claimPending` without rate limits, pauses and crashes. */
+export class QueueTable {
+  readonly #webhooks: readonly SimulatedWebhook[];
+  readonly #database: SimulatedDatabase;
+  readonly #measurements: Measurements;
+  readonly #random: Random;
+  readonly #draw: () => number;
+  readonly #gapMs: number;
+  readonly #untilMs: number;
+  readonly #free: readonly Rows[];
+  /** Rows of each webhook, claimed ones included. */
+  readonly #rows: Int32Array;
+  /** A bit for each webhook that has rows. */
+  readonly #present: Uint32Array;
+  readonly #excluded: Uint8Array;
+  readonly #eligible: Int32Array;
+  #nextArrival: number;
+  #arrived = 0;
+
+  constructor(
+    webhooks: readonly SimulatedWebhook[],
+    { perSecond, untilMs }: Arrivals,
+    database: SimulatedDatabase,
+    measurements: Measurements,
+    random: Random,
+  ) {
+    this.#webhooks = webhooks;
+    this.#database = database;
+    this.#measurements = measurements;
+    this.#random = random;
+    this.#draw = weighted(
+      webhooks.map(({ weight }) => weight),
+      random,
+    );
+    this.#gapMs = 1_000 / perSecond;
+    this.#untilMs = untilMs;
+    this.#free = webhooks.map(() => new Rows());
+    this.#rows = new Int32Array(webhooks.length);
+    this.#present = new Uint32Array(Math.ceil(webhooks.length / 32) + 1);
+    this.#excluded = new Uint8Array(webhooks.length);
+    this.#eligible = new Int32Array(WEBHOOKS);
+    this.#nextArrival = this.#gap();
+  }
+
+  /** Deliveries that have arrived. */
+  get arrived(): number {
+    return this.#arrived;
+  }
+
+  /** Rows that nobody has claimed. */
+  get unclaimed(): number {
+    return this.#free.reduce((sum, { size }) => sum + size, 0);
+  }
+
+  /** When the oldest unclaimed row of the webhooks of a behaviour arrived. */
+  oldestUnclaimed(behaviour: SimulatedWebhook["host"]["behaviour"]): number | undefined {
+    let oldest: number | undefined;
+    this.#free.forEach((rows, n) => {
+      if (rows.size === 0 || this.#webhooks[n]?.host.behaviour !== behaviour) return;
+      if (oldest === undefined || rows.firstTime < oldest) oldest = rows.firstTime;
+    });
+    return oldest;
+  }
+
+  /** Lets everything arrive that does so before now. */
+  arrive(): void {
+    const until = Math.min(this.#database.now, this.#untilMs);
+    while (this.#nextArrival <= until) {
+      const number = this.#draw();
+      (this.#free[number] as Rows).push(this.#nextArrival, this.#arrived);
+      this.#addRow(number);
+      this.#measurements.arrived(this.#nextArrival, this.#webhooks[number] as SimulatedWebhook);
+      this.#arrived += 1;
+      this.#nextArrival += this.#gap();
+    }
+  }
+
+  claim(
+    claimant: Claimant,
+    options: { limit: number; after: bigint; excluded: readonly bigint[] },
+  ): Promise<ClaimResult & { next: bigint | null }> {
+    this.arrive();
+    const { limit, excluded } = options;
+    for (const id of excluded) this.#excluded[Number(id) - 1] = 1;
+    const most = Math.min(limit, WEBHOOKS);
+    let [visited, eligible, last] = [0, 0, -1];
+    // Ids begin with 1: the webhook after an id has the number of that id.
+    for (
+      let n = this.#nextPresent(Number(options.after));
+      n >= 0 && visited < most;
+      n = this.#nextPresent(n + 1)
+    ) {
+      visited += 1;
+      last = n;
+      if (this.#excluded[n] === 1 || (this.#free[n] as Rows).size === 0) continue;
+      this.#eligible[eligible] = n;
+      eligible += 1;
+    }
+    for (const id of excluded) this.#excluded[Number(id) - 1] = 0;
+    const next = visited === most ? BigInt(last + 1) : null;
+    const share = Math.max(1, Math.floor(limit / Math.max(1, eligible)));
+    const deliveries: SimulatedDelivery[] = [];
+    for (let n = 0; n < eligible && deliveries.length < limit; n += 1)
+      this.#take(
+        this.#eligible[n] as number,
+        Math.min(share, limit - deliveries.length),
+        claimant,
+        deliveries,
+      );
+    const touched = deliveries.length;
+    return this.#database.claimed(visited, { deliveries, touched, limited: false, next });
+  }
+
+  /** The claim is given back. */
+  release({ of, arrived, number }: SimulatedDelivery): void {
+    (this.#free[of.number] as Rows).restore(arrived, number);
+  }
+
+  /** The row is gone: its first attempt is recorded. */
+  remove({ of: { number } }: SimulatedDelivery): void {
+    const left = (this.#rows[number] as number) - 1;
+    this.#rows[number] = left;
+    if (left === 0)
+      this.#present[number >> 5] = (this.#present[number >> 5] as number) & ~(1 << (number & 31));
+  }
+
+  #take(number: number, most: number, claimant: Claimant, into: SimulatedDelivery[]): void {
+    const rows = this.#free[number] as Rows;
+    for (let n = Math.min(most, rows.size); n > 0; n -= 1) {
+      const { firstTime, firstNumber } = rows;
+      rows.shift();
+      const of = this.#webhooks[number] as SimulatedWebhook;
+      into.push(new SimulatedDelivery(of, claimant, 0, firstNumber, firstTime, firstTime));
+    }
+  }
+
+  #addRow(number: number): void {
+    this.#rows[number] = (this.#rows[number] as number) + 1;
+    this.#present[number >> 5] = (this.#present[number >> 5] as number) | (1 << (number & 31));
+  }
+
+  /** The first webhook from a number on that has rows; -1 when there is none. */
+  #nextPresent(from: number): number {
+    let word = from >> 5;
+    if (word >= this.#present.length) return -1;
+    let bits = (this.#present[word] as number) & (-1 << (from & 31));
+    while (bits === 0) {
+      word += 1;
+      if (word >= this.#present.length) return -1;
+      bits = this.#present[word] as number;
+    }
+    return word * 32 + 31 - Math.clz32(bits & -bits);
+  }
+
+  #gap(): number {
+    return -Math.log(1 - this.#random()) * this.#gapMs;
+  }
+}

@@ -1,0 +1,113 @@
+import type { DispatchConfig } from "../../src/config.ts";
+import type { Random } from "../parts/random.ts";
+import type { SimulatedTime } from "../parts/simulated-time.ts";
+import type { RetryTable } from "./retry-table.ts";
+import type { SimulatedDatabase } from "./simulated-database.ts";
+import type { SimulatedWorker } from "./simulated-worker.ts";
+
+/** As the workflow has it: how often it asks what failed, in milliseconds, and activities until it looks at a group afresh. */
+const ASK_MS = 15_000;
+const PASSES_PER_ASK = 15;
+/** As the schedule has it: how long the pumps of two runs overlap, in milliseconds. */
+const OVERLAP_MS = 15_000;
+/** From the start of an activity until a worker has it, in milliseconds. */
+const ACTIVITY_MS = 20;
+/** A pass that leaves nothing to wait for is followed by the next one after this time, in milliseconds. */
+const MIN_DELAY_MS = 1;
+
+const NEVER = new AbortController().signal;
+
+/** The runs of the schedule, as the workflow `dispatchPendingDeliveries` makes them. */
+export class Runs {
+  readonly #time: SimulatedTime;
+  readonly #database: SimulatedDatabase;
+  readonly #retries: RetryTable;
+  readonly #workers: readonly SimulatedWorker[];
+  readonly #dispatch: DispatchConfig;
+  readonly #random: Random;
+  #started = 0;
+  #error: unknown;
+
+  constructor(parts: {
+    time: SimulatedTime;
+    database: SimulatedDatabase;
+    retries: RetryTable;
+    workers: readonly SimulatedWorker[];
+    dispatch: DispatchConfig;
+    random: Random;
+  }) {
+    this.#time = parts.time;
+    this.#database = parts.database;
+    this.#retries = parts.retries;
+    this.#workers = parts.workers;
+    this.#dispatch = parts.dispatch;
+    this.#random = parts.random;
+  }
+
+  /** Begins with a run now, and with another one at each interval. */
+  start(): void {
+    const run = () => {
+      this.#started += 1;
+      this.#run(this.#started).catch((error: unknown) => {
+        this.#error ??= error;
+      });
+    };
+    this.#time.clock.every(this.#dispatch.intervalMs, run);
+    run();
+  }
+
+  /** @throws what a run has thrown */
+  check(): void {
+    if (this.#error !== undefined) throw this.#error;
+  }
+
+  get #pumpMs(): number {
+    return this.#dispatch.intervalMs + OVERLAP_MS;
+  }
+
+  async #run(runId: number): Promise<void> {
+    const { clock } = this.#time;
+    const retrying = new Map<number, Promise<void>>();
+    const ask = async () => {
+      this.#retries.adopt(await this.#database.read(runId));
+      const groups = this.#retries.assignGroups(runId);
+      for (const group of groups) {
+        if (retrying.has(group)) continue;
+        const retried = this.#retry(runId, group).finally(() => retrying.delete(group));
+        retrying.set(group, retried);
+      }
+      return groups;
+    };
+    let isPumping = true;
+    const forMs = this.#pumpMs;
+    const pumped = Promise.all(
+      this.#workers.map(({ pumps }) => pumps.run(runId, { lingers: this.#dispatch.onPublish, forMs }, NEVER)),
+    ).then(() => {
+      isPumping = false;
+    });
+    while (isPumping) {
+      await Promise.race([pumped, clock.wait(ASK_MS)]);
+      await ask();
+    }
+    do {
+      await Promise.all(retrying.values());
+    } while ((await ask()).length > 0 || !this.#retries.close(runId));
+  }
+
+  /** Passes over a group until nothing is open. */
+  async #retry(runId: number, group: number): Promise<void> {
+    const { clock } = this.#time;
+    const options = {
+      horizonMs: Math.min(this.#pumpMs, this.#dispatch.retryInitialDelayMs),
+      forMs: this.#pumpMs,
+    };
+    let { delayMs } = this.#retries.status(runId, group);
+    for (let pass = 0; pass < PASSES_PER_ASK; pass += 1) {
+      await clock.wait(delayMs + ACTIVITY_MS);
+      const worker = this.#workers[Math.floor(this.#random() * this.#workers.length)] as SimulatedWorker;
+      const { status } = await worker.retries.run({ runId, group }, options, NEVER);
+      if (status.open === 0) return;
+      delayMs = Math.max(MIN_DELAY_MS, status.delayMs);
+    }
+  }
+}

@@ -1,0 +1,313 @@
+import pino from "pino";
+import type { DeliveryConfig } from "../../src/config.ts";
+import type { AttemptResult } from "../../src/db/queue/results.ts";
+import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
+import { Pumps } from "../../src/delivery/pump.ts";
+import type { Recorded, Recorder } from "../../src/delivery/recorder.ts";
+import { RetryPasses } from "../../src/delivery/retry-pass.ts";
+import { Sender, type SenderParts } from "../../src/delivery/sender.ts";
+import type { Occurrence, SimulatedTime } from "../parts/simulated-time.ts";
+import type { Measurements } from "./measurements.ts";
+import type { QueueTable, SimulatedDelivery } from "./queue-table.ts";
+import type { Answer, Outage } from "./receivers.ts";
+import type { RetryTable } from "./retry-table.ts";
+import type { SimulatedDatabase } from "./simulated-database.ts";
+
+/** As the recorder has it: results written by one statement, statements at once, and what makes a second one worth it. */
+const BATCH = 200;
+const MAX_WRITERS = 2;
+const WORTH_A_WRITER = 64;
+
+const log = pino({ level: "silent" });
+const CONTENT = { payload: "{}", userId: "user" };
+const SIGNATURE = { "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "" };
+const SIGNED = () => SIGNATURE;
+const NONE: ReadonlySet<bigint> = new Set();
+
+/** What a worker works on. */
+export interface WorkerSurroundings {
+  time: SimulatedTime;
+  database: SimulatedDatabase;
+  queue: QueueTable;
+  retryTable: RetryTable;
+  measurements: Measurements;
+  delivery: DeliveryConfig;
+  /** The thread's time for a delivery, in microseconds: one half when it is sent, one when its response comes. */
+  deliveryUs: number;
+  payloadBytes: number;
+  outage: Outage;
+  hosts: number;
+  webhooks: number;
+}
+
+/**
+ * A worker process: the service's own scheduler, sender, pumps and retry passes, over simulated sockets and a simulated
+ * database. It keeps an account of its own of what is in flight, and holds the limits against it.
+ */
+export class SimulatedWorker {
+  readonly pumps: Pumps;
+  readonly retries: RetryPasses;
+  readonly limit: InFlightLimit;
+  /** Claimed and not recorded or given back yet. */
+  held = 0;
+  inFlight = 0;
+  probes = 0;
+  readonly #around: WorkerSurroundings;
+  readonly #recorder: SimulatedRecorder;
+  readonly #halfMs: number;
+  /** Requests in flight to each host, without probes of single webhooks, and to each webhook. */
+  readonly #toHost: Uint16Array;
+  readonly #toWebhook: Uint16Array;
+  /** Webhooks whose last outcome was a timeout. */
+  readonly #hung: Uint8Array;
+  /** Responses that wait for the thread. */
+  readonly #backlog: Request[] = [];
+  #posting: SimulatedDelivery | undefined;
+  /** When the thread has done what it has to do by now. */
+  #freeAt = 0;
+  /** What it was given to do, in milliseconds, and where that and the time stood at the last look. */
+  #work = 0;
+  #looked = { at: 0, done: 0 };
+
+  constructor(around: WorkerSurroundings, workerId: number) {
+    this.#around = around;
+    const { time, database, queue, retryTable, delivery } = around;
+    const { clock } = time;
+    this.#halfMs = around.deliveryUs / 2_000;
+    this.#toHost = new Uint16Array(around.hosts);
+    this.#toWebhook = new Uint16Array(around.webhooks);
+    this.#hung = new Uint8Array(around.webhooks);
+    this.#recorder = new SimulatedRecorder(around);
+    this.limit = new InFlightLimit(delivery.maxInFlight, () => this.#utilization());
+    const lease = {
+      claim: <T>(work: (id: number) => Promise<T>) => work(workerId),
+      isValid: () => true,
+      hasLost: () => false,
+      settle: () => {},
+      retire: () => {},
+      verify: () => {},
+    };
+    const sender = new Sender(
+      {
+        clock,
+        log,
+        post: (_request, outcome, gate) => this.#post(outcome, gate),
+        sign: SIGNED,
+        recorder: this.#recorder,
+        release: async (_workerId, deliveries) => {
+          await database.released(deliveries.length);
+          for (const delivery of deliveries as SimulatedDelivery[])
+            (delivery.table === "queue" ? queue : retryTable).release(delivery);
+        },
+        lease,
+        watch: { isFresh: () => true, revision: 0n, stoppedSince: async () => NONE },
+        contents: this.#contents(),
+        limit: this.limit,
+      },
+      { perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
+    );
+    const pending = {
+      claim: queue.claim.bind(queue),
+      fanOut: () => database.read(null),
+    };
+    this.pumps = new Pumps({ queue: pending, log, lease, sender, clock });
+    this.retries = new RetryPasses({
+      clock,
+      claim: retryTable.claim.bind(retryTable),
+      lease,
+      sender,
+      statements: {
+        groupStatus: (runId, group) => database.read(0).then(() => retryTable.status(runId, group)),
+      },
+    });
+  }
+
+  /** Room for payloads, each of which is of an event of its own. */
+  #contents(): SenderParts["contents"] {
+    const { delivery, payloadBytes } = this.#around;
+    const most = Math.floor(delivery.memoryBytes / payloadBytes);
+    const worker = this;
+    return {
+      get room() {
+        return Math.max(0, most - worker.held);
+      },
+      async hold(deliveries) {
+        worker.held += deliveries.length;
+        return [];
+      },
+      // Asked for right before the POST.
+      of(posted) {
+        worker.#posting = posted as SimulatedDelivery;
+        return CONTENT;
+      },
+      release() {
+        worker.held -= 1;
+      },
+    };
+  }
+
+  /** The part of the thread's time that was taken since it was asked last. */
+  #utilization(): number {
+    const { now } = this.#around.time;
+    const done = this.#work - Math.max(0, this.#freeAt - now);
+    const utilization = (done - this.#looked.done) / Math.max(1, now - this.#looked.at);
+    this.#looked = { at: now, done };
+    return Math.min(1, Math.max(0, utilization));
+  }
+
+  /** The time that the thread was given work for, in milliseconds. */
+  get work(): number {
+    return this.#work;
+  }
+
+  /** The thread works for half a delivery. @returns when it has done so */
+  #workHalf(): number {
+    this.#work += this.#halfMs;
+    this.#freeAt = Math.max(this.#freeAt, this.#around.time.now) + this.#halfMs;
+    return this.#freeAt;
+  }
+
+  #post(outcome: Request["outcome"], gate: Parameters<SenderParts["post"]>[2]): void {
+    const delivery = this.#posting as SimulatedDelivery;
+    if (!gate.maySend()) {
+      gate.withdrawn();
+      return;
+    }
+    const { host, number } = delivery.of;
+    const isProbe = this.#hung[number] === 1;
+    this.#check(delivery, isProbe);
+    this.inFlight += 1;
+    this.#toWebhook[number] = (this.#toWebhook[number] as number) + 1;
+    if (isProbe) this.probes += 1;
+    else this.#toHost[host.number] = (this.#toHost[host.number] as number) + 1;
+    const started = this.#workHalf();
+    this.#around.measurements.started(delivery, started);
+    const { outage, time } = this.#around;
+    const isOut =
+      host.behaviour === "recovering" &&
+      started >= outage.fromSecond * 1_000 &&
+      started < outage.untilSecond * 1_000;
+    const answer = isOut ? host.silence : host.answer;
+    time.plan(started + answer.durationMs, new Request(this, delivery, answer, outcome, isProbe));
+  }
+
+  /** Whether there is room for one more request. */
+  #check({ of: { host, number } }: SimulatedDelivery, isProbe: boolean): void {
+    const { delivery, measurements } = this.#around;
+    const most = this.limit.value;
+    if (this.inFlight >= most) measurements.exceeded(`${this.inFlight + 1} in flight, limit ${most}`);
+    if ((this.#toWebhook[number] as number) >= delivery.maxPerWebhook)
+      measurements.exceeded("a webhook's limit");
+    if (isProbe && this.probes >= Math.max(1, most / 4))
+      measurements.exceeded("a quarter of the budget by probes");
+    if (isProbe && (this.#toWebhook[number] as number) > 0) measurements.exceeded("one probe of a webhook");
+    if (!isProbe && (this.#toHost[host.number] as number) >= delivery.maxPerHost)
+      measurements.exceeded("a host's limit");
+  }
+
+  /** A response has come, or the time is over. */
+  respond(request: Request): void {
+    if (this.#backlog.length > 0 || this.#freeAt > this.#around.time.now) {
+      this.#backlog.push(request);
+      if (this.#backlog.length === 1) this.#planBacklog();
+    } else {
+      this.#end(request);
+    }
+  }
+
+  #planBacklog(): void {
+    this.#around.time.plan(this.#freeAt, {
+      happen: () => {
+        const request = this.#backlog.shift() as Request;
+        this.#end(request);
+        if (this.#backlog.length > 0) this.#planBacklog();
+      },
+    });
+  }
+
+  #end({ delivery, answer, outcome, isProbe }: Request): void {
+    const { host, number } = delivery.of;
+    this.#workHalf();
+    this.inFlight -= 1;
+    this.#toWebhook[number] = (this.#toWebhook[number] as number) - 1;
+    if (isProbe) this.probes -= 1;
+    else this.#toHost[host.number] = (this.#toHost[host.number] as number) - 1;
+    this.#hung[number] = answer === host.silence ? 1 : 0;
+    outcome(answer.outcome);
+  }
+}
+
+/** A request in flight. */
+class Request implements Occurrence {
+  readonly worker: SimulatedWorker;
+  readonly delivery: SimulatedDelivery;
+  readonly answer: Answer;
+  readonly outcome: Parameters<SenderParts["post"]>[1];
+  readonly isProbe: boolean;
+
+  constructor(
+    worker: SimulatedWorker,
+    delivery: SimulatedDelivery,
+    answer: Answer,
+    outcome: Request["outcome"],
+    isProbe: boolean,
+  ) {
+    this.worker = worker;
+    this.delivery = delivery;
+    this.answer = answer;
+    this.outcome = outcome;
+    this.isProbe = isProbe;
+  }
+
+  happen(): void {
+    this.worker.respond(this);
+  }
+}
+
+/** Records results in batches, as `Recorder` does. */
+class SimulatedRecorder implements Pick<Recorder, "unrecorded" | "record"> {
+  readonly #around: WorkerSurroundings;
+  #waiting: { result: AttemptResult; recorded: Recorded }[] = [];
+  #writers = 0;
+  #writing = 0;
+
+  constructor(around: WorkerSurroundings) {
+    this.#around = around;
+  }
+
+  get unrecorded(): number {
+    return this.#waiting.length + this.#writing;
+  }
+
+  record(result: AttemptResult, recorded: Recorded): void {
+    this.#waiting.push({ result, recorded });
+    if (this.#writers === 0 || (this.#writers < MAX_WRITERS && this.#waiting.length >= WORTH_A_WRITER)) {
+      this.#writers += 1;
+      this.#around.time.clock.soon(() => this.#write());
+    }
+  }
+
+  #write(): void {
+    if (this.#waiting.length === 0) {
+      this.#writers -= 1;
+      return;
+    }
+    const batch = this.#waiting.length <= BATCH ? this.#waiting : this.#waiting.splice(0, BATCH);
+    if (batch === this.#waiting) this.#waiting = [];
+    this.#writing += batch.length;
+    this.#around.database.record(batch.length, () => {
+      this.#writing -= batch.length;
+      for (const { result, recorded } of batch) recorded(this.#store(result));
+      this.#write();
+    });
+  }
+
+  #store({ token, delivered }: AttemptResult): ReturnType<Measurements["recorded"]> {
+    const { queue, retryTable, measurements } = this.#around;
+    const delivery = token as SimulatedDelivery;
+    const state = measurements.recorded(delivery, delivered);
+    (delivery.table === "queue" ? queue : retryTable).remove(delivery);
+    if (state === "retrying") retryTable.add(delivery);
+    return state;
+  }
+}

@@ -1,0 +1,171 @@
+import type { DeliveryConfig, DispatchConfig } from "../../src/config.ts";
+import { BASE_MEMORY, MEMORY_EACH } from "../../src/delivery/limits/process-limits.ts";
+import { randomOf } from "../parts/random.ts";
+import { SimulatedTime } from "../parts/simulated-time.ts";
+import { Measurements } from "./measurements.ts";
+import { QueueTable } from "./queue-table.ts";
+import { createReceivers, type ReceiversOptions } from "./receivers.ts";
+import { RetryTable } from "./retry-table.ts";
+import { Runs } from "./runs.ts";
+import { SimulatedDatabase, type StatementCosts } from "./simulated-database.ts";
+import { SimulatedWorker } from "./simulated-worker.ts";
+
+/** What is published within this time is announced to the workers together, in milliseconds. */
+const ANNOUNCED_MS = 5;
+/** How often overdue retries are counted, in seconds. */
+const RETRIES_EVERY_S = 10;
+
+/** What is simulated. */
+export interface SimulationOptions extends Omit<ReceiversOptions, "timeoutMs"> {
+  seed: number;
+  seconds: number;
+  workers: number;
+  /** First attempts that arrive per second, on average. */
+  perSecond: number;
+  /** The time of a worker's thread for each attempt, in microseconds. */
+  deliveryUs: number;
+  payloadBytes: number;
+  statements: StatementCosts;
+  delivery: DeliveryConfig;
+  dispatch: DispatchConfig;
+}
+
+/** How it stands after a second. */
+export interface Sample {
+  second: number;
+  /** How long the oldest first attempt has been waiting, in seconds. */
+  oldestHealthy: number;
+  oldestFailing: number;
+  oldestRecovering: number;
+  /** Requests in flight of the average worker, and of the one with the most. */
+  inFlight: number;
+  maxInFlight: number;
+  /** The most that a worker may have in flight at the moment, on average. */
+  limit: number;
+  maxProbes: number;
+  /** Deliveries held by the worker that holds the most. */
+  maxHeld: number;
+  /** Attempts started in this second. */
+  attempts: number;
+  /** The part of its time that the average worker's thread was busy. */
+  busy: number;
+  /** Memory of the worker that needs the most, in bytes. */
+  memory: number;
+  /** Retries of failing hosts that could have started: how many, and for how long, in seconds. */
+  overdue: number;
+  longestOverdue: number;
+}
+
+/** Where all deliveries that arrived are. */
+export interface Account {
+  arrived: number;
+  delivered: number;
+  failed: number;
+  /** Not claimed by anybody. */
+  queued: number;
+  retrying: number;
+  /** Held by workers: waiting, in flight, or being recorded. */
+  held: number;
+  /** Claimed or given back by statements under way. */
+  inTransit: number;
+}
+
+/** What came of it. */
+export interface SimulationResult {
+  samples: Sample[];
+  account: Account;
+  measurements: Measurements;
+  /** Claim statements, and how many processors of the database claiming and recording keep busy. */
+  claims: number;
+  claiming: number;
+  recording: number;
+}
+
+/** Simulates so many seconds. @param progress told after each simulated second */
+export async function simulate(
+  options: SimulationOptions,
+  progress: (sample: Sample) => void = () => {},
+): Promise<SimulationResult> {
+  const { seed, seconds, delivery, dispatch } = options;
+  const time = new SimulatedTime();
+  const measurements = new Measurements();
+  const database = new SimulatedDatabase(time, options.statements);
+  const webhooks = createReceivers({ ...options, timeoutMs: delivery.timeoutMs }, randomOf(seed));
+  const arrivals = { perSecond: options.perSecond, untilMs: seconds * 1_000 };
+  const queue = new QueueTable(webhooks, arrivals, database, measurements, randomOf(seed + 1));
+  const retryTable = new RetryTable(database, {
+    initialDelayMs: dispatch.retryInitialDelayMs,
+    coefficient: dispatch.retryBackoffCoefficient,
+  });
+  const around = { ...options, webhooks: webhooks.length, time, database, queue, retryTable, measurements };
+  const workers = Array.from({ length: options.workers }, (_, n) => new SimulatedWorker(around, n + 1));
+  const runs = new Runs({
+    time,
+    database,
+    retries: retryTable,
+    workers,
+    dispatch,
+    random: randomOf(seed + 2),
+  });
+  runs.start();
+  if (dispatch.onPublish) {
+    time.clock.every(ANNOUNCED_MS, () => {
+      for (const { pumps } of workers) pumps.wake();
+    });
+  }
+  const samples: Sample[] = [];
+  let before = { attempts: 0, work: 0 };
+  for (let second = 1; second <= seconds; second += 1) {
+    await time.run(second * 1_000);
+    runs.check();
+    queue.arrive();
+    const sum = (of: (worker: SimulatedWorker) => number) =>
+      workers.reduce((total, worker) => total + of(worker), 0);
+    const most = (of: (worker: SimulatedWorker) => number) => Math.max(...workers.map(of));
+    const age = (arrived: number | undefined) => (arrived === undefined ? 0 : second - arrived / 1_000);
+    const work = sum((worker) => worker.work);
+    const last = samples.at(-1);
+    const { count, longestMs } =
+      second % RETRIES_EVERY_S === 0
+        ? retryTable.overdue("failing")
+        : { count: last?.overdue ?? 0, longestMs: (last?.longestOverdue ?? 0) * 1_000 };
+    const sample: Sample = {
+      second,
+      oldestHealthy: age(measurements.oldestHealthy),
+      oldestFailing: age(queue.oldestUnclaimed("failing")),
+      oldestRecovering: age(queue.oldestUnclaimed("recovering")),
+      inFlight: sum(({ inFlight }) => inFlight) / workers.length,
+      maxInFlight: most(({ inFlight }) => inFlight),
+      limit: sum(({ limit }) => limit.value) / workers.length,
+      maxProbes: most(({ probes }) => probes),
+      maxHeld: most(({ held }) => held),
+      attempts: measurements.attempts - before.attempts,
+      busy: (work - before.work) / 1_000 / workers.length,
+      memory: most(
+        (worker) => BASE_MEMORY + worker.inFlight * MEMORY_EACH + worker.held * options.payloadBytes,
+      ),
+      overdue: count,
+      longestOverdue: longestMs / 1_000,
+    };
+    before = { attempts: measurements.attempts, work };
+    samples.push(sample);
+    progress(sample);
+  }
+  const { delivered, failed } = measurements.states;
+  return {
+    samples,
+    measurements,
+    account: {
+      arrived: queue.arrived,
+      delivered,
+      failed,
+      queued: queue.unclaimed,
+      retrying: retryTable.unclaimed,
+      held: workers.reduce((total, { held }) => total + held, 0),
+      inTransit: database.inTransit,
+    },
+    claims: database.claims,
+    claiming: database.claimingMs / 1_000 / seconds,
+    recording: database.recordingMs / 1_000 / seconds,
+  };
+}
