@@ -3,7 +3,9 @@ import { isIP, type LookupFunction, type Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { buildConnector } from "undici";
 import type { AddressGuard } from "./address-guard.ts";
+import { systemClock } from "./clock.ts";
 import { Connections } from "./http/connections.ts";
+import { createPacer } from "./http/pacer.ts";
 import { bareHost, HTTPS_PORT } from "./target-url.ts";
 
 /** Timeout of a connection, TLS included, in milliseconds. It starts after the lookup of the name and the wait for the handshake's turn. */
@@ -24,7 +26,7 @@ const HANDSHAKES = { atOnce: 100, perSecond: 400 };
  */
 export function createHttpClient(guard: AddressGuard, maxConnections: number): Connections {
   let made: Connect | undefined;
-  const handshake = createPacer(HANDSHAKES);
+  const handshake = createPacer(HANDSHAKES, systemClock);
   return new Connections({
     maxConnections,
     pipelining: 1,
@@ -64,25 +66,6 @@ export function createHttpClient(guard: AddressGuard, maxConnections: number): C
       };
     },
   });
-}
-
-/** Starts work at once while there are few, and at a steady pace when there are many. */
-function createPacer({
-  atOnce,
-  perSecond,
-}: {
-  atOnce: number;
-  perSecond: number;
-}): (start: () => void) => void {
-  const gapMs = 1_000 / perSecond;
-  /** When the work of all who came before has its turn. */
-  let free = Number.NEGATIVE_INFINITY;
-  return (start) => {
-    const now = performance.now();
-    free = Math.max(free + gapMs, now - atOnce * gapMs);
-    if (free <= now) start();
-    else setTimeout(start, free - now);
-  };
 }
 
 type Connect = (

@@ -40,6 +40,7 @@ export class Connections {
   readonly #options: Omit<Client.Options, "connect">;
   readonly #connect: Connect;
   readonly #maxConnections: number;
+  readonly #now: () => number;
   readonly #idle = new Map<string, Kept[]>();
   /** In the order in which they became idle. */
   readonly #byAge = new Set<Kept>();
@@ -49,15 +50,18 @@ export class Connections {
    * @param options of each connection's client
    * @param options.maxConnections idle ones are kept while there are no more than so many, those in use included; the one
    *   that has been idle for longest makes room
+   * @param options.now monotonic time in milliseconds; the system's unless given
    */
   constructor({
     connect,
     maxConnections,
+    now = () => performance.now(),
     ...options
-  }: Omit<Client.Options, "connect"> & { connect: Connect; maxConnections: number }) {
+  }: Omit<Client.Options, "connect"> & { connect: Connect; maxConnections: number; now?: () => number }) {
     this.#options = options;
     this.#maxConnections = maxConnections;
     this.#connect = connect;
+    this.#now = now;
   }
 
   /** Open connections, those in use included, and hosts that have idle ones. */
@@ -120,7 +124,7 @@ export class Connections {
     this.#all.add(kept);
     kept.client
       .on("connect", () => {
-        kept.since = performance.now();
+        kept.since = this.#now();
         kept.responses = 0;
       })
       .on("disconnect", () => {
@@ -136,12 +140,20 @@ export class Connections {
     if (!idle || !kept) return undefined;
     if (idle.length === 0) this.#idle.delete(origin);
     this.#byAge.delete(kept);
-    return kept;
+    if (!this.#isOld(kept)) return kept;
+    // Those that were used before it may be younger.
+    void this.#drop(kept);
+    return this.#takeIdle(origin);
+  }
+
+  /** Whether it takes no further request: it has no socket any more, or has had it for too long. */
+  #isOld({ since }: Kept): boolean {
+    return since === undefined || this.#now() - since > MAX_AGE_MS;
   }
 
   #keep(kept: Kept): void {
-    const { origin, client, since } = kept;
-    if (since === undefined || client.closed || client.destroyed || performance.now() - since > MAX_AGE_MS) {
+    const { origin, client } = kept;
+    if (client.closed || client.destroyed || this.#isOld(kept)) {
       void this.#drop(kept);
       return;
     }
