@@ -23,6 +23,7 @@ import { sessionToken } from "./page-session.ts";
 import { isPublic } from "./public-services.ts";
 import { createRequestLimit, type RequestLimit, rateLimitFields } from "./request-limits.ts";
 import { ADMISSION_HEADER, type Admissions } from "./rest/admissions.ts";
+import type { SilentDatabase } from "./silent-database.ts";
 
 const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
 
@@ -125,10 +126,14 @@ export async function identify(context: ApiContext, caller: Caller): Promise<Api
 }
 
 /** Refuses callers before their request is read, and remembers the key for the services. */
-export function requestGate(context: ApiContext): (handler: HandlerContext) => Promise<void> {
+export function requestGate(
+  context: ApiContext,
+  database: SilentDatabase,
+): (handler: HandlerContext) => Promise<void> {
   return async (handler) => {
     try {
-      const key = await admit(context, handler.method, callerFrom(handler));
+      const admitted = () => admit(context, handler.method, callerFrom(handler));
+      const key = isPublic(handler.method) ? null : await database.refuseWhileSilent(admitted);
       handler.values.set(callerKey, key);
     } catch (error) {
       throw toConnectError(error, context.log, handler.method.name);

@@ -60,18 +60,21 @@ export function toConnectError(error: unknown, log: Logger, method: string): Con
   }
   if (isTransient(error)) {
     log.warn({ err: error, method }, "the database is away");
-    return refusal(
-      new DomainError("UNAVAILABLE", "the database is away; try again", {
-        reason: "DATABASE_AWAY",
-        retryAfterMs: RETRY_AWAY_MS,
-      }),
-    );
+    return refusal(databaseAway());
   }
   const reference = randomUUID();
   log.error({ err: error, method, reference }, "a request failed by our own fault");
   return detailed(`internal error, in the log under ${reference}`, Code.Internal, {
     reason: "INTERNAL",
     metadata: { reference },
+  });
+}
+
+/** What callers are told while the database is away or does not answer. */
+export function databaseAway(): DomainError {
+  return new DomainError("UNAVAILABLE", "the database is away; try again", {
+    reason: "DATABASE_AWAY",
+    retryAfterMs: RETRY_AWAY_MS,
   });
 }
 

@@ -23,6 +23,7 @@ import { MAX_BODY_BYTES } from "./rest/bodies.ts";
 import { frameworkFailure, mountFailures } from "./rest/failures.ts";
 import { mountRestGateway } from "./rest/gateway.ts";
 import { answerLostBrowser, mountSettingsPage } from "./settings-page.ts";
+import type { SilentDatabase } from "./silent-database.ts";
 import { LISTED_BY_REFLECTION } from "./unknown-method.ts";
 
 /** PEM. */
@@ -40,6 +41,7 @@ export interface HttpServices {
   transport: Transport;
   /** The keys of REST requests, which the gate of `transport` takes. */
   admissions: Admissions;
+  database: SilentDatabase;
   bindings: readonly RestBinding[];
   /** Folder of the built settings page. */
   page: string | undefined;

@@ -3,6 +3,8 @@ import type { Logger } from "pino";
 import { isGivenUp, onBehalfOf } from "../db/call-signal.ts";
 import { orAborted, untilAborted } from "./ending.ts";
 import { toConnectError } from "./errors.ts";
+import { needsDatabase } from "./public-services.ts";
+import type { SilentDatabase } from "./silent-database.ts";
 
 /**
  * Turns whatever a service throws into an error that may leave the service, and logs each call at debug: its name,
@@ -39,6 +41,15 @@ async function* guarded<T>(
   } catch (error) {
     throw failed(error);
   }
+}
+
+/**
+ * Refuses calls while the database does not answer, those that wait for it too. The messages of a stream that has begun are
+ * left to its deadline.
+ */
+export function silenceInterceptor(database: SilentDatabase): Interceptor {
+  return (next) => (request) =>
+    needsDatabase(request.method) ? database.refuseWhileSilent(() => next(request)) : next(request);
 }
 
 /**

@@ -12,6 +12,18 @@ const PUBLIC_SERVICES = new Set<string>([
   ServerReflectionAlpha.typeName,
 ]);
 
+/** Services that do not ask the database. Health tells callers when it is away. */
+const WITHOUT_DATABASE = new Set<string>([
+  Health.typeName,
+  ServerReflection.typeName,
+  ServerReflectionAlpha.typeName,
+]);
+
+/** Whether the method answers only when the database does. */
+export function needsDatabase(method: DescMethod): boolean {
+  return !WITHOUT_DATABASE.has(method.parent.typeName);
+}
+
 /** Whether anyone may call the method, without an API key or a session. */
 export function isPublic(method: DescMethod): boolean {
   return PUBLIC_SERVICES.has(method.parent.typeName);

@@ -8,7 +8,12 @@ import { refusal, stoppingError } from "./errors.ts";
 import { listenForGrpc } from "./grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./http-listener.ts";
 import type { KeepAlive } from "./http2-sessions.ts";
-import { endingInterceptor, errorInterceptor, readingInterceptor } from "./interceptors.ts";
+import {
+  endingInterceptor,
+  errorInterceptor,
+  readingInterceptor,
+  silenceInterceptor,
+} from "./interceptors.ts";
 import { AddressCounter, MAX_PUBLIC_CALLS } from "./limits/address-counter.ts";
 import { HeldBytes } from "./limits/held-bytes.ts";
 import type { ConnectionLimits } from "./listeners/connection-limits.ts";
@@ -18,6 +23,7 @@ import { createReadiness } from "./readiness.ts";
 import { Admissions } from "./rest/admissions.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
+import { watchForSilence } from "./silent-database.ts";
 
 /** Where and what `startApi` serves. */
 export interface ApiOptions {
@@ -68,14 +74,20 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const contextValues = addressValues(readAddress, createTlsReader(limits.trustedProxies));
   /** Ends what has not finished in time. */
   const ending = new AbortController();
+  const database = watchForSilence(context.db, log);
   const addServices = createRoutes(context, readiness, stopping.signal);
   const routes = (router: ConnectRouter) => {
     addServices(router);
     explainEarlyRefusals(router);
   };
   const routerOptions: ConnectRouterOptions = {
-    interceptors: [errorInterceptor(context.log), endingInterceptor(context.log), readingInterceptor],
-    requestGate: requestGate(context),
+    interceptors: [
+      errorInterceptor(context.log),
+      silenceInterceptor(database),
+      endingInterceptor(context.log),
+      readingInterceptor,
+    ],
+    requestGate: requestGate(context, database),
     // A name misspelt in a filter, or in what a key may do, would otherwise widen it to everything.
     jsonOptions: { ignoreUnknownFields: false },
     // Nothing reads unknown fields, and a message of 4 MiB can hold two million of them.
@@ -108,6 +120,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           router: { ...routerOptions, requestGate: admittedGate(admissions) },
         }),
         admissions,
+        database,
         bindings: restBindings(SERVICES),
         page: options.page,
       }

@@ -1,7 +1,7 @@
 import type { Db } from "./database.ts";
 import { rows } from "./database.ts";
 
-/** Connections that one process uses beside its pool: to learn of changes, to announce events, and to migrate. */
+/** Connections that one process uses beside its pool: to learn of changes, to announce events, and to migrate or see whether the database answers. */
 const BESIDE_POOL = 3;
 
 /** What PostgreSQL allows, and what is used of it at the moment. */

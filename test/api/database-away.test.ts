@@ -1,11 +1,13 @@
 import { randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import pino from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { Health, HealthCheckResponse_ServingStatus } from "../../gen/health/v1/health_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { Db } from "../../src/db/database.ts";
 import { openDatabase } from "../../src/db/database.ts";
-import { PROTOCOLS } from "../support/clients.ts";
+import { connect, PROTOCOLS } from "../support/clients.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
@@ -81,6 +83,16 @@ describe("while the database is away, REST answers 503 with Retry-After and the 
     expect(causes).toContain("Connection terminated unexpectedly");
   });
 
+  test("it accepts connections and answers nothing", async () => {
+    const { api, gateway } = await start();
+    const health = createClient(Health, connect(api));
+    gateway.hang();
+    await expectAway(api);
+    expect(await health.check({})).toMatchObject({ status: HealthCheckResponse_ServingStatus.NOT_SERVING });
+    gateway.resume();
+    await expect.poll(async () => (await api.rest("GET", "/api/webhook/list")).status).toBe(200);
+  });
+
   test("it is starting", async () => {
     const { api, gateway, causes } = await start();
     await gateway.set("starting");
@@ -146,6 +158,17 @@ describe("while the database is away, REST answers 503 with Retry-After and the 
     expect([status, headers.get("Retry-After"), envelope]).toEqual([503, "1", AWAY]);
     expect(causes).toContain("25006");
   });
+});
+
+test("a call that waits long for a database that answers others is not refused", async () => {
+  const { api, direct } = await start();
+  const lock = await direct.transaction();
+  await lock.raw("lock table webhooks in access exclusive mode");
+  const waiting = api.rest("GET", "/api/webhook/list");
+  // Longer than a database that does not answer is waited for.
+  await wait(4_000);
+  await lock.rollback();
+  expect((await waiting).status).toBe(200);
 });
 
 test("with the database back, the same requests are answered", async () => {

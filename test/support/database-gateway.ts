@@ -1,5 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { Transform } from "node:stream";
+import { setTimeout as wait } from "node:timers/promises";
 
 /** What a gateway does with connections. */
 export type GatewayMode =
@@ -18,6 +20,12 @@ export interface DatabaseGateway {
   url: string;
   /** Ends every connection and treats the next ones so. */
   set(mode: GatewayMode): Promise<void>;
+  /** Accepts connections and keeps the old ones, but forwards nothing in either direction, not even their ends. */
+  hang(): void;
+  /** Forwards what has arrived since `hang`, and everything from now on. */
+  resume(): void;
+  /** Delays each packet in each direction by so many milliseconds. Defaults to 0. */
+  delay(ms: number): void;
   close(): Promise<void>;
 }
 
@@ -26,10 +34,31 @@ export async function startDatabaseGateway(url: string): Promise<DatabaseGateway
   const target = new URL(url);
   const open = new Set<Socket>();
   let mode: GatewayMode = "pass";
+  let delayMs = 0;
+  /** Resolves when packets may pass; at once unless the gateway hangs. */
+  let passing = Promise.withResolvers<void>();
+  passing.resolve();
   const track = (socket: Socket) => {
     open.add(socket);
     socket.on("error", () => {});
     socket.once("close", () => open.delete(socket));
+  };
+  /** Passes packets on in order, each `delayMs` after it came. */
+  const forward = () => {
+    let last: Promise<unknown> = Promise.resolve();
+    const later = (work: () => void) => {
+      const delayed = wait(delayMs, undefined, { ref: false });
+      last = Promise.all([last, delayed])
+        .then(() => passing.promise)
+        .then(work);
+    };
+    return new Transform({
+      transform(packet, _encoding, done) {
+        later(() => this.push(packet));
+        done();
+      },
+      flush: (done) => later(done),
+    });
   };
   const server = createServer((caller) => {
     track(caller);
@@ -37,9 +66,12 @@ export async function startDatabaseGateway(url: string): Promise<DatabaseGateway
     if (mode === "starting") return void caller.once("data", () => caller.end(STARTING));
     const database = connect(Number(target.port), target.hostname);
     track(database);
-    caller.pipe(database).pipe(caller);
-    caller.once("close", () => database.destroy());
-    database.once("close", () => caller.destroy());
+    const [toDatabase, toCaller] = [forward(), forward()];
+    caller.pipe(toDatabase).pipe(database);
+    database.pipe(toCaller).pipe(caller);
+    // An end comes after what was sent before it, and one by a reset too.
+    caller.once("close", () => toDatabase.end());
+    database.once("close", () => toCaller.end());
   });
   const listen = async (port: number) => {
     server.listen(port, "127.0.0.1");
@@ -63,7 +95,19 @@ export async function startDatabaseGateway(url: string): Promise<DatabaseGateway
       mode = next;
       if (next !== "refuse") await listen(port);
     },
-    close: end,
+    hang() {
+      passing = Promise.withResolvers();
+    },
+    resume() {
+      passing.resolve();
+    },
+    delay(ms) {
+      delayMs = ms;
+    },
+    async close() {
+      passing.resolve();
+      await end();
+    },
   };
 }
 

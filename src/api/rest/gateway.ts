@@ -6,6 +6,7 @@ import type { AddressReader } from "../client-address.ts";
 import type { ApiContext } from "../context.ts";
 import { jsonWriter } from "../json/writer.ts";
 import { KEY_HEADER } from "../key-refusals.ts";
+import type { SilentDatabase } from "../silent-database.ts";
 import { ADMISSION_HEADER, type Admissions } from "./admissions.ts";
 import type { RestBinding } from "./bindings.ts";
 import { addBodyParsers } from "./bodies.ts";
@@ -27,6 +28,7 @@ export interface RestGatewayOptions {
   transport: Transport;
   /** The keys that the services' gate takes from `transport`. */
   admissions: Admissions;
+  database: SilentDatabase;
   readAddress: AddressReader;
 }
 
@@ -35,7 +37,7 @@ export interface RestGatewayOptions {
  * through `transport`, so that the interceptors of gRPC hold here too.
  */
 export async function mountRestGateway(app: FastifyInstance, options: RestGatewayOptions): Promise<void> {
-  const { context, bindings, transport, admissions, readAddress } = options;
+  const { context, bindings, transport, admissions, database, readAddress } = options;
   app.decorateRequest("admission", undefined);
   await addBodyParsers(app);
   for (const binding of bindings) {
@@ -44,11 +46,13 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
       method: binding.httpMethod,
       url: binding.path,
       onRequest: async (request, reply) => {
-        const key = await admit(context, binding.method, {
-          secret: keyOf(request),
-          address: () => readAddress(request.raw),
-          tell: (name, value) => reply.header(name, value),
-        });
+        const key = await database.refuseWhileSilent(() =>
+          admit(context, binding.method, {
+            secret: keyOf(request),
+            address: () => readAddress(request.raw),
+            tell: (name, value) => reply.header(name, value),
+          }),
+        );
         if (!key) throw new Error(`${binding.method.name} has a REST route and needs no key`);
         const admission = admissions.enter(key);
         request.admission = admission;
