@@ -40,7 +40,7 @@ export function openDatabase(
       query_timeout: options.queryTimeoutMs ?? QUERY_TIMEOUT_MS,
       types,
     } as Knex.PgConnectionConfig,
-    pool: { min: 0, max: options.max },
+    pool: { min: 0, max: options.max, validate: isIdle },
     acquireConnectionTimeout: 10_000,
     // Its warnings repeat, on the console, errors that are thrown too.
     log: { warn() {}, error() {}, deprecate() {}, debug() {} },
@@ -48,6 +48,14 @@ export function openDatabase(
   // Transactions have them too.
   db.userParams = { preparedStatements: options.preparedStatements ?? true };
   return db;
+}
+
+/**
+ * Whether a pooled connection can take a statement. After one that was given up, such as by `QUERY_TIMEOUT_MS`, it still
+ * waits for the answer, and everything asked next would wait behind that: for ever where the server has vanished.
+ */
+function isIdle(connection: pg.Client & { _getActiveQuery(): unknown }): boolean {
+  return !connection._getActiveQuery();
 }
 
 /** Values for the `:name` places of a query; arrays become PostgreSQL arrays. */
