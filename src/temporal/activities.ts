@@ -9,7 +9,7 @@ import type { Counts } from "../delivery/counts.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import type { PumpOptions, PumpResult } from "../delivery/pump.ts";
 import type { createDeleteExpired } from "./delete-expired.ts";
-import { keepAlive } from "./keep-alive.ts";
+import { keepAlive, withHeartbeats } from "./keep-alive.ts";
 import { summariseCounts, summariseGroups, summarisePass } from "./summaries.ts";
 
 /** What the workflows can do. */
@@ -29,6 +29,7 @@ export function createActivities(engine: DeliveryEngine, timing: ActivityTiming)
   const { heartbeatTimeoutMs, retryInitialDelayMs, pumpMs } = timing;
   /** Long enough for a dead worker to be noticed and replaced. */
   const leaseMargin = 3 * heartbeatTimeoutMs + 30_000;
+  const renewEveryMs = heartbeatTimeoutMs / 4;
   // Within the first retry's delay no delivery is due twice, so that each attempt of the activity is one of each delivery.
   const passOptions = { horizonMs: Math.min(pumpMs, retryInitialDelayMs), forMs: pumpMs };
 
@@ -41,18 +42,24 @@ export function createActivities(engine: DeliveryEngine, timing: ActivityTiming)
 
   return {
     /** First attempts of what is pending, by this process. */
-    async deliverPending({
+    deliverPending({
       lingers,
       forMs,
       ...run
     }: RunKey & PumpOptions): Promise<PumpResult & { summary: string }> {
-      const runId = await open(run, leaseMargin);
-      const ended = await untilAnswered(() => closeExpiredRuns(db));
-      if (ended > 0) engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
-      const result = await keepAlive(engine, runId, leaseMargin, heartbeatTimeoutMs, (report, cancelled) =>
-        engine.pumps.run(runId, { lingers, forMs }, AbortSignal.any([stopping, cancelled]), report),
-      );
-      return { ...result, summary: summariseCounts(result) };
+      return withHeartbeats(heartbeatTimeoutMs, async (tell) => {
+        const runId = await open(run, leaseMargin);
+        const ended = await untilAnswered(() => closeExpiredRuns(db));
+        if (ended > 0)
+          engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
+        const result = await keepAlive(engine, runId, leaseMargin, renewEveryMs, (report, cancelled) =>
+          engine.pumps.run(runId, { lingers, forMs }, AbortSignal.any([stopping, cancelled]), (counts) => {
+            report(counts);
+            tell(counts);
+          }),
+        );
+        return { ...result, summary: summariseCounts(result) };
+      });
     },
 
     /** What failed and is to be retried, in groups; and the workers that live, this one in any case. */
@@ -72,33 +79,40 @@ export function createActivities(engine: DeliveryEngine, timing: ActivityTiming)
      * The retries of a group that are due. Throws while any remains, with the time until the next is due, and at the end when
      * any has failed for good, so that an operator sees it.
      */
-    async retryDeliveries({
-      group,
-      ...run
-    }: RunKey & { group: number }): Promise<Counts & { summary: string }> {
-      const runId = await open(run, leaseMargin);
-      const result = await keepAlive(engine, runId, leaseMargin, heartbeatTimeoutMs, (report, cancelled) =>
-        engine.retries.run({ runId, group }, passOptions, AbortSignal.any([stopping, cancelled]), report),
-      );
-      const { status, complete, lastFailure: _, ...counts } = result;
-      if (status.open > 0) {
-        const delayMs = Math.max(complete ? 1 : AFTER_STOP_MS, status.delayMs);
-        await untilAnswered(() => statements.renewLease({ runId, leaseMs: delayMs + leaseMargin }));
-        throw ApplicationFailure.create({
-          type: UNDELIVERED,
-          message: summarisePass(result),
-          nextRetryDelay: delayMs,
-          details: [{ delayMs }],
-        });
-      }
-      if (counts.failed > 0) {
-        throw ApplicationFailure.create({
-          type: DELIVERIES_FAILED,
-          message: summarisePass(result),
-          nonRetryable: true,
-        });
-      }
-      return { ...counts, summary: summariseCounts(counts) };
+    retryDeliveries({ group, ...run }: RunKey & { group: number }): Promise<Counts & { summary: string }> {
+      return withHeartbeats(heartbeatTimeoutMs, async (tell) => {
+        const runId = await open(run, leaseMargin);
+        const result = await keepAlive(engine, runId, leaseMargin, renewEveryMs, (report, cancelled) =>
+          engine.retries.run(
+            { runId, group },
+            passOptions,
+            AbortSignal.any([stopping, cancelled]),
+            (counts) => {
+              report(counts);
+              tell(counts);
+            },
+          ),
+        );
+        const { status, complete, lastFailure: _, ...counts } = result;
+        if (status.open > 0) {
+          const delayMs = Math.max(complete ? 1 : AFTER_STOP_MS, status.delayMs);
+          await untilAnswered(() => statements.renewLease({ runId, leaseMs: delayMs + leaseMargin }));
+          throw ApplicationFailure.create({
+            type: UNDELIVERED,
+            message: summarisePass(result),
+            nextRetryDelay: delayMs,
+            details: [{ delayMs }],
+          });
+        }
+        if (counts.failed > 0) {
+          throw ApplicationFailure.create({
+            type: DELIVERIES_FAILED,
+            message: summarisePass(result),
+            nonRetryable: true,
+          });
+        }
+        return { ...counts, summary: summariseCounts(counts) };
+      });
     },
 
     /** Ends the run and answers its account, unless it has retries left; an abandoned one leaves them to other runs. */

@@ -5,6 +5,7 @@ import { untilAnswered } from "../db/faults.ts";
 import { ensurePartitions } from "../db/partitions.ts";
 import { forgetExpiredSecrets } from "../db/webhook-secrets.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
+import { withHeartbeats } from "./keep-alive.ts";
 
 /**
  * The activity that makes the partitions of the coming week and applies the retention, step by step until nothing is left,
@@ -12,30 +13,33 @@ import type { DeliveryEngine } from "../delivery/engine.ts";
  */
 export function createDeleteExpired(
   { db, directDb, stopping }: DeliveryEngine,
-  { retentionDays, payloadRetentionDays }: DispatchConfig,
+  { retentionDays, payloadRetentionDays, heartbeatTimeoutMs }: DispatchConfig,
 ) {
-  return async (): Promise<{ summary: string }> => {
-    const { cancellationSignal: signal } = Context.current();
-    await untilAnswered(() => ensurePartitions(db, retentionDays), { signal });
-    await untilAnswered(() => forgetExpiredSecrets(db), { signal });
-    const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0 };
-    for (;;) {
-      const step = await untilAnswered(
-        () => retentionStep(db, directDb, retentionDays, payloadRetentionDays),
-        { signal },
-      );
-      total.expired += step.expired;
-      total.payloads += step.payloads;
-      total.keys += step.keys;
-      total.runs += step.runs;
-      total.partitions += step.partitions.length;
-      Context.current().heartbeat(total);
-      const nothing = step.expired + step.payloads + step.keys + step.runs + step.partitions.length === 0;
-      if (nothing || stopping.aborted || signal.aborted) break;
-    }
-    const { expired, payloads, keys, runs, partitions } = total;
-    return {
-      summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs deleted`,
-    };
-  };
+  return (): Promise<{ summary: string }> =>
+    withHeartbeats(heartbeatTimeoutMs, async (tell) => {
+      const { cancellationSignal: signal } = Context.current();
+      await untilAnswered(() => ensurePartitions(db, retentionDays), { signal });
+      await untilAnswered(() => forgetExpiredSecrets(db), { signal });
+      const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0 };
+      tell(total);
+      for (;;) {
+        const step = await untilAnswered(
+          () => retentionStep(db, directDb, retentionDays, payloadRetentionDays),
+          {
+            signal,
+          },
+        );
+        total.expired += step.expired;
+        total.payloads += step.payloads;
+        total.keys += step.keys;
+        total.runs += step.runs;
+        total.partitions += step.partitions.length;
+        const nothing = step.expired + step.payloads + step.keys + step.runs + step.partitions.length === 0;
+        if (nothing || stopping.aborted || signal.aborted) break;
+      }
+      const { expired, payloads, keys, runs, partitions } = total;
+      return {
+        summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs deleted`,
+      };
+    });
 }

@@ -7,19 +7,40 @@ import type { DeliveryEngine } from "../delivery/engine.ts";
 export type Report = (counts: Readonly<Counts>) => void;
 
 /**
- * Runs an activity's work with heartbeats to Temporal, and with the run's lease and totals kept up to date in the
- * database.
+ * Runs an activity with heartbeats to Temporal from its beginning to its end, since it may wait for the database at any
+ * time: that is no reason to take its worker for dead.
  *
+ * @param work is given a function that names what the heartbeats tell, an object that may go on changing
+ */
+export async function withHeartbeats<T>(
+  heartbeatTimeoutMs: number,
+  work: (tell: (details: object) => void) => Promise<T>,
+): Promise<T> {
+  const context = Context.current();
+  let told: object | undefined;
+  const timer = setInterval(() => context.heartbeat(told && { ...told }), heartbeatTimeoutMs / 4);
+  try {
+    return await work((details) => {
+      told = details;
+    });
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+/**
+ * Runs an activity's work with the run's lease and totals kept up to date in the database.
+ *
+ * @param renewEveryMs between two renewals
  * @param work gets the signal of a cancel, which also comes when Temporal has given the activity to another worker
  */
 export async function keepAlive<T>(
   engine: DeliveryEngine,
   runId: number,
   leaseMs: number,
-  heartbeatTimeoutMs: number,
+  renewEveryMs: number,
   work: (report: Report, cancelled: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const context = Context.current();
   let counts: Readonly<Counts> = noCounts();
   let booked = { sent: 0, delivered: 0, failed: 0 };
 
@@ -35,18 +56,17 @@ export async function keepAlive<T>(
   }
 
   let renewing: Promise<void> = Promise.resolve();
-  const heartbeat = setInterval(() => {
-    context.heartbeat({ ...counts });
+  const timer = setInterval(() => {
     renewing = renewing
       .then(renew)
       .catch((error) => engine.log.warn({ err: error }, "the lease could not be renewed"));
-  }, heartbeatTimeoutMs / 4);
+  }, renewEveryMs);
   try {
     return await work((live) => {
       counts = live;
-    }, context.cancellationSignal);
+    }, Context.current().cancellationSignal);
   } finally {
-    clearInterval(heartbeat);
+    clearInterval(timer);
     await renewing;
     await untilAnswered(renew);
   }
