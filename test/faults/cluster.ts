@@ -28,10 +28,13 @@ type Tail<T extends unknown[]> = T extends [unknown, ...infer Rest] ? Rest : nev
 /**
  * Starts the parts and an API.
  *
- * @param settings environment variables of every process
+ * @param settingsFor environment variables of every process, or how they are made once the parts run
  */
-export async function startCluster(settings: Record<string, string> = {}): Promise<Cluster> {
+export async function startCluster(
+  settingsFor: Record<string, string> | ((parts: FaultParts) => Promise<Record<string, string>>) = {},
+): Promise<Cluster> {
   const parts = await startFaultParts();
+  const settings = typeof settingsFor === "function" ? await settingsFor(parts) : settingsFor;
   /** Those that are still starting too: a test may end amid it. */
   const processes: Promise<ServiceProcess>[] = [];
   const receivers: { close(): Promise<void> }[] = [];

@@ -108,7 +108,9 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
     const service = await start({ DELIVERY_PROCESSES: "2" });
     await expect.poll(async () => (await listLiveWorkers(parts.db)).length).toBeGreaterThanOrEqual(2);
     const pids = deliveryProcesses(service);
-    onTestFinished(() => pids.forEach((pid) => isAlive(pid) && process.kill(pid, "SIGCONT")));
+    onTestFinished(() => {
+      for (const pid of pids.filter(isAlive)) process.kill(pid, "SIGCONT");
+    });
     process.kill(pids[0] as number, "SIGSTOP");
     process.kill(pids[1] as number, "SIGSTOP");
     await expect
