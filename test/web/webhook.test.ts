@@ -65,7 +65,7 @@ test("each webhook of the list shows how it did in the last day, with a way to i
 test("a webhook's page tells what is registered, how it did, and what became of its last deliveries", () =>
   web.visit({ path: `/webhooks/${badId}`, key: reader }, async (page) => {
     await page.getByRole("heading", { name: `OrderDispatched to ${new URL(bad.url).host}` }).waitFor();
-    await page.getByRole("img", { name: "0% delivered" }).waitFor();
+    await page.getByRole("img", { name: "0% delivered" }).first().waitFor();
     await page.getByRole("region", { name: "Registration" }).getByText(`${bad.url}/integrations`).waitFor();
     const last = page.getByRole("region", { name: "Last deliveries" });
     await last

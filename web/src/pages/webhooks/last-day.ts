@@ -32,7 +32,10 @@ export function useLastDay(): LastDay {
 }
 
 /** The part of the deliveries that came to an end which arrived, 0 to 1; undefined while none has. */
-export function successRate({ delivered, failed }: WebhookStats): number | undefined {
+export function successRate({
+  delivered,
+  failed,
+}: Pick<WebhookStats, "delivered" | "failed">): number | undefined {
   const ended = delivered + failed;
   return ended === 0n ? undefined : Number(delivered) / Number(ended);
 }

@@ -6,11 +6,11 @@ import { processName } from "../../../../src/catalogue.ts";
 import { useMay } from "../../api/session.tsx";
 import { PageTitle } from "../../parts/page-title.tsx";
 import { DeleteWebhook } from "./delete-webhook.tsx";
-import { LastDayCard } from "./last-day-card.tsx";
 import { LastDeliveries } from "./last-deliveries.tsx";
 import { PausedNotice, PauseWebhook, useResume } from "./pausing.tsx";
 import { Registration } from "./registration.tsx";
 import { SigningSecret } from "./signing-secret.tsx";
+import { Statistics } from "./statistics.tsx";
 import { TestEvent } from "./test-event.tsx";
 import { VerifySnippets } from "./verify-snippets.tsx";
 
@@ -30,7 +30,7 @@ export function WebhookDetails({ webhook }: { webhook: Webhook }) {
             <Registration webhook={webhook} />
           </Grid.Col>
           <Grid.Col span={{ base: 12, lg: 5 }}>
-            <LastDayCard webhookId={webhook.id} />
+            <Statistics webhookId={webhook.id} />
           </Grid.Col>
         </Grid>
         {mayWrite && <TestEvent webhook={webhook} />}
