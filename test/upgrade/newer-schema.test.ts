@@ -1,7 +1,10 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../src/db/database.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
+
+// Everything three times takes its time where cores are slow.
+vi.setConfig({ testTimeout: 240_000 });
 
 let service: TestService;
 beforeAll(async () => {
@@ -30,21 +33,32 @@ async function migrateFurther(): Promise<number> {
   return tables.length;
 }
 
-/** Delivers to a healthy, a recovering and a failing receiver, and sends what failed again. */
+/** Delivers to a healthy and a recovering receiver, and sends again what a third one accepts at the fifth attempt. */
 async function useEverything(): Promise<void> {
-  const replies = [() => 200, ({ attempt }: { attempt: number }) => (attempt < 3 ? 503 : 200), () => 500];
-  for (const reply of replies) await service.register(`${(await service.receiver(reply)).url}/`);
+  for (const failures of [0, 1, 4]) {
+    const { url } = await service.receiver(({ attempt }) => (attempt > failures ? 200 : 503));
+    await service.register(`${url}/`);
+  }
   const { eventId } = await service.publish();
-  const deliveries = await service.untilFinal(eventId);
-  expect(deliveries.map(({ state, attemptCount }) => [state, attemptCount]).sort()).toEqual([
+  const ends = async () => {
+    const deliveries = await service.untilFinal(eventId);
+    return deliveries
+      .map(({ state, attemptCount }) => [state, attemptCount])
+      .sort((one, other) => (one[1] as number) - (other[1] as number));
+  };
+  expect(await ends()).toEqual([
     [DeliveryState.DELIVERED, 1],
-    [DeliveryState.DELIVERED, 3],
+    [DeliveryState.DELIVERED, 2],
     [DeliveryState.FAILED, 4],
   ]);
-  const failed = deliveries.find(({ state }) => state === DeliveryState.FAILED);
+  const [failed] = (await service.deliveries.listDeliveries({ eventId, states: [DeliveryState.FAILED] }))
+    .deliveries;
   await service.deliveries.sendAgain({ deliveryId: failed?.id as string });
-  const again = (await service.untilFinal(eventId)).find(({ id }) => id === failed?.id);
-  expect(again).toMatchObject({ state: DeliveryState.FAILED, attemptCount: 8 });
+  expect(await ends()).toEqual([
+    [DeliveryState.DELIVERED, 1],
+    [DeliveryState.DELIVERED, 2],
+    [DeliveryState.DELIVERED, 5],
+  ]);
   await service.removeWebhooks();
 }
 
@@ -56,12 +70,13 @@ test("a running service goes on when a newer release migrates the database, and 
   const worker = await service.startWorker();
   await useEverything();
   await worker.stop();
-  await service.temporal.schedule.getHandle(service.retentionScheduleId).trigger();
-  const retention = async () => {
-    const found = [];
-    const query = `WorkflowType = "deleteExpired" and WorkflowId STARTS_WITH "${service.retentionScheduleId}"`;
-    for await (const run of service.temporal.workflow.list({ query })) found.push(run.status.name);
-    return found;
+  // Its schedule starts it every hour too, perhaps just now.
+  const retention = async (status: string) => {
+    const query = `WorkflowType = "deleteExpired" and WorkflowId STARTS_WITH "${service.retentionScheduleId}" and ExecutionStatus = "${status}"`;
+    return (await service.temporal.workflow.count(query)).count;
   };
-  await expect.poll(retention).toEqual(["COMPLETED"]);
+  const before = await retention("Completed");
+  await service.temporal.schedule.getHandle(service.retentionScheduleId).trigger();
+  await expect.poll(() => retention("Completed")).toBeGreaterThan(before);
+  expect(await retention("Failed")).toBe(0);
 });

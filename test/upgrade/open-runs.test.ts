@@ -1,11 +1,15 @@
 import { Worker } from "@temporalio/worker";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { Receiver } from "../../src/dev/receiver.ts";
 import type { Service } from "../../src/service.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 import { ASK_FIRST, ASK_LAST, behindPatch, bundleChanged } from "./changed-workflows.ts";
 import { type History, stepsOf } from "./shapes.ts";
+
+// Workers that start and stop take long on a busy machine, and Temporal waits before it repeats a task that failed.
+vi.setConfig({ testTimeout: 240_000 });
+const PATIENT = { timeout: 60_000 };
 
 /** So late that the worker is replaced while the run waits for the first retry. */
 const RETRY_AFTER_S = 5;
@@ -23,7 +27,7 @@ beforeAll(async () => {
     bundleChanged(behindPatch("ask-last", ASK_LAST)),
   ]);
   changed = { first, last };
-  service = await startTestService({ ROLE: "api", DISPATCH_INTERVAL: "1h" });
+  service = await startTestService({ ROLE: "api", DISPATCH_INTERVAL: "24h" });
 });
 beforeEach(() => service.removeWebhooks());
 afterAll(() => service?.stop());
@@ -61,7 +65,7 @@ async function startWaitingRun(id: string) {
   await service.register(`${receiver.url}/`);
   const { eventId } = await service.publish();
   const run = await startRun(id);
-  await expect.poll(() => steps(run)).toContain("wait for a retry");
+  await expect.poll(() => steps(run), PATIENT).toContain("wait for a retry");
   expect(receiver.received).toHaveLength(1);
   return { run, eventId, receiver };
 }
@@ -120,7 +124,7 @@ test("a run that has made the change waits after a roll back until the newer rel
   const waiting = await startWaitingRun("stuck");
   expect(await steps(waiting.run)).toContain(PATCH);
   await deploy();
-  await expect.poll(() => steps(waiting.run)).toContain(FAILED_TASK);
+  await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
   const { events } = await waiting.run.fetchHistory();
   const failures = events?.flatMap(
     (event) => event.workflowTaskFailedEventAttributes?.failure?.message ?? [],
@@ -141,7 +145,7 @@ test("the retries of a run that waits after a roll back are made by the next run
   await deploy(changed.first);
   const waiting = await startWaitingRun("left");
   await deploy();
-  await expect.poll(() => steps(waiting.run)).toContain(FAILED_TASK);
+  await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
   // As long as it would take by itself is of no interest here.
   await service
     .db("runs")
@@ -163,7 +167,7 @@ test("a change without patched() leaves an open run stuck, and the workflows fro
   await deploy();
   const waiting = await startWaitingRun("unpatched");
   await deploy(await bundleChanged(ASK_FIRST));
-  await expect.poll(() => steps(waiting.run)).toContain(FAILED_TASK);
+  await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
   await deploy();
   await expectDelivered(waiting);
 });
