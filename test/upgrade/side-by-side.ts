@@ -16,6 +16,9 @@ import { tell } from "../faults/scale.ts";
 import { checkOutRelease, RELEASED, type ReleasedCheckout } from "./release.ts";
 import { stepsOf } from "./shapes.ts";
 
+// Four phases, each with processes that start and stop under load.
+vi.setConfig({ testTimeout: 900_000 });
+
 /** Events of each of the four phases; each goes to every webhook. */
 const EVENTS = 1_000;
 const PATHS = ["/1", "/2", "/3", "/recovering", "/failing"];
