@@ -72,6 +72,8 @@ export async function closeGate(context: ApiContext): Promise<void> {
 /** Who asks, and how they are told of their limit. */
 export interface Caller {
   secret: string | null | undefined;
+  /** Whether the request has a header Authorization, which is not read. */
+  authorised?: boolean;
   /** The token of a session of the settings page, which counts where there is no secret. */
   session?: string | null;
   /** Where they are, as text; asked for wrong keys only. */
@@ -155,6 +157,7 @@ export function admittedGate(admissions: Admissions): (handler: HandlerContext) 
 function callerFrom(handler: HandlerContext): Caller {
   return {
     secret: handler.requestHeader.get(KEY_HEADER),
+    authorised: handler.requestHeader.has("Authorization"),
     session: sessionToken(handler),
     address: () => addressOf(handler),
     tell: (name, value) => handler.responseHeader.set(name, value),
@@ -175,9 +178,12 @@ export async function stillAuthorised(context: ApiContext, handler: HandlerConte
 }
 
 /** Null for a secret that is none; a session that is none is refused here, since its token is nobody's guess. */
-async function findKey(context: ApiContext, { secret, session }: Caller): Promise<ApiKeyRow | null> {
+async function findKey(
+  context: ApiContext,
+  { secret, authorised, session }: Caller,
+): Promise<ApiKeyRow | null> {
   if (secret) return stateOf(context).find(secret);
-  if (!session) throw missingKey();
+  if (!session) throw missingKey(authorised);
   const found = await findSession(context.db, session);
   if (!found) throw sessionEnded();
   return found.key;

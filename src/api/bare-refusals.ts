@@ -7,11 +7,26 @@ import { refusal } from "./errors.ts";
 
 const CONTENT_TYPES = "application/json, application/proto, application/grpc-web+proto, application/grpc";
 
+/** The longest content type that is repeated to its sender, in characters. */
+const MAX_SHOWN_TYPE = 50;
+
+function shownType(contentType: string | null): string {
+  return contentType
+    ? `the Content-Type ${JSON.stringify(contentType.slice(0, MAX_SHOWN_TYPE))}`
+    : "a body without a Content-Type";
+}
+
 /**
  * Gives a body to a refusal that the library makes with a status alone: of HTTP methods, content types and versions of
  * HTTP that a call cannot be made with.
+ *
+ * @param contentType of the request's body; null without one, undefined when the request has no body
  */
-export function withWords(response: UniversalServerResponse, method: DescMethod): UniversalServerResponse {
+export function withWords(
+  response: UniversalServerResponse,
+  method: DescMethod,
+  contentType?: string | null,
+): UniversalServerResponse {
   const byGet = callableByGet(method);
   const header = new Headers(response.header);
   let { status } = response;
@@ -23,7 +38,11 @@ export function withWords(response: UniversalServerResponse, method: DescMethod)
       break;
     case 415:
       header.set("Accept-Post", CONTENT_TYPES);
-      words = `is called by POST with Content-Type: application/json, or another of ${CONTENT_TYPES}`;
+      words =
+        contentType === undefined
+          ? "is called by POST with Content-Type: application/json"
+          : `cannot read ${shownType(contentType)}: send JSON by POST with Content-Type: application/json`;
+      words += `; Content-Type is one of: ${CONTENT_TYPES}`;
       if (byGet) words += "; or by GET with connect=v1, encoding=json and message={} in the query";
       break;
     case 505:

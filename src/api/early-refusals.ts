@@ -50,7 +50,10 @@ function explained(
 ): UniversalServerResponse | Promise<UniversalServerResponse> {
   const { trailer, body } = response;
   const { methodKind: kind } = method;
-  if (response.status >= 400 && !body) return withWords(response, method);
+  if (response.status >= 400 && !body) {
+    const type = request.method === "POST" ? request.header.get("Content-Type") : undefined;
+    return withWords(response, method, type);
+  }
   if (trailer) {
     // Of a call with one answer the outcome is known by now; only streams have theirs to come.
     if (kind === "unary" || kind === "client_streaming" || !body) explainTrailer(trailer);

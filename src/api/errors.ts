@@ -4,6 +4,9 @@ import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
+import { file_webhook_v1_delivery } from "../../gen/webhook/v1/delivery_pb.ts";
+import { file_webhook_v1_event } from "../../gen/webhook/v1/event_pb.ts";
+import { file_webhook_v1_options } from "../../gen/webhook/v1/options_pb.ts";
 import { isTransient } from "../db/faults.ts";
 import { DomainError, type FieldViolation } from "../domain-error.ts";
 import {
@@ -14,6 +17,7 @@ import {
   type StatusName,
 } from "../error-reasons.ts";
 import { InvalidTargetError } from "../target-rules.ts";
+import { enumChoices } from "./json/names.ts";
 
 const STATUS_NAMES = new Map<number, StatusName>(
   Object.entries(STATUS_CODES).map(([name, number]) => [number, name as StatusName]),
@@ -103,9 +107,21 @@ export function withReason(error: ConnectError): ConnectError {
   // Bytes that are no such message are their sender's doing.
   const code = error.rawMessage.startsWith("parse binary") ? Code.InvalidArgument : error.code;
   const reason = DEFAULT_REASONS[STATUS_NAMES.get(code) ?? "UNKNOWN"];
-  const told = detailed(error.rawMessage, code, { reason });
+  const told = detailed(withChoices(error.rawMessage), code, { reason });
   for (const [name, value] of error.metadata) told.metadata.set(name, value);
   return told;
+}
+
+const enums = new Map(
+  [file_webhook_v1_event, file_webhook_v1_delivery, file_webhook_v1_options]
+    .flatMap((file) => file.enums)
+    .map((desc) => [desc.typeName, desc]),
+);
+
+/** Adds the allowed values to the library's message about a value in JSON that an enum does not have. */
+function withChoices(message: string): string {
+  const desc = enums.get(/cannot decode enum ([\w.]+) from JSON/.exec(message)?.[1] ?? "");
+  return desc ? `${message}; send one of: ${enumChoices(desc).join(", ")}` : message;
 }
 
 /** The reason that an error tells programs. */

@@ -67,9 +67,9 @@ export interface HttpListenerOptions {
 const REQUEST_TIMEOUT_MS = 60_000;
 
 /** What callers of anything else are told. */
-const SERVED = { paths: `${OPENAPI_PATH} lists the API's`, methods: LISTED_BY_REFLECTION };
+const SERVED = { paths: `${OPENAPI_PATH} lists all paths`, methods: LISTED_BY_REFLECTION };
 const ELSEWHERE = "this process only delivers; ask one with the role api";
-const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE };
+const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE, callable: [] };
 
 /** REST, Connect and gRPC-Web over HTTP/1.1; with TLS, gRPC and HTTP/2 too, as ALPN decides. */
 export async function listenForHttp(context: ApiContext, options: HttpListenerOptions): Promise<Listener> {
@@ -92,7 +92,8 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
     context.log.debug(fields, "request");
   });
   const { services } = options;
-  mountFailures(app, context, services ? SERVED : ONLY_DELIVERS, (request, reply) =>
+  const whatElse = services ? { ...SERVED, callable: [...services.handlers.keys()] } : ONLY_DELIVERS;
+  mountFailures(app, context, whatElse, (request, reply) =>
     answerLostBrowser(request, reply, services?.page),
   );
   mountProbes(app, options.readiness);

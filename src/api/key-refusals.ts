@@ -3,20 +3,30 @@ import type { Allowance } from "./request-limits.ts";
 
 /** The header that carries the API key (contract, section 5). */
 export const KEY_HEADER = "X-Service-Key";
+/** How a value of the header Authorization starts. */
+const SCHEME = /^(?:bearer|basic|apikey|token)\s/i;
 
-/** 401 (contract, section 5, rule 6). */
-export function missingKey(): DomainError {
-  return new DomainError("UNAUTHENTICATED", `the header ${KEY_HEADER} is missing: send your API key in it`, {
-    reason: "API_KEY_MISSING",
-  });
+/**
+ * 401 (contract, section 5, rule 6).
+ *
+ * @param authorised whether the request has a header Authorization, where many callers send the key first
+ */
+export function missingKey(authorised = false): DomainError {
+  const instead = authorised ? ", not in Authorization, which this service does not read" : "";
+  return new DomainError(
+    "UNAUTHENTICATED",
+    `the header ${KEY_HEADER} is missing: send your API key in it${instead}`,
+    { reason: "API_KEY_MISSING" },
+  );
 }
 
 /** 401 (contract, section 5, rule 6). */
 export function unknownKey(secret: string | null | undefined): DomainError {
   // Several headers of one name arrive as one, joined by commas.
-  const problem = secret?.includes(",")
-    ? `${KEY_HEADER} holds more than one key: send one, once`
-    : `the API key in ${KEY_HEADER} is unknown or revoked`;
+  let problem = `the API key in ${KEY_HEADER} is unknown or revoked`;
+  if (secret?.includes(",")) problem = `${KEY_HEADER} holds more than one key: send one, once`;
+  else if (SCHEME.test(secret ?? ""))
+    problem = `${KEY_HEADER} holds the name of a scheme before the key: send the key alone`;
   return new DomainError("UNAUTHENTICATED", problem, { reason: "API_KEY_UNKNOWN" });
 }
 

@@ -3,6 +3,7 @@ import { getOption, hasOption, isFieldSet, ScalarType } from "@bufbuild/protobuf
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { required } from "../../gen/webhook/v1/options_pb.ts";
 import type { FieldViolation } from "../domain-error.ts";
+import { enumChoices } from "./json/names.ts";
 import { isTimestampInRange } from "./json/timestamp.ts";
 
 /**
@@ -109,6 +110,8 @@ function messageCheck(desc: DescMessage): ValueCheck | undefined {
 
 /** Proto3 cannot tell a zero from nothing, so the text names both. */
 function requiredText(field: DescField): string {
+  if (field.fieldKind === "enum")
+    return `is required and must not be 0; send one of: ${enumChoices(field.enum).join(", ")}`;
   if (field.fieldKind === "message") return "is required";
   if (field.fieldKind === "scalar" && field.scalar === ScalarType.STRING)
     return "is required and must not be empty";

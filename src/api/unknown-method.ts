@@ -5,6 +5,7 @@ import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { DomainError } from "../domain-error.ts";
 import { grpcSpelling } from "./early-refusals.ts";
 import { refusal } from "./errors.ts";
+import { nearestMethod } from "./nearest-path.ts";
 
 /** A content type of gRPC or gRPC-Web, without what it says of the encoding. */
 const GRPC_TYPE = /^application\/grpc(?:-web)?(?=[+;]|$)/i;
@@ -40,16 +41,18 @@ export function isMethodCall({ contentType, path }: AskedFor): boolean {
  * Answers UNIMPLEMENTED in the words of the protocol of the call. Clients of gRPC expect a status of gRPC and show what
  * HTTP says as a riddle; those of Connect read the error from JSON.
  *
- * @param whatElse told to the caller: where to find what there is
+ * @param whatElse.methods told to the caller: where to find what there is
+ * @param whatElse.callable the paths of the methods, of which the nearest is named
  */
 export function answerUnknownMethod(
   { contentType, path }: AskedFor,
   response: NodeAnswer,
-  whatElse: string,
+  whatElse: { methods: string; callable: readonly string[] },
 ): void {
-  const error = refusal(
-    new DomainError("UNIMPLEMENTED", `there is no method ${shortPath(path)}; ${whatElse}`),
-  );
+  const near = nearestMethod(path, whatElse.callable);
+  const told =
+    near === undefined ? whatElse.methods : `${near}${near.endsWith("?") ? "" : ";"} ${whatElse.methods}`;
+  const error = refusal(new DomainError("UNIMPLEMENTED", `there is no method ${shortPath(path)}; ${told}`));
   writeError(contentType, response, error, 404);
 }
 

@@ -31,7 +31,10 @@ describe.each(PROTOCOLS)("over %s", (_name, transport) => {
     expect([error.code, reasonOf(error)]).toEqual([Code.InvalidArgument, "FIELDS_INVALID"]);
     const [bad] = error.findDetails(BadRequestSchema);
     expect(bad?.fieldViolations.map(({ field, description }) => [field, description])).toEqual([
-      ["process", "is required and must not be 0"],
+      [
+        "process",
+        "is required and must not be 0; send one of: WEBHOOK_PROCESS_ORDER_DISPATCHED, WEBHOOK_PROCESS_DOCUMENT_CREATED, WEBHOOK_PROCESS_STOCK_LEVEL_CHANGED",
+      ],
       ["url", "is required and must not be empty"],
     ]);
   });

@@ -125,11 +125,23 @@ test.each<[string, object, string]>([
   ],
   ["a null character in the key", { idempotencyKey: "a\0" }, "idempotency_key"],
   ["no user", { userId: "" }, "user_id is required"],
-  ["a user of 129 characters", { userId: "u".repeat(129) }, "user_id must be 1 to 128 visible ASCII"],
-  ["a space in the user", { userId: "a b" }, "user_id"],
-  ["a line break in the user", { userId: "a\r\nX: y" }, "user_id"],
-  ["an umlaut in the user", { userId: "ü" }, "user_id"],
-  ["no data", { data: { case: undefined } }, "data is required: set one of order_dispatched"],
+  [
+    "a user of 129 characters",
+    { userId: "u".repeat(129) },
+    "user_id has 129 characters; allowed: 1 to 128 visible ASCII characters (no spaces)",
+  ],
+  ["a space in the user", { userId: "a b" }, "user_id has a space as character 2; allowed: 1 to 128 visible"],
+  [
+    "a line break in the user",
+    { userId: "a\r\nX: y" },
+    "user_id has a control character as character 2; allowed",
+  ],
+  ["an umlaut in the user", { userId: "ü" }, "user_id has a character outside ASCII as character 1; allowed"],
+  [
+    "no data",
+    { data: { case: undefined } },
+    "data is required: set one of: order_dispatched, document_created",
+  ],
   [
     "a time before the year 1",
     { time: { seconds: -62_135_596_801n } },

@@ -24,12 +24,19 @@ test("§7.4: an unknown path is 404 in the envelope, whatever the method, the ke
       bodies.map((body): [string, RestRequest] => [method, body]),
     ),
   ];
+  const nearest: Record<string, string> = {
+    GET: "GET /api/webhook/list",
+    POST: "POST /api/webhook",
+    DELETE: "DELETE /api/webhook",
+  };
   for (const [method, body] of requests) {
     const { status, envelope } = await api.rest(method, "/api/webhooks", { ...body, key: null });
     expect(status).toBe(404);
     expect(envelope).toEqual({
       ...FAILURE,
-      Warnings: ["unknown path /api/webhooks; /openapi.json lists the API's"],
+      Warnings: [
+        `unknown path /api/webhooks; did you mean ${nearest[method] ?? "POST or DELETE /api/webhook"}? /openapi.json lists all paths`,
+      ],
     });
   }
 });

@@ -30,7 +30,8 @@ afterAll(async () => {
 });
 
 const PATH = "/webhook.v1.WebhookService/Nope";
-const SAID = `there is no method ${PATH}; list the services by reflection`;
+const METHODS = WebhookService.methods.map(({ name }) => name).join(", ");
+const SAID = `there is no method ${PATH}; webhook.v1.WebhookService has the methods ${METHODS}; list the services by reflection`;
 
 /** Calls a method that the service does not have. */
 function callUnknown(transport: Transport): Promise<ConnectError> {
@@ -101,3 +102,38 @@ test("a call to a process that only delivers is told where to ask", async () => 
     `there is no method ${PATH}; this process only delivers; ask one with the role api`,
   ]);
 });
+
+test.each([
+  ["/webhook.v1.WebhookService/ListWebhook", "/webhook.v1.WebhookService/ListWebhooks"],
+  ["/webhook.v1.WebhookService/listwebhooks", "/webhook.v1.WebhookService/ListWebhooks"],
+  ["/webhook.v1.WebhookService/PublishEvent", "/webhook.v1.EventService/PublishEvent"],
+  ["/webhook.v1.EventsService/PublishEvent", "/webhook.v1.EventService/PublishEvent"],
+  ["/webhook.EventService/PublishEvent", "/webhook.v1.EventService/PublishEvent"],
+  ["/Webhook.V1.EventService/PublishEvents", "/webhook.v1.EventService/PublishEvents"],
+  ["/webhook.v1.EventServce/PublishEventBach", "/webhook.v1.EventService/PublishEventBatch"],
+  ["/webhook.v2.WebhookService/ListWebhooks", "/webhook.v1.WebhookService/ListWebhooks"],
+])("a call of %s is told of %s, over HTTP and gRPC", async (asked, meant) => {
+  const said = `there is no method ${asked}; did you mean ${meant}? list the services by reflection`;
+  const answer = await fetch(`${plain.url}${asked}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: "{}",
+  });
+  expect([answer.status, await answer.json()]).toMatchObject([404, { code: "unimplemented", message: said }]);
+  const client = new grpcJs.Client(`127.0.0.1:${plain.grpcPort}`, grpcJs.credentials.createInsecure());
+  onTestFinished(() => client.close());
+  const echo = (bytes: Buffer) => bytes;
+  const error = await new Promise<grpcJs.ServiceError | null>((resolve) => {
+    client.makeUnaryRequest(asked, echo, echo, Buffer.alloc(0), resolve);
+  });
+  expect(error).toMatchObject({ code: grpcJs.status.UNIMPLEMENTED, details: said });
+});
+
+test.each([["/com.example.Greeter/SayHello"], [`/webhook.v1.WebhookService/${"x".repeat(5_000)}`]])(
+  "a call that is like no method is told of none: %.40s",
+  async (asked) => {
+    const answer = await fetch(`${plain.url}${asked}`, { method: "POST" });
+    expect(answer.status).toBe(404);
+    expect(((await answer.json()) as { message: string }).message).not.toContain("did you mean");
+  },
+);

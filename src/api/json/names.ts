@@ -18,6 +18,11 @@ export function enumMemberName(desc: DescEnum, number: number): string | undefin
   return pascalCase(name.startsWith(prefix) ? name.slice(prefix.length) : name);
 }
 
+/** The names of an enum's members as callers send them, without that of zero, which stands for an unset field. */
+export function enumChoices(desc: DescEnum): string[] {
+  return desc.values.filter(({ number }) => number !== 0).map(({ name }) => name);
+}
+
 /**
  * Sees to it that nothing in a message or enum shares its name in JSON with something else.
  *

@@ -2,7 +2,7 @@ import type { DescEnum, DescField, DescMessage, Message, MessageShape } from "@b
 import { getOption, hasOption } from "@bufbuild/protobuf";
 import { Edition } from "@bufbuild/protobuf/wkt";
 import { rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
-import { assertDistinct, enumMemberName, propertyName } from "./names.ts";
+import { assertDistinct, enumChoices, enumMemberName, propertyName } from "./names.ts";
 import { scalarWriter, type WriteValue } from "./scalars.ts";
 import { plainValueWriter, wellKnownWriter } from "./well-known.ts";
 
@@ -128,7 +128,7 @@ function enumWriter(desc: DescEnum, field: string, audience: JsonAudience): Writ
     const name = names.get(value as number);
     if (name !== undefined) return name;
     if (audience === "rest") return String(value);
-    const choices = members.map(({ proto }) => proto).join(", ");
-    throw new RangeError(`${field} is ${value}, which is no ${desc.name}; send one of ${choices}`);
+    const choices = enumChoices(desc).join(", ");
+    throw new RangeError(`${field} is ${value}, which is no ${desc.name}; send one of: ${choices}`);
   };
 }

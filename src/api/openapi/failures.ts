@@ -50,6 +50,8 @@ export const FAILURES: Record<string, FailureKind> = {
     description: "The header X-Service-Key is missing, or its key is unknown or revoked.",
     examples: {
       missing: "the header X-Service-Key is missing: send your API key in it",
+      authorization:
+        "the header X-Service-Key is missing: send your API key in it, not in Authorization, which this service does not read",
       unknown: "the API key in X-Service-Key is unknown or revoked",
       several: "X-Service-Key holds more than one key: send one, once",
     },
@@ -68,7 +70,8 @@ export const FAILURES: Record<string, FailureKind> = {
     description:
       "There is nothing at this path: it is misspelt, or the process that answers only delivers (role worker).",
     examples: {
-      misspelt: "unknown path /api/webhooks; /openapi.json lists the API's",
+      misspelt:
+        "unknown path /api/webhooks; did you mean GET /api/webhook/list? /openapi.json lists all paths",
       worker: "unknown path /api/webhook/list; this process only delivers; ask one with the role api",
     },
   },

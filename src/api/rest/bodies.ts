@@ -8,9 +8,25 @@ export const MAX_BODY_BYTES = 65_536;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-/** What to do about a body of another type. */
-export const UNSUPPORTED_TYPE =
-  "the content type is not supported; send application/json or application/x-www-form-urlencoded";
+const FORM = /^application\/x-www-form-urlencoded\b/i;
+/** The longest content type that is repeated to its sender, in characters. */
+const MAX_SHOWN_TYPE = 50;
+
+/**
+ * What to do about a body that is neither JSON nor a form.
+ *
+ * @param type the request's Content-Type; undefined without one
+ */
+export function unsupportedType(type: string | undefined): string {
+  const given = type && JSON.stringify(type.slice(0, MAX_SHOWN_TYPE));
+  const problem = given ? `the Content-Type ${given} is not supported` : "the body has no Content-Type";
+  return `${problem}; send JSON with Content-Type: application/json, or a form with Content-Type: application/x-www-form-urlencoded`;
+}
+
+/** Whether the request says that its body is a form. */
+export function isForm(type: string | undefined): boolean {
+  return FORM.test(type ?? "");
+}
 
 /** Reads JSON, with every digit of its numbers, and forms. An empty body is none, whatever its type. */
 export async function addBodyParsers(app: FastifyInstance): Promise<void> {
@@ -32,8 +48,10 @@ export async function addBodyParsers(app: FastifyInstance): Promise<void> {
   app.addContentTypeParser<Buffer>(
     "*",
     { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES },
-    (_request, body, done) =>
-      body.length === 0 ? done(null, undefined) : done(invalid(UNSUPPORTED_TYPE), undefined),
+    (request, body, done) =>
+      body.length === 0
+        ? done(null, undefined)
+        : done(invalid(unsupportedType(request.headers["content-type"])), undefined),
   );
 }
 

@@ -2,17 +2,20 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { ApiContext } from "../context.ts";
 import { toConnectError } from "../errors.ts";
+import { nearestPath, type ServedPath } from "../nearest-path.ts";
 import { answerUnknownMethod, isMethodCall, shortPath } from "../unknown-method.ts";
-import { MAX_BODY_BYTES, UNSUPPORTED_TYPE } from "./bodies.ts";
+import { MAX_BODY_BYTES, unsupportedType } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
 
 /** What the framework's own errors mean to callers. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: UNSUPPORTED_TYPE,
   FST_ERR_CTP_BODY_TOO_LARGE: `the body is too large; send at most ${MAX_BODY_BYTES} bytes`,
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "the body is not as long as Content-Length says",
   FST_ERR_BAD_URL: "the path is not validly percent-encoded",
 };
+
+/** The paths that are suggested instead of an unknown one: those of the API, its description and the probes. */
+const SUGGESTED = /^\/(?:api\/[\w/]+|docs|openapi\.json|healthz|readyz)$/;
 
 /** Sends a failure in the envelope. */
 export function sendFailure(reply: FastifyReply, status: number, message: string): FastifyReply {
@@ -25,6 +28,8 @@ export function sendFailure(reply: FastifyReply, status: number, message: string
 export interface WhatElse {
   paths: string;
   methods: string;
+  /** The paths of the methods that can be called; none where another process has to be asked. */
+  callable: readonly string[];
 }
 
 /**
@@ -45,6 +50,14 @@ export function mountFailures(
     for (const each of [method].flat()) methods.add(each);
     allowed.set(url, methods);
   });
+  const served = (): ServedPath[] => [
+    ...[...allowed]
+      .filter(([url]) => SUGGESTED.test(url))
+      // The latest version first: of paths that are equally near the first is suggested.
+      .sort(([a], [b]) => (a < b ? 1 : -1))
+      .map(([url, methods]) => ({ path: url, methods: [...methods] })),
+    ...whatElse.callable.map((path) => ({ path, methods: ["POST"] })),
+  ];
 
   async function notFound(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = (request.url.split("?", 1)[0] as string).replace(/(?<=.)\/$/, "");
@@ -52,12 +65,15 @@ export function mountFailures(
     const asked = { contentType: request.headers["content-type"], path };
     if (!methods && isMethodCall(asked)) {
       reply.hijack();
-      answerUnknownMethod(asked, reply.raw, whatElse.methods);
+      answerUnknownMethod(asked, reply.raw, whatElse);
       return reply;
     }
     if (!methods) {
       const answered = await answerLost?.(request, reply);
-      return answered ?? sendFailure(reply, 404, `unknown path ${shortPath(path)}; ${whatElse.paths}`);
+      if (answered) return answered;
+      const near = nearestPath(request.method, path, served());
+      const meant = near === undefined ? "" : ` did you mean ${near}?`;
+      return sendFailure(reply, 404, `unknown path ${shortPath(path)};${meant} ${whatElse.paths}`);
     }
     const names = [...methods].join(", ");
     reply.header("Allow", names);
@@ -72,7 +88,8 @@ export function mountFailures(
     }
     // The body of a request to nowhere was looked at first; where it went matters more.
     if (request.is404) return notFound(request, reply);
-    const told = fromFramework(error) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?");
+    const told =
+      fromFramework(error, request) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?");
     const retryAfter = told.metadata.get("Retry-After");
     if (retryAfter !== null) reply.header("Retry-After", retryAfter);
     return sendFailure(reply, statusOf(told.code), told.rawMessage);
@@ -84,8 +101,12 @@ export function frameworkFailure(error: FastifyError, _request: FastifyRequest, 
   sendFailure(reply, 400, FRAMEWORK_MESSAGES[error.code] ?? error.message);
 }
 
-function fromFramework(error: FastifyError): ConnectError | undefined {
+function fromFramework(error: FastifyError, { headers }: FastifyRequest): ConnectError | undefined {
   const ours = typeof error.code !== "string" || !error.code.startsWith("FST_");
   if (ours || (error.statusCode ?? 500) >= 500) return undefined;
-  return new ConnectError(FRAMEWORK_MESSAGES[error.code] ?? error.message, Code.InvalidArgument);
+  const message =
+    error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE"
+      ? unsupportedType(headers["content-type"])
+      : FRAMEWORK_MESSAGES[error.code];
+  return new ConnectError(message ?? error.message, Code.InvalidArgument);
 }

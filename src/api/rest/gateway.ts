@@ -9,7 +9,7 @@ import { KEY_HEADER } from "../key-refusals.ts";
 import type { SilentDatabase } from "../silent-database.ts";
 import { ADMISSION_HEADER, type Admissions } from "./admissions.ts";
 import type { RestBinding } from "./bindings.ts";
-import { addBodyParsers } from "./bodies.ts";
+import { addBodyParsers, isForm } from "./bodies.ts";
 import { JSON_CONTENT_TYPE, successEnvelope } from "./envelope.ts";
 import { readParameters } from "./parameters.ts";
 
@@ -49,6 +49,7 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
         const key = await database.refuseWhileSilent(() =>
           admit(context, binding.method, {
             secret: keyOf(request),
+            authorised: request.headers.authorization !== undefined,
             address: () => readAddress(request.raw),
             tell: (name, value) => reply.header(name, value),
           }),
@@ -62,7 +63,7 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
         const input = readParameters(binding.method.input, {
           query: request.query as Record<string, unknown>,
           body: request.body,
-          bodyIsForm: /^application\/x-www-form-urlencoded\b/i.test(request.headers["content-type"] ?? ""),
+          bodyIsForm: isForm(request.headers["content-type"]),
         });
         const { message } = await transport.unary(
           binding.method,

@@ -34,7 +34,7 @@ function rangeOf(scalar: ScalarType): { min: bigint; max: bigint; big: boolean }
 
 /** What a parameter must be, for messages. */
 export function expectation(field: DescField): string {
-  if (field.fieldKind === "enum") return `send the number of one of ${choices(field.enum)}`;
+  if (field.fieldKind === "enum") return `send one of: ${choices(field.enum)}`;
   if (field.fieldKind !== "scalar") return "send a value";
   const range = rangeOf(field.scalar);
   if (range) return `send a whole number, at most ${range.max}`;

@@ -34,14 +34,27 @@ export function readParameters<Desc extends DescMessage>(
   ];
   const violations: FieldViolation[] = [];
   const values: Record<string, unknown> = {};
+  let isMissing = false;
   for (const field of desc.fields) {
     const given = sources.flatMap((source) => valuesOf(source, field.jsonName));
     const result = readField(field, given, sources);
+    if (given.length === 0 && "problem" in result) isMissing = true;
     if ("problem" in result) violations.push({ field: field.jsonName, description: result.problem });
     else if (result.value !== undefined) values[field.localName] = result.value;
   }
+  if (isMissing && bodyIsForm && looksLikeJson(body))
+    violations.unshift({ field: "the body", description: JSON_AS_FORM });
   if (violations.length > 0) throw invalidFields(violations);
   return create(desc, values as MessageInitShape<Desc>);
+}
+
+/** What curl makes of `-d '{…}'` when it is told no content type. */
+const JSON_AS_FORM =
+  "looks like JSON, but its Content-Type is application/x-www-form-urlencoded: send it with Content-Type: application/json";
+
+/** Whether a form has a name that begins as a JSON object does. */
+function looksLikeJson(form: unknown): boolean {
+  return Object.keys(bodyObject(form)).some((name) => /^\s*\{\s*(?:"|\})/.test(name));
 }
 
 function bodyObject(body: unknown): Record<string, unknown> {

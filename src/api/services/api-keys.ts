@@ -44,7 +44,7 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       const permissions = [...new Set(request.permissions)];
       if (permissions.length === 0 || !permissions.every(isPermission)) {
         throw invalidFields([
-          { field: "permissions", description: `must be one or more of ${permissionChoices()}` },
+          { field: "permissions", description: `must be one or more of: ${permissionChoices()}` },
         ]);
       }
       const allowedProcesses = [...new Set(request.allowedProcesses)];

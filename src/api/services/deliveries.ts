@@ -37,6 +37,7 @@ import {
   pageSize,
   pageToken,
   stateNumbers,
+  stateText,
 } from "./delivery-filter.ts";
 import { assertFields } from "./messages.ts";
 
@@ -85,7 +86,7 @@ export function deliveryService({
         throw invalidFields([
           {
             field: "states",
-            description: "must be of DELIVERED, FAILED and CANCELLED: others are under way",
+            description: `must be one or more of: ${FINAL_STATES.map(stateText).join(", ")}; deliveries in another state are under way`,
           },
         ]);
       }

@@ -70,8 +70,16 @@ export function pageSize(asked: number, { most, usual }: { most: number; usual: 
 
 function stateName(state: number): DeliveryStateName {
   const name = stateNames.get(state);
-  if (!name) throw invalidFields([{ field: "states", description: `holds ${state}, which is not a state` }]);
+  if (!name) {
+    const description = `holds ${state}, which is not a state; send one or more of: ${[...stateNames.values()].map(stateText).join(", ")}`;
+    throw invalidFields([{ field: "states", description }]);
+  }
   return name;
+}
+
+/** A state as callers send it over JSON. */
+export function stateText(name: DeliveryStateName): string {
+  return `DELIVERY_STATE_${name.toUpperCase()}`;
 }
 
 /** Marks the token of a page that is newer than an id. */

@@ -11,7 +11,8 @@ import { assertFields, assertText } from "./messages.ts";
 /** The largest payload, as the JSON that receivers get, in bytes. */
 const MAX_PAYLOAD_BYTES = 262_144;
 const MAX_KEY_CHARACTERS = 255;
-const USER_ID = /^[\x21-\x7e]{1,128}$/;
+const MAX_USER_ID_CHARACTERS = 128;
+const USER_ID_ALLOWED = "visible ASCII characters (no spaces)";
 
 /**
  * A request to publish as it is to be stored.
@@ -21,11 +22,7 @@ const USER_ID = /^[\x21-\x7e]{1,128}$/;
 export function newEvent(apiKeyId: string, request: PublishEventRequest): NewEvent {
   assertFields(PublishEventRequestSchema, request);
   assertText("idempotency_key", request.idempotencyKey, MAX_KEY_CHARACTERS);
-  if (!USER_ID.test(request.userId)) {
-    throw invalidFields([
-      { field: "user_id", description: "must be 1 to 128 visible ASCII characters, without spaces" },
-    ]);
-  }
+  assertUserId(request.userId);
   return {
     ...payloadOf(request),
     apiKeyId,
@@ -34,6 +31,27 @@ export function newEvent(apiKeyId: string, request: PublishEventRequest): NewEve
     userId: request.userId,
     occurred: occurredAt(request),
   };
+}
+
+/** The user is never repeated: an id may be a person's name or address. */
+function assertUserId(userId: string): void {
+  const problems: string[] = [];
+  const { length } = [...userId];
+  if (length > MAX_USER_ID_CHARACTERS) problems.push(`has ${length} characters`);
+  const place = [...userId].findIndex((character) => !/^[\x21-\x7e]$/.test(character));
+  if (place >= 0) problems.push(`has ${kindOf([...userId][place] as string)} as character ${place + 1}`);
+  if (problems.length === 0) return;
+  throw invalidFields([
+    {
+      field: "user_id",
+      description: `${problems.join(" and ")}; allowed: 1 to ${MAX_USER_ID_CHARACTERS} ${USER_ID_ALLOWED}`,
+    },
+  ]);
+}
+
+function kindOf(character: string): string {
+  if (character === " ") return "a space";
+  return /^\p{Cc}$/u.test(character) ? "a control character" : "a character outside ASCII";
 }
 
 const dataFields = new Map<string | undefined, DescField>(
@@ -48,7 +66,7 @@ function payloadOf(request: PublishEventRequest): { process: number; payload: st
   const process = field && processOfField(field.name);
   if (field?.fieldKind !== "message" || process === undefined) {
     throw invalidFields([
-      { field: "data", description: `is required: set one of ${payloadFields.join(", ")}` },
+      { field: "data", description: `is required: set one of: ${payloadFields.join(", ")}` },
     ]);
   }
   const payload = writePayload(field.name, () =>

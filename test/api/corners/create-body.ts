@@ -43,27 +43,27 @@ export const bodyCorners: Corner[] = [
   refused(
     "with XML",
     { raw: { body: "<a/>", type: "text/xml" } },
-    "send application/json or application/x-www-form-urlencoded",
+    "send JSON with Content-Type: application/json, or a form with",
   ),
   refused(
     "with plain text",
     { raw: { body: `{"process":1,"url":"${URL}"}`, type: "text/plain" } },
-    "send application/json or application/x-www-form-urlencoded",
+    "send JSON with Content-Type: application/json, or a form with",
   ),
   refused(
     "with a multipart form",
     { raw: { body: "--a--", type: "multipart/form-data; boundary=a" } },
-    "send application/json or application/x-www-form-urlencoded",
+    "send JSON with Content-Type: application/json, or a form with",
   ),
   refused(
     "with a content type that is nonsense",
     { raw: { body: "{}", type: "nonsense" } },
-    "send application/json or application/x-www-form-urlencoded",
+    "send JSON with Content-Type: application/json, or a form with",
   ),
   refused(
     "with a body of no content type",
     { raw: { body: new Uint8Array([1]) } },
-    "send application/json or application/x-www-form-urlencoded",
+    "send JSON with Content-Type: application/json, or a form with",
   ),
   refused(
     "with a body of 65,537 bytes",

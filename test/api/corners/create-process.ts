@@ -2,7 +2,7 @@ import { type Corner, jsonText, MEMBERS, refusedBy } from "./corner.ts";
 
 const URL = "https://receiver.example/refused";
 const refused = refusedBy("POST", "/webhook");
-const choose = `send the number of one of ${MEMBERS}`;
+const choose = `send one of: ${MEMBERS}`;
 
 /** `process`: missing, empty, of the wrong type, unknown, repeated, in conflict. */
 export const processCorners: Corner[] = [

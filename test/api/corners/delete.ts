@@ -95,7 +95,7 @@ export const idCorners: Corner[] = [
   refused(
     "with XML",
     { raw: { body: "<a/>", type: "text/xml" } },
-    "send application/json or application/x-www-form-urlencoded",
+    "send JSON with Content-Type: application/json, or a form with",
   ),
   refused("with a body that is not JSON", jsonText("1,"), "the body is not valid JSON"),
   refused(

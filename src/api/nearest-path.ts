@@ -1,0 +1,79 @@
+import { closestMatch } from "leven";
+
+/** The longest path that is compared, in characters: callers without a key can send longer ones. */
+const MAX_COMPARED_LENGTH = 100;
+/** The share of a name's characters that may differ. */
+const MAX_DIFFERENCE = 0.4;
+
+/** A path and the HTTP methods that it takes. */
+export interface ServedPath {
+  path: string;
+  methods: readonly string[];
+}
+
+/**
+ * The served path that a caller most likely meant, such as `GET /api/webhook/list`. Paths that take the caller's HTTP
+ * method come first. Case does not count.
+ *
+ * @returns undefined when no path is similar
+ */
+export function nearestPath(method: string, path: string, served: readonly ServedPath[]): string | undefined {
+  const taking = served.filter(({ methods }) => methods.includes(method));
+  const near =
+    closest(
+      path,
+      taking.map((each) => each.path),
+    ) ??
+    closest(
+      path,
+      served.map((each) => each.path),
+    );
+  const found = served.find((each) => each.path === near);
+  if (!found) return undefined;
+  return `${found.methods.includes(method) ? method : found.methods.join(" or ")} ${found.path}`;
+}
+
+/**
+ * What to call instead of a method that does not exist.
+ *
+ * @param path of a call, such as `/webhook.v1.WebhookService/ListWebhook`
+ * @param served the paths of all methods
+ * @returns the nearest path, or the methods of the service; undefined when neither is known
+ */
+export function nearestMethod(path: string, served: readonly string[]): string | undefined {
+  if (path.length > MAX_COMPARED_LENGTH) return undefined;
+  const [service = "", method = ""] = namesOf(path);
+  const sameMethod = served.filter((each) => namesOf(each)[1]?.toLowerCase() === method.toLowerCase());
+  const services = [...new Set(served.map((each) => namesOf(each)[0] as string))];
+  const nearService = services.includes(service)
+    ? service
+    : closest(service, [...new Set(sameMethod.map((each) => namesOf(each)[0] as string)), ...services]);
+  const exact =
+    sameMethod.find((each) => namesOf(each)[0] === nearService) ??
+    (sameMethod.length === 1 ? sameMethod[0] : undefined);
+  if (exact !== undefined) return `did you mean ${exact}?`;
+  if (nearService === undefined) return undefined;
+  const methods = served.flatMap((each) => {
+    const [ofService, name] = namesOf(each);
+    return ofService === nearService ? [name as string] : [];
+  });
+  const nearMethod = closest(method, methods);
+  return nearMethod === undefined
+    ? `${nearService} has the methods ${methods.join(", ")}`
+    : `did you mean /${nearService}/${nearMethod}?`;
+}
+
+/** `/webhook.v1.WebhookService/ListWebhooks` → the service and the method. */
+function namesOf(path: string): string[] {
+  return path.split("/").filter((part) => part !== "");
+}
+
+function closest(name: string, candidates: readonly string[]): string | undefined {
+  if (name.length > MAX_COMPARED_LENGTH) return undefined;
+  const lower = name.toLowerCase();
+  const byLowerCase = new Map(candidates.map((candidate) => [candidate.toLowerCase(), candidate]));
+  const near = closestMatch(lower, [...byLowerCase.keys()], {
+    maxDistance: Math.max(2, Math.floor(name.length * MAX_DIFFERENCE)),
+  });
+  return near === undefined ? undefined : byLowerCase.get(near);
+}
