@@ -4,23 +4,20 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const examples = path.join(root, "clients/examples");
 const URL_LISTED = "https://receiver.example/clients";
-/** What dependents have beside the package: its peers, a transport, and a client of another make. */
-const BESIDE = [
-  "@bufbuild/protobuf",
-  "@connectrpc/connect",
-  "@connectrpc/connect-node",
-  "@grpc/grpc-js",
-  "@grpc/proto-loader",
-  "@types/node",
-];
+/** What docs/clients.md tells dependents to install with the package, by its folder here. */
+const DOCUMENTED = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-node"];
+/** What else the examples need. */
+const BESIDE = ["@grpc/grpc-js", "@grpc/proto-loader", "@types/node"];
 
 let api: TestApi;
+/** The packed files of the package, and of what is installed with it. */
+let packed: string;
 /** A project that depends on the package, as npm installs it from the packed file. */
 let dependent: string;
 let environment: NodeJS.ProcessEnv;
@@ -42,27 +39,40 @@ beforeAll(async () => {
     PROTO_DIR: `${root}proto`,
     PROTO_DIRS: `node_modules/@webhook-service/client/proto:${root}node_modules/protobufjs`,
   };
-  dependent = await mkdtemp(path.join(tmpdir(), "webhook-dependent-"));
+  packed = await mkdtemp(path.join(tmpdir(), "webhook-packed-"));
   await output(process.execPath, ["scripts/build-client.ts"], root);
-  await output("npm", ["pack", "--silent", "--pack-destination", dependent], path.join(root, "clients"));
-  const [packed] = (await readdir(dependent)).filter((name) => name.endsWith(".tgz"));
-  const dependencies = { "@webhook-service/client": `file:${packed}` };
-  await writeFile(
-    path.join(dependent, "package.json"),
-    JSON.stringify({ private: true, type: "module", dependencies }),
-  );
-  // Without the network: the peers are put beside it afterwards, from what is installed here.
-  await output("npm", ["install", "--offline", "--legacy-peer-deps", "--no-audit", "--no-fund"]);
-  for (const name of BESIDE) {
-    const place = path.join(dependent, "node_modules", name);
-    await mkdir(path.dirname(place), { recursive: true });
-    await symlink(path.join(root, "node_modules", name), place, "junction");
-  }
+  dependent = await installBeside(DOCUMENTED);
 }, 120_000);
 afterAll(async () => {
   await api.stop();
-  await rm(dependent, { recursive: true, force: true });
+  for (const folder of [dependent, packed]) await rm(folder, { recursive: true, force: true });
 });
+
+/**
+ * Installs the package and others in an empty folder by npm, without the network and without leave to break what a package
+ * asks of its peers.
+ *
+ * @param folders of the others, below node_modules
+ */
+async function installBeside(folders: readonly string[]): Promise<string> {
+  const files = [];
+  for (const folder of [
+    path.join(root, "clients"),
+    ...folders.map((each) => path.join(root, "node_modules", each)),
+  ]) {
+    const args = ["pack", "--silent", "--ignore-scripts", "--pack-destination", packed];
+    files.push(path.join(packed, (await output("npm", args, folder)).trim()));
+  }
+  const project = await mkdtemp(path.join(tmpdir(), "webhook-dependent-"));
+  await writeFile(path.join(project, "package.json"), JSON.stringify({ private: true, type: "module" }));
+  await output("npm", ["install", "--offline", "--no-audit", "--no-fund", ...files], project);
+  for (const name of BESIDE) {
+    const place = path.join(project, "node_modules", name);
+    await mkdir(path.dirname(place), { recursive: true });
+    await symlink(path.join(root, "node_modules", name), place, "junction");
+  }
+  return project;
+}
 
 /** Sees to it that the example published its event, and listed the webhook. */
 async function expectCalls(stdout: string, idempotencyKey: string): Promise<void> {
@@ -90,6 +100,29 @@ describe("the client package, installed from what npm packs", () => {
       [URL_LISTED],
       "WEBHOOK_NOT_FOUND",
     ]);
+  });
+
+  test("is installed with the oldest peers that it allows, and works with them", async () => {
+    const project = await installBeside(["oldest-protobuf", "oldest-connect"]);
+    onTestFinished(() => rm(project, { recursive: true, force: true }));
+    await writeFile(
+      path.join(project, "oldest.ts"),
+      `import { createRouterTransport } from "@connectrpc/connect";
+      import { createWebhookClients, WebhookProcess, WebhookService } from "@webhook-service/client";
+      const { webhooks } = createWebhookClients(createRouterTransport(({ service }) => {
+        service(WebhookService, {
+          createWebhook: ({ process, url }) => ({ webhook: { id: 2n ** 60n, webhookProcess: process, url } }),
+        });
+      }));
+      const process = WebhookProcess.DOCUMENT_CREATED;
+      const { webhook } = await webhooks.createWebhook({ process, url: "https://receiver.example" });
+      console.log(webhook?.id, webhook?.webhookProcess, webhook?.url);`,
+    );
+    const types = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node"];
+    await output(path.join(root, "node_modules/.bin/tsc"), [...types, "oldest.ts"], project);
+    expect(await output(process.execPath, ["oldest.ts"], project)).toBe(
+      "1152921504606846976n 2 https://receiver.example\n",
+    );
   });
 
   test("has all that is needed to read about it and to make other clients of the contract", async () => {
