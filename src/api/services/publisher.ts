@@ -1,13 +1,14 @@
 import type { Db } from "../../db/database.ts";
-import { type NewEvent, type Published, publishEvents } from "../../db/events/publish.ts";
+import { type KeyReused, type NewEvent, type Published, publishEvents } from "../../db/events/publish.ts";
 import { isTransient } from "../../db/faults.ts";
 import { gathering } from "../../db/gathering.ts";
 import type { DomainError } from "../../domain-error.ts";
+import { createKeyReuse } from "./key-reuse.ts";
 
 /** Stores one event, together with whatever else is published at the moment; a refusal is an answer, not thrown. */
 export type Publisher = (event: NewEvent) => Promise<Published | DomainError>;
 
-type Result = Published | DomainError | Promise<Published | DomainError>;
+type Result = Published | KeyReused | Promise<Published | KeyReused>;
 
 /** Most events of one statement. */
 const MAX_GROUP = 500;
@@ -28,7 +29,7 @@ export function createPublisher(db: Db, onQueued: () => void = () => {}): Publis
   /** Deliveries of the last event of each process, which tells how much work the next will be. */
   const fanOut = new Map<number, number>();
 
-  async function write(events: readonly NewEvent[]): Promise<(Published | DomainError)[]> {
+  async function write(events: readonly NewEvent[]): Promise<(Published | KeyReused)[]> {
     const results = await publishEvents(db, events);
     let queued = 0;
     for (const [index, result] of results.entries()) {
@@ -50,17 +51,23 @@ export function createPublisher(db: Db, onQueued: () => void = () => {}): Publis
     }
     const alone: Result[] = [];
     for (const event of events) {
-      const result = write([event]).then(([only]) => only as Published | DomainError);
+      const result = write([event]).then(([only]) => only as Published | KeyReused);
       alone.push(result);
       await result.catch(() => {});
     }
     return alone;
   }
 
-  return gathering(writeOrSplit, {
+  const publish = gathering(writeOrSplit, {
     most: MAX_GROUP,
     atOnce: GROUPS_AT_ONCE,
     maxWeight: MAX_GROUP_BYTES,
     weigh: ({ payload, process }) => payload.length + ROW_BYTES * (1 + (fanOut.get(process) ?? 1)),
   });
+  const keyReuse = createKeyReuse(db);
+  // After the group, whose other events do not wait for the comparison.
+  return async (event) => {
+    const result = await publish(event);
+    return "firstEventId" in result ? keyReuse(event, result.firstEventId) : result;
+  };
 }

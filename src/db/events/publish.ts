@@ -1,4 +1,3 @@
-import { DomainError } from "../../domain-error.ts";
 import { plainArray, textArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
@@ -31,6 +30,12 @@ export interface Published {
   duplicate: boolean;
 }
 
+/** An event that was not stored: its idempotency key was used for another event. */
+export interface KeyReused {
+  /** The event that was first published under the key. */
+  firstEventId: string;
+}
+
 /** An event as it stands under its idempotency key. */
 interface Stored {
   id: string;
@@ -43,14 +48,14 @@ interface Stored {
  * Publishing the same again, within one call too, queues nothing.
  *
  * @param maxInline with more webhooks an event is fanned out. Defaults to MAX_INLINE_RECIPIENTS
- * @returns for each event, in order, what publishing it did, or the refusal ALREADY_EXISTS when its idempotency key
- *   stands for another request; a refused event stops no other
+ * @returns for each event, in order, what publishing it did, or KeyReused when its idempotency key was used for another
+ *   request; a refused event stops no other
  */
 export async function publishEvents(
   db: Db,
   events: readonly NewEvent[],
   maxInline = MAX_INLINE_RECIPIENTS,
-): Promise<(Published | DomainError)[]> {
+): Promise<(Published | KeyReused)[]> {
   const keys = events.map(({ apiKeyId, idempotencyKey }) => `${apiKeyId} ${idempotencyKey}`);
   const firsts = new Map<string, NewEvent>();
   for (const [index, event] of events.entries()) {
@@ -82,13 +87,9 @@ export async function publishEvents(
   });
 }
 
-function repeated(event: NewEvent, { id, hash }: Stored): Published | DomainError {
+function repeated(event: NewEvent, { id, hash }: Stored): Published | KeyReused {
   if (hash.equals(event.requestSha256)) return { eventId: id, queued: 0, duplicate: true };
-  return new DomainError(
-    "ALREADY_EXISTS",
-    "idempotency_key: an event with other content was published under this key; use a new key for a new event",
-    { reason: "IDEMPOTENCY_KEY_REUSED" },
-  );
+  return { firstEventId: id };
 }
 
 /** The events that were not there, by their place in the list. */
