@@ -169,6 +169,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.Session.api_key": "The key of the session. Its permissions are the session's.",
   "webhook.v1.Session.expires": "When the session ends unless it is used before; each use moves it, up to the seventh day.",
   "webhook.v1.SignInRequest.api_key": "The secret of an API key, as X-Service-Key has it.",
+  "webhook.v1.GetSessionResponse.delivery_timeout": "How long a receiver may take to answer a delivery (DELIVERY_TIMEOUT).",
   "webhook.v1.SessionService": "Signs browsers in to the settings page. Programs send their key with each call and need none of this.\n\nEvery call must prove that the service's own page made it: it carries the header X-Settings-Page, and what browsers say of its origin (Sec-Fetch-Site, or else Origin) is that it is the same.",
   "webhook.v1.SessionService.SignIn": "Starts a session, whose token is in a cookie that scripts cannot read. The key needs Manage_Api_Keys or Read_Administrative_Data.",
   "webhook.v1.SessionService.SignOut": "Ends the session in the service, and has the browser forget its cookie. Succeeds when there is none.",

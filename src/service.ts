@@ -121,6 +121,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         secrets,
         log,
         limits: config.limits,
+        deliveryTimeoutMs: config.delivery.timeoutMs,
         retentionDays: config.dispatch.retentionDays,
         ...(dispatch ? { dispatchNow: dispatch.trigger } : {}),
         ...(announcer ? { onQueued: announcer.announce } : {}),

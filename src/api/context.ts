@@ -13,6 +13,8 @@ export interface ApiContext {
   targets: TargetRules;
   /** What callers may ask for. */
   limits: LimitsConfig;
+  /** How long a receiver may take to answer, in milliseconds; callers are told. */
+  deliveryTimeoutMs: number;
   /** Deliveries older than so many days are not sent again. */
   retentionDays: number;
   log: Logger;

@@ -100,7 +100,7 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
   if (services) {
     await app.register(async (scope) => {
       await compressAnswers(scope);
-      mountDocs(scope, openApiDocument(services.bindings), services.page);
+      mountDocs(scope, openApiDocument(services.bindings, context.deliveryTimeoutMs), services.page);
       await scope.register((rest) => mountRestGateway(rest, { context, ...services }));
     });
     await app.register(async (scope) => mountSettingsPage(scope, services.page));

@@ -27,6 +27,16 @@ test("the description is served to everyone, and is the one that all answers of 
   expect(await answer.json()).toEqual(JSON.parse(JSON.stringify(described)));
 });
 
+test("the description tells receivers the configured DELIVERY_TIMEOUT", async () => {
+  const text = await (await fetch(`${api.url}/openapi.json`)).text();
+  const { OrderDispatched } = (JSON.parse(text) as typeof described).webhooks;
+  expect(OrderDispatched?.post).toMatchObject({
+    description: expect.stringContaining("Answer with any 2xx within 7.5 seconds."),
+    responses: { "2XX": { description: expect.stringContaining("within 7.5 seconds") } },
+  });
+  expect(text).not.toContain("15 s");
+});
+
 test("the description is valid OpenAPI 3.1, and refers to nothing outside itself", async () => {
   // It is changed while it is read.
   const copy = JSON.parse(JSON.stringify(described));

@@ -7,8 +7,11 @@ import { restBindings } from "../../src/api/rest/bindings.ts";
 import { JSON_CONTENT_TYPE } from "../../src/api/rest/envelope.ts";
 import { SERVICES } from "../../src/api/routes.ts";
 
+/** The DELIVERY_TIMEOUT of tests' APIs, in milliseconds: not the default. */
+export const DESCRIBED_TIMEOUT_MS = 7_500;
+
 /** The description that every answer is held against; `openapi.test.ts` sees to it that it is the one served. */
-export const described: OpenApiDocument = openApiDocument(restBindings(SERVICES));
+export const described: OpenApiDocument = openApiDocument(restBindings(SERVICES), DESCRIBED_TIMEOUT_MS);
 
 /** Knows how to check JSON against parts of the description. */
 export const ajv = new Ajv2020({ allErrors: true, strict: true, allowUnionTypes: true });

@@ -10,7 +10,7 @@ import { createSecretBox } from "../../src/db/secret-box.ts";
 import { createAddressGuard } from "../../src/delivery/address-guard.ts";
 import { createTargetRules } from "../../src/delivery/target-url.ts";
 import { createTestDatabase } from "./database.ts";
-import { expectDescribed } from "./described-answers.ts";
+import { DESCRIBED_TIMEOUT_MS, expectDescribed } from "./described-answers.ts";
 
 /** An envelope as REST answers it; numbers as JSON.parse reads them. */
 export interface Envelope {
@@ -77,6 +77,7 @@ export async function startTestApi(
     log: options.log ?? pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" }),
     // Tests send wrong keys by the dozen, all from one address.
     limits: { ...readConfig({}).limits, wrongKeysPerMinute: 0, ...options.limits },
+    deliveryTimeoutMs: DESCRIBED_TIMEOUT_MS,
     retentionDays: 30,
     readiness: options.readiness ?? (async () => []),
   };

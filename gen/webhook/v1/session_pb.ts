@@ -4,8 +4,8 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { ApiKey } from "./api_key_pb.ts";
 import { file_webhook_v1_api_key } from "./api_key_pb.ts";
 import { file_webhook_v1_options } from "./options_pb.ts";
@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/session.proto.
  */
 export const file_webhook_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3Nlc3Npb24ucHJvdG8SCndlYmhvb2sudjEiWwoHU2Vzc2lvbhIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiKQoNU2lnbkluUmVxdWVzdBIYCgdhcGlfa2V5GAEgASgJQgeAAQGItRgBIjYKDlNpZ25JblJlc3BvbnNlEiQKB3Nlc3Npb24YASABKAsyEy53ZWJob29rLnYxLlNlc3Npb24iEAoOU2lnbk91dFJlcXVlc3QiEQoPU2lnbk91dFJlc3BvbnNlIhMKEUdldFNlc3Npb25SZXF1ZXN0IjoKEkdldFNlc3Npb25SZXNwb25zZRIkCgdzZXNzaW9uGAEgASgLMhMud2ViaG9vay52MS5TZXNzaW9uMuIBCg5TZXNzaW9uU2VydmljZRI/CgZTaWduSW4SGS53ZWJob29rLnYxLlNpZ25JblJlcXVlc3QaGi53ZWJob29rLnYxLlNpZ25JblJlc3BvbnNlEkIKB1NpZ25PdXQSGi53ZWJob29rLnYxLlNpZ25PdXRSZXF1ZXN0Ghsud2ViaG9vay52MS5TaWduT3V0UmVzcG9uc2USSwoKR2V0U2Vzc2lvbhIdLndlYmhvb2sudjEuR2V0U2Vzc2lvblJlcXVlc3QaHi53ZWJob29rLnYxLkdldFNlc3Npb25SZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_timestamp, file_webhook_v1_api_key, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL3Nlc3Npb24ucHJvdG8SCndlYmhvb2sudjEiWwoHU2Vzc2lvbhIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiKQoNU2lnbkluUmVxdWVzdBIYCgdhcGlfa2V5GAEgASgJQgeAAQGItRgBIjYKDlNpZ25JblJlc3BvbnNlEiQKB3Nlc3Npb24YASABKAsyEy53ZWJob29rLnYxLlNlc3Npb24iEAoOU2lnbk91dFJlcXVlc3QiEQoPU2lnbk91dFJlc3BvbnNlIhMKEUdldFNlc3Npb25SZXF1ZXN0Im8KEkdldFNlc3Npb25SZXNwb25zZRIkCgdzZXNzaW9uGAEgASgLMhMud2ViaG9vay52MS5TZXNzaW9uEjMKEGRlbGl2ZXJ5X3RpbWVvdXQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24y4gEKDlNlc3Npb25TZXJ2aWNlEj8KBlNpZ25JbhIZLndlYmhvb2sudjEuU2lnbkluUmVxdWVzdBoaLndlYmhvb2sudjEuU2lnbkluUmVzcG9uc2USQgoHU2lnbk91dBIaLndlYmhvb2sudjEuU2lnbk91dFJlcXVlc3QaGy53ZWJob29rLnYxLlNpZ25PdXRSZXNwb25zZRJLCgpHZXRTZXNzaW9uEh0ud2ViaG9vay52MS5HZXRTZXNzaW9uUmVxdWVzdBoeLndlYmhvb2sudjEuR2V0U2Vzc2lvblJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_webhook_v1_api_key, file_webhook_v1_options]);
 
 /**
  * A person's stay on the settings page: what they may do there is what the key may that they signed in with.
@@ -128,6 +128,13 @@ export type GetSessionResponse = Message<"webhook.v1.GetSessionResponse"> & {
    * @generated from field: webhook.v1.Session session = 1;
    */
   session?: Session | undefined;
+
+  /**
+   * How long a receiver may take to answer a delivery (DELIVERY_TIMEOUT).
+   *
+   * @generated from field: google.protobuf.Duration delivery_timeout = 2;
+   */
+  deliveryTimeout?: Duration | undefined;
 };
 
 /**

@@ -1,6 +1,7 @@
 import { PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { catalogue } from "../../catalogue.ts";
 import { commentOf } from "../../comments.ts";
+import { secondsInWords } from "../../seconds-in-words.ts";
 import type { JsonSchema } from "../json/schema-scalars.ts";
 import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
@@ -56,8 +57,13 @@ const HEADERS: { name: string; required: boolean; description: string; example: 
   },
 ];
 
-/** The POST that receivers get for each event type, as the `webhooks` of an OpenAPI document. */
-export function describeDeliveries(payloads: AnswerSchemas): Record<string, JsonSchema> {
+/**
+ * The POST that receivers get for each event type, as the `webhooks` of an OpenAPI document.
+ *
+ * @param timeoutMs how long a receiver may take to answer, in milliseconds
+ */
+export function describeDeliveries(payloads: AnswerSchemas, timeoutMs: number): Record<string, JsonSchema> {
+  const within = `within ${secondsInWords(timeoutMs)}`;
   return Object.fromEntries(
     catalogue.flatMap(({ name, field }) => {
       const payload = PublishEventRequestSchema.fields.find((each) => each.name === field)?.message;
@@ -70,7 +76,7 @@ export function describeDeliveries(payloads: AnswerSchemas): Record<string, Json
             post: {
               operationId: `receive${name}`,
               summary: firstSentence(comment),
-              description: `${comment}\n\nSent to every webhook of this event type.`,
+              description: `${comment}\n\nSent to every webhook of this event type. Answer with any 2xx ${within}.`,
               // The receiver's address takes no API key.
               security: [],
               parameters: HEADERS.map(({ example, ...header }) => ({
@@ -89,7 +95,7 @@ export function describeDeliveries(payloads: AnswerSchemas): Record<string, Json
                 },
               },
               responses: {
-                "2XX": { description: "Delivered. The body is not looked at." },
+                "2XX": { description: `Delivered, if it arrives ${within}. The body is not looked at.` },
                 default: { description: "Anything else is a failed attempt: up to 3 retries follow." },
               },
             },

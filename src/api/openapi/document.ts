@@ -33,8 +33,15 @@ export interface OpenApiDocument {
 
 const SECURITY_SCHEME = "ServiceKey";
 
-/** Describes the REST API from its bindings, the messages behind them, and what the proto files say of them. */
-export function openApiDocument(bindings: readonly RestBinding[]): OpenApiDocument {
+/**
+ * Describes the REST API from its bindings, the messages behind them, and what the proto files say of them.
+ *
+ * @param deliveryTimeoutMs how long a receiver may take to answer, in milliseconds
+ */
+export function openApiDocument(
+  bindings: readonly RestBinding[],
+  deliveryTimeoutMs: number,
+): OpenApiDocument {
   const answers = answerSchemas("rest", (desc) => flatName(desc));
   const payloads = answerSchemas("payload", (desc) => `${flatName(desc)}Payload`);
   const paths: OpenApiDocument["paths"] = {};
@@ -55,7 +62,7 @@ export function openApiDocument(bindings: readonly RestBinding[]): OpenApiDocume
       responses: describeAnswers(binding, answers),
     };
   }
-  const webhooks = describeDeliveries(payloads);
+  const webhooks = describeDeliveries(payloads, deliveryTimeoutMs);
   return {
     openapi: "3.1.1",
     info: {

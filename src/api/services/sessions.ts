@@ -1,4 +1,4 @@
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { type SessionService, SignInRequestSchema } from "../../../gen/webhook/v1/session_pb.ts";
@@ -56,7 +56,10 @@ export function sessionService(context: ApiContext): ServiceImpl<typeof SessionS
       const token = sessionToken(handler);
       const session = token === null ? null : await findSession(db, token);
       if (!session) throw sessionEnded();
-      return { session: { apiKey: apiKeyMessage(session.key), expires: timestampFromDate(session.expires) } };
+      return {
+        session: { apiKey: apiKeyMessage(session.key), expires: timestampFromDate(session.expires) },
+        deliveryTimeout: durationFromMs(context.deliveryTimeoutMs),
+      };
     },
   };
 }

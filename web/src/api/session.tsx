@@ -1,3 +1,4 @@
+import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { TransportProvider } from "@connectrpc/connect-query";
 import { QueryClientProvider } from "@tanstack/react-query";
@@ -25,7 +26,7 @@ export type SessionState =
   | { is: "unknown" }
   /** The service could not be asked. */
   | { is: "failed"; error: unknown }
-  | { is: "in"; session: Session }
+  | { is: "in"; session: Session; deliveryTimeoutMs: number | undefined }
   /** `ended`: it was in, and the service says it is over. `left`: signed out on this page. */
   | { is: "out"; because: "never" | "ended" | "left" };
 
@@ -91,8 +92,9 @@ export function SessionProvider({ children }: { children: ReactNode }) {
 
 async function readSession(client: Client<typeof SessionService>): Promise<SessionState> {
   try {
-    const { session } = await client.getSession({});
-    return session ? { is: "in", session } : { is: "out", because: "never" };
+    const { session, deliveryTimeout } = await client.getSession({});
+    const deliveryTimeoutMs = deliveryTimeout && durationMs(deliveryTimeout);
+    return session ? { is: "in", session, deliveryTimeoutMs } : { is: "out", because: "never" };
   } catch (error) {
     if (ConnectError.from(error).code !== Code.Unauthenticated) throw error;
     return { is: "out", because: localStorage.getItem(SIGNED_IN) === null ? "never" : "ended" };
@@ -111,6 +113,12 @@ export function useSession(): Session {
   const { state } = useSessionAccess();
   if (state.is !== "in") throw new Error("useSession is for pages that are shown to who is signed in");
   return state.session;
+}
+
+/** How long a receiver may take to answer, in milliseconds; undefined where nobody is signed in. */
+export function useDeliveryTimeoutMs(): number | undefined {
+  const { state } = useSessionAccess();
+  return state.is === "in" ? state.deliveryTimeoutMs : undefined;
 }
 
 /** The id of the installed app whose key is signed in with; undefined for a key without an app, which sees everything. */

@@ -1,10 +1,12 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, List } from "@mantine/core";
+import { Anchor, Box, List } from "@mantine/core";
 import { Link } from "react-router";
+import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/page-paths.ts";
 import { isReachable } from "../../api/reachable.ts";
 import { useMay } from "../../api/session.tsx";
+import { CodeBlock } from "../../parts/code-block.tsx";
 import { Section } from "../../parts/section.tsx";
 
 /** Says where to begin, while no webhook is registered. To be shown only where nothing has been sent. */
@@ -28,15 +30,31 @@ export function FirstSteps() {
         </List.Item>
         <List.Item>Send it a test event from its page, and see here and there what becomes of it.</List.Item>
         <List.Item>
-          Publish events:{" "}
-          <Anchor href="/docs" target="_blank" inherit underline="always">
-            the API documentation
-          </Anchor>{" "}
-          says how.
+          Publish an event with a key that has the permission Publish_Events, in place of {KEY_PLACEHOLDER}:
         </List.Item>
       </List>
+      <Box mt="xs">
+        <CodeBlock of="Command that publishes an event">{publishCommand(window.location.origin)}</CodeBlock>
+      </Box>
     </Section>
   );
+}
+
+/** Stands where the command takes an API key. */
+const KEY_PLACEHOLDER = "YOUR_API_KEY";
+
+/** A command that publishes an event over Connect, which needs nothing but curl. */
+function publishCommand(address: string): string {
+  return `curl -sS ${address}/${EventService.typeName}/${EventService.method.publishEvent.name} \\
+  -H 'X-Service-Key: ${KEY_PLACEHOLDER}' -H 'Content-Type: application/json' -d '{
+    "idempotencyKey": "first-event",
+    "userId": "tenant-42",
+    "orderDispatched": {
+      "orderId": "1001",
+      "orderNumber": "SO-1001",
+      "dispatchedAt": "2026-11-21T09:30:00Z"
+    }
+  }'`;
 }
 
 function Step({ to, children }: { to: string; children: string }) {

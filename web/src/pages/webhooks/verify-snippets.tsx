@@ -1,4 +1,6 @@
 import { Code, Tabs, Text } from "@mantine/core";
+import { secondsInWords } from "../../../../src/seconds-in-words.ts";
+import { useDeliveryTimeoutMs } from "../../api/session.tsx";
 import { CodeBlock } from "../../parts/code-block.tsx";
 import { Section } from "../../parts/section.tsx";
 
@@ -40,10 +42,12 @@ def verified(body, headers):
 
 /** Shows how a receiver verifies a delivery. */
 export function VerifySnippets() {
+  const timeoutMs = useDeliveryTimeoutMs();
+  const within = timeoutMs === undefined ? "" : ` within ${secondsInWords(timeoutMs)}`;
   return (
     <Section
       title="Verify in the receiver"
-      description="A receiver that verifies knows that the body is ours and unchanged. Answer with any 2xx within 15 seconds, unless this service is set otherwise. The same X-Service-Webhook-Id is the same delivery."
+      description={`A receiver that verifies knows that the body is ours and unchanged. Answer with any 2xx${within}. The same X-Service-Webhook-Id is the same delivery.`}
     >
       <Tabs defaultValue="TypeScript" keepMounted={false}>
         <Tabs.List mb="sm">
