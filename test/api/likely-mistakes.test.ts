@@ -104,14 +104,14 @@ test.each([
   ]);
 });
 
-test.each(["/nothing-like-it", `/api/webhook/${"x".repeat(5_000)}`])(
-  "a path that is like no other is told of none: %.40s",
-  async (path) => {
-    const { status, envelope } = await api.rest("GET", path);
-    expect(status).toBe(404);
-    expect(envelope.Warnings[0]).toMatch(/^unknown path \S+; \/openapi\.json lists all paths$/);
-  },
-);
+test.each([
+  ["short", "/nothing-like-it"],
+  ["long", `/api/webhook/${"x".repeat(5_000)}`],
+])("a %s path that is like no other is told of none", async (_length, path) => {
+  const { status, envelope } = await api.rest("GET", path);
+  expect(status).toBe(404);
+  expect(envelope.Warnings[0]).toMatch(/^unknown path \S+; \/openapi\.json lists all paths$/);
+});
 
 test("a name that an enumeration lacks is told all the names it has", async () => {
   const answer = await fetch(`${api.url}/webhook.v1.WebhookService/CreateWebhook`, {

@@ -119,6 +119,13 @@ const failures: [string, string, string, string, () => RestRequest | Promise<Res
   ["Refused", "unknownWebhook", "DELETE", "/api/webhook", () => ({ query: { webhookId: "4711" } })],
   ["Refused", "http", "POST", "/api/webhook", () => ({ json: { process: 1, url: "http://a.example/" } })],
   ["Unauthenticated", "missing", "GET", "/api/webhook/list", () => ({ key: null })],
+  [
+    "Unauthenticated",
+    "authorization",
+    "GET",
+    "/api/webhook/list",
+    () => ({ key: null, headers: { Authorization: "Bearer nobody" } }),
+  ],
   ["Unauthenticated", "unknown", "GET", "/api/webhook/list", () => ({ key: "nobody" })],
   ["Unauthenticated", "several", "GET", "/api/webhook/list", () => ({ key: "a, b" })],
   [

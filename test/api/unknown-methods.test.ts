@@ -129,11 +129,11 @@ test.each([
   expect(error).toMatchObject({ code: grpcJs.status.UNIMPLEMENTED, details: said });
 });
 
-test.each([["/com.example.Greeter/SayHello"], [`/webhook.v1.WebhookService/${"x".repeat(5_000)}`]])(
-  "a call that is like no method is told of none: %.40s",
-  async (asked) => {
-    const answer = await fetch(`${plain.url}${asked}`, { method: "POST" });
-    expect(answer.status).toBe(404);
-    expect(((await answer.json()) as { message: string }).message).not.toContain("did you mean");
-  },
-);
+test.each([
+  ["short", "/com.example.Greeter/SayHello"],
+  ["long", `/webhook.v1.WebhookService/${"x".repeat(5_000)}`],
+])("a call of a %s path that is like no method is told of none", async (_length, asked) => {
+  const answer = await fetch(`${plain.url}${asked}`, { method: "POST" });
+  expect(answer.status).toBe(404);
+  expect(((await answer.json()) as { message: string }).message).not.toContain("did you mean");
+});
