@@ -19,7 +19,8 @@ export async function activityFailures({ temporal }: FaultParts): Promise<string
   return faults;
 }
 
-function faultsIn({ events }: History): string[] {
+/** The same of one run. */
+export function faultsIn({ events }: History): string[] {
   const names = new Map<string, string>();
   const faults: string[] = [];
   for (const event of events ?? []) {
