@@ -36,6 +36,7 @@ export function toChart(samples: readonly Sample[]): string {
       `<g transform="translate(0 ${n * PANEL_HEIGHT})">${draw(title, lines, samples)}</g>`,
   );
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" font-family="sans-serif" font-size="12">
+<title>The simulation over its time</title>
 <rect width="${WIDTH}" height="${height}" fill="#fff"/>
 ${drawn.join("\n")}
 </svg>\n`;
