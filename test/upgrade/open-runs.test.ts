@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { Receiver } from "../../src/dev/receiver.ts";
 import type { Service } from "../../src/service.ts";
+import { FULL_SIZE } from "../faults/scale.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 import { ASK_FIRST, ASK_LAST, behindPatch, bundleChanged } from "./changed-workflows.ts";
 import { type History, stepsOf } from "./shapes.ts";
@@ -119,55 +120,64 @@ test("an open run that has not come to the change goes on when the release is ro
   expect(await steps(waiting.run)).not.toContain(FAILED_TASK);
 });
 
-test("a run that has made the change waits after a roll back until the newer release is back", async () => {
-  await deploy(changed.first);
-  const waiting = await startWaitingRun("stuck");
-  expect(await steps(waiting.run)).toContain(PATCH);
-  await deploy();
-  await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
-  const { events } = await waiting.run.fetchHistory();
-  const failures = events?.flatMap(
-    (event) => event.workflowTaskFailedEventAttributes?.failure?.message ?? [],
-  );
-  expect(failures).toContainEqual(expect.stringContaining("TMPRL1100"));
-  expect(waiting.receiver.received).toHaveLength(1);
-  const listed = async () => {
-    const query = `TemporalChangeVersion = "ask-first" and ExecutionStatus = "Running" and WorkflowId = "${waiting.run.workflowId}"`;
-    const { count } = await service.temporal.workflow.count(query);
-    return count;
-  };
-  await expect.poll(listed).toBe(1);
-  await deploy(changed.first);
-  await expectDelivered(waiting);
-});
+test.runIf(FULL_SIZE)(
+  "a run that has made the change waits after a roll back until the newer release is back",
+  async () => {
+    await deploy(changed.first);
+    const waiting = await startWaitingRun("stuck");
+    expect(await steps(waiting.run)).toContain(PATCH);
+    await deploy();
+    await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
+    const { events } = await waiting.run.fetchHistory();
+    const failures = events?.flatMap(
+      (event) => event.workflowTaskFailedEventAttributes?.failure?.message ?? [],
+    );
+    expect(failures).toContainEqual(expect.stringContaining("TMPRL1100"));
+    expect(waiting.receiver.received).toHaveLength(1);
+    const listed = async () => {
+      const query = `TemporalChangeVersion = "ask-first" and ExecutionStatus = "Running" and WorkflowId = "${waiting.run.workflowId}"`;
+      const { count } = await service.temporal.workflow.count(query);
+      return count;
+    };
+    await expect.poll(listed).toBe(1);
+    await deploy(changed.first);
+    await expectDelivered(waiting);
+  },
+);
 
-test("the retries of a run that waits after a roll back are made by the next run once its lease has expired", async () => {
-  await deploy(changed.first);
-  const waiting = await startWaitingRun("left");
-  await deploy();
-  await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
-  // As long as it would take by itself is of no interest here.
-  await service
-    .db("runs")
-    .where({ workflow_id: waiting.run.workflowId })
-    .update({ lease_until: new Date(0) });
-  await service.db("retries").update({ due: new Date() });
-  const next = await startRun("after-left");
-  expect(await next.result()).toMatchObject({ sent: 2, delivered: 1 });
-  expect(await service.untilFinal(waiting.eventId)).toMatchObject([
-    { state: DeliveryState.DELIVERED, attemptCount: 3 },
-  ]);
-  expect(waiting.receiver.received).toHaveLength(3);
-  // Once the newer release is back it finds nothing left to do.
-  await deploy(changed.first);
-  expect(await waiting.run.result()).toMatchObject({ sent: 1, delivered: 0 });
-});
+test.runIf(FULL_SIZE)(
+  "the retries of a run that waits after a roll back are made by the next run once its lease has expired",
+  async () => {
+    await deploy(changed.first);
+    const waiting = await startWaitingRun("left");
+    await deploy();
+    await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
+    // As long as it would take by itself is of no interest here.
+    await service
+      .db("runs")
+      .where({ workflow_id: waiting.run.workflowId })
+      .update({ lease_until: new Date(0) });
+    await service.db("retries").update({ due: new Date() });
+    const next = await startRun("after-left");
+    expect(await next.result()).toMatchObject({ sent: 2, delivered: 1 });
+    expect(await service.untilFinal(waiting.eventId)).toMatchObject([
+      { state: DeliveryState.DELIVERED, attemptCount: 3 },
+    ]);
+    expect(waiting.receiver.received).toHaveLength(3);
+    // Once the newer release is back it finds nothing left to do.
+    await deploy(changed.first);
+    expect(await waiting.run.result()).toMatchObject({ sent: 1, delivered: 0 });
+  },
+);
 
-test("a change without patched() leaves an open run stuck, and the workflows from before let it go on", async () => {
-  await deploy();
-  const waiting = await startWaitingRun("unpatched");
-  await deploy(await bundleChanged(ASK_FIRST));
-  await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
-  await deploy();
-  await expectDelivered(waiting);
-});
+test.runIf(FULL_SIZE)(
+  "a change without patched() leaves an open run stuck, and the workflows from before let it go on",
+  async () => {
+    await deploy();
+    const waiting = await startWaitingRun("unpatched");
+    await deploy(await bundleChanged(ASK_FIRST));
+    await expect.poll(() => steps(waiting.run), PATIENT).toContain(FAILED_TASK);
+    await deploy();
+    await expectDelivered(waiting);
+  },
+);
