@@ -286,6 +286,7 @@ const LOG = `
   create index deliveries_failed on deliveries (id) where outcome = 'failed';
   create index deliveries_failed_webhook on deliveries (webhook_id, id) where outcome = 'failed';
   create index deliveries_cancelled on deliveries (id) where outcome = 'cancelled';
+  create index deliveries_cancelled_webhook on deliveries (webhook_id, id) where outcome = 'cancelled';
 
   create table attempts (
     delivery_id uuid not null,
