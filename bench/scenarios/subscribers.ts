@@ -34,7 +34,7 @@ export const subscribers: Scenario = {
     );
     await using stage = await openStage(bench);
     const urls = Array.from({ length: count }, (_, n) => `${receivers.urls[n % HOSTS]}/hooks/${n}`);
-    await seedWebhooks(stage.db, stage.secrets, urls);
+    const webhooks = await seedWebhooks(stage.db, stage.secrets, urls);
     const [other] = await seedWebhooks(stage.db, stage.secrets, ["https://localhost/other"]);
     await run(stage.db, "update webhooks set process = :process::int where id = :other::bigint", {
       process: OTHER_PROCESS,
@@ -45,7 +45,7 @@ export const subscribers: Scenario = {
     const others = publisherOf(stage, OTHER_PROCESS);
     for (let n = 0; n < 200; n += 1) await others();
     const [first] = await timesOf(1, 0, wide);
-    const seconds = await dispatch(stage, { what: "delivering", requests: count, receivers });
+    const seconds = await dispatch(stage, { what: "delivering", requests: count, receivers, webhooks });
     const [wideTimes, otherTimes] = await Promise.all([
       timesOf(WIDE_EVENTS, WIDE_EVERY_MS, wide),
       timesOf((OTHERS_PER_SECOND * WIDE_EVENTS * WIDE_EVERY_MS) / 1_000, 1_000 / OTHERS_PER_SECOND, others),
