@@ -1,7 +1,7 @@
 import { startApi } from "./api/server.ts";
 import { type Config, deliversInItself } from "./config.ts";
 import { budgetWarning, readConnectionBudget } from "./db/connection-budget.ts";
-import { openDatabase } from "./db/database.ts";
+import { openDatabases } from "./db/database.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { migrate } from "./db/migrate.ts";
 import { checkPooler } from "./db/pooler.ts";
@@ -76,11 +76,10 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     stops.push(embedded.stop);
 
     const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
-    const { directUrl = databaseUrl, poolSize, preparedStatements } = config.database;
-    const db = openDatabase(databaseUrl, { max: poolSize, preparedStatements });
-    stops.push(() => db.destroy());
-    const directDb = directUrl === databaseUrl ? db : openDatabase(directUrl, { max: 1 });
-    stops.push(() => directDb.destroy());
+    const { poolSize, preparedStatements } = config.database;
+    const databases = openDatabases(databaseUrl, config.database);
+    stops.push(databases.close);
+    const { db, directDb, directUrl } = databases;
     await untilAnswered(
       async () => {
         await checkPooler(databaseUrl, directUrl, preparedStatements);

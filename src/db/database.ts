@@ -50,6 +50,38 @@ export function openDatabase(
   return db;
 }
 
+/** The pool of a process, and its connections to PostgreSQL itself. */
+export interface Databases {
+  db: Db;
+  /** A single connection, not by way of a pooler; `db` where there is none. */
+  directDb: Db;
+  directUrl: string;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens both; they connect when first used.
+ *
+ * @param options.directUrl PostgreSQL's own address where `url` is a pooler's. Undefined: `url`
+ */
+export function openDatabases(
+  url: string,
+  options: { directUrl: string | undefined; poolSize: number; preparedStatements: boolean },
+): Databases {
+  const { directUrl = url, poolSize, preparedStatements } = options;
+  const db = openDatabase(url, { max: poolSize, preparedStatements });
+  const directDb = directUrl === url ? db : openDatabase(directUrl, { max: 1 });
+  return {
+    db,
+    directDb,
+    directUrl,
+    async close() {
+      await directDb.destroy();
+      if (directDb !== db) await db.destroy();
+    },
+  };
+}
+
 /**
  * Whether a pooled connection can take a statement. After one that was given up, such as by `QUERY_TIMEOUT_MS`, it still
  * waits for the answer, and everything asked next would wait behind that: for ever where the server has vanished.

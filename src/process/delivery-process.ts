@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { readConfig } from "../config.ts";
-import { openDatabase } from "../db/database.ts";
+import { openDatabases } from "../db/database.ts";
 import { createSecretBox } from "../db/secret-box.ts";
 import { explain } from "../explain.ts";
 import { createLogger } from "../logger.ts";
@@ -25,13 +25,9 @@ async function main(sharedBy: number): Promise<void> {
   const config = readConfig(process.env);
   const log = createLogger(config.logLevel);
   installRuntime(log);
-  const { url, directUrl = url, poolSize, preparedStatements } = config.database;
-  const db = openDatabase(url as string, { max: poolSize, preparedStatements });
-  const directDb = directUrl === url ? db : openDatabase(directUrl as string, { max: 1 });
+  const { close, ...databases } = openDatabases(config.database.url as string, config.database);
   const delivery = await startDelivery({
-    db,
-    directDb,
-    directUrl: directUrl as string,
+    ...databases,
     secrets: createSecretBox(config.secretKey as Buffer, config.previousSecretKeys),
     target: temporalTarget(process.env),
     names: temporalNames(),
@@ -47,8 +43,7 @@ async function main(sharedBy: number): Promise<void> {
     await wait(REPORT_MS, undefined, { signal: stopping.signal }).catch(() => {});
   }
   await delivery.stop();
-  await directDb.destroy();
-  if (directDb !== db) await db.destroy();
+  await close();
 }
 
 if (import.meta.main) {
