@@ -12,8 +12,8 @@ const SURROGATE = /[\ud800-\udfff]|\\u[dD][89a-fA-F]/;
  *   no protobuf string can hold
  */
 export function checkJsonMessage(bytes: Uint8Array): void {
+  checkJsonElements(bytes);
   const text = decodeUtf8(bytes);
-  checkJsonElements(text);
   if (SURROGATE.test(text)) assertWellFormed(text);
 }
 

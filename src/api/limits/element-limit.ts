@@ -108,24 +108,29 @@ function packedItemBytes(field: DescField & { fieldKind: "list" }): number {
   }
 }
 
-const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
-const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const OPEN_LIST = 0x5b;
+const CLOSE_LIST = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
 const NUMBER = /^\s*[+-]?\d+\s*$/;
 
 /**
- * Checks JSON text before it is parsed. Text that is not valid JSON passes: the parser refuses it.
+ * Checks JSON text in UTF-8 before it is decoded and parsed. Text that is not valid JSON passes: the parser refuses it.
  *
  * @throws DomainError INVALID_ARGUMENT, reason MESSAGE_TOO_COMPLEX
  */
-export function checkJsonElements(text: string): void {
-  if (text.length <= CHECKED_FROM_BYTES) return;
+export function checkJsonElements(bytes: Uint8Array): void {
+  if (bytes.byteLength <= CHECKED_FROM_BYTES) return;
   let elements = 0;
   let depth = 0;
-  for (let at = 0; at < text.length; at += 1) {
-    switch (text.charCodeAt(at)) {
+  for (let at = 0; at < bytes.byteLength; at += 1) {
+    switch (bytes[at]) {
       case QUOTE: {
-        const end = endOfString(text, at + 1);
-        if (end - at > MAX_DIGITS && NUMBER.test(text.slice(at + 1, end))) throw tooManyDigits();
+        const end = endOfString(bytes, at + 1);
+        if (end - at > MAX_DIGITS && isNumber(bytes.subarray(at + 1, end))) throw tooManyDigits();
         at = end;
         break;
       }
@@ -146,6 +151,10 @@ export function checkJsonElements(text: string): void {
   }
 }
 
+function isNumber(bytes: Uint8Array): boolean {
+  return NUMBER.test(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1"));
+}
+
 function tooManyDigits(): DomainError {
   return new DomainError(
     "INVALID_ARGUMENT",
@@ -155,11 +164,11 @@ function tooManyDigits(): DomainError {
 }
 
 /** The place of the quote that ends the string, or the end of the text. */
-function endOfString(text: string, from: number): number {
-  for (let end = text.indexOf('"', from); end >= 0; end = text.indexOf('"', end + 1)) {
+function endOfString(bytes: Uint8Array, from: number): number {
+  for (let end = bytes.indexOf(QUOTE, from); end >= 0; end = bytes.indexOf(QUOTE, end + 1)) {
     let backslashes = 0;
-    while (text.charCodeAt(end - 1 - backslashes) === BACKSLASH) backslashes += 1;
+    while (bytes[end - 1 - backslashes] === BACKSLASH) backslashes += 1;
     if (backslashes % 2 === 0) return end;
   }
-  return text.length;
+  return bytes.byteLength;
 }

@@ -86,6 +86,11 @@ interface LastResponse {
   _last: boolean;
 }
 
+/** Node's own mark of a request whose body somebody has begun to read. `read(0)` sets it only while its buffer is not full. */
+interface ConsumedRequest {
+  _consuming: boolean;
+}
+
 /** Closes the connection with the answer when the body has not arrived by then, and reads no more of the body. */
 function closeIfUnread(request: IncomingMessage, response: ServerResponse): void {
   const { socket } = request;
@@ -100,7 +105,7 @@ function closeIfUnread(request: IncomingMessage, response: ServerResponse): void
   response.once("prefinish", () => {
     if (!closes) return;
     // Node reads the rest of a body that nobody has begun to read. This one stays in its buffer and in the connection.
-    request.read(0);
+    (request as unknown as ConsumedRequest)._consuming = true;
     // Node would destroy the connection at once, which resets it: the client could lose the answer.
     (response as unknown as LastResponse)._last = false;
   });
