@@ -14,7 +14,7 @@ WORKDIR /service
 COPY package.json package-lock.json ./
 RUN npm install --ignore-scripts --no-audit --no-fund
 COPY . .
-RUN node --disable-warning=ExperimentalWarning src/dev/page-build.ts
+RUN node --disable-warning=ExperimentalWarning src/build/page-build.ts
 
 FROM node:24-bookworm-slim
 # Temporal's core checks servers' certificates against the system's authorities.

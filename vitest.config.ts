@@ -8,12 +8,12 @@ const DEPLOY = "test/deploy/**/*.test.ts";
 const INCLUDED: Record<string, string[]> = {
   full: ["test/faults/**/*.test.ts", "test/upgrade/open-runs.test.ts", "test/upgrade/side-by-side.ts"],
   screenshots: ["test/web/every-page.test.ts"],
-  fuzz: ["test/api/rpc-fuzz.test.ts"],
+  fuzz: ["test/api/limits/rpc-fuzz.test.ts"],
   deploy: [DEPLOY],
   "record-histories": ["test/upgrade/record-histories.ts"],
 };
 /** Files that leave nothing behind in their process, so that it can go on to the next: starting one takes half a second. */
-const TOGETHER = ["test/{api,db,delivery,house}/**/*.test.ts", "test/*.test.ts"];
+const TOGETHER = ["test/{api,clients,config,db,delivery,repository,temporal}/**/*.test.ts"];
 
 // Neither the tests' processes nor the programs that they start, the service above all, compile the same code each time.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL(".cache/compiled", import.meta.url));

@@ -3,13 +3,12 @@ import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { required } from "../gen/webhook/v1/options_pb.ts";
-import { describeEventTypes } from "../src/api/event-types.ts";
+import { parseExactJson, stringifyExactJson } from "../src/api/json/exact-json.ts";
 import { enumMemberName, propertyName } from "../src/api/json/names.ts";
-import { parseExactJson } from "../src/api/json/parse.ts";
 import { canBeUnset } from "../src/api/json/schema.ts";
-import { stringifyExactJson } from "../src/api/json/stringify.ts";
-import { catalogue } from "../src/catalogue.ts";
-import { commentOf } from "../src/comments.ts";
+import { describeEventTypes } from "../src/api/services/webhooks/event-types.ts";
+import { catalogue } from "../src/contract/catalogue.ts";
+import { commentOf } from "../src/contract/comments.ts";
 
 const DOCUMENT = new URL("../docs/events.md", import.meta.url);
 

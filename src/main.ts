@@ -1,11 +1,11 @@
 import { DOCS_PATH } from "./api/openapi/docs-pages.ts";
-import { type Config, deliversInItself, readConfig } from "./config.ts";
-import type { Progress } from "./dev/progress.ts";
-import { explain } from "./explain.ts";
-import { createLogger } from "./logger.ts";
-import { restartAsFits } from "./process/small-memory.ts";
+import { type Config, deliversInItself, readConfig } from "./config/config.ts";
+import { explain } from "./process/explain.ts";
+import { createLogger } from "./process/logger.ts";
+import type { Progress } from "./process/progress.ts";
+import { untilToldToStop } from "./process/shutdown.ts";
 import { type Service, startService } from "./service.ts";
-import { untilToldToStop } from "./shutdown.ts";
+import { restartAsFits } from "./worker/small-memory.ts";
 
 /** `npm start`. */
 async function main(): Promise<void> {
@@ -13,7 +13,7 @@ async function main(): Promise<void> {
   const config = readConfig(process.env);
   const progress: Progress = (line) => console.log(`  ${line}`);
   if (config.role !== "api" && deliversInItself(config)) {
-    const { installRuntime } = await import("./temporal/runtime.ts");
+    const { installRuntime } = await import("./temporal/connection/runtime.ts");
     installRuntime(createLogger(config.logLevel));
   }
   console.log("Webhook service");

@@ -1,29 +1,29 @@
 import { startApi } from "./api/server.ts";
-import { type Config, deliversInItself } from "./config.ts";
-import { budgetWarning, readConnectionBudget } from "./db/connection-budget.ts";
+import { findSettingsPage } from "./build/page-build.ts";
+import { workflowBundle } from "./build/workflow-bundle.ts";
+import { type Config, deliversInItself } from "./config/config.ts";
+import { budgetWarning, readConnectionBudget } from "./db/connections/connection-budget.ts";
+import { checkPooler } from "./db/connections/pooler.ts";
 import { openDatabases } from "./db/database.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { migrate } from "./db/migrate.ts";
-import { checkPooler } from "./db/pooler.ts";
 import { type Announcer, createAnnouncer } from "./db/queue/announce.ts";
-import { createSecretBox } from "./db/secret-box.ts";
-import { createAddressGuard } from "./delivery/address-guard.ts";
-import { createTargetRules } from "./delivery/target-url.ts";
-import { startEmbeddedParts } from "./dev/embedded-parts.ts";
-import { findSettingsPage } from "./dev/page-build.ts";
-import type { Progress } from "./dev/progress.ts";
-import { ensureFirstAdmin } from "./first-admin.ts";
-import { findSecretKey } from "./instance-secrets.ts";
-import { createLogger } from "./logger.ts";
-import type { Delivery } from "./process/delivery.ts";
-import { deliveryEnvironment, startDeliveryProcesses } from "./process/delivery-processes.ts";
-import { checkSecretKey, keepSealed } from "./secret-keys.ts";
+import { createSecretBox } from "./db/webhooks/secret-box.ts";
+import { createAddressGuard } from "./delivery/request/address-guard.ts";
+import { createTargetRules } from "./delivery/request/target-url.ts";
+import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
+import { createLogger } from "./process/logger.ts";
+import type { Progress } from "./process/progress.ts";
+import { ensureFirstAdmin } from "./startup/first-admin.ts";
+import { findSecretKey } from "./startup/instance-secrets.ts";
+import { checkSecretKey, keepSealed } from "./startup/secret-keys.ts";
+import { workflowLinks } from "./temporal/connection/links.ts";
+import { type TemporalNames, temporalNames } from "./temporal/connection/names.ts";
+import { temporalTarget } from "./temporal/connection/target.ts";
 import { createDispatchTrigger, type DispatchTrigger } from "./temporal/dispatch-now.ts";
-import { workflowLinks } from "./temporal/links.ts";
-import { type TemporalNames, temporalNames } from "./temporal/names.ts";
-import { temporalTarget } from "./temporal/target.ts";
 import type { WorkerOptions } from "./temporal/worker.ts";
-import { workflowBundle } from "./temporal/workflow-bundle.ts";
+import type { Delivery } from "./worker/delivery.ts";
+import { deliveryEnvironment, startDeliveryProcesses } from "./worker/delivery-processes.ts";
 
 /** A running service. */
 export interface Service {
@@ -140,7 +140,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       readiness.push(async () => delivery?.unready() ?? ["the delivery worker is starting"]);
       if (deliversInItself(config)) {
         // Loaded only where it is used: Temporal's native code takes some 40 MiB.
-        const { startDelivery } = await import("./process/delivery.ts");
+        const { startDelivery } = await import("./worker/delivery.ts");
         delivery = await startDelivery({
           db,
           directDb,

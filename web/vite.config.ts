@@ -3,8 +3,8 @@ import path from "node:path";
 import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
 import { compression } from "vite-plugin-compression2";
-import { NONCE_PLACEHOLDER } from "../src/page-paths.ts";
-import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../src/swagger-ui.ts";
+import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../src/api/openapi/swagger-ui.ts";
+import { NONCE_PLACEHOLDER } from "../src/contract/page-paths.ts";
 
 /** Where `npm start` serves the API. */
 const SERVICE = process.env.SERVICE_URL ?? "http://localhost:8080";

@@ -1,5 +1,5 @@
 import { proxyActivities } from "@temporalio/workflow";
-import type { Activities } from "../src/temporal/activities.ts";
+import type { Activities } from "./activities.ts";
 
 /** Deletes what is older than the retention, a little at a time; the result says how much it was. */
 export async function deleteExpired(input: { heartbeatTimeoutMs: number }): Promise<{ summary: string }> {

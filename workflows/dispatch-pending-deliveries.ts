@@ -10,8 +10,7 @@ import {
   TimeoutFailure,
   workflowInfo,
 } from "@temporalio/workflow";
-import type { PumpResult } from "../src/delivery/pump.ts";
-import type { Activities } from "../src/temporal/activities.ts";
+import type { Activities, PumpResult } from "./activities.ts";
 import { pumpOptions, UNTIL_ANSWERED } from "./activity-options.ts";
 import type { DispatchInput, DispatchReport, LiveWorker, RunKey } from "./dispatch-input.ts";
 import { RetryGroups } from "./retry-groups.ts";

@@ -7,7 +7,7 @@ import {
   sleep,
   upsertSearchAttributes,
 } from "@temporalio/workflow";
-import type { Activities } from "../src/temporal/activities.ts";
+import type { Activities } from "./activities.ts";
 import { retryOptions, UNTIL_ANSWERED } from "./activity-options.ts";
 import {
   DELIVERIES_FAILED,

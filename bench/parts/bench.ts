@@ -1,9 +1,12 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { type Certificate, createLocalAuthority } from "../../src/dev/certificates.ts";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
-import { removeDataDir } from "../../src/dev/postgres-home.ts";
+import { type Certificate, createLocalAuthority } from "../../demo/certificates.ts";
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from "../../src/embedded/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 import type { Show } from "./progress.ts";
 
 /** What all measurements of a run share. */

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { count, type Db, rows } from "../../src/db/database.ts";
-import type { SecretBox } from "../../src/db/secret-box.ts";
-import { newSealedSecret } from "../../src/db/webhook-secrets.ts";
+import type { SecretBox } from "../../src/db/webhooks/secret-box.ts";
+import { newSealedSecret } from "../../src/db/webhooks/webhook-secrets.ts";
 import { PAYLOAD_REST, PAYLOAD_START, PROCESS } from "./payload.ts";
 import type { Stage } from "./stage.ts";
 

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { startServiceProcess } from "../../src/dev/service-process.ts";
+import { startServiceProcess } from "../../test/support/service-process.ts";
 
 /** The service, in a process of its own. */
 export interface ServiceProcess extends AsyncDisposable {

@@ -1,4 +1,4 @@
-import type { Clock } from "../../src/delivery/clock.ts";
+import type { Clock } from "../../src/process/clock.ts";
 
 /** What happens at a time. */
 export interface Occurrence {

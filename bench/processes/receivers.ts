@@ -1,7 +1,7 @@
 import type { RequestListener } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import type { Certificate } from "../../src/dev/certificates.ts";
+import type { Certificate } from "../../demo/certificates.ts";
 import { serveCalls } from "../parts/child.ts";
 import { PAYLOAD_START } from "../parts/payload.ts";
 

@@ -2,7 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/config/config.ts";
 import { toChart } from "./chart.ts";
 import { type Sample, type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts";
 

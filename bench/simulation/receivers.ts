@@ -1,5 +1,5 @@
 import type { ClaimedWebhook } from "../../src/db/queue/webhooks.ts";
-import type { Outcome } from "../../src/delivery/outcome.ts";
+import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { latencyOf } from "../parts/latencies.ts";
 import { type Random, shuffled } from "../parts/random.ts";
 

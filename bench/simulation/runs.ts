@@ -1,4 +1,4 @@
-import type { DispatchConfig } from "../../src/config.ts";
+import type { DispatchConfig } from "../../src/config/config.ts";
 import type { Random } from "../parts/random.ts";
 import type { SimulatedTime } from "../parts/simulated-time.ts";
 import type { RetryTable } from "./retry-table.ts";

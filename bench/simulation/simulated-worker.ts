@@ -1,5 +1,5 @@
 import pino from "pino";
-import type { DeliveryConfig } from "../../src/config.ts";
+import type { DeliveryConfig } from "../../src/config/config.ts";
 import type { AttemptResult } from "../../src/db/queue/results.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import { Pumps } from "../../src/delivery/pump.ts";

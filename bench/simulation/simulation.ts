@@ -1,4 +1,4 @@
-import type { DeliveryConfig, DispatchConfig } from "../../src/config.ts";
+import type { DeliveryConfig, DispatchConfig } from "../../src/config/config.ts";
 import { BASE_MEMORY, MEMORY_EACH } from "../../src/delivery/limits/process-limits.ts";
 import { randomOf } from "../parts/random.ts";
 import { SimulatedTime } from "../parts/simulated-time.ts";

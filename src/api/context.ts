@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
-import type { LimitsConfig } from "../config.ts";
+import type { LimitsConfig } from "../config/config.ts";
+import type { TargetRules } from "../contract/target-rules.ts";
 import type { Db } from "../db/database.ts";
-import type { SecretBox } from "../db/secret-box.ts";
-import type { TargetRules } from "../target-rules.ts";
+import type { SecretBox } from "../db/webhooks/secret-box.ts";
 
 /** Everything the API stands on. */
 export interface ApiContext {

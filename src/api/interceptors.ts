@@ -1,9 +1,9 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
-import { isGivenUp, onBehalfOf } from "../db/call-signal.ts";
+import { isGivenUp, onBehalfOf } from "../db/connections/call-signal.ts";
+import { needsDatabase } from "./auth/public-services.ts";
 import { orAborted, untilAborted } from "./ending.ts";
-import { toConnectError } from "./errors.ts";
-import { needsDatabase } from "./public-services.ts";
+import { toConnectError } from "./errors/errors.ts";
 import type { SilentDatabase } from "./silent-database.ts";
 
 /**

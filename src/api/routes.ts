@@ -12,14 +12,14 @@ import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { ApiContext } from "./context.ts";
 import { messageLimits } from "./limits/message-limits.ts";
 import type { Readiness } from "./readiness.ts";
-import { apiKeyService } from "./services/api-keys.ts";
-import { deliveryService } from "./services/deliveries.ts";
-import { eventService } from "./services/events.ts";
-import { healthService } from "./services/health.ts";
-import { reflectionService } from "./services/reflection.ts";
-import { sessionService } from "./services/sessions.ts";
-import { statsService } from "./services/stats.ts";
-import { webhookService } from "./services/webhooks.ts";
+import { deliveryService } from "./services/deliveries/deliveries.ts";
+import { eventService } from "./services/events/events.ts";
+import { healthService } from "./services/grpc/health.ts";
+import { reflectionService } from "./services/grpc/reflection.ts";
+import { apiKeyService } from "./services/keys/api-keys.ts";
+import { sessionService } from "./services/keys/sessions.ts";
+import { statsService } from "./services/stats/stats.ts";
+import { webhookService } from "./services/webhooks/webhooks.ts";
 
 /** Every service of the contract. */
 export const SERVICES: readonly DescService[] = [

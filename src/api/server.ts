@@ -1,13 +1,14 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
-import { admittedGate, closeGate, requestGate } from "./auth.ts";
-import { addressValues, createAddressReader, createProxyTrust, createTlsReader } from "./client-address.ts";
-import { RPC_COMPRESSION } from "./compression.ts";
+import { admittedGate, closeGate, requestGate } from "./auth/auth.ts";
+import {
+  addressValues,
+  createAddressReader,
+  createProxyTrust,
+  createTlsReader,
+} from "./auth/client-address.ts";
 import type { ApiContext } from "./context.ts";
-import { explainEarlyRefusals } from "./early-refusals.ts";
-import { refusal, stoppingError } from "./errors.ts";
-import { listenForGrpc } from "./grpc-listener.ts";
-import { listenForHttp, type TlsOptions } from "./http-listener.ts";
-import type { KeepAlive } from "./http2-sessions.ts";
+import { explainEarlyRefusals } from "./errors/early-refusals.ts";
+import { refusal, stoppingError } from "./errors/errors.ts";
 import {
   endingInterceptor,
   errorInterceptor,
@@ -16,9 +17,13 @@ import {
 } from "./interceptors.ts";
 import { AddressCounter, MAX_PUBLIC_CALLS } from "./limits/address-counter.ts";
 import { HeldBytes } from "./limits/held-bytes.ts";
+import { RPC_COMPRESSION } from "./listeners/compression.ts";
 import type { ConnectionLimits } from "./listeners/connection-limits.ts";
+import { listenForGrpc } from "./listeners/grpc-listener.ts";
+import { listenForHttp, type TlsOptions } from "./listeners/http-listener.ts";
+import type { KeepAlive } from "./listeners/http2-sessions.ts";
+import type { Listener } from "./listeners/listening.ts";
 import { createRpcHandlers } from "./listeners/rpc-handlers.ts";
-import type { Listener } from "./listening.ts";
 import { createReadiness } from "./readiness.ts";
 import { Admissions } from "./rest/admissions.ts";
 import { restBindings } from "./rest/bindings.ts";

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../page-paths.ts";
+import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../contract/page-paths.ts";
 import { sendFailure } from "./rest/failures.ts";
 
 const NONCE_BYTES = 16;

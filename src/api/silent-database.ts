@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
+import { LivenessProbe } from "../db/connections/liveness.ts";
 import type { Db } from "../db/database.ts";
-import { LivenessProbe } from "../db/liveness.ts";
-import { databaseAway } from "./errors.ts";
+import { databaseAway } from "./errors/errors.ts";
 
 /** A call that has waited for this long has the database asked whether it answers, in milliseconds. */
 const PATIENCE_MS = 1_000;

@@ -1,6 +1,6 @@
 import knex, { type Knex } from "knex";
 import pg from "pg";
-import { untilCallEnds } from "./call-signal.ts";
+import { untilCallEnds } from "./connections/call-signal.ts";
 import { databaseErrorClass } from "./faults.ts";
 
 /** A pool or a transaction: what every repository function takes first. */

@@ -1,4 +1,4 @@
-import { onBehalfOfAll } from "./call-signal.ts";
+import { onBehalfOfAll } from "./connections/call-signal.ts";
 
 /** How calls are gathered. */
 export interface GatheringOptions<T> {

@@ -1,5 +1,5 @@
-import { DomainError } from "../domain-error.ts";
-import { permissionName } from "../permissions.ts";
+import { DomainError } from "../contract/errors.ts";
+import { permissionName } from "../contract/permissions.ts";
 import type { Bindings } from "./database.ts";
 
 /** The data that a key of an installed app can reach, and the rights it can pass on. */

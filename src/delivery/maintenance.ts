@@ -1,12 +1,12 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
+import { findLongSnapshot } from "../db/connections/snapshots.ts";
 import type { Db } from "../db/database.ts";
 import { FOLD_STEP, foldDeltas } from "../db/deliveries/rollups.ts";
 import { isTransient } from "../db/faults.ts";
 import { endBeyond } from "../db/queue/endings.ts";
 import { endExpiredWorkers } from "../db/queue/workers.ts";
-import { findLongSnapshot } from "../db/snapshots.ts";
-import { cancelOfDeleted } from "../db/webhooks.ts";
+import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
 /** How long it rests between two rounds, in milliseconds. */

@@ -1,9 +1,10 @@
 import type { Logger } from "pino";
+import type { AttemptCounts, PumpOptions, PumpResult } from "../../workflows/activities.ts";
 import type { fanOutStep } from "../db/events/fan-out.ts";
 import { isTransient } from "../db/faults.ts";
 import type { Claimant, ClaimResult, claimPending } from "../db/queue/claims.ts";
-import type { Clock } from "./clock.ts";
-import { type Counts, countIn, noCounts } from "./counts.ts";
+import type { Clock } from "../process/clock.ts";
+import { countIn, noCounts } from "./recorder.ts";
 import type { Owner, Sender } from "./sender.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
@@ -23,24 +24,10 @@ const LATER_MS = 50;
 /** How often a lingering pump looks for work that nobody announced, in milliseconds. */
 const LOOK_MS = 250;
 
-/** What a pump did. */
-export interface PumpResult extends Counts {
-  /** Why it ended: nothing was left, a later run's pump took over, its time was over, or it was stopped. */
-  end: "done" | "superseded" | "time" | "stopped";
-}
-
 /** What pumps ask of the database. */
 export interface PendingQueue {
   claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): ReturnType<typeof claimPending>;
   fanOut(): ReturnType<typeof fanOutStep>;
-}
-
-/** How long a pump works. */
-export interface PumpOptions {
-  /** It stays when nothing is left, and sends what is published meanwhile. */
-  lingers: boolean;
-  /** It ends after this time at the latest, in milliseconds. */
-  forMs: number;
 }
 
 /**
@@ -89,7 +76,7 @@ export class Pumps {
     runId: number,
     { lingers, forMs }: PumpOptions,
     stop: AbortSignal,
-    report: (counts: Readonly<Counts>) => void = () => {},
+    report: (counts: Readonly<AttemptCounts>) => void = () => {},
   ): Promise<PumpResult> {
     const pump = new Pump(runId);
     const until = this.#clock.now() + forMs;

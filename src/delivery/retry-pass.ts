@@ -1,12 +1,13 @@
 import pLimit, { type LimitFunction } from "p-limit";
+import type { AttemptCounts } from "../../workflows/activities.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { Claimant, claimGroup } from "../db/queue/claims.ts";
 import type { GroupStatus } from "../db/queue/retry-groups.ts";
-import type { Clock } from "./clock.ts";
-import { type Counts, countIn, noCounts } from "./counts.ts";
+import type { Clock } from "../process/clock.ts";
 import type { GatheredStatements } from "./gathered-statements.ts";
+import { countIn, noCounts } from "./recorder.ts";
+import { targetOf } from "./request/target.ts";
 import type { Owner, Sender } from "./sender.ts";
-import { targetOf } from "./target.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
 /** Retries that one statement claims, at most. */
@@ -23,7 +24,7 @@ const SHORT_REST_MS = { min: 100, max: 1_000 };
 const LIMITED_MS = 250;
 
 /** What one pass over a retry group did. */
-export interface PassResult extends Counts {
+export interface PassResult extends AttemptCounts {
   /** Where the group stands after it. */
   status: GroupStatus;
   /** The last failure, for people: `503 from shop.example`. */
@@ -69,7 +70,7 @@ export class RetryPasses {
     { runId, group }: { runId: number; group: number },
     { horizonMs, forMs }: PassOptions,
     stop: AbortSignal,
-    report: (counts: Readonly<Counts>) => void = () => {},
+    report: (counts: Readonly<AttemptCounts>) => void = () => {},
   ): Promise<PassResult> {
     const { clock, sender, statements } = this.#parts;
     const pass = new Pass(clock);

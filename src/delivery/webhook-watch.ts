@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { isTransient, untilAnswered } from "../db/faults.ts";
 import type { ChangeFeed, openChangeFeed } from "../db/queue/changes.ts";
-import type { Clock } from "./clock.ts";
+import type { Clock } from "../process/clock.ts";
 
 /** How often the revision is read, in milliseconds. */
 const READ_MS = 250;

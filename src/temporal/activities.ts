@@ -1,21 +1,14 @@
 import { ApplicationFailure, Context } from "@temporalio/activity";
-import type { DispatchInput, RunClosing, RunKey, UndeliveredList } from "../../workflows/dispatch-input.ts";
+import type { Activities } from "../../workflows/activities.ts";
+import type { DispatchInput, RunKey } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { adoptRetries, assignGroups, leavePaused } from "../db/queue/retry-groups.ts";
 import { abandonRun, closeExpiredRuns, closeRun } from "../db/queue/runs.ts";
 import { listLiveWorkers } from "../db/queue/workers.ts";
-import type { Counts } from "../delivery/counts.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import type { PumpOptions, PumpResult } from "../delivery/pump.ts";
-import type { createDeleteExpired } from "./delete-expired.ts";
 import { keepAlive, withHeartbeats } from "./keep-alive.ts";
 import { summariseCounts, summariseGroups, summarisePass } from "./summaries.ts";
-
-/** What the workflows can do. */
-export type Activities = ReturnType<typeof createActivities> & {
-  deleteExpired: ReturnType<typeof createDeleteExpired>;
-};
 
 /** When a pass that was stopped is tried again elsewhere, in milliseconds. */
 const AFTER_STOP_MS = 1_000;
@@ -24,7 +17,10 @@ const AFTER_STOP_MS = 1_000;
 export type ActivityTiming = Pick<DispatchInput, "heartbeatTimeoutMs" | "retryInitialDelayMs" | "pumpMs">;
 
 /** The activities of a process, over its delivery engine. */
-export function createActivities(engine: DeliveryEngine, timing: ActivityTiming) {
+export function createActivities(
+  engine: DeliveryEngine,
+  timing: ActivityTiming,
+): Omit<Activities, "deleteExpired"> {
   const { db, statements, stopping } = engine;
   const { heartbeatTimeoutMs, retryInitialDelayMs, pumpMs } = timing;
   /** Long enough for a dead worker to be noticed and replaced. */
@@ -41,12 +37,7 @@ export function createActivities(engine: DeliveryEngine, timing: ActivityTiming)
   }
 
   return {
-    /** First attempts of what is pending, by this process. */
-    deliverPending({
-      lingers,
-      forMs,
-      ...run
-    }: RunKey & PumpOptions): Promise<PumpResult & { summary: string }> {
+    deliverPending({ lingers, forMs, ...run }) {
       return withHeartbeats(heartbeatTimeoutMs, async (tell) => {
         const runId = await open(run, leaseMargin);
         const ended = await untilAnswered(() => closeExpiredRuns(db));
@@ -62,8 +53,7 @@ export function createActivities(engine: DeliveryEngine, timing: ActivityTiming)
       });
     },
 
-    /** What failed and is to be retried, in groups; and the workers that live, this one in any case. */
-    async listUndelivered(run: RunKey): Promise<UndeliveredList> {
+    async listUndelivered(run) {
       const runId = await open(run, leaseMargin);
       await untilAnswered(() => leavePaused(db, runId));
       await untilAnswered(() => adoptRetries(db, runId));
@@ -75,11 +65,7 @@ export function createActivities(engine: DeliveryEngine, timing: ActivityTiming)
       return list;
     },
 
-    /**
-     * The retries of a group that are due. Throws while any remains, with the time until the next is due, and at the end when
-     * any has failed for good, so that an operator sees it.
-     */
-    retryDeliveries({ group, ...run }: RunKey & { group: number }): Promise<Counts & { summary: string }> {
+    retryDeliveries({ group, ...run }) {
       return withHeartbeats(heartbeatTimeoutMs, async (tell) => {
         const runId = await open(run, leaseMargin);
         const result = await keepAlive(engine, runId, leaseMargin, renewEveryMs, (report, cancelled) =>
@@ -115,8 +101,7 @@ export function createActivities(engine: DeliveryEngine, timing: ActivityTiming)
       });
     },
 
-    /** Ends the run and answers its account, unless it has retries left; an abandoned one leaves them to other runs. */
-    async closeRun({ abandon = false, ...run }: RunKey & { abandon?: boolean }): Promise<RunClosing> {
+    async closeRun({ abandon = false, ...run }) {
       const runId = await open(run, leaseMargin);
       const { open: left, ...totals } = await untilAnswered(() =>
         (abandon ? abandonRun : closeRun)(db, runId),

@@ -1,9 +1,9 @@
 import { Context } from "@temporalio/activity";
-import type { DispatchConfig } from "../config.ts";
+import type { DispatchConfig } from "../config/config.ts";
 import { retentionStep } from "../db/deliveries/retention.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { ensurePartitions } from "../db/partitions.ts";
-import { forgetExpiredSecrets } from "../db/webhook-secrets.ts";
+import { forgetExpiredSecrets } from "../db/webhooks/webhook-secrets.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { withHeartbeats } from "./keep-alive.ts";
 

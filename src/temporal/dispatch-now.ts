@@ -1,9 +1,9 @@
 import { Client, Connection } from "@temporalio/client";
 import type { Logger } from "pino";
-import { DomainError } from "../domain-error.ts";
-import type { TemporalNames } from "./names.ts";
+import { DomainError } from "../contract/errors.ts";
+import type { TemporalNames } from "./connection/names.ts";
+import type { TemporalTarget } from "./connection/target.ts";
 import { triggerDispatch } from "./schedule.ts";
-import type { TemporalTarget } from "./target.ts";
 
 /** Short, since a caller waits for it. */
 const DEADLINE_MS = 3_000;

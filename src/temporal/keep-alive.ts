@@ -1,10 +1,11 @@
 import { Context } from "@temporalio/activity";
+import type { AttemptCounts } from "../../workflows/activities.ts";
 import { untilAnswered } from "../db/faults.ts";
-import { type Counts, noCounts } from "../delivery/counts.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
+import { noCounts } from "../delivery/recorder.ts";
 
 /** Told at the start: where its counts can be read at any time. */
-export type Report = (counts: Readonly<Counts>) => void;
+export type Report = (counts: Readonly<AttemptCounts>) => void;
 
 /**
  * Runs an activity with heartbeats to Temporal from its beginning to its end, since it may wait for the database at any
@@ -41,7 +42,7 @@ export async function keepAlive<T>(
   renewEveryMs: number,
   work: (report: Report, cancelled: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  let counts: Readonly<Counts> = noCounts();
+  let counts: Readonly<AttemptCounts> = noCounts();
   let booked = { sent: 0, delivered: 0, failed: 0 };
 
   async function renew(): Promise<void> {

@@ -5,8 +5,8 @@ import {
   ScheduleOverlapPolicy,
 } from "@temporalio/client";
 import type { DispatchInput } from "../../workflows/dispatch-input.ts";
-import type { DispatchConfig } from "../config.ts";
-import type { TemporalNames } from "./names.ts";
+import type { DispatchConfig } from "../config/config.ts";
+import type { TemporalNames } from "./connection/names.ts";
 
 /** Pumps work for so long beyond the interval: the next run's take over before they end. */
 const OVERLAP_MS = 15_000;

@@ -1,13 +1,13 @@
+import type { AttemptCounts } from "../../workflows/activities.ts";
 import type { RetryGroup, UndeliveredList } from "../../workflows/dispatch-input.ts";
 import { ATTEMPTS_PER_ROUND } from "../db/queue/results.ts";
 import type { FailingWebhook } from "../db/queue/retry-groups.ts";
-import type { Counts } from "../delivery/counts.ts";
 import type { PassResult } from "../delivery/retry-pass.ts";
 
 const number = new Intl.NumberFormat("en-US");
 
 /** `1,000 sent, 996 delivered, 4 failed`, for the Temporal UI. */
-export function summariseCounts(counts: Pick<Counts, "sent" | "delivered" | "failed">): string {
+export function summariseCounts(counts: Pick<AttemptCounts, "sent" | "delivered" | "failed">): string {
   const failed = counts.failed > 0 ? `, ${number.format(counts.failed)} failed` : "";
   return `${number.format(counts.sent)} sent, ${number.format(counts.delivered)} delivered${failed}`;
 }

@@ -2,13 +2,15 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Worker, type WorkflowBundle } from "@temporalio/worker";
 import pRetry from "p-retry";
 import type { Logger } from "pino";
-import type { DispatchConfig } from "../config.ts";
+import type { Activities } from "../../workflows/activities.ts";
+import { workflowBundle } from "../build/workflow-bundle.ts";
+import type { DispatchConfig } from "../config/config.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
-import type { Activities } from "./activities.ts";
 import { createActivities } from "./activities.ts";
-import { connectTemporal, type TemporalConnections } from "./connection.ts";
+import { connectTemporal, type TemporalConnections } from "./connection/connection.ts";
+import type { TemporalNames } from "./connection/names.ts";
+import type { TemporalTarget } from "./connection/target.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
-import type { TemporalNames } from "./names.ts";
 import {
   dispatchInput,
   ensureDispatchSchedule,
@@ -16,8 +18,6 @@ import {
   triggerDispatch,
 } from "./schedule.ts";
 import { ensureSearchAttributes } from "./search-attributes.ts";
-import type { TemporalTarget } from "./target.ts";
-import { workflowBundle } from "./workflow-bundle.ts";
 
 /** Retry groups that one process works on at once; one that waits costs next to nothing. */
 const MAX_RETRY_ACTIVITIES = 2_000;

@@ -18,7 +18,15 @@ import {
 import { claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { idAt } from "../support/stored-deliveries.ts";
-import { ALL, databaseTime, freshClaimant, openQueueDatabase, queue, result, SPACING } from "./queue.ts";
+import {
+  ALL,
+  databaseTime,
+  freshClaimant,
+  openQueueDatabase,
+  queue,
+  result,
+  SPACING,
+} from "./queue/queue.ts";
 
 const DAY_MS = 86_400_000;
 /** Retentions with which partitions are days and months. */

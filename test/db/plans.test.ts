@@ -12,20 +12,25 @@ import { fanOutStep } from "../../src/db/events/fan-out.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../src/db/events/test-events.ts";
 import { loadStopped } from "../../src/db/queue/changes.ts";
-import { type Claimant, type ClaimedDelivery, claimGroup, claimPending } from "../../src/db/queue/claims.ts";
+import {
+  type Claimant,
+  type ClaimedDelivery,
+  claimGroup,
+  claimPending,
+  release,
+} from "../../src/db/queue/claims.ts";
 import { endBeyond, endExpired } from "../../src/db/queue/endings.ts";
 import { loadContents } from "../../src/db/queue/event-contents.ts";
-import { release } from "../../src/db/queue/release.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { adoptRetries, assignGroups, groupStatuses, leavePaused } from "../../src/db/queue/retry-groups.ts";
 import { abandonRun, closeExpiredRuns, closeRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
-import { cancelOfDeleted, deleteWebhook } from "../../src/db/webhooks.ts";
+import { cancelOfDeleted, deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";
 import { type PlanNode, plansOf } from "./explained.ts";
-import { freshClaimant, NO_WAIT, queue, result, SPACING } from "./queue.ts";
+import { freshClaimant, NO_WAIT, queue, result, SPACING } from "./queue/queue.ts";
 
 const DAY_MS = 86_400_000;
 

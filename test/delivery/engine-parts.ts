@@ -1,13 +1,13 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import pino from "pino";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/config/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
 import { openRuns } from "../../src/db/queue/runs.ts";
-import { createSecretBox, type SecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/secret-box.ts";
+import { createSecretBox, type SecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
-import type { PumpResult } from "../../src/delivery/pump.ts";
-import { queueMany } from "../db/queue.ts";
+import type { PumpResult } from "../../workflows/activities.ts";
+import { queueMany } from "../db/queue/queue.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 /** A delivery engine on a database of its own. */

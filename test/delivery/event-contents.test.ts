@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { afterEach, describe, expect, test } from "vitest";
+import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { type Db, rows } from "../../src/db/database.ts";
 import { type ClaimedDelivery, claimPending } from "../../src/db/queue/claims.ts";
 import { EventContents } from "../../src/delivery/event-contents.ts";
-import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
-import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../db/queue.ts";
+import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../db/queue/queue.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
 

@@ -1,9 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
+import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
-import type { PumpResult } from "../../src/delivery/pump.ts";
-import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
+import type { PumpResult } from "../../workflows/activities.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import {
   type EngineParts,

@@ -5,7 +5,7 @@ import { type Random, randomOf } from "../../bench/parts/random.ts";
 import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
-import type { Outcome } from "../../src/delivery/outcome.ts";
+import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { type Owner, Sender, type SenderParts } from "../../src/delivery/sender.ts";
 import { WebhookWatch } from "../../src/delivery/webhook-watch.ts";
 

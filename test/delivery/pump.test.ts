@@ -1,9 +1,9 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
-import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
 

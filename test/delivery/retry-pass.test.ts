@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
+import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
-import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
 

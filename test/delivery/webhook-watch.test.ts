@@ -1,9 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
+import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
-import { deleteWebhook, setPaused } from "../../src/db/webhooks.ts";
+import { deleteWebhook, setPaused } from "../../src/db/webhooks/webhooks.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
-import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import {

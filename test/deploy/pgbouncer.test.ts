@@ -2,14 +2,14 @@ import { createClient } from "@connectrpc/connect";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { isGivenUp, onBehalfOf } from "../../src/db/call-signal.ts";
+import { isGivenUp, onBehalfOf } from "../../src/db/connections/call-signal.ts";
+import { checkPooler } from "../../src/db/connections/pooler.ts";
 import { type Db, openDatabase, PreparedStatementError, rows } from "../../src/db/database.ts";
 import { ensurePartitions, listPartitions, PARTITIONED } from "../../src/db/partitions.ts";
-import { checkPooler } from "../../src/db/pooler.ts";
-import { startServiceProcess } from "../../src/dev/service-process.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { lock, refused } from "../support/grpc-calls.ts";
 import { findPgBouncer, type PgBouncer, type Program, startPgBouncer } from "../support/pgbouncer.ts";
+import { startServiceProcess } from "../support/service-process.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 /** Fewer connections to PostgreSQL than the service has in its pool, so that transactions take turns on them. */

@@ -1,6 +1,6 @@
+import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
-import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
-import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
+import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { type Ledger, startLedger } from "./ledger.ts";
 import { type FaultParts, register, startFaultParts } from "./parts.ts";
 import { createPublisher, type Publisher } from "./publisher.ts";

@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { listLiveWorkers } from "../../src/db/queue/workers.ts";
-import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
-import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
+import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import {
   checkAttempts,
   type FaultParts,

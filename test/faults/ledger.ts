@@ -2,9 +2,9 @@ import { once } from "node:events";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { promisify } from "node:util";
+import type { Certificate } from "../../demo/certificates.ts";
 import type { Db } from "../../src/db/database.ts";
 import { rows } from "../../src/db/database.ts";
-import type { Certificate } from "../../src/dev/certificates.ts";
 
 /** One request as the ledger keeps it: little, since there may be hundreds of thousands. */
 export interface Entry {

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
-import type { Reply } from "../../src/dev/receiver.ts";
+import type { Reply } from "../../demo/receiver.ts";
 
 /** Unpacks to a thousand times its size, and stays below what is read of a response while it is packed. */
 export const GZIP_BOMB = gzipSync(Buffer.alloc(48 * 1024 * 1024));

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
-import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
-import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
+import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import {
   checkAttempts,
   type FaultParts,

@@ -5,14 +5,20 @@ import path from "node:path";
 import { inspect } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { expect, vi } from "vitest";
+import { type Certificate, createLocalAuthority } from "../../demo/certificates.ts";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
-import { type Certificate, createLocalAuthority } from "../../src/dev/certificates.ts";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
-import { type EmbeddedTemporal, startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
-import { removeDataDir } from "../../src/dev/postgres-home.ts";
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from "../../src/embedded/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
+import {
+  type EmbeddedTemporal,
+  startEmbeddedTemporal,
+} from "../../src/embedded/temporal/embedded-temporal.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
 import { anyPort } from "../support/any-port.ts";
 import { keyedTransport } from "../support/test-service.ts";

@@ -1,4 +1,4 @@
-import type { Reply } from "../../src/dev/receiver.ts";
+import type { Reply } from "../../demo/receiver.ts";
 import {
   answers,
   byteASecond,

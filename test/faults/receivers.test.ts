@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { createLocalAuthority } from "../../demo/certificates.ts";
+import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { EventService, type WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { rows } from "../../src/db/database.ts";
 import { NameResolver, type Resolver } from "../../src/delivery/http/name-resolver.ts";
-import { createLocalAuthority } from "../../src/dev/certificates.ts";
-import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
 import { keyedTransport, trustedAuthority } from "../support/test-service.ts";
 import { answers, endless } from "./misbehaviour.ts";
 import { RECEIVER_CASES, type ReceiverCase } from "./receiver-cases.ts";

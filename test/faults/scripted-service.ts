@@ -2,13 +2,13 @@ import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { Connection, Client as TemporalClient } from "@temporalio/client";
 import { inject } from "vitest";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/config/config.ts";
 import { createDeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
-import { createLogger } from "../../src/logger.ts";
-import { temporalNames } from "../../src/temporal/names.ts";
-import { installRuntime } from "../../src/temporal/runtime.ts";
-import { temporalTarget } from "../../src/temporal/target.ts";
+import { createLogger } from "../../src/process/logger.ts";
+import { temporalNames } from "../../src/temporal/connection/names.ts";
+import { installRuntime } from "../../src/temporal/connection/runtime.ts";
+import { temporalTarget } from "../../src/temporal/connection/target.ts";
 import { type DeliveryWorker, startDeliveryWorker } from "../../src/temporal/worker.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 

@@ -3,12 +3,12 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createLocalAuthority } from "../../demo/certificates.ts";
+import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { openDatabase } from "../../src/db/database.ts";
-import { createLocalAuthority } from "../../src/dev/certificates.ts";
-import { findRunningPostgres } from "../../src/dev/embedded-postgres.ts";
-import { removeDataDir } from "../../src/dev/postgres-home.ts";
-import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
-import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
+import { findRunningPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
+import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { checkAttempts, outcomes, PACE, publishMany, register, untilAllFinal } from "./parts.ts";
 
 /** Events; each goes to three webhooks. */

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { rows } from "../../src/db/database.ts";
 import { NameResolver } from "../../src/delivery/http/name-resolver.ts";
-import { type Receiver, startReceiver } from "../../src/dev/receiver.ts";
 import { type NameServer, startNameServer } from "../support/name-server.ts";
 import { keyedTransport, trustedAuthority } from "../support/test-service.ts";
 import { type ScriptedService, startScriptedService } from "./scripted-service.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import type { ServiceProcess } from "../../src/dev/service-process.ts";
+import type { ServiceProcess } from "../support/service-process.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type Ledger, reconcile } from "./ledger.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";

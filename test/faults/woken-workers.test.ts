@@ -1,7 +1,7 @@
 import { Client, Connection } from "@temporalio/client";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import type { ServiceProcess } from "../../src/dev/service-process.ts";
+import type { ServiceProcess } from "../support/service-process.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 

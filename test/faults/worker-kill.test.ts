@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ReceivedRequest, Receiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
-import type { ReceivedRequest, Receiver } from "../../src/dev/receiver.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 

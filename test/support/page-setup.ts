@@ -1,5 +1,5 @@
 import type { TestProject } from "vitest/node";
-import { findSettingsPage } from "../../src/dev/page-build.ts";
+import { findSettingsPage } from "../../src/build/page-build.ts";
 
 declare module "vitest" {
   interface ProvidedContext {

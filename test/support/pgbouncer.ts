@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import pg from "pg";
 import { vi } from "vitest";
-import { createLocalAuthority } from "../../src/dev/certificates.ts";
+import { createLocalAuthority } from "../../demo/certificates.ts";
 import { anyPort } from "./any-port.ts";
 
 /** A running PgBouncer in front of one PostgreSQL. */

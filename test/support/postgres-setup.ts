@@ -4,8 +4,8 @@ import path from "node:path";
 import type { TestProject } from "vitest/node";
 import { openDatabase } from "../../src/db/database.ts";
 import { migrate } from "../../src/db/migrate.ts";
-import { startEmbeddedPostgres } from "../../src/dev/embedded-postgres.ts";
-import { removeDataDir } from "../../src/dev/postgres-home.ts";
+import { startEmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 
 declare module "vitest" {
   interface ProvidedContext {

@@ -2,9 +2,9 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TestProject } from "vitest/node";
-import { startEmbeddedTemporal } from "../../src/dev/embedded-temporal.ts";
+import { workflowBundle } from "../../src/build/workflow-bundle.ts";
+import { startEmbeddedTemporal } from "../../src/embedded/temporal/embedded-temporal.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
-import { workflowBundle } from "../../src/temporal/workflow-bundle.ts";
 
 declare module "vitest" {
   interface ProvidedContext {

@@ -3,12 +3,12 @@ import pino from "pino";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import type { ApiContext } from "../../src/api/context.ts";
 import { type Api, type ApiOptions, startApi } from "../../src/api/server.ts";
-import { readConfig } from "../../src/config.ts";
-import { ALL_PERMISSIONS, createApiKey, type NewApiKey } from "../../src/db/api-keys.ts";
+import { readConfig } from "../../src/config/config.ts";
 import { openDatabase } from "../../src/db/database.ts";
-import { createSecretBox } from "../../src/db/secret-box.ts";
-import { createAddressGuard } from "../../src/delivery/address-guard.ts";
-import { createTargetRules } from "../../src/delivery/target-url.ts";
+import { ALL_PERMISSIONS, createApiKey, type NewApiKey } from "../../src/db/keys/api-keys.ts";
+import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
+import { createAddressGuard } from "../../src/delivery/request/address-guard.ts";
+import { createTargetRules } from "../../src/delivery/request/target-url.ts";
 import { createTestDatabase } from "./database.ts";
 import { DESCRIBED_TIMEOUT_MS, expectDescribed } from "./described-answers.ts";
 

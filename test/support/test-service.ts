@@ -5,6 +5,8 @@ import { type Client, createClient, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Connection, Client as TemporalClient } from "@temporalio/client";
 import { expect, inject } from "vitest";
+import { createLocalAuthority, type LocalAuthority } from "../../demo/certificates.ts";
+import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { type Delivery, DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import {
@@ -13,14 +15,12 @@ import {
   type WebhookProcess,
 } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
-import { readConfig } from "../../src/config.ts";
+import { readConfig } from "../../src/config/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
-import { createLocalAuthority, type LocalAuthority } from "../../src/dev/certificates.ts";
-import { type Receiver, type Reply, startReceiver } from "../../src/dev/receiver.ts";
-import { createLogger } from "../../src/logger.ts";
+import { createLogger } from "../../src/process/logger.ts";
 import { type Service, startService } from "../../src/service.ts";
-import { temporalNames } from "../../src/temporal/names.ts";
-import { installRuntime } from "../../src/temporal/runtime.ts";
+import { temporalNames } from "../../src/temporal/connection/names.ts";
+import { installRuntime } from "../../src/temporal/connection/runtime.ts";
 import { createTestDatabase } from "./database.ts";
 
 const LOG_LEVEL = process.env.TEST_LOG_LEVEL ?? "silent";

@@ -1,7 +1,7 @@
 import { Worker } from "@temporalio/worker";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import type { Receiver } from "../../demo/receiver.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
-import type { Receiver } from "../../src/dev/receiver.ts";
 import type { Service } from "../../src/service.ts";
 import { FULL_SIZE } from "../faults/scale.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";

@@ -3,12 +3,12 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import type { Reply } from "../../demo/receiver.ts";
 import { addWorker, removeWorker } from "../../src/db/queue/workers.ts";
-import type { Reply } from "../../src/dev/receiver.ts";
-import type { ServiceProcess } from "../../src/dev/service-process.ts";
-import { temporalNames } from "../../src/temporal/names.ts";
-import { TABLES } from "../db/queue.ts";
+import { temporalNames } from "../../src/temporal/connection/names.ts";
+import { TABLES } from "../db/queue/queue.ts";
 import { type Cluster, startCluster } from "../faults/cluster.ts";
+import type { ServiceProcess } from "../support/service-process.ts";
 import { assertShape, type History, SHAPES, stepsOf } from "./shapes.ts";
 import { HISTORIES, storeHistory } from "./stored-histories.ts";
 

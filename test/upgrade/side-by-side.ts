@@ -1,7 +1,6 @@
 import { Client, Connection } from "@temporalio/client";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import { type ServiceProcess, startServiceProcess } from "../../src/dev/service-process.ts";
 import { type Ledger, reconcile, startLedger } from "../faults/ledger.ts";
 import {
   checkAttempts,
@@ -13,6 +12,7 @@ import {
 } from "../faults/parts.ts";
 import { createPublisher, type Publisher } from "../faults/publisher.ts";
 import { tell } from "../faults/scale.ts";
+import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { checkOutRelease, RELEASED, type ReleasedCheckout } from "./release.ts";
 import { stepsOf } from "./shapes.ts";
 

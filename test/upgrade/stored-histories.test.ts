@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { Worker } from "@temporalio/worker";
 import { expect, inject, test } from "vitest";
-import { createLogger } from "../../src/logger.ts";
-import { installRuntime } from "../../src/temporal/runtime.ts";
+import { createLogger } from "../../src/process/logger.ts";
+import { installRuntime } from "../../src/temporal/connection/runtime.ts";
 import { ASK_FIRST, behindPatch, bundleChanged } from "./changed-workflows.ts";
 import { RELEASED } from "./release.ts";
 import { assertShape, workflowTypeOf } from "./shapes.ts";

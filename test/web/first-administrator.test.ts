@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { ReceivedRequest, Receiver } from "../../src/dev/receiver.ts";
+import type { ReceivedRequest, Receiver } from "../../demo/receiver.ts";
 import { enterOn, tabTo } from "./keyboard.ts";
 import { startWeb, type Web } from "./web.ts";
 

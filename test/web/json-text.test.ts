@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { layOutJson } from "../../web/src/parts/json-text.ts";
+import { layOutJson } from "../../web/src/parts/text/json-text.ts";
 
 test("JSON is laid out as JSON.stringify does it", () => {
   fc.assert(

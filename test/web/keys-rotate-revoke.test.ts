@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
-import { findApiKey } from "../../src/db/api-keys.ts";
+import { findApiKey } from "../../src/db/keys/api-keys.ts";
 import { dialog, newKey, READ_AND_WRITE, row, secretShown } from "./keys-page.ts";
 import { expectAccessible, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { findApiKey } from "../../src/db/api-keys.ts";
+import { findApiKey } from "../../src/db/keys/api-keys.ts";
 import { dialog, newKey, READ_AND_WRITE, row, secretShown } from "./keys-page.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";

@@ -3,8 +3,8 @@ import { text } from "node:stream/consumers";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { createLocalAuthority } from "../../src/dev/certificates.ts";
-import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../../src/page-paths.ts";
+import { createLocalAuthority } from "../../demo/certificates.ts";
+import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../../src/contract/page-paths.ts";
 import { sendRaw } from "../support/raw-request.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 

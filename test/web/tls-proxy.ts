@@ -3,7 +3,7 @@ import { request } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { pipeline } from "node:stream";
-import { createLocalAuthority } from "../../src/dev/certificates.ts";
+import { createLocalAuthority } from "../../demo/certificates.ts";
 
 /** A proxy that ends TLS in front of a service and says so. */
 export interface TlsProxy {

@@ -3,7 +3,7 @@ import { Notifications } from "@mantine/notifications";
 import { setNonce } from "get-nonce";
 import type { ComponentType } from "react";
 import { createBrowserRouter, type RouteObject, RouterProvider } from "react-router";
-import { PAGE_PATHS } from "../../src/page-paths.ts";
+import { PAGE_PATHS } from "../../src/contract/page-paths.ts";
 import { SessionProvider } from "./api/session.tsx";
 import { Crash } from "./shell/crash.tsx";
 import { Gate, Waiting } from "./shell/gate.tsx";

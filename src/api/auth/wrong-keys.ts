@@ -1,6 +1,6 @@
 import { RateLimiterMemory } from "rate-limiter-flexible";
-import { secretSha256 } from "../../db/api-keys.ts";
-import { siteOf } from "../client-address.ts";
+import { secretSha256 } from "../../db/keys/api-keys.ts";
+import { siteOf } from "./client-address.ts";
 
 /** The window in which wrong keys are counted, in seconds. */
 const WINDOW_S = 60;

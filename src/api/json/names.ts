@@ -1,5 +1,5 @@
 import type { DescEnum, DescField } from "@bufbuild/protobuf";
-import { pascalCase } from "../../catalogue.ts";
+import { pascalCase } from "../../contract/catalogue.ts";
 
 /** The name of a field in JSON: `order_id` → `OrderId`. */
 export function propertyName(field: DescField): string {

@@ -1,4 +1,4 @@
-import { DomainError } from "../../domain-error.ts";
+import { DomainError } from "../../contract/errors.ts";
 import { checkJsonElements } from "../limits/element-limit.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });

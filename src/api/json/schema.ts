@@ -2,7 +2,7 @@ import type { DescEnum, DescField, DescMessage, DescOneof } from "@bufbuild/prot
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence, isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
-import { commentOf } from "../../comments.ts";
+import { commentOf } from "../../contract/comments.ts";
 import { enumMemberName, propertyName } from "./names.ts";
 import { isRawJson } from "./scalars.ts";
 import { type JsonSchema, SCALAR_SCHEMAS, WELL_KNOWN_SCHEMAS } from "./schema-scalars.ts";

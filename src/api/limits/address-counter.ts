@@ -1,5 +1,5 @@
-import { DomainError } from "../../domain-error.ts";
-import { type ProxyTrust, siteOf } from "../client-address.ts";
+import { DomainError } from "../../contract/errors.ts";
+import { type ProxyTrust, siteOf } from "../auth/client-address.ts";
 
 /** Counts what each client address has open. IPv6 addresses count by /64. Trusted proxies are not limited. */
 export class AddressCounter {

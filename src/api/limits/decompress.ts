@@ -1,6 +1,6 @@
 import { promisify } from "node:util";
 import * as zlib from "node:zlib";
-import { DomainError } from "../../domain-error.ts";
+import { DomainError } from "../../contract/errors.ts";
 import { messageTooLarge } from "./message-limits.ts";
 
 type Decompress = (bytes: Uint8Array, options: { maxOutputLength: number }) => Promise<Buffer>;

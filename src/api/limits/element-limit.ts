@@ -1,6 +1,6 @@
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { DomainError } from "../../domain-error.ts";
+import { DomainError } from "../../contract/errors.ts";
 
 /**
  * The maximum number of elements in one message: fields, list items and map entries at any depth. Parsing turns each

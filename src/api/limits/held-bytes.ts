@@ -1,4 +1,4 @@
-import { DomainError } from "../../domain-error.ts";
+import { DomainError } from "../../contract/errors.ts";
 
 /** How long a call waits for memory before it is refused, in milliseconds. */
 const MAX_WAIT_MS = 5_000;

@@ -1,7 +1,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
-import { DomainError } from "../../domain-error.ts";
-import { isPublic } from "../public-services.ts";
+import { DomainError } from "../../contract/errors.ts";
+import { isPublic } from "../auth/public-services.ts";
 
 const KIB = 1_024;
 

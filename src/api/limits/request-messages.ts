@@ -7,10 +7,10 @@ import {
   transformSplitEnvelope,
   type UniversalServerRequest,
 } from "@connectrpc/connect/protocol";
-import { DomainError } from "../../domain-error.ts";
-import { refusal } from "../errors.ts";
+import { DomainError } from "../../contract/errors.ts";
+import { isPublic } from "../auth/public-services.ts";
+import { refusal } from "../errors/errors.ts";
 import { checkJsonMessage } from "../json/request-text.ts";
-import { isPublic } from "../public-services.ts";
 import { decompress, REQUEST_ENCODINGS } from "./decompress.ts";
 import { checkBinaryElements } from "./element-limit.ts";
 import type { HeldCall } from "./held-bytes.ts";

@@ -1,9 +1,9 @@
 import type { Http2Server } from "node:http2";
 import type { Server, Socket } from "node:net";
 import type { Logger } from "pino";
-import type { ProxyTrust } from "../client-address.ts";
-import { IdleSessions } from "../http2-sessions.ts";
+import type { ProxyTrust } from "../auth/client-address.ts";
 import { AddressCounter } from "../limits/address-counter.ts";
+import { IdleSessions } from "./http2-sessions.ts";
 
 /** The interval between log lines about refused connections, in milliseconds. */
 const LOG_INTERVAL_MS = 60_000;

@@ -14,13 +14,13 @@ import type {
 } from "@connectrpc/connect/protocol";
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Logger } from "pino";
-import { DomainError } from "../../domain-error.ts";
-import type { AddressReader, AddressValues } from "../client-address.ts";
+import { DomainError } from "../../contract/errors.ts";
+import type { AddressReader, AddressValues } from "../auth/client-address.ts";
+import { isPublic } from "../auth/public-services.ts";
+import { closeStream, sendError } from "../errors/unknown-method.ts";
 import { type AddressCounter, tooManyPublicCalls } from "../limits/address-counter.ts";
 import type { HeldBytes, HeldCall } from "../limits/held-bytes.ts";
 import { withBoundedBody } from "../limits/request-messages.ts";
-import { isPublic } from "../public-services.ts";
-import { closeStream, sendError } from "../unknown-method.ts";
 
 type NodeRequest = IncomingMessage | Http2ServerRequest;
 type NodeResponse = ServerResponse | Http2ServerResponse;

@@ -1,11 +1,10 @@
 import { PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
-import { catalogue } from "../../catalogue.ts";
-import { commentOf } from "../../comments.ts";
-import { secondsInWords } from "../../seconds-in-words.ts";
+import { catalogue } from "../../contract/catalogue.ts";
+import { commentOf, firstSentence } from "../../contract/comments.ts";
+import { secondsInWords } from "../../contract/seconds-in-words.ts";
 import type { JsonSchema } from "../json/schema-scalars.ts";
 import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
-import { firstSentence } from "./first-sentence.ts";
 
 /**
  * The headers of a delivery beside Content-Type (contract, section 6.2; Standard Webhooks). The example of one that has

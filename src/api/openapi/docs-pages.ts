@@ -3,8 +3,8 @@ import { brotliCompressSync, gzipSync } from "node:zlib";
 import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
-import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "../../swagger-ui.ts";
 import type { OpenApiDocument } from "./document.ts";
+import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
 
 /** Where the description of the REST API is. */
 export const OPENAPI_PATH = "/openapi.json";

@@ -1,5 +1,5 @@
 import type { JsonSchema } from "../json/schema-scalars.ts";
-import { RATE_LIMIT_FIELDS } from "../request-limits.ts";
+import { RATE_LIMIT_FIELDS } from "../limits/request-limits.ts";
 
 /** The header of answers to requests that may succeed later. */
 export const retryAfter: JsonSchema = {

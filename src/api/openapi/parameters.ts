@@ -1,7 +1,7 @@
 import type { DescField, DescMessage, JsonValue } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
-import { commentOf } from "../../comments.ts";
+import { commentOf } from "../../contract/comments.ts";
 import { enumMemberName } from "../json/names.ts";
 import { described } from "../json/schema.ts";
 import { type JsonSchema, SCALAR_SCHEMAS } from "../json/schema-scalars.ts";

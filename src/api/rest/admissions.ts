@@ -1,4 +1,4 @@
-import type { ApiKeyRow } from "../../db/api-keys.ts";
+import type { ApiKeyRow } from "../../db/keys/api-keys.ts";
 
 /** Names the admission of a call from REST to the services in memory. No other caller reaches those. */
 export const ADMISSION_HEADER = "X-Admission";

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import formbody from "@fastify/formbody";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { parseExactJson, repeatedName } from "../json/parse.ts";
+import { parseExactJson, repeatedName } from "../json/exact-json.ts";
 
 /** The largest REST body, in bytes: parameters are small. */
 export const MAX_BODY_BYTES = 65_536;

@@ -1,9 +1,9 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { ApiContext } from "../context.ts";
-import { toConnectError } from "../errors.ts";
-import { nearestPath, type ServedPath } from "../nearest-path.ts";
-import { answerUnknownMethod, isMethodCall, shortPath } from "../unknown-method.ts";
+import { toConnectError } from "../errors/errors.ts";
+import { nearestPath, type ServedPath } from "../errors/nearest-path.ts";
+import { answerUnknownMethod, isMethodCall, shortPath } from "../errors/unknown-method.ts";
 import { MAX_BODY_BYTES, unsupportedType } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
 

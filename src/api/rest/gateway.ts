@@ -1,11 +1,11 @@
 import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { admit } from "../auth.ts";
-import type { AddressReader } from "../client-address.ts";
+import { admit } from "../auth/auth.ts";
+import type { AddressReader } from "../auth/client-address.ts";
+import { KEY_HEADER } from "../auth/key-refusals.ts";
 import type { ApiContext } from "../context.ts";
 import { jsonWriter } from "../json/writer.ts";
-import { KEY_HEADER } from "../key-refusals.ts";
 import type { SilentDatabase } from "../silent-database.ts";
 import { ADMISSION_HEADER, type Admissions } from "./admissions.ts";
 import type { RestBinding } from "./bindings.ts";

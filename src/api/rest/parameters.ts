@@ -1,8 +1,8 @@
 import type { DescField, DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { create, getOption, hasOption } from "@bufbuild/protobuf";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
-import type { FieldViolation } from "../../domain-error.ts";
-import { invalidFields } from "../errors.ts";
+import type { FieldViolation } from "../../contract/errors.ts";
+import { invalidFields } from "../errors/errors.ts";
 import { convertParameter, expectation } from "./parameter-values.ts";
 
 /** Where parameters may be, by name. */

@@ -4,15 +4,15 @@ import type { ApiKeySchema, InstalledAppSchema } from "../../../gen/webhook/v1/a
 import type { PublishEventResponseSchema, WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import type { WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { catalogue } from "../../catalogue.ts";
-import type { ApiKeyRow, ListedApiKey } from "../../db/api-keys.ts";
+import { catalogue } from "../../contract/catalogue.ts";
+import { DomainError } from "../../contract/errors.ts";
 import type { Published } from "../../db/events/publish.ts";
-import type { InstalledAppRow } from "../../db/installed-apps.ts";
+import type { ApiKeyRow, ListedApiKey } from "../../db/keys/api-keys.ts";
+import type { InstalledAppRow } from "../../db/keys/installed-apps.ts";
 import { reachesWebhook, type Scope } from "../../db/scope.ts";
-import type { WebhookRow } from "../../db/webhooks.ts";
-import { DomainError } from "../../domain-error.ts";
-import { invalidFields } from "../errors.ts";
-import { findFieldViolations } from "../required-fields.ts";
+import type { WebhookRow } from "../../db/webhooks/webhooks.ts";
+import { invalidFields } from "../errors/errors.ts";
+import { findFieldViolations } from "./required-fields.ts";
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 

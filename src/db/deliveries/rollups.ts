@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
-import { CHANGE } from "../queue/deltas.ts";
+import { CHANGE } from "./rollup-deltas.ts";
 
 /** Rows of `rollup_deltas` that one step folds, at most. */
 export const FOLD_STEP = 500;

@@ -1,10 +1,10 @@
-import { DomainError } from "../../domain-error.ts";
+import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
-import { CHANGE } from "../queue/deltas.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type DeliveryRow, FINAL_STATES, getDelivery } from "./deliveries.ts";
 import { type DeliveryFilter, listDeliveries } from "./list.ts";
+import { CHANGE } from "./rollup-deltas.ts";
 
 /** A delivery that has had as many attempts as this is not sent again: their numbers are smallint. */
 const MAX_ATTEMPTS = 30_000;

@@ -1,4 +1,4 @@
-import type { DeliveryFacts } from "../../delivery-headers.ts";
+import type { DeliveryFacts } from "../../contract/delivery-headers.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";

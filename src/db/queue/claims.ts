@@ -1,5 +1,5 @@
 import { plainArray } from "../array-literal.ts";
-import { type Bindings, type Db, rows } from "../database.ts";
+import { type Bindings, count, type Db, rows } from "../database.ts";
 import { endInterrupted } from "./endings.ts";
 import { type ClaimedWebhook, loadClaimedWebhooks } from "./webhooks.ts";
 import { isFree, WORKERS } from "./workers.ts";
@@ -206,4 +206,22 @@ async function toResult(
       token: { workerId, attempts: row.attempts, table },
     })),
   };
+}
+
+/** Gives claimed deliveries back as if they had not been claimed. */
+export async function release(
+  db: Db,
+  workerId: number,
+  deliveries: readonly Pick<ClaimedDelivery, "id" | "token">[],
+): Promise<void> {
+  for (const table of ["queue", "retries"] as const) {
+    const ids = deliveries.filter(({ token }) => token.table === table).map(({ id }) => id);
+    if (ids.length === 0) continue;
+    await count(
+      db,
+      `update ${table} set claims = claims - 1, claimed_by = null
+        where id = any(:ids::uuid[]) and claimed_by = :workerId::int`,
+      { ids: plainArray(ids), workerId },
+    );
+  }
 }

@@ -1,7 +1,7 @@
 import type { Bindings, Db } from "../database.ts";
 import { rows } from "../database.ts";
+import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { isInRangeOf } from "../partitions.ts";
-import { CHANGE, deltaOf } from "./deltas.ts";
 import { isFree } from "./workers.ts";
 
 /** How a delivery ends without an attempt. */

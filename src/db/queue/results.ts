@@ -1,9 +1,9 @@
 import { plainArray, textArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
+import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { timeOfId, withPartitions } from "../partitions.ts";
 import type { ClaimToken } from "./claims.ts";
-import { CHANGE, deltaOf } from "./deltas.ts";
 
 /** Attempts in a round: the first and three retries (contract, section 8). */
 export const ATTEMPTS_PER_ROUND = 4;

@@ -1,6 +1,11 @@
 import { plainArray } from "../array-literal.ts";
 import { type Db, rows } from "../database.ts";
-import { SECRET_COLUMNS, type SealedSecret, type SecretsRow, sealedSecretsOf } from "../webhook-secrets.ts";
+import {
+  SECRET_COLUMNS,
+  type SealedSecret,
+  type SecretsRow,
+  sealedSecretsOf,
+} from "../webhooks/webhook-secrets.ts";
 
 /** Where and how a webhook's deliveries go, as of the claim. */
 export interface ClaimedWebhook {

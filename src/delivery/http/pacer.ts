@@ -1,4 +1,4 @@
-import type { Clock } from "../clock.ts";
+import type { Clock } from "../../process/clock.ts";
 
 /**
  * Starts work at once while there are few, and at a steady pace when there are many.

@@ -3,8 +3,8 @@ import fc from "fast-check";
 import type { buildConnector } from "undici";
 import { expect, test } from "vitest";
 import { Connections } from "../../../src/delivery/http/connections.ts";
-import type { Outcome } from "../../../src/delivery/outcome.ts";
-import { post } from "../../../src/delivery/post.ts";
+import type { Outcome } from "../../../src/delivery/request/outcome.ts";
+import { post } from "../../../src/delivery/request/post.ts";
 
 /** What the service promises: a connection takes no request that begins later in its life, in milliseconds. */
 const MAX_AGE_MS = 300_000;

@@ -3,10 +3,10 @@ import { type AddressInfo, createServer as createTcpServer, type Socket } from "
 import { createServer, type TLSSocket } from "node:tls";
 import { buildConnector } from "undici";
 import { afterEach, beforeAll, expect, test } from "vitest";
+import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
 import { Connections } from "../../../src/delivery/http/connections.ts";
-import type { Outcome } from "../../../src/delivery/outcome.ts";
-import { post } from "../../../src/delivery/post.ts";
-import { type Certificate, createLocalAuthority } from "../../../src/dev/certificates.ts";
+import type { Outcome } from "../../../src/delivery/request/outcome.ts";
+import { post } from "../../../src/delivery/request/post.ts";
 
 const OK = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 

@@ -7,15 +7,15 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
+import { createLocalAuthority } from "../../../demo/certificates.ts";
 import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { createLocalAuthority } from "../../../src/dev/certificates.ts";
-import { startServiceProcess } from "../../../src/dev/service-process.ts";
 import { createTestDatabase } from "../database.ts";
 import { orderEvent } from "../grpc-calls.ts";
+import { startServiceProcess } from "../service-process.ts";
 import type { KnownValues } from "./fuzz-messages.ts";
 import type { Ports } from "./senders.ts";
 

@@ -4,7 +4,7 @@ import { TransportProvider } from "@connectrpc/connect-query";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, useState } from "react";
 import { type Session, SessionService } from "../../../gen/webhook/v1/session_pb.ts";
-import { permissionName } from "../../../src/permissions.ts";
+import { permissionName } from "../../../src/contract/permissions.ts";
 import { createQueryClient } from "./query-client.ts";
 import { createPageTransport } from "./transport.ts";
 

@@ -1,9 +1,9 @@
 import { Button, Popover, Stack, Text } from "@mantine/core";
 import { IconChevronDown, IconLogout, IconUser } from "@tabler/icons-react";
-import { permissionName } from "../../../src/permissions.ts";
+import { permissionName } from "../../../src/contract/permissions.ts";
 import { useSession, useSessionAccess } from "../api/session.tsx";
-import { notifyFailure } from "../parts/notify-failure.ts";
-import { Time } from "../parts/time.tsx";
+import { notifyFailure } from "../parts/status/notify-failure.ts";
+import { Time } from "../parts/text/time.tsx";
 
 /** Who is signed in, what they may do, and the way out. */
 export function AccountMenu() {

@@ -1,8 +1,8 @@
 import { Container, Loader, Stack, VisuallyHidden } from "@mantine/core";
 import { Navigate, useLocation } from "react-router";
-import { PAGE_PATHS } from "../../../src/page-paths.ts";
+import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { useSessionAccess } from "../api/session.tsx";
-import { Failure } from "../parts/failure.tsx";
+import { Failure } from "../parts/status/failure.tsx";
 import { Layout } from "./layout.tsx";
 
 /** What the sign-in page is told by who sends people there. */

@@ -3,7 +3,7 @@ import { useDisclosure } from "@mantine/hooks";
 import { IconApps, IconBook, IconGauge, IconKey, IconSend, IconWebhook } from "@tabler/icons-react";
 import { type ReactNode, useEffect, useRef } from "react";
 import { Outlet, NavLink as RouterLink, useLocation } from "react-router";
-import { PAGE_PATHS } from "../../../src/page-paths.ts";
+import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { type PermissionName, useMay } from "../api/session.tsx";
 import { AccountMenu } from "./account-menu.tsx";
 import { Brand } from "./brand.tsx";

@@ -1,9 +1,9 @@
 import { Button } from "@mantine/core";
 import { IconMapOff } from "@tabler/icons-react";
 import { Link } from "react-router";
-import { PAGE_PATHS } from "../../../src/page-paths.ts";
-import { Empty } from "../parts/empty.tsx";
-import { PageTitle } from "../parts/page-title.tsx";
+import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
+import { PageTitle } from "../parts/layout/page-title.tsx";
+import { Empty } from "../parts/lists/empty.tsx";
 
 /** Stands at addresses that are no page's. */
 export function NotFound() {

@@ -2,9 +2,9 @@ import { Button } from "@mantine/core";
 import { IconLock } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { Navigate, Outlet, useLocation } from "react-router";
-import { PAGE_PATHS } from "../../../src/page-paths.ts";
+import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { type PermissionName, useMay, useSessionAccess } from "../api/session.tsx";
-import { Empty } from "../parts/empty.tsx";
+import { Empty } from "../parts/lists/empty.tsx";
 
 /** Shows pages to sessions that may see them, and tells the others what they would need. */
 export function Permitted({ needs }: { needs: PermissionName }): ReactNode {

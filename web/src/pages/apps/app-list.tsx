@@ -13,11 +13,11 @@ import {
 import { IconTrash } from "@tabler/icons-react";
 import { Link } from "react-router";
 import type { InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import { PAGE_PATHS } from "../../../../src/page-paths.ts";
-import { CopyButton } from "../../parts/copy-button.tsx";
-import { countOf } from "../../parts/count-of.ts";
-import { Time } from "../../parts/time.tsx";
-import { useBelow } from "../../parts/use-below.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import { useBelow } from "../../parts/lists/use-below.ts";
+import { CopyButton } from "../../parts/text/copy-button.tsx";
+import { countOf } from "../../parts/text/count-of.ts";
+import { Time } from "../../parts/text/time.tsx";
 
 /** Installed apps, and how many keys of each work; undefined while that is not known. */
 export interface AppListProps {

@@ -6,8 +6,8 @@ import { useState } from "react";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { fieldFailures } from "../../api/failure.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
-import { Failure } from "../../parts/failure.tsx";
-import { FormActions, FormDialog } from "../../parts/form-dialog.tsx";
+import { FormActions, FormDialog } from "../../parts/dialogs/form-dialog.tsx";
+import { Failure } from "../../parts/status/failure.tsx";
 
 const MOST_CHARACTERS = 100;
 

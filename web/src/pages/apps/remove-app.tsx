@@ -3,7 +3,7 @@ import { Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
-import { ConfirmDialog } from "../../parts/confirm-dialog.tsx";
+import { ConfirmDialog } from "../../parts/dialogs/confirm-dialog.tsx";
 
 /** Asks before an app is removed. */
 export interface RemoveAppProps {

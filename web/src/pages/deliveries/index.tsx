@@ -1,15 +1,15 @@
 import { Button, Code } from "@mantine/core";
 import { IconFilterOff } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { Empty } from "../../parts/empty.tsx";
-import { Failure } from "../../parts/failure.tsx";
-import { Loading } from "../../parts/loading.tsx";
-import { PageTitle } from "../../parts/page-title.tsx";
-import { useUrlFilters } from "../../parts/use-url-filters.ts";
-import { DeliveryPages } from "./delivery-pages.tsx";
-import { FilterBar } from "./filter-bar.tsx";
-import { FILTER_NAMES, type Filters, NO_FILTERS, readFilter } from "./filters.ts";
-import { useIdSearch } from "./use-id-search.ts";
+import { PageTitle } from "../../parts/layout/page-title.tsx";
+import { Empty } from "../../parts/lists/empty.tsx";
+import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
+import { Failure } from "../../parts/status/failure.tsx";
+import { Loading } from "../../parts/status/loading.tsx";
+import { FilterBar } from "./filters/filter-bar.tsx";
+import { FILTER_NAMES, type Filters, NO_FILTERS, readFilter } from "./filters/filters.ts";
+import { useIdSearch } from "./filters/use-id-search.ts";
+import { DeliveryPages } from "./list/delivery-pages.tsx";
 
 /** What became of each delivery: a list, newest first, with filters that are in the address. */
 export default function DeliveriesPage() {

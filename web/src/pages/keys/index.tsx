@@ -2,17 +2,17 @@ import { useQuery } from "@connectrpc/connect-query";
 import { Button } from "@mantine/core";
 import { IconPlus } from "@tabler/icons-react";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
-import { Failure } from "../../parts/failure.tsx";
-import { Loading } from "../../parts/loading.tsx";
-import { PageTitle } from "../../parts/page-title.tsx";
-import { useUrlFilters } from "../../parts/use-url-filters.ts";
-import { CreateKey } from "./create-key.tsx";
-import { FilteredKeys } from "./filtered-keys.tsx";
-import { KEY_FILTERS, KeyFilters } from "./key-filters.tsx";
-import { RemoveKey } from "./remove-key.tsx";
-import { RevokeKey } from "./revoke-key.tsx";
-import { RotateKey } from "./rotate-key.tsx";
-import { SecretDialog } from "./secret-dialog.tsx";
+import { PageTitle } from "../../parts/layout/page-title.tsx";
+import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
+import { Failure } from "../../parts/status/failure.tsx";
+import { Loading } from "../../parts/status/loading.tsx";
+import { CreateKey } from "./dialogs/create-key.tsx";
+import { RemoveKey } from "./dialogs/remove-key.tsx";
+import { RevokeKey } from "./dialogs/revoke-key.tsx";
+import { RotateKey } from "./dialogs/rotate-key.tsx";
+import { SecretDialog } from "./dialogs/secret-dialog.tsx";
+import { FilteredKeys } from "./list/filtered-keys.tsx";
+import { KEY_FILTERS, KeyFilters } from "./list/key-filters.tsx";
 import { useKeyDialogs } from "./use-key-dialogs.ts";
 
 /** The keys that calls are made with. */

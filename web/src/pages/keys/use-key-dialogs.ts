@@ -9,9 +9,9 @@ import {
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { useSession, useSessionAccess } from "../../api/session.tsx";
 import { useReadAnew } from "../../api/use-read-anew.ts";
-import { countOf } from "../../parts/count-of.ts";
-import { useFocusBack } from "../../parts/use-focus-back.ts";
-import type { NewSecret } from "./secret-dialog.tsx";
+import { useFocusBack } from "../../parts/dialogs/use-focus-back.ts";
+import { countOf } from "../../parts/text/count-of.ts";
+import type { NewSecret } from "./dialogs/secret-dialog.tsx";
 
 type Question = "create" | "rotate" | "revoke" | "remove";
 

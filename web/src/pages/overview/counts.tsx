@@ -1,7 +1,7 @@
 import { Card, SimpleGrid, Skeleton, Text, UnstyledButton } from "@mantine/core";
 import { Link } from "react-router";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
-import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 
 /** One figure: what it counts, and where the deliveries behind it are listed. */
 interface Count {

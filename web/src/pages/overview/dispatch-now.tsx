@@ -5,7 +5,7 @@ import { IconPlayerPlay } from "@tabler/icons-react";
 import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { useMay, useOwnApp } from "../../api/session.tsx";
 import { useReadAnew } from "../../api/use-read-anew.ts";
-import { notifyFailure } from "../../parts/notify-failure.ts";
+import { notifyFailure } from "../../parts/status/notify-failure.ts";
 
 /** Starts a dispatch of what is pending, for who may. */
 export function DispatchNow() {

@@ -3,11 +3,11 @@ import { Anchor, Box, List } from "@mantine/core";
 import { Link } from "react-router";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { isReachable } from "../../api/reachable.ts";
 import { useMay } from "../../api/session.tsx";
-import { CodeBlock } from "../../parts/code-block.tsx";
-import { Section } from "../../parts/section.tsx";
+import { Section } from "../../parts/layout/section.tsx";
+import { CodeBlock } from "../../parts/text/code-block.tsx";
 
 /** Says where to begin, while no webhook is registered. To be shown only where nothing has been sent. */
 export function FirstSteps() {

@@ -4,7 +4,7 @@ import { useQuery } from "@connectrpc/connect-query";
 import { BarChart } from "@mantine/charts";
 import { Box, Skeleton, Text } from "@mantine/core";
 import { type HistoryBucket, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
-import { Failure } from "../../parts/failure.tsx";
+import { Failure } from "../../parts/status/failure.tsx";
 
 const HEIGHT = 260;
 const BUCKETS = 48;

@@ -3,10 +3,10 @@ import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Badge, Table, Text } from "@mantine/core";
 import { IconExternalLink } from "@tabler/icons-react";
 import { type DispatchRun, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
-import { durationInWords } from "../../parts/duration.ts";
-import { Failure } from "../../parts/failure.tsx";
-import { Loading } from "../../parts/loading.tsx";
-import { Time } from "../../parts/time.tsx";
+import { Failure } from "../../parts/status/failure.tsx";
+import { Loading } from "../../parts/status/loading.tsx";
+import { durationInWords } from "../../parts/text/duration.ts";
+import { Time } from "../../parts/text/time.tsx";
 
 const SHOWN = 10;
 const REFRESH_MS = 3_000;

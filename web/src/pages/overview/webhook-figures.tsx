@@ -3,13 +3,13 @@ import { Anchor, Progress, Table, Text } from "@mantine/core";
 import { generatePath, Link } from "react-router";
 import { StatsService, type WebhookStats } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../src/catalogue.ts";
-import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { processName } from "../../../../src/contract/catalogue.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
-import { Breakable } from "../../parts/breakable.tsx";
-import { durationInWords } from "../../parts/duration.ts";
-import { Failure } from "../../parts/failure.tsx";
-import { Loading } from "../../parts/loading.tsx";
+import { Failure } from "../../parts/status/failure.tsx";
+import { Loading } from "../../parts/status/loading.tsx";
+import { Breakable } from "../../parts/text/breakable.tsx";
+import { durationInWords } from "../../parts/text/duration.ts";
 
 const SHOWN = 5;
 /** The service counts anew four times a minute. */

@@ -3,15 +3,15 @@ import { Button } from "@mantine/core";
 import { IconWebhookOff } from "@tabler/icons-react";
 import { Link, useParams } from "react-router";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { PAGE_PATHS } from "../../../../src/page-paths.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
-import { BackLink } from "../../parts/back-link.tsx";
-import { Empty } from "../../parts/empty.tsx";
-import { Failure } from "../../parts/failure.tsx";
-import { Loading } from "../../parts/loading.tsx";
-import { PageTitle } from "../../parts/page-title.tsx";
-import { WebhookDetails } from "./webhook-details.tsx";
-import { deliveriesOf } from "./webhook-table.tsx";
+import { BackLink } from "../../parts/layout/back-link.tsx";
+import { PageTitle } from "../../parts/layout/page-title.tsx";
+import { Empty } from "../../parts/lists/empty.tsx";
+import { Failure } from "../../parts/status/failure.tsx";
+import { Loading } from "../../parts/status/loading.tsx";
+import { deliveriesOf } from "./list/webhook-table.tsx";
+import { WebhookDetails } from "./webhook/webhook-details.tsx";
 
 /** What `Webhook.id` can be: it has up to 64 bits. */
 const ID = /^\d{1,18}$/;

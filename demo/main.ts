@@ -1,0 +1,158 @@
+import path from "node:path";
+import { createClient } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
+import { type Delivery, DeliveryService, DeliveryState } from "../gen/webhook/v1/delivery_pb.ts";
+import { readConfig } from "../src/config/config.ts";
+import { processName } from "../src/contract/catalogue.ts";
+import { choosePort } from "../src/embedded/process/ports.ts";
+import { explain } from "../src/process/explain.ts";
+import { createLogger } from "../src/process/logger.ts";
+import { untilToldToStop } from "../src/process/shutdown.ts";
+import { startService } from "../src/service.ts";
+import { readSecretFile } from "../src/startup/instance-secrets.ts";
+import { installRuntime } from "../src/temporal/connection/runtime.ts";
+import { heading, line, table } from "./output.ts";
+import { startDemoReceivers } from "./receivers.ts";
+import { createDemoKeys, forgetEarlierWebhooks, publishEvents, registerWebhooks } from "./steps.ts";
+
+/** Shorter than the defaults, so that the whole story takes half a minute. */
+const PACE = { DISPATCH_INTERVAL: "5s", RETRY_INITIAL_DELAY: "2s", RETRY_BACKOFF_COEFFICIENT: "2" };
+/** The story is over long before; if not, something is wrong. */
+const PATIENCE_MS = 120_000;
+
+/** The state each registration's deliveries must end in, and after how many attempts. */
+interface Expectation {
+  state: DeliveryState;
+  attempts: number;
+}
+
+/** Tells the service's story live; resolves with whether every delivery ended as it should. */
+async function demo(stayUp: boolean): Promise<boolean> {
+  heading("1. The service starts, with a PostgreSQL and a Temporal of its own");
+  const config = readConfig({
+    ...process.env,
+    ...PACE,
+    DATABASE_URL: undefined,
+    ROLE: "all",
+    ADMIN_KEY: undefined,
+    DATA_DIR: path.join(process.env.DATA_DIR || ".data", "demo"),
+    HTTP_PORT: String(await choosePort([Number(process.env.HTTP_PORT || 8080)])),
+    GRPC_PORT: String(await choosePort([Number(process.env.GRPC_PORT || 9090)])),
+    DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8,::1/128",
+    // Its receivers' authority is trusted by this process alone.
+    DELIVERY_PROCESSES: "0",
+    LOG_LEVEL: process.env.LOG_LEVEL || "warn",
+  });
+  installRuntime(createLogger(config.logLevel));
+  const service = await startService(config, { progress: line });
+  const admin = createConnectTransport({ httpVersion: "1.1", baseUrl: service.url });
+  const internal = createGrpcTransport({ baseUrl: `http://127.0.0.1:${service.grpcPort}` });
+  line(`it dispatches every ${PACE.DISPATCH_INTERVAL} and retries after 2, 4 and 8 seconds here;`);
+  line("by default it is every minute, and after 1, 5 and 25 minutes");
+
+  heading("2. Three receivers listen on this machine, over HTTPS");
+  const receivers = await startDemoReceivers();
+  line(`${receivers.good.url} always answers 200`);
+  line(`${receivers.recovering.url} answers 503 to the first two attempts of a delivery, then 200`);
+  line(`${receivers.failing.url} always answers 500`);
+
+  heading("3. API keys: an administrator's, an integrator's, an installed app's, and one that publishes");
+  const keys = await createDemoKeys(admin, await adminKeyOf(service.adminKeyFile));
+  await forgetEarlierWebhooks(service.url, keys.integrator);
+
+  heading("4. The integrators register their webhooks over REST");
+  const webhooks = await registerWebhooks(service.url, keys, receivers);
+  const expected = new Map<bigint, Expectation>([
+    ...webhooks.good.map((id) => [id, { state: DeliveryState.DELIVERED, attempts: 1 }] as const),
+    [webhooks.recovering, { state: DeliveryState.DELIVERED, attempts: 3 }],
+    [webhooks.failing, { state: DeliveryState.FAILED, attempts: 4 }],
+  ]);
+
+  heading("5. An internal service publishes three events over gRPC, one of them twice");
+  const eventIds = await publishEvents(internal, keys.publisher);
+
+  heading("6. The deliveries arrive");
+  const deliveries = await untilFinal(admin, keys.integrator, eventIds);
+
+  heading("7. What became of them");
+  const wrong = showOutcome(deliveries, expected);
+
+  heading(
+    wrong === 0 ? "Every delivery ended as it should" : `${wrong} deliveries did not end as they should`,
+  );
+  if (service.temporalUiUrl) line(`Temporal UI  ${service.temporalUiUrl}`);
+  line(`API          ${service.url}`);
+  line(`API docs     ${service.url}/docs`);
+  if (service.hasPage) line(`settings     ${service.url}/ (admin key in ${service.adminKeyFile})`);
+  line(`gRPC         localhost:${service.grpcPort}`);
+  if (stayUp) {
+    line("Both stay up until Ctrl-C.");
+    await untilToldToStop();
+  }
+  await service.stop();
+  await receivers.close();
+  return wrong === 0;
+}
+
+/** Waits until every delivery of the events has come to an end. */
+async function untilFinal(
+  transport: ReturnType<typeof createConnectTransport>,
+  key: string,
+  eventIds: string[],
+): Promise<Delivery[]> {
+  const client = createClient(DeliveryService, transport);
+  const until = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const found = await Promise.all(
+      eventIds.map((eventId) => client.listDeliveries({ eventId }, { headers: { "X-Service-Key": key } })),
+    );
+    const deliveries = found.flatMap((page) => page.deliveries).reverse();
+    const open = deliveries.filter((delivery) => delivery.finished === undefined);
+    if (open.length === 0) return deliveries;
+    if (Date.now() > until) return deliveries;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+}
+
+/** Prints the table; answers how many deliveries ended otherwise than expected. */
+function showOutcome(deliveries: Delivery[], expected: Map<bigint, Expectation>): number {
+  let wrong = 0;
+  const rows = deliveries.map((delivery) => {
+    const expectation = expected.get(delivery.webhookId);
+    const right = expectation?.state === delivery.state && expectation.attempts === delivery.attemptCount;
+    if (!right) wrong += 1;
+    return {
+      delivery: delivery.id,
+      event: processName(delivery.webhookProcess),
+      url: delivery.url,
+      state: (
+        Object.entries(DeliveryState).find(([, value]) => value === delivery.state)?.[0] ?? "?"
+      ).toLowerCase(),
+      attempts: String(delivery.attemptCount),
+      "as expected": right ? "yes" : "NO",
+    };
+  });
+  table(rows);
+  return wrong;
+}
+
+async function adminKeyOf(file: string | undefined): Promise<string> {
+  const key = file === undefined ? null : await readSecretFile(file);
+  if (key === null)
+    throw new Error(
+      "the demo's admin key is missing; delete the demo's folder under DATA_DIR and start again",
+    );
+  return key;
+}
+
+if (import.meta.main) {
+  // Without a terminal nobody presses Ctrl-C.
+  const exits = process.argv.includes("--exit") || Boolean(process.env.CI) || !process.stdout.isTTY;
+  demo(!exits).then(
+    (right) => process.exit(right ? 0 : 1),
+    (error: unknown) => {
+      console.error(explain("The demo ended early", error));
+      process.exit(1);
+    },
+  );
+}

@@ -1,0 +1,38 @@
+import tls from "node:tls";
+import { createLocalAuthority } from "./certificates.ts";
+import { showArrival } from "./output.ts";
+import { type Receiver, startReceiver } from "./receiver.ts";
+
+/** The receivers of the story, by what they do. */
+export interface DemoReceivers {
+  good: Receiver;
+  /** Answers 503 to the first two attempts of each delivery. */
+  recovering: Receiver;
+  /** Answers 500 always. */
+  failing: Receiver;
+  close(): Promise<void>;
+}
+
+/** Starts three HTTPS receivers with certificates that this process trusts from now on. */
+export async function startDemoReceivers(): Promise<DemoReceivers> {
+  const authority = await createLocalAuthority();
+  tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
+  const certificate = await authority.issue(["localhost", "127.0.0.1"]);
+  const start = (name: string, answer: (attempt: number) => number) =>
+    startReceiver(certificate, (request) => {
+      const status = answer(request.attempt);
+      showArrival(name, request, status);
+      return status;
+    });
+  const good = await start("the good one", () => 200);
+  const recovering = await start("the one that recovers", (attempt) => (attempt <= 2 ? 503 : 200));
+  const failing = await start("the one that always fails", () => 500);
+  return {
+    good,
+    recovering,
+    failing,
+    async close() {
+      await Promise.all([good, recovering, failing].map((receiver) => receiver.close()));
+    },
+  };
+}

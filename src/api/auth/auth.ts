@@ -1,0 +1,196 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import { createContextKey, type HandlerContext } from "@connectrpc/connect";
+import { neededPermission, permissionName } from "../../contract/permissions.ts";
+import { gathering } from "../../db/gathering.ts";
+import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
+import { findSession } from "../../db/keys/sessions.ts";
+import type { ApiContext } from "../context.ts";
+import { refusal, toConnectError } from "../errors/errors.ts";
+import { createRequestLimit, type RequestLimit, rateLimitFields } from "../limits/request-limits.ts";
+import { ADMISSION_HEADER, type Admissions } from "../rest/admissions.ts";
+import type { SilentDatabase } from "../silent-database.ts";
+import { addressOf } from "./client-address.ts";
+import {
+  forNobody,
+  KEY_HEADER,
+  lacksPermission,
+  missingKey,
+  sessionEnded,
+  tooManyRequests,
+  tooManyWrongKeys,
+  unknownKey,
+} from "./key-refusals.ts";
+import { createKeyUse, type KeyUse } from "./key-use.ts";
+import { sessionToken } from "./page-session.ts";
+import { isPublic } from "./public-services.ts";
+import { createWrongKeys, type WrongKeys } from "./wrong-keys.ts";
+
+const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
+
+/** The key that a request came with; the gate has seen to it that there is one. */
+export function callerOf(context: HandlerContext): ApiKeyRow {
+  const caller = context.values.get(callerKey);
+  if (!caller) throw new Error(`${context.method.name} was called without passing the gate`);
+  return caller;
+}
+
+/** What the gate of one API keeps in mind between requests. */
+interface GateState {
+  find: (secret: string) => Promise<ApiKeyRow | null>;
+  use: KeyUse;
+  /** Null without a limit. */
+  countRequest: RequestLimit | null;
+  wrongKeys: WrongKeys | null;
+}
+
+const states = new WeakMap<ApiContext, GateState>();
+/** Keys of one look-up. */
+const MAX_KEYS = 1_000;
+
+function stateOf(context: ApiContext): GateState {
+  let state = states.get(context);
+  if (!state) {
+    const { db, log, limits } = context;
+    state = {
+      // Callers that arrive together share a look-up, those of one key one place in it. Nobody joins a look-up that
+      // has begun, so a key that is revoked now is refused from now on, by every process.
+      find: gathering((secrets) => findApiKeys(db, secrets), { most: MAX_KEYS, atOnce: 2 }),
+      use: createKeyUse(db, log),
+      countRequest: limits.requestsPerMinute > 0 ? createRequestLimit(limits.requestsPerMinute) : null,
+      wrongKeys: limits.wrongKeysPerMinute > 0 ? createWrongKeys(limits.wrongKeysPerMinute) : null,
+    };
+    states.set(context, state);
+  }
+  return state;
+}
+
+/** Writes what the gate still has to write. */
+export async function closeGate(context: ApiContext): Promise<void> {
+  await states.get(context)?.use.close();
+}
+
+/** Who asks, and how they are told of their limit. */
+export interface Caller {
+  secret: string | null | undefined;
+  /** Whether the request has a header Authorization, which is not read. */
+  authorised?: boolean;
+  /** The token of a session of the settings page, which counts where there is no secret. */
+  session?: string | null;
+  /** Where they are, as text; asked for wrong keys only. */
+  address: () => string;
+  /** Sets a header of the answer, refusal or not. */
+  tell: (name: string, value: string) => void;
+}
+
+/**
+ * Finds the caller's key, counts the request against its limit, and checks that it has the permission that the
+ * method's option names. Null for public methods.
+ *
+ * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5); RESOURCE_EXHAUSTED after too
+ *   many requests, or too many wrong keys
+ */
+export async function admit(
+  context: ApiContext,
+  method: DescMethod,
+  caller: Caller,
+): Promise<ApiKeyRow | null> {
+  if (isPublic(method)) return null;
+  const key = await identify(context, caller);
+  assertPermission(key, method);
+  return key;
+}
+
+/**
+ * Finds the caller's key, whatever it may do, and counts the request against its limit.
+ *
+ * @throws DomainError UNAUTHENTICATED; RESOURCE_EXHAUSTED after too many requests, or too many wrong keys
+ */
+export async function identify(context: ApiContext, caller: Caller): Promise<ApiKeyRow> {
+  const state = stateOf(context);
+  const { secret, address } = caller;
+  if (secret) {
+    const waitMs = (await state.wrongKeys?.waitBefore(secret, address)) ?? 0;
+    if (waitMs > 0) throw tooManyWrongKeys(waitMs);
+  }
+  const key = await findKey(context, caller);
+  if (!key) {
+    if (secret) await state.wrongKeys?.notFound(secret, address);
+    throw unknownKey(secret);
+  }
+  if (secret) state.wrongKeys?.found(secret);
+  state.use.note(key.id);
+  const allowance = await state.countRequest?.(key.id);
+  if (allowance) {
+    for (const [name, value] of rateLimitFields(allowance)) caller.tell(name, value);
+    if (allowance.over) throw tooManyRequests(allowance);
+  }
+  return key;
+}
+
+/** Refuses callers before their request is read, and remembers the key for the services. */
+export function requestGate(
+  context: ApiContext,
+  database: SilentDatabase,
+): (handler: HandlerContext) => Promise<void> {
+  return async (handler) => {
+    try {
+      const admitted = () => admit(context, handler.method, callerFrom(handler));
+      const key = isPublic(handler.method) ? null : await database.refuseWhileSilent(admitted);
+      handler.values.set(callerKey, key);
+    } catch (error) {
+      throw toConnectError(error, context.log, handler.method.name);
+    }
+  };
+}
+
+/** The gate of the services in memory: the REST gateway has checked the key before it read the request. */
+export function admittedGate(admissions: Admissions): (handler: HandlerContext) => void {
+  return (handler) => {
+    const key = admissions.find(handler.requestHeader.get(ADMISSION_HEADER) ?? "");
+    // The client cancelled the call, which ends its admission.
+    if (!key) throw refusal(missingKey());
+    handler.values.set(callerKey, key);
+  };
+}
+
+/** Who asks, by key or by session. */
+function callerFrom(handler: HandlerContext): Caller {
+  return {
+    secret: handler.requestHeader.get(KEY_HEADER),
+    authorised: handler.requestHeader.has("Authorization"),
+    session: sessionToken(handler),
+    address: () => addressOf(handler),
+    tell: (name, value) => handler.responseHeader.set(name, value),
+  };
+}
+
+/**
+ * Asks again whether the caller may go on, for calls that last: their key may have been revoked since they began.
+ *
+ * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
+ */
+export async function stillAuthorised(context: ApiContext, handler: HandlerContext): Promise<void> {
+  if (isPublic(handler.method)) return;
+  const caller = callerFrom(handler);
+  const key = await findKey(context, caller);
+  if (!key) throw unknownKey(caller.secret);
+  assertPermission(key, handler.method);
+}
+
+/** Null for a secret that is none; a session that is none is refused here, since its token is nobody's guess. */
+async function findKey(
+  context: ApiContext,
+  { secret, authorised, session }: Caller,
+): Promise<ApiKeyRow | null> {
+  if (secret) return stateOf(context).find(secret);
+  if (!session) throw missingKey(authorised);
+  const found = await findSession(context.db, session);
+  if (!found) throw sessionEnded();
+  return found.key;
+}
+
+function assertPermission(key: ApiKeyRow, method: DescMethod): void {
+  const needed = neededPermission(method);
+  if (needed === undefined) throw forNobody(method.name);
+  if (!key.permissions.includes(needed)) throw lacksPermission(permissionName(needed), method.name);
+}

@@ -1,0 +1,173 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import { base64Decode } from "@bufbuild/protobuf/wire";
+import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
+import {
+  createAsyncIterable,
+  encodeEnvelope,
+  readAllBytes,
+  type UniversalHandler,
+  type UniversalServerRequest,
+  type UniversalServerResponse,
+} from "@connectrpc/connect/protocol";
+import { codeToHttpStatus, errorFromJsonBytes, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
+import { DomainError } from "../../contract/errors.ts";
+import { callableByGet } from "../../contract/secret-fields.ts";
+import { decompress, REQUEST_ENCODINGS } from "../limits/decompress.ts";
+import { withWords } from "./bare-refusals.ts";
+import { refusal, withReason } from "./errors.ts";
+
+/** More bytes than any error of the library takes. */
+const MAX_ERROR_BYTES = 1_048_576;
+/** Flags and length, before what an envelope holds. */
+const ENVELOPE_HEAD_BYTES = 5;
+/** The longest timer that Node has, in milliseconds; longer ones would fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Gives the details of every other refusal to those that the library makes before any interceptor: of messages that
+ * are too large, cannot be read, or are packed in an unknown way, and of calls made in a wrong way. And spells all messages as gRPC says.
+ *
+ * To be called once all services are registered.
+ */
+export function explainEarlyRefusals(router: ConnectRouter): void {
+  for (const [place, handler] of router.handlers.entries()) {
+    const explaining: UniversalHandler = Object.assign(async (request: Parameters<UniversalHandler>[0]) => {
+      forgetEndlessTimeout(request.header);
+      if (request.method === "GET" && !callableByGet(handler.method))
+        return withWords({ status: 405 }, handler.method);
+      return explained(await handler(request), handler.method, request);
+    }, handler);
+    router.handlers[place] = explaining;
+  }
+}
+
+function explained(
+  response: UniversalServerResponse,
+  method: DescMethod,
+  request: UniversalServerRequest,
+): UniversalServerResponse | Promise<UniversalServerResponse> {
+  const { trailer, body } = response;
+  const { methodKind: kind } = method;
+  if (response.status >= 400 && !body) {
+    const type = request.method === "POST" ? request.header.get("Content-Type") : undefined;
+    return withWords(response, method, type);
+  }
+  if (trailer) {
+    // Of a call with one answer the outcome is known by now; only streams have theirs to come.
+    if (kind === "unary" || kind === "client_streaming" || !body) explainTrailer(trailer);
+    else return { ...response, body: thenExplained(body, trailer) };
+    return response;
+  }
+  const type = response.header?.get("Content-Type") ?? "";
+  if (type.startsWith("application/grpc-web") && response.body) {
+    return { ...response, body: explainedEnvelopes(response.body) };
+  }
+  if (type === "application/json" && response.status >= 400) return explainedJson(response, request);
+  return response;
+}
+
+async function* thenExplained(body: AsyncIterable<Uint8Array>, trailer: Headers): AsyncIterable<Uint8Array> {
+  yield* body;
+  explainTrailer(trailer);
+}
+
+function explainTrailer(trailer: Headers): void {
+  const status = trailer.get("grpc-status");
+  if (status === null || status === "0") return;
+  if (!trailer.has("grpc-status-details-bin")) {
+    const error = findTrailerError(trailer);
+    if (error) setTrailerStatus(trailer, withReason(error));
+  }
+  trailer.set("grpc-message", grpcSpelling(trailer.get("grpc-message") ?? ""));
+}
+
+/**
+ * Undoes what the library encodes too much: gRPC escapes what is not printable ASCII, and the percent sign. Clients
+ * that undo no more than that, such as grpc-js, would show the rest as it is.
+ */
+export function grpcSpelling(encoded: string): string {
+  return decodeURIComponent(encoded).replace(/[^\x20-\x24\x26-\x7e]+/g, encodeURIComponent);
+}
+
+/** gRPC-Web has its trailers in the last envelope of the body; each chunk is one envelope. */
+async function* explainedEnvelopes(body: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  for await (const envelope of body) {
+    if (envelope[0] !== trailerFlag) {
+      yield envelope;
+      continue;
+    }
+    const trailer = trailerParse(envelope.subarray(ENVELOPE_HEAD_BYTES));
+    explainTrailer(trailer);
+    yield encodeEnvelope(trailerFlag, trailerSerialize(trailer) as Uint8Array<ArrayBuffer>);
+  }
+}
+
+async function explainedJson(
+  response: UniversalServerResponse,
+  request: UniversalServerRequest,
+): Promise<UniversalServerResponse> {
+  const { body, header } = response;
+  if (!body || !header) return response;
+  const bytes = await readAllBytes(body, MAX_ERROR_BYTES);
+  // The library compresses errors that repeat much of a request.
+  const encoding = header.get("Content-Encoding");
+  const json = encoding === null ? bytes : await decompress(encoding, bytes, MAX_ERROR_BYTES);
+  const error = errorFromJsonBytes(json, undefined, new ConnectError("", Code.Unknown));
+  if (error.details.length > 0) return { ...response, body: createAsyncIterable([bytes]) };
+  const explainedError = withReason(queryRefusal(error, request) ?? error);
+  const told = errorToJsonBytes(explainedError, undefined);
+  header.delete("Content-Encoding");
+  header.set("Content-Length", String(told.byteLength));
+  // The library's status is that of its own code, which may have been corrected.
+  const status = codeToHttpStatus(explainedError.code);
+  return { ...response, status, body: createAsyncIterable([told as Uint8Array<ArrayBuffer>]) };
+}
+
+/**
+ * The error for a GET whose query the library could not decode. The library reports bad base64 as an internal error, and
+ * an unknown encoding as a method that does not exist (HTTP 501). Undefined for all other errors.
+ */
+function queryRefusal(
+  error: ConnectError,
+  { method, url }: UniversalServerRequest,
+): ConnectError | undefined {
+  if (method !== "GET" || error.details.length > 0) return undefined;
+  const query = new URL(url).searchParams;
+  if (error.code === Code.Internal && query.get("base64") === "1" && !isBase64(query.get("message") ?? "")) {
+    return invalidQuery(
+      "message in the query is not valid base64; send it as base64url, or as JSON without base64=1",
+    );
+  }
+  const compression = query.get("compression");
+  if (error.code === Code.Unimplemented && compression !== null) {
+    const name = JSON.stringify(compression.slice(0, 50));
+    return invalidQuery(
+      `message in the query cannot be compressed as ${name}; use ${REQUEST_ENCODINGS.join(" or ")}, or send it uncompressed`,
+    );
+  }
+  return undefined;
+}
+
+function invalidQuery(message: string): ConnectError {
+  return refusal(new DomainError("INVALID_ARGUMENT", message));
+}
+
+function isBase64(text: string): boolean {
+  try {
+    base64Decode(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const TIMEOUT_UNITS_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000 };
+
+/** A deadline further away than a timer reaches is none. */
+function forgetEndlessTimeout(header: Headers): void {
+  const [, amount, unit = ""] = /^(\d{1,8})([HMS])$/.exec(header.get("grpc-timeout") ?? "") ?? [];
+  if (Number(amount) * (TIMEOUT_UNITS_MS[unit] ?? 0) > LONGEST_TIMER_MS) header.delete("grpc-timeout");
+  if (Number(header.get("connect-timeout-ms")) > LONGEST_TIMER_MS) header.delete("connect-timeout-ms");
+}

@@ -1,0 +1,171 @@
+import { randomUUID } from "node:crypto";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import {
+  BadRequestSchema,
+  ErrorInfoSchema,
+  RetryInfoSchema,
+} from "../../../gen/google/rpc/error_details_pb.ts";
+import { file_webhook_v1_delivery } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { file_webhook_v1_event } from "../../../gen/webhook/v1/event_pb.ts";
+import { file_webhook_v1_options } from "../../../gen/webhook/v1/options_pb.ts";
+import {
+  DEFAULT_REASONS,
+  DomainError,
+  ERROR_DOMAIN,
+  type ErrorReason,
+  type FieldViolation,
+  STATUS_CODES,
+  type StatusName,
+} from "../../contract/errors.ts";
+import { InvalidTargetError } from "../../contract/target-rules.ts";
+import { isTransient } from "../../db/faults.ts";
+import { enumChoices } from "../json/names.ts";
+
+const STATUS_NAMES = new Map<number, StatusName>(
+  Object.entries(STATUS_CODES).map(([name, number]) => [number, name as StatusName]),
+);
+/** After how many milliseconds it is worth asking a service again that was away. */
+const RETRY_AWAY_MS = 1_000;
+
+/**
+ * The maximum length of an error's message, in characters. Messages repeat what the caller sent, and gRPC sends them in
+ * trailers: HTTP/2 resets a stream whose trailers are longer than 64 KiB, and some clients accept no more than 8 KiB.
+ */
+const MAX_MESSAGE_LENGTH = 1_000;
+/** The maximum length of the description of one wrong field, in characters. */
+const MAX_VIOLATION_LENGTH = 300;
+/** The maximum number of wrong fields that one error names. */
+const MAX_VIOLATIONS = 20;
+
+/** The one error for what is wrong with a request's fields. */
+export function invalidFields(violations: readonly FieldViolation[]): DomainError {
+  const text = violations.map(({ field, description }) => `${field} ${description}`).join("; ");
+  return new DomainError("INVALID_ARGUMENT", text, { reason: "FIELDS_INVALID", violations });
+}
+
+/**
+ * What the caller is told of a fault. Refusals are told as they are; our own faults are logged here, once and with
+ * their cause, and told as a reference, so that no SQL, secret or stack leaves the service.
+ *
+ * Each carries a google.rpc.ErrorInfo with a reason for programs, a BadRequest where fields are wrong, and a RetryInfo
+ * where the same call may do better later. `Retry-After` is among its metadata then, in whole seconds.
+ *
+ * @param method what was called, for the log
+ */
+export function toConnectError(error: unknown, log: Logger, method: string): ConnectError {
+  if (error instanceof ConnectError) return withReason(error);
+  if (error instanceof DomainError) return refusal(error);
+  if (error instanceof InvalidTargetError) {
+    const violation = { field: "url", description: error.message.replace(/^url:? /, "") };
+    return refusal(
+      new DomainError("INVALID_ARGUMENT", error.message, {
+        reason: "URL_NOT_ALLOWED",
+        violations: [violation],
+      }),
+    );
+  }
+  if (isTransient(error)) {
+    log.warn({ err: error, method }, "the database is away");
+    return refusal(databaseAway());
+  }
+  const reference = randomUUID();
+  log.error({ err: error, method, reference }, "a request failed by our own fault");
+  return detailed(`internal error, in the log under ${reference}`, Code.Internal, {
+    reason: "INTERNAL",
+    metadata: { reference },
+  });
+}
+
+/** What callers are told while the database is away or does not answer. */
+export function databaseAway(): DomainError {
+  return new DomainError("UNAVAILABLE", "the database is away; try again", {
+    reason: "DATABASE_AWAY",
+    retryAfterMs: RETRY_AWAY_MS,
+  });
+}
+
+/** What callers are told while the service ends. */
+export function stoppingError(): DomainError {
+  return new DomainError("UNAVAILABLE", "the service is stopping; try again", {
+    reason: "STOPPING",
+    retryAfterMs: RETRY_AWAY_MS,
+  });
+}
+
+/** A refusal as it is told. */
+export function refusal(error: DomainError): ConnectError {
+  return detailed(error.message, STATUS_CODES[error.code] as Code, error);
+}
+
+/** An error of the libraries below, which give none of the details; one that has them is answered as it is. */
+export function withReason(error: ConnectError): ConnectError {
+  if (error.details.length > 0) return error;
+  // The only bound that the libraries know is that of a message's size.
+  if (error.code === Code.ResourceExhausted) {
+    return detailed("the message is larger than this method reads; send less at once", error.code, {
+      reason: "MESSAGE_TOO_LARGE",
+    });
+  }
+  // Bytes that are no such message are their sender's doing.
+  const code = error.rawMessage.startsWith("parse binary") ? Code.InvalidArgument : error.code;
+  const reason = DEFAULT_REASONS[STATUS_NAMES.get(code) ?? "UNKNOWN"];
+  const told = detailed(withChoices(error.rawMessage), code, { reason });
+  for (const [name, value] of error.metadata) told.metadata.set(name, value);
+  return told;
+}
+
+const enums = new Map(
+  [file_webhook_v1_event, file_webhook_v1_delivery, file_webhook_v1_options]
+    .flatMap((file) => file.enums)
+    .map((desc) => [desc.typeName, desc]),
+);
+
+/** Adds the allowed values to the library's message about a value in JSON that an enum does not have. */
+function withChoices(message: string): string {
+  const desc = enums.get(/cannot decode enum ([\w.]+) from JSON/.exec(message)?.[1] ?? "");
+  return desc ? `${message}; send one of: ${enumChoices(desc).join(", ")}` : message;
+}
+
+/** The reason that an error tells programs. */
+export function reasonOf(error: ConnectError): string {
+  return error.findDetails(ErrorInfoSchema)[0]?.reason ?? DEFAULT_REASONS.UNKNOWN;
+}
+
+interface Details {
+  reason: ErrorReason;
+  retryAfterMs?: number | undefined;
+  violations?: readonly FieldViolation[];
+  metadata?: Readonly<Record<string, string>>;
+}
+
+function detailed(message: string, code: Code, details: Details): ConnectError {
+  const { reason, retryAfterMs, metadata = {} } = details;
+  const violations = (details.violations ?? []).slice(0, MAX_VIOLATIONS);
+  const info: MessageInitShape<typeof ErrorInfoSchema> = { reason, domain: ERROR_DOMAIN, metadata };
+  const error = new ConnectError(bounded(message, MAX_MESSAGE_LENGTH), code, undefined, [
+    { desc: ErrorInfoSchema, value: info },
+  ]);
+  if (violations.length > 0) {
+    const fieldViolations = violations.map(({ field, description }) => ({
+      field: bounded(field, MAX_VIOLATION_LENGTH),
+      description: bounded(description, MAX_VIOLATION_LENGTH),
+    }));
+    error.details.push({ desc: BadRequestSchema, value: { fieldViolations } });
+  }
+  if (retryAfterMs !== undefined) {
+    error.details.push({
+      desc: RetryInfoSchema,
+      value: { retryDelay: durationFromMs(Math.ceil(retryAfterMs)) },
+    });
+    error.metadata.set("Retry-After", String(Math.ceil(retryAfterMs / 1_000)));
+  }
+  return error;
+}
+
+/** Text that can be written in UTF-8 and in trailers. Half of a surrogate pair, repeated from a request, could not be. */
+function bounded(text: string, maxLength: number): string {
+  return (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();
+}

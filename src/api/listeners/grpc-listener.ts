@@ -1,0 +1,66 @@
+import {
+  createServer,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type ServerHttp2Session,
+} from "node:http2";
+import type { AddressInfo } from "node:net";
+import { answerUnknownMethod, LISTED_BY_REFLECTION } from "../errors/unknown-method.ts";
+import { answerClasses } from "./answer-headers.ts";
+import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
+import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { type Listener, listenError } from "./listening.ts";
+import type { RpcHandler } from "./rpc-handlers.ts";
+
+/** What the listener serves and where. */
+export interface GrpcListenerOptions {
+  host: string;
+  /** 0: any free one. */
+  port: number;
+  /** How long calls in flight may take to finish once the service stops. */
+  drainMs: number;
+  keepAlive: KeepAlive | undefined;
+  connections: ConnectionLimits;
+  http2: Http2Limits;
+  /** By path. */
+  handlers: ReadonlyMap<string, RpcHandler>;
+}
+
+/** gRPC over cleartext HTTP/2, which Node cannot serve on the port of HTTP/1.1. */
+export async function listenForGrpc(options: GrpcListenerOptions): Promise<Listener> {
+  const { handlers, connections, http2 } = options;
+  const whatElse = { methods: LISTED_BY_REFLECTION, callable: [...handlers.keys()] };
+  const answer = (request: Http2ServerRequest, response: Http2ServerResponse) => {
+    const path = request.url?.split("?", 1)[0] ?? "";
+    const handler = handlers.get(path);
+    if (handler) handler(request, response);
+    else answerUnknownMethod({ contentType: request.headers["content-type"], path }, response, whatElse);
+  };
+  const server = createServer({ ...http2Options(http2), ...answerClasses(false) }, answer);
+  limitConnections(server, connections);
+  tendSessions(server, options.keepAlive);
+  const sessions = new Set<ServerHttp2Session>();
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.once("close", () => sessions.delete(session));
+    // What is not HTTP/2 ends its own connection and nothing else.
+    session.on("error", () => session.destroy());
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (error) => reject(listenError(error, options.port, "GRPC_PORT")));
+    server.listen(options.port, options.host, resolve);
+  });
+
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      for (const session of sessions) session.close();
+      const force = setTimeout(() => {
+        for (const session of sessions) session.destroy();
+      }, options.drainMs);
+      await closed;
+      clearTimeout(force);
+    },
+  };
+}

@@ -1,0 +1,225 @@
+import {
+  type Server as HttpServer,
+  type IncomingMessage,
+  METHODS,
+  type ServerResponse,
+  STATUS_CODES,
+} from "node:http";
+import type { Http2SecureServer, Http2Session } from "node:http2";
+import type { AddressInfo, Server, Socket } from "node:net";
+import type { Transport } from "@connectrpc/connect";
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import type { AddressReader } from "../auth/client-address.ts";
+import type { ApiContext } from "../context.ts";
+import { LISTED_BY_REFLECTION } from "../errors/unknown-method.ts";
+import { mountDocs, OPENAPI_PATH } from "../openapi/docs-pages.ts";
+import { openApiDocument } from "../openapi/document.ts";
+import type { Readiness } from "../readiness.ts";
+import type { Admissions } from "../rest/admissions.ts";
+import type { RestBinding } from "../rest/bindings.ts";
+import { MAX_BODY_BYTES } from "../rest/bodies.ts";
+import { failureEnvelope, JSON_CONTENT_TYPE, rawFailure } from "../rest/envelope.ts";
+import { frameworkFailure, mountFailures } from "../rest/failures.ts";
+import { mountRestGateway } from "../rest/gateway.ts";
+import { answerLostBrowser, mountSettingsPage } from "../settings-page.ts";
+import type { SilentDatabase } from "../silent-database.ts";
+import { answerClasses, answerHeaderLines } from "./answer-headers.ts";
+import { compressAnswers } from "./compression.ts";
+import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
+import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
+import { type Listener, listenError } from "./listening.ts";
+import type { RpcHandler } from "./rpc-handlers.ts";
+import { TLS_POLICY } from "./tls.ts";
+import { boundHttp1Requests } from "./unread-bodies.ts";
+
+/** PEM. */
+export interface TlsOptions {
+  cert: string | Buffer;
+  key: string | Buffer;
+}
+
+/** The services behind the listener. */
+export interface HttpServices {
+  /** The methods' handlers, by path. */
+  handlers: ReadonlyMap<string, RpcHandler>;
+  readAddress: AddressReader;
+  /** Calls the same services in memory, for REST. */
+  transport: Transport;
+  /** The keys of REST requests, which the gate of `transport` takes. */
+  admissions: Admissions;
+  database: SilentDatabase;
+  bindings: readonly RestBinding[];
+  /** Folder of the built settings page. */
+  page: string | undefined;
+}
+
+/** What the listener serves and where. */
+export interface HttpListenerOptions {
+  host: string;
+  /** 0: any free one. */
+  port: number;
+  tls: TlsOptions | undefined;
+  /** How long calls in flight may take to finish once the service stops. */
+  drainMs: number;
+  keepAlive: KeepAlive | undefined;
+  connections: ConnectionLimits;
+  http2: Http2Limits;
+  readiness: Readiness;
+  /** Undefined: only /healthz and /readyz. */
+  services: HttpServices | undefined;
+}
+
+/** A request that has not arrived whole by then is given up. */
+const REQUEST_TIMEOUT_MS = 60_000;
+
+/** What callers of anything else are told. */
+const SERVED = { paths: `${OPENAPI_PATH} lists all paths`, methods: LISTED_BY_REFLECTION };
+const ELSEWHERE = "this process only delivers; ask one with the role api";
+const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE, callable: [] };
+
+/** REST, Connect and gRPC-Web over HTTP/1.1; with TLS, gRPC and HTTP/2 too, as ALPN decides. */
+export async function listenForHttp(context: ApiContext, options: HttpListenerOptions): Promise<Listener> {
+  const app = createApp(options.tls, options.http2);
+  limitConnections(app.server, options.connections);
+  boundHttp1Requests(app.server);
+  answerWhatNodeRefuses(app.server);
+  // HTTP/1.1 has neither sessions nor streams; its servers never emit either.
+  tendSessions(app.server as unknown as Http2SecureServer, options.keepAlive);
+  const forceClosed = trackConnections(app.server);
+  app.addHook("onResponse", async (request, reply) => {
+    const { method, routeOptions } = request;
+    // The route and not the address: a query may hold what nobody should read in a log.
+    const fields = {
+      method,
+      route: routeOptions.url,
+      status: reply.statusCode,
+      ms: Math.round(reply.elapsedTime),
+    };
+    context.log.debug(fields, "request");
+  });
+  const { services } = options;
+  const whatElse = services ? { ...SERVED, callable: [...services.handlers.keys()] } : ONLY_DELIVERS;
+  mountFailures(app, context, whatElse, (request, reply) =>
+    answerLostBrowser(request, reply, services?.page),
+  );
+  mountProbes(app, options.readiness);
+  if (services) {
+    await app.register(async (scope) => {
+      await compressAnswers(scope);
+      mountDocs(scope, openApiDocument(services.bindings, context.deliveryTimeoutMs), services.page);
+      await scope.register((rest) => mountRestGateway(rest, { context, ...services }));
+    });
+    await app.register(async (scope) => mountSettingsPage(scope, services.page));
+    await app.register((scope) => mountConnect(scope, services.handlers));
+  }
+  try {
+    await app.listen({ host: options.host, port: options.port });
+  } catch (error) {
+    await app.close();
+    throw listenError(error, options.port, "HTTP_PORT");
+  }
+
+  return {
+    port: (app.server.address() as AddressInfo).port,
+    async close() {
+      // Connections that fall idle from now on are not kept.
+      app.server.keepAliveTimeout = 1;
+      const reap = setInterval(() => app.server.closeIdleConnections?.(), 50);
+      const force = setTimeout(forceClosed, options.drainMs);
+      await app.close();
+      clearInterval(reap);
+      clearTimeout(force);
+    },
+  };
+}
+
+function createApp(tls: TlsOptions | undefined, http2: Http2Limits): FastifyInstance {
+  const options = {
+    bodyLimit: MAX_BODY_BYTES,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    routerOptions: { ignoreTrailingSlash: true },
+    // Both would answer without the envelope.
+    return503OnClosing: false,
+    frameworkErrors: frameworkFailure,
+    clientErrorHandler: answerMalformed,
+  };
+  // Node answers a missing Host without the envelope; nothing here needs it.
+  const http = { requireHostHeader: false, ...answerClasses(tls !== undefined) };
+  if (!tls) return fastify({ ...options, http });
+  // The framework's types tell HTTP/2 apart from HTTP/1.1; what is used here is the same for both.
+  return fastify({
+    ...options,
+    http2: true,
+    https: { ...http, ...http2Options(http2), ...tls, ...TLS_POLICY, allowHTTP1: true },
+  } as never) as unknown as FastifyInstance;
+}
+
+function mountProbes(app: FastifyInstance, readiness: Readiness): void {
+  app.get("/healthz", async () => ({ status: "alive" }));
+  app.get("/readyz", async (_request, reply) => {
+    const reasons = await readiness();
+    return reply
+      .code(reasons.length === 0 ? 200 : 503)
+      .send(reasons.length === 0 ? { status: "ready" } : { status: "not ready", reasons });
+  });
+}
+
+/** Serves Connect and gRPC-Web, and gRPC where TLS brings HTTP/2. */
+async function mountConnect(app: FastifyInstance, handlers: HttpServices["handlers"]): Promise<void> {
+  // The handlers refuse HTTP methods and content types themselves, in the protocol of the call.
+  for (const method of METHODS) {
+    if (!app.supportedMethods.includes(method)) app.addHttpMethod(method, { hasBody: true });
+  }
+  for (const [path, handler] of handlers) {
+    const onRequest = (request: FastifyRequest, reply: FastifyReply) => {
+      for (const [name, value] of Object.entries(reply.getHeaders())) {
+        if (value !== undefined) reply.raw.setHeader(name, value);
+      }
+      reply.hijack();
+      handler(request.raw, reply.raw);
+    };
+    // Before the framework looks at the content type: the handlers read bodies themselves.
+    app.all(path, { onRequest }, () => {});
+  }
+}
+
+/** Knows every connection of a server, since Node closes none that is in use; answers how to end them all. */
+function trackConnections(server: HttpServer): () => void {
+  const open = new Set<Socket | Http2Session>();
+  const track = (connection: Socket | Http2Session) => {
+    open.add(connection);
+    connection.once("close", () => open.delete(connection));
+  };
+  server.on("connection", track);
+  server.on("session", track);
+  return () => {
+    for (const connection of open) connection.destroy();
+  };
+}
+
+/** What Node's parser found wrong, for people. */
+const MESSAGES: Record<string, string> = {
+  HPE_HEADER_OVERFLOW: "the request line and headers are too large",
+  ERR_HTTP_REQUEST_TIMEOUT: "the request did not arrive in time",
+};
+
+/** Answers what is not valid HTTP in the envelope; Node would answer without. */
+export function answerMalformed(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (!socket.writable || error.code === "ECONNRESET") {
+    socket.destroy();
+    return;
+  }
+  const message = MESSAGES[error.code ?? ""] ?? "the request is not valid HTTP";
+  socket.end(rawFailure(message, answerHeaderLines(socket)), () => socket.destroy());
+}
+
+/** Answers in the envelope where Node itself would answer, or hang up, before the framework sees the request. */
+export function answerWhatNodeRefuses(server: Server): void {
+  server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => {
+    const body = failureEnvelope(`Expect: ${request.headers.expect} is not supported; leave the header out`);
+    response.writeHead(400, STATUS_CODES[400], { "Content-Type": JSON_CONTENT_TYPE }).end(body);
+  });
+  server.on("connect", (_request: IncomingMessage, socket: Socket) => {
+    socket.end(rawFailure("CONNECT is not supported", answerHeaderLines(socket)), () => socket.destroy());
+  });
+}

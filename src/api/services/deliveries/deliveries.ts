@@ -1,0 +1,220 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import {
+  type AttemptSchema,
+  type DeliveryRequestSchema,
+  type DeliverySchema,
+  type DeliveryService,
+  DeliveryState,
+  GetDeliveryRequestSchema,
+  ListDeliveriesRequestSchema,
+  type ListDeliveriesResponseSchema,
+  SendAgainManyRequestSchema,
+  SendAgainRequestSchema,
+} from "../../../../gen/webhook/v1/delivery_pb.ts";
+import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
+import { deliveryHeaders } from "../../../contract/delivery-headers.ts";
+import { DomainError } from "../../../contract/errors.ts";
+import {
+  type AttemptRow,
+  type DeliveryRow,
+  FINAL_STATES,
+  getDelivery,
+} from "../../../db/deliveries/deliveries.ts";
+import { type DeliveryFilter, type DeliveryPage, listDeliveries } from "../../../db/deliveries/list.ts";
+import { sendAgain, sendManyAgain } from "../../../db/deliveries/send-again.ts";
+import { getSentRequest, type SentRequest } from "../../../db/deliveries/sent-requests.ts";
+import { timeOfId } from "../../../db/partitions.ts";
+import { callerScope } from "../../auth/caller-scope.ts";
+import type { ApiContext } from "../../context.ts";
+import { invalidFields } from "../../errors/errors.ts";
+import { assertFields } from "../messages.ts";
+import {
+  deliveryFilter,
+  inclusivePageToken,
+  newerPageToken,
+  optionalUuid,
+  pageSize,
+  pageToken,
+  stateNumbers,
+  stateText,
+} from "./delivery-filter.ts";
+
+const DEFAULT_PAGE = 100;
+const MAX_PAGE = 1_000;
+/** Deliveries that one SendAgainMany looks at. */
+const DEFAULT_AGAIN = 1_000;
+const MAX_AGAIN = 10_000;
+
+/** Tells what became of each delivery, and sends it again. */
+export function deliveryService({
+  db,
+  onQueued = () => {},
+  workflowUrl,
+  retentionDays,
+}: ApiContext): ServiceImpl<typeof DeliveryService> {
+  return {
+    async listDeliveries(request, handler) {
+      assertFields(ListDeliveriesRequestSchema, request);
+      const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
+      const filter = {
+        ...deliveryFilter(request),
+        deliveryId: optionalUuid("delivery_id", request.deliveryId),
+      };
+      // One more tells whether there is another page.
+      const found = await listDeliveries(db, callerScope(handler), filter, limit + 1);
+      return pageMessage(found, limit, filter);
+    },
+
+    async sendAgain(request, handler) {
+      assertFields(SendAgainRequestSchema, request);
+      const delivery = await sendAgain(db, callerScope(handler), deliveryId(request), retentionDays);
+      if (!delivery) throw noDelivery(request);
+      onQueued();
+      return { delivery: deliveryMessage(delivery) };
+    },
+
+    async sendAgainMany(request, handler) {
+      assertFields(SendAgainManyRequestSchema, request);
+      const limit = pageSize(request.pageSize, { most: MAX_AGAIN, usual: DEFAULT_AGAIN });
+      const filter = deliveryFilter({
+        ...request,
+        states: request.states.length > 0 ? request.states : [DeliveryState.FAILED],
+      });
+      if (!filter.states?.every((state) => FINAL_STATES.includes(state))) {
+        throw invalidFields([
+          {
+            field: "states",
+            description: `must be one or more of: ${FINAL_STATES.map(stateText).join(", ")}; deliveries in another state are under way`,
+          },
+        ]);
+      }
+      if (filter.after !== undefined) {
+        throw invalidFields([
+          { field: "page_token", description: "must be the next_page_token of the call before" },
+        ]);
+      }
+      const { sent, skipped, next } = await sendManyAgain(db, callerScope(handler), filter, {
+        limit,
+        retentionDays,
+      });
+      if (sent > 0) onQueued();
+      return { sentAgain: sent, skipped, nextPageToken: next === null ? "" : pageToken(next) };
+    },
+
+    async getDelivery(request, handler) {
+      assertFields(GetDeliveryRequestSchema, request);
+      const scope = callerScope(handler);
+      const found = await getDelivery(db, scope, deliveryId(request));
+      if (!found) throw noDelivery(request);
+      const sent = await getSentRequest(db, scope, found.delivery.id);
+      return {
+        delivery: deliveryMessage(found.delivery),
+        attempts: found.attempts.map(attemptMessage),
+        ...(sent ? { request: requestMessage(sent) } : {}),
+        ...(sent?.run
+          ? { run: { ...sent.run, ...urlOf(workflowUrl?.(sent.run.workflowId, sent.run.runId)) } }
+          : {}),
+      };
+    },
+  };
+}
+
+/** @param found one more than a page has where there is another page in the direction of reading */
+function pageMessage(
+  { deliveries: found, searchedTo }: DeliveryPage,
+  limit: number,
+  { after, before }: DeliveryFilter,
+): MessageInitShape<typeof ListDeliveriesResponseSchema> {
+  const back = after !== undefined;
+  if (searchedTo !== null) return endedEarly(found, searchedTo, { after, before });
+  if (back && found.length === 0) return { nextPageToken: inclusivePageToken(after) };
+  const page = back ? found.slice(-limit) : found.slice(0, limit);
+  const more = found.length > limit;
+  const first = page[0];
+  const last = page.at(-1);
+  return {
+    deliveries: page.map(deliveryMessage),
+    // What a page was read back or on from lies beside it.
+    nextPageToken: last && (more || back) ? pageToken(last.id) : "",
+    previousPageToken: back ? (first && more ? newerPageToken(first.id) : "") : newerThan(page, before),
+  };
+}
+
+/** Names the page of what is newer than a page that was read to the older; empty when there is nothing to go back from. */
+function newerThan([newest]: readonly DeliveryRow[], before: string | undefined): string {
+  if (newest) return newerPageToken(newest.id);
+  // What was searched before ended beside `before`, which may have been found there.
+  return before === undefined ? "" : newerPageToken(idBefore(before));
+}
+
+function idBefore(id: string): string {
+  const hex = (BigInt(`0x${id.replaceAll("-", "")}`) - 1n).toString(16).padStart(32, "0");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+/** A page that holds fewer deliveries than it may, since the search stopped at an id. */
+function endedEarly(
+  found: readonly DeliveryRow[],
+  searchedTo: string,
+  { after, before }: Pick<DeliveryFilter, "after" | "before">,
+): MessageInitShape<typeof ListDeliveriesResponseSchema> {
+  return {
+    deliveries: found.map(deliveryMessage),
+    searchedBackTo: timestampFromDate(timeOfId(searchedTo)),
+    nextPageToken: after === undefined ? pageToken(searchedTo) : inclusivePageToken(after),
+    previousPageToken: after !== undefined ? newerPageToken(searchedTo) : newerThan(found, before),
+  };
+}
+
+function deliveryId(request: { deliveryId: string }): string {
+  return optionalUuid("delivery_id", request.deliveryId) as string;
+}
+
+function noDelivery({ deliveryId }: { deliveryId: string }): DomainError {
+  return new DomainError("NOT_FOUND", `there is no delivery ${deliveryId}`, {
+    reason: "DELIVERY_NOT_FOUND",
+  });
+}
+
+function deliveryMessage(row: DeliveryRow): MessageInitShape<typeof DeliverySchema> {
+  return {
+    id: row.id,
+    eventId: row.eventId,
+    webhookId: row.webhookId,
+    webhookProcess: row.process as WebhookProcess,
+    url: row.url,
+    state: stateNumbers.get(row.state) ?? DeliveryState.UNSPECIFIED,
+    attemptCount: row.attempts,
+    roundStart: row.roundStart,
+    created: timestampFromDate(row.created),
+    ...(row.retryAt ? { nextAttempt: timestampFromDate(row.retryAt) } : {}),
+    ...(row.finished ? { finished: timestampFromDate(row.finished) } : {}),
+    ...(row.reason === null ? {} : { reason: row.reason }),
+  };
+}
+
+function requestMessage({ facts, payload }: SentRequest): MessageInitShape<typeof DeliveryRequestSchema> {
+  const parts = [...deliveryHeaders(facts), "webhook-id", facts.id];
+  const headers: { name: string; value: string }[] = [];
+  for (let at = 0; at < parts.length; at += 2) {
+    headers.push({ name: parts[at] as string, value: parts[at + 1] as string });
+  }
+  return { headers, body: payload ?? "", erased: payload === null };
+}
+
+function urlOf(url: string | undefined): { url?: string } {
+  return url === undefined ? {} : { url };
+}
+
+function attemptMessage(row: AttemptRow): MessageInitShape<typeof AttemptSchema> {
+  return {
+    number: row.number,
+    started: timestampFromDate(row.started),
+    durationMs: row.durationMs,
+    ...(row.status === null ? {} : { status: row.status }),
+    ...(row.error === null ? {} : { error: row.error }),
+    ...(row.responseStart === null ? {} : { responseStart: row.responseStart }),
+  };
+}

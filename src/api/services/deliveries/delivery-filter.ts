@@ -1,0 +1,116 @@
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import { DeliveryState, DeliveryStateSchema } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import type { DeliveryStateName } from "../../../db/deliveries/deliveries.ts";
+import type { DeliveryFilter } from "../../../db/deliveries/list.ts";
+import { invalidFields } from "../../errors/errors.ts";
+import { isProcess, isUuid, unknownProcess } from "../messages.ts";
+
+/** The column's name of each state, by the number in the proto. */
+const stateNames = new Map(
+  DeliveryStateSchema.values
+    .filter((value) => value.number !== DeliveryState.UNSPECIFIED)
+    .map((value) => [
+      value.number,
+      value.name.slice("DELIVERY_STATE_".length).toLowerCase() as DeliveryStateName,
+    ]),
+);
+
+/** The number in the proto of each state, by the column's name. */
+export const stateNumbers: ReadonlyMap<DeliveryStateName, DeliveryState> = new Map(
+  [...stateNames].map(([number, name]) => [name, number as DeliveryState]),
+);
+
+/** What requests that name deliveries by what they have in common hold. */
+interface FilterFields {
+  webhookId?: bigint | undefined;
+  process?: number | undefined;
+  eventId?: string | undefined;
+  states: readonly DeliveryState[];
+  from?: Timestamp | undefined;
+  to?: Timestamp | undefined;
+  pageToken: string;
+}
+
+/** @throws DomainError INVALID_ARGUMENT naming the field that is wrong */
+export function deliveryFilter(request: FilterFields): DeliveryFilter {
+  if (request.process !== undefined && !isProcess(request.process)) {
+    throw invalidFields([{ field: "process", description: unknownProcess(request.process) }]);
+  }
+  return {
+    webhookId: request.webhookId,
+    process: request.process,
+    eventId: optionalUuid("event_id", request.eventId),
+    states: request.states.map(stateName),
+    from: request.from && timestampDate(request.from),
+    to: request.to && timestampDate(request.to),
+    ...readPageToken(request.pageToken),
+  };
+}
+
+/** @throws DomainError INVALID_ARGUMENT when it is none */
+export function optionalUuid(field: string, id: string | undefined): string | undefined {
+  if (id !== undefined && !isUuid(id)) {
+    const thing = field.replace(/_id$/, "");
+    throw invalidFields([{ field, description: `must be the id of ${article(thing)} ${thing}, a UUID` }]);
+  }
+  return id;
+}
+
+function article(noun: string): string {
+  return /^[aeiou]/.test(noun) ? "an" : "a";
+}
+
+/** @throws DomainError INVALID_ARGUMENT when more are asked for than a page may have */
+export function pageSize(asked: number, { most, usual }: { most: number; usual: number }): number {
+  if (asked < 0 || asked > most) {
+    throw invalidFields([{ field: "page_size", description: `must be from 1 to ${most}` }]);
+  }
+  return asked || usual;
+}
+
+function stateName(state: number): DeliveryStateName {
+  const name = stateNames.get(state);
+  if (!name) {
+    const description = `holds ${state}, which is not a state; send one or more of: ${[...stateNames.values()].map(stateText).join(", ")}`;
+    throw invalidFields([{ field: "states", description }]);
+  }
+  return name;
+}
+
+/** A state as callers send it over JSON. */
+export function stateText(name: DeliveryStateName): string {
+  return `DELIVERY_STATE_${name.toUpperCase()}`;
+}
+
+/** Marks the token of a page that is newer than an id. */
+const NEWER = "n";
+
+/** Names the page of what is older than an id; callers are not meant to look inside. */
+export function pageToken(id: string): string {
+  return Buffer.from(id.replaceAll("-", ""), "hex").toString("base64url");
+}
+
+/** Names the page of what is newer than an id. */
+export function newerPageToken(id: string): string {
+  return `${NEWER}.${pageToken(id)}`;
+}
+
+/** Names the page of an id itself and what is older. */
+export function inclusivePageToken(id: string): string {
+  const after = BigInt(`0x${id.replaceAll("-", "")}`) + 1n;
+  return Buffer.from(after.toString(16).padStart(32, "0"), "hex").toString("base64url");
+}
+
+function readPageToken(token: string): Pick<DeliveryFilter, "before" | "after"> {
+  if (token === "") return {};
+  const newer = token.startsWith(`${NEWER}.`);
+  const encoded = newer ? token.slice(NEWER.length + 1) : token;
+  const hex = Buffer.from(encoded, "base64url").toString("hex");
+  const id = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+  if (!isUuid(id)) {
+    throw invalidFields([
+      { field: "page_token", description: "must be the next_page_token or previous_page_token of a page" },
+    ]);
+  }
+  return newer ? { after: id } : { before: id };
+}

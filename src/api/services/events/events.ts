@@ -1,0 +1,74 @@
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import { ErasePayloadsRequestSchema, type EventService } from "../../../../gen/webhook/v1/event_pb.ts";
+import { DomainError } from "../../../contract/errors.ts";
+import { erasePayloads } from "../../../db/events/erase.ts";
+import { callerOf, stillAuthorised } from "../../auth/auth.ts";
+import { assertServiceWide } from "../../auth/caller-scope.ts";
+import type { ApiContext } from "../../context.ts";
+import { invalidFields } from "../../errors/errors.ts";
+import { assertFields, publishedMessage } from "../messages.ts";
+import { newEvent } from "./new-event.ts";
+import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
+import { createPublisher } from "./publisher.ts";
+import { Room } from "./room.ts";
+
+/** Most events of one stream: what its one answer has room for. */
+const MAX_STREAM_EVENTS = 10_000;
+const MAX_BATCH_EVENTS = 1_000;
+/** Events whose payload one call erases, at most. */
+const ERASED_AT_ONCE = 1_000;
+/** Bytes that the events of all streams and batches may take while they wait to be written, a process. */
+const SERIES_ROOM = 16 * 1024 * 1024;
+
+/** For internal callers: tells the service that something happened (contract, section 6). */
+export function eventService(context: ApiContext): ServiceImpl<typeof EventService> {
+  const publish = createPublisher(context.db, context.onQueued);
+  const room = new Room(SERIES_ROOM);
+  const seriesOptions = (handler: HandlerContext): SeriesOptions => ({
+    publish,
+    room,
+    log: context.log,
+    method: handler.method.name,
+    apiKeyId: callerOf(handler).id,
+    admit: () => stillAuthorised(context, handler),
+  });
+
+  return {
+    async publishEvent(request, handler) {
+      const published = await publish(newEvent(callerOf(handler).id, request));
+      if (published instanceof DomainError) throw published;
+      return publishedMessage(published);
+    },
+
+    async publishEvents(messages, handler) {
+      const series = new PublishedSeries(seriesOptions(handler));
+      for await (const { events } of messages) {
+        if (series.size + events.length > MAX_STREAM_EVENTS) {
+          throw new DomainError(
+            "RESOURCE_EXHAUSTED",
+            `a stream takes at most ${MAX_STREAM_EVENTS} events: send the others over another one`,
+            { reason: "STREAM_TOO_LONG" },
+          );
+        }
+        for (const event of events) await series.add(event);
+      }
+      return { results: await series.results() };
+    },
+
+    async erasePayloads(request, handler) {
+      assertFields(ErasePayloadsRequestSchema, request);
+      assertServiceWide(handler);
+      const step = await erasePayloads(context.db, request.userId, ERASED_AT_ONCE);
+      return { ...step, more: step.erased === ERASED_AT_ONCE };
+    },
+
+    async publishEventBatch({ events }, handler) {
+      if (events.length === 0 || events.length > MAX_BATCH_EVENTS) {
+        throw invalidFields([{ field: "events", description: `must be 1 to ${MAX_BATCH_EVENTS} events` }]);
+      }
+      const series = new PublishedSeries(seriesOptions(handler));
+      for (const event of events) await series.add(event);
+      return { results: await series.results() };
+    },
+  };
+}

@@ -1,0 +1,103 @@
+import { isDeepStrictEqual } from "node:util";
+import type { DescMessage } from "@bufbuild/protobuf";
+import { catalogue } from "../../../contract/catalogue.ts";
+import { DomainError } from "../../../contract/errors.ts";
+import type { Db } from "../../../db/database.ts";
+import { findEvents, type StoredEvent } from "../../../db/events/find.ts";
+import type { NewEvent } from "../../../db/events/publish.ts";
+import { gathering } from "../../../db/gathering.ts";
+import { type ExactJson, parseExactJson } from "../../json/exact-json.ts";
+import { propertyName } from "../../json/names.ts";
+
+/** Events read at once, each with a payload of up to 256 KiB. */
+const MAX_READ = 20;
+/** The maximum number of differing fields that one message names. */
+const MAX_NAMED = 3;
+
+/** Makes the error for an event whose idempotency key was used for another event. */
+export type KeyReuse = (event: NewEvent, firstEventId: string) => Promise<DomainError>;
+
+/** Compares refused events with what is stored of the first ones, and names the fields that differ, never their values. */
+export function createKeyReuse(db: Db): KeyReuse {
+  const find = gathering(
+    async (ids: readonly string[]) => {
+      const found = new Map((await findEvents(db, ids)).map((event) => [event.id, event]));
+      return ids.map((id) => found.get(id));
+    },
+    { most: MAX_READ, atOnce: 1 },
+  );
+  return async (event, firstEventId) => {
+    const first = await find(firstEventId);
+    const fields = first ? differences(first, event) : [];
+    return new DomainError(
+      "ALREADY_EXISTS",
+      `idempotency_key was used for another event, ${firstEventId}${inWords(first, fields)}; use a new key for a new event`,
+      {
+        reason: "IDEMPOTENCY_KEY_REUSED",
+        metadata: { event_id: firstEventId, ...(fields.length > 0 ? { fields: fields.join(",") } : {}) },
+      },
+    );
+  };
+}
+
+function inWords(first: StoredEvent | undefined, fields: readonly string[]): string {
+  if (!first) return ", which is no longer stored";
+  const erased = first.payload === null ? "; its payload is erased and was not compared" : "";
+  if (fields.length > 0) {
+    const more = fields.length > MAX_NAMED ? ` and ${fields.length - MAX_NAMED} more` : "";
+    return `: they differ in ${fields.slice(0, MAX_NAMED).join(", ")}${more}${erased}`;
+  }
+  return erased || ": they differ in time, or in fractions of a second";
+}
+
+/** The fields that differ, by their paths in PublishEventRequest. */
+function differences(first: StoredEvent, event: NewEvent): string[] {
+  const found: string[] = [];
+  if (first.userId !== event.userId) found.push("user_id");
+  // Without a time the request meant the moment of publishing, which is another one each time.
+  if (event.occurred !== null && first.occurred !== event.occurred) found.push("time");
+  if (first.process !== event.process) return [...found, "data"];
+  const entry = catalogue.find(({ number }) => number === event.process);
+  if (entry && first.payload !== null) {
+    compare(entry.payload, entry.field, parseExactJson(first.payload), parseExactJson(event.payload), found);
+  }
+  return found;
+}
+
+/** @param path of the message that both values are the JSON of */
+function compare(
+  desc: DescMessage,
+  path: string,
+  first: ExactJson | undefined,
+  second: ExactJson | undefined,
+  found: string[],
+): void {
+  if (!isObject(first) || !isObject(second) || desc.typeName.startsWith("google.protobuf.")) {
+    found.push(path);
+    return;
+  }
+  for (const field of desc.fields) {
+    const name = propertyName(field);
+    // An earlier version of the service did not write fields that it did not know.
+    const [before, now] = [first[name] ?? null, second[name] ?? null];
+    if (isDeepStrictEqual(before, now)) continue;
+    const at = `${path}.${field.name}`;
+    if (field.fieldKind === "message") compare(field.message, at, before, now, found);
+    else if (
+      field.fieldKind === "list" &&
+      field.listKind === "message" &&
+      Array.isArray(before) &&
+      Array.isArray(now) &&
+      before.length === now.length
+    ) {
+      for (const [index, item] of now.entries()) {
+        if (!isDeepStrictEqual(before[index], item))
+          compare(field.message, `${at}[${index}]`, before[index], item, found);
+      }
+    } else found.push(at);
+  }
+}
+
+function isObject(value: ExactJson | undefined): value is { [name: string]: ExactJson } {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

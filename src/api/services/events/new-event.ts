@@ -1,0 +1,100 @@
+import { hash } from "node:crypto";
+import { type DescField, toBinary } from "@bufbuild/protobuf";
+import { type PublishEventRequest, PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
+import { payloadFields, processOfField } from "../../../contract/catalogue.ts";
+import type { NewEvent } from "../../../db/events/publish.ts";
+import { invalidFields } from "../../errors/errors.ts";
+import { sortableTime } from "../../json/timestamp.ts";
+import { jsonWriter } from "../../json/writer.ts";
+import { assertFields, assertText } from "../messages.ts";
+
+/** The largest payload, as the JSON that receivers get, in bytes. */
+const MAX_PAYLOAD_BYTES = 262_144;
+const MAX_KEY_CHARACTERS = 255;
+const MAX_USER_ID_CHARACTERS = 128;
+const USER_ID_ALLOWED = "visible ASCII characters (no spaces)";
+
+/**
+ * A request to publish as it is to be stored.
+ *
+ * @throws DomainError INVALID_ARGUMENT saying what to change
+ */
+export function newEvent(apiKeyId: string, request: PublishEventRequest): NewEvent {
+  assertFields(PublishEventRequestSchema, request);
+  assertText("idempotency_key", request.idempotencyKey, MAX_KEY_CHARACTERS);
+  assertUserId(request.userId);
+  return {
+    ...payloadOf(request),
+    apiKeyId,
+    idempotencyKey: request.idempotencyKey,
+    requestSha256: hash("sha256", toBinary(PublishEventRequestSchema, request), "buffer"),
+    userId: request.userId,
+    occurred: occurredAt(request),
+  };
+}
+
+/** The user is never repeated: an id may be a person's name or address. */
+function assertUserId(userId: string): void {
+  const problems: string[] = [];
+  const { length } = [...userId];
+  if (length > MAX_USER_ID_CHARACTERS) problems.push(`has ${length} characters`);
+  const place = [...userId].findIndex((character) => !/^[\x21-\x7e]$/.test(character));
+  if (place >= 0) problems.push(`has ${kindOf([...userId][place] as string)} as character ${place + 1}`);
+  if (problems.length === 0) return;
+  throw invalidFields([
+    {
+      field: "user_id",
+      description: `${problems.join(" and ")}; allowed: 1 to ${MAX_USER_ID_CHARACTERS} ${USER_ID_ALLOWED}`,
+    },
+  ]);
+}
+
+function kindOf(character: string): string {
+  if (character === " ") return "a space";
+  return /^\p{Cc}$/u.test(character) ? "a control character" : "a character outside ASCII";
+}
+
+const dataFields = new Map<string | undefined, DescField>(
+  PublishEventRequestSchema.fields
+    .filter((field) => field.oneof?.name === "data")
+    .map((field) => [field.localName, field]),
+);
+
+/** The process of the event and the body its receivers get. */
+function payloadOf(request: PublishEventRequest): { process: number; payload: string } {
+  const field = dataFields.get(request.data.case);
+  const process = field && processOfField(field.name);
+  if (field?.fieldKind !== "message" || process === undefined) {
+    throw invalidFields([
+      { field: "data", description: `is required: set one of: ${payloadFields.join(", ")}` },
+    ]);
+  }
+  const payload = writePayload(field.name, () =>
+    jsonWriter(field.message, "payload")(request.data.value as never),
+  );
+  const bytes = Buffer.byteLength(payload);
+  if (bytes > MAX_PAYLOAD_BYTES) {
+    throw invalidFields([
+      {
+        field: field.name,
+        description: `is ${bytes} bytes as JSON, more than the ${MAX_PAYLOAD_BYTES} allowed`,
+      },
+    ]);
+  }
+  return { process, payload };
+}
+
+function writePayload(field: string, write: () => string): string {
+  try {
+    return write();
+  } catch (error) {
+    if (error instanceof RangeError)
+      throw invalidFields([{ field, description: `cannot be sent: ${error.message}` }]);
+    throw error;
+  }
+}
+
+/** To the microsecond, which is what the database keeps. */
+function occurredAt({ time }: PublishEventRequest): string | null {
+  return time ? `${sortableTime(time)}.${String(time.nanos).padStart(9, "0").slice(0, 6)}Z` : null;
+}

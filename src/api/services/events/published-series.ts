@@ -1,0 +1,118 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import type { PublishEventRequest, PublishResultSchema } from "../../../../gen/webhook/v1/event_pb.ts";
+import { DomainError } from "../../../contract/errors.ts";
+import type { NewEvent } from "../../../db/events/publish.ts";
+import { reasonOf, toConnectError } from "../../errors/errors.ts";
+import { publishedMessage } from "../messages.ts";
+import { newEvent } from "./new-event.ts";
+import type { Publisher } from "./publisher.ts";
+import type { Room } from "./room.ts";
+
+type Result = MessageInitShape<typeof PublishResultSchema>;
+
+/** What a series stands on. */
+export interface SeriesOptions {
+  publish: Publisher;
+  /** In bytes; shared by all series of the process. */
+  room: Room;
+  log: Logger;
+  /** The call, for the log. */
+  method: string;
+  apiKeyId: string;
+  /** Rejects once the caller's key may publish no more. */
+  admit: () => Promise<void>;
+}
+
+/** What an event takes in memory beside its payload, in bytes. */
+const EVENT_BYTES = 2_048;
+const MAX_MESSAGE_CHARACTERS = 300;
+/** What concerns the caller or the service, not one event, and so ends the whole call. */
+const FATAL = new Set([Code.Unavailable, Code.Unauthenticated, Code.PermissionDenied]);
+
+/** Many events of one caller, each with a result of its own, in order. */
+export class PublishedSeries {
+  readonly #options: SeriesOptions;
+  readonly #results: Result[] = [];
+  readonly #underWay = new Set<Promise<void>>();
+  /** The last event under way of each idempotency key: the next of that key waits for it, so that order decides. */
+  readonly #lastOfKey = new Map<string, Promise<void>>();
+  #fault: { error: unknown } | undefined;
+
+  constructor(options: SeriesOptions) {
+    this.#options = options;
+  }
+
+  /** Events added, refused ones included. */
+  get size(): number {
+    return this.#results.length;
+  }
+
+  /**
+   * Takes the next event; resolves when the one after it may come, which is before this one is stored.
+   *
+   * @throws what ended the series as a whole: the key was revoked, or the database is away
+   */
+  async add(request: PublishEventRequest): Promise<void> {
+    const index = this.#results.push({}) - 1;
+    let event: NewEvent;
+    try {
+      event = newEvent(this.#options.apiKeyId, request);
+    } catch (error) {
+      this.#refuse(index, error);
+      return;
+    }
+    const bytes = EVENT_BYTES + event.payload.length;
+    const entered = this.#options.room.enter(bytes);
+    if (entered) await entered;
+    const { idempotencyKey } = event;
+    const stored = this.#store(index, event, this.#lastOfKey.get(idempotencyKey)).finally(() => {
+      this.#options.room.leave(bytes);
+      this.#underWay.delete(stored);
+      if (this.#lastOfKey.get(idempotencyKey) === stored) this.#lastOfKey.delete(idempotencyKey);
+    });
+    this.#underWay.add(stored);
+    this.#lastOfKey.set(idempotencyKey, stored);
+    this.#assertSound();
+  }
+
+  /** The results of all events, once each is stored or refused. Throws as `add`. */
+  async results(): Promise<Result[]> {
+    await Promise.all(this.#underWay);
+    this.#assertSound();
+    return this.#results;
+  }
+
+  /** Never rejects. */
+  async #store(index: number, event: NewEvent, earlier: Promise<void> | undefined): Promise<void> {
+    try {
+      if (earlier) await earlier;
+      await this.#options.admit();
+      const published = await this.#options.publish(event);
+      if (published instanceof DomainError) throw published;
+      this.#results[index] = { result: { case: "published", value: publishedMessage(published) } };
+    } catch (error) {
+      this.#refuse(index, error);
+    }
+  }
+
+  #refuse(index: number, error: unknown): void {
+    if (this.#fault) return;
+    const told = toConnectError(error, this.#options.log, this.#options.method);
+    const { code, rawMessage } = told;
+    if (FATAL.has(code)) this.#fault = { error };
+    const message = clipped(rawMessage);
+    this.#results[index] = {
+      result: { case: "error", value: { index, code, message, reason: reasonOf(told) } },
+    };
+  }
+
+  #assertSound(): void {
+    if (this.#fault) throw this.#fault.error;
+  }
+}
+
+function clipped(text: string): string {
+  return text.length <= MAX_MESSAGE_CHARACTERS ? text : `${text.slice(0, MAX_MESSAGE_CHARACTERS - 1)}…`;
+}

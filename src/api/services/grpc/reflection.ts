@@ -1,0 +1,92 @@
+import { type DescFile, type DescService, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { Code, type ServiceImpl } from "@connectrpc/connect";
+import { file_google_rpc_error_details } from "../../../../gen/google/rpc/error_details_pb.ts";
+import type {
+  ServerReflection,
+  ServerReflectionRequest,
+  ServerReflectionResponseSchema,
+} from "../../../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { untilAborted } from "../../ending.ts";
+import { type DescriptorIndex, indexDescriptors, withImports } from "./descriptor-index.ts";
+
+type Answer = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;
+
+/**
+ * gRPC server reflection: tells the contract to clients that come without its files, such as grpcurl. The types of
+ * error details are told too, so that these clients can show them.
+ *
+ * Versions v1 and v1alpha differ in their package only, so this serves either.
+ *
+ * @param services everything that is served, reflection included
+ * @param stopping ends the streams, which clients would keep open
+ */
+export function reflectionService(
+  services: readonly DescService[],
+  stopping: AbortSignal,
+): ServiceImpl<typeof ServerReflection> {
+  const index = indexDescriptors([...services.map(({ file }) => file), file_google_rpc_error_details]);
+  return {
+    async *serverReflectionInfo(requests) {
+      /** The files that this stream has told, which need not be told as imports of others. */
+      const told = new Set<DescFile>();
+      for await (const request of untilAborted(requests, stopping)) {
+        yield {
+          validHost: request.host,
+          originalRequest: request,
+          messageResponse: answer(request, services, index, told),
+        };
+      }
+    },
+  };
+}
+
+function answer(
+  { messageRequest: asked }: ServerReflectionRequest,
+  services: readonly DescService[],
+  index: DescriptorIndex,
+  told: Set<DescFile>,
+): Answer {
+  switch (asked.case) {
+    case "listServices": {
+      const service = services.map(({ typeName }) => ({ name: typeName }));
+      return { case: "listServicesResponse", value: { service } };
+    }
+    case "fileByFilename":
+      return files(index.file(asked.value), told) ?? notFound(`file ${asked.value}`);
+    case "fileContainingSymbol":
+      return files(index.fileOfSymbol(asked.value), told) ?? notFound(`symbol ${asked.value}`);
+    case "fileContainingExtension": {
+      const { containingType, extensionNumber } = asked.value;
+      return (
+        files(index.fileOfExtension(containingType, extensionNumber), told) ??
+        notFound(`extension ${extensionNumber} of ${containingType}`)
+      );
+    }
+    case "allExtensionNumbersOfType": {
+      const extensionNumber = index.extensionNumbers(asked.value);
+      if (!extensionNumber) return notFound(`message ${asked.value}`);
+      const value = { baseTypeName: asked.value, extensionNumber };
+      return { case: "allExtensionNumbersResponse", value };
+    }
+    default:
+      return failure(Code.InvalidArgument, "the request asks for nothing; set message_request");
+  }
+}
+
+/** The file and what it imports, but for imports that were told before. */
+function files(file: DescFile | undefined, told: Set<DescFile>): Answer | undefined {
+  if (!file) return undefined;
+  const needed = [...withImports(file)].filter((each) => each === file || !told.has(each));
+  for (const each of needed) told.add(each);
+  const fileDescriptorProto = needed.map(({ proto }) => toBinary(FileDescriptorProtoSchema, proto));
+  return { case: "fileDescriptorResponse", value: { fileDescriptorProto } };
+}
+
+function notFound(what: string): Answer {
+  return failure(Code.NotFound, `there is no ${what}; list the services to see what there is`);
+}
+
+function failure(errorCode: Code, errorMessage: string): Answer {
+  return { case: "errorResponse", value: { errorCode, errorMessage } };
+}

@@ -1,0 +1,198 @@
+import type { Duration } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import {
+  type ApiKeyService,
+  CreateApiKeyRequestSchema,
+  CreateInstalledAppRequestSchema,
+  DeleteApiKeyRequestSchema,
+  DeleteInstalledAppRequestSchema,
+  type RevokeApiKeyRequest,
+  RevokeApiKeyRequestSchema,
+  RotateApiKeyRequestSchema,
+} from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { DomainError } from "../../../contract/errors.ts";
+import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
+import { isPermission, permissionChoices } from "../../../contract/permissions.ts";
+import { createBoundedApiKey, listApiKeys } from "../../../db/keys/api-keys.ts";
+import {
+  createBoundedInstalledApp,
+  listInstalledApps,
+  removeInstalledApp,
+} from "../../../db/keys/installed-apps.ts";
+import { removeApiKey } from "../../../db/keys/key-removal.ts";
+import { revokeApiKey, type WebhooksFate } from "../../../db/keys/key-revocation.ts";
+import { rotateApiKey } from "../../../db/keys/key-rotation.ts";
+import { assertNoMoreRights, type Scope } from "../../../db/scope.ts";
+import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
+import type { ApiContext } from "../../context.ts";
+import { invalidFields } from "../../errors/errors.ts";
+import {
+  apiKeyMessage,
+  assertFields,
+  assertText,
+  installedAppMessage,
+  isProcess,
+  isUuid,
+  unknownProcess,
+} from "../messages.ts";
+
+const MAX_NAME_CHARACTERS = 100;
+const MAX_GRACE_MS = 7 * 24 * 3_600_000;
+
+/** Makes and ends the keys that every request carries (contract, section 5). */
+export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof ApiKeyService> {
+  return {
+    async createApiKey(request, handler) {
+      assertFields(CreateApiKeyRequestSchema, request);
+      assertName(request.name);
+      const permissions = [...new Set(request.permissions)];
+      if (permissions.length === 0 || !permissions.every(isPermission)) {
+        throw invalidFields([
+          { field: "permissions", description: `must be one or more of: ${permissionChoices()}` },
+        ]);
+      }
+      const allowedProcesses = [...new Set(request.allowedProcesses)];
+      const unknown = allowedProcesses.find((process) => !isProcess(process));
+      if (unknown !== undefined) {
+        throw invalidFields([
+          { field: "allowed_processes", description: `names ${unknownProcess(unknown)}` },
+        ]);
+      }
+      const installedAppId = request.installedApplicationId?.toLowerCase() ?? null;
+      const scope = callerScope(handler);
+      assertOwnApp(scope, installedAppId);
+      assertNoMoreRights(scope, { permissions, allowedProcesses }, "the new API key");
+      if (installedAppId !== null && !isUuid(installedAppId)) throw noSuchApp();
+      const key = { name: request.name, permissions, allowedProcesses, installedAppId };
+      const made = await createBoundedApiKey(db, key, limits.maxApiKeys);
+      if (!made) throw noSuchApp();
+      return { apiKey: apiKeyMessage(made.key), secret: made.secret };
+    },
+
+    async listApiKeys(_request, handler) {
+      return { apiKeys: (await listApiKeys(db, callerScope(handler))).map(apiKeyMessage) };
+    },
+
+    async revokeApiKey(request, handler) {
+      assertFields(RevokeApiKeyRequestSchema, request);
+      assertKeyId("api_key_id", request.apiKeyId);
+      const id = request.apiKeyId.toLowerCase();
+      const done = await revokeApiKey(db, callerScope(handler), id, fateOf(request));
+      return {
+        apiKey: apiKeyMessage(done.key),
+        webhooksTransferred: done.transferred,
+        webhooksDeleted: done.deleted,
+      };
+    },
+
+    async rotateApiKey(request, handler) {
+      assertFields(RotateApiKeyRequestSchema, request);
+      assertKeyId("api_key_id", request.apiKeyId);
+      const { key, secret } = await rotateApiKey(
+        db,
+        callerScope(handler),
+        request.apiKeyId.toLowerCase(),
+        graceOf(request.gracePeriod),
+      );
+      return { apiKey: apiKeyMessage(key), secret };
+    },
+
+    async deleteApiKey(request, handler) {
+      assertFields(DeleteApiKeyRequestSchema, request);
+      assertKeyId("api_key_id", request.apiKeyId);
+      const removed = await removeApiKey(db, callerScope(handler), request.apiKeyId.toLowerCase());
+      return { apiKey: apiKeyMessage(removed) };
+    },
+
+    async createInstalledApp(request, handler) {
+      assertServiceWide(handler);
+      assertFields(CreateInstalledAppRequestSchema, request);
+      assertName(request.name);
+      const app = await createBoundedInstalledApp(db, request.name, limits.maxInstalledApps);
+      return { installedApp: installedAppMessage(app) };
+    },
+
+    async deleteInstalledApp(request, handler) {
+      assertServiceWide(handler);
+      assertFields(DeleteInstalledAppRequestSchema, request);
+      const id = request.installedApplicationId.toLowerCase();
+      if (!isUuid(id)) {
+        throw invalidFields([
+          { field: "installed_application_id", description: "must be the id of an installed app, a UUID" },
+        ]);
+      }
+      return { installedApp: installedAppMessage(await removeInstalledApp(db, id)) };
+    },
+
+    async listInstalledApps(_request, handler) {
+      return { installedApps: (await listInstalledApps(db, callerScope(handler))).map(installedAppMessage) };
+    },
+  };
+}
+
+function noSuchApp(): DomainError {
+  return invalidFields([
+    {
+      field: "installed_application_id",
+      description: "is not the id of an installed app; list them or create one",
+    },
+  ]);
+}
+
+/** @throws DomainError PERMISSION_DENIED when a key of an app would make one of another app or of none */
+function assertOwnApp(scope: Scope, installedAppId: string | null): void {
+  if (scope === "everything" || installedAppId === scope.installedAppId) return;
+  throw new DomainError(
+    "PERMISSION_DENIED",
+    `installed_application_id: your key belongs to the installed app ${scope.installedAppId} and creates keys of this app only: name it, or use a key without an app`,
+  );
+}
+
+function assertName(name: string): void {
+  assertText("name", name, MAX_NAME_CHARACTERS);
+  if (name.trim() === "")
+    throw invalidFields([{ field: "name", description: "must hold more than white space" }]);
+  const invisible = invisibleCharacter(name);
+  if (invisible)
+    throw invalidFields([
+      {
+        field: "name",
+        description: `must not hold ${invisible}: control and formatting characters are not shown; remove it`,
+      },
+    ]);
+}
+
+/** What becomes of the key's webhooks must be told, even when it has none: nobody loses any by leaving it out. */
+function fateOf(request: RevokeApiKeyRequest): WebhooksFate {
+  switch (request.webhooks.case) {
+    case "deleteWebhooks":
+      return "delete";
+    case "transferToKeyId": {
+      const transferTo = request.webhooks.value;
+      assertKeyId("transfer_to_key_id", transferTo);
+      if (transferTo.toLowerCase() === request.apiKeyId.toLowerCase()) {
+        throw invalidFields([
+          { field: "transfer_to_key_id", description: "must be another key than the revoked one" },
+        ]);
+      }
+      return { transferTo: transferTo.toLowerCase() };
+    }
+    default:
+      throw invalidFields([
+        { field: "webhooks", description: "is required: set transfer_to_key_id or delete_webhooks" },
+      ]);
+  }
+}
+
+/** In milliseconds. */
+function graceOf(period: Duration | undefined): number {
+  const ms = period === undefined ? 0 : Number(period.seconds) * 1_000 + period.nanos / 1_000_000;
+  if (ms >= 0 && ms <= MAX_GRACE_MS) return ms;
+  throw invalidFields([
+    { field: "grace_period", description: "must be 0 to 7 days, such as 86400s, or unset" },
+  ]);
+}
+
+function assertKeyId(field: string, id: string): void {
+  if (!isUuid(id)) throw invalidFields([{ field, description: "must be the id of an API key, a UUID" }]);
+}

@@ -1,0 +1,80 @@
+import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
+import { type SessionService, SignInRequestSchema } from "../../../../gen/webhook/v1/session_pb.ts";
+import { DomainError } from "../../../contract/errors.ts";
+import { permissionName } from "../../../contract/permissions.ts";
+import { endSession, findSession, startSession } from "../../../db/keys/sessions.ts";
+import { identify } from "../../auth/auth.ts";
+import { addressOf } from "../../auth/client-address.ts";
+import { sessionEnded, unknownKey } from "../../auth/key-refusals.ts";
+import {
+  isFromPage,
+  noSessionCookie,
+  PAGE_HEADER,
+  sessionCookie,
+  sessionToken,
+} from "../../auth/page-session.ts";
+import type { ApiContext } from "../../context.ts";
+import { apiKeyMessage, assertFields } from "../messages.ts";
+
+/** A key needs one of these, or the page would have nothing to show. */
+const ENOUGH = [Permission.MANAGE_API_KEYS, Permission.READ_ADMINISTRATIVE_DATA];
+
+/** Signs browsers in and out. */
+export function sessionService(context: ApiContext): ServiceImpl<typeof SessionService> {
+  const { db } = context;
+  return {
+    async signIn(request, handler) {
+      assertFromPage(handler);
+      assertFields(SignInRequestSchema, request);
+      const key = await identify(context, {
+        secret: request.apiKey,
+        address: () => addressOf(handler),
+        tell: (name, value) => handler.responseHeader.set(name, value),
+      });
+      if (!ENOUGH.some((permission) => key.permissions.includes(permission))) {
+        throw new DomainError(
+          "PERMISSION_DENIED",
+          `the API key "${key.name}" may not use the settings page: sign in with one that has ${ENOUGH.map(permissionName).join(" or ")}`,
+          { reason: "PERMISSION_MISSING", metadata: { permission: ENOUGH.map(permissionName).join(",") } },
+        );
+      }
+      const session = await startSession(db, key.id, request.apiKey);
+      if (!session) throw unknownKey(request.apiKey);
+      // Whoever signs in again leaves no session behind that nobody holds the token of.
+      const before = sessionToken(handler);
+      if (before !== null) await endSession(db, before);
+      handler.responseHeader.set("Set-Cookie", sessionCookie(handler, session.token));
+      return { session: { apiKey: apiKeyMessage(key), expires: timestampFromDate(session.expires) } };
+    },
+
+    async signOut(_request, handler) {
+      assertFromPage(handler);
+      const token = sessionToken(handler);
+      if (token !== null) await endSession(db, token);
+      handler.responseHeader.set("Set-Cookie", noSessionCookie(handler));
+      return {};
+    },
+
+    async getSession(_request, handler) {
+      assertFromPage(handler);
+      const token = sessionToken(handler);
+      const session = token === null ? null : await findSession(db, token);
+      if (!session) throw sessionEnded();
+      return {
+        session: { apiKey: apiKeyMessage(session.key), expires: timestampFromDate(session.expires) },
+        deliveryTimeout: durationFromMs(context.deliveryTimeoutMs),
+      };
+    },
+  };
+}
+
+/** @throws DomainError PERMISSION_DENIED for what another page, or no page at all, sent */
+function assertFromPage(handler: HandlerContext): void {
+  if (isFromPage(handler)) return;
+  throw new DomainError(
+    "PERMISSION_DENIED",
+    `only the service's own settings page signs in and out: send ${PAGE_HEADER} from the same origin, or use X-Service-Key without a session`,
+  );
+}

@@ -1,0 +1,145 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import {
+  type DispatchRunSchema,
+  GetWebhookStatsRequestSchema,
+  type StatsService,
+  type WebhookPeriodSchema,
+} from "../../../../gen/webhook/v1/stats_pb.ts";
+import { DomainError } from "../../../contract/errors.ts";
+import { percentileMs } from "../../../db/deliveries/rollups.ts";
+import {
+  listRuns,
+  type OverviewRow,
+  type RunRow,
+  readHistory,
+  readOverview,
+  readWebhookPeriods,
+  type WebhookPeriodRow,
+  webhookStats,
+} from "../../../db/deliveries/stats.ts";
+import { type Scope, scopeName } from "../../../db/scope.ts";
+import { stillAuthorised } from "../../auth/auth.ts";
+import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
+import type { ApiContext } from "../../context.ts";
+import { invalidFields, stoppingError } from "../../errors/errors.ts";
+import { pageSize } from "../deliveries/delivery-filter.ts";
+import { assertFields, noWebhook } from "../messages.ts";
+import { sharedReadings } from "./shared-reading.ts";
+
+/** How often an overview is read while somebody watches, in milliseconds. */
+const WATCH_INTERVAL_MS = 1_000;
+/** How long counts by webhook are taken for current, in milliseconds. */
+const WEBHOOKS_FRESH_MS = 15_000;
+const MAX_BUCKETS = 288;
+const DEFAULT_BUCKETS = 24;
+const MAX_RUNS = 100;
+const DEFAULT_RUNS = 20;
+
+/**
+ * Tells how the service does, and starts a dispatch.
+ *
+ * @param stopping ends WatchOverview
+ */
+export function statsService(context: ApiContext, stopping: AbortSignal): ServiceImpl<typeof StatsService> {
+  const { db, dispatchNow, workflowUrl } = context;
+  // Shared by those who may see the same, and by nobody else.
+  const overview = sharedReadings((scope) => readOverview(db, scope), scopeName, WATCH_INTERVAL_MS);
+  const webhooks = sharedReadings((scope) => webhookStats(db, scope), scopeName, WEBHOOKS_FRESH_MS);
+  const history = sharedReadings(
+    ({ scope, buckets }: { scope: Scope; buckets: number }) => readHistory(db, scope, buckets, new Date()),
+    ({ scope, buckets }) => `${scopeName(scope)} ${buckets}`,
+    0,
+  );
+
+  function runMessage(run: RunRow): MessageInitShape<typeof DispatchRunSchema> {
+    const url = workflowUrl?.(run.workflowId, run.runId);
+    return {
+      workflowId: run.workflowId,
+      runId: run.runId,
+      started: timestampFromDate(run.started),
+      ...(run.closed ? { closed: timestampFromDate(run.closed) } : {}),
+      attempts: run.sent,
+      delivered: run.delivered,
+      failed: run.failed,
+      ...(url === undefined ? {} : { url }),
+    };
+  }
+
+  return {
+    async getOverview(_request, handler) {
+      return { overview: await overview(callerScope(handler)) };
+    },
+
+    async *watchOverview(_request, handler) {
+      const scope = callerScope(handler);
+      const end = AbortSignal.any([handler.signal, stopping]);
+      let told: OverviewRow | undefined;
+      while (!handler.signal.aborted) {
+        if (stopping.aborted) throw stoppingError();
+        const now = await overview(scope);
+        if (!told || differ(told, now)) yield { overview: now };
+        told = now;
+        await delay(WATCH_INTERVAL_MS, undefined, { signal: end }).catch(() => {});
+        if (!end.aborted) await stillAuthorised(context, handler);
+      }
+    },
+
+    async getHistory({ buckets }, handler) {
+      if (buckets < 0 || buckets > MAX_BUCKETS) {
+        throw invalidFields([{ field: "buckets", description: `must be from 1 to ${MAX_BUCKETS}` }]);
+      }
+      const found = await history({ scope: callerScope(handler), buckets: buckets || DEFAULT_BUCKETS });
+      return { buckets: found.map((bucket) => ({ ...bucket, start: timestampFromDate(bucket.start) })) };
+    },
+
+    async listWebhookStats(_request, handler) {
+      const { since, webhooks: counted } = await webhooks(callerScope(handler));
+      return { since: timestampFromDate(since), webhooks: counted };
+    },
+
+    async getWebhookStats(request, handler) {
+      assertFields(GetWebhookStatsRequestSchema, request);
+      const found = await readWebhookPeriods(db, callerScope(handler), request.webhookId);
+      if (!found) throw noWebhook(request.webhookId);
+      return { periods: found.map(periodMessage) };
+    },
+
+    async listDispatchRuns(request, handler) {
+      assertServiceWide(handler);
+      const limit = pageSize(request.pageSize, { most: MAX_RUNS, usual: DEFAULT_RUNS });
+      return { runs: (await listRuns(db, limit)).map(runMessage) };
+    },
+
+    async dispatchNow(_request, handler) {
+      assertServiceWide(handler);
+      if (!dispatchNow) {
+        throw new DomainError(
+          "FAILED_PRECONDITION",
+          "this process does not know where Temporal is; set TEMPORAL_ADDRESS for it, as for the workers",
+          { reason: "STATE_NOT_FIT" },
+        );
+      }
+      await dispatchNow();
+      return {};
+    },
+  };
+}
+
+function periodMessage({
+  latency,
+  ...period
+}: WebhookPeriodRow): MessageInitShape<typeof WebhookPeriodSchema> {
+  const [p50, p95] = [percentileMs(latency, 0.5), percentileMs(latency, 0.95)];
+  return {
+    ...period,
+    ...(p50 === null ? {} : { latencyP50Ms: p50 }),
+    ...(p95 === null ? {} : { latencyP95Ms: p95 }),
+  };
+}
+
+function differ(a: OverviewRow, b: OverviewRow): boolean {
+  return (Object.keys(a) as (keyof OverviewRow)[]).some((name) => a[name] !== b[name]);
+}

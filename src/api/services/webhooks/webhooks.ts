@@ -1,0 +1,215 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import {
+  CreateWebhookRequestSchema,
+  DeleteWebhookRequestSchema,
+  GetWebhookRequestSchema,
+  GetWebhookSecretRequestSchema,
+  type GetWebhookSecretResponseSchema,
+  PauseWebhookRequestSchema,
+  ResumeWebhookRequestSchema,
+  RotateWebhookSecretRequestSchema,
+  type RotateWebhookSecretResponseSchema,
+  SendTestEventRequestSchema,
+  SetWebhookRateLimitRequestSchema,
+  type WebhookService,
+} from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../contract/catalogue.ts";
+import { DomainError } from "../../../contract/errors.ts";
+import { queueTestEvent } from "../../../db/events/test-events.ts";
+import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
+import { reachesWebhook, type Scope } from "../../../db/scope.ts";
+import {
+  readWebhookSecrets,
+  rotateWebhookSecret,
+  type WebhookSecret,
+} from "../../../db/webhooks/webhook-secrets.ts";
+import {
+  createWebhook,
+  deleteWebhook,
+  getWebhook,
+  listWebhooks,
+  setPaused,
+  setRateLimit,
+  type WebhookRow,
+} from "../../../db/webhooks/webhooks.ts";
+import { callerOf } from "../../auth/auth.ts";
+import { callerScope } from "../../auth/caller-scope.ts";
+import type { ApiContext } from "../../context.ts";
+import { invalidFields } from "../../errors/errors.ts";
+import { assertFields, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
+import { describeEventTypes } from "./event-types.ts";
+
+/** In deliveries a second. */
+const MAX_RATE_LIMIT = 10_000;
+
+/** Registers the addresses that events are delivered to (contract, section 4). */
+export function webhookService({
+  db,
+  secrets,
+  targets,
+  limits,
+  onQueued = () => {},
+}: ApiContext): ServiceImpl<typeof WebhookService> {
+  const processes = describeEventTypes();
+  return {
+    async listWebhooks(_request, handler) {
+      const scope = callerScope(handler);
+      return { webhooks: (await listWebhooks(db)).map((webhook) => webhookMessage(webhook, scope)) };
+    },
+
+    async getWebhook(request, handler) {
+      assertFields(GetWebhookRequestSchema, request);
+      const scope = callerScope(handler);
+      const webhook = await getWebhook(db, scope, request.webhookId);
+      if (!webhook) throw noWebhook(request.webhookId);
+      return { webhook: webhookMessage(webhook, scope) };
+    },
+
+    async createWebhook(request, handler) {
+      assertFields(CreateWebhookRequestSchema, request);
+      const { process, url } = request;
+      if (!isProcess(process)) {
+        throw invalidFields([{ field: "process", description: unknownProcess(process) }]);
+      }
+      const caller = callerOf(handler);
+      assertMaySubscribe(caller, process);
+      // URL parsing drops some of these, yet the address is stored as it was given.
+      if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
+        throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
+      }
+      const registration = { process, url, targetUrl: targets.normalise(url), apiKeyId: caller.id };
+      const made = await createWebhook(db, secrets, registration, limits.maxWebhooks);
+      const scope = callerScope(handler);
+      return {
+        webhook: webhookMessage(made.webhook, scope),
+        created: made.created,
+        warnings: made.webhook.apiKeyId === caller.id ? [] : [ownedByAnother(made.webhook, scope)],
+      };
+    },
+
+    async deleteWebhook(request, handler) {
+      assertFields(DeleteWebhookRequestSchema, request);
+      const deleted = await deleteWebhook(db, request.webhookId);
+      if (!deleted) throw noWebhook(request.webhookId);
+      return { webhook: webhookMessage(deleted, callerScope(handler)) };
+    },
+
+    async listProcesses() {
+      return { processes };
+    },
+
+    async setWebhookRateLimit(request, handler) {
+      assertFields(SetWebhookRateLimitRequestSchema, request);
+      const { webhookId, rateLimit } = request;
+      if (rateLimit !== undefined && (rateLimit < 1 || rateLimit > MAX_RATE_LIMIT)) {
+        throw invalidFields([
+          {
+            field: "rate_limit",
+            description: `must be 1 to ${MAX_RATE_LIMIT} deliveries a second, or unset`,
+          },
+        ]);
+      }
+      const scope = callerScope(handler);
+      const webhook = await setRateLimit(db, scope, webhookId, rateLimit ?? null);
+      if (!webhook) throw noWebhook(webhookId);
+      return { webhook: webhookMessage(webhook, scope) };
+    },
+
+    async pauseWebhook(request, handler) {
+      assertFields(PauseWebhookRequestSchema, request);
+      const scope = callerScope(handler);
+      const webhook = await setPaused(db, scope, request.webhookId, true);
+      if (!webhook) throw noWebhook(request.webhookId);
+      return { webhook: webhookMessage(webhook, scope) };
+    },
+
+    async resumeWebhook(request, handler) {
+      assertFields(ResumeWebhookRequestSchema, request);
+      const scope = callerScope(handler);
+      const webhook = await setPaused(db, scope, request.webhookId, false);
+      if (!webhook) throw noWebhook(request.webhookId);
+      onQueued();
+      return { webhook: webhookMessage(webhook, scope) };
+    },
+
+    async sendTestEvent(request, handler) {
+      assertFields(SendTestEventRequestSchema, request);
+      const { webhookId } = request;
+      const scope = callerScope(handler);
+      const webhook = await getWebhook(db, scope, webhookId);
+      if (!webhook) throw noWebhook(webhookId);
+      const sample = processes.find(({ number }) => number === webhook.process)?.sample;
+      if (sample === undefined) {
+        throw notNow(
+          `webhook ${webhookId} is for event type ${webhook.process}, which this version does not know`,
+        );
+      }
+      if (webhook.paused) throw notNow(`webhook ${webhookId} is paused: resume it, then send the test event`);
+      const queued = await queueTestEvent(db, scope, {
+        apiKeyId: callerOf(handler).id,
+        webhookId,
+        payload: sample,
+      });
+      if (!queued)
+        throw notNow(`webhook ${webhookId} was paused or deleted just now; look at it and try again`);
+      onQueued();
+      return queued;
+    },
+
+    async getWebhookSecret(request, handler) {
+      assertFields(GetWebhookSecretRequestSchema, request);
+      const { webhookId } = request;
+      return secretsMessage(
+        await readWebhookSecrets(db, secrets, callerScope(handler), webhookId),
+        webhookId,
+      );
+    },
+
+    async rotateWebhookSecret(request, handler) {
+      assertFields(RotateWebhookSecretRequestSchema, request);
+      const { webhookId, revokeOldSecrets } = request;
+      const scope = callerScope(handler);
+      if (!(await rotateWebhookSecret(db, secrets, scope, webhookId, revokeOldSecrets))) {
+        throw noWebhook(webhookId);
+      }
+      return secretsMessage(await readWebhookSecrets(db, secrets, scope, webhookId), webhookId);
+    },
+  };
+}
+
+/** Every secret that signs, newest first; the newest apart too. */
+function secretsMessage(
+  found: WebhookSecret[] | null,
+  webhookId: bigint,
+): MessageInitShape<typeof GetWebhookSecretResponseSchema> &
+  MessageInitShape<typeof RotateWebhookSecretResponseSchema> {
+  if (!found) throw noWebhook(webhookId);
+  const told = found.map(({ secret, expires }) => ({
+    secret: `whsec_${secret.toString("base64")}`,
+    ...(expires === null ? {} : { expires: timestampFromDate(expires) }),
+  }));
+  return { secret: told[0]?.secret ?? "", secrets: told };
+}
+
+/** The key determines which events may be subscribed to (contract, section 5, rule 4). */
+function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
+  if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
+  throw new DomainError(
+    "PERMISSION_DENIED",
+    `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
+    { reason: "PROCESS_NOT_ALLOWED" },
+  );
+}
+
+/** What the caller is told of a webhook that was there already; whose it is, is no app's business but its own. */
+function ownedByAnother(webhook: WebhookRow, scope: Scope): string {
+  const found = `webhook ${webhook.id} was registered for this event type and URL before, with another API key; nothing was changed`;
+  if (reachesWebhook(scope, webhook)) return found;
+  return `${found}, and your key cannot read its signing secret or its deliveries: register another URL for a webhook of your own`;
+}
+
+function notNow(message: string): DomainError {
+  return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
+}

@@ -1,0 +1,323 @@
+import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { bool, cleanEnv, EnvMissingError, str, url } from "envalid";
+import type { Network } from "./values.ts";
+import {
+  apiKeySecret,
+  bytes,
+  duration,
+  integer,
+  networks,
+  number,
+  ports,
+  postgresUrl,
+  secretKey,
+  secretKeys,
+} from "./values.ts";
+
+/** What a process does: `api` answers callers, `worker` delivers, `all` does both. */
+export type Role = "all" | "api" | "worker";
+
+/** Everything that can be set from outside; times in milliseconds. */
+export interface Config {
+  role: Role;
+  host: string;
+  httpPort: number;
+  grpcPort: number;
+  tls: { cert: string; key: string } | undefined;
+  logLevel: string;
+  /** Where embedded parts keep their state. */
+  dataDir: string;
+  database: DatabaseConfig;
+  temporal: {
+    /** The environment says where Temporal is; otherwise it is embedded. */ external: boolean;
+    uiUrl: string | undefined;
+  };
+  adminKey: string | undefined;
+  /** 32 bytes that seal signing secrets at rest. */
+  secretKey: Buffer | undefined;
+  /** Keys of 32 bytes that open what was sealed before `secretKey` was the current one. */
+  previousSecretKeys: Buffer[];
+  limits: LimitsConfig;
+  dispatch: DispatchConfig;
+  delivery: DeliveryConfig;
+}
+
+/** Where the database is, and how it is used. */
+export interface DatabaseConfig {
+  /** Undefined: embedded. */
+  url: string | undefined;
+  /** For what a pooler in transaction mode does not carry. Undefined: `url`. */
+  directUrl: string | undefined;
+  poolSize: number;
+  /** Hot statements are prepared once a connection. */
+  preparedStatements: boolean;
+}
+
+/** What callers may ask of the service. */
+export interface LimitsConfig {
+  /** Requests a minute that each key may make of this process; 0 for no limit. */
+  requestsPerMinute: number;
+  /** Wrong keys a minute that an address may try on this process before it is told to wait; 0 for no limit. */
+  wrongKeysPerMinute: number;
+  /** Live webhooks of the whole service. */
+  maxWebhooks: number;
+  /** API keys of the whole service, revoked ones included. */
+  maxApiKeys: number;
+  /** Installed apps of the whole service. */
+  maxInstalledApps: number;
+  /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed. */
+  trustedProxies: Network[];
+  /** Connections that each listener accepts, in total. */
+  maxConnections: number;
+  /** Connections that each listener accepts from one address that is no trusted proxy. */
+  maxConnectionsPerAddress: number;
+  /** Streams open at once in one HTTP/2 session. */
+  http2MaxStreams: number;
+  /** Streams that the client of an HTTP/2 session may reset per second. */
+  http2ResetsPerSecond: number;
+  /** How long a client may send nothing while its request is incomplete, in milliseconds. */
+  requestIdleMs: number;
+}
+
+/** When and how often deliveries are attempted, and how long they are kept. */
+export interface DispatchConfig {
+  intervalMs: number;
+  /** Published events are dispatched at once, besides the interval. */
+  onPublish: boolean;
+  /** Before the first retry. */
+  retryInitialDelayMs: number;
+  /** Each further delay is this many times the one before. */
+  retryBackoffCoefficient: number;
+  /** A worker silent for this long is taken for dead. */
+  heartbeatTimeoutMs: number;
+  /** How long finished deliveries, their events and idempotency keys are kept, in days. */
+  retentionDays: number;
+  /** Payloads are erased after so many days; undefined: they are kept as long as their events. */
+  payloadRetentionDays: number | undefined;
+}
+
+/** How deliveries are made. */
+export interface DeliveryConfig {
+  /** Processes that deliver; 0: the API's process does. */
+  processes: number;
+  /** The whole attempt, response included. */
+  timeoutMs: number;
+  /** Requests that a process has in flight at once, at most. */
+  maxInFlight: number;
+  /** Requests in flight to one host and to one webhook, at most. */
+  maxPerHost: number;
+  maxPerWebhook: number;
+  /** Deliveries that may wait for one webhook's first attempts: those beyond it fail; 0 for any number. */
+  maxPendingPerWebhook: number;
+  /** Payloads that a process holds, in bytes. */
+  memoryBytes: number;
+  /** Networks that the address guard lets through although they are not public. */
+  allowedNetworks: Network[];
+  /** Ports that the address guard lets through although they are blocked. */
+  allowedPorts: number[];
+}
+
+/** Settings that cannot be used; the message names each variable and what to write instead. */
+export class ConfigError extends Error {
+  override name = "ConfigError";
+}
+
+const HOUR = 3_600_000;
+const MIB = 2 ** 20;
+
+const variables = {
+  ROLE: str<Role>({ choices: ["all", "api", "worker"], default: "all" }),
+  HOST: str({ default: "0.0.0.0" }),
+  HTTP_PORT: integer({ min: 0, max: 65_535 })({ default: 8080 }),
+  GRPC_PORT: integer({ min: 0, max: 65_535 })({ default: 9090 }),
+  TLS_CERT: str({ default: undefined }),
+  TLS_KEY: str({ default: undefined }),
+  LOG_LEVEL: str({
+    choices: ["trace", "debug", "info", "warn", "error", "fatal", "silent"],
+    default: "info",
+  }),
+  DATA_DIR: str({ default: ".data" }),
+  DATABASE_URL: postgresUrl({ default: undefined }),
+  DATABASE_DIRECT_URL: postgresUrl({ default: undefined }),
+  DATABASE_POOL_SIZE: integer({ min: 2, max: 500 })({ default: 20 }),
+  DATABASE_PREPARED_STATEMENTS: bool({ default: true }),
+  TEMPORAL_ADDRESS: str({ default: undefined }),
+  TEMPORAL_PROFILE: str({ default: undefined }),
+  TEMPORAL_CONFIG_FILE: str({ default: undefined }),
+  TEMPORAL_UI_URL: url({ default: undefined }),
+  ADMIN_KEY: apiKeySecret({ default: undefined }),
+  SECRET_KEY: secretKey({ default: undefined }),
+  SECRET_KEY_PREVIOUS: secretKeys({ default: [] }),
+  RATE_LIMIT_PER_MINUTE: integer({ min: 0, max: 10_000_000 })({ default: 0 }),
+  WRONG_KEYS_PER_MINUTE: integer({ min: 0, max: 1_000_000 })({ default: 60 }),
+  TRUST_PROXY: networks({ default: [] }),
+  MAX_CONNECTIONS: integer({ min: 10, max: 1_000_000 })({ default: 10_000 }),
+  MAX_CONNECTIONS_PER_ADDRESS: integer({ min: 2, max: 1_000_000 })({ default: 500 }),
+  MAX_STREAMS_PER_CONNECTION: integer({ min: 1, max: 100_000 })({ default: 200 }),
+  MAX_RESETS_PER_SECOND: integer({ min: 1, max: 100_000 })({ default: 100 }),
+  REQUEST_IDLE_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 60_000 }),
+  MAX_WEBHOOKS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
+  MAX_API_KEYS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
+  MAX_INSTALLED_APPS: integer({ min: 1, max: 1_000_000 })({ default: 10_000 }),
+  MAX_PENDING_PER_WEBHOOK: integer({ min: 0, max: 1_000_000_000 })({ default: 0 }),
+  DISPATCH_INTERVAL: duration({ min: 1_000, max: 24 * HOUR })({ default: 60_000 }),
+  DISPATCH_ON_PUBLISH: bool({ default: false }),
+  RETRY_INITIAL_DELAY: duration({ min: 1, max: 24 * HOUR })({ default: 60_000 }),
+  RETRY_BACKOFF_COEFFICIENT: number({ min: 1, max: 100 })({ default: 5 }),
+  HEARTBEAT_TIMEOUT: duration({ min: 1_000, max: HOUR })({ default: 20_000 }),
+  DELIVERY_PROCESSES: integer({ min: 0, max: 64 })({ default: undefined }),
+  DELIVERY_TIMEOUT: duration({ min: 100, max: 5 * 60_000 })({ default: 15_000 }),
+  DELIVERY_MAX_IN_FLIGHT: integer({ min: 1, max: 100_000 })({ default: 4_000 }),
+  DELIVERY_MAX_PER_HOST: integer({ min: 1, max: 10_000 })({ default: 400 }),
+  DELIVERY_MAX_PER_WEBHOOK: integer({ min: 1, max: 10_000 })({ default: 400 }),
+  DELIVERY_MEMORY: bytes({ min: MIB, max: 64 * 1_024 * MIB })({ default: 64 * MIB }),
+  DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
+  DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
+  RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
+  PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),
+};
+
+/** Every environment variable the service reads, besides Temporal's and Node's own. */
+export const variableNames = Object.keys(variables);
+
+/**
+ * Reads the settings once, at start.
+ *
+ * @throws ConfigError naming every variable that is wrong; values of secrets are not repeated
+ */
+export function readConfig(environment: NodeJS.ProcessEnv): Config {
+  // An empty value is how compose files write "not set".
+  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ""));
+  const env = cleanEnv(given, variables, {
+    reporter: ({ errors }) => {
+      const lines = Object.entries(errors).map(([name, error]) =>
+        error instanceof EnvMissingError ? `${name} is missing` : `${name}: ${error?.message}`,
+      );
+      if (lines.length > 0) throw new ConfigError(lines.join("\n"));
+    },
+  });
+  const external = Boolean(env.TEMPORAL_ADDRESS || env.TEMPORAL_PROFILE || env.TEMPORAL_CONFIG_FILE);
+  checkTogether(env, external);
+  return {
+    role: env.ROLE,
+    host: env.HOST,
+    httpPort: env.HTTP_PORT,
+    grpcPort: env.GRPC_PORT,
+    tls:
+      env.TLS_CERT && env.TLS_KEY
+        ? { cert: file("TLS_CERT", env.TLS_CERT), key: file("TLS_KEY", env.TLS_KEY) }
+        : undefined,
+    logLevel: env.LOG_LEVEL,
+    dataDir: env.DATA_DIR,
+    database: {
+      url: env.DATABASE_URL,
+      directUrl: env.DATABASE_DIRECT_URL,
+      poolSize: env.DATABASE_POOL_SIZE,
+      preparedStatements: env.DATABASE_PREPARED_STATEMENTS,
+    },
+    temporal: { external, uiUrl: env.TEMPORAL_UI_URL },
+    adminKey: env.ADMIN_KEY,
+    secretKey: env.SECRET_KEY,
+    previousSecretKeys: env.SECRET_KEY_PREVIOUS,
+    limits: {
+      requestsPerMinute: env.RATE_LIMIT_PER_MINUTE,
+      wrongKeysPerMinute: env.WRONG_KEYS_PER_MINUTE,
+      maxWebhooks: env.MAX_WEBHOOKS,
+      maxApiKeys: env.MAX_API_KEYS,
+      maxInstalledApps: env.MAX_INSTALLED_APPS,
+      trustedProxies: env.TRUST_PROXY,
+      maxConnections: env.MAX_CONNECTIONS,
+      maxConnectionsPerAddress: env.MAX_CONNECTIONS_PER_ADDRESS,
+      http2MaxStreams: env.MAX_STREAMS_PER_CONNECTION,
+      http2ResetsPerSecond: env.MAX_RESETS_PER_SECOND,
+      requestIdleMs: env.REQUEST_IDLE_TIMEOUT,
+    },
+    dispatch: {
+      intervalMs: env.DISPATCH_INTERVAL,
+      onPublish: env.DISPATCH_ON_PUBLISH,
+      retryInitialDelayMs: env.RETRY_INITIAL_DELAY,
+      retryBackoffCoefficient: env.RETRY_BACKOFF_COEFFICIENT,
+      heartbeatTimeoutMs: env.HEARTBEAT_TIMEOUT,
+      retentionDays: env.RETENTION_DAYS,
+      payloadRetentionDays: env.PAYLOAD_RETENTION_DAYS,
+    },
+    delivery: {
+      processes: env.DELIVERY_PROCESSES ?? defaultProcesses(env.ROLE),
+      timeoutMs: env.DELIVERY_TIMEOUT,
+      maxInFlight: env.DELIVERY_MAX_IN_FLIGHT,
+      maxPerHost: env.DELIVERY_MAX_PER_HOST,
+      maxPerWebhook: env.DELIVERY_MAX_PER_WEBHOOK,
+      maxPendingPerWebhook: env.MAX_PENDING_PER_WEBHOOK,
+      memoryBytes: env.DELIVERY_MEMORY,
+      allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS,
+      allowedPorts: env.DELIVERY_ALLOWED_PORTS,
+    },
+  };
+}
+
+/** A worker's process delivers itself; beside an API there is a process for each of up to four other cores. */
+const MAX_DEFAULT_PROCESSES = 4;
+
+function defaultProcesses(role: Role): number {
+  if (role !== "all") return 1;
+  return Math.max(1, Math.min(MAX_DEFAULT_PROCESSES, availableParallelism() - 1));
+}
+
+/** Whether the process makes deliveries itself, and not by processes that it starts. */
+export function deliversInItself({ role, delivery }: Pick<Config, "role" | "delivery">): boolean {
+  return delivery.processes === 0 || (role === "worker" && delivery.processes === 1);
+}
+
+/** Rules that concern several variables at once. */
+function checkTogether(
+  env: {
+    ROLE: Role;
+    DATABASE_URL: string | undefined;
+    DATABASE_DIRECT_URL: string | undefined;
+    SECRET_KEY: Buffer | undefined;
+    TLS_CERT: string | undefined;
+    TLS_KEY: string | undefined;
+    DELIVERY_PROCESSES: number | undefined;
+  },
+  externalTemporal: boolean,
+): void {
+  const wrong: string[] = [];
+  if (Boolean(env.TLS_CERT) !== Boolean(env.TLS_KEY)) {
+    wrong.push("TLS_CERT and TLS_KEY go together: set both to the paths of PEM files, or neither");
+  }
+  if (env.DATABASE_DIRECT_URL && !env.DATABASE_URL) {
+    wrong.push(
+      "DATABASE_URL is missing: DATABASE_DIRECT_URL is another address of the same database; set both, or neither",
+    );
+  }
+  if (env.DATABASE_URL && !env.SECRET_KEY) {
+    wrong.push(
+      "SECRET_KEY is missing: with an external database it must be set, the same in every process; make one with `openssl rand -base64 32`",
+    );
+  }
+  if (env.ROLE !== "all" && !env.DATABASE_URL) {
+    wrong.push(
+      `DATABASE_URL is missing: ROLE=${env.ROLE} shares its database with other processes, and an embedded one cannot be shared`,
+    );
+  }
+  if (env.ROLE === "worker" && !externalTemporal) {
+    wrong.push(
+      "TEMPORAL_ADDRESS is missing: ROLE=worker shares Temporal with other processes, and an embedded one cannot be shared",
+    );
+  }
+  if (env.ROLE === "worker" && env.DELIVERY_PROCESSES === 0) {
+    wrong.push(
+      "DELIVERY_PROCESSES: 0 is for ROLE=all, where the API's process delivers then; with ROLE=worker it must be at least 1",
+    );
+  }
+  if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
+}
+
+function file(name: string, path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    throw new ConfigError(`${name}: cannot read the file ${path} (${(error as NodeJS.ErrnoException).code})`);
+  }
+}

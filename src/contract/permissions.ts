@@ -1,0 +1,43 @@
+import { type DescMethod, getOption, hasOption } from "@bufbuild/protobuf";
+import { Permission, PermissionSchema, required_permission } from "../../gen/webhook/v1/options_pb.ts";
+
+const names = new Map<number, string>(
+  PermissionSchema.values.map((value) => [value.number, value.name.slice("PERMISSION_".length)]),
+);
+
+/** A permission as the contract spells it, such as `Write_Administrative_Data`; unknown numbers as text. */
+export function permissionName(permission: number): string {
+  const name = names.get(permission);
+  if (name === undefined) return String(permission);
+  return name
+    .split("_")
+    .map((word) => word.charAt(0) + word.slice(1).toLowerCase())
+    .join("_");
+}
+
+/** Whether a number is a permission that a key can have. */
+export function isPermission(number: number): boolean {
+  return number !== Permission.UNSPECIFIED && names.has(number);
+}
+
+/** Every permission that a key can have, for messages. */
+export function permissionChoices(): string {
+  return PermissionSchema.values
+    .filter((value) => value.number !== Permission.UNSPECIFIED)
+    .map((value) => permissionName(value.number))
+    .join(", ");
+}
+
+/** Options are looked up once a method: looking takes longer than all else that the gate does. */
+const needed = new WeakMap<DescMethod, Permission | undefined>();
+
+/** What a key must be allowed to call the method; undefined for methods that no key may call. */
+export function neededPermission(method: DescMethod): Permission | undefined {
+  if (!needed.has(method)) {
+    const option = hasOption(method, required_permission)
+      ? getOption(method, required_permission)
+      : undefined;
+    needed.set(method, option);
+  }
+  return needed.get(method);
+}

@@ -1,0 +1,34 @@
+import { DomainError } from "../../contract/errors.ts";
+import { count, type Db } from "../database.ts";
+import { transactionWithRetry } from "../deadlock.ts";
+import { assertNoMoreRights, type Scope } from "../scope.ts";
+import { type ApiKeyRow, lockApiKeys } from "./api-keys.ts";
+
+/**
+ * Removes a revoked key for good, with its sessions and old secrets. Its deleted webhooks and the events published with
+ * it keep its id, which no other key ever gets.
+ *
+ * @throws DomainError NOT_FOUND when the scope has no such key; FAILED_PRECONDITION when it is not revoked;
+ *   PERMISSION_DENIED when it has more rights than the scope
+ */
+export function removeApiKey(db: Db, scope: Scope, id: string): Promise<ApiKeyRow> {
+  return transactionWithRetry(db, async (trx) => {
+    const [key] = await lockApiKeys(trx, scope, [id]);
+    if (!key) {
+      throw new DomainError("NOT_FOUND", `api_key_id: there is no API key ${id}`, {
+        reason: "API_KEY_NOT_FOUND",
+      });
+    }
+    assertNoMoreRights(scope, key, `the API key ${id}`);
+    if (!key.revoked) {
+      throw new DomainError(
+        "FAILED_PRECONDITION",
+        `api_key_id: the API key ${id} is not revoked; only revoked keys can be removed: call RevokeApiKey first`,
+      );
+    }
+    await count(trx, "delete from sessions where api_key_id = :id::uuid", { id });
+    await count(trx, "delete from api_key_old_secrets where api_key_id = :id::uuid", { id });
+    await count(trx, "delete from api_keys where id = :id::uuid", { id });
+    return key;
+  });
+}

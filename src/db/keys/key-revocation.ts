@@ -1,0 +1,78 @@
+import { processName } from "../../contract/catalogue.ts";
+import { DomainError } from "../../contract/errors.ts";
+import type { Db } from "../database.ts";
+import { transactionWithRetry } from "../deadlock.ts";
+import { assertNoMoreRights, type Scope, scopeOf } from "../scope.ts";
+import { deleteWebhooksOfKey, ownsOutside, processesOfKey, transferWebhooks } from "../webhooks/webhooks.ts";
+import { type ApiKeyRow, lockApiKeys, markRevoked } from "./api-keys.ts";
+
+/** What becomes of a revoked key's webhooks: given to the key of this id, or deleted. */
+export type WebhooksFate = { transferTo: string } | "delete";
+
+/** What revoking did. */
+export interface Revocation {
+  key: ApiKeyRow;
+  transferred: number;
+  deleted: number;
+}
+
+/**
+ * Refuses a key from now on and moves or deletes its webhooks, in one transaction.
+ *
+ * @throws DomainError NOT_FOUND or FAILED_PRECONDITION, when the scope has not both keys, or either is revoked, or the
+ *   receiving key may not subscribe to what it would get, or is of another app; PERMISSION_DENIED when the key has more
+ *   rights than the scope
+ */
+export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFate): Promise<Revocation> {
+  return transactionWithRetry(db, async (trx) => {
+    const locked = await lockApiKeys(trx, scope, fate === "delete" ? [id] : [id, fate.transferTo]);
+    assertNoMoreRights(scope, usable(locked, id, "api_key_id"), `the API key ${id}`);
+    await assertOwnWebhooks(trx, scope, id);
+    if (fate === "delete") {
+      const key = await markRevoked(trx, id);
+      return { key, transferred: 0, deleted: await deleteWebhooksOfKey(trx, id) };
+    }
+    await assertMayReceive(trx, id, usable(locked, fate.transferTo, "transfer_to_key_id"));
+    const key = await markRevoked(trx, id);
+    return { key, transferred: await transferWebhooks(trx, id, fate.transferTo), deleted: 0 };
+  });
+}
+
+function usable(locked: readonly ApiKeyRow[], id: string, field: string): ApiKeyRow {
+  const key = locked.find((row) => row.id === id);
+  if (!key)
+    throw new DomainError("NOT_FOUND", `${field}: there is no API key ${id}`, {
+      reason: "API_KEY_NOT_FOUND",
+    });
+  if (key.revoked)
+    throw new DomainError("FAILED_PRECONDITION", `${field}: the API key ${id} is revoked already`);
+  return key;
+}
+
+/** A key of an app changes no webhook that it cannot see, whoever owns it. */
+async function assertOwnWebhooks(trx: Db, scope: Scope, id: string): Promise<void> {
+  if (!(await ownsOutside(trx, scope, id))) return;
+  throw new DomainError(
+    "FAILED_PRECONDITION",
+    `api_key_id: the API key ${id} owns webhooks that your key cannot see; revoke it with a key without an app`,
+  );
+}
+
+/** The key of an app owns webhooks of its app alone; one without an app may own any. */
+async function assertMayReceive(trx: Db, from: string, to: ApiKeyRow): Promise<void> {
+  if (await ownsOutside(trx, scopeOf({ ...to, allowedProcesses: [] }), from)) {
+    throw new DomainError(
+      "FAILED_PRECONDITION",
+      `transfer_to_key_id: the API key ${to.id} belongs to an installed app that not all of the webhooks belong to; choose a key of their app or a key without an app, or delete the webhooks`,
+    );
+  }
+  if (to.allowedProcesses.length === 0) return;
+  const refused = (await processesOfKey(trx, from)).filter(
+    (process) => !to.allowedProcesses.includes(process),
+  );
+  if (refused.length === 0) return;
+  throw new DomainError(
+    "FAILED_PRECONDITION",
+    `transfer_to_key_id: the API key ${to.id} may not subscribe to ${refused.map(processName).join(", ")}; choose a key that may, or delete the webhooks`,
+  );
+}

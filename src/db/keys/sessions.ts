@@ -1,0 +1,89 @@
+import { randomBytes } from "node:crypto";
+import { count, type Db, rows } from "../database.ts";
+import { API_KEY_COLUMNS, type ApiKeyRow, secretSha256 } from "./api-keys.ts";
+
+/** A session that is not used for so long has ended. */
+const IDLE_HOURS = 12;
+/** However much it is used. */
+const MOST_DAYS = 7;
+/** Each use moves the end, but only such a step is worth a write. */
+const STEP_MINUTES = 5;
+
+/** Sessions of a key at once; a further one ends the oldest. */
+const MAX_OF_KEY = 100;
+
+/** The latest that a session may end, in seconds from its start. */
+export const SESSION_MOST_SECONDS = MOST_DAYS * 24 * 3_600;
+
+/** A session that goes on. */
+export interface SessionRow {
+  key: ApiKeyRow;
+  expires: Date;
+}
+
+/**
+ * Starts a session of a key, ends the key's oldest beyond 100, and forgets those that have ended.
+ *
+ * @param secret one that the key is found by
+ * @returns the token, which is in this answer and never again: only its SHA-256 is stored. Null when the secret was
+ *   rotated away or the key revoked meanwhile.
+ */
+export async function startSession(
+  db: Db,
+  keyId: string,
+  secret: string,
+): Promise<{ token: string; expires: Date } | null> {
+  await count(db, "delete from sessions where expires <= now()");
+  const token = randomBytes(32).toString("base64url");
+  const [row] = await rows<{ expires: Date }>(
+    db,
+    `insert into sessions (token_sha256, api_key_id, key_secret_sha256, secret_sha256, expires)
+      select :token, k.id, k.secret_sha256, :secret,
+        least(now() + make_interval(hours => ${IDLE_HOURS}), o.expires)
+      from api_keys k left join api_key_old_secrets o
+        on o.secret_sha256 = :secret and o.api_key_id = k.id and o.expires > now()
+      where k.id = :keyId::uuid and k.revoked is null and (k.secret_sha256 = :secret or o.expires is not null)
+      returning expires`,
+    { token: secretSha256(token), keyId, secret: secretSha256(secret) },
+  );
+  if (!row) return null;
+  await count(
+    db,
+    `delete from sessions where token_sha256 in (
+      select token_sha256 from sessions where api_key_id = :keyId::uuid order by started desc offset ${MAX_OF_KEY})`,
+    { keyId },
+  );
+  return { token, expires: row.expires };
+}
+
+/**
+ * The session with this token, which this use makes longer; null when it has ended: by time, by signing out, when its
+ * key was revoked or given another secret, or with the grace period of the secret that started it.
+ */
+export async function findSession(db: Db, token: string): Promise<SessionRow | null> {
+  const hash = secretSha256(token);
+  const [row] = await rows<ApiKeyRow & { expires: Date; next: Date; due: boolean }>(
+    db,
+    `select ${API_KEY_COLUMNS}, expires, next, next > expires + make_interval(mins => ${STEP_MINUTES}) as due
+      from (select s.api_key_id, s.key_secret_sha256, s.expires,
+          s.secret_sha256 = s.key_secret_sha256 or o.expires is not null as works,
+          least(now() + make_interval(hours => ${IDLE_HOURS}), s.started + make_interval(days => ${MOST_DAYS}),
+            o.expires) as next
+        from sessions s left join api_key_old_secrets o
+          on o.secret_sha256 = s.secret_sha256 and o.api_key_id = s.api_key_id and o.expires > now()
+        where s.token_sha256 = :hash and s.expires > now()) session
+      join api_keys on id = api_key_id and secret_sha256 = key_secret_sha256
+      where works and revoked is null`,
+    { hash },
+  );
+  if (!row) return null;
+  const { expires, next, due, ...key } = row;
+  if (!due) return { key, expires };
+  await count(db, "update sessions set expires = :next where token_sha256 = :hash", { next, hash });
+  return { key, expires: next };
+}
+
+/** Ends a session; nothing happens when there is none. */
+export async function endSession(db: Db, token: string): Promise<void> {
+  await count(db, "delete from sessions where token_sha256 = :hash", { hash: secretSha256(token) });
+}

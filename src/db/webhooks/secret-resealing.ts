@@ -1,0 +1,83 @@
+import { count, type Db, rows } from "../database.ts";
+import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
+
+/** What one pass over all signing secrets found. */
+export interface Resealing {
+  /** Webhooks with a secret that was sealed anew, under the current key and for its webhook. */
+  resealed: number;
+  /** Live webhooks with a secret that opens with no key. */
+  unopenable: bigint[];
+}
+
+/** Webhooks read at once. */
+const PAGE = 200;
+
+interface Row {
+  id: bigint;
+  secret: Buffer;
+  oldSecrets: Buffer[];
+  live: boolean;
+}
+
+/**
+ * Seals anew what is sealed under a previous key, or without its webhook's id, webhook by webhook. Any number of processes may do it at once, and
+ * secrets may be rotated meanwhile: a row is only replaced as it was read.
+ *
+ * @param signal ends the pass between two webhooks
+ * @throws what `signal` was aborted with
+ */
+export async function resealSecrets(db: Db, box: SecretBox, signal?: AbortSignal): Promise<Resealing> {
+  const done: Resealing = { resealed: 0, unopenable: [] };
+  let after = 0n;
+  for (;;) {
+    const page = await rows<Row>(
+      db,
+      `select id, secret, old_secrets as "oldSecrets", deleted is null as live
+        from webhooks where id > :after::bigint order by id limit ${PAGE}`,
+      { after },
+    );
+    if (page.length === 0) return done;
+    for (const row of page) {
+      signal?.throwIfAborted();
+      const outcome = await resealRow(db, box, row);
+      // Somebody replaced a secret since it was read: from here on once more.
+      if (outcome === "changed") break;
+      after = row.id;
+      if (outcome === "resealed") done.resealed += 1;
+      if (outcome === "unopenable" && row.live) done.unopenable.push(row.id);
+    }
+  }
+}
+
+async function resealRow(
+  db: Db,
+  box: SecretBox,
+  row: Row,
+): Promise<"resealed" | "current" | "unopenable" | "changed"> {
+  let unopenable = false;
+  let replaced = false;
+  const resealed = (sealed: Buffer): Buffer => {
+    try {
+      const anew = box.reseal(sealed, webhookSecretContext(row.id));
+      replaced ||= anew !== null;
+      return anew ?? sealed;
+    } catch (error) {
+      if (!(error instanceof UnopenableError)) throw error;
+      unopenable = true;
+      return sealed;
+    }
+  };
+  const secret = resealed(row.secret);
+  const old = row.oldSecrets.map(resealed);
+  if (replaced) {
+    const written = await count(
+      db,
+      `update webhooks set secret = :secret, old_secrets = :old::bytea[]
+        where id = :id::bigint and secret = :wasSecret and old_secrets = :wasOld::bytea[]`,
+      { id: row.id, secret, old, wasSecret: row.secret, wasOld: row.oldSecrets },
+    );
+    if (written === 0) return "changed";
+  }
+  if (unopenable) return "unopenable";
+  return replaced ? "resealed" : "current";
+}

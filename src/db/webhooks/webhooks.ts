@@ -1,0 +1,315 @@
+import { DomainError } from "../../contract/errors.ts";
+import type { Bindings, Db } from "../database.ts";
+import { count, rows } from "../database.ts";
+import { transactionWithRetry } from "../deadlock.ts";
+import { cancelOfWebhooks } from "../queue/endings.ts";
+import { type Scope, webhookIn } from "../scope.ts";
+import type { SecretBox } from "./secret-box.ts";
+import { newSealedSecret } from "./webhook-secrets.ts";
+
+/** A registration, with the name of the installed app it belongs to; its signing secret is asked for apart. */
+export interface WebhookRow {
+  id: bigint;
+  process: number;
+  /** As first given. */
+  url: string;
+  /** As requested. */
+  targetUrl: string;
+  apiKeyId: string;
+  installedAppId: string | null;
+  applicationName: string | null;
+  /** Most deliveries a second; null for no limit. */
+  rateLimit: number | null;
+  /** Since when its deliveries are held back; null while they are sent. */
+  paused: Date | null;
+  created: Date;
+  modified: Date;
+}
+
+/** What is registered. */
+export interface NewWebhook {
+  process: number;
+  url: string;
+  /** `url` as TargetRules.normalise gives it: two with the same target and process are one webhook. */
+  targetUrl: string;
+  apiKeyId: string;
+}
+
+/** The advisory lock under which webhooks are counted and made; any number, the same in every process. */
+const REGISTRATION_LOCK = 7_242_110_919;
+
+const columns = (
+  table: string,
+) => `${table}.id, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
+  ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
+  (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
+  ${table}.rate_limit as "rateLimit", ${table}.paused, ${table}.created, ${table}.modified`;
+
+/** Sets or lifts the limit of deliveries a second; null when the scope has no live webhook with this id. */
+export async function setRateLimit(
+  db: Db,
+  scope: Scope,
+  id: bigint,
+  rateLimit: number | null,
+): Promise<WebhookRow | null> {
+  const inScope = webhookIn(scope, "w");
+  const [webhook] = await rows<WebhookRow>(
+    db,
+    `update webhooks w set rate_limit = :rateLimit::int, rate_tokens = 0, rate_at = now(), modified = now(), revision = w.revision + 1
+      where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
+    { id, rateLimit, ...inScope.bindings },
+  );
+  return webhook ?? null;
+}
+
+/**
+ * Holds a live webhook's deliveries back, or sends them again; null when the scope has none with this id. One that is
+ * so already is answered as it is.
+ */
+export async function setPaused(
+  db: Db,
+  scope: Scope,
+  id: bigint,
+  paused: boolean,
+): Promise<WebhookRow | null> {
+  const inScope = webhookIn(scope, "w");
+  return transactionWithRetry(db, async (trx) => {
+    const [webhook] = await rows<WebhookRow>(
+      trx,
+      `update webhooks w set paused = case when :paused::bool then coalesce(w.paused, now()) end,
+          modified = case when (w.paused is not null) = :paused::bool then w.modified else now() end,
+          revision = w.revision + 1
+        where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
+      { id, paused, ...inScope.bindings },
+    );
+    if (!webhook) return null;
+    // By this the workers see that something has changed.
+    await rows(trx, "update processes set revision = revision + 1 where process = :process::int", {
+      process: webhook.process,
+    });
+    return webhook;
+  });
+}
+
+/** A live webhook of the scope, or null. */
+export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
+  const inScope = webhookIn(scope, "w");
+  const [webhook] = await rows<WebhookRow>(
+    db,
+    `select ${columns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null and ${inScope.sql}`,
+    { id, ...inScope.bindings },
+  );
+  return webhook ?? null;
+}
+
+/** Every live webhook, of every key and app, oldest first: the contract lists them all (4.1). */
+export function listWebhooks(db: Db): Promise<WebhookRow[]> {
+  return rows<WebhookRow>(db, `select ${columns("w")} from webhooks w where w.deleted is null order by w.id`);
+}
+
+/**
+ * Registers a webhook with a fresh signing secret and the installed app of its key; where a live one has the same
+ * process and target, changes nothing and answers that. Safe under concurrent calls.
+ *
+ * @param maxWebhooks how many live webhooks there may be
+ * @throws DomainError UNAUTHENTICATED when the key was revoked in the meantime, FAILED_PRECONDITION when there are
+ *   as many webhooks as there may be
+ */
+export async function createWebhook(
+  db: Db,
+  secrets: SecretBox,
+  webhook: NewWebhook,
+  maxWebhooks: number,
+): Promise<{ webhook: WebhookRow; created: boolean }> {
+  const existing = await findWebhook(db, webhook);
+  if (existing) return { webhook: existing, created: false };
+  return db.transaction(async (trx) => {
+    // One after the other: two at once could both find room for the last one.
+    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: REGISTRATION_LOCK });
+    // Meanwhile another call may have made it, and every insert that conflicts uses up an id.
+    const other = await findWebhook(trx, webhook);
+    if (other) return { webhook: other, created: false };
+    await assertRoom(trx, maxWebhooks);
+    return { webhook: await insertWebhook(trx, secrets, webhook), created: true };
+  });
+}
+
+async function findWebhook(db: Db, { process, targetUrl }: NewWebhook): Promise<WebhookRow | undefined> {
+  const [existing] = await rows<WebhookRow>(
+    db,
+    `select ${columns("w")} from webhooks w
+      where w.process = :process::int and w.target_url = :targetUrl and w.deleted is null`,
+    { process, targetUrl },
+  );
+  return existing;
+}
+
+async function assertRoom(trx: Db, maxWebhooks: number): Promise<void> {
+  const [{ full } = { full: false }] = await rows<{ full: boolean }>(
+    trx,
+    `select count(*) >= :max::int as full
+      from (select 1 from webhooks where deleted is null limit :max::int) live`,
+    { max: maxWebhooks },
+  );
+  if (!full) return;
+  throw new DomainError(
+    "FAILED_PRECONDITION",
+    `${maxWebhooks} webhooks are registered, as many as this service takes; delete some that are not needed, or ask its operator to raise MAX_WEBHOOKS`,
+    { reason: "TOO_MANY_WEBHOOKS" },
+  );
+}
+
+async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): Promise<WebhookRow> {
+  // Its secret is sealed for it, so the id comes first.
+  const [next] = await rows<{ id: bigint }>(trx, "select nextval('webhooks_id_seq') as id");
+  const { id } = next as { id: bigint };
+  // The lock makes revoking the key wait, so that no webhook is left behind under a revoked key.
+  const [made] = await rows<WebhookRow>(
+    trx,
+    `with owner as (
+        select id, installed_app_id from api_keys where id = :apiKeyId::uuid and revoked is null for share
+      ),
+      type as (
+        insert into processes (process, revision, live) values (:process::int, 1, 1)
+        on conflict (process) do update set revision = processes.revision + 1, live = processes.live + 1
+        returning revision
+      )
+      insert into webhooks as w
+        (id, process, url, target_url, api_key_id, installed_app_id, secret, created_revision)
+      overriding system value
+      select :id::bigint, :process::int, :url::text, :targetUrl::text, owner.id, installed_app_id, :secret::bytea,
+        type.revision
+      from owner cross join type
+      returning ${columns("w")}`,
+    { ...webhook, id, secret: newSealedSecret(secrets, id) },
+  );
+  if (!made) throw new DomainError("UNAUTHENTICATED", "the API key was revoked");
+  return made;
+}
+
+/** Open deliveries of a deleted webhook that are cancelled at once; maintenance cancels the others in steps. */
+const CANCELLED_AT_ONCE = 500;
+
+/**
+ * Deletes a live webhook. Its open deliveries are cancelled: the first at once, the others in the background by
+ * `cancelOfDeleted`. The contract (4.3) lets each key delete any webhook.
+ *
+ * @returns the deleted webhook, or null when there is no live one with this id
+ */
+export function deleteWebhook(db: Db, id: bigint): Promise<WebhookRow | null> {
+  return transactionWithRetry(db, async (trx) => {
+    const [webhook] = await markDeleted(trx, "w.id = :id::bigint", { id });
+    if (!webhook) return null;
+    await cancelOfWebhooks(trx, [id], CANCELLED_AT_ONCE);
+    return webhook;
+  });
+}
+
+/** Deletes every live webhook of a key, as `deleteWebhook` does; answers how many. Wants a transaction. */
+export async function deleteWebhooksOfKey(trx: Db, apiKeyId: string): Promise<number> {
+  const deleted = await markDeleted(trx, "w.api_key_id = :apiKeyId::uuid", { apiKeyId });
+  await cancelOfWebhooks(
+    trx,
+    deleted.map(({ id }) => id),
+    CANCELLED_AT_ONCE,
+  );
+  return deleted.length;
+}
+
+/**
+ * Marks live webhooks as deleted, and raises the revision of their types in the same transaction: an event that is
+ * published afterwards does not count them.
+ */
+async function markDeleted(trx: Db, condition: string, bindings: Bindings): Promise<WebhookRow[]> {
+  // Locked first: of two deletions at once, only one may count.
+  const doomed = await rows<{ id: bigint; process: number }>(
+    trx,
+    `select w.id, w.process from webhooks w where ${condition} and w.deleted is null order by w.id for update`,
+    bindings,
+  );
+  if (doomed.length === 0) return [];
+  return rows<WebhookRow>(
+    trx,
+    `with type as (
+        insert into processes as p (process, revision, live)
+        select process, 1, 0 from unnest(:processes::int[]) d(process) group by process order by process
+        on conflict (process) do update set revision = p.revision + 1, live = greatest(0, p.live - (
+          select count(*)::int from unnest(:processes::int[]) d(process) where d.process = p.process))
+        returning process, revision
+      )
+      update webhooks w set deleted = now(), modified = now(), revision = w.revision + 1,
+        deleted_revision = type.revision
+      from type where w.id = any(:ids::bigint[]) and type.process = w.process
+      returning ${columns("w")}`,
+    { ids: doomed.map(({ id }) => id), processes: doomed.map(({ process }) => process) },
+  );
+}
+
+/** Whether webhook `w` has rows. With "exists" the planner expects to meet one soon and reads the table from its start. */
+const hasRows = (table: "queue" | "retries") =>
+  `(select t.webhook_id from ${table} t where t.webhook_id >= w.id order by t.webhook_id limit 1) = w.id`;
+
+/** Rows that one step of `cancelOfDeleted` moves, of each table. */
+const CANCEL_STEP = 1_000;
+/** A publish that has read a webhook before its deletion has ended after this time, in seconds: statements end sooner. */
+const LATEST_PUBLISH_S = 300;
+
+/**
+ * Cancels open deliveries of deleted webhooks, in a step of at most 2,000. A webhook is looked at until none can appear any
+ * more: a publish, an event that is being fanned out or a claim may bring some after its deletion.
+ *
+ * @returns how many were cancelled; when as many as a step has, there are more
+ */
+export async function cancelOfDeleted(db: Db): Promise<number> {
+  const withRows = await rows<{ id: bigint }>(
+    db,
+    `select w.id from webhooks w where w.deleted is not null and w.emptied is null and (
+        ${hasRows("queue")} or ${hasRows("retries")}
+      ) order by w.id limit :most::int`,
+    { most: CANCEL_STEP },
+  );
+  const ids = withRows.map(({ id }) => id);
+  const cancelled = ids.length === 0 ? 0 : await cancelOfWebhooks(db, ids, CANCEL_STEP);
+  if (cancelled > 0) return cancelled;
+  await count(
+    db,
+    `update webhooks w set emptied = now()
+      where w.deleted < now() - make_interval(secs => :latest::int) and w.emptied is null
+        and ${hasRows("queue")} is not true and ${hasRows("retries")} is not true
+        and not exists (select from fan_out f where f.process = w.process and f.revision < w.deleted_revision)`,
+    { latest: LATEST_PUBLISH_S },
+  );
+  return 0;
+}
+
+/** Gives every live webhook of one key to another; returns how many. They keep their installed app. */
+export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): Promise<number> {
+  return count(
+    trx,
+    `update webhooks set api_key_id = :toKeyId::uuid, modified = now()
+      where api_key_id = :fromKeyId::uuid and deleted is null`,
+    { fromKeyId, toKeyId },
+  );
+}
+
+/** Whether a key owns live webhooks that are not in a scope. */
+export async function ownsOutside(db: Db, scope: Scope, apiKeyId: string): Promise<boolean> {
+  const inScope = webhookIn(scope, "w");
+  const found = await rows(
+    db,
+    `select 1 from webhooks w
+      where w.api_key_id = :apiKeyId::uuid and w.deleted is null and (${inScope.sql}) is not true limit 1`,
+    { apiKeyId, ...inScope.bindings },
+  );
+  return found.length > 0;
+}
+
+/** The processes that live webhooks of a key are registered for. */
+export async function processesOfKey(db: Db, apiKeyId: string): Promise<number[]> {
+  const found = await rows<{ process: number }>(
+    db,
+    "select distinct process from webhooks where api_key_id = :apiKeyId::uuid and deleted is null order by process",
+    { apiKeyId },
+  );
+  return found.map((row) => row.process);
+}

@@ -1,0 +1,123 @@
+import type { LookupAddress } from "node:dns";
+import ipaddr from "ipaddr.js";
+import type { Network } from "../../config/values.ts";
+import { isBlockedPort } from "../http/blocked-ports.ts";
+import { lookupError } from "../http/lookup-error.ts";
+import { NameResolver, type Resolver } from "../http/name-resolver.ts";
+
+/** An address or port that deliveries may not reach; the message names the remedy. */
+export class AddressRefusedError extends Error {
+  readonly code = "ADDRESS_REFUSED";
+  override name = "AddressRefusedError";
+}
+
+/** Keeps deliveries away from networks that are not public (server-side request forgery), and from other protocols. */
+export interface AddressGuard {
+  /** Throws AddressRefusedError when the literal address may not be dialled. */
+  check(address: string): void;
+  /** Throws AddressRefusedError when the port may not be dialled. */
+  checkPort(port: number): void;
+  /**
+   * Resolves a name to the addresses that may be dialled, so that the address checked is the one dialled. The error
+   * does not say what the name resolves to: whoever registers webhooks could read an internal zone by it.
+   *
+   * @throws AddressRefusedError when there are addresses, and none may be dialled
+   * @throws LookupError
+   */
+  resolve(name: string): Promise<LookupAddress[]>;
+}
+
+/** Azure's platform address: public by its range, yet it answers with the machine's own data. */
+const PLATFORM_ADDRESSES = new Set(["168.63.129.16"]);
+const GLOBAL_UNICAST: Network = [ipaddr.IPv6.parse("2000::"), 3];
+/** NAT64 prefixes of local networks (RFC 8215): where the IPv4 address is within depends on the network. */
+const LOCAL_NAT64: Network = [ipaddr.IPv6.parse("64:ff9b:1::"), 48];
+
+/**
+ * @param allowedNetworks networks that are let through although they are not public
+ * @param options.allowedPorts ports that are let through although they are blocked
+ * @param options.resolver how names are looked up. Defaults to the hosts file and DNS
+ */
+export function createAddressGuard(
+  allowedNetworks: readonly Network[],
+  options: { allowedPorts?: readonly number[]; resolver?: Resolver } = {},
+): AddressGuard {
+  const { allowedPorts = [], resolver = new NameResolver() } = options;
+
+  function forbiddenKind(literal: string): string | undefined {
+    const address = ipaddr.parse(literal);
+    if (allowedNetworks.some((network) => within(address, network))) return undefined;
+    return refusal(address, allowedNetworks);
+  }
+
+  return {
+    check(literal) {
+      const kind = forbiddenKind(literal);
+      if (kind) throw new AddressRefusedError(`${literal} is a ${kind} address; ${REMEDY}`);
+    },
+
+    checkPort(port) {
+      if (!isBlockedPort(port) || (port !== 0 && allowedPorts.includes(port))) return;
+      throw new AddressRefusedError(
+        port === 0
+          ? "port 0 cannot be connected to; use a port from 1 to 65535"
+          : `port ${port} belongs to another protocol; use the port of an HTTPS server (an operator can allow port ${port} with DELIVERY_ALLOWED_PORTS)`,
+      );
+    },
+
+    async resolve(name) {
+      const found = await resolver.resolve(name);
+      if (found.length === 0) throw lookupError(name, "ENODATA");
+      const usable = found.filter(({ address }) => forbiddenKind(address) === undefined);
+      if (usable.length === 0)
+        throw new AddressRefusedError(`${name} does not resolve to a public address; ${REMEDY}`);
+      return usable;
+    },
+  };
+}
+
+const REMEDY =
+  "deliveries go to public addresses only (an operator can allow its network with DELIVERY_ALLOWED_NETWORKS)";
+
+/** The kind of range that forbids the address, or undefined when it is public. */
+function refusal(address: ipaddr.IPv4 | ipaddr.IPv6, allowed: readonly Network[]): string | undefined {
+  if (address.kind() === "ipv4") {
+    if (PLATFORM_ADDRESSES.has(address.toString())) return "platform";
+    const range = address.range();
+    return range === "unicast" ? undefined : words(range);
+  }
+  if (within(address, LOCAL_NAT64)) return "local NAT64";
+  if (isIsatap(address as ipaddr.IPv6)) return "tunnel (ISATAP)";
+  const inner = embeddedIpv4(address as ipaddr.IPv6);
+  if (inner) {
+    return allowed.some((network) => within(inner, network)) ? undefined : refusal(inner, allowed);
+  }
+  const range = address.range();
+  if (range !== "unicast") return words(range);
+  return within(address, GLOBAL_UNICAST) ? undefined : "reserved";
+}
+
+/** The IPv4 address that a mapped (::ffff:0:0/96), NAT64 (64:ff9b::/96) or 6to4 (2002::/16) address leads to. */
+function embeddedIpv4(address: ipaddr.IPv6): ipaddr.IPv4 | undefined {
+  if (address.isIPv4MappedAddress()) return address.toIPv4Address();
+  const bytes = address.toByteArray();
+  const range = address.range();
+  if (range === "rfc6052") return new ipaddr.IPv4(bytes.slice(12, 16));
+  if (range === "6to4") return new ipaddr.IPv4(bytes.slice(2, 6));
+  return undefined;
+}
+
+/** Whether the interface identifier is 0:5efe or 200:5efe with an IPv4 address: a tunnel to it (RFC 5214, 6.1). */
+function isIsatap(address: ipaddr.IPv6): boolean {
+  const [high, low] = address.parts.slice(4, 6);
+  return (high === 0 || high === 0x0200) && low === 0x5efe;
+}
+
+function within(address: ipaddr.IPv4 | ipaddr.IPv6, [network, bits]: Network): boolean {
+  return address.kind() === network.kind() && address.match(network as never, bits);
+}
+
+/** `linkLocal` → `link-local`. */
+function words(range: string): string {
+  return range.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}

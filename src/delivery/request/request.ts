@@ -1,0 +1,25 @@
+import { deliveryHeaders } from "../../contract/delivery-headers.ts";
+import type { ClaimedDelivery } from "../../db/queue/claims.ts";
+import type { EventContent } from "../../db/queue/event-contents.ts";
+import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
+import { targetOf } from "./target.ts";
+
+/** There is nothing to send. */
+export class NoPayloadError extends Error {
+  override name = "NoPayloadError";
+}
+
+/** One POST as it goes out: the contract's headers (6.2), the event's name, and the signature, made anew each time. */
+export function buildRequest(
+  { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
+  { payload: body, userId, test }: EventContent,
+  sign: Signer,
+): { origin: string; path: string; headers: string[]; body: string } {
+  if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
+  const { origin, path } = targetOf(webhook);
+  const signature = sign(webhook.secrets, id, new Date(), body);
+  const { process, installedAppId } = webhook;
+  const headers = deliveryHeaders({ id, process, installedAppId, userId, test });
+  for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
+  return { origin, path, headers, body };
+}

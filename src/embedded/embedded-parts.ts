@@ -1,0 +1,67 @@
+import path from "node:path";
+import type { Config } from "../config/config.ts";
+import type { Progress } from "../process/progress.ts";
+import { SEARCH_ATTRIBUTES } from "../temporal/search-attributes.ts";
+import { startEmbeddedPostgres } from "./postgres/embedded-postgres.ts";
+import { lockDataDir } from "./service-lock.ts";
+import { startEmbeddedTemporal } from "./temporal/embedded-temporal.ts";
+
+/** The parts that are not given from outside, started here. */
+export interface EmbeddedParts {
+  databaseUrl: string | undefined;
+  temporalAddress: string | undefined;
+  temporalUiUrl: string | undefined;
+  /** Ends them, the database last. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts PostgreSQL and Temporal where the settings name none. They live in DATA_DIR, which belongs to one service
+ * at a time.
+ */
+export async function startEmbeddedParts(
+  config: Pick<Config, "role" | "dataDir" | "database" | "temporal">,
+  environment: NodeJS.ProcessEnv,
+  progress: Progress,
+): Promise<EmbeddedParts> {
+  const needsTemporal = config.role !== "api" && !config.temporal.external;
+  const needsDatabase = config.database.url === undefined;
+  const parts: EmbeddedParts = {
+    databaseUrl: undefined,
+    temporalAddress: undefined,
+    temporalUiUrl: undefined,
+    stop: async () => {},
+  };
+  if (!needsTemporal && !needsDatabase) return parts;
+
+  const stops: (() => Promise<void>)[] = [];
+  parts.stop = async () => {
+    for (const stop of stops.reverse()) await stop();
+  };
+  const dataDir = path.resolve(config.dataDir);
+  const lock = await lockDataDir(dataDir);
+  stops.push(() => lock.release());
+  try {
+    if (needsDatabase) {
+      const postgres = await startEmbeddedPostgres({ dataDir, progress, superviseRestart: true });
+      stops.push(() => postgres.stop());
+      parts.databaseUrl = postgres.url;
+    }
+    if (needsTemporal) {
+      const temporal = await startEmbeddedTemporal({
+        dataDir,
+        progress,
+        superviseRestart: true,
+        namespace: environment.TEMPORAL_NAMESPACE || "default",
+        searchAttributes: SEARCH_ATTRIBUTES,
+      });
+      stops.push(() => temporal.stop());
+      parts.temporalAddress = temporal.address;
+      parts.temporalUiUrl = temporal.uiUrl;
+    }
+    return parts;
+  } catch (error) {
+    await parts.stop();
+    throw error;
+  }
+}

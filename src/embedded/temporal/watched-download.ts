@@ -1,0 +1,101 @@
+import { spawn } from "node:child_process";
+import type { Dirent } from "node:fs";
+import { readdir, stat } from "node:fs/promises";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Progress } from "../../process/progress.ts";
+import { downloadEnvironment } from "../process/child-environment.ts";
+
+/** A program that downloads into a folder. */
+export interface Download {
+  /** What is downloaded, for people. */
+  label: string;
+  file: string;
+  args: readonly string[];
+  env?: Record<string, string>;
+  /** The folder that grows by what arrives. */
+  folder: string;
+  /** Given up after so many milliseconds in which nothing arrived. */
+  idleMs: number;
+  progress: Progress;
+}
+
+const LOOK_MS = 200;
+const TELL_MS = 2_000;
+const KEPT_OUTPUT = 4_000;
+
+/**
+ * Runs a downloader, telling every 2 s how much has arrived, until it ends by itself.
+ *
+ * @returns what it wrote to its standard output.
+ * @throws Error when it cannot be run, fails, or nothing arrives for `idleMs`: it is killed then, children included.
+ */
+export async function runDownload(download: Download): Promise<string> {
+  const { label, folder, progress } = download;
+  const child = spawn(download.file, download.args, {
+    cwd: folder,
+    // A group of its own, so that giving up ends whatever it started as well.
+    detached: process.platform !== "win32",
+    windowsHide: true,
+    stdio: ["ignore", "pipe", "pipe"],
+    env: downloadEnvironment(download.env),
+  });
+  let output = "";
+  let errors = "";
+  child.stdout.on("data", (chunk: Buffer) => (output = (output + chunk).slice(-KEPT_OUTPUT)));
+  child.stderr.on("data", (chunk: Buffer) => (errors = (errors + chunk).slice(-KEPT_OUTPUT)));
+  let ended = false;
+  const end = new Promise<number | null>((resolve, reject) =>
+    child.once("error", reject).once("close", resolve),
+  );
+  const done = end.finally(() => {
+    ended = true;
+  });
+  done.catch(() => {}); // Awaited below; it may reject before.
+
+  let size = 0;
+  let grewAt = Date.now();
+  let toldAt = Date.now();
+  while (!ended) {
+    await Promise.race([done.catch(() => {}), sleep(LOOK_MS)]);
+    const now = await sizeOf(folder);
+    if (now !== size) [size, grewAt] = [now, Date.now()];
+    if (Date.now() - toldAt >= TELL_MS) {
+      toldAt = Date.now();
+      progress(`downloading ${label} ... ${Math.floor(size / 1e6)} MB`);
+    }
+    if (!ended && Date.now() - grewAt >= download.idleMs) {
+      killGroup(child.pid);
+      throw new Error(`nothing arrived for ${download.idleMs / 1000} s`);
+    }
+  }
+  const code = await done;
+  if (code !== 0) throw new Error(lastLine(errors) || lastLine(output) || `ended with ${code ?? "a signal"}`);
+  return output;
+}
+
+function killGroup(pid: number | undefined): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(process.platform === "win32" ? pid : -pid, "SIGKILL");
+  } catch {
+    // It has just ended.
+  }
+}
+
+async function sizeOf(folder: string): Promise<number> {
+  const entries: Dirent[] = await readdir(folder, { withFileTypes: true, recursive: true }).catch(() => []);
+  const sizes = entries.map(async (entry) =>
+    entry.isFile()
+      ? stat(path.join(entry.parentPath, entry.name)).then(
+          ({ size }) => size,
+          () => 0,
+        )
+      : 0,
+  );
+  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
+}
+
+function lastLine(text: string): string {
+  return text.trim().split("\n").at(-1)?.trim() ?? "";
+}

@@ -1,0 +1,105 @@
+import { randomUUID } from "node:crypto";
+import fc from "fast-check";
+import { STATES, type World } from "./isolated-world.ts";
+
+/** Requests of one method: right ones about everything that is there, whoever's it is. */
+type Requests = (world: World) => fc.Arbitrary<object>;
+
+const none: Requests = () => fc.constant({});
+const optional = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined });
+
+const webhookId = (world: World) => fc.constantFrom(...world.webhooks.map(({ id }) => id));
+const deliveryId = (world: World) => fc.constantFrom(...world.webhooks.flatMap((each) => each.deliveryIds));
+const eventId = (world: World) => fc.constantFrom(...world.webhooks.flatMap((each) => each.eventIds));
+const keyId = (world: World) => fc.constantFrom(...world.keys.map(({ id }) => id));
+const process = fc.constantFrom(1, 2);
+const states = (from: number) => fc.subarray(STATES.map((_, index) => index + 1).slice(from));
+
+const aboutWebhook: Requests = (world) => fc.record({ webhookId: webhookId(world) });
+const aboutDelivery: Requests = (world) => fc.record({ deliveryId: deliveryId(world) });
+
+/** Mostly of one restriction or none: those of several find little. */
+const filter = (world: World) =>
+  fc.oneof(
+    fc.constant({}),
+    fc.record({ webhookId: webhookId(world) }),
+    fc.record({ eventId: eventId(world) }),
+    fc.record({ process }),
+    fc.record({ webhookId: webhookId(world), process }),
+  );
+
+const event = fc.record({
+  idempotencyKey: fc.uuid(),
+  userId: fc.constant("somebody"),
+  data: fc.record({
+    case: fc.constant("orderDispatched" as const),
+    value: fc.constant({ orderId: 1n, orderNumber: "1", dispatchedAt: { seconds: 1n, nanos: 0 } }),
+  }),
+});
+
+/** What is called, by service and method. A method without requests here fails the test. */
+export const REQUESTS: Record<string, Requests> = {
+  "WebhookService.ListWebhooks": none,
+  "WebhookService.GetWebhook": aboutWebhook,
+  "WebhookService.CreateWebhook": (world) =>
+    fc.oneof(
+      fc.constantFrom(...world.webhooks).map(({ process, url }) => ({ process, url })),
+      fc.record({ process, url: fc.constant("https://receiver.example/new") }),
+    ),
+  "WebhookService.DeleteWebhook": aboutWebhook,
+  "WebhookService.ListProcesses": none,
+  "WebhookService.SetWebhookRateLimit": (world) =>
+    fc.record({ webhookId: webhookId(world), rateLimit: optional(fc.integer({ min: 1, max: 100 })) }),
+  "WebhookService.PauseWebhook": aboutWebhook,
+  "WebhookService.ResumeWebhook": aboutWebhook,
+  "WebhookService.SendTestEvent": aboutWebhook,
+  "WebhookService.GetWebhookSecret": aboutWebhook,
+  "WebhookService.RotateWebhookSecret": (world) =>
+    fc.record({ webhookId: webhookId(world), revokeOldSecrets: fc.boolean() }),
+  "EventService.PublishEvent": () => event,
+  "EventService.PublishEvents": () => fc.record({ events: fc.array(event, { minLength: 1, maxLength: 3 }) }),
+  "EventService.PublishEventBatch": () =>
+    fc.record({ events: fc.array(event, { minLength: 1, maxLength: 3 }) }),
+  "EventService.ErasePayloads": () => fc.record({ userId: fc.constantFrom("u", "user-1") }),
+  "ApiKeyService.CreateApiKey": ({ appA, appB }) =>
+    fc.record({
+      name: fc.constant("new"),
+      permissions: fc.subarray([1, 2, 3, 4], { minLength: 1 }),
+      allowedProcesses: fc.subarray([1, 2, 3]),
+      installedApplicationId: optional(fc.constantFrom(appA.id, appB.id, randomUUID())),
+    }),
+  "ApiKeyService.ListApiKeys": none,
+  "ApiKeyService.RevokeApiKey": (world) =>
+    fc.record({
+      apiKeyId: keyId(world),
+      webhooks: fc.oneof(
+        fc.record({ case: fc.constant("transferToKeyId"), value: keyId(world) }),
+        fc.constant({ case: "deleteWebhooks", value: {} }),
+      ),
+    }),
+  "ApiKeyService.RotateApiKey": (world) =>
+    fc.record({ apiKeyId: keyId(world), gracePeriod: optional(fc.constant({ seconds: 60n })) }),
+  "ApiKeyService.DeleteApiKey": (world) => fc.record({ apiKeyId: keyId(world) }),
+  "ApiKeyService.CreateInstalledApp": () => fc.constant({ name: "new" }),
+  "ApiKeyService.DeleteInstalledApp": ({ appA, appB }) =>
+    fc.record({ installedApplicationId: fc.constantFrom(appA.id, appB.id, randomUUID()) }),
+  "ApiKeyService.ListInstalledApps": none,
+  "DeliveryService.ListDeliveries": (world) =>
+    fc
+      .tuple(
+        fc.oneof(filter(world), fc.record({ deliveryId: deliveryId(world) })),
+        fc.record({ states: fc.oneof(fc.constant([]), states(0)), pageSize: fc.constantFrom(0, 3) }),
+      )
+      .map(([restriction, page]) => ({ ...restriction, ...page })),
+  "DeliveryService.SendAgain": aboutDelivery,
+  "DeliveryService.SendAgainMany": (world) =>
+    fc.tuple(filter(world), states(3)).map(([restriction, final]) => ({ ...restriction, states: final })),
+  "DeliveryService.GetDelivery": aboutDelivery,
+  "StatsService.GetOverview": none,
+  "StatsService.WatchOverview": none,
+  "StatsService.GetHistory": () => fc.record({ buckets: fc.constantFrom(0, 3) }),
+  "StatsService.ListWebhookStats": none,
+  "StatsService.GetWebhookStats": (world) => fc.record({ webhookId: webhookId(world) }),
+  "StatsService.ListDispatchRuns": none,
+  "StatsService.DispatchNow": none,
+};

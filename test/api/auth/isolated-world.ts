@@ -1,0 +1,184 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { rows } from "../../../src/db/database.ts";
+import { ALL_PERMISSIONS, createApiKey } from "../../../src/db/keys/api-keys.ts";
+import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
+import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
+import { startSession } from "../../../src/db/keys/sessions.ts";
+import { readWebhookSecrets, rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
+import { createWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { idBeside, storeDeliveries } from "../../support/stored-deliveries.ts";
+import type { TestApi } from "../../support/test-api.ts";
+
+/** Deliveries are made in each of these states. */
+export const STATES = ["pending", "delivering", "retrying", "delivered", "failed", "cancelled"] as const;
+/** Event types that webhooks are registered for. */
+const PROCESSES = [1, 2];
+
+/** An API key, and everything of it that must not become known to others. */
+export interface WorldKey {
+  id: string;
+  secret: string;
+  appId: string | null;
+  permissions: readonly number[];
+  processes: readonly number[];
+  markers: string[];
+}
+
+/** A webhook with a delivery in each state. */
+export interface WorldWebhook {
+  id: bigint;
+  process: number;
+  url: string;
+  appId: string | null;
+  keyId: string;
+  deliveryIds: string[];
+  eventIds: string[];
+  /** Everything beyond the contract's six fields that must not become known to others. */
+  markers: string[];
+}
+
+/** Two installed apps and the rest, with keys, webhooks and deliveries of each. */
+export interface World {
+  appA: { id: string; name: string };
+  appB: { id: string; name: string };
+  keys: WorldKey[];
+  webhooks: WorldWebhook[];
+  /** Keys of app A that call. */
+  callers: WorldKey[];
+}
+
+const marker = (what: string) => `${what}-${randomBytes(9).toString("hex")}`;
+
+/** Fills the database. Ids of webhooks are large, so that no count is taken for one. */
+export async function buildWorld(api: TestApi): Promise<World> {
+  const { db } = api.context;
+  await db.raw("alter table webhooks alter column id restart with 4611686018427000000");
+  const [appA, appB] = [
+    await createInstalledApp(db, marker("app-a")),
+    await createInstalledApp(db, marker("app-b")),
+  ];
+  const makeKey = (
+    appId: string | null,
+    processes: number[],
+    permissions: readonly number[] = ALL_PERMISSIONS,
+  ) => worldKey(api, appId, processes, permissions);
+  const callers = [
+    await makeKey(appA.id, []),
+    await makeKey(appA.id, [1]),
+    await makeKey(appA.id, [1, 2], [1, 2, 4]),
+  ];
+  const others = [
+    await makeKey(appA.id, [2], [1]),
+    await makeKey(appB.id, []),
+    await makeKey(appB.id, [1]),
+    await makeKey(null, []),
+    await makeKey(null, [2]),
+  ];
+  const revoked = [await makeKey(appA.id, [1]), await makeKey(appB.id, []), await makeKey(null, [])];
+  for (const { id } of revoked) await revokeApiKey(db, "everything", id, "delete");
+  const webhooks: WorldWebhook[] = [];
+  for (const key of [...callers, ...others]) {
+    for (const process of PROCESSES) webhooks.push(await worldWebhook(api, key, process));
+  }
+  return { appA, appB, keys: [...callers, ...others, ...revoked], webhooks, callers };
+}
+
+async function worldKey(
+  api: TestApi,
+  appId: string | null,
+  processes: number[],
+  permissions: readonly number[],
+): Promise<WorldKey> {
+  const { db } = api.context;
+  const name = marker("key");
+  const made = await createApiKey(db, {
+    name,
+    permissions,
+    allowedProcesses: processes,
+    installedAppId: appId,
+  });
+  await startSession(db, made.key.id, made.secret);
+  const { id, prefix } = made.key;
+  return {
+    id,
+    secret: made.secret,
+    appId,
+    permissions,
+    processes,
+    markers: [id, name, prefix, made.secret],
+  };
+}
+
+async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promise<WorldWebhook> {
+  const { db, secrets } = api.context;
+  const url = `https://receiver.example/${marker("url")}`;
+  const { webhook } = await createWebhook(
+    db,
+    secrets,
+    { process, url, targetUrl: url, apiKeyId: key.id },
+    1_000,
+  );
+  await rotateWebhookSecret(db, secrets, "everything", webhook.id);
+  const signing = (await readWebhookSecrets(db, secrets, "everything", webhook.id)) ?? [];
+  const markers = signing.map(({ secret }) => secret.toString("base64"));
+  const deliveryIds: string[] = [];
+  const eventIds: string[] = [];
+  for (const state of STATES) {
+    const hidden = { payload: marker("payload"), user: marker("user"), error: marker("error") };
+    const [response, reason] = [marker("response"), marker("reason")];
+    const [{ runId } = { runId: 0 }] = await rows<{ runId: number }>(
+      db,
+      `insert into runs (workflow_id, first_run_id, lease_until, sent) values (:workflow, :run, now() + '1 day', 1)
+        returning id as "runId"`,
+      { workflow: marker("workflow"), run: randomUUID() },
+    );
+    const [{ eventId } = { eventId: "" }] = await rows<{ eventId: string }>(
+      db,
+      `insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+        values (new_event_id(), :keyId::uuid, :name, :process::int, :user, now(), 1, :payload) returning id as "eventId"`,
+      {
+        keyId: key.id,
+        name: marker("idempotency"),
+        process,
+        user: hidden.user,
+        payload: JSON.stringify({ Text: hidden.payload }),
+      },
+    );
+    const attempt = { durationMs: 5, status: 500, error: hidden.error, responseStart: response };
+    const [deliveryId] = (await storeDeliveries(db, [
+      {
+        id: idBeside(eventId),
+        webhookId: webhook.id,
+        eventId,
+        state,
+        tried: [attempt],
+        runId,
+        reason,
+      },
+    ])) as [string];
+    deliveryIds.push(deliveryId);
+    eventIds.push(eventId);
+    markers.push(eventId, deliveryId, ...Object.values(hidden), response, reason);
+  }
+  return {
+    id: webhook.id,
+    process,
+    url,
+    appId: key.appId,
+    keyId: key.id,
+    deliveryIds,
+    eventIds,
+    markers,
+  };
+}
+
+/** The parts of the world that a key of an app may not reach, worked out apart from the service's own code. */
+export function hiddenFrom(world: World, caller: WorldKey): { webhooks: WorldWebhook[]; keys: WorldKey[] } {
+  return {
+    webhooks: world.webhooks.filter(
+      ({ appId, process }) =>
+        appId !== caller.appId || (caller.processes.length > 0 && !caller.processes.includes(process)),
+    ),
+    keys: world.keys.filter(({ appId }) => appId !== caller.appId),
+  };
+}

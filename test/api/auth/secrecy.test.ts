@@ -1,0 +1,51 @@
+import { createClient } from "@connectrpc/connect";
+import pino from "pino";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ApiKeyService } from "../../../gen/webhook/v1/api_key_pb.ts";
+import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { connect, grpc } from "../../support/clients.ts";
+import { failure } from "../../support/failure.ts";
+import { startTestApi, type TestApi } from "../../support/test-api.ts";
+
+const lines: string[] = [];
+let api: TestApi;
+beforeAll(async () => {
+  const log = pino({ level: "trace" }, { write: (line: string) => void lines.push(line) });
+  api = await startTestApi({ log, limits: { wrongKeysPerMinute: 1, requestsPerMinute: 1_000 } });
+});
+afterAll(() => api.stop());
+
+test("no secret reaches the log, whatever happens to keys and webhooks, right or wrong", async () => {
+  const keys = createClient(ApiKeyService, grpc(api));
+  const webhooks = createClient(WebhookService, connect(api));
+  const secrets = [api.adminKey];
+
+  const made = await keys.createApiKey({ name: "Shop", permissions: [1] });
+  const rotated = await keys.rotateApiKey({ apiKeyId: made.apiKey?.id ?? "" });
+  secrets.push(made.secret, rotated.secret);
+  const { webhook } = await webhooks.createWebhook({ process: 1, url: "https://receiver.example/secrecy" });
+  const webhookId = webhook?.id as bigint;
+  secrets.push((await webhooks.getWebhookSecret({ webhookId })).secret);
+  secrets.push((await webhooks.rotateWebhookSecret({ webhookId })).secret);
+  for (let n = 0; n < 3; n += 1) {
+    const answers = [
+      await failure(createClient(WebhookService, grpc(api, made.secret)).listWebhooks({})),
+      (await api.rest("GET", "/api/webhook/list", { key: made.secret })).text,
+      (await api.rest("POST", "/api/webhook", { key: rotated.secret, json: { process: 1 } })).text,
+    ];
+    for (const secret of secrets) expect(JSON.stringify(answers)).not.toContain(secret);
+  }
+  // Our own fault, with all there is to it in the log.
+  await api.context.db.raw("alter table api_keys rename column prefix to prefixed");
+  expect((await api.rest("GET", "/api/webhook/list")).status).toBe(500);
+  await api.context.db.raw("alter table api_keys rename column prefixed to prefix");
+
+  expect(lines.some((line) => line.includes("a request failed by our own fault"))).toBe(true);
+  expect(lines.length).toBeGreaterThan(10);
+  const log = lines.join("");
+  for (const secret of secrets) {
+    expect(log).not.toContain(secret);
+    expect(log).not.toContain(Buffer.from(secret).toString("hex"));
+    expect(log).not.toContain(secret.replace(/^whsec_/, ""));
+  }
+});

@@ -1,0 +1,139 @@
+import { Code, createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { connect } from "../../support/clients.ts";
+import { failure } from "../../support/failure.ts";
+import { parseRaw, sendRaw } from "../../support/raw-request.ts";
+import { startTestApi, type TestApi } from "../../support/test-api.ts";
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startTestApi();
+});
+afterAll(() => api.stop());
+
+const BODY = '{"process": 1, "url": "https://receiver.example/mistakes"}';
+const SEND_JSON = "send JSON with Content-Type: application/json";
+
+test.each([
+  ["text/plain;charset=UTF-8", `the Content-Type "text/plain;charset=UTF-8" is not supported; ${SEND_JSON}`],
+  ["text/json", `the Content-Type "text/json" is not supported; ${SEND_JSON}`],
+  [
+    "application/x-www-form-urlencoded",
+    "the body looks like JSON, but its Content-Type is application/x-www-form-urlencoded: send it with Content-Type: application/json",
+  ],
+])("a JSON body sent as %s is told the content type of JSON", async (type, says) => {
+  const { status, envelope } = await api.rest("POST", "/api/webhook", { raw: { body: BODY, type } });
+  expect([status, envelope.Success]).toEqual([400, false]);
+  expect(envelope.Warnings[0]).toContain(says);
+});
+
+test("a JSON body sent without a content type is told the content type of JSON, over REST and Connect", async () => {
+  const head = `Host: a\r\nX-Service-Key: ${api.adminKey}\r\nConnection: close\r\nContent-Length: ${BODY.length}`;
+  const send = async (path: string) =>
+    parseRaw(await sendRaw(api.httpPort, `POST ${path} HTTP/1.1\r\n${head}\r\n\r\n${BODY}`));
+  const rest = await send("/api/webhook");
+  expect(rest.status).toBe(400);
+  expect(JSON.parse(rest.body).Warnings[0]).toContain(`the body has no Content-Type; ${SEND_JSON}`);
+  const call = await send("/webhook.v1.WebhookService/CreateWebhook");
+  expect(call.status).toBe(415);
+  expect(call.body).toContain(
+    "CreateWebhook cannot read a body without a Content-Type: send JSON by POST with Content-Type: application/json",
+  );
+});
+
+test("a form that holds the parameters is taken, whatever else it holds", async () => {
+  const form = { process: "1", url: "https://receiver.example/form", '{"a"': "1" };
+  expect((await api.rest("POST", "/api/webhook", { form })).status).toBe(200);
+});
+
+const SECRET = "a-key-that-nobody-is-to-read";
+const NOT_THERE =
+  "the header X-Service-Key is missing: send your API key in it, not in Authorization, which this service does not read";
+
+test.each([`Bearer ${SECRET}`, `Basic ${Buffer.from(`key:${SECRET}`).toString("base64")}`, SECRET])(
+  "§5.6: a key in Authorization is told its header and not repeated: %s",
+  async (authorization) => {
+    const headers = { Authorization: authorization };
+    const { status, envelope } = await api.rest("GET", "/api/webhook/list", { key: null, headers });
+    expect([status, envelope]).toEqual([401, { Success: false, Data: null, Warnings: [NOT_THERE] }]);
+    const call = await fetch(`${api.url}/webhook.v1.WebhookService/ListWebhooks`, {
+      method: "POST",
+      headers: { ...headers, "Content-Type": "application/json" },
+      body: "{}",
+    });
+    const text = await call.text();
+    expect([call.status, JSON.parse(text)]).toMatchObject([
+      401,
+      { code: "unauthenticated", message: NOT_THERE },
+    ]);
+    expect(text).not.toContain(SECRET);
+  },
+);
+
+test("§5.6: the name of a scheme before the key is told to be left out, and the key is not repeated", async () => {
+  const { status, envelope } = await api.rest("GET", "/api/webhook/list", { key: `Bearer ${SECRET}` });
+  expect([status, envelope.Warnings]).toEqual([
+    401,
+    ["X-Service-Key holds the name of a scheme before the key: send the key alone"],
+  ]);
+});
+
+test("a request with a key is served, whatever Authorization holds", async () => {
+  const headers = { Authorization: `Bearer ${SECRET}` };
+  expect((await api.rest("GET", "/api/webhook/list", { headers })).status).toBe(200);
+});
+
+test.each([
+  ["GET", "/api/webhooks", "GET /api/webhook/list"],
+  ["POST", "/api/webhooks", "POST /api/webhook"],
+  ["POST", "/api/v3/webhook", "POST /api/v2/webhook"],
+  ["GET", "/api/v3/webhook/list", "GET /api/v2/webhook/list"],
+  ["GET", "/API/Webhook/List", "GET /api/webhook/list"],
+  ["POST", "/api/webhook/create", "POST /api/webhook"],
+  ["DELETE", "/api/webhook/17", "DELETE /api/webhook"],
+  ["GET", "/webhook/list", "GET /api/webhook/list"],
+  ["GET", "//api/webhook/list", "GET /api/webhook/list"],
+  ["GET", "/openapi.yaml", "GET /openapi.json"],
+  ["POST", "/WebhookService/ListWebhooks", "POST /webhook.v1.WebhookService/ListWebhooks"],
+])("§7.4: %s %s is 404 and told of %s", async (method, path, meant) => {
+  const { status, envelope } = await api.rest(method, path);
+  expect([status, envelope.Warnings]).toEqual([
+    404,
+    [`unknown path ${path}; did you mean ${meant}? /openapi.json lists all paths`],
+  ]);
+});
+
+test.each([
+  ["short", "/nothing-like-it"],
+  ["long", `/api/webhook/${"x".repeat(5_000)}`],
+])("a %s path that is like no other is told of none", async (_length, path) => {
+  const { status, envelope } = await api.rest("GET", path);
+  expect(status).toBe(404);
+  expect(envelope.Warnings[0]).toMatch(/^unknown path \S+; \/openapi\.json lists all paths$/);
+});
+
+test("a name that an enumeration lacks is told all the names it has", async () => {
+  const answer = await fetch(`${api.url}/webhook.v1.WebhookService/CreateWebhook`, {
+    method: "POST",
+    headers: { "X-Service-Key": api.adminKey, "Content-Type": "application/json" },
+    body: '{"process": "OrderDispatched", "url": "https://receiver.example/enum"}',
+  });
+  const { message } = (await answer.json()) as { message: string };
+  expect(answer.status).toBe(400);
+  expect(message).toContain('"OrderDispatched"');
+  expect(message).toMatch(
+    /; send one of: WEBHOOK_PROCESS_ORDER_DISPATCHED, WEBHOOK_PROCESS_DOCUMENT_CREATED, WEBHOOK_PROCESS_STOCK_LEVEL_CHANGED$/,
+  );
+});
+
+test("a number that an enumeration lacks is told all that it has", async () => {
+  const webhooks = createClient(WebhookService, connect(api));
+  const error = await failure(
+    webhooks.createWebhook({ process: 99 as never, url: "https://receiver.example/enum" }),
+  );
+  expect([error?.code, error?.rawMessage]).toEqual([
+    Code.InvalidArgument,
+    "process 99 is not an event type; send one of: 1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged)",
+  ]);
+});

@@ -1,0 +1,72 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { HeldBytes, type HeldCall } from "../../../src/api/limits/held-bytes.ts";
+
+const MAX = 1_000;
+
+/** What one of the calls does: takes bytes, gives some back, or ends. */
+const step = fc.record({
+  call: fc.nat({ max: 5 }),
+  act: fc.oneof(
+    fc.record({ hold: fc.integer({ min: 1, max: 700 }) }),
+    fc.record({ release: fc.integer({ min: 1, max: 700 }) }),
+    fc.constant("close" as const),
+  ),
+});
+
+test("however calls take and give, no more is held than the limit, and nothing when all have ended", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+      const all = new HeldBytes(MAX);
+      const calls = Array.from({ length: 6 }, () => all.open());
+      const waiting: Promise<void>[] = [];
+      for (const { call: index, act } of steps) {
+        // Its reader may go on after a call has ended.
+        const call = calls[index] as HeldCall;
+        if (act === "close") call.close();
+        else if ("hold" in act) {
+          const room = call.hold(act.hold);
+          // A call that holds something already is refused.
+          if (room) waiting.push(room.catch(() => {}));
+        } else call.release(act.release);
+        expect(all.held).toBeLessThanOrEqual(MAX);
+        expect(all.held).toBeGreaterThanOrEqual(0);
+      }
+      for (const call of calls) call.close();
+      await Promise.all(waiting);
+      expect(all.held).toBe(0);
+    }),
+  );
+});
+
+test("one message larger than the limit is read when nothing else is, and the next waits for it", async () => {
+  const all = new HeldBytes(MAX);
+  const [large, small] = [all.open(), all.open()];
+  expect(large.hold(2 * MAX)).toBeUndefined();
+  const room = small.hold(1);
+  expect(room).toBeDefined();
+  large.close();
+  await room;
+  expect(all.held).toBe(1);
+});
+
+test("a call that finds no room in time is refused with a time to come again, and the next gets the room", async () => {
+  const all = new HeldBytes(MAX);
+  const [holder, large, small] = [all.open(), all.open(), all.open()];
+  holder.hold(MAX - 1);
+  const refused = large.hold(MAX);
+  const room = small.hold(1);
+  await expect(refused).rejects.toMatchObject({ code: "RESOURCE_EXHAUSTED", retryAfterMs: 1_000 });
+  await room;
+  expect(all.held).toBe(MAX);
+});
+
+test("a call that holds something does not wait for more, so that two cannot wait for each other", async () => {
+  const all = new HeldBytes(MAX);
+  const [first, second] = [all.open(), all.open()];
+  first.hold(MAX / 2);
+  second.hold(MAX / 2);
+  await expect(first.hold(1)).rejects.toMatchObject({ code: "RESOURCE_EXHAUSTED" });
+  first.close();
+  expect(second.hold(1)).toBeUndefined();
+});

@@ -1,0 +1,89 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { SERVED } from "../../../src/api/routes.ts";
+import type { Protocol } from "../../support/fuzz/fuzz-request.ts";
+import { type FuzzResult, fuzz, showTallies } from "../../support/fuzz/fuzz-run.ts";
+import { type FuzzedService, startFuzzedService } from "../../support/fuzz/fuzzed-service.ts";
+
+/** Whether `npm run fuzz` runs this. */
+const FULL_SIZE = process.env.MODE === "fuzz";
+/** Requests that are made up: `FUZZ_REQUESTS`, or as many as `FUZZ_SECONDS` allow. */
+const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? (FULL_SIZE ? 100_000 : 2_000));
+const SECONDS = process.env.FUZZ_SECONDS;
+/** Other requests each time; that of a failure makes up the same ones again. */
+const SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
+/** Share of the requests that are sent before memory is measured first. */
+const WARM_UP = 0.1;
+/** How long the service has nothing to do before memory is measured, in milliseconds. */
+const SETTLE_MS = 3_000;
+
+const MIB = 1024 * 1024;
+/** How much more memory the process may hold after the run than after the warm-up, in bytes. */
+const MAX_GROWTH = 100 * MIB;
+/** How long the event loop may work without a turn, in milliseconds. Waiting for a busy machine does not count. */
+const MAX_STALL_MS = 250;
+
+const say = FULL_SIZE ? console.log : () => {};
+
+async function run(service: FuzzedService, share: number, seed: number): Promise<FuzzResult> {
+  const durationMs = SECONDS === undefined ? undefined : Number(SECONDS) * 1_000 * share;
+  return fuzz(service, SERVED, { requests: REQUESTS * share, durationMs, seed, tell: say });
+}
+
+function expectNoProblems(service: FuzzedService, { problems }: FuzzResult): void {
+  const told = problems.map(
+    ({ kind, times, seed, detail, request }) =>
+      `${kind} (${times} times; FUZZ_SEED=${seed} FUZZ_REQUESTS=20)\n${detail}\n${request}`,
+  );
+  const complaints = service.complaints.map((line) => `the service's output: ${line}`);
+  expect([...told, ...complaints].join("\n\n"), `seed ${SEED}`).toBe("");
+}
+
+/** Fails unless requests are made up well: some succeed, by every protocol. */
+function expectSuccesses({ sent, tallies }: FuzzResult): void {
+  if (sent < 1_000) return;
+  const successes = (protocol: Protocol, status: string) => tallies.get(protocol)?.statuses.get(status) ?? 0;
+  for (const protocol of ["REST", "Connect JSON", "Connect binary", "Connect GET"] as const) {
+    expect(successes(protocol, "200"), protocol).toBeGreaterThan(0);
+  }
+  expect(successes("gRPC", "grpc 0")).toBeGreaterThan(0);
+}
+
+describe.each([
+  ["on two ports", false, 0.8],
+  ["on one port with TLS", true, 0.2],
+])("%s", (name, withTls, share) => {
+  let service: FuzzedService;
+  beforeAll(async () => {
+    service = await startFuzzedService(withTls);
+  });
+  afterAll(() => service?.end());
+
+  test(
+    "every request is answered, none as an error of the service, and the log tells of none",
+    async () => {
+      say(`${name}: FUZZ_SEED=${SEED}`);
+      expectNoProblems(service, await run(service, share * WARM_UP, SEED));
+      if (FULL_SIZE) await delay(SETTLE_MS);
+      const before = await service.vitals(true);
+      await service.vitals();
+      const result = await run(service, share * (1 - WARM_UP), SEED + 2 ** 20);
+      const { workMs, delayMs } = await service.vitals();
+      say(`${showTallies(result.tallies)}\nrefused by Node's clients: ${result.unsendable}`);
+      say(`warnings in the log: ${JSON.stringify([...service.warnings])}`);
+      expectNoProblems(service, result);
+      expectSuccesses(result);
+      if (!FULL_SIZE) return;
+      await delay(SETTLE_MS);
+      const after = await service.vitals(true);
+      const [rssBefore, rssAfter] = [before.rss, after.rss].map((bytes) => Math.round(bytes / MIB));
+      say(
+        `the event loop worked for ${Math.round(workMs)} ms at most without a turn (timers were late by ` +
+          `${Math.round(delayMs)} ms at most); memory ${rssBefore} MiB, then ${rssAfter} MiB`,
+      );
+      expect(after.rss - before.rss, "growth of memory in bytes").toBeLessThan(MAX_GROWTH);
+      expect(workMs, "longest stall in milliseconds").toBeLessThan(MAX_STALL_MS);
+    },
+    FULL_SIZE ? 3_600_000 : 120_000,
+  );
+});

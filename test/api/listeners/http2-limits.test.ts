@@ -1,0 +1,243 @@
+import { once } from "node:events";
+import * as http2 from "node:http2";
+import { connect as openSocket, type Socket } from "node:net";
+import { createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
+import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
+import { readConfig } from "../../../src/config/config.ts";
+import { grpc } from "../../support/clients.ts";
+import { orderEvent } from "../../support/grpc-calls.ts";
+import { enveloped } from "../../support/hostile-messages.ts";
+import { startTestApi, type TestApi } from "../../support/test-api.ts";
+
+const IDLE_MS = 1_000;
+const CHECK = "/grpc.health.v1.Health/Check";
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startTestApi({
+    limits: { http2MaxStreams: 50, http2ResetsPerSecond: 10, requestIdleMs: IDLE_MS },
+  });
+});
+afterAll(() => api.stop());
+
+function openSession(url = api.grpcUrl): http2.ClientHttp2Session {
+  const session = http2.connect(url);
+  session.on("error", () => {});
+  onTestFinished(() => session.destroy());
+  return session;
+}
+
+/** Starts a call and does not end its request. */
+function openCall(session: http2.ClientHttp2Session, path: string, headers = {}): http2.ClientHttp2Stream {
+  const stream = session.request({
+    ":method": "POST",
+    ":path": path,
+    "content-type": "application/grpc+proto",
+    te: "trailers",
+    ...headers,
+  });
+  stream.on("error", () => {});
+  return stream.resume();
+}
+
+describe("a session", () => {
+  test("is told how many streams it may open", async () => {
+    const session = openSession();
+    const [settings] = await once(session, "remoteSettings");
+    expect(settings.maxConcurrentStreams).toBe(50);
+  });
+
+  test("is closed when its client resets streams without end, and others go on", async () => {
+    const session = openSession();
+    await once(session, "remoteSettings");
+    const closed = new Promise((resolve) => session.once("close", resolve));
+    let resets = 0;
+    const flood = () => {
+      for (let n = 0; n < 40 && !session.destroyed && !session.closed; n += 1, resets += 1) {
+        const stream = openCall(session, CHECK);
+        stream.once("ready", () => stream.close(http2.constants.NGHTTP2_CANCEL));
+        stream.close(http2.constants.NGHTTP2_CANCEL);
+      }
+      if (!session.destroyed && !session.closed && resets < 100_000) setImmediate(flood);
+    };
+    flood();
+    await closed;
+    const other = openCall(openSession(), CHECK);
+    other.end(enveloped(Buffer.alloc(0)));
+    expect((await once(other, "trailers"))[0]["grpc-status"]).toBe("0");
+  });
+});
+
+describe("a stream whose client sends nothing more", () => {
+  test.each([
+    ["Check", CHECK],
+    ["ServerReflectionInfo", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"],
+  ])("is ended when it is a call of %s, which needs no key", async (_, path) => {
+    const stream = openCall(openSession(), path);
+    const [trailers] = await once(stream, "trailers");
+    expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual([
+      "1",
+      "the request was incomplete and nothing arrived for 1 s; send it again",
+    ]);
+    if (!stream.closed) await once(stream, "close");
+  });
+
+  test("is ended when it is a unary call with a key, and when it has no method", async () => {
+    const session = openSession();
+    const listed = openCall(session, "/webhook.v1.WebhookService/ListWebhooks", {
+      "x-service-key": api.adminKey,
+    });
+    const unknown = openCall(session, "/webhook.v1.WebhookService/Nope");
+    await Promise.all([once(listed, "close"), once(unknown, "close")]);
+  });
+
+  test("lives on when it publishes events or watches the overview", async () => {
+    const transport = grpc(api);
+    const gone = new AbortController();
+    const overview = createClient(StatsService, transport)
+      .watchOverview({}, { signal: gone.signal })
+      [Symbol.asyncIterator]();
+    expect((await overview.next()).done).toBe(false);
+    let release = () => {};
+    const idle = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const published = createClient(EventService, transport).publishEvents(
+      (async function* () {
+        yield { events: [orderEvent()] };
+        await idle;
+        yield { events: [orderEvent()] };
+      })(),
+    );
+    // A call that may not idle is ended meanwhile: the others have been idle for as long.
+    const witness = openCall(openSession(), CHECK);
+    await once(witness, "close");
+    const second = openCall(openSession(), CHECK);
+    await once(second, "close");
+    release();
+    expect((await published).results.map(({ result }) => result.case)).toEqual(["published", "published"]);
+    const next = await Promise.race([overview.next().then(() => "open"), Promise.resolve("open")]);
+    expect(next).toBe("open");
+    gone.abort();
+  });
+});
+
+test.each([
+  ["POST", "/a.b.C/D"],
+  ["HEAD", "/a.b.C/D"],
+  ["HEAD", CHECK],
+])(
+  "%s to %s is answered and its stream closed, however long the body that nobody reads",
+  async (method, path) => {
+    const stream = openSession().request(
+      { ":method": method, ":path": path, "content-type": "application/grpc" },
+      { endStream: false },
+    );
+    const closed = once(stream.resume(), "close");
+    // More than the window of a stream.
+    stream.end(Buffer.alloc(100_000));
+    const [answer] = await once(stream, "response");
+    expect(answer[":status"]).toBe(path === CHECK ? 405 : 200);
+    await closed;
+    expect(stream.rstCode).toBe(http2.constants.NGHTTP2_NO_ERROR);
+  },
+);
+
+test("one address has a limited number of calls without a key in flight", async () => {
+  const own = await startTestApi();
+  onTestFinished(() => own.stop());
+  const session = openSession(own.grpcUrl);
+  const second = openSession(own.grpcUrl);
+  const watch = (on: http2.ClientHttp2Session) => {
+    const stream = openCall(on, "/grpc.health.v1.Health/Watch");
+    stream.end(enveloped(Buffer.alloc(0)));
+    return stream;
+  };
+  const watching = Array.from({ length: 100 }, () => [watch(session), watch(second)]).flat();
+  await Promise.all(watching.map((stream) => once(stream, "response")));
+  // A refusal without a message has its status among the headers.
+  const [headers] = await once(watch(session), "response");
+  expect([headers["grpc-status"], headers["grpc-message"]]).toEqual([
+    "8",
+    expect.stringContaining("200 calls"),
+  ]);
+  (watching[0] as http2.ClientHttp2Stream).close();
+  await expect
+    .poll(async () => {
+      const check = openCall(session, CHECK);
+      check.end(enveloped(Buffer.alloc(0)));
+      const [answered] = await once(check, "response");
+      return answered["grpc-status"] ?? (await once(check, "trailers"))[0]["grpc-status"];
+    })
+    .toBe("0");
+});
+
+describe("connections", () => {
+  /** Opens so many connections and counts those that stay open once the last has been accepted or refused. */
+  async function stayOpen(port: number, count: number): Promise<number> {
+    const sockets: Socket[] = [];
+    onTestFinished(() => {
+      for (const socket of sockets) socket.destroy();
+    });
+    for (let n = 0; n < count; n += 1) {
+      const socket = openSocket(port, "127.0.0.1");
+      socket.on("error", () => {}).resume();
+      sockets.push(socket);
+      await once(socket, "connect");
+    }
+    const open = () => sockets.filter((socket) => !socket.closed && !socket.readableEnded).length;
+    let last = -1;
+    await expect
+      .poll(
+        () => {
+          const settled = open() === last;
+          last = open();
+          return settled;
+        },
+        { interval: 200 },
+      )
+      .toBe(true);
+    return open();
+  }
+
+  test("of one address are limited on each listener, and those that are open stay", async () => {
+    const own = await startTestApi({ limits: { maxConnectionsPerAddress: 5 } });
+    onTestFinished(() => own.stop());
+    expect(await stayOpen(own.httpPort, 20)).toBe(5);
+    expect(await stayOpen(own.grpcPort as number, 20)).toBe(5);
+  });
+
+  test("that a client leaves idle make room for its next ones, and those in use stay", async () => {
+    const own = await startTestApi({ limits: { maxConnectionsPerAddress: 5 } });
+    onTestFinished(() => own.stop());
+    const busy = openCall(openSession(own.grpcUrl), "/grpc.health.v1.Health/Watch");
+    busy.end(enveloped(Buffer.alloc(0)));
+    await once(busy, "response");
+    const left: http2.ClientHttp2Session[] = [];
+    for (let n = 0; n < 20; n += 1) {
+      const session = openSession(own.grpcUrl);
+      left.push(session);
+      const check = openCall(session, CHECK);
+      check.end(enveloped(Buffer.alloc(0)));
+      expect((await once(check, "trailers"))[0]["grpc-status"]).toBe("0");
+    }
+    await expect.poll(() => left.filter((session) => !session.destroyed).length).toBe(4);
+    expect(busy.closed).toBe(false);
+  });
+
+  test("of trusted proxies are not limited by address", async () => {
+    const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
+    const own = await startTestApi({ limits: { maxConnectionsPerAddress: 5, trustedProxies } });
+    onTestFinished(() => own.stop());
+    expect(await stayOpen(own.httpPort, 20)).toBe(20);
+  });
+
+  test("are limited in total, whatever their address", async () => {
+    const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
+    const own = await startTestApi({ limits: { maxConnections: 7, trustedProxies } });
+    onTestFinished(() => own.stop());
+    expect(await stayOpen(own.httpPort, 20)).toBe(7);
+  });
+});

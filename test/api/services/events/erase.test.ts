@@ -1,0 +1,109 @@
+import { randomUUID } from "node:crypto";
+import { type Client, Code, createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
+import { rows } from "../../../../src/db/database.ts";
+import { imbalance, readLedger } from "../../../../src/db/deliveries/ledger.ts";
+import { claimPending } from "../../../../src/db/queue/claims.ts";
+import { recordAttempts } from "../../../../src/db/queue/results.ts";
+import { freshClaimant, result, SPACING } from "../../../db/queue/queue.ts";
+import { grpc } from "../../../support/clients.ts";
+import { failure } from "../../../support/failure.ts";
+import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+
+let api: TestApi;
+let events: Client<typeof EventService>;
+let deliveries: Client<typeof DeliveryService>;
+beforeAll(async () => {
+  api = await startTestApi();
+  events = createClient(EventService, grpc(api));
+  deliveries = createClient(DeliveryService, grpc(api));
+  for (let n = 0; n < 2; n += 1) await api.register();
+});
+afterAll(() => api.stop());
+
+function publish(userId: string) {
+  return events.publishEvent({
+    idempotencyKey: randomUUID(),
+    userId,
+    data: {
+      case: "orderDispatched",
+      value: { orderId: 1n, orderNumber: `SO of ${userId}`, dispatchedAt: { seconds: 1n } },
+    },
+  });
+}
+
+test("a user's payloads and the responses to them are erased; ids, states and counts stay, open deliveries are cancelled", async () => {
+  const { db } = api.context;
+  const [delivered, open, other] = [await publish("anna"), await publish("anna"), await publish("bert")];
+  // The deliveries of the first event arrive; of the second one fails and one waits.
+  const claimant = await freshClaimant(db);
+  const { deliveries: claimed } = await claimPending(db, claimant, { limit: 100, after: 0n, excluded: [] });
+  const first = claimed.filter(({ eventId }) => eventId === delivered.eventId);
+  const [failing] = claimed.filter(({ eventId }) => eventId === open.eventId);
+  await recordAttempts(
+    db,
+    [...first.map((each) => result(each, 200)), ...(failing ? [result(failing, 503)] : [])],
+    SPACING,
+  );
+  await db.raw("delete from workers");
+
+  expect(await events.erasePayloads({ userId: "anna" })).toMatchObject({
+    erased: 2,
+    cancelled: 2,
+    more: false,
+  });
+  const stored = await rows(db, "select user_id, payload is null as erased from events order by id");
+  expect(stored).toEqual([
+    { user_id: "anna", erased: true },
+    { user_id: "anna", erased: true },
+    { user_id: "bert", erased: false },
+  ]);
+  const responses = "select count(*)::int as n from all_attempts where response_start is not null";
+  expect(await rows(db, responses)).toEqual([{ n: 0 }]);
+  expect(imbalance(await readLedger(db))).toBe(0n);
+
+  const page = await deliveries.listDeliveries({ eventId: open.eventId });
+  expect(page.deliveries.map(({ state, reason }) => [state, reason])).toEqual(
+    Array(2).fill([DeliveryState.CANCELLED, "payload erased"]),
+  );
+  const arrived = await deliveries.getDelivery({ deliveryId: first[0]?.id as string });
+  expect(arrived).toMatchObject({
+    delivery: { state: DeliveryState.DELIVERED, attemptCount: 1 },
+    attempts: [{ number: 1, status: 200 }],
+    request: { body: "", erased: true },
+  });
+  const untouched = await deliveries.listDeliveries({ eventId: other.eventId });
+  expect(untouched.deliveries.map(({ state }) => state)).toEqual(Array(2).fill(DeliveryState.PENDING));
+
+  expect(await events.erasePayloads({ userId: "anna" })).toMatchObject({
+    erased: 0,
+    cancelled: 0,
+    more: false,
+  });
+});
+
+test("a delivery that is being sent while its payload is erased keeps its claim", async () => {
+  const { db } = api.context;
+  const { eventId } = await publish("carl");
+  const claimant = await freshClaimant(db);
+  const { deliveries: claimed } = await claimPending(db, claimant, { limit: 100, after: 0n, excluded: [] });
+  const own = claimed.filter((each) => each.eventId === eventId);
+  expect(await events.erasePayloads({ userId: "carl" })).toMatchObject({ erased: 1, cancelled: 0 });
+  const states = await recordAttempts(
+    db,
+    own.map((each) => result(each, 200)),
+    SPACING,
+  );
+  expect([...states.values()]).toEqual(["delivered", "delivered"]);
+});
+
+test("erasing takes Write_Administrative_Data, and a user", async () => {
+  const { secret } = await api.key({ permissions: [...ONLY.read, ...ONLY.publish, ...ONLY.manage] });
+  const refused = [
+    await failure(createClient(EventService, grpc(api, secret)).erasePayloads({ userId: "anna" })),
+    await failure(events.erasePayloads({})),
+  ];
+  expect(refused.map((error) => error?.code)).toEqual([Code.PermissionDenied, Code.InvalidArgument]);
+});

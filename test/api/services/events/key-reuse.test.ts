@@ -1,0 +1,159 @@
+import { randomUUID } from "node:crypto";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { type Client, Code, createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
+import { EventService, type PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
+import { grpc } from "../../../support/clients.ts";
+import { failure } from "../../../support/failure.ts";
+import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+
+let api: TestApi;
+let events: Client<typeof EventService>;
+beforeAll(async () => {
+  api = await startTestApi();
+  events = createClient(EventService, grpc(api));
+});
+afterAll(() => api.stop());
+
+type Request = MessageInitShape<typeof PublishEventRequestSchema>;
+const LINES = [
+  { productId: 7n, sku: "LAMP-01", quantity: 2 },
+  { productId: 9_007_199_254_740_993n, sku: "LAMP-02", quantity: 1 },
+];
+const order = {
+  orderId: 1001n,
+  orderNumber: "SO-1001",
+  dispatchedAt: { seconds: 1_790_000_000n },
+  lines: LINES,
+};
+const request = (more: object = {}, data: object = {}): Request => ({
+  idempotencyKey: randomUUID(),
+  userId: "tenant-1",
+  time: { seconds: 1_790_000_000n, nanos: 500_000 },
+  data: { case: "orderDispatched", value: { ...order, ...data } },
+  ...more,
+});
+const secondLine = (more: object) => ({ lines: [LINES[0], { ...LINES[1], ...more }] });
+
+/** Each way to publish one event, and what it is refused with. */
+const ways: [
+  string,
+  (event: Request) => Promise<{ code: number | undefined; message: string | undefined }>,
+][] = [
+  [
+    "PublishEvent",
+    async (event) => {
+      const error = await failure(events.publishEvent(event));
+      return { code: error?.code, message: error?.rawMessage };
+    },
+  ],
+  [
+    "PublishEventBatch",
+    async (event) => {
+      const { results } = await events.publishEventBatch({ events: [event] });
+      const [{ result } = { result: undefined }] = results;
+      return result?.case === "error" ? result.value : { code: undefined, message: undefined };
+    },
+  ],
+  [
+    "PublishEvents",
+    async (event) => {
+      async function* messages() {
+        yield { events: [event] };
+      }
+      const { results } = await events.publishEvents(messages());
+      const [{ result } = { result: undefined }] = results;
+      return result?.case === "error" ? result.value : { code: undefined, message: undefined };
+    },
+  ],
+];
+
+test.each(ways)(
+  "a reused idempotency key is refused by %s with the first event and the fields that differ",
+  async (_way, publish) => {
+    const first = request();
+    const { eventId } = await events.publishEvent(first);
+    const again = { idempotencyKey: first.idempotencyKey };
+    const cases: [Request, string][] = [
+      [request({ ...again, userId: "tenant-2" }), "user_id"],
+      [request({ ...again, time: { seconds: 1_790_000_000n, nanos: 501_000 } }), "time"],
+      [request(again, { orderNumber: "SO-1002" }), "order_dispatched.order_number"],
+      [request(again, { carrier: "Post" }), "order_dispatched.carrier"],
+      [request(again, { lines: [LINES[0]] }), "order_dispatched.lines"],
+      [
+        request(again, secondLine({ productId: 9_007_199_254_740_992n })),
+        "order_dispatched.lines[1].product_id",
+      ],
+      [
+        request(
+          { ...again, userId: "tenant-2" },
+          { ...secondLine({ quantity: 5, sku: "X" }), carrier: "Post" },
+        ),
+        "user_id, order_dispatched.carrier, order_dispatched.lines[1].sku and 1 more",
+      ],
+      [
+        request({
+          ...again,
+          data: {
+            case: "stockLevelChanged",
+            value: { productId: 1n, sku: "A", location: "Oslo", changedAt: { seconds: 1n } },
+          },
+        }),
+        "data",
+      ],
+      [
+        request(again, { dispatchedAt: { seconds: 1_790_000_000n, nanos: 5 } }),
+        "time, or in fractions of a second",
+      ],
+    ];
+    for (const [event, fields] of cases) {
+      expect(await publish(event)).toMatchObject({
+        code: Code.AlreadyExists,
+        message: `idempotency_key was used for another event, ${eventId}: they differ in ${fields}; use a new key for a new event`,
+      });
+    }
+  },
+);
+
+test("programs read the first event and the differing fields from the error's metadata", async () => {
+  const first = request();
+  const { eventId } = await events.publishEvent(first);
+  const other = request(
+    { idempotencyKey: first.idempotencyKey, userId: "tenant-2" },
+    { orderNumber: "SO-2" },
+  );
+  const error = await failure(events.publishEvent(other));
+  expect(error?.findDetails(ErrorInfoSchema)).toMatchObject([
+    {
+      reason: "IDEMPOTENCY_KEY_REUSED",
+      metadata: { event_id: eventId, fields: "user_id,order_dispatched.order_number" },
+    },
+  ]);
+});
+
+test("of an event whose payload is erased only the other fields are compared", async () => {
+  const userId = `erased-${randomUUID()}`;
+  const first = request({ userId });
+  const { eventId } = await events.publishEvent(first);
+  expect((await events.erasePayloads({ userId })).erased).toBe(1);
+  const again = { idempotencyKey: first.idempotencyKey };
+  const start = `idempotency_key was used for another event, ${eventId}`;
+  const end = "; its payload is erased and was not compared; use a new key for a new event";
+  const data = await failure(events.publishEvent(request({ ...again, userId }, { orderNumber: "SO-2" })));
+  expect(data?.rawMessage).toBe(start + end);
+  const user = await failure(events.publishEvent(request(again)));
+  expect(user?.rawMessage).toBe(`${start}: they differ in user_id${end}`);
+});
+
+test("of an event that is no longer stored the id is named", async () => {
+  const first = request();
+  const { eventId } = await events.publishEvent(first);
+  await api.context.db("events").where("id", eventId).delete();
+  const error = await failure(
+    events.publishEvent(request({ idempotencyKey: first.idempotencyKey }, { orderNumber: "SO-2" })),
+  );
+  expect(error?.rawMessage).toBe(
+    `idempotency_key was used for another event, ${eventId}, which is no longer stored; use a new key for a new event`,
+  );
+});

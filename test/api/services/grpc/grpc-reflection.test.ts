@@ -1,0 +1,224 @@
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import * as grpcJs from "@grpc/grpc-js";
+import { loadFileDescriptorSetFromBuffer, loadSync } from "@grpc/proto-loader";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { createLocalAuthority } from "../../../../demo/certificates.ts";
+import { ServerReflection } from "../../../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { grpc } from "../../../support/clients.ts";
+import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: the loader knows the messages at run time only
+type Message = any;
+
+const SERVICES = [
+  "webhook.v1.WebhookService",
+  "webhook.v1.EventService",
+  "webhook.v1.ApiKeyService",
+  "webhook.v1.DeliveryService",
+  "webhook.v1.StatsService",
+];
+
+const root = fileURLToPath(new URL("../../../..", import.meta.url));
+const loaded = grpcJs.loadPackageDefinition(
+  loadSync(["grpc/reflection/v1/reflection.proto", "grpc/reflection/v1alpha/reflection.proto"], {
+    includeDirs: [`${root}third_party`],
+    oneofs: true,
+    arrays: true,
+  }),
+) as Message;
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startTestApi();
+});
+afterAll(() => api.stop());
+
+/** One stream of questions, of a client of another make. */
+function conversation(version: "v1" | "v1alpha" = "v1"): (question: Message) => Promise<Message> {
+  const client = new loaded.grpc.reflection[version].ServerReflection(
+    `127.0.0.1:${api.grpcPort}`,
+    grpcJs.credentials.createInsecure(),
+  );
+  const stream = client.ServerReflectionInfo();
+  onTestFinished(() => {
+    stream.end();
+    client.close();
+  });
+  return async (question) => {
+    stream.write(question);
+    const [answer] = await once(stream, "data");
+    return answer;
+  };
+}
+
+/** The names of the files in an answer. */
+function filesIn(answer: Message): string[] {
+  return answer.fileDescriptorResponse.fileDescriptorProto.map(
+    (bytes: Buffer) => fromBinary(FileDescriptorProtoSchema, bytes).name,
+  );
+}
+
+test.each(["v1", "v1alpha"] as const)("reflection %s lists every service, without a key", async (version) => {
+  const ask = conversation(version);
+  const { listServicesResponse } = await ask({ listServices: "*" });
+  expect(listServicesResponse.service.map(({ name }: Message) => name)).toEqual([
+    ...SERVICES,
+    "webhook.v1.SessionService",
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+  ]);
+});
+
+test("a file comes with all it imports, well-known types included, and imports come once a stream", async () => {
+  const ask = conversation();
+  const first = filesIn(await ask({ fileByFilename: "webhook/v1/webhook.proto" }));
+  expect(first[0]).toBe("webhook/v1/webhook.proto");
+  expect(first).toEqual(
+    expect.arrayContaining([
+      "google/api/annotations.proto",
+      "google/api/http.proto",
+      "google/protobuf/descriptor.proto",
+      "google/protobuf/timestamp.proto",
+      "webhook/v1/event.proto",
+      "webhook/v1/options.proto",
+    ]),
+  );
+  expect(filesIn(await ask({ fileByFilename: "webhook/v1/event.proto" }))).toEqual([
+    "webhook/v1/event.proto",
+  ]);
+  expect(filesIn(await ask({ fileByFilename: "webhook/v1/webhook.proto" }))).toEqual([
+    "webhook/v1/webhook.proto",
+  ]);
+});
+
+test.each([
+  ["webhook.v1.EventService", "webhook/v1/event.proto"],
+  ["webhook.v1.EventService.PublishEvent", "webhook/v1/event.proto"],
+  ["webhook.v1.OrderLine", "webhook/v1/event.proto"],
+  ["webhook.v1.OrderLine.sku", "webhook/v1/event.proto"],
+  ["webhook.v1.PublishEventRequest.data", "webhook/v1/event.proto"],
+  ["webhook.v1.WebhookProcess", "webhook/v1/event.proto"],
+  ["webhook.v1.WEBHOOK_PROCESS_ORDER_DISPATCHED", "webhook/v1/event.proto"],
+  ["webhook.v1.required_permission", "webhook/v1/options.proto"],
+  ["google.protobuf.Timestamp", "google/protobuf/timestamp.proto"],
+  ["google.api.HttpRule", "google/api/http.proto"],
+  ["google.rpc.ErrorInfo", "google/rpc/error_details.proto"],
+  ["grpc.health.v1.HealthCheckResponse.ServingStatus", "health/v1/health.proto"],
+])("the symbol %s is found in %s", async (fileContainingSymbol, file) => {
+  const ask = conversation();
+  expect(filesIn(await ask({ fileContainingSymbol }))[0]).toBe(file);
+});
+
+test("extensions are found by what they extend and their number", async () => {
+  const ask = conversation();
+  const base = "google.protobuf.MethodOptions";
+  const { allExtensionNumbersResponse } = await ask({ allExtensionNumbersOfType: base });
+  expect(allExtensionNumbersResponse.baseTypeName).toBe(base);
+  expect(allExtensionNumbersResponse.extensionNumber).toEqual(expect.arrayContaining([50001, 72295728]));
+  for (const [extensionNumber, file] of [
+    [50001, "webhook/v1/options.proto"],
+    [72295728, "google/api/annotations.proto"],
+  ]) {
+    const found = await ask({ fileContainingExtension: { containingType: base, extensionNumber } });
+    expect(filesIn(found)[0]).toBe(file);
+  }
+  const none = await ask({ allExtensionNumbersOfType: "webhook.v1.Webhook" });
+  expect(none.allExtensionNumbersResponse.extensionNumber).toEqual([]);
+});
+
+test("what is not there is NOT_FOUND, and the stream goes on", async () => {
+  const ask = conversation();
+  for (const question of [
+    { fileByFilename: "nope.proto" },
+    { fileContainingSymbol: "nope.Nope" },
+    { fileContainingExtension: { containingType: "google.protobuf.MethodOptions", extensionNumber: 1 } },
+    { allExtensionNumbersOfType: "nope.Nope" },
+  ]) {
+    expect((await ask(question)).errorResponse.errorCode).toBe(grpcJs.status.NOT_FOUND);
+  }
+  expect((await ask({ host: "a" })).errorResponse.errorCode).toBe(grpcJs.status.INVALID_ARGUMENT);
+  const again = await ask({ host: "a", listServices: "" });
+  expect([again.validHost, again.originalRequest.listServices]).toEqual(["a", ""]);
+});
+
+test("a client made from nothing but what reflection tells can call the service", async () => {
+  const ask = conversation();
+  const { fileDescriptorResponse } = await ask({ fileContainingSymbol: "webhook.v1.WebhookService" });
+  const file = fileDescriptorResponse.fileDescriptorProto.map((bytes: Buffer) =>
+    fromBinary(FileDescriptorProtoSchema, bytes),
+  );
+  const set = toBinary(FileDescriptorSetSchema, create(FileDescriptorSetSchema, { file }));
+  const definition = loadFileDescriptorSetFromBuffer(Buffer.from(set), { enums: String, defaults: true });
+  const { WebhookService } = (grpcJs.loadPackageDefinition(definition) as Message).webhook.v1;
+  const client = new WebhookService(`127.0.0.1:${api.grpcPort}`, grpcJs.credentials.createInsecure());
+  onTestFinished(() => client.close());
+  const metadata = new grpcJs.Metadata();
+  metadata.set("x-service-key", api.adminKey);
+
+  const url = "https://receiver.example/reflected";
+  const made = await new Promise<Message>((resolve, reject) =>
+    client.CreateWebhook({ process: 1, url }, metadata, (error: unknown, answer: Message) =>
+      error ? reject(error) : resolve(answer),
+    ),
+  );
+  expect(made.webhook).toMatchObject({ url, webhook_process: "WEBHOOK_PROCESS_ORDER_DISPATCHED" });
+});
+
+test("buf curl needs no files either", async () => {
+  await api.rest("POST", "/api/webhook", { json: { process: 2, url: "https://receiver.example/buf" } });
+  const { stdout } = await promisify(execFile)("buf", [
+    ...["curl", "--http2-prior-knowledge", "--protocol", "grpc"],
+    ...["--header", `X-Service-Key: ${api.adminKey}`],
+    `${api.grpcUrl}/webhook.v1.WebhookService/ListWebhooks`,
+  ]);
+  expect(JSON.parse(stdout).webhooks).toContainEqual(
+    expect.objectContaining({ url: "https://receiver.example/buf" }),
+  );
+});
+
+test("with a certificate reflection is on the one port", async () => {
+  const authority = await createLocalAuthority();
+  const tls = await authority.issue(["localhost", "127.0.0.1"]);
+  const own = await startTestApi({ tls });
+  onTestFinished(() => own.stop());
+  const transport = createGrpcTransport({ baseUrl: own.url, nodeOptions: { ca: authority.cert } });
+  const answers = createClient(ServerReflection, transport).serverReflectionInfo(
+    (async function* () {
+      yield { messageRequest: { case: "listServices" as const, value: "" } };
+    })(),
+  );
+  const names: string[] = [];
+  for await (const { messageResponse } of answers) {
+    if (messageResponse.case === "listServicesResponse")
+      names.push(...messageResponse.value.service.map(({ name }) => name));
+  }
+  expect(names).toEqual(expect.arrayContaining(SERVICES));
+});
+
+test("an open stream of questions does not hold up the service's stop", async () => {
+  // Held up, it would take longer than a test may.
+  const own = await startTestApi({ drainMs: 600_000 });
+  let answered = () => {};
+  const first = new Promise<void>((resolve) => {
+    answered = resolve;
+  });
+  const questions = async function* () {
+    yield { messageRequest: { case: "listServices" as const, value: "" } };
+    await new Promise<never>(() => {});
+  };
+  const ended = (async () => {
+    for await (const _ of createClient(ServerReflection, grpc(own)).serverReflectionInfo(questions()))
+      answered();
+  })().catch(ConnectError.from);
+  await first;
+  await own.stop();
+  expect(await ended).toMatchObject({ code: Code.Unavailable });
+});

@@ -1,0 +1,130 @@
+import { randomUUID } from "node:crypto";
+import { create, type MessageShape } from "@bufbuild/protobuf";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  EventService,
+  type PublishEventRequest,
+  PublishEventRequestSchema,
+} from "../../../../gen/webhook/v1/event_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { sampleMessage } from "../../../../src/api/json/sample.ts";
+import { findFieldViolations } from "../../../../src/api/services/required-fields.ts";
+import { type CatalogueEntry, catalogue } from "../../../../src/contract/catalogue.ts";
+import { grpc } from "../../../support/clients.ts";
+import { schemaValidator } from "../../../support/schema-validator.ts";
+import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { arbitraryMessage } from "../../json/arbitrary-messages.ts";
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startTestApi();
+});
+afterAll(() => api.stop());
+
+const listed = async () => (await createClient(WebhookService, grpc(api)).listProcesses({})).processes;
+
+test("the catalogue has every event type by number and name, with a description, a sample and a schema", async () => {
+  const processes = await listed();
+  expect(processes.map(({ number, name }) => ({ number, name }))).toEqual(
+    catalogue.map(({ number, name }) => ({ number, name })),
+  );
+  for (const { name, description, sample, schema } of processes) {
+    expect(description).toMatch(/\.$/);
+    expect(JSON.parse(sample)).toEqual(expect.any(Object));
+    expect(JSON.parse(schema)).toMatchObject({
+      $schema: "https://json-schema.org/draft/2020-12/schema",
+      title: name,
+      description,
+    });
+  }
+});
+
+test.each(["/api", "/api/v1", "/api/v2"])(
+  "REST has the catalogue at %s/webhook/processes, with samples and schemas as objects",
+  async (prefix) => {
+    const { status, text, envelope } = await api.rest("GET", `${prefix}/webhook/processes`);
+    expect(status).toBe(200);
+    for (const [index, { number, name, description, sample, schema }] of (await listed()).entries()) {
+      expect(envelope.Data[index]).toEqual({
+        Number: number,
+        Name: name,
+        Description: description,
+        Sample: JSON.parse(sample),
+        Schema: JSON.parse(schema),
+      });
+      // To the letter: numbers with every digit, keys in their order.
+      expect(text).toContain(`"Sample":${sample},"Schema":${schema}}`);
+    }
+  },
+);
+
+test("the catalogue takes Read_Administrative_Data and nothing more", async () => {
+  const reader = await api.key({ permissions: ONLY.read });
+  expect((await api.rest("GET", "/api/webhook/processes", { key: reader.secret })).status).toBe(200);
+  const writer = await api.key({ permissions: ONLY.write });
+  const refused = await api.rest("GET", "/api/webhook/processes", { key: writer.secret });
+  expect(refused.status).toBe(403);
+  expect(refused.envelope.Warnings[0]).toContain("Read_Administrative_Data");
+  expect((await api.rest("GET", "/api/webhook/processes", { key: null })).status).toBe(401);
+});
+
+test("each event type that is listed can be registered for, by its number", async () => {
+  for (const { number, name } of await listed()) {
+    const url = `https://receiver.example/${name}`;
+    const { envelope } = await api.rest("POST", "/api/webhook", { json: { process: number, url } });
+    expect(envelope.Data.WebhookProcess).toBe(name);
+  }
+});
+
+function requestOf({ field }: CatalogueEntry, value: unknown): PublishEventRequest {
+  const member = PublishEventRequestSchema.fields.find((each) => each.name === field);
+  return create(PublishEventRequestSchema, {
+    idempotencyKey: randomUUID(),
+    userId: "tenant-1",
+    data: { case: member?.localName, value } as MessageShape<typeof PublishEventRequestSchema>["data"],
+  });
+}
+
+/** Publishes an event, and reads the body that its receivers would be sent. */
+async function published(request: PublishEventRequest): Promise<string> {
+  const { eventId } = await createClient(EventService, grpc(api)).publishEvent(request);
+  const [event] = await api.context.db("events").where("id", eventId);
+  return event.payload;
+}
+
+test("an event like the sample is sent as the sample, to the letter", async () => {
+  for (const [index, { sample }] of (await listed()).entries()) {
+    const entry = catalogue[index] as CatalogueEntry;
+    expect(await published(requestOf(entry, sampleMessage(entry.payload)))).toBe(sample);
+  }
+});
+
+test("whatever is published is valid under the schema that is listed for it", async () => {
+  const processes = await listed();
+  for (const entry of catalogue) {
+    const validate = schemaValidator(processes.find(({ number }) => number === entry.number)?.schema ?? "");
+    const acceptable = arbitraryMessage(entry.payload)
+      .map(({ message }) => requestOf(entry, message))
+      .filter((request) => findFieldViolations(PublishEventRequestSchema, request).length === 0);
+    await fc.assert(
+      fc.asyncProperty(acceptable, async (request) => {
+        validate(JSON.parse(await published(request)));
+        expect(validate.errors).toBeNull();
+      }),
+      { numRuns: 50 },
+    );
+  }
+});
+
+test("a member of an enum that has no name is refused, since receivers are promised names", async () => {
+  const entry = catalogue.find(({ name }) => name === "DocumentCreated") as CatalogueEntry;
+  const refused = await published(requestOf(entry, { ...sampleMessage(entry.payload), kind: 99 })).catch(
+    (error: unknown) => ConnectError.from(error),
+  );
+  expect(refused).toMatchObject({
+    code: Code.InvalidArgument,
+    rawMessage: expect.stringContaining("kind is 99, which is no DocumentKind; send one of: DOCUMENT_KIND_"),
+  });
+});

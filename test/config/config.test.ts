@@ -1,0 +1,144 @@
+import { describe, expect, test } from "vitest";
+import { ConfigError, readConfig } from "../../src/config/config.ts";
+
+const KEY = Buffer.alloc(32, 7).toString("base64");
+const DATABASE = "postgres://user:telling-password@db.example:5432/webhook";
+
+function refusal(environment: Record<string, string>): string {
+  try {
+    readConfig(environment);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError);
+    return (error as ConfigError).message;
+  }
+  throw new Error("the settings were taken");
+}
+
+describe("the settings", () => {
+  test("have defaults for a service on embedded parts", () => {
+    expect(readConfig({})).toMatchObject({
+      role: "all",
+      httpPort: 8080,
+      grpcPort: 9090,
+      dataDir: ".data",
+      database: { url: undefined },
+      temporal: { external: false },
+      dispatch: { intervalMs: 60_000, retryInitialDelayMs: 60_000, retryBackoffCoefficient: 5 },
+      delivery: { timeoutMs: 15_000, allowedNetworks: [], allowedPorts: [] },
+    });
+  });
+
+  test("take lengths of time in their usual units, and an empty value as not set", () => {
+    const config = readConfig({
+      DISPATCH_INTERVAL: "5m",
+      RETRY_INITIAL_DELAY: "1.5s",
+      DELIVERY_TIMEOUT: "900ms",
+      LOG_LEVEL: "",
+    });
+    expect(config.dispatch).toMatchObject({ intervalMs: 300_000, retryInitialDelayMs: 1_500 });
+    expect(config.delivery.timeoutMs).toBe(900);
+    expect(config.logLevel).toBe("info");
+  });
+
+  test("take networks that the address guard lets through", () => {
+    const { delivery } = readConfig({ DELIVERY_ALLOWED_NETWORKS: "10.0.0.0/8, fd00::/8" });
+    expect(delivery.allowedNetworks.map(([address, bits]) => `${address}/${bits}`)).toEqual([
+      "10.0.0.0/8",
+      "fd00::/8",
+    ]);
+  });
+
+  test("take blocked ports that deliveries may reach", () => {
+    const { delivery } = readConfig({ DELIVERY_ALLOWED_PORTS: "6379, 9200" });
+    expect(delivery.allowedPorts).toEqual([6379, 9200]);
+  });
+
+  test("take former keys as base64 or hex, separated by commas, and limits for callers", () => {
+    const config = readConfig({
+      SECRET_KEY_PREVIOUS: `${KEY}, ${"0f".repeat(32)}`,
+      TRUST_PROXY: "10.0.0.0/8",
+    });
+    expect(config.previousSecretKeys).toEqual([Buffer.from(KEY, "base64"), Buffer.alloc(32, 0x0f)]);
+    expect(config.limits.trustedProxies).toHaveLength(1);
+    expect(readConfig({}).limits).toEqual({
+      requestsPerMinute: 0,
+      wrongKeysPerMinute: 60,
+      maxWebhooks: 10_000,
+      maxApiKeys: 10_000,
+      maxInstalledApps: 10_000,
+      trustedProxies: [],
+      maxConnections: 10_000,
+      maxConnectionsPerAddress: 500,
+      http2MaxStreams: 200,
+      http2ResetsPerSecond: 100,
+      requestIdleMs: 60_000,
+    });
+  });
+
+  test.each([
+    ["SECRET_KEY_PREVIOUS", "too-short"],
+    ["RATE_LIMIT_PER_MINUTE", "-1"],
+    ["WRONG_KEYS_PER_MINUTE", "some"],
+    ["TRUST_PROXY", "true"],
+    ["MAX_WEBHOOKS", "0"],
+    ["MAX_API_KEYS", "0"],
+    ["MAX_INSTALLED_APPS", "0"],
+    ["ROLE", "boss"],
+    ["HTTP_PORT", "http"],
+    ["HTTP_PORT", "70000"],
+    ["GRPC_PORT", "-1"],
+    ["DISPATCH_INTERVAL", "60"],
+    ["DISPATCH_INTERVAL", "10ms"],
+    ["RETRY_BACKOFF_COEFFICIENT", "0.5"],
+    ["DELIVERY_TIMEOUT", "soon"],
+    ["DELIVERY_ALLOWED_NETWORKS", "10.0.0.0"],
+    ["DELIVERY_ALLOWED_PORTS", "0"],
+    ["DELIVERY_ALLOWED_PORTS", "65536"],
+    ["DELIVERY_ALLOWED_PORTS", "redis"],
+    ["DELIVERY_ALLOWED_NETWORKS", "10.0.0.0/99"],
+    ["TEMPORAL_UI_URL", "not a url"],
+    ["LOG_LEVEL", "loud"],
+  ])("%s=%s is refused by name", (name, value) => {
+    expect(refusal({ [name]: value })).toContain(name);
+  });
+
+  test("name every wrong value at once", () => {
+    const message = refusal({ HTTP_PORT: "x", DELIVERY_TIMEOUT: "y", ROLE: "z" });
+    for (const name of ["HTTP_PORT", "DELIVERY_TIMEOUT", "ROLE"]) expect(message).toContain(name);
+  });
+
+  test("never repeat a secret in their errors", () => {
+    expect(refusal({ SECRET_KEY: "telling-secret" })).not.toContain("telling-secret");
+    expect(refusal({ SECRET_KEY_PREVIOUS: `${KEY},telling-secret` })).not.toMatch(/telling-secret|AAAA/);
+    expect(refusal({ ADMIN_KEY: "telling key" })).not.toContain("telling key");
+    expect(refusal({ DATABASE_URL: "mysql://user:telling-password@db/x" })).not.toContain("telling-password");
+  });
+
+  test("take an ADMIN_KEY of 32 characters at least, and say how to make one", () => {
+    const message = refusal({ ADMIN_KEY: "k".repeat(31) });
+    expect(message).toContain(
+      "ADMIN_KEY: it has 31 characters; it must be 32 to 200 visible ASCII characters",
+    );
+    expect(message).toContain("openssl rand -hex 24");
+    expect(readConfig({ ADMIN_KEY: "k".repeat(32) }).adminKey).toBe("k".repeat(32));
+  });
+
+  test("of processes that share parts must say where those are", () => {
+    expect(refusal({ ROLE: "worker" })).toMatch(/DATABASE_URL is missing[\s\S]*TEMPORAL_ADDRESS is missing/);
+    expect(refusal({ ROLE: "api" })).toMatch(/DATABASE_URL is missing/);
+    expect(refusal({ DATABASE_DIRECT_URL: DATABASE })).toMatch(/DATABASE_URL is missing/);
+    expect(refusal({ DATABASE_URL: DATABASE })).toMatch(/SECRET_KEY is missing/);
+    expect(() => readConfig({ ROLE: "api", DATABASE_URL: DATABASE, SECRET_KEY: KEY })).not.toThrow();
+  });
+
+  test("of TLS go together", () => {
+    expect(refusal({ TLS_CERT: "/nowhere.pem" })).toMatch(/TLS_CERT and TLS_KEY go together/);
+    expect(refusal({ TLS_CERT: "/nowhere.pem", TLS_KEY: "/nowhere.key" })).toMatch(/TLS_CERT: cannot read/);
+  });
+
+  test("take Temporal's own variables to mean that it is not embedded", () => {
+    const shared = { DATABASE_URL: DATABASE, SECRET_KEY: KEY, ROLE: "worker" };
+    expect(readConfig({ ...shared, TEMPORAL_ADDRESS: "temporal:7233" }).temporal.external).toBe(true);
+    expect(readConfig({ ...shared, TEMPORAL_PROFILE: "cloud" }).temporal.external).toBe(true);
+  });
+});

@@ -1,0 +1,149 @@
+import { once } from "node:events";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { createLocalAuthority } from "../../../demo/certificates.ts";
+import { isGivenUp, onBehalfOf } from "../../../src/db/connections/call-signal.ts";
+import { type Db, openDatabase, rows } from "../../../src/db/database.ts";
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from "../../../src/embedded/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../../src/embedded/postgres/postgres-home.ts";
+import { anyPort } from "../../support/any-port.ts";
+
+let folder: string;
+let postgres: EmbeddedPostgres;
+let admin: Db;
+
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), "webhook-test-cancel-"));
+  // PostgreSQL may run as another user, who makes its socket here.
+  await chmod(folder, 0o777);
+  postgres = await startEmbeddedPostgres({
+    dataDir: path.join(folder, "data"),
+    progress: () => {},
+    port: await anyPort(),
+    settings: { unix_socket_directories: folder },
+  });
+  admin = openDatabase(postgres.superuserUrl, { max: 2 });
+  await speakTls();
+});
+afterAll(async () => {
+  await admin.destroy();
+  await postgres.stop();
+  await removeDataDir(path.join(folder, "data"));
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Makes the server speak TLS with a certificate of an authority whose PEM file is in the folder. */
+async function speakTls(): Promise<void> {
+  const authority = await createLocalAuthority();
+  const { cert, key } = await authority.issue(["localhost", "127.0.0.1"]);
+  await writeFile(path.join(folder, "authority.pem"), authority.cert);
+  for (const [name, pem] of Object.entries({ "server.crt": cert, "server.key": key })) {
+    // The server writes the files itself: it takes a key from nobody else. Its programs start in its data folder.
+    const lines = pem.trim().split("\n");
+    await admin.raw(
+      `copy (select unnest(array[${lines.map((line) => `'${line.trim()}'`).join(",")}])) to program 'cat > ${name} && chmod 600 ${name}'`,
+    );
+  }
+  await admin.raw("alter system set ssl = on");
+  await admin.raw("select pg_reload_conf()");
+  await vi.waitFor(async () => expect((await admin.raw("show ssl")).rows).toEqual([{ ssl: "on" }]), 20_000);
+}
+
+/** Opens a pool for the test. */
+function pool(url: string): Db {
+  const db = openDatabase(url, { max: 5, applicationName: "cancelled-by-test" });
+  onTestFinished(() => db.destroy());
+  return db;
+}
+
+/** Runs a statement for a call that can be given up. */
+function startCall(db: Db, sql: string) {
+  const call = new AbortController();
+  const ended = onBehalfOf(call.signal, () => rows(db, sql)).then(
+    () => "completed",
+    (error: unknown) => (isGivenUp(error) ? "cancelled" : error),
+  );
+  return { giveUp: () => call.abort(), ended };
+}
+
+/** Statements that the server runs for the test's pools. */
+const running = async () =>
+  (await admin("pg_stat_activity").where({ application_name: "cancelled-by-test", state: "active" })).length;
+
+const through = {
+  TCP: () => postgres.url,
+  TLS: () => `${postgres.url}?sslmode=verify-full&sslrootcert=${folder}/authority.pem`,
+  "TLS from the first byte": () =>
+    `${postgres.url}?sslmode=verify-full&sslnegotiation=direct&sslrootcert=${folder}/authority.pem`,
+  "a Unix socket": () => postgres.url.replace("@127.0.0.1", `@${encodeURIComponent(folder)}`),
+};
+
+describe.each(Object.entries(through))("over %s", (way, url) => {
+  test("the statement of a call that is given up is cancelled, and no other", async () => {
+    const db = pool(url());
+    const [used] = await rows<{ tls: boolean; tcp: boolean }>(
+      db,
+      "select ssl as tls, inet_client_addr() is not null as tcp from pg_stat_ssl where pid = pg_backend_pid()",
+    );
+    expect(used).toEqual({ tls: way.startsWith("TLS"), tcp: way !== "a Unix socket" });
+    const lock = await admin.transaction();
+    await lock.raw("select pg_advisory_xact_lock(1)");
+    const calls = Array.from({ length: 4 }, () => startCall(db, "select pg_advisory_xact_lock_shared(1)"));
+    await expect.poll(running).toBe(4);
+    calls[1]?.giveUp();
+    expect(await calls[1]?.ended).toBe("cancelled");
+    await lock.rollback();
+    expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual([
+      "completed",
+      "cancelled",
+      "completed",
+      "completed",
+    ]);
+  });
+});
+
+/** Passes connections on to the server, those for which `holds` is true only when they are let go. */
+async function startGateway(holds: (nth: number) => boolean) {
+  const sockets: Socket[] = [];
+  const held: (() => void)[] = [];
+  let nth = 0;
+  const server = createServer((caller) => {
+    nth += 1;
+    sockets.push(caller.on("error", () => {}));
+    const pass = () => {
+      const target = connect(postgres.port, "127.0.0.1").on("error", () => {});
+      sockets.push(target);
+      caller.pipe(target).pipe(caller);
+    };
+    if (holds(nth)) held.push(pass);
+    else pass();
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  const url = new URL(postgres.url);
+  url.port = String((server.address() as AddressInfo).port);
+  return { url: url.href, held };
+}
+
+test("a connection that a late cancellation could still hit is closed instead of used again", async () => {
+  const { url, held } = await startGateway((nth) => nth === 2);
+  const db = pool(url);
+  const [before] = await rows<{ pid: number }>(db, "select pg_backend_pid() as pid");
+  const call = startCall(db, "select pg_sleep(1)");
+  await expect.poll(running).toBe(1);
+  call.giveUp();
+  // It ends by itself, while the request has not come to the server.
+  expect(await call.ended).toBe("completed");
+  expect(held).toHaveLength(1);
+  const [after] = await rows<{ pid: number }>(db, "select pg_backend_pid() as pid");
+  expect(after?.pid).not.toBe(before?.pid);
+});

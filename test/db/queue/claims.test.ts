@@ -1,0 +1,159 @@
+import { describe, expect, test } from "vitest";
+import { claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
+import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
+import { ALL, freshClaimant, openQueueDatabase, queue, stored } from "./queue.ts";
+
+const db = await openQueueDatabase();
+
+describe("a claim", () => {
+  test("is exclusive: claimers at the same time share nothing and leave nothing", async () => {
+    await queue(db, 300);
+    await queue(db, 200);
+    const claimants = await Promise.all([1, 2, 3, 4, 5].map(() => freshClaimant(db)));
+    const claimed = await Promise.all(
+      claimants.map(async (claimant) => {
+        const ids: string[] = [];
+        for (;;) {
+          const { deliveries } = await claimPending(db, claimant, { ...ALL, limit: 37 });
+          if (deliveries.length === 0) return ids;
+          ids.push(...deliveries.map(({ id }) => id));
+        }
+      }),
+    );
+    expect(new Set(claimed.flat()).size).toBe(500);
+    expect(claimed.flat()).toHaveLength(500);
+  });
+
+  test("is fair: a webhook with a thousand pending does not hold up another's one", async () => {
+    const large = await queue(db, 1_000);
+    const small = await queue(db, 1);
+    const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 100 });
+    expect(deliveries).toHaveLength(51);
+    expect(deliveries.filter(({ webhook }) => webhook.id === small)).toHaveLength(1);
+    expect(deliveries.filter(({ webhook }) => webhook.id === large)).toHaveLength(50);
+  });
+
+  test("does not lower a webhook's share for others whose deliveries are all claimed", async () => {
+    for (let n = 0; n < 10; n += 1) await queue(db, 3);
+    expect((await claimPending(db, await freshClaimant(db), ALL)).deliveries).toHaveLength(30);
+    await queue(db, 1_000);
+    const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 110 });
+    expect(deliveries).toHaveLength(110);
+  });
+
+  test("knows each webhook as it is at the claim, and reads none again that has not changed", async () => {
+    const [same, changed] = [await queue(db, 2), await queue(db, 2)];
+    const claim = async () => {
+      const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 2 });
+      return new Map(deliveries.map(({ webhook }) => [webhook.id, webhook]));
+    };
+    const before = await claim();
+    await db.raw("update webhooks set target_url = 'https://moved.example/', secret = '\\x02' where id = ?", [
+      String(changed),
+    ]);
+    const after = await claim();
+    expect(after.get(same)).toBe(before.get(same));
+    expect(before.get(changed)?.targetUrl).not.toBe("https://moved.example/");
+    expect(after.get(changed)).toMatchObject({
+      targetUrl: "https://moved.example/",
+      secrets: [{ sealed: Buffer.from([2]), expires: null }],
+    });
+  });
+
+  test("takes the oldest of a webhook first, and starts where it is told", async () => {
+    const first = await queue(db, 10);
+    const second = await queue(db, 10);
+    const { deliveries, next } = await claimPending(db, await freshClaimant(db), {
+      ...ALL,
+      limit: 3,
+      after: first,
+    });
+    expect(new Set(deliveries.map(({ webhook }) => webhook.id))).toEqual(new Set([second]));
+    expect(next).toBeNull();
+    const { rows } = await db.raw("select id from queue where webhook_id = ? order by id limit 3", [
+      String(second),
+    ]);
+    expect(new Set(deliveries.map(({ id }) => id))).toEqual(
+      new Set(rows.map(({ id }: { id: string }) => id)),
+    );
+  });
+
+  test("keeps to a webhook's rate limit, however many claim at the same time", async () => {
+    const webhookId = await queue(db, 500);
+    await db.raw("update webhooks set rate_limit = 50, rate_at = now() - interval '1 hour' where id = ?", [
+      String(webhookId),
+    ]);
+    const claimants = await Promise.all([1, 2, 3, 4, 5, 6].map(() => freshClaimant(db)));
+    const since = Date.now();
+    const claims = await Promise.all(claimants.map((claimant) => claimPending(db, claimant, ALL)));
+    const tookSeconds = (Date.now() - since) / 1_000;
+    const claimed = claims.reduce((sum, { deliveries }) => sum + deliveries.length, 0);
+    expect(claimed).toBeGreaterThanOrEqual(50);
+    // What the bucket held, and what came in meanwhile.
+    expect(claimed).toBeLessThanOrEqual(50 + Math.ceil(tookSeconds * 50));
+    expect(claims.every(({ limited }) => limited)).toBe(true);
+  });
+
+  test("leaves out what is excluded, what is paused and what belongs to a deleted webhook", async () => {
+    const excluded = await queue(db, 2);
+    const paused = await queue(db, 2);
+    await db("webhooks")
+      .where({ id: String(paused) })
+      .update({ paused: new Date() });
+    const deleted = await queue(db, 2);
+    await db("webhooks")
+      .where({ id: String(deleted) })
+      .update({ deleted: new Date() });
+    expect(await claimPending(db, await freshClaimant(db), { ...ALL, excluded: [excluded] })).toMatchObject({
+      touched: 0,
+    });
+  });
+
+  test("that brings no result ten times ends as interrupted", async () => {
+    await queue(db, 2);
+    const [id, other] = (await claimPending(db, await freshClaimant(db, -1), ALL)).deliveries.map(
+      (d) => d.id,
+    );
+    await db("queue").where({ id: other }).update({ claims: 0 });
+    for (let claims = 2; claims <= MAX_CLAIMS; claims += 1) {
+      expect(await endExpiredWorkers(db)).toHaveLength(1);
+      expect((await claimPending(db, await freshClaimant(db, -1), ALL)).deliveries).toHaveLength(2);
+    }
+    await endExpiredWorkers(db);
+    const last = await claimPending(db, await freshClaimant(db), ALL);
+    expect(last).toMatchObject({ touched: 2, deliveries: [{ id: other }] });
+    expect(await stored(db, [id as string, other as string])).toMatchObject([
+      { state: "failed", attempts: 0, reason: "interrupted" },
+      { state: "delivering", attempts: 0, claims: MAX_CLAIMS },
+    ]);
+  });
+
+  test("given back is pending again, as if it had not been claimed", async () => {
+    await queue(db, 2);
+    const claimant = await freshClaimant(db);
+    const { deliveries } = await claimPending(db, claimant, ALL);
+    const ids = deliveries.map(({ id }) => id);
+    expect(await stored(db, ids)).toMatchObject(Array(2).fill({ state: "delivering", claims: 1 }));
+    await release(db, claimant.workerId, deliveries);
+    expect(await stored(db, ids)).toEqual(
+      Array(2).fill({ state: "pending", attempts: 0, claims: 0, reason: null, run_id: claimant.runId }),
+    );
+    expect((await claimPending(db, await freshClaimant(db), ALL)).deliveries).toHaveLength(2);
+  });
+
+  test("given back by a worker that has it no more stays with the one that has", async () => {
+    await queue(db, 2);
+    const late = await freshClaimant(db, -1);
+    const { deliveries } = await claimPending(db, late, ALL);
+    await endExpiredWorkers(db);
+    const again = await claimPending(db, await freshClaimant(db), ALL);
+    expect(again.deliveries).toHaveLength(2);
+    await release(db, late.workerId, deliveries);
+    expect(
+      await stored(
+        db,
+        deliveries.map(({ id }) => id),
+      ),
+    ).toMatchObject(Array(2).fill({ state: "delivering", claims: 2 }));
+  });
+});

@@ -1,0 +1,10 @@
+import { lockDataDir } from "../../src/embedded/service-lock.ts";
+
+/** `hold-lock.ts DATA_DIR`: says whether it got the lock, and holds it until killed. */
+try {
+  await lockDataDir(process.argv[2] ?? "");
+  console.log(JSON.stringify({ locked: true }));
+  process.stdin.resume();
+} catch (error) {
+  console.log(JSON.stringify({ locked: false, message: (error as Error).message }));
+}

@@ -1,0 +1,58 @@
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
+import { expect, test } from "vitest";
+import { lockDataDir } from "../../src/embedded/service-lock.ts";
+import { killHard, runProgram, stranger, temporaryFolder } from "./support.ts";
+
+interface Answer {
+  locked: boolean;
+  message?: string;
+}
+
+test("a second service on the same DATA_DIR is told the pid of the first", async () => {
+  const dataDir = await temporaryFolder();
+  const { child, said } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
+  expect(said.locked).toBe(true);
+  await expect(lockDataDir(dataDir)).rejects.toThrow(
+    `another service (pid ${child.pid}) already uses ${dataDir}; stop it, or set another DATA_DIR`,
+  );
+});
+
+test("a second service in the same process is told too, until the first lets go", async () => {
+  const dataDir = await temporaryFolder();
+  const first = await lockDataDir(dataDir);
+  await expect(lockDataDir(dataDir)).rejects.toThrow(`pid ${process.pid}`);
+  await first.release();
+  await first.release();
+  await (await lockDataDir(dataDir)).release();
+});
+
+test("an owner killed with SIGKILL does not block the next start", async () => {
+  const dataDir = await temporaryFolder();
+  const { child } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
+  await killHard(child);
+  await (await lockDataDir(dataDir)).release();
+});
+
+test("a pid file whose pid became another process's does not block a start, and is not what the error names", async () => {
+  const dataDir = await temporaryFolder();
+  const { pid } = await stranger();
+  await writeFile(path.join(dataDir, "service.pid"), JSON.stringify({ pid, command: "node src/main.ts" }));
+  const lock = await lockDataDir(dataDir);
+  await expect(lockDataDir(dataDir)).rejects.toThrow(`pid ${process.pid}`);
+  await lock.release();
+});
+
+test("of six services that start at once, one gets the DATA_DIR", async () => {
+  const dataDir = await temporaryFolder();
+  const { child } = await runProgram<Answer>("hold-lock.ts", [dataDir]);
+  await killHard(child);
+  const starters = await Promise.all(
+    Array.from({ length: 6 }, () => runProgram<Answer>("hold-lock.ts", [dataDir])),
+  );
+  const winners = starters.filter(({ said }) => said.locked);
+  expect(winners).toHaveLength(1);
+  for (const { said } of starters.filter((starter) => !starter.said.locked)) {
+    expect(said.message).toContain(`pid ${winners[0]?.child.pid}`);
+  }
+});

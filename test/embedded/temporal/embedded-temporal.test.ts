@@ -1,0 +1,139 @@
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { Client, Connection } from "@temporalio/client";
+import { expect, test } from "vitest";
+import { startEmbeddedTemporal } from "../../../src/embedded/temporal/embedded-temporal.ts";
+import { anyPort } from "../../support/any-port.ts";
+import {
+  killAfterTest,
+  killHard,
+  occupy,
+  recorded,
+  runProgram,
+  runs,
+  stranger,
+  temporaryFolder,
+  until,
+} from "../support.ts";
+
+const silent = () => {};
+
+interface Started {
+  pid: number;
+  address: string;
+}
+
+async function anyPorts(): Promise<{ port: number; uiPort: number }> {
+  return { port: await anyPort(), uiPort: await anyPort() };
+}
+
+async function withClient<T>(address: string, use: (client: Client) => Promise<T>): Promise<T> {
+  const connection = await Connection.connect({ address });
+  try {
+    return await use(new Client({ connection }));
+  } finally {
+    await connection.close();
+  }
+}
+
+test("its workflows and its address are kept over a stop and a start, and its UI answers", async () => {
+  const dataDir = await temporaryFolder();
+  const options = { dataDir, progress: silent, ...(await anyPorts()) };
+  const settings = { searchAttributes: { FailingHosts: "KeywordList" }, namespace: "webhooks" } as const;
+  const first = killAfterTest(await startEmbeddedTemporal({ ...options, ...settings }));
+  expect(first.address).toBe(`127.0.0.1:${options.port}`);
+  expect(first.uiUrl).toBe(`http://127.0.0.1:${options.uiPort}`);
+  expect((await fetch(first.uiUrl)).status).toBe(200);
+  await withClient(first.address, async ({ connection }) => {
+    const { customAttributes } = await connection.operatorService.listSearchAttributes({
+      namespace: "webhooks",
+    });
+    expect(customAttributes).toHaveProperty("FailingHosts");
+    const client = new Client({ connection, namespace: "webhooks" });
+    await client.workflow.start("kept", { workflowId: "kept", taskQueue: "none" });
+  });
+  await first.stop();
+  expect(runs(first.pid)).toBe(false);
+
+  const second = killAfterTest(await startEmbeddedTemporal({ ...options, ...settings }));
+  expect(second.address).toBe(first.address);
+  await withClient(second.address, async ({ connection }) => {
+    const client = new Client({ connection, namespace: "webhooks" });
+    expect((await client.workflow.getHandle("kept").describe()).status.name).toBe("RUNNING");
+  });
+});
+
+test("what a service killed with SIGKILL left running is taken over", async () => {
+  const dataDir = await temporaryFolder();
+  const { port, uiPort } = await anyPorts();
+  const args = [dataDir, "temporal", String(port), String(uiPort)];
+  const { child, said } = await runProgram<Started>("start-servers.ts", args);
+  await killHard(child);
+  const server = killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
+  expect(server).toMatchObject(said);
+  await server.stop();
+  expect(runs(said.pid)).toBe(false);
+});
+
+test("a left-over on other ports is stopped, even one no record tells of, and one on ours started", async () => {
+  const dataDir = await temporaryFolder();
+  const { port, uiPort } = await anyPorts();
+  const args = [dataDir, "temporal", String(port), String(uiPort)];
+  const { child, said } = await runProgram<Started>("start-servers.ts", args);
+  await killHard(child);
+  await writeFile(path.join(dataDir, "temporal/server.json"), "torn");
+  const wished = await anyPorts();
+  const server = killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, ...wished }));
+  expect(runs(said.pid)).toBe(false);
+  expect(server.address).toBe(`127.0.0.1:${wished.port}`);
+});
+
+test("a record that names somebody else's process does not get that signalled", async () => {
+  const dataDir = await temporaryFolder();
+  const options = { dataDir, progress: silent, ...(await anyPorts()) };
+  const first = killAfterTest(await startEmbeddedTemporal(options));
+  await first.stop();
+  const other = await stranger();
+  const file = path.join(dataDir, "temporal/server.json");
+  const record = JSON.parse(await readFile(file, "utf8")) as object;
+  await writeFile(file, JSON.stringify({ ...record, pid: other.pid }));
+  const second = killAfterTest(await startEmbeddedTemporal(options));
+  await second.stop();
+  expect([runs(other.pid), other.exitCode, other.signalCode]).toEqual([true, null, null]);
+});
+
+test("taken ports lead to free ones, which are kept", async () => {
+  const dataDir = await temporaryFolder();
+  const { port, uiPort } = await anyPorts();
+  const takers = [await occupy(port), await occupy(uiPort)];
+  const first = killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
+  expect(first.address).not.toBe(`127.0.0.1:${port}`);
+  expect(first.uiUrl).not.toBe(`http://127.0.0.1:${uiPort}`);
+  await first.stop();
+  for (const taker of takers) taker.close();
+  const second = killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
+  expect(second).toMatchObject({ address: first.address, uiUrl: first.uiUrl });
+});
+
+test("three that start at once and wish for the same ports all come up", async () => {
+  const folders = [await temporaryFolder(), await temporaryFolder(), await temporaryFolder()];
+  const ports = await anyPorts();
+  const start = async (dataDir: string) =>
+    killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, ...ports }));
+  const servers = await Promise.all(folders.map(start));
+  expect(new Set(servers.flatMap(({ address, uiUrl }) => [address, uiUrl])).size).toBe(6);
+});
+
+test("one that dies unasked is started again on the same ports, and can be by hand", async () => {
+  const dataDir = await temporaryFolder();
+  const { lines, progress } = recorded();
+  const options = { dataDir, progress, ...(await anyPorts()), superviseRestart: true };
+  const server = killAfterTest(await startEmbeddedTemporal(options));
+  const { pid } = server;
+  server.kill();
+  await until(() => lines.some((line) => line.startsWith("Temporal is running again")));
+  expect(server.pid).not.toBe(pid);
+  server.kill();
+  await server.restart();
+  await withClient(server.address, (client) => client.connection.workflowService.getSystemInfo({}));
+});

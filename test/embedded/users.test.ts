@@ -1,0 +1,119 @@
+import { execFileSync } from "node:child_process";
+import { chown, copyFile, mkdir, readFile, rm, stat } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished, test } from "vitest";
+import { findRunningPostgres, startEmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
+import { canReach, isRoot, NOBODY } from "../../src/embedded/process/owner.ts";
+import { cacheFolder } from "../../src/embedded/temporal/cache-folder.ts";
+import { findTemporalCli } from "../../src/embedded/temporal/temporal-cli.ts";
+import { anyPort } from "../support/any-port.ts";
+import { query, recorded, runProgram, stopAfterTest, temporaryFolder } from "./support.ts";
+
+const NEEDS_ROOT = "only root can become another user";
+/** One that exists, and is not the one root gives its databases to. */
+const ORDINARY = { uid: idOf("-u"), gid: idOf("-g") };
+const ROOT_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
+
+interface Answer {
+  uid: number;
+  address: string;
+  port: number;
+}
+
+test("root in a 0700 folder gets a database that runs as nobody, kept over restarts", async ({ skip }) => {
+  skip(!isRoot(), NEEDS_ROOT);
+  const dataDir = path.join(await temporaryFolder(0o700), ".data");
+  const { lines, progress } = recorded();
+  const port = await anyPort();
+  const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress, port }));
+  await query(first.url, "create table kept as select 42 as answer");
+  const { elsewhere } = JSON.parse(await readFile(path.join(dataDir, "postgres.json"), "utf8")) as {
+    elsewhere: string;
+  };
+  expect(lines.join("\n")).toContain(`keeping the database in ${elsewhere}`);
+  expect(await stat(elsewhere)).toMatchObject({ ...NOBODY, mode: 0o40700 });
+  expect(await stat(`/proc/${first.pid}`)).toMatchObject(NOBODY);
+  await first.stop();
+  const second = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress, port }));
+  expect(await query(second.url, "select answer from kept")).toEqual([{ answer: 42 }]);
+  await second.stop();
+  await removeDataDir(dataDir);
+  await expect(stat(elsewhere)).rejects.toThrow("ENOENT");
+});
+
+test("a copy of a DATA_DIR gets a database of its own, not the original's", async ({ skip }) => {
+  skip(!isRoot(), NEEDS_ROOT);
+  const folder = await temporaryFolder(0o700);
+  const [original, copy] = [path.join(folder, "one"), path.join(folder, "two")];
+  const first = stopAfterTest(
+    await startEmbeddedPostgres({ dataDir: original, progress: () => {}, port: await anyPort() }),
+  );
+  execFileSync("cp", ["-a", original, copy]);
+  onTestFinished(async () => {
+    await removeDataDir(original);
+    await removeDataDir(copy);
+  });
+  expect(await findRunningPostgres(copy)).toBeNull();
+  const second = stopAfterTest(
+    await startEmbeddedPostgres({ dataDir: copy, progress: () => {}, port: await anyPort() }),
+  );
+  expect(second.pid).not.toBe(first.pid);
+  expect(await findRunningPostgres(original)).toBe(first.url);
+});
+
+test("an ordinary user gets both servers, with everything below DATA_DIR", async ({ skip }) => {
+  skip(!isRoot(), NEEDS_ROOT);
+  const folder = await temporaryFolder(0o711);
+  const home = path.join(folder, "home");
+  const tools = path.join(folder, "tools");
+  for (const place of [home, tools]) await mkdir(place, { mode: 0o755 });
+  await chown(home, ORDINARY.uid, ORDINARY.gid);
+  // What is downloaded is in root's cache, which others may not enter.
+  const cli = await findTemporalCli({ cacheDir: await cacheFolder(folder), progress: () => {} });
+  await copyFile(cli, path.join(tools, "temporal"));
+  const code = await readableCode(folder);
+  const dataDir = path.join(home, "data");
+  const { said } = await runProgram<Answer>("start-and-stop.ts", [dataDir], {
+    code,
+    node: path.join(code, "node_modules/node/bin/node"),
+    ...ORDINARY,
+    cwd: home,
+    env: { PATH: `${tools}:/usr/bin:/bin`, HOME: home },
+  });
+  expect(said.uid).toBe(ORDINARY.uid);
+  expect(await stat(path.join(dataDir, "postgres/data"))).toMatchObject({
+    uid: ORDINARY.uid,
+    mode: 0o40700,
+  });
+  expect(await stat(path.join(dataDir, "temporal/temporal.db"))).toMatchObject({
+    uid: ORDINARY.uid,
+    mode: 0o100600,
+  });
+
+  // Root later finds it there and leaves it to its owner.
+  const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: () => {}, port: said.port }));
+  expect(await stat(`/proc/${server.pid}`)).toMatchObject(ORDINARY);
+});
+
+function idOf(which: "-u" | "-g"): number {
+  return Number(execFileSync("id", [which, "daemon"], { encoding: "utf8" }));
+}
+
+/** This code where everybody can read it: here, or linked into `folder` when a folder above is closed. */
+async function readableCode(folder: string): Promise<string> {
+  if (await canReach(ORDINARY, ROOT_FOLDER)) return ROOT_FOLDER;
+  const code = path.join(folder, "code");
+  await mkdir(code, { mode: 0o755 });
+  for (const part of ["package.json", "node_modules", "src", "test"]) {
+    const [from, to] = [path.join(ROOT_FOLDER, part), path.join(code, part)];
+    try {
+      execFileSync("cp", ["-al", from, to], { stdio: "ignore" });
+    } catch {
+      await rm(to, { recursive: true, force: true });
+      execFileSync("cp", ["-a", from, to]);
+    }
+  }
+  return code;
+}

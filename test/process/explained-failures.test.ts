@@ -1,0 +1,40 @@
+import { spawnSync } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { temporaryFolder } from "../embedded/support.ts";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const PROGRAMS = [
+  ["npm start", "src/main.ts", "The service could not start"],
+  ["npm run demo", "demo/main.ts", "The demo ended early"],
+  ["npm run admin-key", "src/admin-key.ts", "No key could be made"],
+] as const;
+
+function run(file: string, environment: Record<string, string>) {
+  const { status, stderr } = spawnSync(process.execPath, ["--disable-warning=ExperimentalWarning", file], {
+    cwd: root,
+    encoding: "utf8",
+    env: { PATH: process.env.PATH, ...environment },
+  });
+  return { status, stderr };
+}
+
+test("npm run demo says which setting cannot be used, and ends with 1", () => {
+  expect(run("demo/main.ts", { RETENTION_DAYS: "no" })).toEqual({
+    status: 1,
+    stderr: 'Settings that cannot be used:\nRETENTION_DAYS: "no" is not a whole number from 1 to 3650\n',
+  });
+});
+
+test.each(PROGRAMS)(
+  "%s says in words why it cannot go on, without the place in its code",
+  async (_command, file, words) => {
+    const taken = path.join(await temporaryFolder(), "a-file");
+    await writeFile(taken, "");
+    const { status, stderr } = run(file, { DATA_DIR: taken });
+    expect([status, stderr]).toEqual([1, expect.stringMatching(new RegExp(`^${words}: .*a-file`))]);
+    expect(stderr).not.toMatch(/^ +at /m);
+  },
+);

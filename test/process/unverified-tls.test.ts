@@ -1,0 +1,49 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { expect, test } from "vitest";
+import { createTestDatabase } from "../support/database.ts";
+import { startArguments } from "../support/service-process.ts";
+
+/** The log lines of a service until it is ready. */
+async function startLog(environment: Record<string, string>): Promise<string[]> {
+  const database = await createTestDatabase();
+  const child = spawn(process.execPath, [...startArguments(), "src/main.ts"], {
+    env: {
+      ...process.env,
+      ROLE: "api",
+      HOST: "127.0.0.1",
+      HTTP_PORT: "0",
+      GRPC_PORT: "0",
+      DATABASE_URL: database.url,
+      SECRET_KEY: randomBytes(32).toString("base64"),
+      LOG_LEVEL: "warn",
+      ...environment,
+    },
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const lines: string[] = [];
+  try {
+    for await (const line of createInterface({ input: child.stdout })) {
+      lines.push(line);
+      if (line.startsWith("ready")) break;
+    }
+    return lines;
+  } finally {
+    const ended = once(child, "exit");
+    child.kill("SIGTERM");
+    await ended;
+    await database.drop();
+  }
+}
+
+test("NODE_TLS_REJECT_UNAUTHORIZED=0 gets a warning at the start", async () => {
+  const lines = await startLog({ NODE_TLS_REJECT_UNAUTHORIZED: "0" });
+  expect(lines.at(-1)).toMatch(/^ready/);
+  expect(lines.join("\n")).toMatch(/NODE_TLS_REJECT_UNAUTHORIZED=0 does not apply to deliveries/);
+});
+
+test("without it there is none", async () => {
+  expect((await startLog({})).join("\n")).not.toMatch(/NODE_TLS_REJECT_UNAUTHORIZED/);
+});

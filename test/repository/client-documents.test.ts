@@ -1,0 +1,33 @@
+import { globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { ERROR_DOMAIN, ERROR_REASONS } from "../../src/contract/errors.ts";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const document = readFileSync(`${root}docs/clients.md`, "utf8");
+
+const INCLUDE = /<!-- include (\S+) -->\n\n```\w+\n([\s\S]*?)```\n/g;
+const includedBy = (text: string) =>
+  new Map([...text.matchAll(INCLUDE)].map(([, file = "", included]) => [file, included]));
+const included = includedBy(document);
+
+test.each(globSync("clients/examples/*", { cwd: root }).sort())(
+  "docs/clients.md shows %s as it is",
+  (file) => {
+    expect(included.get(file.split(path.sep).join("/"))).toBe(readFileSync(root + file, "utf8"));
+  },
+);
+
+test("the package's README.md shows the example in TypeScript as it is", () => {
+  const file = "clients/examples/connect.ts";
+  const readme = readFileSync(`${root}clients/README.md`, "utf8");
+  expect(includedBy(readme).get(file)).toBe(readFileSync(root + file, "utf8"));
+});
+
+test("docs/clients.md lists every reason of an error, with its status and meaning, and no other", () => {
+  const rows = document.matchAll(/^\| `([A-Z_]+)` +\| ([A-Z_]+) +\| (.+?) +\|$/gm);
+  const listed = [...rows].map(([, reason, status, meaning]) => [reason, { status, meaning }]);
+  expect(listed).toEqual(Object.entries(ERROR_REASONS));
+  expect(document).toContain(`always \`${ERROR_DOMAIN}\``);
+});

@@ -1,0 +1,113 @@
+import { existsSync, globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** What each folder may import from, beside itself. `src` stands for main.ts, service.ts and admin-key.ts: the wiring. */
+const MAY_IMPORT: Record<string, string[]> = {
+  "src/contract": ["gen"],
+  "src/config": [],
+  "src/process": ["src/config"],
+  "src/db": ["src/contract", "gen"],
+  "src/api": ["src/config", "src/contract", "src/db", "gen", "package.json"],
+  "src/delivery": ["src/config", "src/contract", "src/db", "src/process", "workflows"],
+  "src/build": ["src/embedded", "src/process"],
+  "src/embedded": ["src/config", "src/process", "src/temporal"],
+  "src/startup": ["src/config", "src/db"],
+  "src/temporal": ["src/build", "src/config", "src/contract", "src/db", "src/delivery", "workflows"],
+  "src/worker": ["src/config", "src/db", "src/delivery", "src/process", "src/temporal"],
+  workflows: [],
+  // The settings page knows the contract; it calls the API like everybody else.
+  "web/src": ["src/contract", "gen"],
+};
+/** Folders with more files than these are split. Migrations are read one by one. */
+const MAX_FILES = 10;
+const MANY_FILES = ["src/db/migrations"];
+/** Folders of tests that mirror no folder of the code. */
+const OWN_TESTS = ["clients", "deploy", "faults", "repository", "support", "upgrade", "web"];
+
+interface Import {
+  from: string;
+  to: string;
+}
+
+function importsOf(folder: string): Import[] {
+  return globSync(`${folder}/**/*.{ts,tsx}`, { cwd: root }).flatMap((file) => {
+    const source = readFileSync(path.join(root, file), "utf8");
+    const statements = source.matchAll(/^(?:import|export)\s[^;]*?from\s+"(\.[^"]+)"/gm);
+    return [...statements].map(([, target]) => ({
+      from: file,
+      to: path.relative(root, path.resolve(root, path.dirname(file), target as string)),
+    }));
+  });
+}
+
+function folderOf(file: string): string {
+  const [first = "", second = "", ...rest] = file.split(path.sep);
+  if (first === "web") return `web/${second}`;
+  return first === "src" && rest.length > 0 ? `src/${second}` : first;
+}
+
+test("every folder of the code is known here", () => {
+  const folders = globSync("src/*/", { cwd: root }).map((folder) => path.join(folder));
+  expect(folders.sort()).toEqual(
+    Object.keys(MAY_IMPORT)
+      .filter((folder) => folder.startsWith("src/"))
+      .sort(),
+  );
+});
+
+test.each(Object.entries(MAY_IMPORT))("%s imports only from itself and from %j", (folder, allowed) => {
+  const imports = importsOf(folder);
+  expect(imports.length).toBeGreaterThan(0);
+  expect(imports.filter(({ to }) => ![folder, ...allowed].includes(folderOf(to)))).toEqual([]);
+});
+
+test("no files import each other, not even by way of others", () => {
+  const targets = new Map<string, string[]>();
+  for (const { from, to } of ["src", "workflows", "web/src"].flatMap(importsOf)) {
+    targets.set(from, [...(targets.get(from) ?? []), to]);
+  }
+  const seen = new Set<string>();
+  const cycles: string[] = [];
+  const visit = (file: string, way: readonly string[]) => {
+    if (way.includes(file)) cycles.push([...way.slice(way.indexOf(file)), file].join(" → "));
+    if (seen.has(file)) return;
+    seen.add(file);
+    for (const target of targets.get(file) ?? []) visit(target, [...way, file]);
+  };
+  for (const file of targets.keys()) visit(file, []);
+  expect(cycles).toEqual([]);
+});
+
+test("no folder of the code holds more than ten files", () => {
+  const files = ["src", "workflows", "demo", "web/src"].flatMap((folder) =>
+    globSync(`${folder}/**/*.{ts,tsx}`, { cwd: root }),
+  );
+  const byFolder = Object.groupBy(files, (file) => path.dirname(file));
+  const large = Object.entries(byFolder).filter(
+    ([folder, some]) => !MANY_FILES.includes(folder) && (some?.length ?? 0) > MAX_FILES,
+  );
+  expect(large.map(([folder, some]) => `${folder}: ${some?.length} files`)).toEqual([]);
+});
+
+test("tests are in a folder of the name of what they test", () => {
+  const folders = new Set(globSync("test/**/*.test.ts", { cwd: root }).map((file) => path.dirname(file)));
+  const homeless = [...folders].filter((folder) => {
+    const [, first = "", ...rest] = folder.split(path.sep);
+    if (OWN_TESTS.includes(first)) return false;
+    const mirrored = first === "workflows" ? "workflows" : path.join("src", first, ...rest);
+    return !existsSync(path.join(root, mirrored));
+  });
+  expect(homeless).toEqual([]);
+});
+
+test("workflows import nothing but Temporal's packages, themselves and types", () => {
+  for (const file of globSync("workflows/**/*.ts", { cwd: root })) {
+    const source = readFileSync(path.join(root, file), "utf8");
+    const packages = [...source.matchAll(/^import\s+(?!type\s)[^;]*?from\s+"([^".][^"]*)";$/gm)];
+    for (const [, name] of packages) expect(name).toMatch(/^@temporalio\/(workflow|common)$/);
+  }
+});

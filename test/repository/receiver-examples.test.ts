@@ -1,0 +1,127 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { randomBytes, randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createSecretBox, webhookSecretContext } from "../../src/db/webhooks/secret-box.ts";
+import { buildRequest } from "../../src/delivery/request/request.ts";
+import { createSigner } from "../../src/delivery/request/signature.ts";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const EXAMPLES = [
+  { language: "TypeScript", file: "receiver.ts", fence: "ts", command: process.execPath },
+  { language: "Python", file: "receiver.py", fence: "python", command: "python3" },
+];
+const hasPython = spawnSync("python3", ["-c", "import standardwebhooks"]).status === 0;
+const BODY = '{"OrderId":1001,"OrderNumber":"Größe ≤ 1","Lines":[]}';
+
+test.each(EXAMPLES)("docs/security.md shows the receiver in $language as it is", ({ file, fence }) => {
+  const document = readFileSync(`${root}/docs/security.md`, "utf8");
+  expect(document).toContain(
+    `\`\`\`${fence}\n${readFileSync(`${root}/docs/examples/${file}`, "utf8")}\`\`\`\n`,
+  );
+});
+
+const box = createSecretBox(randomBytes(32));
+const sign = createSigner(box);
+
+/** A secret as the database has it, and as its receiver is given it. */
+function secret(expires: Date | null = null) {
+  const bytes = randomBytes(32);
+  return {
+    stored: { webhookId: 1n, sealed: box.seal(bytes, webhookSecretContext(1n)), expires },
+    given: `whsec_${bytes.toString("base64")}`,
+  };
+}
+
+describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command }) => {
+  const skipped = language === "Python" && !hasPython;
+  const title = (text: string) =>
+    skipped ? `${text} (skipped: this python3 has no package standardwebhooks)` : text;
+  const current = secret();
+  let receiver: ChildProcess;
+  let port: number;
+  const lines: string[] = [];
+
+  beforeAll(async () => {
+    if (skipped) return;
+    receiver = spawn(command, [`docs/examples/${file}`], {
+      cwd: root,
+      env: { ...process.env, PORT: "0", WEBHOOK_SECRET: current.given, PYTHONUTF8: "1" },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const output = createInterface({ input: receiver.stdout as NonNullable<ChildProcess["stdout"]> });
+    port = await new Promise<number>((resolve, reject) => {
+      receiver.once("error", reject);
+      receiver.once("exit", (code) => reject(new Error(`the receiver ended with ${code}`)));
+      output.on("line", (line) => {
+        const listening = /^listening on (\d+)$/.exec(line);
+        if (listening) resolve(Number(listening[1]));
+        else lines.push(line);
+      });
+    });
+  });
+  afterAll(async () => {
+    if (skipped) return;
+    const ended = new Promise((resolve) => receiver.once("close", resolve));
+    receiver.kill();
+    await ended;
+  });
+
+  /** Sends what the service would send; answers the status. */
+  async function deliver(
+    secrets = [current.stored],
+    more: { id?: string; body?: string; signature?: string; at?: Date } = {},
+  ): Promise<number> {
+    const webhook = { id: 1n, process: 1, targetUrl: "https://x/", installedAppId: null, secrets };
+    const signAt: typeof sign = (all, id, now, body) => sign(all, id, more.at ?? now, body);
+    const id = more.id ?? randomUUID();
+    const built = buildRequest({ id, webhook }, { payload: BODY, userId: "u" }, signAt);
+    const headers = new Headers();
+    for (let i = 0; i < built.headers.length; i += 2) {
+      headers.set(built.headers[i] as string, built.headers[i + 1] as string);
+    }
+    if (more.signature !== undefined) headers.set("webhook-signature", more.signature);
+    const response = await fetch(`http://127.0.0.1:${port}/hooks`, {
+      method: "POST",
+      headers,
+      body: more.body ?? built.body,
+    });
+    return response.status;
+  }
+
+  test.skipIf(skipped)(title("takes a delivery of the service, once however often it comes"), async () => {
+    lines.length = 0;
+    const id = randomUUID();
+    expect([await deliver(undefined, { id }), await deliver(undefined, { id })]).toEqual([204, 204]);
+    await deliver(undefined, { body: "{}" });
+    await deliver();
+    await expect.poll(() => lines.filter((line) => line.startsWith("OrderDispatched")).length).toBe(2);
+    expect(lines[0]).toContain("OrderDispatched");
+  });
+
+  test.skipIf(skipped)(
+    title("refuses what was changed, made up, signed by others, or too long ago"),
+    async () => {
+      expect(await deliver(undefined, { body: `${BODY} ` })).toBe(400);
+      expect(await deliver([secret().stored])).toBe(400);
+      for (const signature of ["v1,AAAA", "v1,%", "nonsense", "v2,AAAA"]) {
+        expect(await deliver(undefined, { signature })).toBe(400);
+      }
+      expect(await deliver(undefined, { at: new Date(Date.now() - 6 * 60_000) })).toBe(400);
+      expect(await deliver()).toBe(204);
+    },
+  );
+
+  test.skipIf(skipped)(
+    title("takes deliveries while its secret is the old one, and while it is the new one"),
+    async () => {
+      const tomorrow = new Date(Date.now() + 24 * 3_600_000);
+      const asOld = { ...current.stored, expires: tomorrow };
+      expect(await deliver([secret().stored, asOld])).toBe(204);
+      expect(await deliver([current.stored, secret(tomorrow).stored])).toBe(204);
+      expect(await deliver([secret().stored, { ...asOld, expires: new Date() }])).toBe(400);
+    },
+  );
+});

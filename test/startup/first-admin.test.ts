@@ -1,0 +1,72 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
+import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
+
+let dataDir: string;
+let service: ServiceProcess | undefined;
+const run = promisify(execFile);
+
+beforeAll(async () => {
+  dataDir = await mkdtemp(path.join(tmpdir(), "webhook-test-admin-"));
+});
+afterAll(async () => {
+  await service?.end("SIGTERM");
+  await removeDataDir(dataDir);
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+async function statusOf(key: string): Promise<number | undefined> {
+  const response = await fetch(`http://127.0.0.1:${service?.httpPort}/api/webhook/list`, {
+    headers: { "X-Service-Key": key },
+  });
+  return response.status;
+}
+
+/** What `npm run admin-key` prints to a pipe: the key alone. */
+async function makeAdminKey(): Promise<string> {
+  const { stdout } = await run(
+    process.execPath,
+    ["--disable-warning=ExperimentalWarning", "src/admin-key.ts"],
+    {
+      env: { ...process.env, DATA_DIR: dataDir },
+    },
+  );
+  return stdout.trim();
+}
+
+describe("the first administrator", () => {
+  test("finds a key in DATA_DIR/admin-key, for the owner's eyes only, and the same one after a restart", async () => {
+    service = await startServiceProcess({ DATA_DIR: dataDir });
+    const file = path.join(dataDir, "admin-key");
+    const key = (await readFile(file, "utf8")).trim();
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    expect(await statusOf(key)).toBe(200);
+    expect(await service.end("SIGTERM")).toBe(0);
+    service = await startServiceProcess({ DATA_DIR: dataDir });
+    expect((await readFile(file, "utf8")).trim()).toBe(key);
+    expect(await statusOf(key)).toBe(200);
+  });
+
+  test("can make another key while the service runs, and while it does not", async () => {
+    const first = await makeAdminKey();
+    expect(first).toMatch(/^whk_/);
+    expect(await statusOf(first)).toBe(200);
+    expect(await service?.end("SIGTERM")).toBe(0);
+    const second = await makeAdminKey();
+    service = await startServiceProcess({ DATA_DIR: dataDir });
+    expect([await statusOf(first), await statusOf(second), await statusOf("whk_unknown")]).toEqual([
+      200, 200, 401,
+    ]);
+  });
+
+  test("is refused a second service on the same DATA_DIR with a clear error", async () => {
+    await expect(startServiceProcess({ DATA_DIR: dataDir })).rejects.toThrow(
+      /already uses .*; stop it, or set another DATA_DIR/,
+    );
+  });
+});

@@ -1,0 +1,108 @@
+import { Stack, Text, Timeline } from "@mantine/core";
+import { IconCheck, IconClock, IconX } from "@tabler/icons-react";
+import { type Attempt, type Delivery, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { Section } from "../../../parts/layout/section.tsx";
+import { CodeBlock } from "../../../parts/text/code-block.tsx";
+import { durationInWords } from "../../../parts/text/duration.ts";
+import { Time } from "../../../parts/text/time.tsx";
+import { Countdown } from "./countdown.tsx";
+import { resultInWords } from "./result-words.ts";
+import { ATTEMPTS_A_ROUND, arrived, roundsOf } from "./rounds.ts";
+
+const ICON_SIZE = 14;
+const RESPONSE_HEIGHT = 240;
+
+/** Every attempt of a delivery, newest first, below the one that comes next. */
+export function Attempts({ delivery, attempts }: { delivery: Delivery; attempts: readonly Attempt[] }) {
+  const rounds = roundsOf(delivery, attempts);
+  const entries = rounds.flatMap((round) => round.attempts.map((attempt) => ({ attempt, round }))).reverse();
+  const next = nextAttempt(delivery);
+  const round = rounds.at(-1);
+  return (
+    <Section title="Attempts">
+      {entries.length === 0 && !next ? (
+        <Text size="sm" c="dimmed">
+          None was made.
+        </Text>
+      ) : (
+        <Timeline
+          active={entries.length}
+          bulletSize={24}
+          lineWidth={2}
+          aria-label="Attempts, newest first"
+          role="list"
+        >
+          {next && (
+            <Timeline.Item
+              role="listitem"
+              color="blue"
+              bullet={<IconClock size={ICON_SIZE} />}
+              title={`Attempt ${delivery.attemptCount + 1}`}
+              lineVariant="dashed"
+            >
+              <Text size="sm">{next}</Text>
+              <Facts>
+                Round {round?.number}, {(round?.attempts.length ?? 0) + 1} of {ATTEMPTS_A_ROUND}
+              </Facts>
+            </Timeline.Item>
+          )}
+          {entries.map(({ attempt, round: of }) => (
+            <Timeline.Item
+              key={attempt.number}
+              role="listitem"
+              color={arrived(attempt) ? "green" : "red"}
+              bullet={arrived(attempt) ? <IconCheck size={ICON_SIZE} /> : <IconX size={ICON_SIZE} />}
+              title={`Attempt ${attempt.number}`}
+            >
+              <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+                {resultInWords(attempt)}
+              </Text>
+              <Facts>
+                Round {of.number}, {of.attempts.indexOf(attempt) + 1} of {ATTEMPTS_A_ROUND} ·{" "}
+                <Time value={attempt.started} /> · took {durationInWords(attempt.durationMs)}
+              </Facts>
+              <ResponseStart attempt={attempt} />
+            </Timeline.Item>
+          ))}
+        </Timeline>
+      )}
+    </Section>
+  );
+}
+
+/** When the next attempt is; undefined where there is none to come. */
+function nextAttempt({ state, nextAttempt: due }: Delivery) {
+  switch (state) {
+    case DeliveryState.PENDING:
+      return "With the next dispatch";
+    case DeliveryState.DELIVERING:
+      return "Under way, or about to be";
+    case DeliveryState.RETRYING:
+      return due ? <Countdown until={due} /> : "Under way, or about to be";
+    default:
+      return undefined;
+  }
+}
+
+function Facts({ children }: { children: React.ReactNode }) {
+  return (
+    <Text size="xs" c="dimmed" mt={2}>
+      {children}
+    </Text>
+  );
+}
+
+function ResponseStart({ attempt }: { attempt: Attempt }) {
+  const { responseStart, number } = attempt;
+  if (!responseStart?.trim()) return null;
+  return (
+    <Stack gap={4} mt="xs">
+      <Text size="xs" fw={600}>
+        Start of the response
+      </Text>
+      <CodeBlock of={`the response to attempt ${number}`} maxHeight={RESPONSE_HEIGHT} wraps>
+        {responseStart}
+      </CodeBlock>
+    </Stack>
+  );
+}

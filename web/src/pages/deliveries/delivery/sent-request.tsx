@@ -1,0 +1,125 @@
+import { Anchor, Code, Stack, Table, Text } from "@mantine/core";
+import { useMemo } from "react";
+import { generatePath, Link } from "react-router";
+import type { Delivery, DeliveryRequest } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { Section } from "../../../parts/layout/section.tsx";
+import { CodeBlock } from "../../../parts/text/code-block.tsx";
+import { layOutJson } from "../../../parts/text/json-text.ts";
+
+const BODY_HEIGHT = 480;
+
+/** Made anew for each attempt, and not kept. */
+const OF_EACH_ATTEMPT = [
+  { name: "webhook-timestamp", value: "the attempt’s time, in seconds since 1970" },
+  { name: "webhook-signature", value: "v1, and the HMAC-SHA256 of the id, the time and the body" },
+];
+
+/** The POST that each attempt makes: its headers and its body, exactly as receivers get them. */
+export function SentRequest({
+  delivery,
+  request,
+}: {
+  delivery: Delivery;
+  request: DeliveryRequest | undefined;
+}) {
+  if (!request) {
+    return (
+      <Section title="Request">
+        <Text size="sm" c="dimmed">
+          The event is not kept any more.
+        </Text>
+      </Section>
+    );
+  }
+  return (
+    <>
+      <Section title="Request headers">
+        <Stack gap="sm">
+          <Code block bd="1px solid var(--mantine-color-default-border)" style={{ whiteSpace: "pre-wrap" }}>
+            POST {delivery.url}
+          </Code>
+          <Headers request={request} />
+          <Text size="sm" c="dimmed">
+            The signature is made with the webhook’s signing secret, which is on{" "}
+            <Anchor
+              component={Link}
+              inherit
+              underline="always"
+              to={generatePath(PAGE_PATHS.webhook, { id: String(delivery.webhookId) })}
+            >
+              the webhook’s page
+            </Anchor>
+            .
+          </Text>
+        </Stack>
+      </Section>
+      {request.erased ? (
+        <Section title="Request body">
+          <Text size="sm" c="dimmed">
+            The payload was erased.
+          </Text>
+        </Section>
+      ) : (
+        <Body body={request.body} />
+      )}
+    </>
+  );
+}
+
+function Headers({ request }: { request: DeliveryRequest }) {
+  return (
+    <Table aria-label="Headers" layout="fixed">
+      <Table.Tbody>
+        {request.headers.map(({ name, value }) => (
+          <Table.Tr key={name}>
+            <Name>{name}</Name>
+            <Table.Td>
+              <Text span size="sm" ff="monospace" style={{ overflowWrap: "anywhere" }}>
+                {value}
+              </Text>
+            </Table.Td>
+          </Table.Tr>
+        ))}
+        {OF_EACH_ATTEMPT.map(({ name, value }) => (
+          <Table.Tr key={name}>
+            <Name>{name}</Name>
+            <Table.Td>
+              <Text span size="sm" c="dimmed">
+                Anew for each attempt: {value}
+              </Text>
+            </Table.Td>
+          </Table.Tr>
+        ))}
+      </Table.Tbody>
+    </Table>
+  );
+}
+
+function Name({ children }: { children: string }) {
+  return (
+    <Table.Th scope="row" w={{ base: 150, sm: 260 }} style={{ verticalAlign: "top" }}>
+      <Text span size="sm" ff="monospace" style={{ overflowWrap: "anywhere" }}>
+        {children}
+      </Text>
+    </Table.Th>
+  );
+}
+
+function Body({ body }: { body: string }) {
+  const laidOut = useMemo(() => layOutJson(body), [body]);
+  return (
+    <Section
+      title="Request body"
+      actions={
+        <Text size="sm" c="dimmed">
+          {new TextEncoder().encode(body).length.toLocaleString()} bytes
+        </Text>
+      }
+    >
+      <CodeBlock of="the body as it is sent" copied={body} maxHeight={BODY_HEIGHT}>
+        {laidOut}
+      </CodeBlock>
+    </Section>
+  );
+}

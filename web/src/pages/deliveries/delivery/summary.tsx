@@ -1,0 +1,110 @@
+import { Anchor, Group, Stack, Text } from "@mantine/core";
+import { IconExternalLink } from "@tabler/icons-react";
+import { createSearchParams, generatePath, Link } from "react-router";
+import { type Delivery, type DeliveryRun, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { Facts } from "../../../parts/layout/facts.tsx";
+import { Section } from "../../../parts/layout/section.tsx";
+import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
+import { Breakable } from "../../../parts/text/breakable.tsx";
+import { CopyButton } from "../../../parts/text/copy-button.tsx";
+import { Time } from "../../../parts/text/time.tsx";
+import { Countdown } from "./countdown.tsx";
+
+/** What a delivery is and where it stands. */
+export function Summary({ delivery, run }: { delivery: Delivery; run: DeliveryRun | undefined }) {
+  const { state, webhookId, url, webhookProcess, eventId, created, finished } = delivery;
+  return (
+    <Section title="Summary">
+      <Facts
+        facts={[
+          [
+            "State",
+            <Group key="state" gap="sm">
+              {/* The state alone is read out when it changes: the countdown beside it changes every second. */}
+              <div role="status">
+                <DeliveryStateBadge state={state} />
+              </div>
+              <span>
+                <Meaning delivery={delivery} />
+              </span>
+            </Group>,
+          ],
+          [
+            "Webhook",
+            <Anchor
+              key="webhook"
+              component={Link}
+              size="sm"
+              to={generatePath(PAGE_PATHS.webhook, { id: String(webhookId) })}
+            >
+              #{String(webhookId)} · <Breakable text={url} />
+            </Anchor>,
+          ],
+          ["Event type", processName(webhookProcess)],
+          ["Event", <EventId key="event" id={eventId} />],
+          ["Created", <Time key="created" value={created} />],
+          finished && ["Finished", <Time key="finished" value={finished} />],
+          run && ["Dispatch run", <Run key="run" run={run} />],
+        ]}
+      />
+    </Section>
+  );
+}
+
+function EventId({ id }: { id: string }) {
+  return (
+    <Group gap={4} wrap="nowrap">
+      <Anchor
+        component={Link}
+        size="sm"
+        ff="monospace"
+        title="All deliveries of this event"
+        to={`${PAGE_PATHS.deliveries}?${createSearchParams({ id })}`}
+      >
+        {id}
+      </Anchor>
+      <CopyButton value={id} of="the event’s id" />
+    </Group>
+  );
+}
+
+function Run({ run: { workflowId, url } }: { run: DeliveryRun }) {
+  return (
+    <Stack gap={2} align="flex-start">
+      {url !== undefined && (
+        <Anchor href={url} target="_blank" rel="noreferrer" size="sm">
+          Open in the Temporal UI <IconExternalLink size={14} aria-label="in a new tab" />
+        </Anchor>
+      )}
+      <Group gap={4} wrap="nowrap">
+        <Text size="sm" ff="monospace" c="dimmed" style={{ overflowWrap: "anywhere" }}>
+          {workflowId}
+        </Text>
+        <CopyButton value={workflowId} of="the workflow’s id" />
+      </Group>
+    </Stack>
+  );
+}
+
+function Meaning({ delivery }: { delivery: Delivery }) {
+  const { state, reason, nextAttempt } = delivery;
+  if (state === DeliveryState.RETRYING && nextAttempt) {
+    return (
+      <>
+        The last attempt failed; the next one is <Countdown until={nextAttempt} />.
+      </>
+    );
+  }
+  if (reason === "interrupted") {
+    return "It was claimed ten times without a result: the workers that sent it died each time.";
+  }
+  if (reason === "queue full") {
+    return "It was never sent: more deliveries waited for its webhook than MAX_PENDING_PER_WEBHOOK allows.";
+  }
+  if (reason === "expired") {
+    return "It waited longer than RETENTION_DAYS, so no further attempt was made.";
+  }
+  return DELIVERY_STATES.find((each) => each.state === state)?.meaning;
+}

@@ -1,0 +1,75 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { type Timestamp, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import type {
+  DeliveryState,
+  ListDeliveriesRequestSchema,
+} from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import type { WebhookProcess } from "../../../../../gen/webhook/v1/event_pb.ts";
+import { catalogue } from "../../../../../src/contract/catalogue.ts";
+import { DELIVERY_STATES } from "../../../parts/status/delivery-state.tsx";
+
+/** What the list's address holds: a delivery's or event's id, states, times and the rest of the filter, and the page. */
+export const FILTER_NAMES = ["id", "state", "type", "webhook", "last", "from", "to", "page"] as const;
+
+/** The filter as the address spells it, "" where it has none. */
+export type Filters = Record<(typeof FILTER_NAMES)[number], string>;
+
+/** No filter at all, on the first page. */
+export const NO_FILTERS: Filters = {
+  id: "",
+  state: "",
+  type: "",
+  webhook: "",
+  last: "",
+  from: "",
+  to: "",
+  page: "",
+};
+
+/** What a list of deliveries and sending many again are asked for alike. */
+export type DeliveryFilter = Pick<
+  MessageInitShape<typeof ListDeliveriesRequestSchema>,
+  "webhookId" | "process"
+> & { states: DeliveryState[]; from?: Timestamp; to?: Timestamp };
+
+const HOUR = 3_600_000;
+
+/** Spans of time up to now, as the address spells them. */
+export const SPANS: readonly { value: string; label: string; ms: number }[] = [
+  { value: "1h", label: "The last hour", ms: HOUR },
+  { value: "24h", label: "The last 24 hours", ms: 24 * HOUR },
+  { value: "7d", label: "The last 7 days", ms: 7 * 24 * HOUR },
+];
+
+/** The states that an address names, in the order in which they are told everywhere. */
+export function statesOf({ state }: Filters): typeof DELIVERY_STATES {
+  const names = new Set(state.split(","));
+  return DELIVERY_STATES.filter(({ name }) => names.has(name));
+}
+
+/** The filter that an address stands for. What it cannot mean, such as a state that does not exist, is left out. */
+export function readFilter(filters: Filters, now: number): DeliveryFilter {
+  const type = catalogue.find(({ name }) => name === filters.type);
+  const span = SPANS.find(({ value }) => value === filters.last);
+  const from = span ? now - span.ms : Date.parse(filters.from);
+  const to = span ? Number.NaN : Date.parse(filters.to);
+  return {
+    states: statesOf(filters).map(({ state }) => state),
+    ...(/^\d{1,18}$/.test(filters.webhook) ? { webhookId: BigInt(filters.webhook) } : {}),
+    ...(type ? { process: type.number as WebhookProcess } : {}),
+    ...(Number.isNaN(from) ? {} : { from: timestampFromMs(from) }),
+    ...(Number.isNaN(to) ? {} : { to: timestampFromMs(to) }),
+  };
+}
+
+/** Whether anything restricts the list. */
+export function isFiltered(filters: Filters): boolean {
+  return FILTER_NAMES.some((name) => name !== "page" && filters[name] !== "");
+}
+
+/** The filter as it is, and what changes some of it. */
+export interface FilterBarProps {
+  filters: Filters;
+  /** `replace` where the change is to be no step of Back. */
+  onChange: (changes: Partial<Filters>, options?: { replace?: boolean }) => void;
+}

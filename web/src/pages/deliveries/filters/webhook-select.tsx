@@ -1,0 +1,50 @@
+import { Select, Stack, Text } from "@mantine/core";
+import { useMemo } from "react";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { useWebhooks } from "./use-webhooks.ts";
+
+/** More would be slow to show; one types a part of the address instead. */
+const MOST_SHOWN = 50;
+
+/** Chooses one webhook by its number, event type or address. */
+export function WebhookSelect({ value, onChange }: { value: string; onChange: (id: string) => void }) {
+  const webhooks = useWebhooks();
+  const data = useMemo(() => {
+    const known = (webhooks ?? []).map(({ id, url, webhookProcess }) => ({
+      value: String(id),
+      label: `#${id} · ${processName(webhookProcess)} · ${url}`,
+    }));
+    // A webhook that was deleted has deliveries too.
+    if (value === "" || known.some((each) => each.value === value)) return known;
+    return [{ value, label: webhooks ? `#${value} · deleted` : `#${value}` }, ...known];
+  }, [webhooks, value]);
+  return (
+    <Select
+      label="Webhook"
+      placeholder="Any: type a part of its address"
+      data={data}
+      value={value || null}
+      onChange={(id) => onChange(id ?? "")}
+      searchable
+      clearable
+      limit={MOST_SHOWN}
+      nothingFoundMessage="No webhook is like that"
+      clearButtonProps={{ "aria-label": "Any webhook" }}
+      renderOption={({ option }) => <Option label={option.label} />}
+    />
+  );
+}
+
+function Option({ label }: { label: string }) {
+  const [id, type, url] = label.split(" · ");
+  return (
+    <Stack gap={0}>
+      <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+        {url ?? type}
+      </Text>
+      <Text size="xs" c="dimmed">
+        {url ? `${id} · ${type}` : id}
+      </Text>
+    </Stack>
+  );
+}

@@ -1,0 +1,155 @@
+import { ActionBar, Box, Button, Group, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { IconRefresh, IconSend } from "@tabler/icons-react";
+import { useEffect, useState } from "react";
+import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { useMay } from "../../../api/session.tsx";
+import { useReadAnew } from "../../../api/use-read-anew.ts";
+import { useFocusBack } from "../../../parts/dialogs/use-focus-back.ts";
+import { Empty } from "../../../parts/lists/empty.tsx";
+import { NothingFound } from "../../../parts/lists/nothing-found.tsx";
+import { Failure } from "../../../parts/status/failure.tsx";
+import { Loading } from "../../../parts/status/loading.tsx";
+import { countOf } from "../../../parts/text/count-of.ts";
+import type { DeliveryFilter } from "../filters/filters.ts";
+import { type ManyFilter, SendFilteredDialog } from "../send/send-filtered.tsx";
+import { SendSelectedDialog } from "../send/send-selected.tsx";
+import { DeliveryList } from "./delivery-list.tsx";
+import { Pager } from "./pager.tsx";
+import { SearchFurther } from "./search-further.tsx";
+import { isFinal, useSelection } from "./selection.ts";
+import { useDeliveryPage } from "./use-delivery-page.ts";
+
+/** What is listed. */
+export interface DeliveryPagesProps {
+  filter: DeliveryFilter;
+  /** One delivery, or those of one event. */
+  id: { deliveryId: string } | { eventId: string } | undefined;
+  /** Of the page; "" is the first. */
+  token: string;
+  onGo: (token: string, options?: { replace?: boolean }) => void;
+  /** Takes the filters away; undefined where there are none. */
+  onClear: (() => void) | undefined;
+}
+
+/** A page of the deliveries that a filter finds, and what can be done with them. */
+export function DeliveryPages({ filter, id, token, onGo, onClear }: DeliveryPagesProps) {
+  const page = useDeliveryPage({ ...filter, ...id }, token);
+  const { deliveries = [] } = page;
+  const mayWrite = useMay("Write_Administrative_Data");
+  const selection = useSelection(deliveries);
+  const isNewest = token !== "" && !page.isPrevious && page.deliveries !== undefined && page.newer === "";
+  useEffect(() => {
+    // Gone back to the first page, which has an address of its own.
+    if (isNewest) onGo("", { replace: true });
+  }, [isNewest, onGo]);
+
+  if (page.error) return <Failure error={page.error} onRetry={page.refetch} />;
+  if (!page.deliveries) return <Loading lines={10} height={44} />;
+  return (
+    <Box style={{ opacity: page.isPrevious ? 0.5 : 1 }} aria-busy={page.isPrevious}>
+      <Group justify="space-between" mih={52} gap="sm">
+        <Arrived count={page.arrived} hasMore={page.hasMoreArrived} onShow={page.showArrived} />
+        {mayWrite && deliveries.length > 0 && !(id && "deliveryId" in id) && (
+          <SendFiltered filter={{ ...filter, ...id }} />
+        )}
+      </Group>
+      {deliveries.length > 0 ? (
+        <DeliveryList deliveries={deliveries} selection={mayWrite ? selection : undefined} />
+      ) : page.searchedBackTo ? null : onClear ? (
+        <NothingFound of="delivery" onClear={onClear}>
+          None passes all of the filters. One that finished long ago may be deleted by now.
+        </NothingFound>
+      ) : (
+        <Empty title="No deliveries yet" icon={<IconSend />}>
+          Register a webhook and publish an event of its type, or send the webhook a test event from its page.
+        </Empty>
+      )}
+      {page.searchedBackTo && page.older !== "" && (
+        <SearchFurther searchedBackTo={page.searchedBackTo} onGo={() => onGo(page.older)} />
+      )}
+      {(page.older !== "" || token !== "") && (
+        <Pager isFirst={token === ""} newer={page.newer} older={page.older} onGo={onGo} />
+      )}
+      {mayWrite && (
+        <SendSelected
+          deliveries={deliveries.filter(({ id: each }) => selection.ids.has(each))}
+          onClear={() => selection.set([])}
+        />
+      )}
+    </Box>
+  );
+}
+
+function Arrived({ count, hasMore, onShow }: { count: number; hasMore: boolean; onShow: () => void }) {
+  return (
+    <div role="status">
+      {count === 0 ? (
+        <Text size="sm" c="dimmed">
+          Kept up to date
+        </Text>
+      ) : (
+        <Button variant="light" size="xs" leftSection={<IconRefresh size={14} />} onClick={onShow}>
+          Show{" "}
+          {hasMore ? `${count} or more new deliveries` : countOf(count, "new delivery", "new deliveries")}
+        </Button>
+      )}
+    </div>
+  );
+}
+
+/** Sends again all that the filter finds; those that failed where it names no state. */
+function SendFiltered({ filter }: { filter: ManyFilter }) {
+  const [opened, { open, close }] = useDisclosure();
+  const readAnew = useReadAnew();
+  const states =
+    filter.states.length === 0 ? [DeliveryState.FAILED] : filter.states.filter((state) => isFinal({ state }));
+  if (states.length === 0) return null;
+  return (
+    <>
+      <Button variant="default" size="xs" onClick={open}>
+        {filter.states.length === 0 ? "Send failed ones again…" : "Send all of these again…"}
+      </Button>
+      <SendFilteredDialog
+        opened={opened}
+        onClose={close}
+        filter={{ ...filter, states }}
+        onDone={() => void readAnew(DeliveryService)}
+      />
+    </>
+  );
+}
+
+function SendSelected({
+  deliveries,
+  onClear,
+}: {
+  deliveries: Parameters<typeof SendSelectedDialog>[0]["deliveries"];
+  onClear: () => void;
+}) {
+  const [asked, setAsked] = useState(false);
+  // What was asked for takes the bar away.
+  useFocusBack(asked);
+  const readAnew = useReadAnew();
+  return (
+    <>
+      <ActionBar opened={deliveries.length > 0} onClose={onClear} aria-label="Selected deliveries" withBorder>
+        <Text size="sm">{deliveries.length.toLocaleString()} selected</Text>
+        <ActionBar.Divider />
+        <Button size="xs" onClick={() => setAsked(true)}>
+          Send again…
+        </Button>
+        <ActionBar.CloseButton aria-label="Select none" />
+      </ActionBar>
+      <SendSelectedDialog
+        opened={asked}
+        onClose={() => setAsked(false)}
+        deliveries={deliveries}
+        onDone={() => {
+          onClear();
+          void readAnew(DeliveryService);
+        }}
+      />
+    </>
+  );
+}

@@ -1,0 +1,110 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { createConnectQueryKey, skipToken, useQuery, useTransport } from "@connectrpc/connect-query";
+import { keepPreviousData, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import {
+  type Delivery,
+  DeliveryService,
+  type ListDeliveriesRequestSchema,
+} from "../../../../../gen/webhook/v1/delivery_pb.ts";
+
+/** Deliveries a page. */
+export const PAGE_SIZE = 50;
+/** As many that came meanwhile are counted. */
+const MOST_ARRIVED = 100;
+const REFRESH_MS = 4_000;
+
+const { listDeliveries } = DeliveryService.method;
+
+/** A page of the list, kept current. */
+export interface DeliveryPage {
+  /** Undefined while they are being read for the first time. */
+  deliveries: readonly Delivery[] | undefined;
+  /** Those of another page or filter are shown until these are there. */
+  isPrevious: boolean;
+  error: unknown;
+  refetch: () => void;
+  /** Tokens of the pages beside this one; empty where there is none. */
+  older: string;
+  newer: string;
+  /** Set when the search stopped before the page was full: how far back it came. */
+  searchedBackTo: Timestamp | undefined;
+  /** How many came since the first page was read; at most so many are counted. */
+  arrived: number;
+  hasMoreArrived: boolean;
+  showArrived: () => void;
+}
+
+/** The first page as it was read, so that nothing moves below somebody's pointer. */
+interface View {
+  of: string;
+  /** Finds what is newer; empty while there is nothing at all. */
+  anchor: string;
+  /** Reads the same page again; empty until that is known. */
+  pin: string;
+}
+
+/**
+ * Reads a page and keeps its states current. What comes meanwhile is counted and not shown until somebody asks for it.
+ *
+ * @param filter of the list
+ * @param token of the page; "" for the newest
+ */
+export function useDeliveryPage(
+  filter: MessageInitShape<typeof ListDeliveriesRequestSchema>,
+  token: string,
+): DeliveryPage {
+  const queries = useQueryClient();
+  const transport = useTransport();
+  const [view, setView] = useState<View>();
+  const asked = (pageToken: string) => ({ ...filter, pageSize: PAGE_SIZE, pageToken });
+  const keyOf = (pageToken: string) =>
+    createConnectQueryKey({
+      schema: listDeliveries,
+      input: asked(pageToken),
+      transport,
+      cardinality: "finite",
+    });
+  const of = JSON.stringify(keyOf(""));
+  const held = token === "" && view?.of === of ? view : undefined;
+
+  const page = useQuery(listDeliveries, asked(token || (held?.pin ?? "")), {
+    placeholderData: keepPreviousData,
+    // The first page is read again only where that moves nothing.
+    refetchInterval: token !== "" || held?.pin !== "" || held.anchor === "" ? REFRESH_MS : false,
+  });
+  const arrived = useQuery(
+    listDeliveries,
+    held && held.anchor !== "" ? { ...asked(held.anchor), pageSize: MOST_ARRIVED } : skipToken,
+    { refetchInterval: REFRESH_MS },
+  );
+
+  const isRead = page.data !== undefined && !page.isPlaceholderData && !page.isFetching;
+  if (token === "" && isRead && held?.anchor !== page.data.previousPageToken && !held?.anchor) {
+    setView({ of, anchor: page.data.previousPageToken, pin: "" });
+  }
+  const pin = arrived.data?.nextPageToken;
+  useEffect(() => {
+    if (held?.pin !== "" || !pin) return;
+    queries.setQueryData(keyOf(pin), page.data);
+    setView({ ...held, pin });
+  });
+
+  const since = held ? (arrived.data?.deliveries.length ?? 0) : 0;
+  return {
+    deliveries: page.data?.deliveries,
+    isPrevious: page.isPlaceholderData,
+    error: page.error,
+    refetch: () => void page.refetch(),
+    older: page.data?.nextPageToken ?? "",
+    newer: token === "" ? "" : (page.data?.previousPageToken ?? ""),
+    searchedBackTo: page.data?.searchedBackTo,
+    arrived: since,
+    hasMoreArrived: since === MOST_ARRIVED,
+    showArrived() {
+      queries.removeQueries({ queryKey: keyOf("") });
+      setView(undefined);
+    },
+  };
+}

@@ -1,0 +1,143 @@
+import { skipToken, useMutation, useQuery } from "@connectrpc/connect-query";
+import { Skeleton, Text } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+import { useRef, useState } from "react";
+import { DeliveryService } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
+import { Facts } from "../../../parts/layout/facts.tsx";
+import { DELIVERY_STATES } from "../../../parts/status/delivery-state.tsx";
+import { Failure } from "../../../parts/status/failure.tsx";
+import { countOf } from "../../../parts/text/count-of.ts";
+import { Time } from "../../../parts/text/time.tsx";
+import type { DeliveryFilter } from "../filters/filters.ts";
+
+/** As many are counted before the question is asked. */
+const MOST_COUNTED = 1_000;
+/** Sent again by one call. */
+const STEP = 1_000;
+
+/** Which deliveries are sent again: those of final states that a filter finds. */
+export type ManyFilter = DeliveryFilter & { eventId?: string };
+
+/** Asks before all that a filter finds is sent again, says how many and which, and tells how far it is. */
+export function SendFilteredDialog(props: {
+  opened: boolean;
+  onClose: () => void;
+  filter: ManyFilter;
+  onDone: () => void;
+}) {
+  const { opened, onClose, filter, onDone } = props;
+  const { mutateAsync: sendMany } = useMutation(DeliveryService.method.sendAgainMany);
+  const counted = useQuery(
+    DeliveryService.method.listDeliveries,
+    { ...filter, pageSize: MOST_COUNTED },
+    { enabled: opened, staleTime: 0, gcTime: 0 },
+  );
+  const [sent, setSent] = useState(0);
+  // What a call that failed left is gone on with when it is tried again.
+  const progress = useRef({ token: "", sent: 0, skipped: 0 });
+  const count = counted.data?.deliveries.length ?? 0;
+  const howMany = counted.data?.nextPageToken
+    ? `more than ${countOf(MOST_COUNTED, "delivery", "deliveries")}`
+    : countOf(count, "delivery", "deliveries");
+
+  async function run() {
+    const now = progress.current;
+    do {
+      const answer = await sendMany({ ...filter, pageSize: STEP, pageToken: now.token });
+      now.token = answer.nextPageToken;
+      now.sent += answer.sentAgain;
+      now.skipped += answer.skipped;
+      setSent(now.sent);
+    } while (now.token !== "");
+    notifications.show({ color: "green", message: inWords(now) });
+    close();
+    onDone();
+  }
+
+  function close() {
+    progress.current = { token: "", sent: 0, skipped: 0 };
+    setSent(0);
+    onClose();
+  }
+
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={close}
+      title={counted.data ? `Send ${howMany} again?` : "Send them again?"}
+      confirm="Send again"
+      ready={count > 0}
+      onConfirm={run}
+    >
+      {counted.isError ? (
+        <Failure
+          error={counted.error}
+          title="They cannot be counted"
+          onRetry={() => void counted.refetch()}
+        />
+      ) : counted.isPending ? (
+        <Skeleton height={22} />
+      ) : (
+        <Text size="sm">
+          {count === 0
+            ? "There is nothing that this filter finds."
+            : `Each of the ${howMany} starts a new round: up to four more attempts under the same id, with the next dispatch. Those whose webhook is gone are left as they are.`}
+        </Text>
+      )}
+      <Which filter={filter} />
+      {sent > 0 && (
+        <Text size="sm" role="status">
+          {countOf(sent, "delivery is", "deliveries are")} queued again so far.
+        </Text>
+      )}
+    </ConfirmDialog>
+  );
+}
+
+function inWords({ sent, skipped }: { sent: number; skipped: number }): string {
+  const done = `${countOf(sent, "delivery", "deliveries")} will be sent with the next dispatch`;
+  return skipped === 0 ? done : `${done}; ${skipped.toLocaleString()} left, whose webhook is gone`;
+}
+
+/** The filter in words. */
+function Which({ filter }: { filter: ManyFilter }) {
+  const { data } = useQuery(
+    WebhookService.method.getWebhook,
+    filter.webhookId === undefined ? skipToken : { webhookId: filter.webhookId },
+  );
+  const states = DELIVERY_STATES.filter(({ state }) => filter.states.includes(state));
+  return (
+    <Facts
+      facts={[
+        ["State", states.map(({ label }) => label).join(", ")],
+        filter.process !== undefined && ["Event type", processName(filter.process)],
+        filter.webhookId !== undefined && ["Webhook", `#${filter.webhookId} ${data?.webhook?.url ?? ""}`],
+        filter.eventId !== undefined && ["Event", filter.eventId],
+        (filter.from !== undefined || filter.to !== undefined) && [
+          "Created",
+          <Span key="created" {...filter} />,
+        ],
+      ]}
+    />
+  );
+}
+
+function Span({ from, to }: Pick<ManyFilter, "from" | "to">) {
+  return (
+    <>
+      {from && (
+        <>
+          from <Time value={from} />{" "}
+        </>
+      )}
+      {to && (
+        <>
+          to <Time value={to} />
+        </>
+      )}
+    </>
+  );
+}

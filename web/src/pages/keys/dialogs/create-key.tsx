@@ -1,0 +1,161 @@
+import { useMutation } from "@connectrpc/connect-query";
+import { Checkbox, Code, MultiSelect, Select, Stack, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { useState } from "react";
+import {
+  type ApiKey,
+  ApiKeyService,
+  type CreateApiKeyResponse,
+  type InstalledApp,
+} from "../../../../../gen/webhook/v1/api_key_pb.ts";
+import type { WebhookProcess } from "../../../../../gen/webhook/v1/event_pb.ts";
+import type { Permission } from "../../../../../gen/webhook/v1/options_pb.ts";
+import { catalogue } from "../../../../../src/contract/catalogue.ts";
+import { permissionName } from "../../../../../src/contract/permissions.ts";
+import { fieldFailures } from "../../../api/failure.ts";
+import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
+import { Failure } from "../../../parts/status/failure.tsx";
+import { PERMISSIONS } from "./permissions.ts";
+
+const MOST_CHARACTERS = 100;
+
+/** Asks for a new key. */
+export interface CreateKeyProps {
+  opened: boolean;
+  onClose: () => void;
+  apps: readonly InstalledApp[];
+  /** Id of the installed app that is chosen at first; "" for none. */
+  appId: string;
+  /** The key that is signed in with: one of an installed app makes keys of its app, with at most its own rights. */
+  own: ApiKey | undefined;
+  /** Told of the key and its secret, which the service says only now. */
+  onCreated: (key: ApiKey | undefined, secret: string) => void;
+}
+
+/** The form of a new key; what has been filled in is gone when it closes. */
+export function CreateKey({ opened, onClose, ...form }: CreateKeyProps) {
+  return (
+    <FormDialog opened={opened} onClose={onClose} title="New API key">
+      <CreateKeyForm {...form} onClose={onClose} />
+    </FormDialog>
+  );
+}
+
+function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyProps, "opened">) {
+  // Nothing keeps the secret but what shows it.
+  const create = useMutation(ApiKeyService.method.createApiKey, { gcTime: 0 });
+  const [failure, setFailure] = useState<unknown>();
+  const isOfApp = own?.installedApplicationId !== undefined;
+  const ownProcesses = isOfApp ? own.allowedProcesses : [];
+  const form = useForm({
+    mode: "uncontrolled",
+    initialValues: {
+      name: "",
+      permissions: [] as string[],
+      allowedProcesses: ownProcesses.map(String),
+      installedApplicationId: (apps.some(({ id }) => id === appId) ? appId : null) as string | null,
+    },
+    validate: {
+      name: (name) => (name.trim() === "" ? "Enter a name, so that people know what the key is for" : null),
+      permissions: (chosen) => (chosen.length === 0 ? "Choose at least one" : null),
+      allowedProcesses: (chosen) =>
+        ownProcesses.length > 0 && chosen.length === 0 ? "Choose at least one" : null,
+    },
+  });
+
+  async function submit(values: ReturnType<typeof form.getValues>) {
+    setFailure(undefined);
+    let made: CreateApiKeyResponse;
+    try {
+      made = await create.mutateAsync({
+        name: values.name.trim(),
+        permissions: values.permissions.map((number) => Number(number) as Permission),
+        allowedProcesses: values.allowedProcesses.map((number) => Number(number) as WebhookProcess),
+        ...(values.installedApplicationId ? { installedApplicationId: values.installedApplicationId } : {}),
+      });
+    } catch (error) {
+      const fields = fieldFailures(error);
+      form.setErrors(fields);
+      if (Object.keys(fields).length === 0) setFailure(error);
+      return;
+    }
+    onCreated(made.apiKey, made.secret);
+  }
+
+  return (
+    <form onSubmit={form.onSubmit(submit)} noValidate>
+      <Stack gap="lg">
+        <TextInput
+          key={form.key("name")}
+          {...form.getInputProps("name")}
+          label="Name"
+          description="Who or what uses the key, such as “Warehouse, production”"
+          maxLength={MOST_CHARACTERS}
+          autoComplete="off"
+          withAsterisk
+          data-autofocus
+        />
+        <Checkbox.Group
+          key={form.key("permissions")}
+          {...form.getInputProps("permissions")}
+          label="Permissions"
+          description="What calls with the key may do. They cannot be changed later."
+          withAsterisk
+        >
+          <Stack gap="sm" mt="xs" mb={4}>
+            {PERMISSIONS.filter(({ permission }) => !isOfApp || own.permissions.includes(permission)).map(
+              ({ permission, label, meaning }) => (
+                <Checkbox
+                  key={permission}
+                  value={String(permission)}
+                  label={
+                    <>
+                      {label} <Code>{permissionName(permission)}</Code>
+                    </>
+                  }
+                  description={meaning}
+                />
+              ),
+            )}
+          </Stack>
+        </Checkbox.Group>
+        <MultiSelect
+          key={form.key("allowedProcesses")}
+          {...form.getInputProps("allowedProcesses")}
+          label="Event types"
+          description={
+            ownProcesses.length > 0
+              ? "What webhooks may be registered for with the key: at most what your key may."
+              : "What webhooks may be registered for with the key. Leave it empty for all, those to come too."
+          }
+          placeholder={ownProcesses.length > 0 ? "" : "All"}
+          data={catalogue
+            .filter(
+              ({ number }) => ownProcesses.length === 0 || ownProcesses.includes(number as WebhookProcess),
+            )
+            .map(({ number, name }) => ({ value: String(number), label: name }))}
+          searchable
+          clearable
+          clearButtonProps={{ "aria-label": "All event types" }}
+          hidePickedOptions
+          nothingFoundMessage="No such event type"
+        />
+        <Select
+          key={form.key("installedApplicationId")}
+          {...form.getInputProps("installedApplicationId")}
+          label="Installed app"
+          description="Webhooks that are registered with the key carry the app’s id, and their deliveries the user’s."
+          placeholder={apps.length === 0 ? "There is none yet" : "None"}
+          disabled={apps.length === 0 || isOfApp}
+          data={apps.map(({ id, name }) => ({ value: id, label: name }))}
+          searchable
+          clearable
+          clearButtonProps={{ "aria-label": "No installed app" }}
+          nothingFoundMessage="No such app"
+        />
+        {failure !== undefined && <Failure error={failure} title="The key was not created" />}
+        <FormActions submit="Create key" busy={form.submitting} onCancel={onClose} />
+      </Stack>
+    </form>
+  );
+}

@@ -1,0 +1,145 @@
+import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { Alert, Code, Radio, Select, Stack, Text } from "@mantine/core";
+import { IconAlertTriangle } from "@tabler/icons-react";
+import { useState } from "react";
+import {
+  type ApiKey,
+  ApiKeyService,
+  type RevokeApiKeyResponse,
+} from "../../../../../gen/webhook/v1/api_key_pb.ts";
+import { Permission } from "../../../../../gen/webhook/v1/options_pb.ts";
+import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { useMay } from "../../../api/session.tsx";
+import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
+import { Failure } from "../../../parts/status/failure.tsx";
+import { Loading } from "../../../parts/status/loading.tsx";
+import { heirsOf } from "./heirs.ts";
+import { KeyWebhooks } from "./key-webhooks.tsx";
+
+type Fate = "transfer" | "delete";
+
+/** Asks what becomes of a key that is to be revoked. */
+export interface RevokeKeyProps {
+  opened: boolean;
+  onClose: () => void;
+  /** The key; the one before while the dialog is closed. */
+  apiKey: ApiKey | undefined;
+  /** All there are, to give its webhooks to. */
+  keys: readonly ApiKey[];
+  isOwn: boolean;
+  onRevoked: (done: RevokeApiKeyResponse) => Promise<void>;
+}
+
+/** Revokes a key, once it is told what becomes of its webhooks. */
+export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: RevokeKeyProps) {
+  const revoke = useMutation(ApiKeyService.method.revokeApiKey);
+  const maySee = useMay("Read_Administrative_Data");
+  const list = useQuery(WebhookService.method.listWebhooks, {}, { enabled: opened && maySee });
+  const [fate, setFate] = useState<Fate>();
+  const [heir, setHeir] = useState<string | null>(null);
+  const webhooks = list.data?.webhooks.filter((webhook) => webhook.apiKeyId === apiKey?.id);
+  const hasNone = webhooks?.length === 0;
+  const heirs = heirsOf(apiKey, keys, webhooks ?? []);
+  const told = fate === "delete" || (fate === "transfer" && heir !== null);
+  // Without the permission nobody can say whether there are any.
+  const asks = maySee ? webhooks !== undefined && !hasNone : true;
+  const ready = !list.isFetching && (hasNone || (asks && told));
+
+  function close() {
+    setFate(undefined);
+    setHeir(null);
+    onClose();
+  }
+
+  async function run() {
+    const transferTo = hasNone || fate === "delete" ? null : heir;
+    const done = await revoke.mutateAsync({
+      apiKeyId: apiKey?.id ?? "",
+      webhooks:
+        transferTo === null
+          ? { case: "deleteWebhooks", value: {} }
+          : { case: "transferToKeyId", value: transferTo },
+    });
+    await onRevoked(done);
+  }
+
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={close}
+      title={`Revoke the key “${apiKey?.name}”?`}
+      confirm="Revoke key"
+      danger
+      ready={ready}
+      onConfirm={run}
+    >
+      <Text size="sm">
+        Every call with it is refused from now on. This cannot be undone.
+        {isOwn && " You are signed in with this key: revoking it signs you out."}
+      </Text>
+      {isLastManager(apiKey, keys) && (
+        <Alert color="yellow" icon={<IconAlertTriangle />} title="No other key manages keys">
+          Without it nobody can make keys here. Create another first; or make one later where the service
+          runs, by <Code>npm run admin-key</Code>.
+        </Alert>
+      )}
+      {!maySee ? (
+        <Text size="sm">Your key may not see which webhooks it has.</Text>
+      ) : list.isError ? (
+        <Failure
+          error={list.error}
+          title="Its webhooks could not be read"
+          onRetry={() => void list.refetch()}
+        />
+      ) : webhooks === undefined ? (
+        <Loading lines={3} />
+      ) : (
+        <KeyWebhooks webhooks={webhooks} />
+      )}
+      {asks && (
+        <Radio.Group
+          label="What becomes of its webhooks?"
+          value={fate ?? null}
+          onChange={(value) => setFate(value as Fate)}
+        >
+          <Stack gap="sm" mt="xs">
+            <Radio
+              value="transfer"
+              label="Another key takes them over"
+              description={
+                heirs.some(({ disabled }) => !disabled)
+                  ? "They go on as they are, and keep their installed app."
+                  : "No other key may have them."
+              }
+              disabled={heirs.every(({ disabled }) => disabled)}
+            />
+            {fate === "transfer" && (
+              <Select
+                label="The key that takes them over"
+                placeholder="Choose a key"
+                data={heirs}
+                value={heir}
+                onChange={setHeir}
+                searchable
+                nothingFoundMessage="No such key"
+                ml={32}
+              />
+            )}
+            <Radio
+              value="delete"
+              label="They are deleted"
+              description="What is not delivered yet is cancelled; the log of deliveries stays."
+            />
+          </Stack>
+        </Radio.Group>
+      )}
+    </ConfirmDialog>
+  );
+}
+
+function isLastManager(apiKey: ApiKey | undefined, keys: readonly ApiKey[]): boolean {
+  const managers = keys.filter(
+    ({ revoked, permissions }) => !revoked && permissions.includes(Permission.MANAGE_API_KEYS),
+  );
+  return managers.length === 1 && managers[0]?.id === apiKey?.id;
+}

@@ -1,0 +1,76 @@
+import { useMutation } from "@connectrpc/connect-query";
+import { Radio, Stack, Text } from "@mantine/core";
+import { useState } from "react";
+import { type ApiKey, ApiKeyService } from "../../../../../gen/webhook/v1/api_key_pb.ts";
+import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
+
+const DAY = 86_400;
+/** For how long the old secret still works, in seconds. */
+const GRACES = [
+  { seconds: DAY, label: "For a day", meaning: "Time to give the new secret to whatever uses the key." },
+  { seconds: 7 * DAY, label: "For a week", meaning: "The longest there is." },
+  {
+    seconds: 0,
+    label: "No longer",
+    meaning: "It is refused at once, and those from before it too. For secrets that others may know.",
+  },
+] as const;
+
+/** Asks how a key gets another secret. */
+export interface RotateKeyProps {
+  opened: boolean;
+  onClose: () => void;
+  /** The key; the one before while the dialog is closed. */
+  apiKey: ApiKey | undefined;
+  isOwn: boolean;
+  /** Rotates the key by calling `rotate`, which answers the new secret. */
+  onRotate: (rotate: () => Promise<string>) => Promise<void>;
+}
+
+/** Gives a key another secret, and asks for how long the old one still works. */
+export function RotateKey({ opened, onClose, apiKey, isOwn, onRotate }: RotateKeyProps) {
+  const rotate = useMutation(ApiKeyService.method.rotateApiKey, { gcTime: 0 });
+  const [seconds, setSeconds] = useState<number>(DAY);
+
+  function close() {
+    setSeconds(DAY);
+    onClose();
+  }
+
+  async function run(): Promise<string> {
+    const gracePeriod = { seconds: BigInt(seconds) };
+    const { secret } = await rotate.mutateAsync({ apiKeyId: apiKey?.id ?? "", gracePeriod });
+    return secret;
+  }
+
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={close}
+      title={`Rotate the secret of “${apiKey?.name}”?`}
+      confirm="Rotate secret"
+      onConfirm={() => onRotate(run)}
+    >
+      <Text size="sm">
+        The key gets a new secret, which is shown once. Its permissions and its webhooks stay.
+        {isOwn && " You are signed in with this key: you stay signed in here, and nowhere else."}
+      </Text>
+      <Radio.Group
+        label="How long does the old secret still work?"
+        value={String(seconds)}
+        onChange={(value) => setSeconds(Number(value))}
+      >
+        <Stack gap="sm" mt="xs">
+          {GRACES.map((grace) => (
+            <Radio
+              key={grace.seconds}
+              value={String(grace.seconds)}
+              label={grace.label}
+              description={grace.meaning}
+            />
+          ))}
+        </Stack>
+      </Radio.Group>
+    </ConfirmDialog>
+  );
+}

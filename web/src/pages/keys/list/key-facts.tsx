@@ -1,0 +1,72 @@
+import { Badge, Code, Group, Stack, Text } from "@mantine/core";
+import type { ApiKey } from "../../../../../gen/webhook/v1/api_key_pb.ts";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { permissionName } from "../../../../../src/contract/permissions.ts";
+import { Time } from "../../../parts/text/time.tsx";
+import { PERMISSIONS } from "../dialogs/permissions.ts";
+
+/** Which key it is, and what is out of the ordinary with it. */
+export function KeyName({ apiKey, isOwn }: { apiKey: ApiKey; isOwn: boolean }) {
+  return (
+    <Stack gap={4} align="flex-start">
+      <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+        {apiKey.name}
+      </Text>
+      <Code fz="xs">{apiKey.prefix}…</Code>
+      {isOwn && (
+        <Badge variant="light" tt="none" size="sm">
+          Signed in with this key
+        </Badge>
+      )}
+      {apiKey.revoked && (
+        <Badge variant="light" tt="none" size="sm" color="red">
+          Revoked <Time value={apiKey.revoked} relative />
+        </Badge>
+      )}
+      {apiKey.oldSecretsExpire && (
+        <Text size="xs" c="dimmed">
+          An old secret works until <Time value={apiKey.oldSecretsExpire} />
+        </Text>
+      )}
+    </Stack>
+  );
+}
+
+/** What a key may do; a pointer held on one shows the contract's name and what it means. */
+export function KeyPermissions({ apiKey }: { apiKey: ApiKey }) {
+  return (
+    <Group gap={4}>
+      {apiKey.permissions.map((permission) => {
+        const told = PERMISSIONS.find((each) => each.permission === permission);
+        const name = permissionName(permission);
+        return (
+          <Badge
+            key={permission}
+            variant="light"
+            tt="none"
+            size="sm"
+            color={told ? "blue" : "gray"}
+            title={told ? `${name}: ${told.meaning}` : name}
+          >
+            {told?.label ?? name}
+          </Badge>
+        );
+      })}
+    </Group>
+  );
+}
+
+/** What webhooks may be registered for with a key, each on a line of its own. */
+export function KeyEvents({ apiKey }: { apiKey: ApiKey }) {
+  if (apiKey.allowedProcesses.length === 0)
+    return (
+      <Text size="sm" c="dimmed">
+        All
+      </Text>
+    );
+  return apiKey.allowedProcesses.map((process) => (
+    <Text key={process} size="sm" style={{ overflowWrap: "break-word" }}>
+      {processName(process)}
+    </Text>
+  ));
+}

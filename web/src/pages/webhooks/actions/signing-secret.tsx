@@ -1,0 +1,146 @@
+import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { Button, Radio, Stack, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { IconEyeOff, IconKey, IconRefresh } from "@tabler/icons-react";
+import { useState } from "react";
+import {
+  type Webhook,
+  type WebhookSecret,
+  WebhookService,
+} from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { useReadAnew } from "../../../api/use-read-anew.ts";
+import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
+import { Section } from "../../../parts/layout/section.tsx";
+import { Failure } from "../../../parts/status/failure.tsx";
+import { Loading } from "../../../parts/status/loading.tsx";
+import { Secret } from "../../../parts/text/secret.tsx";
+import { Time } from "../../../parts/text/time.tsx";
+import type { WebhookDialogProps } from "./webhook-dialog-props.ts";
+import { WebhookInWords } from "./webhook-in-words.tsx";
+
+/** The secrets that a webhook's deliveries are signed with: asked for when somebody wants to see them, not before. */
+export function SigningSecret({ webhook }: { webhook: Webhook }) {
+  const [shown, show] = useDisclosure();
+  const [rotating, rotate] = useDisclosure();
+  return (
+    <Section
+      title="Signing secret"
+      description="Each delivery is signed with it, as Standard Webhooks says. Who has it can make deliveries up: give it to the receiver alone."
+      actions={
+        <>
+          <Button
+            variant="default"
+            leftSection={shown ? <IconEyeOff size={16} /> : <IconKey size={16} />}
+            onClick={show.toggle}
+          >
+            {shown ? "Put the secret away" : "Get the secret"}
+          </Button>
+          <Button variant="default" leftSection={<IconRefresh size={16} />} onClick={rotate.open}>
+            Rotate
+          </Button>
+        </>
+      }
+    >
+      {shown && <Secrets webhookId={webhook.id} />}
+      <Rotate webhook={webhook} opened={rotating} onClose={rotate.close} onRotated={show.open} />
+    </Section>
+  );
+}
+
+function Secrets({ webhookId }: { webhookId: bigint }) {
+  const { data, error, refetch } = useQuery(
+    WebhookService.method.getWebhookSecret,
+    { webhookId },
+    // Forgotten as soon as it is put away.
+    { gcTime: 0, staleTime: 0 },
+  );
+  if (!data) return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading lines={2} />;
+  return (
+    <Stack gap="md">
+      {data.secrets.map((each, index) => (
+        <OneSecret key={each.secret} secret={each} place={index} />
+      ))}
+    </Stack>
+  );
+}
+
+/** @param place 0 for the newest */
+function OneSecret({ secret: { secret, expires }, place }: { secret: WebhookSecret; place: number }) {
+  return (
+    <div>
+      <Secret
+        value={secret}
+        label={place === 0 ? "Signing secret" : place === 1 ? "Old secret" : `Old secret ${place}`}
+      />
+      {expires && (
+        <Text size="xs" c="dimmed" mt={4}>
+          Signs beside the newest until <Time value={expires} />
+        </Text>
+      )}
+    </div>
+  );
+}
+
+interface RotateProps extends WebhookDialogProps {
+  onRotated: () => void;
+}
+
+function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
+  const rotate = useMutation(WebhookService.method.rotateWebhookSecret, { gcTime: 0 });
+  const readAnew = useReadAnew();
+  const [revokeOldSecrets, setRevokeOldSecrets] = useState(false);
+
+  function close() {
+    setRevokeOldSecrets(false);
+    onClose();
+  }
+
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={close}
+      title="Rotate the signing secret?"
+      confirm="Rotate secret"
+      onConfirm={async () => {
+        await rotate.mutateAsync({ webhookId: webhook.id, revokeOldSecrets });
+        // What came back is not kept: the secrets are read anew by who shows them.
+        rotate.reset();
+        await readAnew(WebhookService);
+        onRotated();
+        notifications.show({
+          color: "green",
+          title: "The new secret signs from now on",
+          message: revokeOldSecrets
+            ? "Give it to the receiver now: until then the receiver refuses deliveries, which are retried."
+            : "Give it to the receiver within 24 hours.",
+        });
+      }}
+    >
+      <WebhookInWords webhook={webhook} />
+      <Text size="sm">A new secret is made and signs from now on. At most five secrets sign at once.</Text>
+      <Radio.Group
+        label="How long does the old secret still sign?"
+        value={revokeOldSecrets ? "revoke" : "keep"}
+        onChange={(value) => setRevokeOldSecrets(value === "revoke")}
+      >
+        <Stack gap="sm" mt="xs">
+          <Radio
+            value="keep"
+            label="For 24 hours"
+            description="The old secret signs beside it for 24 hours, so that the receiver accepts deliveries until it has the new one."
+          />
+          <Radio
+            value="revoke"
+            label="No longer"
+            description="All old secrets stop signing now: for a secret that has leaked. The receiver refuses deliveries until it has the new secret; they are retried."
+          />
+        </Stack>
+      </Radio.Group>
+      <Text size="sm">
+        If the secret has leaked, change the receiver at once: as long as it accepts the old secret, whoever
+        has that secret can make deliveries up.
+      </Text>
+    </ConfirmDialog>
+  );
+}

@@ -1,0 +1,27 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { countOf } from "../../../parts/text/count-of.ts";
+
+/** Beyond this many it is said that there are more. */
+const MOST = 100;
+const REFRESH_MS = 5_000;
+const OPEN = [DeliveryState.PENDING, DeliveryState.DELIVERING, DeliveryState.RETRYING];
+
+/**
+ * How many of a webhook's deliveries are not delivered yet and still to be, in words, kept current: `12 deliveries`,
+ * `more than 100 deliveries`. Undefined while it is not known; "" when there are none.
+ *
+ * @param enabled false while nobody looks
+ */
+export function useUndelivered(webhookId: bigint, enabled: boolean): string | undefined {
+  const { data } = useQuery(
+    DeliveryService.method.listDeliveries,
+    { webhookId, states: OPEN, pageSize: MOST },
+    { enabled, refetchInterval: REFRESH_MS },
+  );
+  if (!data) return undefined;
+  const count = data.deliveries.length;
+  if (count === 0) return "";
+  if (data.nextPageToken) return `more than ${MOST} deliveries`;
+  return countOf(count, "delivery", "deliveries");
+}

@@ -1,0 +1,48 @@
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import type { LastDay } from "./last-day.ts";
+
+/** What narrows and orders the list, by the names that the page's address has for them. */
+export const FILTER_NAMES = ["search", "process", "state", "application", "sort", "page", "new"] as const;
+
+/** Each filter's text, "" where the address has none. */
+export type WebhookFilters = Record<(typeof FILTER_NAMES)[number], string>;
+
+/** What `application` says for webhooks that belong to no installed app. */
+export const NO_APPLICATION = "none";
+
+/** The webhooks that pass the filters, in the order asked for; newest first unless told. */
+export function findWebhooks(
+  webhooks: readonly Webhook[],
+  filters: WebhookFilters,
+  stats: LastDay["stats"],
+): Webhook[] {
+  const words = filters.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = webhooks.filter(
+    (webhook) =>
+      (!filters.process || processName(webhook.webhookProcess) === filters.process) &&
+      (!filters.state || (webhook.paused ? "paused" : "active") === filters.state) &&
+      (!filters.application || (webhook.application ?? NO_APPLICATION) === filters.application) &&
+      matches(webhook, words),
+  );
+  if (filters.sort === "oldest") return found.sort((a, b) => compare(a.id, b.id));
+  if (filters.sort === "failures") {
+    const failed = ({ id }: Webhook) => stats?.get(id)?.failed ?? 0n;
+    return found.sort((a, b) => compare(failed(b), failed(a)) || compare(b.id, a.id));
+  }
+  return found.sort((a, b) => compare(b.id, a.id));
+}
+
+/** Whether a webhook has every word somewhere: in its address, its event type, its application or as its id. */
+function matches(webhook: Webhook, words: readonly string[]): boolean {
+  if (words.length === 0) return true;
+  const text = [webhook.url, processName(webhook.webhookProcess), webhook.applicationName ?? ""]
+    .join(" ")
+    .toLowerCase();
+  const id = String(webhook.id);
+  return words.every((word) => text.includes(word) || id === word);
+}
+
+function compare(a: bigint, b: bigint): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

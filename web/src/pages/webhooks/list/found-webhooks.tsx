@@ -1,0 +1,55 @@
+import { Group, Pagination, Text } from "@mantine/core";
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { useBelow } from "../../../parts/lists/use-below.ts";
+import { countOf } from "../../../parts/text/count-of.ts";
+import type { LastDay } from "./last-day.ts";
+import { WebhookCards } from "./webhook-cards.tsx";
+import { WebhookTable } from "./webhook-table.tsx";
+
+const PAGE_SIZE = 50;
+
+/** What was found, and which page of it is shown. */
+export interface FoundWebhooksProps {
+  /** At least one. */
+  webhooks: readonly Webhook[];
+  lastDay: LastDay;
+  /** From 1; one that there is not is the nearest that there is. */
+  page: number;
+  onPage: (page: number) => void;
+}
+
+/** One page of webhooks, and the way to the others. */
+export function FoundWebhooks({ webhooks, lastDay, page, onPage }: FoundWebhooksProps) {
+  const List = useBelow("md") ? WebhookCards : WebhookTable;
+  const pages = Math.ceil(webhooks.length / PAGE_SIZE);
+  const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
+  const from = (shown - 1) * PAGE_SIZE;
+  const to = Math.min(from + PAGE_SIZE, webhooks.length);
+  const total = countOf(webhooks.length, "webhook", "webhooks");
+
+  function goTo(next: number) {
+    onPage(next);
+    window.scrollTo(0, 0);
+  }
+
+  return (
+    <>
+      <List webhooks={webhooks.slice(from, to)} lastDay={lastDay} />
+      <Group justify="space-between" gap="md" py="md">
+        <Text size="sm" c="dimmed" role="status">
+          {pages === 1 ? total : `${(from + 1).toLocaleString()}–${to.toLocaleString()} of ${total}`}
+        </Text>
+        {pages > 1 && (
+          <Pagination
+            total={pages}
+            value={shown}
+            onChange={goTo}
+            size="sm"
+            getControlProps={(control) => ({ "aria-label": `Go to the ${control} page` })}
+            getItemProps={(item) => ({ "aria-label": `Page ${item}` })}
+          />
+        )}
+      </Group>
+    </>
+  );
+}

@@ -1,0 +1,108 @@
+import { Grid, Select } from "@mantine/core";
+import { useMemo } from "react";
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { catalogue, processName } from "../../../../../src/contract/catalogue.ts";
+import { SearchField } from "../../../parts/lists/search-field.tsx";
+import { NO_APPLICATION, type WebhookFilters } from "./find-webhooks.ts";
+
+const NARROW = { base: 6, md: 4 };
+const NEWEST = "newest";
+const ORDERS = [
+  { value: NEWEST, label: "Newest first" },
+  { value: "oldest", label: "Oldest first" },
+  { value: "failures", label: "Most failures first" },
+];
+const STATES = [
+  { value: "active", label: "Active" },
+  { value: "paused", label: "Paused" },
+];
+
+/** The filters as they are, and what changes them. */
+export interface ListFiltersProps {
+  webhooks: readonly Webhook[];
+  filters: WebhookFilters;
+  change: (changes: Partial<WebhookFilters>, options?: { replace?: boolean }) => void;
+}
+
+/** What narrows and orders the list of webhooks. */
+export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
+  const processes = useMemo(() => processChoices(webhooks), [webhooks]);
+  const applications = useMemo(() => applicationChoices(webhooks), [webhooks]);
+  return (
+    <Grid gap="sm" mb="md">
+      <Grid.Col span={{ base: 12, md: 8 }}>
+        <SearchField
+          label="Search webhooks"
+          placeholder="Address, event type, app or id"
+          value={filters.search}
+          onChange={(search) => change({ search, page: "" }, { replace: true })}
+        />
+      </Grid.Col>
+      <Grid.Col span={NARROW}>
+        <Select
+          label="Order"
+          data={ORDERS}
+          value={filters.sort || NEWEST}
+          onChange={(sort) => change({ sort: sort === NEWEST || !sort ? "" : sort, page: "" })}
+          allowDeselect={false}
+        />
+      </Grid.Col>
+      <Grid.Col span={NARROW}>
+        <Select
+          label="Event type"
+          placeholder="Any"
+          data={processes}
+          value={filters.process || null}
+          onChange={(process) => change({ process: process ?? "", page: "" })}
+          clearable
+          searchable
+          nothingFoundMessage="No such event type"
+        />
+      </Grid.Col>
+      <Grid.Col span={NARROW}>
+        <Select
+          label="State"
+          placeholder="Any"
+          data={STATES}
+          value={filters.state || null}
+          onChange={(state) => change({ state: state ?? "", page: "" })}
+          clearable
+        />
+      </Grid.Col>
+      <Grid.Col span={NARROW}>
+        <Select
+          label="Installed app"
+          placeholder="Any"
+          data={applications}
+          value={filters.application || null}
+          onChange={(application) => change({ application: application ?? "", page: "" })}
+          clearable
+          searchable
+          nothingFoundMessage="No such app"
+        />
+      </Grid.Col>
+    </Grid>
+  );
+}
+
+/** Every event type there is, and those of webhooks that a later version of the service registered. */
+function processChoices(webhooks: readonly Webhook[]): string[] {
+  return [
+    ...new Set([
+      ...catalogue.map(({ name }) => name),
+      ...webhooks.map(({ webhookProcess }) => processName(webhookProcess)),
+    ]),
+  ];
+}
+
+function applicationChoices(webhooks: readonly Webhook[]) {
+  const names = new Map<string, string>();
+  for (const { application, applicationName } of webhooks) {
+    if (application) names.set(application, applicationName ?? application);
+  }
+  const choices = [...names].map(([value, label]) => ({ value, label }));
+  return [
+    { value: NO_APPLICATION, label: "None" },
+    ...choices.sort((a, b) => a.label.localeCompare(b.label)),
+  ];
+}

@@ -1,0 +1,37 @@
+import { Card, Group, Stack, Text } from "@mantine/core";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { Time } from "../../../parts/text/time.tsx";
+import { Success } from "./success.tsx";
+import { WebhookStateBadge } from "./webhook-state.tsx";
+import { ApplicationName, DeliveriesLink, WebhookLink, type WebhookRowsProps } from "./webhook-table.tsx";
+
+/** Webhooks on a narrow screen. */
+export function WebhookCards({ webhooks, lastDay }: WebhookRowsProps) {
+  return (
+    <Stack gap="sm" component="ul" p={0} m={0} style={{ listStyle: "none" }}>
+      {webhooks.map((webhook) => (
+        <Card key={String(webhook.id)} component="li" withBorder padding="md">
+          <Stack gap="xs">
+            <Group justify="space-between" gap="xs" wrap="nowrap" align="flex-start">
+              <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+                {processName(webhook.webhookProcess)}
+                <Text span fw={400} c="dimmed">
+                  <ApplicationName webhook={webhook} />
+                </Text>
+              </Text>
+              <WebhookStateBadge paused={webhook.paused !== undefined} />
+            </Group>
+            <WebhookLink webhook={webhook} />
+            <Success of={webhook.id} lastDay={lastDay} />
+            <Group justify="space-between" gap="xs">
+              <Text size="xs" c="dimmed">
+                Created <Time value={webhook.created} />
+              </Text>
+              <DeliveriesLink webhook={webhook} />
+            </Group>
+          </Stack>
+        </Card>
+      ))}
+    </Stack>
+  );
+}

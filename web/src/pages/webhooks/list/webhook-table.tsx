@@ -1,0 +1,102 @@
+import { Anchor, Table, Text } from "@mantine/core";
+import { generatePath, Link } from "react-router";
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { Breakable } from "../../../parts/text/breakable.tsx";
+import { Time } from "../../../parts/text/time.tsx";
+import type { LastDay } from "./last-day.ts";
+import { Success } from "./success.tsx";
+import { WebhookStateBadge } from "./webhook-state.tsx";
+
+/** Some webhooks, and how each did. */
+export interface WebhookRowsProps {
+  webhooks: readonly Webhook[];
+  lastDay: LastDay;
+}
+
+/** Webhooks on a wide screen. */
+export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
+  return (
+    <Table.ScrollContainer minWidth={640}>
+      <Table verticalSpacing="sm" layout="fixed" highlightOnHover>
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>Webhook</Table.Th>
+            <Table.Th w={110}>State</Table.Th>
+            <Table.Th w={205}>Last 24 hours</Table.Th>
+            <Table.Th w={125}>Created</Table.Th>
+            <Table.Th w={100}>Log</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {webhooks.map((webhook) => (
+            <Table.Tr key={String(webhook.id)}>
+              <Table.Td>
+                <WebhookLink webhook={webhook} />
+                <Text size="xs" c="dimmed" truncate>
+                  {processName(webhook.webhookProcess)}
+                  <ApplicationName webhook={webhook} />
+                </Text>
+              </Table.Td>
+              <Table.Td>
+                <WebhookStateBadge paused={webhook.paused !== undefined} />
+              </Table.Td>
+              <Table.Td>
+                <Success of={webhook.id} lastDay={lastDay} />
+              </Table.Td>
+              <Table.Td>
+                <Time value={webhook.created} relative size="sm" />
+              </Table.Td>
+              <Table.Td>
+                <DeliveriesLink webhook={webhook} />
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+/** A webhook's address, which leads to its page. */
+export function WebhookLink({ webhook }: { webhook: Webhook }) {
+  return (
+    <Anchor
+      component={Link}
+      to={generatePath(PAGE_PATHS.webhook, { id: String(webhook.id) })}
+      size="sm"
+      fw={500}
+      lineClamp={2}
+      title={webhook.url}
+      style={{ overflowWrap: "anywhere" }}
+    >
+      <Breakable text={webhook.url} />
+    </Anchor>
+  );
+}
+
+/** ` · Warehouse link`: the app that a webhook belongs to, after its event type; nothing where there is none. */
+export function ApplicationName({ webhook }: { webhook: Webhook }) {
+  const name = webhook.applicationName ?? webhook.application;
+  return name === undefined ? null : <span title={`Installed app: ${name}`}> · {name}</span>;
+}
+
+/** Leads to a webhook's deliveries. */
+export function DeliveriesLink({ webhook }: { webhook: Webhook }) {
+  return (
+    <Anchor
+      component={Link}
+      to={deliveriesOf(webhook.id)}
+      size="sm"
+      aria-label={`Deliveries of ${processName(webhook.webhookProcess)} to ${webhook.url}`}
+    >
+      Deliveries
+    </Anchor>
+  );
+}
+
+/** Where a webhook's deliveries are listed. */
+export function deliveriesOf(id: bigint): string {
+  return `${PAGE_PATHS.deliveries}?${new URLSearchParams({ webhook: String(id) })}`;
+}

@@ -1,0 +1,57 @@
+import { Select, Stack, Text } from "@mantine/core";
+import type { EventType } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { useSession } from "../../../api/session.tsx";
+
+/** The event types to choose from, and the choice. */
+export interface EventTypeSelectProps {
+  eventTypes: readonly EventType[];
+  /** A number as text; null while nothing is chosen. */
+  value?: string | null;
+  onChange?: (value: string | null) => void;
+  error?: React.ReactNode;
+}
+
+/** Chooses an event type by its name or by what it says of itself. */
+export function EventTypeSelect({ eventTypes, value, onChange, error }: EventTypeSelectProps) {
+  const allowed: readonly number[] = useSession().apiKey?.allowedProcesses ?? [];
+  const mayHave = (number: number) => allowed.length === 0 || allowed.includes(number);
+  const byNumber = new Map(eventTypes.map((each) => [String(each.number), each]));
+  return (
+    <Select
+      label="Event type"
+      description="What the receiver is told of."
+      placeholder="Choose an event type"
+      required
+      data={eventTypes.map(({ number, name }) => ({
+        value: String(number),
+        label: name,
+        disabled: !mayHave(number),
+      }))}
+      value={value}
+      onChange={onChange}
+      error={error}
+      searchable
+      nothingFoundMessage="No such event type"
+      maxDropdownHeight={320}
+      filter={({ options, search }) => {
+        const word = search.trim().toLowerCase();
+        return options.filter(
+          (option) =>
+            "value" in option &&
+            `${option.label} ${byNumber.get(option.value)?.description ?? ""}`.toLowerCase().includes(word),
+        );
+      }}
+      renderOption={({ option }) => (
+        <Stack gap={0}>
+          <Text size="sm" fw={500}>
+            {option.label}
+          </Text>
+          <Text size="xs" c="dimmed">
+            {byNumber.get(option.value)?.description}
+            {option.disabled && " Your key may not subscribe to it."}
+          </Text>
+        </Stack>
+      )}
+    />
+  );
+}

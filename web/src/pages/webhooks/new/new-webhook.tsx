@@ -1,0 +1,135 @@
+import { useMutation } from "@connectrpc/connect-query";
+import { Stack, Text, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { notifications } from "@mantine/notifications";
+import { useState } from "react";
+import { generatePath, useNavigate } from "react-router";
+import type { WebhookProcess } from "../../../../../gen/webhook/v1/event_pb.ts";
+import { type EventType, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { fieldFailures } from "../../../api/failure.ts";
+import { isReachable } from "../../../api/reachable.ts";
+import { useReadAnew } from "../../../api/use-read-anew.ts";
+import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
+import { Failure } from "../../../parts/status/failure.tsx";
+import { Loading } from "../../../parts/status/loading.tsx";
+import { CodeBlock } from "../../../parts/text/code-block.tsx";
+import { layOutJson } from "../../../parts/text/json-text.ts";
+import { EventTypeSelect } from "./event-type-select.tsx";
+import { useEventTypes } from "./use-event-types.ts";
+
+/** Whether it is open. */
+export interface NewWebhookProps {
+  opened: boolean;
+  onClose: () => void;
+}
+
+/** Registers an address for an event type, and goes to the webhook that came of it. */
+export function NewWebhook({ opened, onClose }: NewWebhookProps) {
+  return (
+    <FormDialog opened={opened} onClose={onClose} title="New webhook">
+      <Fields onClose={onClose} />
+    </FormDialog>
+  );
+}
+
+function Fields({ onClose }: { onClose: () => void }) {
+  const types = useEventTypes();
+  if (types.isPending) return <Loading lines={5} height={36} />;
+  if (types.isError) return <Failure error={types.error} onRetry={() => void types.refetch()} />;
+  return <Form eventTypes={types.data.processes} onClose={onClose} />;
+}
+
+interface FormProps {
+  eventTypes: readonly EventType[];
+  onClose: () => void;
+}
+
+function Form({ eventTypes, onClose }: FormProps) {
+  const create = useMutation(WebhookService.method.createWebhook);
+  const readAnew = useReadAnew();
+  const navigate = useNavigate();
+  const [failure, setFailure] = useState<unknown>();
+  const form = useForm({
+    initialValues: { process: null as string | null, url: "" },
+    // What else an address must be is for the service to say, which knows.
+    validate: {
+      process: (process) => (process === null ? "Choose an event type." : null),
+      url: (url) => (url.trim() === "" ? "Give the address of the receiver." : null),
+    },
+  });
+  const chosen = eventTypes.find(({ number }) => String(number) === form.values.process);
+
+  const submit = form.onSubmit(async ({ process, url }) => {
+    setFailure(undefined);
+    try {
+      const answer = await create.mutateAsync({
+        process: Number(process) as WebhookProcess,
+        url: url.trim(),
+      });
+      const { webhook, warnings } = answer;
+      const id = String(webhook?.id);
+      notifications.show(
+        answer.created
+          ? {
+              color: "green",
+              title: "The webhook is registered",
+              message: "See with a test event that it arrives.",
+            }
+          : {
+              color: "blue",
+              title: "It was registered already",
+              message:
+                warnings.join(". ") ||
+                "This is the webhook with the same event type and address. Nothing was changed.",
+              autoClose: 10_000,
+            },
+      );
+      void readAnew(WebhookService);
+      // Another app's webhook has no page here.
+      if (webhook && !isReachable(webhook)) return onClose();
+      // In place of the dialog: Back leads to the list.
+      navigate(generatePath(PAGE_PATHS.webhook, { id }), { replace: true });
+    } catch (error) {
+      const fields = fieldFailures(error);
+      form.setErrors(fields);
+      if (!("url" in fields) && !("process" in fields)) setFailure(error);
+    }
+  });
+
+  return (
+    <form onSubmit={submit} noValidate>
+      <Stack>
+        <EventTypeSelect eventTypes={eventTypes} {...form.getInputProps("process")} />
+        {chosen && <Sample of={chosen} />}
+        <TextInput
+          label="Address"
+          description="Where it is sent, by POST. It begins with https:// and can be reached from the internet."
+          placeholder="https://example.com/hooks"
+          type="url"
+          inputMode="url"
+          autoComplete="off"
+          spellCheck={false}
+          required
+          {...form.getInputProps("url")}
+        />
+        {failure !== undefined && <Failure error={failure} />}
+        <FormActions submit="Register webhook" busy={create.isPending} onCancel={onClose} />
+      </Stack>
+    </form>
+  );
+}
+
+function Sample({ of: { name, description, sample } }: { of: EventType }) {
+  return (
+    <Stack gap={4}>
+      <Text size="sm">{description}</Text>
+      <Text size="sm" fw={500}>
+        What its receivers get, for example
+      </Text>
+      <CodeBlock of={`Sample of ${name}`} maxHeight={220}>
+        {layOutJson(sample)}
+      </CodeBlock>
+    </Stack>
+  );
+}

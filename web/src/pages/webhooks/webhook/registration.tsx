@@ -1,0 +1,97 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Anchor, Box, Button, Code, Group, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { createSearchParams, Link } from "react-router";
+import { ApiKeyService } from "../../../../../gen/webhook/v1/api_key_pb.ts";
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { useMay } from "../../../api/session.tsx";
+import { Facts } from "../../../parts/layout/facts.tsx";
+import { Section } from "../../../parts/layout/section.tsx";
+import { Breakable } from "../../../parts/text/breakable.tsx";
+import { CopyButton } from "../../../parts/text/copy-button.tsx";
+import { countOf } from "../../../parts/text/count-of.ts";
+import { Time } from "../../../parts/text/time.tsx";
+import { WebhookStateBadge } from "../list/webhook-state.tsx";
+import { useEventTypes } from "../new/use-event-types.ts";
+import { RateLimit } from "./rate-limit.tsx";
+
+/** What is registered, by whom and when. */
+export function Registration({ webhook }: { webhook: Webhook }) {
+  const { data: types } = useEventTypes();
+  const type = types?.processes.find(({ number }) => number === webhook.webhookProcess);
+  return (
+    <Section title="Registration">
+      <Facts
+        facts={[
+          ["State", <WebhookStateBadge key="state" paused={webhook.paused !== undefined} />],
+          [
+            "Event type",
+            <>
+              {processName(webhook.webhookProcess)}
+              <Text size="xs" c="dimmed" mih="1lh">
+                {type?.description}
+              </Text>
+            </>,
+          ],
+          ["Address", <Copied key="url" value={webhook.url} of="the address" />],
+          ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook’s id" />],
+          ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
+          ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],
+          ["Rate limit", <RateLimitFact key="limit" webhook={webhook} />],
+          ["Created", <Time key="created" value={webhook.created} />],
+          ["Changed", <Time key="modified" value={webhook.modified} />],
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Copied({ value, of }: { value: string; of: string }) {
+  return (
+    <Group gap={4} wrap="nowrap" align="flex-start">
+      <span>
+        <Breakable text={value} />
+      </span>
+      {/* As high as the text beside it. */}
+      <Box my={-4}>
+        <CopyButton value={value} of={of} />
+      </Box>
+    </Group>
+  );
+}
+
+/** The name of the key that owns the webhook, for who may see keys; its id for others. */
+function ApiKeyName({ id }: { id: string }) {
+  const maySee = useMay("Manage_Api_Keys");
+  const { data } = useQuery(ApiKeyService.method.listApiKeys, {}, { enabled: maySee });
+  const key = data?.apiKeys.find((each) => each.id === id);
+  if (!key) return <Code>{id}</Code>;
+  return (
+    <Anchor
+      component={Link}
+      to={`${PAGE_PATHS.keys}?${createSearchParams({ search: key.prefix })}`}
+      size="sm"
+    >
+      {key.name}
+    </Anchor>
+  );
+}
+
+function RateLimitFact({ webhook }: { webhook: Webhook }) {
+  const mayWrite = useMay("Write_Administrative_Data");
+  const [opened, { open, close }] = useDisclosure();
+  const limit = webhook.rateLimit;
+  return (
+    <Group gap="xs">
+      <span>{limit === undefined ? "None" : `${countOf(limit, "delivery", "deliveries")} a second`}</span>
+      {mayWrite && (
+        <Button variant="default" size="compact-xs" onClick={open} aria-label="Change the rate limit">
+          Change
+        </Button>
+      )}
+      {mayWrite && <RateLimit webhook={webhook} opened={opened} onClose={close} />}
+    </Group>
+  );
+}

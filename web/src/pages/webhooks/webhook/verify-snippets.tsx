@@ -1,0 +1,71 @@
+import { Code, Tabs, Text } from "@mantine/core";
+import { secondsInWords } from "../../../../../src/contract/seconds-in-words.ts";
+import { useDeliveryTimeoutMs } from "../../../api/session.tsx";
+import { Section } from "../../../parts/layout/section.tsx";
+import { CodeBlock } from "../../../parts/text/code-block.tsx";
+
+/** A receiver's way to tell true deliveries from made-up ones, in one language. */
+interface Snippet {
+  language: string;
+  install: string;
+  code: string;
+}
+
+const SNIPPETS: readonly Snippet[] = [
+  {
+    language: "TypeScript",
+    install: "npm install standardwebhooks",
+    code: `import { Webhook } from "standardwebhooks";
+
+const webhook = new Webhook(process.env.WEBHOOK_SECRET ?? "");
+
+// body: the text as it came, not parsed. Throws when the signature
+// is not right or more than five minutes old: answer 400 then.
+export function verified(body: string, headers: Record<string, string>): unknown {
+  return webhook.verify(body, headers);
+}`,
+  },
+  {
+    language: "Python",
+    install: "pip install standardwebhooks",
+    code: `import os
+from standardwebhooks import Webhook
+
+webhook = Webhook(os.environ["WEBHOOK_SECRET"])
+
+# body: the bytes as they came, not parsed. Raises when the signature
+# is not right or more than five minutes old: answer 400 then.
+def verified(body, headers):
+    return webhook.verify(body, dict(headers))`,
+  },
+];
+
+/** Shows how a receiver verifies a delivery. */
+export function VerifySnippets() {
+  const timeoutMs = useDeliveryTimeoutMs();
+  const within = timeoutMs === undefined ? "" : ` within ${secondsInWords(timeoutMs)}`;
+  return (
+    <Section
+      title="Verify in the receiver"
+      description={`A receiver that verifies knows that the body is ours and unchanged. Answer with any 2xx${within}. The same X-Service-Webhook-Id is the same delivery.`}
+    >
+      <Tabs defaultValue="TypeScript" keepMounted={false}>
+        <Tabs.List mb="sm">
+          {SNIPPETS.map(({ language }) => (
+            <Tabs.Tab key={language} value={language}>
+              {language}
+            </Tabs.Tab>
+          ))}
+        </Tabs.List>
+        {SNIPPETS.map(({ language, install, code }) => (
+          <Tabs.Panel key={language} value={language}>
+            <Text size="sm" mb="xs">
+              <Code>{install}</Code>, and the secret in <Code>WEBHOOK_SECRET</Code>:
+            </Text>
+            <CodeBlock of={`Verifying in ${language}`}>{code}</CodeBlock>
+          </Tabs.Panel>
+        ))}
+      </Tabs>
+    </Section>
+  );
+}

@@ -1,0 +1,77 @@
+import { Button, Grid, Stack } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { IconPlayerPause, IconPlayerPlay, IconTrash } from "@tabler/icons-react";
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { useMay } from "../../../api/session.tsx";
+import { PageTitle } from "../../../parts/layout/page-title.tsx";
+import { DeleteWebhook } from "../actions/delete-webhook.tsx";
+import { PausedNotice, PauseWebhook, useResume } from "../actions/pausing.tsx";
+import { SigningSecret } from "../actions/signing-secret.tsx";
+import { LastDeliveries } from "./last-deliveries.tsx";
+import { Registration } from "./registration.tsx";
+import { Statistics } from "./statistics.tsx";
+import { TestEvent } from "./test-event.tsx";
+import { VerifySnippets } from "./verify-snippets.tsx";
+
+/** Everything that is told of one webhook, and what can be done with it. */
+export function WebhookDetails({ webhook }: { webhook: Webhook }) {
+  const mayWrite = useMay("Write_Administrative_Data");
+  return (
+    <>
+      <PageTitle
+        title={`${processName(webhook.webhookProcess)} to ${hostOf(webhook.url)}`}
+        actions={mayWrite && <Actions webhook={webhook} />}
+      />
+      <Stack gap="lg">
+        {webhook.paused && <PausedNotice webhook={webhook} />}
+        <Grid gap="lg">
+          <Grid.Col span={{ base: 12, lg: 7 }}>
+            <Registration webhook={webhook} />
+          </Grid.Col>
+          <Grid.Col span={{ base: 12, lg: 5 }}>
+            <Statistics webhookId={webhook.id} />
+          </Grid.Col>
+        </Grid>
+        {mayWrite && <TestEvent webhook={webhook} />}
+        <LastDeliveries webhookId={webhook.id} />
+        {mayWrite && <SigningSecret webhook={webhook} />}
+        <VerifySnippets />
+      </Stack>
+    </>
+  );
+}
+
+function Actions({ webhook }: { webhook: Webhook }) {
+  const resume = useResume(webhook);
+  const [pausing, pause] = useDisclosure();
+  const [deleting, remove] = useDisclosure();
+  return (
+    <>
+      {webhook.paused ? (
+        <Button
+          variant="default"
+          leftSection={<IconPlayerPlay size={16} />}
+          loading={resume.isPending}
+          onClick={resume.run}
+        >
+          Resume
+        </Button>
+      ) : (
+        <Button variant="default" leftSection={<IconPlayerPause size={16} />} onClick={pause.open}>
+          Pause
+        </Button>
+      )}
+      <Button variant="light" color="red" leftSection={<IconTrash size={16} />} onClick={remove.open}>
+        Delete
+      </Button>
+      <PauseWebhook webhook={webhook} opened={pausing} onClose={pause.close} />
+      <DeleteWebhook webhook={webhook} opened={deleting} onClose={remove.close} />
+    </>
+  );
+}
+
+/** `shop.example`, or the whole text where no host can be told. */
+function hostOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).host : url;
+}

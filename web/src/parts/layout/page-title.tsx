@@ -1,0 +1,38 @@
+import { Group, Stack, Text, Title } from "@mantine/core";
+import { useDocumentTitle } from "@mantine/hooks";
+import type { ReactNode } from "react";
+import { Breakable } from "../text/breakable.tsx";
+
+/** The head of a page. */
+export interface PageTitleProps {
+  /** The browser's tab has it too. */
+  title: string;
+  /** What the page is for, in a sentence. */
+  description?: ReactNode;
+  /** Buttons, at the end of the line. */
+  actions?: ReactNode;
+}
+
+/** A page's one heading of the first order, with what can be done on the page. */
+export function PageTitle({ title, description, actions }: PageTitleProps) {
+  useDocumentTitle(`${title} · Webhook service`);
+  return (
+    <Group justify="space-between" align="flex-start" gap="md" mb="lg">
+      <Stack gap={4} miw={0}>
+        <Title order={1} size="h2" style={{ overflowWrap: "anywhere" }}>
+          <Breakable text={title} />
+        </Title>
+        {description && (
+          <Text c="dimmed" component="div">
+            {description}
+          </Text>
+        )}
+      </Stack>
+      {actions && (
+        <Group gap="sm" className="page-actions">
+          {actions}
+        </Group>
+      )}
+    </Group>
+  );
+}

@@ -1,0 +1,30 @@
+import { Alert, Button, Stack, Text } from "@mantine/core";
+import { IconAlertCircle } from "@tabler/icons-react";
+import { failureInWords } from "../../api/failure.ts";
+
+/** What failed, and how it is tried again. */
+export interface FailureProps {
+  error: unknown;
+  /** What was tried, when the title of the error does not tell: "The key was not made". */
+  title?: string;
+  onRetry?: () => void;
+}
+
+/** Says what went wrong and what to do next. */
+export function Failure({ error, title, onRetry }: FailureProps) {
+  const words = failureInWords(error);
+  return (
+    <Alert color="red" variant="light" icon={<IconAlertCircle />} title={title ?? words.title} role="alert">
+      <Stack align="flex-start" gap="sm">
+        <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+          {words.text}
+        </Text>
+        {onRetry && (
+          <Button size="xs" variant="default" onClick={onRetry}>
+            Try again
+          </Button>
+        )}
+      </Stack>
+    </Alert>
+  );
+}
