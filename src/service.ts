@@ -1,6 +1,5 @@
 import { startApi } from "./api/server.ts";
-import { findSettingsPage } from "./build/page-build.ts";
-import { workflowBundle } from "./build/workflow-bundle.ts";
+import { findSettingsPage } from "./api/settings-page.ts";
 import { type Config, deliversInItself } from "./config/config.ts";
 import { budgetWarning, readConnectionBudget } from "./db/connections/connection-budget.ts";
 import { checkPooler } from "./db/connections/pooler.ts";
@@ -70,8 +69,9 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   }
 
   try {
-    // Beside the rest: where it has to be built, that takes longer than anything else does.
-    const page = config.role === "worker" ? undefined : findSettingsPage(progress);
+    const page = config.role === "worker" ? undefined : findSettingsPage();
+    if (config.role !== "worker" && page === undefined)
+      log.warn("the settings page is not built; run `npm run build`");
     const embedded = await startEmbeddedParts(config, environment, progress);
     stops.push(embedded.stop);
 
@@ -130,7 +130,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         ),
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),
       },
-      { ...config, services: config.role !== "worker", page: await page },
+      { ...config, services: config.role !== "worker", page },
     );
     stops.push(() => api.stop());
 
@@ -156,8 +156,6 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           ...(overrides.workflowBundle ? { workflowBundle: overrides.workflowBundle } : {}),
         });
       } else {
-        // Made once, and not by each of them.
-        await workflowBundle();
         delivery = await startDeliveryProcesses({
           count: config.delivery.processes,
           environment: deliveryEnvironment(environment, {
@@ -180,7 +178,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       grpcPort: api.grpcPort,
       databaseUrl,
       temporalUiUrl,
-      hasPage: (await page) !== undefined,
+      hasPage: page !== undefined,
       adminKeyFile,
       stop,
     };

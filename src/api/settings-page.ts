@@ -1,17 +1,21 @@
 import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../contract/page-paths.ts";
 import { sendFailure } from "./rest/failures.ts";
 
+/** Where `npm run build` puts the page. */
+const BUILT_PAGE = fileURLToPath(new URL("../../web/dist", import.meta.url));
 const NONCE_BYTES = 16;
 /** Names of files in it hold a hash of their content, so what a browser has of them never grows old. */
 const ASSETS = "assets";
 const ASSETS_CACHED_FOR = "365d";
 const NOT_BUILT =
-  "the settings page is not built; run `npm run build:web` where the service is installed, then start it again";
+  "the settings page is not built; run `npm run build` where the service is installed, then start it again";
 
 /** First parts of paths that are never a page's. */
 const NO_PAGES = /^\/(?:api|docs|assets|healthz|readyz|metrics)(?:\/|$)|^\/[^/]*\./;
@@ -28,6 +32,11 @@ function contentSecurityPolicy(nonce: string): string {
     "form-action 'none'",
     "frame-ancestors 'none'",
   ].join("; ");
+}
+
+/** The folder of the built settings page; undefined when it was not built. */
+export function findSettingsPage(): string | undefined {
+  return existsSync(path.join(BUILT_PAGE, "index.html")) ? BUILT_PAGE : undefined;
 }
 
 /**

@@ -1,9 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { Worker, type WorkflowBundle } from "@temporalio/worker";
+import { Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import pRetry from "p-retry";
 import type { Logger } from "pino";
 import type { Activities } from "../../workflows/activities.ts";
-import { workflowBundle } from "../build/workflow-bundle.ts";
 import type { DispatchConfig } from "../config/config.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { createActivities } from "./activities.ts";
@@ -18,6 +17,7 @@ import {
   triggerDispatch,
 } from "./schedule.ts";
 import { ensureSearchAttributes } from "./search-attributes.ts";
+import { builtWorkflows } from "./workflow-bundle.ts";
 
 /** Retry groups that one process works on at once; one that waits costs next to nothing. */
 const MAX_RETRY_ACTIVITIES = 2_000;
@@ -40,7 +40,7 @@ export interface WorkerOptions {
   dispatch: DispatchConfig;
   log: Logger;
   /** Made beforehand where many start in one process, as tests do. */
-  workflowBundle?: WorkflowBundle;
+  workflowBundle?: WorkflowBundleOption;
 }
 
 /**
@@ -53,7 +53,7 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
     ...createActivities(engine, dispatchInput(options.dispatch, options.names, false)),
     deleteExpired: createDeleteExpired(engine, options.dispatch),
   };
-  const bundle = options.workflowBundle ?? (await workflowBundle());
+  const bundle = options.workflowBundle ?? builtWorkflows();
   let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
   let firstStart: () => void = () => {};
   const started = new Promise<void>((resolve) => {
@@ -128,7 +128,7 @@ async function createWorkers(
   { native, namespace }: TemporalConnections,
   { names, engine }: WorkerOptions,
   activities: Activities,
-  workflowBundle: WorkflowBundle,
+  workflowBundle: WorkflowBundleOption,
 ): Promise<Worker[]> {
   const common = {
     connection: native,

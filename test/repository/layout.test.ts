@@ -13,10 +13,9 @@ const MAY_IMPORT: Record<string, string[]> = {
   "src/db": ["src/contract", "gen"],
   "src/api": ["src/config", "src/contract", "src/db", "gen", "package.json"],
   "src/delivery": ["src/config", "src/contract", "src/db", "src/process", "workflows"],
-  "src/build": ["src/embedded", "src/process"],
   "src/embedded": ["src/config", "src/process", "src/temporal"],
   "src/startup": ["src/config", "src/db"],
-  "src/temporal": ["src/build", "src/config", "src/contract", "src/db", "src/delivery", "workflows"],
+  "src/temporal": ["src/config", "src/contract", "src/db", "src/delivery", "workflows"],
   "src/worker": ["src/config", "src/db", "src/delivery", "src/process", "src/temporal"],
   workflows: [],
   // The settings page knows the contract; it calls the API like everybody else.

@@ -1,5 +1,7 @@
+import path from "node:path";
+import { fileURLToPath } from "node:url";
 import type { TestProject } from "vitest/node";
-import { findSettingsPage } from "../../src/build/page-build.ts";
+import { build, TARGETS } from "../../scripts/build.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -10,11 +12,9 @@ declare module "vitest" {
 
 /** Builds the settings page once for the run, unless it is built from what there is. */
 export default async function setup(project: TestProject): Promise<void> {
-  const told: string[] = [];
-  const folder = await findSettingsPage((line) => {
-    told.push(line);
-    console.log(line);
-  });
-  if (!folder) throw new Error(told.join("\n"));
-  project.provide("settingsPage", folder);
+  await build((line) => console.log(line), [TARGETS.PAGE]);
+  project.provide(
+    "settingsPage",
+    path.join(fileURLToPath(new URL("../..", import.meta.url)), TARGETS.PAGE.folder),
+  );
 }

@@ -23,7 +23,7 @@ export function startArguments(project = root): string[] {
   const { scripts } = JSON.parse(readFileSync(`${project}/package.json`, "utf8")) as {
     scripts: { start: string };
   };
-  const found = /&& node (.*)src\/main\.ts$/.exec(scripts.start);
+  const found = /&& node ([^&]*)src\/main\.ts$/.exec(scripts.start);
   if (!found) throw new Error(`package.json's start script does not end with src/main.ts: ${scripts.start}`);
   return (found[1] as string).trim().split(" ");
 }

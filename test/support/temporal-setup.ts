@@ -1,16 +1,17 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TestProject } from "vitest/node";
-import { workflowBundle } from "../../src/build/workflow-bundle.ts";
+import { build, TARGETS } from "../../scripts/build.ts";
 import { startEmbeddedTemporal } from "../../src/embedded/temporal/embedded-temporal.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
+import { WORKFLOW_BUNDLE } from "../../src/temporal/workflow-bundle.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
     /** `host:port` of the run's one Temporal server. */
     temporalAddress: string;
-    /** File with the code of the run's one workflow bundle. */
+    /** File with the workflows' code. */
     workflowBundle: string;
   }
 }
@@ -19,7 +20,7 @@ declare module "vitest" {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-temporal-"));
   const progress = (line: string) => console.log(line);
-  const [temporal, bundle] = await Promise.all([
+  const [temporal] = await Promise.all([
     startEmbeddedTemporal({
       dataDir: folder,
       progress,
@@ -27,12 +28,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
       uiPort: 0,
       searchAttributes: SEARCH_ATTRIBUTES,
     }),
-    workflowBundle(),
+    build(progress, [TARGETS.WORKFLOWS]),
   ]);
-  const bundleFile = path.join(folder, "workflow-bundle.js");
-  await writeFile(bundleFile, bundle.code);
   project.provide("temporalAddress", temporal.address);
-  project.provide("workflowBundle", bundleFile);
+  project.provide("workflowBundle", WORKFLOW_BUNDLE);
   return async () => {
     await temporal.stop();
     await rm(folder, { recursive: true, force: true });

@@ -137,7 +137,7 @@ test("where the page is not built, its addresses say what to do and the API goes
   try {
     const answer = await get("/keys", BROWSER, bare);
     expect(answer.status).toBe(503);
-    expect(((await answer.json()) as { Warnings: string[] }).Warnings[0]).toContain("npm run build:web");
+    expect(((await answer.json()) as { Warnings: string[] }).Warnings[0]).toContain("npm run build");
     expect((await bare.rest("GET", "/api/webhook/list")).status).toBe(200);
   } finally {
     await bare.stop();

@@ -1,0 +1,141 @@
+/**
+ * Builds what the service needs ready when it starts: the settings page and the workflows' bundle. `npm start` runs this
+ * first. Each is left alone when it was built from the sources that there are now.
+ */
+
+import { spawn } from "node:child_process";
+import { createHash, randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { glob, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const PROJECT = fileURLToPath(new URL("..", import.meta.url));
+/** A file in each built folder: the hash of the sources it was built from. */
+const STAMP = ".built-from";
+
+/** One thing to build. */
+interface Target {
+  /** What people read, such as `the settings page`. */
+  name: string;
+  /** About how long it takes, in seconds. */
+  seconds: number;
+  /** The folder it is built into, below the project. */
+  folder: string;
+  /** Globs of all it is built from, packages included: their versions are exact. */
+  sources: readonly string[];
+  /** Builds it into a folder that does not exist yet. */
+  build(root: string, into: string): Promise<void>;
+}
+
+const PAGE: Target = {
+  name: "the settings page",
+  seconds: 10,
+  folder: "web/dist",
+  sources: [
+    "web/*.*",
+    "web/src/**/*.*",
+    "gen/**/*.ts",
+    "src/contract/*.ts",
+    "src/api/openapi/swagger-ui.ts",
+    "package-lock.json",
+  ],
+  build: runVite,
+};
+
+const WORKFLOWS: Target = {
+  name: "the workflows",
+  seconds: 3,
+  folder: "workflows/dist",
+  sources: ["workflows/*.ts", "package-lock.json"],
+  build: bundleWorkflows,
+};
+
+/**
+ * Builds what has changed.
+ *
+ * @param tell is told what is being built, a line at a time
+ * @param root of the project
+ * @throws Error with what the bundler printed
+ */
+export async function build(
+  tell: (line: string) => void,
+  targets: readonly Target[] = [WORKFLOWS, PAGE],
+  root = PROJECT,
+): Promise<void> {
+  for (const target of targets) await buildOne(target, tell, root);
+}
+
+export const TARGETS = { PAGE, WORKFLOWS };
+
+async function buildOne(target: Target, tell: (line: string) => void, root: string): Promise<void> {
+  const folder = path.join(root, target.folder);
+  const wanted = await hashOf(root, target.sources);
+  const found = await stampOf(folder);
+  if (found === wanted) return;
+  const why = found === undefined ? "" : ", whose sources have changed";
+  tell(`building ${target.name}${why}; this takes some ${target.seconds} s`);
+  // Beside what is there, so that a service that runs already never reads half of it.
+  const fresh = path.join(root, ".cache", `build-${randomUUID()}`);
+  try {
+    await target.build(root, fresh);
+    await writeFile(path.join(fresh, STAMP), wanted);
+    await rm(folder, { recursive: true, force: true });
+    await rename(fresh, folder).catch(async (error: unknown) => {
+      // Another process that builds at the same moment was quicker.
+      if ((await stampOf(folder)) !== wanted) throw error;
+    });
+  } finally {
+    await rm(fresh, { recursive: true, force: true });
+  }
+}
+
+/** A hash of names and contents. Not of times: a checkout or a copy makes new ones, and not always later ones. */
+async function hashOf(root: string, patterns: readonly string[]): Promise<string> {
+  const files: string[] = [];
+  for await (const file of glob(patterns, { cwd: root })) files.push(file);
+  const hash = createHash("sha256");
+  for (const file of files.sort()) hash.update(`${file}\0`).update(await readFile(path.join(root, file)));
+  return hash.digest("hex");
+}
+
+function stampOf(folder: string): Promise<string | undefined> {
+  return readFile(path.join(folder, STAMP), "utf8").catch(() => undefined);
+}
+
+async function runVite(root: string, into: string): Promise<void> {
+  const manifest = createRequire(path.join(root, "package.json")).resolve("vite/package.json");
+  const vite = path.join(path.dirname(manifest), "bin/vite.js");
+  const child = spawn(process.execPath, [vite, "build", "web", "--outDir", into, "--logLevel", "warn"], {
+    cwd: root,
+    env: { ...process.env, NODE_ENV: "production", NO_COLOR: "1" },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let printed = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (chunk: string) => {
+      printed += chunk;
+    });
+  }
+  const [code] = (await once(child, "close")) as [number | null];
+  if (code !== 0) throw new Error(printed.trim() || `vite ended with ${code}`);
+}
+
+async function bundleWorkflows(root: string, into: string): Promise<void> {
+  // Loaded only where something has changed: the bundler takes half a second to load.
+  const { bundleWorkflowCode, DefaultLogger } = await import("@temporalio/worker");
+  const { code } = await bundleWorkflowCode({
+    workflowsPath: path.join(root, "workflows/index.ts"),
+    logger: new DefaultLogger("WARN"),
+  });
+  await mkdir(into, { recursive: true });
+  await writeFile(path.join(into, "index.js"), code);
+}
+
+if (import.meta.main) {
+  build((line) => console.log(line)).catch((error: unknown) => {
+    console.error(`The build failed: ${error instanceof Error ? error.message : error}`);
+    process.exitCode = 1;
+  });
+}

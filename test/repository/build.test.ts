@@ -1,0 +1,107 @@
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { build, TARGETS } from "../../scripts/build.ts";
+import { NONCE_PLACEHOLDER } from "../../src/contract/page-paths.ts";
+
+const project = fileURLToPath(new URL("../..", import.meta.url));
+
+/** A copy of what the page and the workflows are built with, and a page of one line, so that a build takes a second. */
+let root: string;
+beforeAll(async () => {
+  root = await mkdtemp(path.join(tmpdir(), "webhook-build-"));
+  await mkdir(path.join(root, "web/src"), { recursive: true });
+  for (const file of [
+    "package.json",
+    "package-lock.json",
+    "tsconfig.json",
+    "src/contract/page-paths.ts",
+    "src/api/openapi/swagger-ui.ts",
+    "web/index.html",
+    "web/tsconfig.json",
+    "web/vite.config.ts",
+    "web/src/favicon.svg",
+  ]) {
+    await cp(path.join(project, file), path.join(root, file));
+  }
+  await symlink(path.join(project, "node_modules"), path.join(root, "node_modules"), "junction");
+  await mkdir(path.join(root, "workflows"));
+  await writeFile(path.join(root, "workflows/index.ts"), workflow("first"));
+  await write(says("first"));
+});
+afterAll(() => rm(root, { recursive: true, force: true }));
+
+const says = (word: string) => `document.body.append(${JSON.stringify(word)});\n`;
+const write = (text: string) => writeFile(path.join(root, "web/src/main.tsx"), text);
+const workflow = (word: string) => `export async function say() { return ${JSON.stringify(word)}; }\n`;
+
+/** Builds one target; answers what the person who starts it is told. */
+async function told(target: (typeof TARGETS)[keyof typeof TARGETS]): Promise<string[]> {
+  const lines: string[] = [];
+  await build((line) => lines.push(line), [target], root);
+  return lines;
+}
+
+/** The built page's script. */
+async function script(): Promise<string> {
+  const page = await readFile(path.join(root, "web/dist/index.html"), "utf8");
+  expect(page).toContain(`nonce="${NONCE_PLACEHOLDER}"`);
+  const [, file = ""] = /src="(\/assets\/[^"]+\.js)"/.exec(page) ?? [];
+  return readFile(path.join(root, "web/dist", file), "utf8");
+}
+
+describe("the settings page", () => {
+  test("is built when it was not, which is told", async () => {
+    expect(await told(TARGETS.PAGE)).toEqual(["building the settings page; this takes some 10 s"]);
+    expect(await script()).toContain("first");
+  });
+
+  test("is not built again while its sources stay what they are", async () => {
+    await write(says("first"));
+    expect(await told(TARGETS.PAGE)).toEqual([]);
+  });
+
+  test.each(["src/contract/page-paths.ts", "package-lock.json"])(
+    "is built again when %s has changed",
+    async (file) => {
+      await writeFile(path.join(root, file), `${await readFile(path.join(root, file), "utf8")}\n`);
+      expect(await told(TARGETS.PAGE)).toHaveLength(1);
+      expect(await told(TARGETS.PAGE)).toEqual([]);
+    },
+  );
+
+  test("is built again when its own sources have changed", async () => {
+    await write(says("second"));
+    expect(await told(TARGETS.PAGE)).toEqual([
+      "building the settings page, whose sources have changed; this takes some 10 s",
+    ]);
+    expect(await script()).toContain("second");
+  });
+
+  test("is whole when several build it at the same moment", async () => {
+    await write(says("third"));
+    await Promise.all([told(TARGETS.PAGE), told(TARGETS.PAGE)]);
+    expect(await script()).toContain("third");
+  });
+
+  test("that cannot be built leaves the one before, and tells why", async () => {
+    await write("this is no TypeScript");
+    await expect(told(TARGETS.PAGE)).rejects.toThrow(/main\.tsx/);
+    expect(await script()).toContain("third");
+  });
+});
+
+describe("the workflows", () => {
+  const bundle = () => readFile(path.join(root, "workflows/dist/index.js"), "utf8");
+
+  test("are bundled once, and again when they have changed", async () => {
+    expect(await told(TARGETS.WORKFLOWS)).toEqual(["building the workflows; this takes some 3 s"]);
+    expect(await bundle()).toContain("first");
+    expect(await told(TARGETS.WORKFLOWS)).toEqual([]);
+    await writeFile(path.join(root, "workflows/index.ts"), workflow("second"));
+    expect(await told(TARGETS.WORKFLOWS)).toHaveLength(1);
+    expect(await bundle()).toContain("second");
+  });
+});
