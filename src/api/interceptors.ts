@@ -1,10 +1,18 @@
+import type { DescMethod } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
+import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { isGivenUp, onBehalfOf } from "../db/connections/call-signal.ts";
 import { needsDatabase } from "./auth/public-services.ts";
 import { orAborted, untilAborted } from "./ending.ts";
 import { toConnectError } from "./errors/errors.ts";
+import { assertFields } from "./services/messages.ts";
 import type { SilentDatabase } from "./silent-database.ts";
+
+const PUBLISHING: ReadonlySet<DescMethod> = new Set([
+  EventService.method.publishEvent,
+  EventService.method.publishEventBatch,
+]);
 
 /**
  * Turns whatever a service throws into an error that may leave the service, and logs each call at debug: its name,
@@ -73,6 +81,15 @@ export function endingInterceptor(log: Logger): Interceptor {
       : response;
   };
 }
+
+/**
+ * Refuses requests that lack a required field or hold a time out of range, naming all of them at once. Events are checked
+ * one by one where they are read: a bad one stops no other of its batch.
+ */
+export const fieldsInterceptor: Interceptor = (next) => async (request) => {
+  if (!request.stream && !PUBLISHING.has(request.method)) assertFields(request.method.input, request.message);
+  return next(request);
+};
 
 /** Tells a caller who goes away in the middle of their stream from a fault of ours. */
 export const readingInterceptor: Interceptor = (next) => (request) =>

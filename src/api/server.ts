@@ -12,6 +12,7 @@ import { refusal, stoppingError } from "./errors/errors.ts";
 import {
   endingInterceptor,
   errorInterceptor,
+  fieldsInterceptor,
   readingInterceptor,
   silenceInterceptor,
 } from "./interceptors.ts";
@@ -91,6 +92,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
       silenceInterceptor(database),
       endingInterceptor(context.log),
       readingInterceptor,
+      fieldsInterceptor,
     ],
     requestGate: requestGate(context, database),
     // A name misspelt in a filter, or in what a key may do, would otherwise widen it to everything.

@@ -7,11 +7,7 @@ import {
   type DeliverySchema,
   type DeliveryService,
   DeliveryState,
-  GetDeliveryRequestSchema,
-  ListDeliveriesRequestSchema,
   type ListDeliveriesResponseSchema,
-  SendAgainManyRequestSchema,
-  SendAgainRequestSchema,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { deliveryHeaders } from "../../../contract/delivery-headers.ts";
@@ -29,7 +25,6 @@ import { timeOfId } from "../../../db/partitions.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { assertFields } from "../messages.ts";
 import {
   deliveryFilter,
   inclusivePageToken,
@@ -56,7 +51,6 @@ export function deliveryService({
 }: ApiContext): ServiceImpl<typeof DeliveryService> {
   return {
     async listDeliveries(request, handler) {
-      assertFields(ListDeliveriesRequestSchema, request);
       const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
       const filter = {
         ...deliveryFilter(request),
@@ -68,7 +62,6 @@ export function deliveryService({
     },
 
     async sendAgain(request, handler) {
-      assertFields(SendAgainRequestSchema, request);
       const delivery = await sendAgain(db, callerScope(handler), deliveryId(request), retentionDays);
       if (!delivery) throw noDelivery(request);
       onQueued();
@@ -76,7 +69,6 @@ export function deliveryService({
     },
 
     async sendAgainMany(request, handler) {
-      assertFields(SendAgainManyRequestSchema, request);
       const limit = pageSize(request.pageSize, { most: MAX_AGAIN, usual: DEFAULT_AGAIN });
       const filter = deliveryFilter({
         ...request,
@@ -104,7 +96,6 @@ export function deliveryService({
     },
 
     async getDelivery(request, handler) {
-      assertFields(GetDeliveryRequestSchema, request);
       const scope = callerScope(handler);
       const found = await getDelivery(db, scope, deliveryId(request));
       if (!found) throw noDelivery(request);

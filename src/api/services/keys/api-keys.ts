@@ -1,15 +1,6 @@
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
-import {
-  type ApiKeyService,
-  CreateApiKeyRequestSchema,
-  CreateInstalledAppRequestSchema,
-  DeleteApiKeyRequestSchema,
-  DeleteInstalledAppRequestSchema,
-  type RevokeApiKeyRequest,
-  RevokeApiKeyRequestSchema,
-  RotateApiKeyRequestSchema,
-} from "../../../../gen/webhook/v1/api_key_pb.ts";
+import type { ApiKeyService, RevokeApiKeyRequest } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
 import { isPermission, permissionChoices } from "../../../contract/permissions.ts";
@@ -28,7 +19,6 @@ import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import {
   apiKeyMessage,
-  assertFields,
   assertText,
   installedAppMessage,
   isProcess,
@@ -43,7 +33,6 @@ const MAX_GRACE_MS = 7 * 24 * 3_600_000;
 export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof ApiKeyService> {
   return {
     async createApiKey(request, handler) {
-      assertFields(CreateApiKeyRequestSchema, request);
       assertName(request.name);
       const permissions = [...new Set(request.permissions)];
       if (permissions.length === 0 || !permissions.every(isPermission)) {
@@ -74,7 +63,6 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
     },
 
     async revokeApiKey(request, handler) {
-      assertFields(RevokeApiKeyRequestSchema, request);
       assertKeyId("api_key_id", request.apiKeyId);
       const id = request.apiKeyId.toLowerCase();
       const done = await revokeApiKey(db, callerScope(handler), id, fateOf(request));
@@ -86,7 +74,6 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
     },
 
     async rotateApiKey(request, handler) {
-      assertFields(RotateApiKeyRequestSchema, request);
       assertKeyId("api_key_id", request.apiKeyId);
       const { key, secret } = await rotateApiKey(
         db,
@@ -98,7 +85,6 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
     },
 
     async deleteApiKey(request, handler) {
-      assertFields(DeleteApiKeyRequestSchema, request);
       assertKeyId("api_key_id", request.apiKeyId);
       const removed = await removeApiKey(db, callerScope(handler), request.apiKeyId.toLowerCase());
       return { apiKey: apiKeyMessage(removed) };
@@ -106,7 +92,6 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
 
     async createInstalledApp(request, handler) {
       assertServiceWide(handler);
-      assertFields(CreateInstalledAppRequestSchema, request);
       assertName(request.name);
       const app = await createBoundedInstalledApp(db, request.name, limits.maxInstalledApps);
       return { installedApp: installedAppMessage(app) };
@@ -114,7 +99,6 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
 
     async deleteInstalledApp(request, handler) {
       assertServiceWide(handler);
-      assertFields(DeleteInstalledAppRequestSchema, request);
       const id = request.installedApplicationId.toLowerCase();
       if (!isUuid(id)) {
         throw invalidFields([

@@ -1,7 +1,7 @@
 import { durationFromMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
-import { type SessionService, SignInRequestSchema } from "../../../../gen/webhook/v1/session_pb.ts";
+import type { SessionService } from "../../../../gen/webhook/v1/session_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { permissionName } from "../../../contract/permissions.ts";
 import { endSession, findSession, startSession } from "../../../db/keys/sessions.ts";
@@ -16,7 +16,7 @@ import {
   sessionToken,
 } from "../../auth/page-session.ts";
 import type { ApiContext } from "../../context.ts";
-import { apiKeyMessage, assertFields } from "../messages.ts";
+import { apiKeyMessage } from "../messages.ts";
 
 /** A key needs one of these, or the page would have nothing to show. */
 const ENOUGH = [Permission.MANAGE_API_KEYS, Permission.READ_ADMINISTRATIVE_DATA];
@@ -27,7 +27,6 @@ export function sessionService(context: ApiContext): ServiceImpl<typeof SessionS
   return {
     async signIn(request, handler) {
       assertFromPage(handler);
-      assertFields(SignInRequestSchema, request);
       const key = await identify(context, {
         secret: request.apiKey,
         address: () => addressOf(handler),

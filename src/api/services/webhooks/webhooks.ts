@@ -1,19 +1,10 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
-import {
-  CreateWebhookRequestSchema,
-  DeleteWebhookRequestSchema,
-  GetWebhookRequestSchema,
-  GetWebhookSecretRequestSchema,
-  type GetWebhookSecretResponseSchema,
-  PauseWebhookRequestSchema,
-  ResumeWebhookRequestSchema,
-  RotateWebhookSecretRequestSchema,
-  type RotateWebhookSecretResponseSchema,
-  SendTestEventRequestSchema,
-  SetWebhookRateLimitRequestSchema,
-  type WebhookService,
+import type {
+  GetWebhookSecretResponseSchema,
+  RotateWebhookSecretResponseSchema,
+  WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../contract/catalogue.ts";
 import { DomainError } from "../../../contract/errors.ts";
@@ -38,7 +29,7 @@ import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { assertFields, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
+import { isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
 
 /** In deliveries a second. */
@@ -60,7 +51,6 @@ export function webhookService({
     },
 
     async getWebhook(request, handler) {
-      assertFields(GetWebhookRequestSchema, request);
       const scope = callerScope(handler);
       const webhook = await getWebhook(db, scope, request.webhookId);
       if (!webhook) throw noWebhook(request.webhookId);
@@ -68,7 +58,6 @@ export function webhookService({
     },
 
     async createWebhook(request, handler) {
-      assertFields(CreateWebhookRequestSchema, request);
       const { process, url } = request;
       if (!isProcess(process)) {
         throw invalidFields([{ field: "process", description: unknownProcess(process) }]);
@@ -90,7 +79,6 @@ export function webhookService({
     },
 
     async deleteWebhook(request, handler) {
-      assertFields(DeleteWebhookRequestSchema, request);
       const deleted = await deleteWebhook(db, request.webhookId);
       if (!deleted) throw noWebhook(request.webhookId);
       return { webhook: webhookMessage(deleted, callerScope(handler)) };
@@ -101,7 +89,6 @@ export function webhookService({
     },
 
     async setWebhookRateLimit(request, handler) {
-      assertFields(SetWebhookRateLimitRequestSchema, request);
       const { webhookId, rateLimit } = request;
       if (rateLimit !== undefined && (rateLimit < 1 || rateLimit > MAX_RATE_LIMIT)) {
         throw invalidFields([
@@ -118,7 +105,6 @@ export function webhookService({
     },
 
     async pauseWebhook(request, handler) {
-      assertFields(PauseWebhookRequestSchema, request);
       const scope = callerScope(handler);
       const webhook = await setPaused(db, scope, request.webhookId, true);
       if (!webhook) throw noWebhook(request.webhookId);
@@ -126,7 +112,6 @@ export function webhookService({
     },
 
     async resumeWebhook(request, handler) {
-      assertFields(ResumeWebhookRequestSchema, request);
       const scope = callerScope(handler);
       const webhook = await setPaused(db, scope, request.webhookId, false);
       if (!webhook) throw noWebhook(request.webhookId);
@@ -135,7 +120,6 @@ export function webhookService({
     },
 
     async sendTestEvent(request, handler) {
-      assertFields(SendTestEventRequestSchema, request);
       const { webhookId } = request;
       const scope = callerScope(handler);
       const webhook = await getWebhook(db, scope, webhookId);
@@ -159,7 +143,6 @@ export function webhookService({
     },
 
     async getWebhookSecret(request, handler) {
-      assertFields(GetWebhookSecretRequestSchema, request);
       const { webhookId } = request;
       return secretsMessage(
         await readWebhookSecrets(db, secrets, callerScope(handler), webhookId),
@@ -168,7 +151,6 @@ export function webhookService({
     },
 
     async rotateWebhookSecret(request, handler) {
-      assertFields(RotateWebhookSecretRequestSchema, request);
       const { webhookId, revokeOldSecrets } = request;
       const scope = callerScope(handler);
       if (!(await rotateWebhookSecret(db, secrets, scope, webhookId, revokeOldSecrets))) {
