@@ -97,7 +97,7 @@ test("tests are in a folder of the name of what they test", () => {
   const homeless = [...folders].filter((folder) => {
     const [, first = "", ...rest] = folder.split(path.sep);
     if (OWN_TESTS.includes(first)) return false;
-    const mirrored = first === "workflows" ? "workflows" : path.join("src", first, ...rest);
+    const mirrored = ["workflows", "demo"].includes(first) ? first : path.join("src", first, ...rest);
     return !existsSync(path.join(root, mirrored));
   });
   expect(homeless).toEqual([]);

@@ -1,0 +1,158 @@
+/**
+ * `npm run receiver`: an HTTPS receiver on this machine for trying the service. It prints each delivery, checks its
+ * signature, and answers what the path of the webhook's URL says.
+ */
+
+import { X509Certificate } from "node:crypto";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { parseArgs, styleText } from "node:util";
+import { createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { Webhook } from "standardwebhooks";
+import { WebhookService } from "../gen/webhook/v1/webhook_pb.ts";
+import { explain } from "../src/process/explain.ts";
+import { untilToldToStop } from "../src/process/shutdown.ts";
+import { ADMIN_KEY_FILE, readSecretFile } from "../src/startup/instance-secrets.ts";
+import { type Certificate, createLocalAuthority } from "./certificates.ts";
+import { line, showArrival } from "./output.ts";
+import { type ReceivedRequest, type Reply, startReceiver } from "./receiver.ts";
+
+const HELP = `npm run receiver -- [options]
+
+Starts an HTTPS receiver on this machine, prints the deliveries it gets and checks their signatures.
+
+  --port PORT      the port to listen on; default 8443, 0 for any free one
+  --secret SECRET  a signing secret (whsec_…) to check signatures with; may be repeated. By default the receiver
+                   asks the service for the secrets of its webhooks, with the key in DATA_DIR/admin-key
+  --service URL    the address of the service; default http://localhost:8080
+  --help           prints this
+
+The path of a webhook's URL decides the answer:
+
+  /status/503      that status, always
+  /fail-first/2    503 to the first two attempts of each delivery, then 200
+  /delay/3000      200 after so many milliseconds
+  anything else    200`;
+
+const DATA_DIR = process.env.DATA_DIR || ".data";
+/** A certificate that ends sooner is made anew, in milliseconds. */
+const MIN_VALIDITY_MS = 86_400_000;
+/** The longest answer delay, in milliseconds. */
+const MAX_DELAY_MS = 600_000;
+
+const reply: Reply = async (request) => {
+  const [, rule, value] = /^\/(status|fail-first|delay)\/(\d+)/.exec(request.path) ?? [];
+  const number = Number(value);
+  if (rule === "status" && number >= 200 && number <= 599) return number;
+  if (rule === "fail-first" && request.attempt <= number) return 503;
+  if (rule === "delay") await wait(Math.min(number, MAX_DELAY_MS));
+  return 200;
+};
+
+/** The receiver's certificate, kept from start to start, so that the service need not be restarted with it. */
+async function certificate(folder: string): Promise<{ own: Certificate; authorityFile: string }> {
+  const authorityFile = path.join(folder, "ca.pem");
+  const files = { cert: path.join(folder, "cert.pem"), key: path.join(folder, "key.pem") };
+  const kept = await Promise.all([
+    readFile(files.cert, "utf8"),
+    readFile(files.key, "utf8"),
+    readFile(authorityFile),
+  ]).catch(() => undefined);
+  if (kept) {
+    const [cert, key] = kept;
+    if (Date.parse(new X509Certificate(cert).validTo) - Date.now() > MIN_VALIDITY_MS) {
+      return { own: { cert, key }, authorityFile };
+    }
+  }
+  const authority = await createLocalAuthority();
+  const own = await authority.issue(["localhost", "127.0.0.1"]);
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  await writeFile(files.cert, own.cert);
+  await writeFile(files.key, own.key, { mode: 0o600 });
+  await writeFile(authorityFile, authority.cert);
+  return { own, authorityFile };
+}
+
+/** Signing secrets of the service's webhooks that lead to this receiver; none when the service cannot be asked. */
+async function secretsOf(serviceUrl: string, port: number): Promise<string[]> {
+  const key = await readSecretFile(path.join(DATA_DIR, ADMIN_KEY_FILE));
+  if (key === null) return [];
+  const client = createClient(
+    WebhookService,
+    createConnectTransport({ httpVersion: "1.1", baseUrl: serviceUrl }),
+  );
+  const options = { headers: { "X-Service-Key": key }, timeoutMs: 5_000 };
+  const { webhooks } = await client.listWebhooks({}, options);
+  const ours = webhooks.filter(({ url }) => new URL(url).port === String(port));
+  return Promise.all(
+    ours.map(async ({ id }) => (await client.getWebhookSecret({ webhookId: id }, options)).secret),
+  );
+}
+
+function isSigned(request: ReceivedRequest, secrets: Iterable<string>): boolean {
+  return [...secrets].some((secret) => {
+    try {
+      new Webhook(secret).verify(request.body, request.headers as Record<string, string>);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      port: { type: "string", default: "8443" },
+      secret: { type: "string", multiple: true, default: [] },
+      service: { type: "string", default: "http://localhost:8080" },
+      help: { type: "boolean", default: false },
+    },
+  });
+  if (values.help) {
+    console.log(HELP);
+    return;
+  }
+  const secrets = new Set(values.secret);
+
+  async function checked(request: ReceivedRequest, port: number): Promise<string> {
+    if (isSigned(request, secrets)) return styleText("green", "signature valid");
+    // Webhooks are registered and secrets rotated while this runs.
+    const found = await secretsOf(values.service, port).catch(() => []);
+    for (const secret of found) secrets.add(secret);
+    if (isSigned(request, secrets)) return styleText("green", "signature valid");
+    return secrets.size === 0
+      ? "signature not checked: no secret known, see --help"
+      : styleText("red", "SIGNATURE INVALID");
+  }
+
+  const { own, authorityFile } = await certificate(path.join(DATA_DIR, "receiver"));
+  const receiver = await startReceiver(
+    own,
+    async (request, response) => {
+      const told = checked(request, receiver.port);
+      const status = await reply(request, response);
+      showArrival("receiver", request, status as number);
+      line(`    ${await told}`);
+      return status as number;
+    },
+    Number(values.port),
+  );
+  console.log(`The receiver listens on ${receiver.url}. Ctrl-C stops it.`);
+  console.log(
+    "Start the service in another terminal, so that it trusts this receiver and may reach this machine:\n",
+  );
+  console.log(
+    `  NODE_EXTRA_CA_CERTS=${authorityFile} DELIVERY_ALLOWED_NETWORKS=127.0.0.0/8,::1/128 npm start\n`,
+  );
+  console.log(`Then register ${receiver.url}/hooks. Other paths fail on purpose: npm run receiver -- --help`);
+  await untilToldToStop();
+  await receiver.close();
+}
+
+main().catch((error: unknown) => {
+  console.error(explain("The receiver could not start", error));
+  process.exitCode = 1;
+});
