@@ -134,7 +134,7 @@ async function main(): Promise<void> {
     async (request, response) => {
       const told = checked(request, receiver.port);
       const status = await reply(request, response);
-      showArrival("receiver", request, status as number);
+      showArrival("the receiver", request, status as number, request.attempt === 1);
       line(`    ${await told}`);
       return status as number;
     },

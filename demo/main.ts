@@ -1,4 +1,5 @@
 import path from "node:path";
+import { styleText } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
 import { type Delivery, DeliveryService, DeliveryState } from "../gen/webhook/v1/delivery_pb.ts";
@@ -11,7 +12,7 @@ import { untilToldToStop } from "../src/process/shutdown.ts";
 import { startService } from "../src/service.ts";
 import { readSecretFile } from "../src/startup/instance-secrets.ts";
 import { installRuntime } from "../src/temporal/connection/runtime.ts";
-import { heading, line, table } from "./output.ts";
+import { heading, line, shortId, showStarted, showStarting, table } from "./output.ts";
 import { startDemoReceivers } from "./receivers.ts";
 import { createDemoKeys, forgetEarlierWebhooks, publishEvents, registerWebhooks } from "./steps.ts";
 
@@ -28,7 +29,7 @@ interface Expectation {
 
 /** Tells the service's story live; resolves with whether every delivery ended as it should. */
 async function demo(stayUp: boolean): Promise<boolean> {
-  heading("1. The service starts, with a PostgreSQL and a Temporal of its own");
+  heading("1. The service starts, with an embedded PostgreSQL and Temporal");
   const config = readConfig({
     ...process.env,
     ...PACE,
@@ -44,19 +45,23 @@ async function demo(stayUp: boolean): Promise<boolean> {
     LOG_LEVEL: process.env.LOG_LEVEL || "warn",
   });
   installRuntime(createLogger(config.logLevel));
-  const service = await startService(config, { progress: line });
+  const began = performance.now();
+  const service = await startService(config, { progress: showStarting });
+  showStarted(`ready after ${((performance.now() - began) / 1_000).toFixed(1)} s, API on ${service.url}`);
   const admin = createConnectTransport({ httpVersion: "1.1", baseUrl: service.url });
   const internal = createGrpcTransport({ baseUrl: `http://127.0.0.1:${service.grpcPort}` });
-  line(`it dispatches every ${PACE.DISPATCH_INTERVAL} and retries after 2, 4 and 8 seconds here;`);
-  line("by default it is every minute, and after 1, 5 and 25 minutes");
+  line(`The demo dispatches every ${PACE.DISPATCH_INTERVAL} and retries after 2, 4 and 8 seconds;`);
+  line("the defaults are every minute, and 1, 5 and 25 minutes.");
 
   heading("2. Three receivers listen on this machine, over HTTPS");
   const receivers = await startDemoReceivers();
-  line(`${receivers.good.url} always answers 200`);
-  line(`${receivers.recovering.url} answers 503 to the first two attempts of a delivery, then 200`);
-  line(`${receivers.failing.url} always answers 500`);
+  line(`good        ${receivers.good.url} always answers 200`);
+  line(
+    `recovering  ${receivers.recovering.url} answers 503 to the first two attempts of a delivery, then 200`,
+  );
+  line(`failing     ${receivers.failing.url} always answers 500`);
 
-  heading("3. API keys: an administrator's, an integrator's, an installed app's, and one that publishes");
+  heading("3. An administrator creates API keys");
   const keys = await createDemoKeys(admin, await adminKeyOf(service.adminKeyFile));
   await forgetEarlierWebhooks(service.url, keys.integrator);
 
@@ -71,22 +76,22 @@ async function demo(stayUp: boolean): Promise<boolean> {
   heading("5. An internal service publishes three events over gRPC, one of them twice");
   const eventIds = await publishEvents(internal, keys.publisher);
 
-  heading("6. The deliveries arrive");
+  heading("6. The deliveries arrive; one is shown with its headers and body");
   const deliveries = await untilFinal(admin, keys.integrator, eventIds);
 
-  heading("7. What became of them");
+  heading("7. Final states");
   const wrong = showOutcome(deliveries, expected);
 
   heading(
     wrong === 0 ? "Every delivery ended as it should" : `${wrong} deliveries did not end as they should`,
   );
-  if (service.temporalUiUrl) line(`Temporal UI  ${service.temporalUiUrl}`);
-  line(`API          ${service.url}`);
-  line(`API docs     ${service.url}/docs`);
-  if (service.hasPage) line(`settings     ${service.url}/ (admin key in ${service.adminKeyFile})`);
-  line(`gRPC         localhost:${service.grpcPort}`);
   if (stayUp) {
-    line("Both stay up until Ctrl-C.");
+    if (service.hasPage)
+      line(`Settings page  ${service.url}/ (sign in with the key in ${service.adminKeyFile})`);
+    line(`API docs       ${service.url}/docs`);
+    line(`gRPC           localhost:${service.grpcPort}`);
+    if (service.temporalUiUrl) line(`Temporal UI    ${service.temporalUiUrl}`);
+    line("Everything stays up until Ctrl-C.");
     await untilToldToStop();
   }
   await service.stop();
@@ -122,14 +127,14 @@ function showOutcome(deliveries: Delivery[], expected: Map<bigint, Expectation>)
     const right = expectation?.state === delivery.state && expectation.attempts === delivery.attemptCount;
     if (!right) wrong += 1;
     return {
-      delivery: delivery.id,
+      delivery: shortId(delivery.id),
       event: processName(delivery.webhookProcess),
       url: delivery.url,
       state: (
         Object.entries(DeliveryState).find(([, value]) => value === delivery.state)?.[0] ?? "?"
       ).toLowerCase(),
       attempts: String(delivery.attemptCount),
-      "as expected": right ? "yes" : "NO",
+      "as expected": right ? styleText("green", "yes") : styleText("red", "NO"),
     };
   });
   table(rows);

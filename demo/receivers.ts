@@ -1,6 +1,6 @@
 import tls from "node:tls";
 import { createLocalAuthority } from "./certificates.ts";
-import { showArrival } from "./output.ts";
+import { line, showArrival } from "./output.ts";
 import { type Receiver, startReceiver } from "./receiver.ts";
 
 /** The receivers of the story, by what they do. */
@@ -18,15 +18,21 @@ export async function startDemoReceivers(): Promise<DemoReceivers> {
   const authority = await createLocalAuthority();
   tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
   const certificate = await authority.issue(["localhost", "127.0.0.1"]);
-  const start = (name: string, answer: (attempt: number) => number) =>
+  /** The delivery that is shown with headers and body. */
+  let followed: string | undefined;
+  const start = (name: string, answer: (attempt: number) => number, follow = false) =>
     startReceiver(certificate, (request) => {
       const status = answer(request.attempt);
-      showArrival(name, request, status);
+      const id = String(request.headers["x-service-webhook-id"]);
+      if (follow) followed ??= id;
+      showArrival(name.padEnd(10), request, status, id === followed && request.attempt === 1);
+      if (id === followed && request.attempt > 1)
+        line("    the same id and body, with a new timestamp and signature");
       return status;
     });
-  const good = await start("the good one", () => 200);
-  const recovering = await start("the one that recovers", (attempt) => (attempt <= 2 ? 503 : 200));
-  const failing = await start("the one that always fails", () => 500);
+  const good = await start("good", () => 200);
+  const recovering = await start("recovering", (attempt) => (attempt <= 2 ? 503 : 200), true);
+  const failing = await start("failing", () => 500);
   return {
     good,
     recovering,

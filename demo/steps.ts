@@ -4,7 +4,7 @@ import { type Client, createClient, type Transport } from "@connectrpc/connect";
 import { ApiKeyService } from "../gen/webhook/v1/api_key_pb.ts";
 import { DocumentKind, EventService } from "../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../gen/webhook/v1/options_pb.ts";
-import { line } from "./output.ts";
+import { line, shortId } from "./output.ts";
 import type { DemoReceivers } from "./receivers.ts";
 
 /** The secrets of the story's keys. */
@@ -20,7 +20,7 @@ export async function createDemoKeys(transport: Transport, adminKey: string): Pr
   const client = createClient(ApiKeyService, transport);
   const options = { headers: { "X-Service-Key": adminKey } };
   const { installedApp } = await client.createInstalledApp({ name: "Shipping Helper" }, options);
-  line(`installed app "Shipping Helper", InstalledApplicationId ${installedApp?.id}`);
+  line(`installed app "Shipping Helper" (${shortId(installedApp?.id ?? "")})`);
   const create = async (
     request: Parameters<Client<typeof ApiKeyService>["createApiKey"]>[0],
     what: string,
@@ -55,17 +55,23 @@ export async function forgetEarlierWebhooks(url: string, key: string): Promise<v
 
 /** Registers five webhooks over REST; answers their ids. */
 export async function registerWebhooks(url: string, keys: DemoKeys, receivers: DemoReceivers) {
+  let isFirst = true;
   async function register(key: string, process: number, target: string): Promise<bigint> {
     const body = JSON.stringify({ process, url: target });
-    line(
-      styleText(
-        "dim",
-        `curl -X POST ${url}/api/webhook -H 'X-Service-Key: …' -H 'Content-Type: application/json' -d '${body}'`,
-      ),
-    );
     const answer = await rest(url, key, "POST", "/api/webhook", body);
-    line(`  ${JSON.stringify(answer)}`);
-    return BigInt((answer.Data as { Id: number }).Id);
+    const { Id, WebhookProcess } = answer.Data as { Id: number; WebhookProcess: string };
+    if (isFirst) {
+      line(
+        styleText(
+          "dim",
+          `curl ${url}/api/webhook -H 'X-Service-Key: …' -H 'Content-Type: application/json' -d '${body}'`,
+        ),
+      );
+      line(styleText("dim", JSON.stringify(answer)));
+      isFirst = false;
+    }
+    line(`webhook ${Id}: ${WebhookProcess} to ${target}`);
+    return BigInt(Id);
   }
   return {
     good: [
@@ -87,7 +93,7 @@ export async function publishEvents(transport: Transport, key: string): Promise<
     const told = answer.duplicate
       ? "a duplicate: nothing queued"
       : `queued for ${answer.deliveriesQueued} webhook${answer.deliveriesQueued === 1 ? "" : "s"}`;
-    line(`${request.data?.case} "${request.idempotencyKey}" → event ${answer.eventId}, ${told}`);
+    line(`${request.data?.case} "${request.idempotencyKey}" → event ${shortId(answer.eventId)}, ${told}`);
     return answer.eventId;
   };
   const order = {
