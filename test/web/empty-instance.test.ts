@@ -36,7 +36,7 @@ const GROUPS: Record<string, EmptyPage[]> = {
     { path: "/keys?state=revoked", says: "No key matches", offers: "Clear the filters" },
     { path: "/apps", says: "No installed apps yet", offers: "New app" },
   ],
-  "an address without a page": [{ path: "/nowhere", says: "There is nothing at this address" }],
+  "an address without a page": [{ path: "/nowhere", says: "No page has this address" }],
 };
 
 const main = (page: Page) => page.getByRole("main");

@@ -75,7 +75,7 @@ test("who signs in with that key registers a webhook, whose test event arrives s
     const [request] = (await arrived) as [ReceivedRequest];
     webhookId = lastPart(page);
 
-    await page.getByRole("button", { name: "Get the secret" }).click();
+    await page.getByRole("button", { name: "Reveal secret" }).click();
     const signing = new Webhook(await page.getByRole("textbox", { name: "Signing secret" }).inputValue());
     const headers = request.headers as Record<string, string>;
     expect(signing.verify(request.body, headers)).toHaveProperty("OrderNumber");
@@ -159,8 +159,8 @@ test("revoking the key names its webhook and gives it to another key: REST refus
   web.visit({ path: "/keys" }, async (page) => {
     await page.getByRole("button", { name: `Revoke ${KEY}` }).click();
     await dialog(page).getByText(`${receiver.url}/hooks/orders`).waitFor();
-    await dialog(page).getByLabel("Another key takes them over").check();
-    await dialog(page).getByRole("combobox", { name: "The key that takes them over" }).click();
+    await dialog(page).getByLabel("Transfer them to another key").check();
+    await dialog(page).getByRole("combobox", { name: "New owner" }).click();
     await page.getByRole("option", { name: /^Administrator/ }).click();
     expect(await list(secret)).toMatchObject({ status: 200 });
     await dialog(page).getByRole("button", { name: "Revoke key" }).click();

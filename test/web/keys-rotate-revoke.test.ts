@@ -28,7 +28,7 @@ test("a key gets another secret and keeps its id and webhooks; the old one works
       await dialog(page).getByLabel(grace).check();
       await takeScreenshots(page, "keys-rotate");
       await dialog(page).getByRole("button", { name: "Rotate secret" }).click();
-      await page.getByText("It will not be shown again").waitFor();
+      await page.getByText("It is shown only once").waitFor();
       const secret = await secretShown(page);
       await page.getByRole("button", { name: "I have copied it" }).click();
       return secret;
@@ -37,7 +37,7 @@ test("a key gets another secret and keeps its id and webhooks; the old one works
     await row(page, key.name).getByText("An old secret works until").waitFor();
     for (const secret of [key.secret, second])
       expect(await findApiKey(web.service.db, secret)).toMatchObject({ id: key.id });
-    const third = await rotate("No longer");
+    const third = await rotate("Revoke immediately");
     await row(page, key.name).getByText(third.slice(0, 12)).waitFor();
     for (const secret of [key.secret, second]) expect(await findApiKey(web.service.db, secret)).toBeNull();
     expect(await findApiKey(web.service.db, third)).toMatchObject({ id: key.id });
@@ -52,7 +52,7 @@ test("who rotates the key of their own session sees the secret and stays signed 
     await page.getByRole("button", { name: `Rotate the secret of ${key.name}` }).click();
     await dialog(page).getByText("you stay signed in here, and nowhere else").waitFor();
     await dialog(page).getByRole("button", { name: "Rotate secret" }).click();
-    await page.getByText("It will not be shown again").waitFor();
+    await page.getByText("It is shown only once").waitFor();
     const secret = await secretShown(page);
     expect(await findApiKey(web.service.db, secret)).toMatchObject({ id: key.id });
     await page.getByRole("button", { name: "I have copied it" }).click();
@@ -90,8 +90,8 @@ test("a key is revoked once another takes its webhooks over, which are named bef
     await dialog(page).getByText("and 2 more").waitFor();
     const revoke = dialog(page).getByRole("button", { name: "Revoke key" });
     expect(await revoke.isDisabled()).toBe(true);
-    await dialog(page).getByLabel("Another key takes them over").check();
-    await dialog(page).getByRole("combobox", { name: "The key that takes them over" }).click();
+    await dialog(page).getByLabel("Transfer them to another key").check();
+    await dialog(page).getByRole("combobox", { name: "New owner" }).click();
     const unfitted = page.getByRole("option", { name: `${unfit.name} (` });
     expect(await unfitted.textContent()).toContain("not for OrderDispatched");
     await page.getByRole("option", { name: `${heir.name} (` }).click();
@@ -113,7 +113,7 @@ test("a key is revoked and its webhooks are deleted, and it is found among the r
   await web.visit({ path: "/keys" }, async (page) => {
     await page.getByRole("button", { name: `Revoke ${key.name}` }).click();
     await dialog(page).getByText("The key has 1 webhook:").waitFor();
-    await dialog(page).getByLabel("They are deleted").check();
+    await dialog(page).getByLabel("Delete them").check();
     await dialog(page).getByRole("button", { name: "Revoke key" }).click();
     await page.getByText("1 webhook was deleted").waitFor();
     await row(page, key.name).waitFor({ state: "detached" });
@@ -155,8 +155,8 @@ test("who revokes the key of their own session is told before that it signs them
     await page.getByRole("button", { name: `Revoke ${key.name}` }).click();
     await dialog(page).getByText("revoking it signs you out").waitFor();
     // This key may not read webhooks, so it cannot be told of its own.
-    await dialog(page).getByText("Your key may not see which webhooks it has").waitFor();
-    await dialog(page).getByLabel("They are deleted").check();
+    await dialog(page).getByText("Your key does not have permission to list its webhooks").waitFor();
+    await dialog(page).getByLabel("Delete them").check();
     await dialog(page).getByRole("button", { name: "Revoke key" }).click();
     await page.getByRole("heading", { name: "Sign in" }).waitFor();
     await page.getByText("is revoked").waitFor();

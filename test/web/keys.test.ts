@@ -29,7 +29,7 @@ test("§5.3: a key is made with chosen permissions, its secret is shown once and
     await dialog(page).getByRole("combobox", { name: "Installed app" }).click();
     await page.getByRole("option", { name: "Stock planner" }).click();
     await dialog(page).getByRole("button", { name: "Create key" }).click();
-    await page.getByText("It will not be shown again").waitFor();
+    await page.getByText("It is shown only once").waitFor();
     await takeScreenshots(page, "keys-secret");
     await expectAccessible(page);
     const secret = await secretShown(page);
@@ -68,11 +68,11 @@ test("a key is made by keyboard alone, and the focus is back where it was", () =
     await page.keyboard.press("Tab");
     await page.keyboard.press("Space");
     await page.keyboard.press("Enter");
-    await page.getByText("It will not be shown again").waitFor();
+    await page.getByText("It is shown only once").waitFor();
     // What nobody has copied yet is not closed by a slip of the finger.
     await dialog(page).locator("input:focus").waitFor();
     await page.keyboard.press("Escape");
-    expect(await page.getByText("It will not be shown again").count()).toBe(1);
+    expect(await page.getByText("It is shown only once").count()).toBe(1);
     await page.keyboard.press("Shift+Tab");
     await page.keyboard.press("Enter");
     await row(page, "By keyboard").waitFor();

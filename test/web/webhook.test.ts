@@ -133,14 +133,14 @@ test("the signing secret is asked for only by its button, verifies deliveries, a
   web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
     const asked: string[] = [];
     page.on("request", (request) => asked.push(request.url()));
-    await page.getByRole("button", { name: "Get the secret" }).click();
+    await page.getByRole("button", { name: "Reveal secret" }).click();
     const secret = await page.getByRole("textbox", { name: "Signing secret" }).inputValue();
     const { body, headers } = good.received[0] as Receiver["received"][number];
     expect(new Webhook(secret).verify(body, headers as Record<string, string>)).toHaveProperty("OrderId");
     await page.getByRole("button", { name: "Rotate" }).click();
-    await page.getByRole("dialog").getByText("signs beside it for 24 hours").waitFor();
+    await page.getByRole("dialog").getByText("Both secrets sign for 24 hours").waitFor();
     await page.getByRole("button", { name: "Rotate secret" }).click();
-    await page.getByText("The new secret signs from now on").waitFor();
+    await page.getByText("The new secret is active").waitFor();
     expect(await page.getByRole("textbox", { name: "Old secret" }).inputValue()).toBe(secret);
     const newest = await page.getByRole("textbox", { name: "Signing secret" }).inputValue();
     const told = await web.service.webhooks.getWebhookSecret({ webhookId: goodId });
@@ -148,7 +148,7 @@ test("the signing secret is asked for only by its button, verifies deliveries, a
     await takeScreenshots(page, "webhook-secret");
     await expectAccessible(page);
     // Nowhere but in the fields.
-    await page.getByRole("button", { name: "Put the secret away" }).click();
+    await page.getByRole("button", { name: "Hide secret" }).click();
     const kept = (await page.evaluate(
       "JSON.stringify([location.href, { ...localStorage }, { ...sessionStorage }, document.documentElement.outerHTML])",
     )) as string;
@@ -159,7 +159,7 @@ test("the signing secret is asked for only by its button, verifies deliveries, a
 test("a rotation that revokes the old secret leaves the new one alone", () =>
   web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
     await page.getByRole("button", { name: "Rotate" }).click();
-    await page.getByRole("dialog").getByLabel("No longer").check();
+    await page.getByRole("dialog").getByLabel("Revoke immediately").check();
     await takeScreenshots(page, "webhook-rotate-revoke");
     await expectAccessible(page);
     await page.getByRole("button", { name: "Rotate secret" }).click();

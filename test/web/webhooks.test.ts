@@ -50,7 +50,7 @@ test("a webhook is registered by keyboard alone, from the sample of its event ty
     await page.keyboard.type("https://shop.example/stock");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "StockLevelChanged to shop.example" }).waitFor();
-    await page.getByText("The webhook is registered").waitFor();
+    await page.getByText("Webhook registered").waitFor();
     // The dialog is not in the way of going back.
     await page.goBack();
     await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
@@ -111,7 +111,7 @@ test("registering what is registered already is told, and leads to that webhook"
     // Another spelling of the same address.
     await page.getByRole("textbox", { name: "Address" }).fill("https://AGAIN.example:443/hooks");
     await page.getByRole("button", { name: "Register webhook" }).click();
-    await page.getByText("It was registered already").waitFor();
+    await page.getByText("Already registered").waitFor();
     await page.waitForURL(`**/webhooks/${id}`);
   });
 });

@@ -51,7 +51,7 @@ function Account() {
         {apiKey?.permissions.map(permissionName).join(", ")}
       </Text>
       <Text size="xs" c="dimmed">
-        The session ends <Time value={expires} /> unless it is used before
+        Signed out <Time value={expires} /> if inactive until then
       </Text>
       <Button
         mt="xs"

@@ -6,7 +6,7 @@ export function Crash() {
   const error = useRouteError();
   return (
     <Container size="sm" py="xl">
-      <Alert color="red" title="This page could not be shown" role="alert">
+      <Alert color="red" title="This page crashed" role="alert">
         <Stack align="flex-start" gap="sm">
           <Text size="sm">
             Load it anew: the service may have been updated since you opened it. When that does not help, tell

@@ -12,7 +12,7 @@ export function NotFound() {
       <PageTitle title="Page not found" />
       <Empty
         icon={<IconMapOff />}
-        title="There is nothing at this address"
+        title="No page has this address"
         action={
           <Button component={Link} to={PAGE_PATHS.overview} variant="default">
             To the overview

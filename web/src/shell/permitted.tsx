@@ -18,7 +18,7 @@ export function Permitted({ needs }: { needs: PermissionName }): ReactNode {
   return (
     <Empty
       icon={<IconLock />}
-      title="Your key may not see this page"
+      title="Your key does not have permission for this page"
       action={
         <Button variant="default" onClick={() => void signOut()}>
           Sign in with another key

@@ -70,7 +70,7 @@ function SignInForm({ ended }: { ended: boolean }) {
           </Stack>
           {ended && failure === undefined && (
             <Alert color="yellow" icon={<IconClockOff />} title="Your session has ended" role="status">
-              Sign in again, and you are back where you were.
+              Sign in again to continue.
             </Alert>
           )}
           {!window.isSecureContext && (

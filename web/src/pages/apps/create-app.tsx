@@ -52,7 +52,7 @@ function CreateAppForm({ onClose }: { onClose: () => void }) {
           key={form.key("name")}
           {...form.getInputProps("name")}
           label="Name"
-          description="Under which integrators know it. It cannot be changed later."
+          description="The name integrators know. It cannot be changed later."
           maxLength={MOST_CHARACTERS}
           autoComplete="off"
           withAsterisk

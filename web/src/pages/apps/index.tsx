@@ -36,7 +36,7 @@ export default function AppsPage() {
     <>
       <PageTitle
         title="Installed apps"
-        description="Applications that integrators install, each with API keys of its own."
+        description="Applications that integrators install. Each has its own API keys."
         // In this place whatever is listed: one that moved once the list is read would be gone from under a finger.
         actions={
           !isOfApp && (
@@ -48,11 +48,7 @@ export default function AppsPage() {
       />
       {apps === undefined ? (
         list.isError ? (
-          <Failure
-            error={list.error}
-            title="The apps could not be read"
-            onRetry={() => void list.refetch()}
-          />
+          <Failure error={list.error} title="Could not load the apps" onRetry={() => void list.refetch()} />
         ) : (
           <Loading lines={6} height={40} />
         )

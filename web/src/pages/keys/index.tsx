@@ -30,7 +30,7 @@ export default function KeysPage() {
     <>
       <PageTitle
         title="API keys"
-        description="What calls are made with. A key says what its caller may do, and owns the webhooks that it registers."
+        description="Keys authenticate API calls. Each key has permissions and owns the webhooks it registers."
         actions={
           <Button
             leftSection={<IconPlus size={16} />}
@@ -59,7 +59,7 @@ export default function KeysPage() {
       ) : error ? (
         <Failure
           error={error}
-          title="The keys could not be read"
+          title="Could not load the keys"
           onRetry={() => void Promise.all([list.refetch(), apps.refetch()])}
         />
       ) : (

@@ -99,7 +99,7 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
           key={form.key("permissions")}
           {...form.getInputProps("permissions")}
           label="Permissions"
-          description="What calls with the key may do. They cannot be changed later."
+          description="What the key allows. Permissions cannot be changed later."
           withAsterisk
         >
           <Stack gap="sm" mt="xs" mb={4}>
@@ -125,8 +125,8 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
           label="Event types"
           description={
             ownProcesses.length > 0
-              ? "What webhooks may be registered for with the key: at most what your key may."
-              : "What webhooks may be registered for with the key. Leave it empty for all, those to come too."
+              ? "Event types this key may subscribe to: at most those of your key."
+              : "Event types this key may subscribe to. Empty means all, including future ones."
           }
           placeholder={ownProcesses.length > 0 ? "" : "All"}
           data={catalogue
@@ -144,8 +144,8 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
           key={form.key("installedApplicationId")}
           {...form.getInputProps("installedApplicationId")}
           label="Installed app"
-          description="Webhooks that are registered with the key carry the app’s id, and their deliveries the user’s."
-          placeholder={apps.length === 0 ? "There is none yet" : "None"}
+          description="Webhooks registered with this key belong to the app; their deliveries include X-Service-UserId."
+          placeholder={apps.length === 0 ? "No installed apps yet" : "None"}
           disabled={apps.length === 0 || isOfApp}
           data={apps.map(({ id, name }) => ({ value: id, label: name }))}
           searchable

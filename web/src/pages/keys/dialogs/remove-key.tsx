@@ -31,7 +31,7 @@ export function RemoveKey({ opened, onClose, apiKey }: RemoveKeyProps) {
       }}
     >
       <Text size="sm">
-        The key leaves the list of keys. The log of deliveries stays. This cannot be undone.
+        The key disappears from this list. The delivery log is kept. This cannot be undone.
       </Text>
     </ConfirmDialog>
   );

@@ -74,7 +74,7 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
       onConfirm={run}
     >
       <Text size="sm">
-        Every call with it is refused from now on. This cannot be undone.
+        All calls with this key are refused immediately. This cannot be undone.
         {isOwn && " You are signed in with this key: revoking it signs you out."}
       </Text>
       {isLastManager(apiKey, keys) && (
@@ -84,13 +84,9 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
         </Alert>
       )}
       {!maySee ? (
-        <Text size="sm">Your key may not see which webhooks it has.</Text>
+        <Text size="sm">Your key does not have permission to list its webhooks.</Text>
       ) : list.isError ? (
-        <Failure
-          error={list.error}
-          title="Its webhooks could not be read"
-          onRetry={() => void list.refetch()}
-        />
+        <Failure error={list.error} title="Could not load its webhooks" onRetry={() => void list.refetch()} />
       ) : webhooks === undefined ? (
         <Loading lines={3} />
       ) : (
@@ -98,24 +94,24 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
       )}
       {asks && (
         <Radio.Group
-          label="What becomes of its webhooks?"
+          label="What happens to its webhooks?"
           value={fate ?? null}
           onChange={(value) => setFate(value as Fate)}
         >
           <Stack gap="sm" mt="xs">
             <Radio
               value="transfer"
-              label="Another key takes them over"
+              label="Transfer them to another key"
               description={
                 heirs.some(({ disabled }) => !disabled)
-                  ? "They go on as they are, and keep their installed app."
-                  : "No other key may have them."
+                  ? "They keep working and keep their installed app."
+                  : "No other key can own them."
               }
               disabled={heirs.every(({ disabled }) => disabled)}
             />
             {fate === "transfer" && (
               <Select
-                label="The key that takes them over"
+                label="New owner"
                 placeholder="Choose a key"
                 data={heirs}
                 value={heir}
@@ -127,8 +123,8 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
             )}
             <Radio
               value="delete"
-              label="They are deleted"
-              description="What is not delivered yet is cancelled; the log of deliveries stays."
+              label="Delete them"
+              description="Pending deliveries are cancelled; the delivery log is kept."
             />
           </Stack>
         </Radio.Group>

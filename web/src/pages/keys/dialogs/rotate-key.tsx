@@ -8,11 +8,11 @@ const DAY = 86_400;
 /** For how long the old secret still works, in seconds. */
 const GRACES = [
   { seconds: DAY, label: "For a day", meaning: "Time to give the new secret to whatever uses the key." },
-  { seconds: 7 * DAY, label: "For a week", meaning: "The longest there is." },
+  { seconds: 7 * DAY, label: "For a week", meaning: "The maximum." },
   {
     seconds: 0,
-    label: "No longer",
-    meaning: "It is refused at once, and those from before it too. For secrets that others may know.",
+    label: "Revoke immediately",
+    meaning: "All previous secrets stop working now. Use this if the secret leaked.",
   },
 ] as const;
 
@@ -52,11 +52,11 @@ export function RotateKey({ opened, onClose, apiKey, isOwn, onRotate }: RotateKe
       onConfirm={() => onRotate(run)}
     >
       <Text size="sm">
-        The key gets a new secret, which is shown once. Its permissions and its webhooks stay.
+        The key gets a new secret, shown once. Its permissions and webhooks stay the same.
         {isOwn && " You are signed in with this key: you stay signed in here, and nowhere else."}
       </Text>
       <Radio.Group
-        label="How long does the old secret still work?"
+        label="How long does the old secret stay valid?"
         value={String(seconds)}
         onChange={(value) => setSeconds(Number(value))}
       >

@@ -27,11 +27,11 @@ export function SecretDialog({ shown, onClose }: { shown: NewSecret | undefined;
       {shown && (
         <Stack>
           <Alert color="yellow" icon={<IconAlertTriangle />} title="Copy it now">
-            It will not be shown again: the service keeps only its hash. If it is lost, rotate the key.
+            It is shown only once: the service stores its hash. If you lose it, rotate the key.
           </Alert>
           <Secret value={shown.secret} label="Secret" />
           <Text size="sm" c="dimmed" component="div">
-            Calls carry it in the header <Code>X-Service-Key</Code>.
+            Send it in the header <Code>X-Service-Key</Code>.
           </Text>
           {shown.note && (
             <Text size="sm" component="div">

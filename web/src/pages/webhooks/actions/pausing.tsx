@@ -48,7 +48,7 @@ export function useResume(webhook: Webhook): { run: () => void; isPending: boole
       notifications.show({
         color: "green",
         title: "The webhook is resumed",
-        message: "What waits for it is sent with the next dispatch.",
+        message: "Pending deliveries are sent with the next dispatch.",
       });
     } catch (error) {
       notifyFailure("The webhook is still paused", error);

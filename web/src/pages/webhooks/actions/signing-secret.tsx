@@ -26,7 +26,7 @@ export function SigningSecret({ webhook }: { webhook: Webhook }) {
   return (
     <Section
       title="Signing secret"
-      description="Each delivery is signed with it, as Standard Webhooks says. Who has it can make deliveries up: give it to the receiver alone."
+      description="Signs each delivery (Standard Webhooks). Keep it secret: anyone who has it can forge deliveries."
       actions={
         <>
           <Button
@@ -34,7 +34,7 @@ export function SigningSecret({ webhook }: { webhook: Webhook }) {
             leftSection={shown ? <IconEyeOff size={16} /> : <IconKey size={16} />}
             onClick={show.toggle}
           >
-            {shown ? "Put the secret away" : "Get the secret"}
+            {shown ? "Hide secret" : "Reveal secret"}
           </Button>
           <Button variant="default" leftSection={<IconRefresh size={16} />} onClick={rotate.open}>
             Rotate
@@ -110,7 +110,7 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
         onRotated();
         notifications.show({
           color: "green",
-          title: "The new secret signs from now on",
+          title: "The new secret is active",
           message: revokeOldSecrets
             ? "Give it to the receiver now: until then the receiver refuses deliveries, which are retried."
             : "Give it to the receiver within 24 hours.",
@@ -118,9 +118,9 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
       }}
     >
       <WebhookInWords webhook={webhook} />
-      <Text size="sm">A new secret is made and signs from now on. At most five secrets sign at once.</Text>
+      <Text size="sm">A new secret signs deliveries immediately. At most five secrets sign at once.</Text>
       <Radio.Group
-        label="How long does the old secret still sign?"
+        label="How long does the old secret keep signing?"
         value={revokeOldSecrets ? "revoke" : "keep"}
         onChange={(value) => setRevokeOldSecrets(value === "revoke")}
       >
@@ -128,12 +128,12 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
           <Radio
             value="keep"
             label="For 24 hours"
-            description="The old secret signs beside it for 24 hours, so that the receiver accepts deliveries until it has the new one."
+            description="Both secrets sign for 24 hours, so that the endpoint accepts deliveries until it has the new one."
           />
           <Radio
             value="revoke"
-            label="No longer"
-            description="All old secrets stop signing now: for a secret that has leaked. The receiver refuses deliveries until it has the new secret; they are retried."
+            label="Revoke immediately"
+            description="All old secrets stop signing now. Use this if the secret leaked. The endpoint refuses deliveries until it has the new secret; they are retried."
           />
         </Stack>
       </Radio.Group>

@@ -13,7 +13,7 @@ export interface FoundWebhooksProps {
   /** At least one. */
   webhooks: readonly Webhook[];
   lastDay: LastDay;
-  /** From 1; one that there is not is the nearest that there is. */
+  /** Page number, starting at 1; values outside the range are clamped. */
   page: number;
   onPage: (page: number) => void;
 }

@@ -19,7 +19,7 @@ export function EventTypeSelect({ eventTypes, value, onChange, error }: EventTyp
   return (
     <Select
       label="Event type"
-      description="What the receiver is told of."
+      description="The event that triggers this webhook."
       placeholder="Choose an event type"
       required
       data={eventTypes.map(({ number, name }) => ({

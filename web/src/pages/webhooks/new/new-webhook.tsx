@@ -55,7 +55,7 @@ function Form({ eventTypes, onClose }: FormProps) {
     // What else an address must be is for the service to say, which knows.
     validate: {
       process: (process) => (process === null ? "Choose an event type." : null),
-      url: (url) => (url.trim() === "" ? "Give the address of the receiver." : null),
+      url: (url) => (url.trim() === "" ? "Enter the URL of the endpoint." : null),
     },
   });
   const chosen = eventTypes.find(({ number }) => String(number) === form.values.process);
@@ -73,15 +73,14 @@ function Form({ eventTypes, onClose }: FormProps) {
         answer.created
           ? {
               color: "green",
-              title: "The webhook is registered",
-              message: "See with a test event that it arrives.",
+              title: "Webhook registered",
+              message: "Send a test event to verify delivery.",
             }
           : {
               color: "blue",
-              title: "It was registered already",
+              title: "Already registered",
               message:
-                warnings.join(". ") ||
-                "This is the webhook with the same event type and address. Nothing was changed.",
+                warnings.join(". ") || "A webhook with this event type and URL exists. Nothing was changed.",
               autoClose: 10_000,
             },
       );
@@ -104,7 +103,7 @@ function Form({ eventTypes, onClose }: FormProps) {
         {chosen && <Sample of={chosen} />}
         <TextInput
           label="Address"
-          description="Where it is sent, by POST. It begins with https:// and can be reached from the internet."
+          description="HTTPS endpoint that receives the POST. It must be reachable from the internet."
           placeholder="https://example.com/hooks"
           type="url"
           inputMode="url"
@@ -125,7 +124,7 @@ function Sample({ of: { name, description, sample } }: { of: EventType }) {
     <Stack gap={4}>
       <Text size="sm">{description}</Text>
       <Text size="sm" fw={500}>
-        What its receivers get, for example
+        Example payload
       </Text>
       <CodeBlock of={`Sample of ${name}`} maxHeight={220}>
         {layOutJson(sample)}
