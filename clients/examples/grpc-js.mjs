@@ -13,7 +13,7 @@ const { webhook } = loadPackageDefinition(loadSync(files, options));
 const metadata = new Metadata();
 metadata.set("X-Service-Key", WEBHOOK_KEY);
 
-/** Makes one call of a service; ends within five seconds. */
+/** Calls a method, with a deadline of five seconds. */
 function call(Service, method, request) {
   const client = new Service(WEBHOOK_GRPC, credentials.createInsecure());
   return new Promise((resolve, reject) => {

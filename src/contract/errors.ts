@@ -78,81 +78,90 @@ export type StatusName = keyof typeof STATUS_CODES;
 export const ERROR_DOMAIN = "webhook-service";
 
 /**
- * Every reason that a google.rpc.ErrorInfo of this service may have, with its status. Callers decide by them: a
- * reason is kept for ever, and docs/clients.md lists them in these words.
+ * The reasons of google.rpc.ErrorInfo, with status and meaning. Reason codes are stable. docs/clients.md lists them with
+ * these meanings.
  */
 export const ERROR_REASONS = {
   FIELDS_INVALID: {
     status: "INVALID_ARGUMENT",
-    meaning: "fields are missing or wrong; BadRequest names each",
+    meaning: "fields are missing or invalid; BadRequest names each",
   },
-  URL_NOT_ALLOWED: { status: "INVALID_ARGUMENT", meaning: "no webhook can have this address" },
-  REQUEST_INVALID: { status: "INVALID_ARGUMENT", meaning: "the request cannot be read" },
+  URL_NOT_ALLOWED: {
+    status: "INVALID_ARGUMENT",
+    meaning: "the URL is not allowed",
+  },
+  REQUEST_INVALID: { status: "INVALID_ARGUMENT", meaning: "the request is malformed" },
   MESSAGE_TOO_COMPLEX: {
     status: "INVALID_ARGUMENT",
-    meaning: "the message holds too many fields or list items, or a number with too many digits",
+    meaning: "too many fields, list items, nested levels or digits",
   },
-  WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such webhook" },
-  DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such delivery" },
-  APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such installed app" },
-  API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "there is no such API key" },
-  NOT_FOUND: { status: "NOT_FOUND", meaning: "what the request names is not there" },
+  WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such webhook" },
+  DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such delivery" },
+  APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such installed app" },
+  API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such API key" },
+  NOT_FOUND: { status: "NOT_FOUND", meaning: "no such resource" },
   IDEMPOTENCY_KEY_REUSED: {
     status: "ALREADY_EXISTS",
-    meaning: "another event was published under the idempotency key",
+    meaning: "the idempotency key was used for a different event",
   },
-  ALREADY_EXISTS: { status: "ALREADY_EXISTS", meaning: "it is there already, and is not the same" },
+  ALREADY_EXISTS: { status: "ALREADY_EXISTS", meaning: "a different resource with this identifier exists" },
   STATE_NOT_FIT: {
     status: "FAILED_PRECONDITION",
-    meaning: "what the request names is not in a state for it",
+    meaning: "the resource's state does not allow this operation",
   },
   TOO_MANY_WEBHOOKS: {
     status: "FAILED_PRECONDITION",
-    meaning: "as many webhooks are registered as the service takes",
+    meaning: "MAX_WEBHOOKS is reached",
   },
   TOO_MANY_API_KEYS: {
     status: "FAILED_PRECONDITION",
-    meaning: "the service has as many API keys as it takes, revoked ones included",
+    meaning: "MAX_API_KEYS is reached; revoked keys count",
   },
   TOO_MANY_APPS: {
     status: "FAILED_PRECONDITION",
-    meaning: "the service has as many installed apps as it takes",
+    meaning: "MAX_INSTALLED_APPS is reached",
   },
   TOO_MANY_SECRETS: {
     status: "FAILED_PRECONDITION",
-    meaning: "as many secrets are valid as there may be; the message says when the first expires",
+    meaning: "too many valid secrets; the message says when the first expires",
   },
-  API_KEY_MISSING: { status: "UNAUTHENTICATED", meaning: "the call carries no API key" },
+  API_KEY_MISSING: { status: "UNAUTHENTICATED", meaning: "the call has no API key" },
   API_KEY_UNKNOWN: { status: "UNAUTHENTICATED", meaning: "the API key is unknown or revoked" },
   PERMISSION_MISSING: {
     status: "PERMISSION_DENIED",
-    meaning: "the API key lacks the permission that the metadata names",
+    meaning: "the API key lacks the permission named in the metadata",
   },
   PROCESS_NOT_ALLOWED: {
     status: "PERMISSION_DENIED",
     meaning: "the API key may not subscribe to this event type",
   },
-  NOT_ALLOWED: { status: "PERMISSION_DENIED", meaning: "the API key may not do this" },
+  NOT_ALLOWED: { status: "PERMISSION_DENIED", meaning: "the API key does not allow this operation" },
   RATE_LIMITED: {
     status: "RESOURCE_EXHAUSTED",
-    meaning: "too many requests; RetryInfo says when to come again",
+    meaning: "too many requests; RetryInfo holds the delay before the retry",
   },
   MESSAGE_TOO_LARGE: {
     status: "RESOURCE_EXHAUSTED",
-    meaning: "the message is larger than the service reads",
+    meaning: "the message is too large",
   },
-  STREAM_TOO_LONG: { status: "RESOURCE_EXHAUSTED", meaning: "the stream holds too many events" },
-  LIMIT_REACHED: { status: "RESOURCE_EXHAUSTED", meaning: "there is no room for more" },
-  DEADLINE_EXCEEDED: { status: "DEADLINE_EXCEEDED", meaning: "the call took longer than its caller allowed" },
-  CANCELLED: { status: "CANCELLED", meaning: "the caller went away" },
+  STREAM_TOO_LONG: { status: "RESOURCE_EXHAUSTED", meaning: "the stream has too many events" },
+  LIMIT_REACHED: { status: "RESOURCE_EXHAUSTED", meaning: "another limit is reached; the message names it" },
+  DEADLINE_EXCEEDED: { status: "DEADLINE_EXCEEDED", meaning: "the client's deadline expired" },
+  CANCELLED: {
+    status: "CANCELLED",
+    meaning: "the client cancelled the call or stopped sending",
+  },
   METHOD_NOT_SERVED: {
     status: "UNIMPLEMENTED",
-    meaning: "there is no such method, or not in this encoding or kind of call",
+    meaning: "no such method, encoding or call type",
   },
-  DATABASE_AWAY: { status: "UNAVAILABLE", meaning: "the database does not answer; try again" },
-  STOPPING: { status: "UNAVAILABLE", meaning: "the service is being stopped; try again" },
-  UNAVAILABLE: { status: "UNAVAILABLE", meaning: "the service cannot answer at the moment; try again" },
-  INTERNAL: { status: "INTERNAL", meaning: "our own fault; the metadata's reference finds it in the log" },
+  DATABASE_AWAY: { status: "UNAVAILABLE", meaning: "the database is unavailable; retry" },
+  STOPPING: { status: "UNAVAILABLE", meaning: "the service is stopping; retry" },
+  UNAVAILABLE: { status: "UNAVAILABLE", meaning: "the service is temporarily unavailable; retry" },
+  INTERNAL: {
+    status: "INTERNAL",
+    meaning: "server error; look up the metadata's reference in the log",
+  },
 } as const satisfies Record<string, { status: StatusName; meaning: string }>;
 
 /** Why a call was refused; what programs decide by. */
