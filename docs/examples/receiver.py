@@ -1,22 +1,22 @@
-# A receiver in Python. It needs the package `standardwebhooks`, and in front of it whatever ends TLS for you.
-# WEBHOOK_SECRET is what GetWebhookSecret tells of the webhook: whsec_…
+# A receiver in Python. It needs the package `standardwebhooks`, and a proxy that terminates TLS.
+# WEBHOOK_SECRET is the webhook's secret from GetWebhookSecret: whsec_…
 import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
 webhook = Webhook(os.environ["WEBHOOK_SECRET"])
-# In memory for the example; keep the ids where you keep what you make of the events.
+# In memory for this example. Store the ids where you store the results of the events.
 handled = set()
 
 
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
-        # The body as it came: parsed and written anew it would be other bytes, with another signature.
+        # The raw body. Parsed and serialized again, it can have other bytes, which the signature does not match.
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             event = webhook.verify(body, dict(self.headers))
-        except (WebhookVerificationError, ValueError):  # ValueError: a signature that is not even one
+        except (WebhookVerificationError, ValueError):  # ValueError: malformed signature
             return self.answer(400)
         delivery = self.headers["X-Service-Webhook-Id"]
         if delivery not in handled:

@@ -1,16 +1,16 @@
-// A receiver in TypeScript. It needs the package `standardwebhooks`, and in front of it whatever ends TLS for you.
-// WEBHOOK_SECRET is what GetWebhookSecret tells of the webhook: whsec_…
+// A receiver in TypeScript. It needs the package `standardwebhooks`, and a proxy that terminates TLS.
+// WEBHOOK_SECRET is the webhook's secret from GetWebhookSecret: whsec_…
 import { createServer } from "node:http";
 import { Webhook } from "standardwebhooks";
 
 const webhook = new Webhook(process.env.WEBHOOK_SECRET ?? "");
-// In memory for the example; keep the ids where you keep what you make of the events.
+// In memory for this example. Store the ids where you store the results of the events.
 const handled = new Set<string>();
 
 const server = createServer(async (request, response) => {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
-  // The body as it came: parsed and written anew it would be other bytes, with another signature.
+  // The raw body. Parsed and serialized again, it can have other bytes, which the signature does not match.
   const body = Buffer.concat(chunks).toString();
   let event: unknown;
   try {
