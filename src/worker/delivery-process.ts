@@ -39,7 +39,8 @@ async function main(sharedBy: number): Promise<void> {
   });
   while (!stopping.signal.aborted) {
     const report: DeliveryReport = await delivery.unready();
-    if (process.connected) process.send?.(report);
+    // Where the other process has just been killed there is nobody to tell; what is in flight is finished all the same.
+    if (process.connected) process.send?.(report, undefined, undefined, () => {});
     await wait(REPORT_MS, undefined, { signal: stopping.signal }).catch(() => {});
   }
   await delivery.stop();

@@ -1,5 +1,4 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { Logger } from "pino";
@@ -18,6 +17,17 @@ const RESTART_MS = { min: 1_000, max: 30_000 };
 const HEALTHY_MS = 60_000;
 /** A process that has said nothing for so long does not answer, in milliseconds. */
 const SILENT_MS = 5 * REPORT_MS;
+
+/** What is said of a process that ended unasked, in the log and by `/readyz`. */
+const ENDED = "a delivery process ended; it is started again";
+const NOT_STARTED = "a delivery process could not be started; it is tried again";
+
+/** How a process ended. */
+interface End {
+  pid: number | undefined;
+  code: number | null;
+  signal: string | null;
+}
 
 /** One place for a delivery process, and what is known of the one that has it. */
 interface Place {
@@ -52,26 +62,29 @@ export async function startDeliveryProcesses(options: {
     let restartMs = RESTART_MS.min;
     while (!stopping.aborted) {
       const since = performance.now();
-      const child = fork(PROGRAM, [String(count + 1)], {
-        env: { ...environment, ...fit?.environment },
-        execArgv: [...process.execArgv, ...(fit?.arguments ?? [])],
-      });
-      child.on("message", (report: DeliveryReport) => {
-        Object.assign(place, { report, reportedAt: performance.now() });
-        if (report.length === 0) isReady();
-      });
-      log.debug({ pid: child.pid }, "a delivery process starts");
-      const [code, signal] = await untilEnded(child, stopping, stopMs);
+      const end = await run(place).catch((err: unknown) => ({ err }));
       if (stopping.aborted) return;
-      Object.assign(place, {
-        report: ["a delivery process ended and is started again"],
-        reportedAt: Number.NaN,
-      });
+      const what = "err" in end ? NOT_STARTED : ENDED;
+      Object.assign(place, { report: [what], reportedAt: Number.NaN });
       if (performance.now() - since > HEALTHY_MS) restartMs = RESTART_MS.min;
-      log.error({ pid: child.pid, code, signal, restartMs }, "a delivery process ended; it is started again");
+      log.error({ ...end, restartMs }, what);
       await wait(restartMs, undefined, { signal: stopping }).catch(() => {});
       restartMs = Math.min(RESTART_MS.max, 2 * restartMs);
     }
+  }
+
+  /** Resolves when it has ended; rejects when it could not be started, for want of memory or processes for example. */
+  async function run(place: Place): Promise<End> {
+    const child = fork(PROGRAM, [String(count + 1)], {
+      env: { ...environment, ...fit?.environment },
+      execArgv: [...process.execArgv, ...(fit?.arguments ?? [])],
+    });
+    child.on("message", (report: DeliveryReport) => {
+      Object.assign(place, { report, reportedAt: performance.now() });
+      if (report.length === 0) isReady();
+    });
+    log.debug({ pid: child.pid }, "a delivery process starts");
+    return untilEnded(child, stopping, stopMs);
   }
 
   const ended = Promise.all(places.map(keep));
@@ -89,12 +102,11 @@ export async function startDeliveryProcesses(options: {
   };
 }
 
-/** Resolves with its exit code and signal; once it is to stop, it is told so, and killed when that takes too long. */
-async function untilEnded(
-  child: ChildProcess,
-  stopping: AbortSignal,
-  stopMs: number,
-): Promise<[code: number | null, signal: string | null]> {
+/**
+ * Resolves with its exit code and signal, rejects when it could not be started. Once it is to stop, it is told so, and killed
+ * when that takes too long.
+ */
+async function untilEnded(child: ChildProcess, stopping: AbortSignal, stopMs: number): Promise<End> {
   let timer: NodeJS.Timeout | undefined;
   const stop = () => {
     if (child.connected) child.disconnect();
@@ -103,7 +115,14 @@ async function untilEnded(
   if (stopping.aborted) stop();
   stopping.addEventListener("abort", stop);
   try {
-    return (await once(child, "exit")) as [number | null, string | null];
+    return await new Promise((resolve, reject) => {
+      const { pid } = child;
+      child.once("exit", (code, signal) => resolve({ pid, code, signal }));
+      // Of one that runs, it is no end.
+      child.on("error", (error) => {
+        if (pid === undefined) reject(error);
+      });
+    });
   } finally {
     clearTimeout(timer);
     stopping.removeEventListener("abort", stop);

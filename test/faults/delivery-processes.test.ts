@@ -1,4 +1,7 @@
 import { execFileSync } from "node:child_process";
+import { cp, mkdtemp, rename, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Receiver, startReceiver } from "../../demo/receiver.ts";
@@ -24,8 +27,9 @@ beforeAll(async () => {
 });
 afterAll(() => parts?.end());
 
-async function start(settings: Record<string, string>): Promise<ServiceProcess> {
-  const service = await startServiceProcess({ ...parts.environment, ...PATIENT, ...settings });
+async function start(settings: Record<string, string>, node?: string): Promise<ServiceProcess> {
+  const environment = { ...parts.environment, ...PATIENT, ...settings };
+  const service = await startServiceProcess(environment, [], undefined, node);
   onTestFinished(async () => {
     service.process.kill("SIGCONT");
     await service.end("SIGTERM");
@@ -91,7 +95,7 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
       .poll(() => readyz(service))
       .toMatchObject({
         code: 503,
-        reasons: ["a delivery process ended and is started again"],
+        reasons: ["a delivery process ended; it is started again"],
       });
     await publishMany(service.grpcPort, parts.adminKey, EVENTS);
     await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
@@ -102,6 +106,24 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
     expect((await outcomes(parts.db)).map(({ state, n }) => ({ state, n }))).toEqual([
       { state: "delivered", n: 2 * EVENTS },
     ]);
+  });
+
+  test("that cannot be started are tried again; the API answers all the while", async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-node-"));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const node = path.join(folder, "node");
+    await cp(process.execPath, node);
+    const service = await start({ DELIVERY_PROCESSES: "1" }, node);
+    const receiver = await freshReceiver(service, 0);
+    await rename(node, `${node}-away`);
+    process.kill(deliveryProcesses(service)[0] as number, "SIGKILL");
+    await expect
+      .poll(() => readyz(service))
+      .toEqual({ code: 503, reasons: ["a delivery process could not be started; it is tried again"] });
+    await publishMany(service.grpcPort, parts.adminKey, 1);
+    await rename(`${node}-away`, node);
+    await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
+    await receiver.until((received) => received.length === 1);
   });
 
   test("that stop answering make the service not ready, unless another one answers", async () => {

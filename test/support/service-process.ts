@@ -34,14 +34,16 @@ export function startArguments(project = root): string[] {
  * @param environment settings over this process's own
  * @param nodeArguments more of them, for a profile say
  * @param project the folder of another release
+ * @param node the program that runs it, and that it starts its processes with
  * @throws Error with what it printed when it ends instead
  */
 export async function startServiceProcess(
   environment: Record<string, string>,
   nodeArguments: readonly string[] = [],
   project = root,
+  node = process.execPath,
 ): Promise<ServiceProcess> {
-  const child = spawn(process.execPath, [...startArguments(project), ...nodeArguments, "src/main.ts"], {
+  const child = spawn(node, [...startArguments(project), ...nodeArguments, "src/main.ts"], {
     cwd: project,
     env: {
       ...process.env,
