@@ -14,6 +14,9 @@ const MAX_RESPONSE_BYTES = 64 * 1024;
 /** This much of a response is kept with the attempt, in bytes. */
 const KEPT_RESPONSE_BYTES = 1_024;
 
+/** An attempt that its timer ended so much too late, in milliseconds, ran while this process stood still. */
+const STOOD_STILL_MS = 1_000;
+
 /** Decides whether a request that has its connection is sent after all. */
 export interface Gate {
   maySend(): boolean;
@@ -53,25 +56,32 @@ export function post(
     if (state.settled) return;
     state.settled = true;
     clearTimeout(timer);
+    const durationMs = Math.round(performance.now() - startedAt);
+    // A request that was sent could be answered meanwhile, but no connection be made.
+    const isOurs = failure === "host timeout" && durationMs > timeoutMs + STOOD_STILL_MS;
     outcome({
       delivered: error === null && state.status !== null && isDelivered(state.status),
       started: state.started,
-      durationMs: Math.round(performance.now() - startedAt),
+      durationMs,
       status: state.status,
       error,
       responseStart: state.keptBytes > 0 ? text(state.kept) : null,
       retryAfterMs: state.retryAfterMs,
-      failure,
+      failure: isOurs ? "ours" : failure,
     });
   }
 
-  const timer = setTimeout(() => {
+  function expire(): void {
+    if (state.settled) return;
     const inTime = `within ${timeoutMs / 1_000} s`;
     if (state.status !== null) endBody();
     else if (state.controller) settle(`no response ${inTime}`, "webhook timeout");
     else settle(`no connection ${inTime}, DNS lookup included`, "host timeout");
     giveUp();
-  }, timeoutMs);
+  }
+
+  // What has arrived while this process was busy or stood still is read first: timers come before it.
+  const timer = setTimeout(() => setImmediate(expire), timeoutMs);
 
   /** The status decides, whatever becomes of the rest of the response. */
   function endBody(): void {

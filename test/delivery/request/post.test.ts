@@ -2,8 +2,9 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import tls from "node:tls";
+import { Worker } from "node:worker_threads";
 import ipaddr from "ipaddr.js";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Certificate, createLocalAuthority, type LocalAuthority } from "../../../demo/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../../demo/receiver.ts";
 import type { Network } from "../../../src/config/values.ts";
@@ -46,6 +47,24 @@ function send(origin: string, via = client, timeoutMs = TIMEOUT_MS) {
   const request = { origin, path: "/hooks?a=1", headers: ["X-Service-Webhook-Id", "id-1"], body: '{"A":1}' };
   return new Promise<Outcome>((outcome) => post(via, request, timeoutMs, outcome));
 }
+
+/** A receiver that answers while this thread stands still. @returns its origin */
+async function receiverInThread(answerMs: number): Promise<string> {
+  const program = `
+    const { parentPort, workerData } = require("node:worker_threads");
+    const { certificate, answerMs } = workerData;
+    const server = require("node:https").createServer(certificate, (request, response) => {
+      setTimeout(() => response.end("noted"), answerMs);
+    });
+    server.listen(0, "127.0.0.1", () => parentPort.postMessage(server.address().port));`;
+  const thread = new Worker(program, { eval: true, workerData: { certificate, answerMs } });
+  onTestFinished(async () => void (await thread.terminate()));
+  const [port] = await once(thread, "message");
+  return `https://localhost:${port}`;
+}
+
+/** Nothing runs in this thread meanwhile, as in a process that is stopped. */
+const standStill = (ms: number) => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 
 describe("one POST", () => {
   test.each([200, 201, 202, 204, 299])("is delivered by %i", async (status) => {
@@ -107,6 +126,33 @@ describe("one POST", () => {
       status: null,
       error: "no response within 1 s",
       failure: "webhook timeout",
+    });
+  });
+
+  test("is answered in time by a response that came while this process stood still beyond the time-out", async () => {
+    const request = { origin: await receiverInThread(50), path: "/", headers: [], body: "{}" };
+    const outcome = await new Promise<Outcome>((resolve) =>
+      post(client, request, TIMEOUT_MS, resolve, {
+        maySend() {
+          setImmediate(() => standStill(TIMEOUT_MS + 200));
+          return true;
+        },
+        withdrawn: () => {},
+      }),
+    );
+    expect(outcome).toMatchObject({ delivered: true, status: 200, error: null, failure: null });
+  });
+
+  test("charges no host with a connection that was not made since this process stood still", async () => {
+    const silent = createServer().listen(0, "127.0.0.1");
+    await once(silent, "listening");
+    onTestFinished(() => void silent.close());
+    const sending = send(`https://localhost:${(silent.address() as AddressInfo).port}`, client, 100);
+    standStill(1_500);
+    expect(await sending).toMatchObject({
+      delivered: false,
+      error: "no connection within 0.1 s, DNS lookup included",
+      failure: "ours",
     });
   });
 
