@@ -7,12 +7,12 @@ import { createPublisher, type Publisher } from "./publisher.ts";
 
 /** A service of several processes on parts of a test file's own, and its receivers: any of it can be killed. */
 export interface Cluster extends FaultParts {
-  /** The API that runs, or ran last. */
+  /** The API that was started last. */
   readonly api: ServiceProcess;
-  /** Publishes to whichever API runs. */
+  /** Publishes to the APIs that run, in turn. */
   publisher: Publisher;
-  /** Starts an API in the place of one that was ended, on another port. */
-  startApi(): Promise<void>;
+  /** Starts another API, on another port. */
+  startApi(): Promise<ServiceProcess>;
   /** @param settings environment variables over those of the cluster; the last that start decide for the schedule */
   startWorker(settings?: Record<string, string>): Promise<ServiceProcess>;
   /** Starts a receiver that keeps account of every request. */
@@ -68,14 +68,21 @@ export async function startCluster(
     await end();
     throw error;
   });
+  let apis = [api];
   return {
     ...parts,
     get api() {
       return api;
     },
-    publisher: createPublisher(() => api.grpcPort, parts.adminKey),
+    publisher: createPublisher(() => {
+      apis = apis.filter((each) => each === api || isRunning(each));
+      apis.push(apis.shift() as ServiceProcess);
+      return (apis.find(isRunning) ?? api).grpcPort;
+    }, parts.adminKey),
     async startApi() {
       api = await start({ ROLE: "api" });
+      apis.push(api);
+      return api;
     },
     startWorker: (own) => start({ ...own, ROLE: "worker" }),
     ledger: (...args) => opened(startLedger(parts.certificate, ...args)),
@@ -84,3 +91,6 @@ export async function startCluster(
     end,
   };
 }
+
+const isRunning = ({ process: { exitCode, signalCode } }: ServiceProcess) =>
+  exitCode === null && signalCode === null;

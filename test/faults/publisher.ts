@@ -11,24 +11,36 @@ export interface Publisher {
   repeated(): number;
   /** Resolves once each of `count` more events has been answered. */
   publish(count: number): Promise<void>;
+  /** Publishes so many events a second, whether those before are answered or not, until it is told to stop. */
+  steadily(perSecond: number): Steady;
+}
+
+/** Events that are published at a steady rate. */
+export interface Steady {
+  /** Resolves once each event has been answered. */
+  stop(): Promise<void>;
 }
 
 /** At once; the API's own limits are not what is tested. */
 const CALLS = 8;
 const PAUSE_MS = 50;
+/** How often steady publishing looks what is due, in milliseconds. */
+const TICK_MS = 20;
 
-/** @param port where the API is at the moment: it comes back on another port */
-export function createPublisher(port: () => number, adminKey: string): Publisher {
+/** @param nextPort where the next call is to go: APIs come back on other ports */
+export function createPublisher(nextPort: () => number, adminKey: string): Publisher {
   let published = 0;
   let repeated = 0;
-  let known: { port: number; client: Client<typeof EventService> } | undefined;
+  const clients = new Map<number, Client<typeof EventService>>();
 
-  /** One client as long as the API stays where it is, as callers have. */
+  /** One client as long as an API stays where it is, as callers have. */
   function clientNow(): Client<typeof EventService> {
-    if (known?.port !== port()) {
-      known = { port: port(), client: createClient(EventService, keyedTransport(port(), adminKey)) };
-    }
-    return known.client;
+    const port = nextPort();
+    const known = clients.get(port);
+    if (known) return known;
+    const client = createClient(EventService, keyedTransport(port, adminKey));
+    clients.set(port, client);
+    return client;
   }
 
   async function one(): Promise<void> {
@@ -67,6 +79,20 @@ export function createPublisher(port: () => number, adminKey: string): Publisher
         }
       };
       await Promise.all(Array.from({ length: CALLS }, caller));
+    },
+    steadily(perSecond) {
+      const began = performance.now();
+      const calls: Promise<void>[] = [];
+      const timer = setInterval(() => {
+        const due = ((performance.now() - began) / 1_000) * perSecond;
+        while (calls.length < due) calls.push(one());
+      }, TICK_MS);
+      return {
+        async stop() {
+          clearInterval(timer);
+          await Promise.all(calls);
+        },
+      };
     },
   };
 }

@@ -20,6 +20,8 @@ export interface DatabaseGateway {
   url: string;
   /** Ends every connection and treats the next ones so. */
   set(mode: GatewayMode): Promise<void>;
+  /** Ends every connection and passes the next ones on to the database at another address. */
+  leadTo(url: string): Promise<void>;
   /** Accepts connections and keeps the old ones, but forwards nothing in either direction, not even their ends. */
   hang(): void;
   /** Forwards what has arrived since `hang`, and everything from now on. */
@@ -31,7 +33,7 @@ export interface DatabaseGateway {
 
 /** Starts a gateway to the PostgreSQL at `url`; it passes everything on at first. */
 export async function startDatabaseGateway(url: string): Promise<DatabaseGateway> {
-  const target = new URL(url);
+  let target = new URL(url);
   const open = new Set<Socket>();
   let mode: GatewayMode = "pass";
   let delayMs = 0;
@@ -88,12 +90,17 @@ export async function startDatabaseGateway(url: string): Promise<DatabaseGateway
   const through = new URL(url);
   through.hostname = "127.0.0.1";
   through.port = String(port);
+  const set = async (next: GatewayMode) => {
+    await end();
+    mode = next;
+    if (next !== "refuse") await listen(port);
+  };
   return {
     url: through.href,
-    async set(next) {
-      await end();
-      mode = next;
-      if (next !== "refuse") await listen(port);
+    set,
+    async leadTo(next) {
+      target = new URL(next);
+      await set("pass");
     },
     hang() {
       passing = Promise.withResolvers();

@@ -1,0 +1,133 @@
+import { execFile } from "node:child_process";
+import { appendFile, chown, mkdir, rm, stat, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { promisify } from "node:util";
+import pg from "pg";
+import { vi } from "vitest";
+import type { EmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
+import { findPostgresBinaries } from "../../src/embedded/postgres/postgres-binaries.ts";
+import { assertServes } from "../../src/embedded/postgres/postgres-client.ts";
+import {
+  clearStalePidFile,
+  POSTGRES_STOP_STEPS,
+  postmasterMarker,
+} from "../../src/embedded/postgres/postmaster.ts";
+import { launch, type ServerDefinition } from "../../src/embedded/process/server-process.ts";
+import { type ServerControl, supervise } from "../../src/embedded/process/supervise.ts";
+import { anyPort } from "../support/any-port.ts";
+
+/** What the standby calls itself, and its slot. */
+const NAME = "standby";
+/** Of the files of a running server, those that are none of its copy's. */
+const NOT_COPIED = ["postmaster.pid", "postmaster.opts", "pg_wal", "pg_replslot"];
+
+/** A copy of a PostgreSQL that follows it: each transaction is in both before its end is told. */
+export interface Standby extends ServerControl {
+  /** Address of the service's database in it; only reads until it is promoted. */
+  url: string;
+  /** Makes it take writes; the other one must have ended for good. */
+  promote(): Promise<void>;
+}
+
+/** Makes a standby of a running PostgreSQL, below its folder, and makes the replication synchronous. */
+export async function startStandby(primary: EmbeddedPostgres): Promise<Standby> {
+  const port = await anyPort();
+  const at = (url: string) => Object.assign(new URL(url), { port: String(port) }).href;
+  return withSuperuser(primary.superuserUrl, async (ask) => {
+    const [row] = await ask("show data_directory");
+    const server = await serverIn(
+      await copy(String(row?.data_directory), ask, primary),
+      port,
+      at(primary.superuserUrl),
+    );
+    const control = supervise(server, await launch(server), { progress: () => {}, revive: false });
+    const isAt = async (column: string, state: string) => {
+      const [found] = await ask(
+        `select ${column} as now from pg_stat_replication where application_name = '${NAME}'`,
+      );
+      return found?.now === state;
+    };
+    await vi.waitUntil(() => isAt("state", "streaming"), { timeout: 60_000, interval: 50 });
+    await ask(`alter system set synchronous_standby_names = '${NAME}'`);
+    await ask("select pg_reload_conf()");
+    await vi.waitUntil(() => isAt("sync_state", "sync"), { timeout: 60_000, interval: 50 });
+    return {
+      url: at(primary.url),
+      get pid() {
+        return control.pid;
+      },
+      stop: control.stop,
+      kill: control.kill,
+      restart: control.restart,
+      promote: () =>
+        withSuperuser(at(primary.superuserUrl), async (promote) => {
+          const [promoted] = await promote("select pg_promote(true, 60) as done");
+          if (promoted?.done !== true) throw new Error("the standby was not promoted within 60 s");
+        }),
+    };
+  });
+}
+
+type Ask = (sql: string) => Promise<Record<string, unknown>[]>;
+
+async function withSuperuser<T>(url: string, use: (ask: Ask) => Promise<T>): Promise<T> {
+  const client = new pg.Client({ connectionString: url });
+  client.on("error", () => {});
+  await client.connect();
+  try {
+    return await use(async (sql) => (await client.query(sql)).rows);
+  } finally {
+    await client.end();
+  }
+}
+
+/** A base backup, as PostgreSQL's documentation describes it without pg_basebackup. @returns its folder */
+async function copy(data: string, ask: Ask, { superuserUrl }: EmbeddedPostgres): Promise<string> {
+  const folder = path.join(path.dirname(data), NAME);
+  await ask(`select pg_create_physical_replication_slot('${NAME}', true)`);
+  await ask(`select pg_backup_start('${NAME}', true)`);
+  await promisify(execFile)("cp", ["-a", data, folder]);
+  const [stopped] = await ask("select labelfile from pg_backup_stop()");
+  for (const name of NOT_COPIED) await rm(path.join(folder, name), { recursive: true, force: true });
+  const { hostname, port, username, password } = new URL(superuserUrl);
+  const from = `host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}`;
+  await appendFile(
+    path.join(folder, "postgresql.auto.conf"),
+    `primary_conninfo = '${from} application_name=${NAME}'\nprimary_slot_name = '${NAME}'\n`,
+  );
+  await writeFile(path.join(folder, "backup_label"), String(stopped?.labelfile));
+  await writeFile(path.join(folder, "standby.signal"), "");
+  for (const name of ["pg_wal", "pg_replslot"]) await mkdir(path.join(folder, name), { mode: 0o700 });
+  const { uid, gid } = await stat(data);
+  for (const name of ["backup_label", "standby.signal", "pg_wal", "pg_replslot"])
+    await chown(path.join(folder, name), uid, gid);
+  return folder;
+}
+
+async function serverIn(data: string, port: number, superuserUrl: string): Promise<ServerDefinition> {
+  const { uid, gid } = await stat(data);
+  const owner = process.getuid?.() === 0 ? { uid, gid } : null;
+  const settings = {
+    listen_addresses: "127.0.0.1",
+    port: String(port),
+    unix_socket_directories: "",
+    // A standby needs as many as its primary.
+    max_connections: "200",
+    // Commits wait for it; the default is 5 s.
+    wal_retrieve_retry_interval: "200ms",
+  };
+  return {
+    name: "PostgreSQL's standby",
+    file: (await findPostgresBinaries(owner, () => {})).postgres,
+    args: ["-D", data, ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])],
+    marker: postmasterMarker({ data }),
+    logFile: `${data}.log`,
+    cwd: path.dirname(data),
+    ...owner,
+    prepare: () => clearStalePidFile({ data }),
+    probe: () => assertServes(superuserUrl, data),
+    passing: /pre-existing shared memory block|lock file "postmaster.pid" already exists/,
+    startTimeoutMs: 120_000,
+    stopSteps: POSTGRES_STOP_STEPS,
+  };
+}
