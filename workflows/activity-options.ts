@@ -1,11 +1,17 @@
 import { ActivityCancellationType, type ActivityOptions } from "@temporalio/workflow";
 import type { DispatchInput } from "./dispatch-input.ts";
 
-/** For activities that only ask the database: they go on until it answers. */
-export const UNTIL_ANSWERED = {
-  startToCloseTimeout: "10 minutes",
-  retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
-} satisfies ActivityOptions;
+/**
+ * For activities that only ask the database: they go on until it answers. One whose worker was lost, or is stopped, is asked
+ * again after the heartbeat's time: its run waits for it, and makes neither first attempts nor retries.
+ */
+export function untilAnswered({ heartbeatTimeoutMs }: DispatchInput): ActivityOptions {
+  return {
+    startToCloseTimeout: "10 minutes",
+    heartbeatTimeout: heartbeatTimeoutMs,
+    retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
+  };
+}
 
 /** A worker that does not take its pump within this time is skipped. */
 const TAKEN_WITHIN = "5 seconds";

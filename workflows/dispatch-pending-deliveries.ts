@@ -11,7 +11,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities, PumpResult } from "./activities.ts";
-import { pumpOptions, UNTIL_ANSWERED } from "./activity-options.ts";
+import { pumpOptions, untilAnswered } from "./activity-options.ts";
 import type { DispatchInput, DispatchReport, LiveWorker, RunKey } from "./dispatch-input.ts";
 import { RetryGroups } from "./retry-groups.ts";
 
@@ -22,8 +22,6 @@ const MAX_ASKS = 2_000;
 /** How often a worker is given its pump before it is skipped. */
 const OFFERS = 2;
 
-const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>(UNTIL_ANSWERED);
-
 /**
  * One minute's dispatch: a pump on each live worker makes the first attempts of everything pending, and what failed is
  * retried, webhook by webhook. Its result is the account of its deliveries. Deliveries are counted in the database; this
@@ -32,6 +30,7 @@ const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>(UNTIL_ANSWERE
 export async function dispatchPendingDeliveries(input: DispatchInput): Promise<DispatchReport> {
   const key: RunKey = { firstRunId: workflowInfo().firstExecutionRunId };
   const retries = new RetryGroups(input, key);
+  const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>(untilAnswered(input));
   try {
     if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries);
     // An execution that has only just begun retries first, however small the limit: it would begin again and again.

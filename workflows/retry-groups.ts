@@ -8,7 +8,7 @@ import {
   upsertSearchAttributes,
 } from "@temporalio/workflow";
 import type { Activities } from "./activities.ts";
-import { retryOptions, UNTIL_ANSWERED } from "./activity-options.ts";
+import { retryOptions, untilAnswered } from "./activity-options.ts";
 import {
   DELIVERIES_FAILED,
   type DispatchInput,
@@ -26,12 +26,11 @@ const ACTIVITIES_PER_ASK = 5;
 /** Wait after an activity that was lost, in milliseconds. */
 const AFTER_LOSS_MS = 5_000;
 
-const { listUndelivered } = proxyActivities<Pick<Activities, "listUndelivered">>(UNTIL_ANSWERED);
-
 /** The retries of a run, group by group: one failing webhook each, or several where there are many. */
 export class RetryGroups {
   readonly #input: DispatchInput;
   readonly #key: RunKey;
+  readonly #activities: Pick<Activities, "listUndelivered">;
   readonly #running = new Map<number, Promise<void>>();
   #shown = "";
   #error: unknown;
@@ -39,12 +38,13 @@ export class RetryGroups {
   constructor(input: DispatchInput, key: RunKey) {
     this.#input = input;
     this.#key = key;
+    this.#activities = proxyActivities<Pick<Activities, "listUndelivered">>(untilAnswered(input));
   }
 
   /** Asks what failed, and retries the groups that are not being retried already. */
   async ask(): Promise<UndeliveredList> {
     if (this.#error !== undefined) throw this.#error;
-    const undelivered = await listUndelivered(this.#key);
+    const undelivered = await this.#activities.listUndelivered(this.#key);
     this.#showInSearch(undelivered);
     for (const group of undelivered.groups) {
       if (this.#running.has(group.group)) continue;

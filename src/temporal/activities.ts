@@ -53,16 +53,19 @@ export function createActivities(
       });
     },
 
-    async listUndelivered(run) {
-      const runId = await open(run, leaseMargin);
-      await untilAnswered(() => leavePaused(db, runId));
-      await untilAnswered(() => adoptRetries(db, runId));
-      const failing = await untilAnswered(() => assignGroups(db, runId));
-      await engine.lease.start();
-      const list = { ...summariseGroups(failing), workers: await untilAnswered(() => listLiveWorkers(db)) };
-      const longest = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs));
-      await untilAnswered(() => statements.renewLease({ runId, leaseMs: longest + leaseMargin }));
-      return list;
+    listUndelivered(run) {
+      return withHeartbeats(heartbeatTimeoutMs, async () => {
+        const runId = await open(run, leaseMargin);
+        await untilAnswered(() => leavePaused(db, runId));
+        await untilAnswered(() => adoptRetries(db, runId));
+        const failing = await untilAnswered(() => assignGroups(db, runId));
+        await engine.lease.start();
+        const workers = await untilAnswered(() => listLiveWorkers(db));
+        const list = { ...summariseGroups(failing), workers };
+        const longest = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs));
+        await untilAnswered(() => statements.renewLease({ runId, leaseMs: longest + leaseMargin }));
+        return list;
+      });
     },
 
     retryDeliveries({ group, ...run }) {
@@ -101,12 +104,14 @@ export function createActivities(
       });
     },
 
-    async closeRun({ abandon = false, ...run }) {
-      const runId = await open(run, leaseMargin);
-      const { open: left, ...totals } = await untilAnswered(() =>
-        (abandon ? abandonRun : closeRun)(db, runId),
-      );
-      return { report: { summary: summariseCounts(totals), ...totals }, open: left };
+    closeRun({ abandon = false, ...run }) {
+      return withHeartbeats(heartbeatTimeoutMs, async () => {
+        const runId = await open(run, leaseMargin);
+        const { open: left, ...totals } = await untilAnswered(() =>
+          (abandon ? abandonRun : closeRun)(db, runId),
+        );
+        return { report: { summary: summariseCounts(totals), ...totals }, open: left };
+      });
     },
   };
 }
