@@ -13,8 +13,10 @@ const RATE = FULL_SIZE ? 100 : 40;
 const WEBHOOKS = 2;
 /** How often each change is made. */
 const ROUNDS = FULL_SIZE ? 4 : 1;
-/** Deliveries before, between and after the changes. */
+/** Deliveries before and between the changes. */
 const SOME = (FULL_SIZE ? 5 : 1) * RATE * WEBHOOKS;
+/** Deliveries after the changes; at full size for longer than a run makes first attempts, so that others follow. */
+const AFTERWARDS = FULL_SIZE ? 90 * RATE * WEBHOOKS : SOME;
 /** Long enough that a worker that is told to stop has something in flight. */
 const ANSWER_MS = 200;
 /** What is promised: how long a delivery waits for its request while workers come and go, in milliseconds. */
@@ -33,7 +35,7 @@ afterAll(() => cluster?.end());
 /** Resolves once so many more deliveries have arrived. */
 async function untilMore(deliveries: number): Promise<void> {
   const wanted = ledger.entries.length + deliveries;
-  await vi.waitUntil(() => ledger.entries.length >= wanted, { timeout: 90_000, interval: 5 });
+  await vi.waitUntil(() => ledger.entries.length >= wanted, { timeout: 200_000, interval: 5 });
 }
 
 /** Resolves once each of the workers has been seen to hold deliveries. */
@@ -58,7 +60,7 @@ async function longestWait(change: () => Promise<void>): Promise<number> {
     await untilMore(SOME);
     await change();
   }
-  await untilMore(SOME);
+  await untilMore(AFTERWARDS);
   await publishing.stop();
   await untilAllFinal(cluster.db);
   const waits = ledger.entries.slice(before).map(({ deliveryId, at }) => at - publishedAt(deliveryId));
