@@ -23,7 +23,8 @@ export interface Steady {
 
 /** At once; the API's own limits are not what is tested. */
 const CALLS = 8;
-const PAUSE_MS = 50;
+/** Before a call is repeated, in milliseconds: doubled each time, up to the maximum. */
+const PAUSE_MS = { min: 50, max: 2_000 };
 /** How often steady publishing looks what is due, in milliseconds. */
 const TICK_MS = 20;
 
@@ -45,7 +46,7 @@ export function createPublisher(nextPort: () => number, adminKey: string): Publi
 
   async function one(): Promise<void> {
     const idempotencyKey = randomUUID();
-    for (;;) {
+    for (let pauseMs = PAUSE_MS.min; ; pauseMs = Math.min(PAUSE_MS.max, 2 * pauseMs)) {
       try {
         await clientNow().publishEvent(
           {
@@ -62,7 +63,7 @@ export function createPublisher(nextPort: () => number, adminKey: string): Publi
         return;
       } catch {
         repeated += 1;
-        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
       }
     }
   }

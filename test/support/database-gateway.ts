@@ -40,6 +40,7 @@ export async function startDatabaseGateway(url: string): Promise<DatabaseGateway
   /** Resolves when packets may pass; at once unless the gateway hangs. */
   let passing = Promise.withResolvers<void>();
   passing.resolve();
+  let isHanging = false;
   const track = (socket: Socket) => {
     open.add(socket);
     socket.on("error", () => {});
@@ -48,11 +49,17 @@ export async function startDatabaseGateway(url: string): Promise<DatabaseGateway
   /** Passes packets on in order, each `delayMs` after it came. */
   const forward = () => {
     let last: Promise<unknown> = Promise.resolve();
+    let waiting = 0;
     const later = (work: () => void) => {
+      if (delayMs === 0 && !isHanging && waiting === 0) return work();
+      waiting += 1;
       const delayed = wait(delayMs, undefined, { ref: false });
       last = Promise.all([last, delayed])
         .then(() => passing.promise)
-        .then(work);
+        .then(() => {
+          waiting -= 1;
+          work();
+        });
     };
     return new Transform({
       transform(packet, _encoding, done) {
@@ -104,9 +111,11 @@ export async function startDatabaseGateway(url: string): Promise<DatabaseGateway
     },
     hang() {
       passing = Promise.withResolvers();
+      isHanging = true;
     },
     resume() {
       passing.resolve();
+      isHanging = false;
     },
     delay(ms) {
       delayMs = ms;
