@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { findLongSnapshot } from "../db/connections/snapshots.ts";
 import type { Db } from "../db/database.ts";
 import { FOLD_STEP, foldDeltas } from "../db/deliveries/rollups.ts";
+import { forgetHealthy, type HealthChange } from "../db/deliveries/webhook-health.ts";
 import { isTransient } from "../db/faults.ts";
 import { endBeyond } from "../db/queue/endings.ts";
 import { endExpiredWorkers } from "../db/queue/workers.ts";
@@ -18,6 +19,11 @@ const TELL_AGAIN_ROUNDS = 600;
 /** Deliveries beyond a webhook's limit that are failed at once. */
 const BEYOND_STEP = 1_000;
 
+/** Rounds after which webhooks without failures are forgotten. */
+const FORGET_ROUNDS = 15;
+/** Webhooks that start failing or recover in one step of folding and have a log line of their own, at most. */
+const MAX_HEALTH_LINES = 50;
+
 /** Work beside the deliveries, in every process that delivers. */
 export interface Maintenance {
   /** Starts it, once. */
@@ -27,7 +33,7 @@ export interface Maintenance {
 
 /**
  * Frees the claims of workers whose lease has expired, cancels what is left of deleted webhooks, fails what is beyond a
- * webhook's limit, and folds statistics: a little every second. Any number of processes may do so at once.
+ * webhook's limit, folds statistics, and judges the health of webhooks: a little every second. Any number of processes may do so at once.
  *
  * @param maxPending deliveries that may wait for one webhook; 0 for any number
  */
@@ -40,7 +46,6 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
 
   /** Dead rows of the queue stay while a snapshot may see them, and each claim passes by them. */
   async function tellOfSnapshot(): Promise<void> {
-    rounds += 1;
     if (rounds % SNAPSHOT_ROUNDS !== 0 || rounds < toldUntil) return;
     const snapshot = await findLongSnapshot(db);
     if (!snapshot) return;
@@ -63,7 +68,20 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
       );
   }
 
+  /** The process that stored a change logs it, so that of all processes one does. */
+  function logHealth(changes: readonly HealthChange[]): void {
+    const crossed = changes.filter(({ was, health }) => (was === "failing") !== (health === "failing"));
+    for (const { webhookId, targetUrl, health, since } of crossed.slice(0, MAX_HEALTH_LINES)) {
+      const webhook = { webhookId: String(webhookId), host: new URL(targetUrl).host };
+      if (health === "failing") log.info({ ...webhook, since }, "webhook is failing");
+      else log.info({ ...webhook, health }, "webhook has recovered");
+    }
+    const more = crossed.length - MAX_HEALTH_LINES;
+    if (more > 0) log.info({ webhooks: more }, "more webhooks started failing or recovered");
+  }
+
   async function round(): Promise<void> {
+    rounds += 1;
     await tellOfSnapshot();
     const workers = await endExpiredWorkers(db, lease.ids);
     if (workers.length > 0)
@@ -71,7 +89,8 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
     while (!end.signal.aborted && (await cancelOfDeleted(db)) > 0);
     await failBeyondLimit();
     // A step that was not full has left only what came meanwhile.
-    while (!end.signal.aborted && (await foldDeltas(db)) >= FOLD_STEP);
+    while (!end.signal.aborted && (await foldDeltas(db, logHealth)) >= FOLD_STEP);
+    if (rounds % FORGET_ROUNDS === 0) await forgetHealthy(db);
   }
 
   async function run(): Promise<void> {
