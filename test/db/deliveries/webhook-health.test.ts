@@ -129,16 +129,21 @@ test("the last error is that of the latest attempt, whether its delivery waits f
   const webhookId = await queue(db, 3);
   const claimant = await freshClaimant(db);
   const { deliveries } = await claimPending(db, claimant, ALL);
-  const answers = [500, 502, 503].map((status, n) => ({
-    ...result(deliveries[n] as (typeof deliveries)[number], status),
-    started: new Date(Date.now() - [20_000, 1_000, 30_000][n]!),
+  const secondsAgo = [20, 1, 30];
+  const answers = deliveries.map((delivery, n) => ({
+    ...result(delivery, 500 + n),
+    started: new Date(Date.now() - 1_000 * (secondsAgo[n] as number)),
   }));
   await recordAttempts(db, answers, SPACING);
   await folded();
-  const [row] = await rows(db, "select last_error from webhook_health where webhook_id = :webhookId::bigint", {
-    webhookId,
-  });
-  expect(row).toEqual({ last_error: "HTTP status 502" });
+  const [row] = await rows(
+    db,
+    "select last_error from webhook_health where webhook_id = :webhookId::bigint",
+    {
+      webhookId,
+    },
+  );
+  expect(row).toEqual({ last_error: "HTTP status 501" });
 });
 
 test("a deleted webhook is forgotten, and what was under way makes no change", async () => {

@@ -38,7 +38,14 @@ import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { assertFields, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
+import {
+  assertFields,
+  healthNames,
+  isProcess,
+  noWebhook,
+  unknownProcess,
+  webhookMessage,
+} from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
 
 /** In deliveries a second. */
@@ -54,9 +61,10 @@ export function webhookService({
 }: ApiContext): ServiceImpl<typeof WebhookService> {
   const processes = describeEventTypes();
   return {
-    async listWebhooks(_request, handler) {
+    async listWebhooks({ health }, handler) {
       const scope = callerScope(handler);
-      return { webhooks: (await listWebhooks(db)).map((webhook) => webhookMessage(webhook, scope)) };
+      const wanted = health.length === 0 ? undefined : { scope, health: healthNames(health) };
+      return { webhooks: (await listWebhooks(db, wanted)).map((webhook) => webhookMessage(webhook, scope)) };
     },
 
     async getWebhook(request, handler) {
