@@ -20,6 +20,7 @@ import { DomainError } from "../../../contract/errors.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
 import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
+import { readOverdueRetries } from "../../../db/webhooks/overdue-retries.ts";
 import {
   readWebhookSecrets,
   rotateWebhookSecret,
@@ -72,7 +73,13 @@ export function webhookService({
       const scope = callerScope(handler);
       const webhook = await getWebhook(db, scope, request.webhookId);
       if (!webhook) throw noWebhook(request.webhookId);
-      return { webhook: webhookMessage(webhook, scope) };
+      const overdue = await readOverdueRetries(db, request.webhookId);
+      return {
+        webhook: webhookMessage(webhook, scope),
+        ...(overdue === null
+          ? {}
+          : { overdueRetries: { count: overdue.count, oldestDue: timestampFromDate(overdue.oldestDue) } }),
+      };
     },
 
     async createWebhook(request, handler) {

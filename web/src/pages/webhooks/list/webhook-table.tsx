@@ -3,11 +3,11 @@ import { generatePath, Link } from "react-router";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
-import { WebhookStateBadge } from "./webhook-state.tsx";
 
 /** Some webhooks, and how each did. */
 export interface WebhookRowsProps {
@@ -38,9 +38,10 @@ export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
                   {processName(webhook.webhookProcess)}
                   <ApplicationName webhook={webhook} />
                 </Text>
+                <LastError webhook={webhook} />
               </Table.Td>
               <Table.Td>
-                <WebhookStateBadge paused={webhook.paused !== undefined} />
+                <WebhookHealthBadges webhook={webhook} />
               </Table.Td>
               <Table.Td>
                 <Success of={webhook.id} lastDay={lastDay} />
