@@ -7,6 +7,8 @@ import { forgetHealthy, type HealthChange } from "../db/deliveries/webhook-healt
 import { isTransient } from "../db/faults.ts";
 import { endBeyond } from "../db/queue/endings.ts";
 import { endExpiredWorkers } from "../db/queue/workers.ts";
+import { takeTurn } from "../db/settings.ts";
+import { accountForOverdue } from "../db/webhooks/overdue-retries.ts";
 import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
@@ -21,6 +23,10 @@ const BEYOND_STEP = 1_000;
 
 /** Rounds after which webhooks without failures are forgotten. */
 const FORGET_ROUNDS = 15;
+/** Rounds after which the process asks whether it is to count overdue retries. */
+const OVERDUE_ROUNDS = 10;
+/** Between two counts of overdue retries, over all processes, in seconds. */
+const OVERDUE_EVERY_S = 60;
 /** Webhooks that start failing or recover in one step of folding and have a log line of their own, at most. */
 const MAX_HEALTH_LINES = 50;
 
@@ -37,7 +43,12 @@ export interface Maintenance {
  *
  * @param maxPending deliveries that may wait for one webhook; 0 for any number
  */
-export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPending: number): Maintenance {
+export function createMaintenance(
+  db: Db,
+  lease: Pick<WorkerLease, "ids">,
+  log: Logger,
+  maxPending: number,
+): Maintenance {
   const end = new AbortController();
   let running: Promise<void> | undefined;
 
@@ -80,6 +91,17 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
     if (more > 0) log.info({ webhooks: more }, "more webhooks started failing or recovered");
   }
 
+  /** A count reads all waiting retries, so that of all processes one makes it. */
+  async function logOverdue(): Promise<void> {
+    if (rounds % OVERDUE_ROUNDS !== 1 || !(await takeTurn(db, "overdue retries logged", OVERDUE_EVERY_S)))
+      return;
+    const overdue = await accountForOverdue(db);
+    if (!overdue) return;
+    const { count: retries, oldestDue, webhooks, hosts } = overdue;
+    const oldestSeconds = Math.round((Date.now() - oldestDue.getTime()) / 1_000);
+    log.info({ retries, oldestSeconds, webhooks, hosts }, "retries are overdue");
+  }
+
   async function round(): Promise<void> {
     rounds += 1;
     await tellOfSnapshot();
@@ -91,6 +113,7 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
     // A step that was not full has left only what came meanwhile.
     while (!end.signal.aborted && (await foldDeltas(db, logHealth)) >= FOLD_STEP);
     if (rounds % FORGET_ROUNDS === 0) await forgetHealthy(db);
+    await logOverdue();
   }
 
   async function run(): Promise<void> {

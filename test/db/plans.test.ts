@@ -27,6 +27,7 @@ import { adoptRetries, assignGroups, groupStatuses, leavePaused } from "../../sr
 import { abandonRun, closeExpiredRuns, closeRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
+import { readOverdueRetries } from "../../src/db/webhooks/overdue-retries.ts";
 import { cancelOfDeleted, deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";
@@ -276,6 +277,7 @@ describe("no table that grows is read from end to end", () => {
         expect(await foldDeltas(trx)).toBe(1);
       },
     ],
+    ["counting a webhook's overdue retries", (trx) => readOverdueRetries(trx, webhookId)],
     ["judging the health of webhooks", (trx) => judgeHealth(trx, [webhookId])],
     ["applying the retention", (trx) => retentionStep(trx, trx, 30)],
     ["failing what has expired", (trx) => endExpired(trx, idAt(new Date(Date.now() - 3_600_000)), 1_000)],

@@ -49,8 +49,8 @@ const rows = (page: Page) => page.locator("tbody tr");
 test("the overview begins with the webhooks that are failing, and leads to them", () =>
   web.visit({ path: "/" }, async (page) => {
     const notice = page.getByRole("status").filter({ hasText: "2 webhooks are failing" });
-    await notice.getByText("Connection refused (ECONNREFUSED) · since").waitFor();
-    await notice.getByText("HTTP status 503 · since").waitFor();
+    await notice.getByText("Connection refused (ECONNREFUSED) · began").waitFor();
+    await notice.getByText("HTTP status 503 · began").waitFor();
     await notice.getByRole("link", { name: "1 webhook is degraded" }).waitFor();
     await page.getByRole("link", { name: "Failing webhooks 2 now" }).waitFor();
     await page.getByRole("link", { name: "Failed attempts 14 last 24 hours, retried or not" }).waitFor();
@@ -74,7 +74,7 @@ test("the list says each webhook's health in a word, with the last error, and is
     expect(await words()).toEqual(["Failing", "Failing", "Degraded", "Healthy"]);
     await rows(page)
       .filter({ hasText: "shop.example" })
-      .getByText(/refused.*since/)
+      .getByText(/refused.*began/)
       .waitFor();
     await rows(page).filter({ hasText: "shop.example" }).getByText("12 of 12 attempts failed").waitFor();
     await takeScreenshots(page, "webhooks-health");

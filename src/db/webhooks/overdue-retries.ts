@@ -40,7 +40,7 @@ export interface OverdueAccount extends OverdueRetries {
 export async function accountForOverdue(db: Db): Promise<OverdueAccount | null> {
   const found = await rows<OverdueRetries & { host: string; webhooks: number }>(
     db,
-    `select substring(w.target_url from '^https?://([^/?#]+)') as host, sum(r.count)::int as count,
+    `select split_part(w.target_url, '/', 3) as host, sum(r.count)::int as count,
         min(r.oldest) as "oldestDue", count(*)::int as webhooks
       from (
         select webhook_id, count(*) as count, min(due) as oldest from retries where ${isOverdue} group by webhook_id

@@ -77,7 +77,7 @@ export function WebhookHealthBadges({ webhook }: { webhook: Webhook }) {
   );
 }
 
-/** `HTTP status 503, since 3 minutes ago`: a webhook's last error and since when; nothing while it is healthy. */
+/** `HTTP status 503 · began 3 minutes ago`: a webhook's last error and since when attempts fail; nothing while it is healthy. */
 export function LastError({ webhook }: { webhook: Webhook }) {
   const { health, lastError, failingSince } = webhook;
   if (health !== WebhookHealth.FAILING && health !== WebhookHealth.DEGRADED) return null;
@@ -87,7 +87,7 @@ export function LastError({ webhook }: { webhook: Webhook }) {
       {errorInWords(lastError)}
       {failingSince && (
         <>
-          {" · since "}
+          {" · began "}
           <Time value={failingSince} relative />
         </>
       )}

@@ -12,8 +12,8 @@ export interface SuccessProps {
   lastDay: LastDay;
 }
 
-/** What is told while no delivery has ended: deliveries whose attempts failed wait for their retries. */
-function noneEnded({ attempts, failedAttempts }: WebhookStats): string {
+/** The attempts that failed, of which deliveries may still be retried. */
+function attemptsFailed({ attempts, failedAttempts }: WebhookStats): string {
   if (failedAttempts === 0n) return "None has ended yet";
   return `${failedAttempts.toLocaleString()} of ${countOf(Number(attempts), "attempt", "attempts")} failed`;
 }
@@ -28,7 +28,7 @@ export function Success({ of, lastDay }: SuccessProps) {
   if (!stats || rate === undefined) {
     return (
       <Text size="sm" c="dimmed" mih={HEIGHT} style={{ alignContent: "center" }}>
-        {stats && stats.attempts > 0n ? noneEnded(stats) : "No deliveries"}
+        {stats && stats.attempts > 0n ? attemptsFailed(stats) : "No deliveries"}
       </Text>
     );
   }
@@ -42,6 +42,11 @@ export function Success({ of, lastDay }: SuccessProps) {
         <Text size="xs" c="dimmed">
           {stats.delivered.toLocaleString()} delivered, {stats.failed.toLocaleString()} failed
         </Text>
+        {stats.failedAttempts > 0n && (
+          <Text size="xs" c="dimmed">
+            {attemptsFailed(stats)}
+          </Text>
+        )}
       </div>
     </Group>
   );

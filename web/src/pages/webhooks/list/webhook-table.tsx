@@ -23,7 +23,7 @@ export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Webhook</Table.Th>
-            <Table.Th w={110}>State</Table.Th>
+            <Table.Th w={122}>State</Table.Th>
             <Table.Th w={205}>Last 24 hours</Table.Th>
             <Table.Th w={125}>Created</Table.Th>
             <Table.Th w={100}>Log</Table.Th>
