@@ -116,7 +116,7 @@ test("a database whose migrations are others than this version's is refused, and
   expect(refused).toMatchObject({
     message: expect.stringMatching(/0001-another.*0001-initial.*DATABASE_URL/),
   });
-  expect(await migrations()).toEqual(["0001-another"]);
+  expect(await migrations()).toEqual(["0001-another", ...OWN.slice(1)]);
 });
 
 test("a migration that fails leaves nothing of it, and the next process makes it", async () => {

@@ -35,11 +35,11 @@ export function percentileMs(latency: readonly number[], part: number): number |
   return LATENCY_BOUNDS_MS[Math.min(place, LATENCY_BOUNDS_MS.length - 1)] as number;
 }
 
-/** Sums of a set of changes, counted by `n`; `each` names the columns to group by. */
-const sums = (each: string, source: string) => `
+/** Sums of a set of changes, counted by `n`; `each` names the columns to group by, `more` further sums. */
+const sums = (each: string, source: string, more = "") => `
   select ${each}, coalesce(sum(n) filter (where longest_ms >= 0), 0)::int as attempts,
     coalesce(sum(n) filter (where longest_ms >= 0 and change <> ${CHANGE.delivered}), 0)::int as failed_attempts, ${outcomes},
-    coalesce(sum(total_ms) filter (where longest_ms >= 0), 0)::bigint as total_ms, max(longest_ms) as longest_ms
+    coalesce(sum(total_ms) filter (where longest_ms >= 0), 0)::bigint as total_ms, max(longest_ms) as longest_ms${more}
   from (${source}) change group by ${each}`;
 
 const outcomes = (["delivered", "failed", "cancelled"] as const)
@@ -58,7 +58,10 @@ const outcomes = (["delivered", "failed", "cancelled"] as const)
 const failedAttempts = (row: string) =>
   `coalesce(${row}.failed_attempts, greatest(0, ${row}.attempts - ${row}.delivered))`;
 
-/** Adds what a step of folding found to a rollup table. */
+/**
+ * Adds what a step of folding found to a rollup table. A row's attempts by class are gathered with its sums and put in order
+ * row by row: a join with the classes of all rows would take the square of the number of webhooks.
+ */
 const fold = (unit: "minute" | "hour") => `
   ${unit}_folded as (
     insert into rollup_${unit}s as r
@@ -67,10 +70,15 @@ const fold = (unit: "minute" | "hour") => `
     from (
       select s.*, (
         select array_agg(coalesce(c.n, 0) order by k.class)
-        from generate_series(1, :classes::int) k(class)
-          left join ${unit}_class c on c.class = k.class and c.webhook_id = s.webhook_id and c.start = s.start
+        from generate_series(1, :classes::int) k(class) left join (
+          select u.class, sum(u.n)::int as n from unnest(s.classes, s.class_counts) u(class, n) group by u.class
+        ) c on c.class = k.class
       ) as latency
-      from (${sums("webhook_id, start", `select webhook_id, date_trunc('${unit}', minute) as start, change, n, total_ms, longest_ms from each_change`)}) s
+      from (${sums(
+        "webhook_id, start",
+        `select webhook_id, date_trunc('${unit}', minute) as start, change, class, n, total_ms, longest_ms from each_change`,
+        ", array_agg(class) as classes, array_agg(n) as class_counts",
+      )}) s
     ) s order by webhook_id, start
     on conflict (webhook_id, start) do update set
       attempts = r.attempts + excluded.attempts,
@@ -81,12 +89,6 @@ const fold = (unit: "minute" | "hour") => `
         select array_agg(a + b order by place)
         from unnest(r.latency, excluded.latency) with ordinality as l(a, b, place)
       )
-  )`;
-
-const classes = (unit: "minute" | "hour") => `
-  ${unit}_class as materialized (
-    select webhook_id, date_trunc('${unit}', minute) as start, class, sum(n)::int as n
-    from each_change where class > 0 group by 1, 2, 3
   )`;
 
 const FOLD = `
@@ -107,7 +109,7 @@ const FOLD = `
     union all
     select 0, minute, change, class, sum(n), sum(total_ms), max(longest_ms) from sum_of_each group by 2, 3, 4
   ),
-  ${classes("minute")}, ${classes("hour")}, ${fold("minute")}, ${fold("hour")}, ${NOTE_ATTEMPTS}
+  ${fold("minute")}, ${fold("hour")}, ${NOTE_ATTEMPTS}
   select (select count(*)::int from taken) as n, array(select webhook_id from noted) as noted`;
 
 /**

@@ -49,7 +49,8 @@ export const NOTE_ATTEMPTS = `
   ),
   noted as (
     insert into webhook_health as h (webhook_id, first_failure, last_failure, last_success)
-    select t.webhook_id, case when not t.succeeded then now() end, now(), case when t.succeeded then now() else (
+    select t.webhook_id, case when not t.succeeded then now() end,
+      case when t.failed then now() else '-infinity' end, case when t.succeeded then now() else (
         select least(now(), m.start + interval '1 minute') from rollup_minutes m
         where m.webhook_id = t.webhook_id and ${recent("m")}
           and m.attempts > coalesce(m.failed_attempts, m.attempts - m.delivered)
@@ -60,8 +61,7 @@ export const NOTE_ATTEMPTS = `
     order by t.webhook_id
     on conflict (webhook_id) do update set
       first_failure = case when excluded.first_failure is not null then coalesce(h.first_failure, now()) end,
-      last_failure = case when (select t.failed from tried t where t.webhook_id = h.webhook_id)
-        then now() else h.last_failure end,
+      last_failure = greatest(h.last_failure, excluded.last_failure),
       last_success = case when excluded.first_failure is null then now() else h.last_success end
     returning webhook_id
   )`;

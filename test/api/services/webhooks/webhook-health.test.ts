@@ -28,11 +28,12 @@ beforeEach(async () => {
   );
   [healthy, degraded, failing] = [await api.register(), await api.register(), await api.register()];
   const tried = [{ status: 503, error: null }];
+  const earlier = { error: "connection refused (ECONNREFUSED)", started: new Date(Date.now() - 5_000) };
   await storeDeliveries(db, [
     { webhookId: healthy, state: "delivered", tried: [{ status: 200 }] },
     { webhookId: degraded, state: "delivered", tried: [{ status: 200 }] },
     { webhookId: degraded, state: "retrying", tried },
-    { webhookId: failing, state: "retrying", tried: [{ error: "connection refused (ECONNREFUSED)" }] },
+    { webhookId: failing, state: "retrying", tried: [earlier] },
     { webhookId: failing, state: "retrying", tried },
   ]);
   await foldDeltas(db);
