@@ -44,7 +44,7 @@ export function Success({ of, lastDay }: SuccessProps) {
         </Text>
         {stats.failedAttempts > 0n && (
           <Text size="xs" c="dimmed">
-            {attemptsFailed(stats)}
+            {countOf(Number(stats.failedAttempts), "failed attempt", "failed attempts")}
           </Text>
         )}
       </div>
