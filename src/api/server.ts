@@ -43,6 +43,8 @@ export interface ApiOptions {
   services: boolean;
   /** Folder of the built settings page; without one, its addresses say what to do. */
   page?: string | undefined;
+  /** Whether each request is logged; false unless told. */
+  accessLog?: boolean;
   /** How long calls in flight may take to finish once the service stops: 10 s unless told. */
   drainMs?: number;
   /** Pings of HTTP/2 sessions: every 30 s, each to be answered within 20 s, unless told. */
@@ -71,7 +73,7 @@ const MAX_HELD_BYTES = 16 * 1_024 * 1_024;
  * @throws Error naming the port and its variable when a port cannot be had
  */
 export async function startApi(context: ApiContext, options: ApiOptions): Promise<Api> {
-  const { host = "127.0.0.1", tls, drainMs = 10_000, keepAlive } = options;
+  const { host = "127.0.0.1", tls, drainMs = 10_000, keepAlive, accessLog = false } = options;
   const stopping = new AbortController();
   const readiness = createReadiness(context);
   const { limits, log } = context;
@@ -141,6 +143,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     keepAlive,
     connections,
     http2,
+    accessLog,
     readiness,
     services,
   });
@@ -154,6 +157,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
         keepAlive,
         connections,
         http2,
+        accessLog: accessLog ? log : undefined,
         handlers: services.handlers,
       });
   } catch (error) {

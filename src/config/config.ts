@@ -26,6 +26,8 @@ export interface Config {
   grpcPort: number;
   tls: { cert: string; key: string } | undefined;
   logLevel: string;
+  /** A log line for each request. */
+  accessLog: boolean;
   /** Where embedded parts keep their state. */
   dataDir: string;
   database: DatabaseConfig;
@@ -137,6 +139,7 @@ const variables = {
     choices: ["trace", "debug", "info", "warn", "error", "fatal", "silent"],
     default: "info",
   }),
+  ACCESS_LOG: bool({ default: false }),
   DATA_DIR: str({ default: ".data" }),
   DATABASE_URL: postgresUrl({ default: undefined }),
   DATABASE_DIRECT_URL: postgresUrl({ default: undefined }),
@@ -209,6 +212,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
         ? { cert: file("TLS_CERT", env.TLS_CERT), key: file("TLS_KEY", env.TLS_KEY) }
         : undefined,
     logLevel: env.LOG_LEVEL,
+    accessLog: env.ACCESS_LOG,
     dataDir: env.DATA_DIR,
     database: {
       url: env.DATABASE_URL,

@@ -2,11 +2,13 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
 import { type Db, openDatabase, rows } from "./database.ts";
 import * as initial from "./migrations/0001-initial.ts";
+import * as webhookHealth from "./migrations/0002-webhook-health.ts";
 import { ensurePartitions } from "./partitions.ts";
 
 /** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
 const migrations: Record<string, Knex.Migration> = {
   "0001-initial": initial,
+  "0002-webhook-health": webhookHealth,
 };
 
 /** The advisory lock that one migrating process holds; any number, the same in every process. */

@@ -10,6 +10,21 @@ export async function settingOrNew(db: Db, name: string, value: string): Promise
   return row?.value ?? "";
 }
 
+/**
+ * Takes a turn that comes once in so many seconds, over all processes: true for the one process that may do it now.
+ *
+ * @param name of the turn; its last time is kept under it
+ */
+export async function takeTurn(db: Db, name: string, everySeconds: number): Promise<boolean> {
+  const taken = await count(
+    db,
+    `insert into settings as s (name, value) values (:name, now()::text) on conflict (name)
+      do update set value = excluded.value where s.value::timestamptz <= now() - make_interval(secs => :everySeconds::int)`,
+    { name, everySeconds },
+  );
+  return taken === 1;
+}
+
 /** Replaces a fact about this instance, unless somebody else has replaced it since it was read. */
 export async function replaceSetting(db: Db, name: string, was: string, value: string): Promise<void> {
   await count(db, "update settings set value = :value where name = :name and value = :was", {

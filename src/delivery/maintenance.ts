@@ -3,9 +3,12 @@ import type { Logger } from "pino";
 import { findLongSnapshot } from "../db/connections/snapshots.ts";
 import type { Db } from "../db/database.ts";
 import { FOLD_STEP, foldDeltas } from "../db/deliveries/rollups.ts";
+import { forgetHealthy, type HealthChange } from "../db/deliveries/webhook-health.ts";
 import { isTransient } from "../db/faults.ts";
 import { endBeyond } from "../db/queue/endings.ts";
 import { endExpiredWorkers } from "../db/queue/workers.ts";
+import { takeTurn } from "../db/settings.ts";
+import { accountForOverdue } from "../db/webhooks/overdue-retries.ts";
 import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
@@ -18,6 +21,15 @@ const TELL_AGAIN_ROUNDS = 600;
 /** Deliveries beyond a webhook's limit that are failed at once. */
 const BEYOND_STEP = 1_000;
 
+/** Rounds after which webhooks without failures are forgotten. */
+const FORGET_ROUNDS = 15;
+/** Rounds after which the process asks whether it is to count overdue retries. */
+const OVERDUE_ROUNDS = 10;
+/** Between two counts of overdue retries, over all processes, in seconds. */
+const OVERDUE_EVERY_S = 60;
+/** Webhooks that start failing or recover in one step of folding and have a log line of their own, at most. */
+const MAX_HEALTH_LINES = 50;
+
 /** Work beside the deliveries, in every process that delivers. */
 export interface Maintenance {
   /** Starts it, once. */
@@ -27,11 +39,16 @@ export interface Maintenance {
 
 /**
  * Frees the claims of workers whose lease has expired, cancels what is left of deleted webhooks, fails what is beyond a
- * webhook's limit, and folds statistics: a little every second. Any number of processes may do so at once.
+ * webhook's limit, folds statistics, and judges the health of webhooks: a little every second. Any number of processes may do so at once.
  *
  * @param maxPending deliveries that may wait for one webhook; 0 for any number
  */
-export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPending: number): Maintenance {
+export function createMaintenance(
+  db: Db,
+  lease: Pick<WorkerLease, "ids">,
+  log: Logger,
+  maxPending: number,
+): Maintenance {
   const end = new AbortController();
   let running: Promise<void> | undefined;
 
@@ -40,7 +57,6 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
 
   /** Dead rows of the queue stay while a snapshot may see them, and each claim passes by them. */
   async function tellOfSnapshot(): Promise<void> {
-    rounds += 1;
     if (rounds % SNAPSHOT_ROUNDS !== 0 || rounds < toldUntil) return;
     const snapshot = await findLongSnapshot(db);
     if (!snapshot) return;
@@ -63,7 +79,31 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
       );
   }
 
+  /** The process that stored a change logs it, so that of all processes one does. */
+  function logHealth(changes: readonly HealthChange[]): void {
+    const crossed = changes.filter(({ was, health }) => (was === "failing") !== (health === "failing"));
+    for (const { webhookId, targetUrl, health, since } of crossed.slice(0, MAX_HEALTH_LINES)) {
+      const webhook = { webhookId: String(webhookId), host: new URL(targetUrl).host };
+      if (health === "failing") log.info({ ...webhook, since }, "webhook is failing");
+      else log.info({ ...webhook, health }, "webhook has recovered");
+    }
+    const more = crossed.length - MAX_HEALTH_LINES;
+    if (more > 0) log.info({ webhooks: more }, "more webhooks started failing or recovered");
+  }
+
+  /** A count reads all waiting retries, so that of all processes one makes it. */
+  async function logOverdue(): Promise<void> {
+    if (rounds % OVERDUE_ROUNDS !== 1 || !(await takeTurn(db, "overdue retries logged", OVERDUE_EVERY_S)))
+      return;
+    const overdue = await accountForOverdue(db);
+    if (!overdue) return;
+    const { count: retries, oldestDue, webhooks, hosts } = overdue;
+    const oldestSeconds = Math.round((Date.now() - oldestDue.getTime()) / 1_000);
+    log.info({ retries, oldestSeconds, webhooks, hosts }, "retries are overdue");
+  }
+
   async function round(): Promise<void> {
+    rounds += 1;
     await tellOfSnapshot();
     const workers = await endExpiredWorkers(db, lease.ids);
     if (workers.length > 0)
@@ -71,7 +111,9 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
     while (!end.signal.aborted && (await cancelOfDeleted(db)) > 0);
     await failBeyondLimit();
     // A step that was not full has left only what came meanwhile.
-    while (!end.signal.aborted && (await foldDeltas(db)) >= FOLD_STEP);
+    while (!end.signal.aborted && (await foldDeltas(db, logHealth)) >= FOLD_STEP);
+    if (rounds % FORGET_ROUNDS === 0) await forgetHealthy(db);
+    await logOverdue();
   }
 
   async function run(): Promise<void> {

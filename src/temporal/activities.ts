@@ -110,6 +110,15 @@ export function createActivities(
         const { open: left, ...totals } = await untilAnswered(() =>
           (abandon ? abandonRun : closeRun)(db, runId),
         );
+        if (left === 0 && totals.sent > 0) {
+          const { sent: attempts, delivered, failed, putBack } = totals;
+          const retried = attempts - delivered - failed;
+          const { workflowId } = Context.current().info.workflowExecution as { workflowId: string };
+          engine.log.info(
+            { workflowId, attempts, delivered, retried, failed, putBack },
+            "dispatch run ended",
+          );
+        }
         return { report: { summary: summariseCounts(totals), ...totals }, open: left };
       });
     },

@@ -8,6 +8,7 @@ import { foldDeltas } from "../../src/db/deliveries/rollups.ts";
 import { sendAgain, sendManyAgain } from "../../src/db/deliveries/send-again.ts";
 import { getSentRequest } from "../../src/db/deliveries/sent-requests.ts";
 import { readHistory, readOverview, webhookStats } from "../../src/db/deliveries/stats.ts";
+import { judgeHealth } from "../../src/db/deliveries/webhook-health.ts";
 import { fanOutStep } from "../../src/db/events/fan-out.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../src/db/events/test-events.ts";
@@ -26,6 +27,7 @@ import { adoptRetries, assignGroups, groupStatuses, leavePaused } from "../../sr
 import { abandonRun, closeExpiredRuns, closeRun } from "../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
+import { readOverdueRetries } from "../../src/db/webhooks/overdue-retries.ts";
 import { cancelOfDeleted, deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";
@@ -107,7 +109,11 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
     insert into rollup_minutes select w, date_trunc('minute', now()) - interval '1 minute' * n, 1, 1, 0, 0, 5, 5, '{1}'
       from generate_series(0, 20) w, generate_series(0, 1499) n;
     insert into rollup_hours select w, date_trunc('hour', now()) - interval '1 hour' * n, 1, 1, 0, 0, 5, 5, '{1}'
-      from generate_series(0, 20) w, generate_series(0, 719) n`,
+      from generate_series(0, 20) w, generate_series(0, 719) n;
+    insert into webhook_health (webhook_id, health, first_failure, last_failure)
+      select id, 'failing', now(), now() from webhooks;
+    insert into webhook_health (webhook_id, health, first_failure, last_failure)
+      select -n, 'failing', now(), now() from generate_series(1, 10000) n`,
   );
   while ((await foldDeltas(db)) > 0);
 }
@@ -271,6 +277,8 @@ describe("no table that grows is read from end to end", () => {
         expect(await foldDeltas(trx)).toBe(1);
       },
     ],
+    ["counting a webhook's overdue retries", (trx) => readOverdueRetries(trx, webhookId)],
+    ["judging the health of webhooks", (trx) => judgeHealth(trx, [webhookId])],
     ["applying the retention", (trx) => retentionStep(trx, trx, 30)],
     ["failing what has expired", (trx) => endExpired(trx, idAt(new Date(Date.now() - 3_600_000)), 1_000)],
   ];

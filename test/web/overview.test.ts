@@ -28,10 +28,11 @@ test("shows how many deliveries stand where, which webhooks fail and are slow, a
     await page.getByRole("link", { name: "Delivered 3 last 24 hours" }).waitFor();
     await page.getByRole("link", { name: "Failed 3 last 24 hours" }).waitFor();
     await page
-      .getByRole("img", { name: "In the last 24 hours 3 deliveries arrived and 3 failed." })
+      .getByRole("img", { name: "In the last 24 hours 3 attempts succeeded and 12 failed." })
       .waitFor();
-    const failing = page.locator("section").filter({ hasText: "Webhooks that failed most" });
-    await failing.getByText("3 of 3").waitFor();
+    await page.getByRole("link", { name: "Failed attempts 12 last 24 hours, retried or not" }).waitFor();
+    const failing = page.locator("section").filter({ hasText: "Most failed attempts" });
+    await failing.getByText("12 of 12").waitFor();
     expect(await failing.getByRole("row").count()).toBe(2);
     const slow = page.locator("section").filter({ hasText: "Slowest webhooks" });
     expect(await slow.getByRole("row").count()).toBe(3);

@@ -62,7 +62,7 @@ const statistics = (page: Page) => page.getByRole("table", { name: "Statistics b
 function row(page: Page, name: string): Promise<string[]> {
   const found = statistics(page)
     .getByRole("row")
-    .filter({ has: page.getByRole("rowheader", { name }) });
+    .filter({ has: page.getByRole("rowheader", { name, exact: true }) });
   return found.getByRole("cell").allTextContents();
 }
 
@@ -80,6 +80,7 @@ test("a webhook's page shows its success, deliveries, attempts and latency of an
     expect(await row(page, "Delivered")).toEqual(["3", "1,999", "9,999"]);
     expect(await row(page, "Failed")).toEqual(["1", "1", "1"]);
     expect(await row(page, "Attempts")).toEqual(["8", "2,004", "10,004"]);
+    expect(await row(page, "Failed attempts")).toEqual(["5", "5", "5"]);
     const { periods } = await createClient(StatsService, web.service.transport).getWebhookStats({
       webhookId,
     });

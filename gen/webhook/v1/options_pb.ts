@@ -96,7 +96,7 @@ export const required: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_webhook_v1_options, 2);
 
 /**
- * The field is left out of REST answers: the contract of the REST resources names every field they have.
+ * The field is left out of REST answers, and is no parameter of REST requests: the contract of the REST resources names every field they have.
  *
  * @generated from extension: bool rest_omitted = 50002;
  */

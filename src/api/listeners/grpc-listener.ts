@@ -5,6 +5,8 @@ import {
   type ServerHttp2Session,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
+import type { Logger } from "pino";
+import { logAccess } from "../access-log.ts";
 import { answerUnknownMethod, LISTED_BY_REFLECTION } from "../errors/unknown-method.ts";
 import { answerClasses } from "./answer-headers.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
@@ -22,6 +24,8 @@ export interface GrpcListenerOptions {
   keepAlive: KeepAlive | undefined;
   connections: ConnectionLimits;
   http2: Http2Limits;
+  /** Where each request is logged; undefined: it is not. */
+  accessLog: Logger | undefined;
   /** By path. */
   handlers: ReadonlyMap<string, RpcHandler>;
 }
@@ -38,6 +42,7 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
   };
   const server = createServer({ ...http2Options(http2), ...answerClasses(false) }, answer);
   limitConnections(server, connections);
+  if (options.accessLog) logAccess(server, options.accessLog);
   tendSessions(server, options.keepAlive);
   const sessions = new Set<ServerHttp2Session>();
   server.on("session", (session) => {

@@ -9,6 +9,7 @@ import type { Http2SecureServer, Http2Session } from "node:http2";
 import type { AddressInfo, Server, Socket } from "node:net";
 import type { Transport } from "@connectrpc/connect";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import { logAccess } from "../access-log.ts";
 import type { AddressReader } from "../auth/client-address.ts";
 import type { ApiContext } from "../context.ts";
 import { LISTED_BY_REFLECTION } from "../errors/unknown-method.ts";
@@ -64,6 +65,8 @@ export interface HttpListenerOptions {
   keepAlive: KeepAlive | undefined;
   connections: ConnectionLimits;
   http2: Http2Limits;
+  /** Whether each request is logged. */
+  accessLog: boolean;
   readiness: Readiness;
   /** Undefined: only /healthz and /readyz. */
   services: HttpServices | undefined;
@@ -81,6 +84,7 @@ const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE, callable: [] };
 export async function listenForHttp(context: ApiContext, options: HttpListenerOptions): Promise<Listener> {
   const app = createApp(options.tls, options.http2);
   limitConnections(app.server, options.connections);
+  if (options.accessLog) logAccess(app.server, context.log);
   boundHttp1Requests(app.server);
   answerWhatNodeRefuses(app.server);
   // HTTP/1.1 has neither sessions nor streams; its servers never emit either.

@@ -6,6 +6,7 @@ import { enumMemberName } from "../json/names.ts";
 import { described } from "../json/schema.ts";
 import { type JsonSchema, SCALAR_SCHEMAS } from "../json/schema-scalars.ts";
 import type { RestBinding } from "../rest/bindings.ts";
+import { restFields } from "../rest/parameters.ts";
 
 /** Where a parameter may travel. */
 export type Place = "query" | "json" | "form";
@@ -27,7 +28,7 @@ const ANY_PLACE =
  * the query.
  */
 export function describeParameters({ httpMethod, method }: RestBinding): DescribedParameters {
-  const { fields } = method.input;
+  const fields = restFields(method.input);
   if (fields.length === 0) return {};
   if (httpMethod === "GET" || httpMethod === "DELETE") {
     const parameters = fields.map((field) => ({
@@ -53,15 +54,17 @@ export function describeParameters({ httpMethod, method }: RestBinding): Describ
 
 /** What is said about parameters in the operation's description; undefined without parameters. */
 export function aboutParameters({ httpMethod, method }: RestBinding): string | undefined {
-  return method.input.fields.length === 0 || httpMethod === "GET" ? undefined : ANY_PLACE;
+  return restFields(method.input).length === 0 || httpMethod === "GET" ? undefined : ANY_PLACE;
 }
 
 function bodySchema(desc: DescMessage): JsonSchema {
   return {
     type: "object",
-    required: desc.fields.filter(isRequired).map((field) => field.jsonName),
+    required: restFields(desc)
+      .filter(isRequired)
+      .map((field) => field.jsonName),
     properties: Object.fromEntries(
-      desc.fields.map((field) => [
+      restFields(desc).map((field) => [
         field.jsonName,
         {
           ...parameterSchema(field),
@@ -95,7 +98,7 @@ function isRequired(field: DescField): boolean {
 }
 
 function exampleRequest(desc: DescMessage): JsonValue {
-  return Object.fromEntries(desc.fields.map((field) => [field.jsonName, exampleOf(field)]));
+  return Object.fromEntries(restFields(desc).map((field) => [field.jsonName, exampleOf(field)]));
 }
 
 function exampleOf(field: DescField): JsonValue {

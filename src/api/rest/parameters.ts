@@ -1,6 +1,6 @@
 import type { DescField, DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { create, getOption, hasOption } from "@bufbuild/protobuf";
-import { required } from "../../../gen/webhook/v1/options_pb.ts";
+import { required, rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
 import type { FieldViolation } from "../../contract/errors.ts";
 import { invalidFields } from "../errors/errors.ts";
 import { convertParameter, expectation } from "./parameter-values.ts";
@@ -35,7 +35,7 @@ export function readParameters<Desc extends DescMessage>(
   const violations: FieldViolation[] = [];
   const values: Record<string, unknown> = {};
   let isMissing = false;
-  for (const field of desc.fields) {
+  for (const field of restFields(desc)) {
     const given = sources.flatMap((source) => valuesOf(source, field.jsonName));
     const result = readField(field, given, sources);
     if (given.length === 0 && "problem" in result) isMissing = true;
@@ -46,6 +46,11 @@ export function readParameters<Desc extends DescMessage>(
     violations.unshift({ field: "the body", description: JSON_AS_FORM });
   if (violations.length > 0) throw invalidFields(violations);
   return create(desc, values as MessageInitShape<Desc>);
+}
+
+/** The fields of a request message that REST has as parameters. */
+export function restFields(desc: DescMessage): DescField[] {
+  return desc.fields.filter((field) => !hasOption(field, rest_omitted) || !getOption(field, rest_omitted));
 }
 
 /** What curl makes of `-d '{…}'` when it is told no content type. */

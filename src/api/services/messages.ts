@@ -3,14 +3,15 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ApiKeySchema, InstalledAppSchema } from "../../../gen/webhook/v1/api_key_pb.ts";
 import type { PublishEventResponseSchema, WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
-import type { WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { WebhookHealth, type WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
+import type { Health } from "../../db/deliveries/webhook-health.ts";
 import type { Published } from "../../db/events/publish.ts";
 import type { ApiKeyRow, ListedApiKey } from "../../db/keys/api-keys.ts";
 import type { InstalledAppRow } from "../../db/keys/installed-apps.ts";
 import { reachesWebhook, type Scope } from "../../db/scope.ts";
-import type { WebhookRow } from "../../db/webhooks/webhooks.ts";
+import type { Trouble, WebhookRow } from "../../db/webhooks/webhooks.ts";
 import { invalidFields } from "../errors/errors.ts";
 import { findFieldViolations } from "./required-fields.ts";
 
@@ -56,6 +57,25 @@ export function isProcess(number: number): boolean {
   return catalogue.some((entry) => entry.number === number);
 }
 
+const HEALTH_NUMBERS: Record<Health, WebhookHealth> = {
+  healthy: WebhookHealth.HEALTHY,
+  degraded: WebhookHealth.DEGRADED,
+  failing: WebhookHealth.FAILING,
+};
+
+/** @throws DomainError INVALID_ARGUMENT when a number is none that is given out */
+export function healthNames(numbers: readonly WebhookHealth[]): Health[] {
+  const names = Object.keys(HEALTH_NUMBERS) as Health[];
+  return numbers.map((number) => {
+    const name = names.find((each) => HEALTH_NUMBERS[each] === number);
+    if (name) return name;
+    const choices = names.map((each) => `${HEALTH_NUMBERS[each]} (${each.toUpperCase()})`).join(", ");
+    throw invalidFields([
+      { field: "health", description: `${number} is not allowed; send any of: ${choices}` },
+    ]);
+  });
+}
+
 /** A webhook as a scope shows it: outside of the scope it has the contract's six fields (2.1) and no other. */
 export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<typeof WebhookSchema> {
   const contract = {
@@ -73,6 +93,17 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     apiKeyId: row.apiKeyId,
     ...(row.rateLimit === null ? {} : { rateLimit: row.rateLimit }),
     ...(row.paused === null ? {} : { paused: timestampFromDate(row.paused) }),
+    ...troubleFields(row.trouble),
+  };
+}
+
+function troubleFields(trouble: Trouble | null): MessageInitShape<typeof WebhookSchema> {
+  if (trouble === null) return { health: WebhookHealth.HEALTHY };
+  const { health, since, lastError } = trouble;
+  return {
+    health: HEALTH_NUMBERS[health],
+    failingSince: timestampFromDate(new Date(since)),
+    ...(lastError === null ? {} : { lastError }),
   };
 }
 

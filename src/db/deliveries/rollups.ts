@@ -1,6 +1,7 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { CHANGE } from "./rollup-deltas.ts";
+import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "./webhook-health.ts";
 
 /** Rows of `rollup_deltas` that one step folds, at most. */
 export const FOLD_STEP = 500;
@@ -34,10 +35,11 @@ export function percentileMs(latency: readonly number[], part: number): number |
   return LATENCY_BOUNDS_MS[Math.min(place, LATENCY_BOUNDS_MS.length - 1)] as number;
 }
 
-/** Sums of a set of changes, counted by `n`; `each` names the columns to group by. */
-const sums = (each: string, source: string) => `
-  select ${each}, coalesce(sum(n) filter (where longest_ms >= 0), 0)::int as attempts, ${outcomes},
-    coalesce(sum(total_ms) filter (where longest_ms >= 0), 0)::bigint as total_ms, max(longest_ms) as longest_ms
+/** Sums of a set of changes, counted by `n`; `each` names the columns to group by, `more` further sums. */
+const sums = (each: string, source: string, more = "") => `
+  select ${each}, coalesce(sum(n) filter (where longest_ms >= 0), 0)::int as attempts,
+    coalesce(sum(n) filter (where longest_ms >= 0 and change <> ${CHANGE.delivered}), 0)::int as failed_attempts, ${outcomes},
+    coalesce(sum(total_ms) filter (where longest_ms >= 0), 0)::bigint as total_ms, max(longest_ms) as longest_ms${more}
   from (${source}) change group by ${each}`;
 
 const outcomes = (["delivered", "failed", "cancelled"] as const)
@@ -47,34 +49,46 @@ const outcomes = (["delivered", "failed", "cancelled"] as const)
   )
   .join(", ");
 
-/** Adds what a step of folding found to a rollup table. */
+/**
+ * The failed attempts of a row of the rollups. Version 0.2.0 did not count them: attempts that did not deliver, then, which
+ * is the same unless deliveries were sent again.
+ *
+ * @param row the table's name in the query
+ */
+const failedAttempts = (row: string) =>
+  `coalesce(${row}.failed_attempts, greatest(0, ${row}.attempts - ${row}.delivered))`;
+
+/**
+ * Adds what a step of folding found to a rollup table. A row's attempts by class are gathered with its sums and put in order
+ * row by row: a join with the classes of all rows would take the square of the number of webhooks.
+ */
 const fold = (unit: "minute" | "hour") => `
   ${unit}_folded as (
     insert into rollup_${unit}s as r
-      (webhook_id, start, attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
-    select webhook_id, start, attempts, delivered, failed, cancelled, total_ms, greatest(0, longest_ms), latency
+      (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
+    select webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, greatest(0, longest_ms), latency
     from (
       select s.*, (
         select array_agg(coalesce(c.n, 0) order by k.class)
-        from generate_series(1, :classes::int) k(class)
-          left join ${unit}_class c on c.class = k.class and c.webhook_id = s.webhook_id and c.start = s.start
+        from generate_series(1, :classes::int) k(class) left join (
+          select u.class, sum(u.n)::int as n from unnest(s.classes, s.class_counts) u(class, n) group by u.class
+        ) c on c.class = k.class
       ) as latency
-      from (${sums("webhook_id, start", `select webhook_id, date_trunc('${unit}', minute) as start, change, n, total_ms, longest_ms from each_change`)}) s
+      from (${sums(
+        "webhook_id, start",
+        `select webhook_id, date_trunc('${unit}', minute) as start, change, class, n, total_ms, longest_ms from each_change`,
+        ", array_agg(class) as classes, array_agg(n) as class_counts",
+      )}) s
     ) s order by webhook_id, start
     on conflict (webhook_id, start) do update set
-      attempts = r.attempts + excluded.attempts, delivered = r.delivered + excluded.delivered,
+      attempts = r.attempts + excluded.attempts,
+      failed_attempts = ${failedAttempts("r")} + excluded.failed_attempts, delivered = r.delivered + excluded.delivered,
       failed = r.failed + excluded.failed, cancelled = r.cancelled + excluded.cancelled,
       total_ms = r.total_ms + excluded.total_ms, longest_ms = greatest(r.longest_ms, excluded.longest_ms),
       latency = (
         select array_agg(a + b order by place)
         from unnest(r.latency, excluded.latency) with ordinality as l(a, b, place)
       )
-  )`;
-
-const classes = (unit: "minute" | "hour") => `
-  ${unit}_class as materialized (
-    select webhook_id, date_trunc('${unit}', minute) as start, class, sum(n)::int as n
-    from each_change where class > 0 group by 1, 2, 3
   )`;
 
 const FOLD = `
@@ -95,32 +109,43 @@ const FOLD = `
     union all
     select 0, minute, change, class, sum(n), sum(total_ms), max(longest_ms) from sum_of_each group by 2, 3, 4
   ),
-  ${classes("minute")}, ${classes("hour")}, ${fold("minute")}, ${fold("hour")}
-  select count(*)::int as n from taken`;
+  ${fold("minute")}, ${fold("hour")}, ${NOTE_ATTEMPTS}
+  select (select count(*)::int from taken) as n, array(select webhook_id from noted) as noted`;
 
 /**
  * Adds unfolded deltas to the rollups, a step at a time, so that a reader finds few of them. Only one process folds at a
- * time; another one's call does nothing.
+ * time; another one's call does nothing. The health of the webhooks that it concerns is judged in the same transaction.
  *
+ * @param onHealth told of the webhooks whose health has changed, once that is stored
  * @returns how many rows of `rollup_deltas` were folded; 0 when none is left
  */
-export async function foldDeltas(db: Db): Promise<number> {
-  return db.transaction(async (trx) => {
-    const [taken] = await rows<{ got: boolean }>(
-      trx,
-      "select pg_try_advisory_xact_lock(:lock::bigint) as got",
-      {
-        lock: FOLD_LOCK,
-      },
-    );
-    if (!taken?.got) return 0;
-    const [folded] = await rows<{ n: number }>(trx, FOLD, {
+export async function foldDeltas(
+  db: Db,
+  onHealth: (changes: readonly HealthChange[]) => void = () => {},
+): Promise<number> {
+  let changes: HealthChange[] = [];
+  const folded = await db.transaction(async (trx) => {
+    if (!(await takeFoldLock(trx))) return 0;
+    const [step] = await rows<{ n: number; noted: bigint[] }>(trx, FOLD, {
       step: FOLD_STEP,
       bounds: LATENCY_BOUNDS_MS,
       classes: LATENCY_BOUNDS_MS.length + 1,
     });
-    return folded?.n ?? 0;
+    if (step && step.noted.length > 0) changes = await judgeHealth(trx, step.noted);
+    return step?.n ?? 0;
   });
+  if (changes.length > 0) onHealth(changes);
+  return folded;
+}
+
+/** Whether this transaction is the only one that folds, until it ends. */
+async function takeFoldLock(trx: Db): Promise<boolean> {
+  const [taken] = await rows<{ got: boolean }>(
+    trx,
+    "select pg_try_advisory_xact_lock(:lock::bigint) as got",
+    { lock: FOLD_LOCK },
+  );
+  return taken?.got === true;
 }
 
 /** Deletes minutes whose hours are enough by now, and hours from before `before`. */
@@ -151,8 +176,9 @@ export function countsSince(unit: "minute" | "hour", webhooks: string, from: str
   const unfolded = `select webhook_id, date_trunc('${unit}', minute) as start, change, 1 as n, duration_ms as total_ms,
       duration_ms as longest_ms from (${UNFOLDED}) c`;
   return `
-    select webhook_id, start, attempts, delivered, failed, cancelled, total_ms, longest_ms, latency
-    from rollup_${unit}s where ${webhooks} and ${from}
+    select webhook_id, start, attempts, ${failedAttempts("r")} as failed_attempts, delivered, failed, cancelled, total_ms,
+      longest_ms, latency
+    from rollup_${unit}s r where ${webhooks} and ${from}
     union all
     select *, null::int[] from (${sums("webhook_id, start", unfolded)}) unfolded where ${webhooks} and ${from}`;
 }

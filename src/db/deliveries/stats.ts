@@ -16,6 +16,10 @@ export interface OverviewRow {
   attemptsLastDay: bigint;
   deliveredLastDay: bigint;
   failedLastDay: bigint;
+  failedAttemptsLastDay: bigint;
+  healthyWebhooks: bigint;
+  degradedWebhooks: bigint;
+  failingWebhooks: bigint;
 }
 
 /** Webhook 0 of the rollups stands for all; the scope of an app is the sum of its own. */
@@ -25,14 +29,24 @@ function counted(scope: Scope): { webhooks: string; bindings: Record<string, unk
   return { webhooks: `webhook_id in (select w.id from webhooks w where ${sql})`, bindings };
 }
 
+/** The event types know how many live webhooks there are in all; those of an app are found by its index. */
+function liveWebhooks(scope: Scope): string {
+  if (scope === "everything") return "select coalesce(sum(live), 0)::bigint as webhooks from processes";
+  return `select count(*) as webhooks from webhooks w where w.deleted is null and ${webhookIn(scope, "w").sql}`;
+}
+
 /** Open deliveries are counted; all that has ended comes from the rollups, and no row of the log is read. */
 export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
   const { webhooks, bindings } = counted(scope);
   const own = scope === "everything" ? "true" : webhooks;
+  const inScope = webhookIn(scope, "w").sql;
   const [row] = await rows<OverviewRow>(
     db,
     `select queued.pending, queued.delivering, retries.retrying, ended.failed, ended.cancelled,
-        day.attempts as "attemptsLastDay", day.delivered as "deliveredLastDay", day.failed as "failedLastDay"
+        day.attempts as "attemptsLastDay", day.delivered as "deliveredLastDay", day.failed as "failedLastDay",
+        day.failed_attempts as "failedAttemptsLastDay",
+        greatest(0, live.webhooks - troubled.degraded - troubled.failing) as "healthyWebhooks",
+        troubled.degraded as "degradedWebhooks", troubled.failing as "failingWebhooks"
       from (
         select count(*) filter (where claimed_by is null or claimed_by <> all(live)) as pending,
           count(*) filter (where claimed_by = any(live)) as delivering
@@ -44,9 +58,14 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
         from (${countsSince("hour", webhooks, "true")}) c
       ) ended, (
         select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
-          coalesce(sum(failed), 0)::bigint as failed
+          coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(failed_attempts), 0)::bigint as failed_attempts
         from (${countsSince("minute", webhooks, "start > now() - interval '24 hours'")}) c
-      ) day`,
+      ) day, (${liveWebhooks(scope)}) live, (
+        select count(*) filter (where h.health = 'degraded') as degraded,
+          count(*) filter (where h.health = 'failing') as failing
+        from webhook_health h join webhooks w on w.id = h.webhook_id and w.deleted is null
+        where h.health <> 'healthy' and ${inScope}
+      ) troubled`,
     bindings,
   );
   return row as OverviewRow;
@@ -58,6 +77,7 @@ export interface HistoryRow {
   attempts: bigint;
   delivered: bigint;
   failed: bigint;
+  failedAttempts: bigint;
 }
 
 /** The 24 hours up to `end` in so many spans, oldest first, those in which nothing happened too. */
@@ -69,12 +89,14 @@ export function readHistory(db: Db, scope: Scope, buckets: number, end: Date): P
       done as (
         select width_bucket(extract(epoch from c.start), extract(epoch from span.start),
             extract(epoch from :end::timestamptz), :buckets::int) as bucket,
-          sum(attempts)::bigint as attempts, sum(delivered)::bigint as delivered, sum(failed)::bigint as failed
+          sum(attempts)::bigint as attempts, sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
+          sum(failed_attempts)::bigint as failed_attempts
         from (${countsSince("minute", webhooks, "start > :end::timestamptz - interval '24 hours' and start <= :end::timestamptz")}) c,
           span group by 1
       )
       select span.start + (n - 1) * span.length as start, coalesce(attempts, 0) as attempts,
-        coalesce(delivered, 0) as delivered, coalesce(failed, 0) as failed
+        coalesce(delivered, 0) as delivered, coalesce(failed, 0) as failed,
+        coalesce(failed_attempts, 0) as "failedAttempts"
       from span cross join generate_series(1, :buckets::int) n left join done on done.bucket = n order by n`,
     { buckets, end, ...bindings },
   );
@@ -86,6 +108,7 @@ export interface WebhookStatsRow {
   delivered: bigint;
   failed: bigint;
   attempts: bigint;
+  failedAttempts: bigint;
   averageMs: number;
   longestMs: number;
 }
@@ -105,7 +128,7 @@ export async function webhookStats(
   const webhooks = await rows<WebhookStatsRow>(
     db,
     `select webhook_id as "webhookId", sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
-        sum(attempts)::bigint as attempts,
+        sum(attempts)::bigint as attempts, sum(failed_attempts)::bigint as "failedAttempts",
         coalesce(sum(total_ms)::float8 / nullif(sum(attempts), 0), 0)::float8 as "averageMs",
         greatest(0, max(longest_ms)) as "longestMs"
       from (${countsSince("hour", each, "start >= :since::timestamptz")}) c
@@ -121,6 +144,7 @@ export interface WebhookPeriodRow {
   attempts: bigint;
   delivered: bigint;
   failed: bigint;
+  failedAttempts: bigint;
   /** Attempts by class of `LATENCY_BOUNDS_MS`; those of the last second may be missing. */
   latency: number[];
 }
@@ -152,7 +176,7 @@ export async function readWebhookPeriods(
         db,
         `with counted as materialized (${countsSince(unit, "webhook_id = :webhookId::bigint", from)})
           select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
-            coalesce(sum(failed), 0)::bigint as failed,
+            coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(failed_attempts), 0)::bigint as "failedAttempts",
             array(
               select sum(n)::int from counted cross join unnest(latency) with ordinality l(n, class) group by class order by class
             ) as latency

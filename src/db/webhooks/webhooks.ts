@@ -2,6 +2,7 @@ import { DomainError } from "../../contract/errors.ts";
 import type { Bindings, Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
+import type { Health } from "../deliveries/webhook-health.ts";
 import { cancelOfWebhooks } from "../queue/endings.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import type { SecretBox } from "./secret-box.ts";
@@ -24,6 +25,16 @@ export interface WebhookRow {
   paused: Date | null;
   created: Date;
   modified: Date;
+  /** Null when healthy. */
+  trouble: Trouble | null;
+}
+
+/** What is wrong with a webhook. */
+export interface Trouble {
+  health: Exclude<Health, "healthy">;
+  /** ISO 8601. */
+  since: string;
+  lastError: string | null;
 }
 
 /** What is registered. */
@@ -43,7 +54,9 @@ const columns = (
 ) => `${table}.id, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
   ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
-  ${table}.rate_limit as "rateLimit", ${table}.paused, ${table}.created, ${table}.modified`;
+  ${table}.rate_limit as "rateLimit", ${table}.paused, ${table}.created, ${table}.modified,
+  (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
+    where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 
 /** Sets or lifts the limit of deliveries a second; null when the scope has no live webhook with this id. */
 export async function setRateLimit(
@@ -102,9 +115,25 @@ export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<Webh
   return webhook ?? null;
 }
 
-/** Every live webhook, of every key and app, oldest first: the contract lists them all (4.1). */
-export function listWebhooks(db: Db): Promise<WebhookRow[]> {
-  return rows<WebhookRow>(db, `select ${columns("w")} from webhooks w where w.deleted is null order by w.id`);
+/**
+ * Every live webhook, of every key and app, oldest first: the contract lists them all (4.1). By health, those of a scope:
+ * a scope does not see the health of other webhooks.
+ */
+export function listWebhooks(
+  db: Db,
+  wanted?: { scope: Scope; health: readonly Health[] },
+): Promise<WebhookRow[]> {
+  const all = `select ${columns("w")} from webhooks w where w.deleted is null`;
+  if (!wanted) return rows<WebhookRow>(db, `${all} order by w.id`);
+  const inScope = webhookIn(wanted.scope, "w");
+  // A webhook without a row is healthy.
+  const condition = wanted.health.includes("healthy")
+    ? "w.id not in (select h.webhook_id from webhook_health h where h.health <> all(:health::text[]))"
+    : "w.id in (select h.webhook_id from webhook_health h where h.health = any(:health::text[]))";
+  return rows<WebhookRow>(db, `${all} and ${condition} and ${inScope.sql} order by w.id`, {
+    health: wanted.health,
+    ...inScope.bindings,
+  });
 }
 
 /**

@@ -22,6 +22,7 @@ const TABLES = [
   "rollup_deltas",
   "rollup_minutes",
   "rollup_hours",
+  "webhook_health",
 ];
 
 /** Keeps a copy of the database as it is now. */

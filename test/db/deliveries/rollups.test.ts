@@ -44,12 +44,13 @@ interface Counted {
   delivered: bigint;
   failed: bigint;
   cancelled: bigint;
+  failed_attempts: bigint;
   total_ms: bigint;
   longest_ms: number;
 }
 
 const SUMS = `sum(attempts)::bigint as attempts, sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
-  sum(cancelled)::bigint as cancelled, sum(total_ms)::bigint as total_ms, greatest(0, max(longest_ms)) as longest_ms`;
+  sum(cancelled)::bigint as cancelled, sum(failed_attempts)::bigint as failed_attempts, sum(total_ms)::bigint as total_ms, greatest(0, max(longest_ms)) as longest_ms`;
 
 /** What the rollups of a unit and the deltas that are not folded say, as readers add them up. */
 const counted = (unit: "minute" | "hour") =>
@@ -64,14 +65,14 @@ const logged = () =>
     db,
     `with each as (
       select webhook_id, 0 as attempts, (outcome = 'delivered')::int as delivered, (outcome = 'failed')::int as failed,
-        (outcome = 'cancelled')::int as cancelled, 0 as total_ms, 0 as longest_ms from deliveries
+        (outcome = 'cancelled')::int as cancelled, 0 as failed_attempts, 0 as total_ms, 0 as longest_ms from deliveries
       union all
-      select d.webhook_id, 1, 0, 0, 0, a.duration_ms, a.duration_ms
+      select d.webhook_id, 1, 0, 0, 0, (a.status >= 300)::int, a.duration_ms, a.duration_ms
       from all_attempts a join all_deliveries d on d.id = a.delivery_id
     )
     select webhook_id, ${SUMS} from (
       select * from each
-      union all select 0, attempts, delivered, failed, cancelled, total_ms, longest_ms from each
+      union all select 0, attempts, delivered, failed, cancelled, failed_attempts, total_ms, longest_ms from each
     ) e
     group by 1 order by 1`,
   );
@@ -189,8 +190,11 @@ async function manyEnded(deliveries: number): Promise<void> {
   await answer(claimed, (n) => (n % 2 === 0 ? 500 : 200));
 }
 
+/** Health is judged by folding, so that it alone changes. */
+const HEALTH = { healthyWebhooks: 0n, degradedWebhooks: 0n, failingWebhooks: 0n };
+
 const whatReadersSee = async (end: Date) => ({
-  overview: await readOverview(db, "everything"),
+  overview: { ...(await readOverview(db, "everything")), ...HEALTH },
   webhooks: (await webhookStats(db, "everything")).webhooks,
   history: await readHistory(db, "everything", 24, end),
 });
@@ -310,4 +314,39 @@ test("minutes go once their hours are enough, and hours with the deliveries that
   };
   expect(await left("rollup_minutes")).toEqual([1, 25]);
   expect(await left("rollup_hours")).toHaveLength(4);
+});
+
+test("one step folds the attempts of ten thousand webhooks, before the statement's time is over", async () => {
+  await db.raw(
+    `insert into rollup_deltas (minute, webhook_ids, changes, durations_ms)
+      select date_trunc('minute', now()), array_agg(n), array_agg(0::smallint), array_agg(n % 900)
+      from generate_series(1, 10000) n group by n / 100`,
+  );
+  expect(await foldDeltas(db)).toBe(101);
+  const [minutes] = await rows<{ webhooks: number; attempts: bigint; classes: bigint }>(
+    db,
+    `select count(*)::int as webhooks, sum(failed_attempts) as attempts,
+        sum((select sum(n) from unnest(latency) n))::bigint as classes
+      from rollup_minutes where webhook_id > 0`,
+  );
+  expect(minutes).toEqual({ webhooks: 10_000, attempts: 10_000n, classes: 10_000n });
+});
+
+test("in minutes and hours that version 0.2.0 counted, attempts that did not deliver count as failed", async () => {
+  await queue(db, 6);
+  const claimant = await freshClaimant(db);
+  const { deliveries } = await claimPending(db, claimant, ALL);
+  await answer(deliveries.slice(0, 3), (n) => (n === 0 ? 200 : 500));
+  await foldDeltas(db);
+  // It has no such column, and leaves it out.
+  await db.raw(
+    "update rollup_minutes set failed_attempts = null; update rollup_hours set failed_attempts = null",
+  );
+  const failed = async () => (await counted("minute")).map(({ failed_attempts }) => failed_attempts);
+  expect(await failed()).toEqual([2n, 2n]);
+  await answer(deliveries.slice(3), () => 500);
+  await foldDeltas(db);
+  expect(await failed()).toEqual([5n, 5n]);
+  const [row] = await counted("hour");
+  expect(row).toMatchObject({ attempts: 6n, failed_attempts: 5n });
 });

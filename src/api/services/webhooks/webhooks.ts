@@ -11,6 +11,7 @@ import { DomainError } from "../../../contract/errors.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
 import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
+import { readOverdueRetries } from "../../../db/webhooks/overdue-retries.ts";
 import {
   readWebhookSecrets,
   rotateWebhookSecret,
@@ -29,7 +30,7 @@ import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
+import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
 
 /** In deliveries a second. */
@@ -45,16 +46,23 @@ export function webhookService({
 }: ApiContext): ServiceImpl<typeof WebhookService> {
   const processes = describeEventTypes();
   return {
-    async listWebhooks(_request, handler) {
+    async listWebhooks({ health }, handler) {
       const scope = callerScope(handler);
-      return { webhooks: (await listWebhooks(db)).map((webhook) => webhookMessage(webhook, scope)) };
+      const wanted = health.length === 0 ? undefined : { scope, health: healthNames(health) };
+      return { webhooks: (await listWebhooks(db, wanted)).map((webhook) => webhookMessage(webhook, scope)) };
     },
 
     async getWebhook(request, handler) {
       const scope = callerScope(handler);
       const webhook = await getWebhook(db, scope, request.webhookId);
       if (!webhook) throw noWebhook(request.webhookId);
-      return { webhook: webhookMessage(webhook, scope) };
+      const overdue = await readOverdueRetries(db, request.webhookId);
+      return {
+        webhook: webhookMessage(webhook, scope),
+        ...(overdue === null
+          ? {}
+          : { overdueRetries: { count: overdue.count, oldestDue: timestampFromDate(overdue.oldestDue) } }),
+      };
     },
 
     async createWebhook(request, handler) {

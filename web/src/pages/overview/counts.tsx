@@ -29,6 +29,14 @@ const COUNTS: readonly Count[] = [
     lastDay: true,
   },
   {
+    label: "Failed attempts",
+    span: "last 24 hours, retried or not",
+    of: ({ failedAttemptsLastDay }) => failedAttemptsLastDay,
+    state: "retrying,failed",
+    lastDay: true,
+    bad: true,
+  },
+  {
     label: "Failed",
     span: "last 24 hours",
     of: ({ failedLastDay }) => failedLastDay,
@@ -41,6 +49,9 @@ const COUNTS: readonly Count[] = [
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
+/** Webhooks that are failing, and where they are listed. */
+const FAILING = { label: "Failing webhooks", span: "now", to: `${PAGE_PATHS.webhooks}?health=failing` };
+
 /** The filter of the list of deliveries; by whole minutes, so that links stay the same for a while. */
 function filterOf({ state, lastDay = false }: Count): string {
   const filter = new URLSearchParams({ state });
@@ -52,20 +63,34 @@ function filterOf({ state, lastDay = false }: Count): string {
 /** How many deliveries stand where. */
 export function Counts({ overview }: { overview: Overview | undefined }) {
   return (
-    <SimpleGrid cols={{ base: 2, sm: 3, lg: 6 }} spacing="md">
+    <SimpleGrid cols={{ base: 2, sm: 4 }} spacing="md">
       {COUNTS.map((count) => (
-        <CountCard key={`${count.label} ${count.span}`} count={count} overview={overview} />
+        <CountCard
+          key={`${count.label} ${count.span}`}
+          label={count.label}
+          span={count.span}
+          to={`${PAGE_PATHS.deliveries}?${filterOf(count)}`}
+          value={overview && count.of(overview)}
+          bad={count.bad === true}
+        />
       ))}
+      <CountCard {...FAILING} value={overview?.failingWebhooks} bad />
     </SimpleGrid>
   );
 }
 
-function CountCard({ count, overview }: { count: Count; overview: Overview | undefined }) {
-  const { label, span, of, bad = false } = count;
-  const value = overview && of(overview);
+interface CountCardProps {
+  label: string;
+  span: string;
+  to: string;
+  value: bigint | undefined;
+  bad: boolean;
+}
+
+function CountCard({ label, span, to, value, bad }: CountCardProps) {
   const loud = bad && value !== undefined && value > 0n;
   return (
-    <UnstyledButton component={Link} to={`${PAGE_PATHS.deliveries}?${filterOf(count)}`}>
+    <UnstyledButton component={Link} to={to}>
       <Card withBorder padding="md" h="100%">
         <Text size="sm" fw={500}>
           {label}

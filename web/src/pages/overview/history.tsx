@@ -12,11 +12,11 @@ const REFRESH_MS = 15_000;
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
 
 const SERIES = [
-  { name: "delivered", label: "Delivered", color: "teal.6" },
+  { name: "succeeded", label: "Succeeded", color: "teal.6" },
   { name: "failed", label: "Failed", color: "red.7" },
 ];
 
-/** What the runs of the last 24 hours delivered, by half hours. */
+/** The attempts of the last 24 hours by outcome, by half hours; those that will be retried count as failed, too. */
 export function History() {
   const history = useQuery(
     StatsService.method.getHistory,
@@ -26,19 +26,19 @@ export function History() {
   if (history.isPending) return <Skeleton height={HEIGHT} />;
   if (history.isError) return <Failure error={history.error} onRetry={() => void history.refetch()} />;
   const { buckets } = history.data;
-  const delivered = sum(buckets, ({ delivered }) => delivered);
-  const failed = sum(buckets, ({ failed }) => failed);
-  if (delivered + failed === 0n) {
+  const attempts = sum(buckets, (bucket) => bucket.attempts);
+  const failed = sum(buckets, ({ failedAttempts }) => failedAttempts);
+  if (attempts === 0n) {
     return (
       <Text size="sm" c="dimmed">
-        Nothing was delivered and nothing failed in the last 24 hours.
+        No attempts were made in the last 24 hours.
       </Text>
     );
   }
   return (
     <Box
       role="img"
-      aria-label={`In the last 24 hours ${delivered.toLocaleString()} deliveries arrived and ${failed.toLocaleString()} failed.`}
+      aria-label={`In the last 24 hours ${(attempts - failed).toLocaleString()} attempts succeeded and ${failed.toLocaleString()} failed.`}
     >
       <BarChart
         h={HEIGHT}
@@ -57,11 +57,11 @@ export function History() {
   );
 }
 
-function plotted({ start, delivered, failed }: HistoryBucket) {
+function plotted({ start, attempts, failedAttempts }: HistoryBucket) {
   return {
     time: start ? CLOCK.format(timestampDate(start)) : "",
-    delivered: Number(delivered),
-    failed: Number(failed),
+    succeeded: Number(attempts - failedAttempts),
+    failed: Number(failedAttempts),
   };
 }
 

@@ -10,6 +10,7 @@ import { DispatchNow } from "./dispatch-now.tsx";
 import { FirstSteps } from "./first-steps.tsx";
 import { History } from "./history.tsx";
 import { Runs } from "./runs.tsx";
+import { TroubledWebhooks } from "./troubled-webhooks.tsx";
 import { useLiveOverview } from "./use-live-overview.ts";
 import { WebhookFigures } from "./webhook-figures.tsx";
 
@@ -31,13 +32,14 @@ export default function OverviewPage() {
       <Stack gap="lg">
         {failure !== undefined && <NotLive failure={failure} />}
         {overview && isUnused(overview) && <FirstSteps />}
+        {overview && <TroubledWebhooks overview={overview} />}
         <Counts overview={overview} />
-        <Section title="Deliveries of the last 24 hours">
+        <Section title="Attempts of the last 24 hours">
           <History />
         </Section>
         <Grid gap="lg">
           <Grid.Col span={{ base: 12, lg: 6 }}>
-            <Section title="Webhooks that failed most">
+            <Section title="Most failed attempts">
               <WebhookFigures by="failures" />
             </Section>
           </Grid.Col>

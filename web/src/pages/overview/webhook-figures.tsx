@@ -21,7 +21,7 @@ export interface WebhookFiguresProps {
   by: "failures" | "slowness";
 }
 
-/** The webhooks of the last 24 hours that failed most, or whose receivers took longest. */
+/** The webhooks of the last 24 hours with the most failed attempts, or whose receivers took longest. */
 export function WebhookFigures({ by }: WebhookFiguresProps) {
   const stats = useQuery(StatsService.method.listWebhookStats, {}, { refetchInterval: REFRESH_MS });
   if (stats.isPending) return <Loading lines={SHOWN} />;
@@ -31,7 +31,7 @@ export function WebhookFigures({ by }: WebhookFiguresProps) {
     return (
       <Text size="sm" c="dimmed">
         {by === "failures"
-          ? "None failed in the last 24 hours."
+          ? "No attempt failed in the last 24 hours."
           : "None was sent anything in the last 24 hours."}
       </Text>
     );
@@ -104,22 +104,27 @@ function WebhookLink({ id }: { id: bigint }) {
   );
 }
 
-function FailureShare({ delivered, failed }: WebhookStats) {
-  const share = (100 * Number(failed)) / Number(delivered + failed);
+function FailureShare({ attempts, failedAttempts }: WebhookStats) {
+  const share = (100 * Number(failedAttempts)) / Number(attempts);
   return (
     <>
       <Text size="sm">
-        {failed.toLocaleString()} of {(delivered + failed).toLocaleString()}
+        {failedAttempts.toLocaleString()} of {attempts.toLocaleString()}
       </Text>
-      <Progress value={share} color="red" size="xs" aria-label={`${Math.round(share)} % failed`} />
+      <Progress
+        value={share}
+        color="red"
+        size="xs"
+        aria-label={`${Math.round(share)} % of the attempts failed`}
+      />
     </>
   );
 }
 
 function mostFailing(webhooks: WebhookStats[]): WebhookStats[] {
   return webhooks
-    .filter(({ failed }) => failed > 0n)
-    .sort((a, b) => Number(b.failed - a.failed))
+    .filter(({ failedAttempts }) => failedAttempts > 0n)
+    .sort((a, b) => Number(b.failedAttempts - a.failedAttempts))
     .slice(0, SHOWN);
 }
 

@@ -12,20 +12,28 @@ import { NothingFound } from "../../parts/lists/nothing-found.tsx";
 import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
 import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
+import { WEBHOOK_HEALTHS } from "../../parts/status/webhook-health.tsx";
 import { FILTER_NAMES, findWebhooks } from "./list/find-webhooks.ts";
 import { FoundWebhooks } from "./list/found-webhooks.tsx";
 import { useLastDay } from "./list/last-day.ts";
 import { ListFilters } from "./list/list-filters.tsx";
 import { NewWebhook } from "./new/new-webhook.tsx";
 
+/** Health changes by itself; a list of ten thousand is some megabytes. */
+const REFRESH_MS = 30_000;
 const NO_WEBHOOKS: readonly Webhook[] = [];
 
 /** The registrations: found, looked at, and made. */
 export default function WebhooksPage() {
-  const list = useQuery(WebhookService.method.listWebhooks, {});
+  const [filters, change] = useUrlFilters(FILTER_NAMES);
+  const wanted = WEBHOOK_HEALTHS.filter(({ name }) => name === filters.health);
+  const list = useQuery(
+    WebhookService.method.listWebhooks,
+    { health: wanted.map(({ health }) => health) },
+    { refetchInterval: REFRESH_MS, placeholderData: (before) => before },
+  );
   const lastDay = useLastDay();
   const mayWrite = useMay("Write_Administrative_Data");
-  const [filters, change] = useUrlFilters(FILTER_NAMES);
   const webhooks = useMemo(() => list.data?.webhooks.filter(isReachable) ?? NO_WEBHOOKS, [list.data]);
   const found = useMemo(
     () => findWebhooks(webhooks, filters, lastDay.stats),
@@ -54,7 +62,7 @@ export default function WebhooksPage() {
         <Loading lines={8} height={40} />
       ) : list.isError ? (
         <Failure error={list.error} onRetry={() => void list.refetch()} />
-      ) : webhooks.length === 0 ? (
+      ) : webhooks.length === 0 && wanted.length === 0 ? (
         <Empty title="No webhooks yet" icon={<IconWebhook />}>
           {mayWrite
             ? "Register the https address of a receiver for an event type. From then on it is sent every event of that type."
@@ -73,11 +81,15 @@ export default function WebhooksPage() {
           {found.length === 0 ? (
             <NothingFound
               of="webhook"
-              onClear={() => change({ search: "", process: "", state: "", application: "", page: "" })}
+              onClear={() =>
+                change({ search: "", process: "", health: "", state: "", application: "", page: "" })
+              }
             >
-              {webhooks.length === 1
-                ? "The one that there is does not pass all of the filters."
-                : `None of the ${webhooks.length.toLocaleString()} webhooks passes all of the filters.`}
+              {wanted.length > 0
+                ? "No webhook passes all of the filters."
+                : webhooks.length === 1
+                  ? "The one that there is does not pass all of the filters."
+                  : `None of the ${webhooks.length.toLocaleString()} webhooks passes all of the filters.`}
             </NothingFound>
           ) : (
             <FoundWebhooks

@@ -44,7 +44,7 @@ function Known({ id }: { id: bigint }) {
     );
   }
   if (failureReason(error) === "WEBHOOK_NOT_FOUND") return <Missing id={String(id)} log={deliveriesOf(id)} />;
-  if (data?.webhook) return <WebhookDetails webhook={data.webhook} />;
+  if (data?.webhook) return <WebhookDetails webhook={data.webhook} overdue={data.overdueRetries} />;
   return (
     <>
       <PageTitle title={`Webhook ${id}`} />

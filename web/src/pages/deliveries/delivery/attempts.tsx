@@ -5,7 +5,7 @@ import { Section } from "../../../parts/layout/section.tsx";
 import { CodeBlock } from "../../../parts/text/code-block.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
 import { Time } from "../../../parts/text/time.tsx";
-import { Countdown } from "./countdown.tsx";
+import { NextAttemptDue } from "./next-attempt.tsx";
 import { resultInWords } from "./result-words.ts";
 import { ATTEMPTS_A_ROUND, arrived, roundsOf } from "./rounds.ts";
 
@@ -78,7 +78,7 @@ function nextAttempt({ state, nextAttempt: due }: Delivery) {
     case DeliveryState.DELIVERING:
       return "Under way, or about to be";
     case DeliveryState.RETRYING:
-      return due ? <Countdown until={due} /> : "Under way, or about to be";
+      return due ? <NextAttemptDue due={due} /> : "Under way, or about to be";
     default:
       return undefined;
   }

@@ -10,7 +10,7 @@ import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/status/deliv
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { CopyButton } from "../../../parts/text/copy-button.tsx";
 import { Time } from "../../../parts/text/time.tsx";
-import { Countdown } from "./countdown.tsx";
+import { NextAttempt } from "./next-attempt.tsx";
 
 /** What a delivery is and where it stands. */
 export function Summary({ delivery, run }: { delivery: Delivery; run: DeliveryRun | undefined }) {
@@ -91,11 +91,7 @@ function Run({ run: { workflowId, url } }: { run: DeliveryRun }) {
 function Meaning({ delivery }: { delivery: Delivery }) {
   const { state, reason, nextAttempt } = delivery;
   if (state === DeliveryState.RETRYING && nextAttempt) {
-    return (
-      <>
-        The last attempt failed; the next one is <Countdown until={nextAttempt} />.
-      </>
-    );
+    return <NextAttempt delivery={delivery} due={nextAttempt} />;
   }
   if (reason === "interrupted") {
     return "It was claimed ten times without a result: the workers that sent it died each time.";

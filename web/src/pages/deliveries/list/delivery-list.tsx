@@ -5,6 +5,7 @@ import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
+import { NextRetry } from "../../../parts/status/next-retry.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import { isFinal, type Selection } from "./selection.ts";
@@ -171,7 +172,7 @@ function Standing({ delivery }: { delivery: Delivery }) {
       <DeliveryStateBadge state={delivery.state} />
       {delivery.state === DeliveryState.RETRYING && delivery.nextAttempt && (
         <Text size="xs" c="dimmed">
-          next <Time value={delivery.nextAttempt} relative />
+          <NextRetry due={delivery.nextAttempt} />
         </Text>
       )}
       {delivery.reason && (

@@ -3,7 +3,16 @@ import { processName } from "../../../../../src/contract/catalogue.ts";
 import type { LastDay } from "./last-day.ts";
 
 /** What narrows and orders the list, by the names that the page's address has for them. */
-export const FILTER_NAMES = ["search", "process", "state", "application", "sort", "page", "new"] as const;
+export const FILTER_NAMES = [
+  "search",
+  "process",
+  "health",
+  "state",
+  "application",
+  "sort",
+  "page",
+  "new",
+] as const;
 
 /** Each filter's text, "" where the address has none. */
 export type WebhookFilters = Record<(typeof FILTER_NAMES)[number], string>;
@@ -26,8 +35,12 @@ export function findWebhooks(
       matches(webhook, words),
   );
   if (filters.sort === "oldest") return found.sort((a, b) => compare(a.id, b.id));
+  if (filters.sort === "health") {
+    // The numbers of the proto rise from healthy to failing.
+    return found.sort((a, b) => b.health - a.health || compare(b.id, a.id));
+  }
   if (filters.sort === "failures") {
-    const failed = ({ id }: Webhook) => stats?.get(id)?.failed ?? 0n;
+    const failed = ({ id }: Webhook) => stats?.get(id)?.failedAttempts ?? 0n;
     return found.sort((a, b) => compare(failed(b), failed(a)) || compare(b.id, a.id));
   }
   return found.sort((a, b) => compare(b.id, a.id));

@@ -3,14 +3,18 @@ import { useMemo } from "react";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue, processName } from "../../../../../src/contract/catalogue.ts";
 import { SearchField } from "../../../parts/lists/search-field.tsx";
+import { WEBHOOK_HEALTHS } from "../../../parts/status/webhook-health.tsx";
 import { NO_APPLICATION, type WebhookFilters } from "./find-webhooks.ts";
 
-const NARROW = { base: 6, md: 4 };
+const NARROW = { base: 6, md: 3 };
+const ORDER = { base: 12, md: 4 };
+const HEALTHS = WEBHOOK_HEALTHS.map(({ name, label }) => ({ value: name, label }));
 const NEWEST = "newest";
 const ORDERS = [
   { value: NEWEST, label: "Newest first" },
   { value: "oldest", label: "Oldest first" },
-  { value: "failures", label: "Most failures first" },
+  { value: "health", label: "Least healthy first" },
+  { value: "failures", label: "Most failed attempts first" },
 ];
 const STATES = [
   { value: "active", label: "Active" },
@@ -38,7 +42,7 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
           onChange={(search) => change({ search, page: "" }, { replace: true })}
         />
       </Grid.Col>
-      <Grid.Col span={NARROW}>
+      <Grid.Col span={ORDER}>
         <Select
           label="Order"
           data={ORDERS}
@@ -57,6 +61,16 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
           clearable
           searchable
           nothingFoundMessage="No such event type"
+        />
+      </Grid.Col>
+      <Grid.Col span={NARROW}>
+        <Select
+          label="Health"
+          placeholder="Any"
+          data={HEALTHS}
+          value={filters.health || null}
+          onChange={(health) => change({ health: health ?? "", page: "" })}
+          clearable
         />
       </Grid.Col>
       <Grid.Col span={NARROW}>

@@ -1,4 +1,6 @@
 import { Group, RingProgress, Skeleton, Text } from "@mantine/core";
+import type { WebhookStats } from "../../../../../gen/webhook/v1/stats_pb.ts";
+import { countOf } from "../../../parts/text/count-of.ts";
 import { type LastDay, percentage, ringSections, successRate } from "./last-day.ts";
 
 /** Of what is shown, in pixels: as high while it loads. */
@@ -8,6 +10,12 @@ const HEIGHT = 38;
 export interface SuccessProps {
   of: bigint;
   lastDay: LastDay;
+}
+
+/** The attempts that failed, of which deliveries may still be retried. */
+function attemptsFailed({ attempts, failedAttempts }: WebhookStats): string {
+  if (failedAttempts === 0n) return "None has ended yet";
+  return `${failedAttempts.toLocaleString()} of ${countOf(Number(attempts), "attempt", "attempts")} failed`;
 }
 
 /** A webhook's rate of success in the last day, with the counts that it is made of. */
@@ -20,7 +28,7 @@ export function Success({ of, lastDay }: SuccessProps) {
   if (!stats || rate === undefined) {
     return (
       <Text size="sm" c="dimmed" mih={HEIGHT} style={{ alignContent: "center" }}>
-        {stats && stats.attempts > 0n ? "None has ended yet" : "No deliveries"}
+        {stats && stats.attempts > 0n ? attemptsFailed(stats) : "No deliveries"}
       </Text>
     );
   }
@@ -34,6 +42,11 @@ export function Success({ of, lastDay }: SuccessProps) {
         <Text size="xs" c="dimmed">
           {stats.delivered.toLocaleString()} delivered, {stats.failed.toLocaleString()} failed
         </Text>
+        {stats.failedAttempts > 0n && (
+          <Text size="xs" c="dimmed">
+            {countOf(Number(stats.failedAttempts), "failed attempt", "failed attempts")}
+          </Text>
+        )}
       </div>
     </Group>
   );

@@ -1,8 +1,8 @@
 import { Card, Group, Stack, Text } from "@mantine/core";
 import { processName } from "../../../../../src/contract/catalogue.ts";
+import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import { Success } from "./success.tsx";
-import { WebhookStateBadge } from "./webhook-state.tsx";
 import { ApplicationName, DeliveriesLink, WebhookLink, type WebhookRowsProps } from "./webhook-table.tsx";
 
 /** Webhooks on a narrow screen. */
@@ -19,9 +19,10 @@ export function WebhookCards({ webhooks, lastDay }: WebhookRowsProps) {
                   <ApplicationName webhook={webhook} />
                 </Text>
               </Text>
-              <WebhookStateBadge paused={webhook.paused !== undefined} />
+              <WebhookHealthBadges webhook={webhook} />
             </Group>
             <WebhookLink webhook={webhook} />
+            <LastError webhook={webhook} />
             <Success of={webhook.id} lastDay={lastDay} />
             <Group justify="space-between" gap="xs">
               <Text size="xs" c="dimmed">

@@ -3,11 +3,11 @@ import { generatePath, Link } from "react-router";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
-import { WebhookStateBadge } from "./webhook-state.tsx";
 
 /** Some webhooks, and how each did. */
 export interface WebhookRowsProps {
@@ -23,7 +23,7 @@ export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Webhook</Table.Th>
-            <Table.Th w={110}>State</Table.Th>
+            <Table.Th w={122}>State</Table.Th>
             <Table.Th w={205}>Last 24 hours</Table.Th>
             <Table.Th w={125}>Created</Table.Th>
             <Table.Th w={100}>Log</Table.Th>
@@ -38,9 +38,10 @@ export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
                   {processName(webhook.webhookProcess)}
                   <ApplicationName webhook={webhook} />
                 </Text>
+                <LastError webhook={webhook} />
               </Table.Td>
               <Table.Td>
-                <WebhookStateBadge paused={webhook.paused !== undefined} />
+                <WebhookHealthBadges webhook={webhook} />
               </Table.Td>
               <Table.Td>
                 <Success of={webhook.id} lastDay={lastDay} />

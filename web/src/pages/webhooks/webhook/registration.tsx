@@ -9,11 +9,11 @@ import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { useMay } from "../../../api/session.tsx";
 import { Facts } from "../../../parts/layout/facts.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
+import { WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { CopyButton } from "../../../parts/text/copy-button.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
 import { Time } from "../../../parts/text/time.tsx";
-import { WebhookStateBadge } from "../list/webhook-state.tsx";
 import { useEventTypes } from "../new/use-event-types.ts";
 import { RateLimit } from "./rate-limit.tsx";
 
@@ -25,7 +25,7 @@ export function Registration({ webhook }: { webhook: Webhook }) {
     <Section title="Registration">
       <Facts
         facts={[
-          ["State", <WebhookStateBadge key="state" paused={webhook.paused !== undefined} />],
+          ["State", <WebhookHealthBadges key="state" webhook={webhook} />],
           [
             "Event type",
             <>

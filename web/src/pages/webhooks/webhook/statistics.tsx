@@ -16,6 +16,7 @@ const ROWS: readonly (readonly [name: string, of: (period: WebhookPeriod) => Rea
   ["Delivered", ({ delivered }) => delivered.toLocaleString()],
   ["Failed", ({ failed }) => failed.toLocaleString()],
   ["Attempts", ({ attempts }) => attempts.toLocaleString()],
+  ["Failed attempts", ({ failedAttempts }) => failedAttempts.toLocaleString()],
   ["Latency p50", (period) => <Latency of={period} ms={period.latencyP50Ms} />],
   ["Latency p95", (period) => <Latency of={period} ms={period.latencyP95Ms} />],
 ];

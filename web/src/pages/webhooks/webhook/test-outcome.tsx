@@ -14,8 +14,8 @@ import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
+import { NextRetry } from "../../../parts/status/next-retry.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
-import { Time } from "../../../parts/text/time.tsx";
 
 const REFRESH_MS = 1_000;
 
@@ -48,7 +48,7 @@ export function TestOutcome({ deliveryId }: { deliveryId: string }) {
         </Text>
         {delivery.state === DeliveryState.RETRYING && delivery.nextAttempt && (
           <Text size="sm">
-            Next attempt <Time value={delivery.nextAttempt} relative />.
+            <NextRetry due={delivery.nextAttempt} />
           </Text>
         )}
       </Group>

@@ -1,7 +1,7 @@
 import { Button, Grid, Stack } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconPlayerPause, IconPlayerPlay, IconTrash } from "@tabler/icons-react";
-import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import type { OverdueRetries, Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { useMay } from "../../../api/session.tsx";
 import { PageTitle } from "../../../parts/layout/page-title.tsx";
@@ -12,10 +12,17 @@ import { LastDeliveries } from "./last-deliveries.tsx";
 import { Registration } from "./registration.tsx";
 import { Statistics } from "./statistics.tsx";
 import { TestEvent } from "./test-event.tsx";
+import { TroubleNotice } from "./trouble-notice.tsx";
 import { VerifySnippets } from "./verify-snippets.tsx";
 
 /** Everything that is told of one webhook, and what can be done with it. */
-export function WebhookDetails({ webhook }: { webhook: Webhook }) {
+export function WebhookDetails({
+  webhook,
+  overdue,
+}: {
+  webhook: Webhook;
+  overdue: OverdueRetries | undefined;
+}) {
   const mayWrite = useMay("Write_Administrative_Data");
   return (
     <>
@@ -25,6 +32,7 @@ export function WebhookDetails({ webhook }: { webhook: Webhook }) {
       />
       <Stack gap="lg">
         {webhook.paused && <PausedNotice webhook={webhook} />}
+        <TroubleNotice webhook={webhook} overdue={webhook.paused ? undefined : overdue} />
         <Grid gap="lg">
           <Grid.Col span={{ base: 12, lg: 7 }}>
             <Registration webhook={webhook} />

@@ -1,0 +1,84 @@
+import { createClient } from "@connectrpc/connect";
+import pino from "pino";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { connect, grpc } from "../support/clients.ts";
+import { failure } from "../support/failure.ts";
+import { startTestApi, type TestApi } from "../support/test-api.ts";
+
+interface Line {
+  msg: string;
+  method: string;
+  path: string;
+  status: number | null;
+  grpcStatus?: number;
+  ms: number;
+  key: string | null;
+}
+
+let lines: string[] = [];
+const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(line) });
+let api: TestApi;
+beforeAll(async () => {
+  api = await startTestApi({ log, accessLog: true });
+});
+beforeEach(() => {
+  lines = [];
+});
+afterAll(() => api.stop());
+
+const logged = () => lines.map((line) => JSON.parse(line) as Line).filter(({ msg }) => msg === "access");
+
+test("each REST request is a line: method, path without query, status, time and the key's prefix", async () => {
+  await api.rest("GET", "/api/webhook/list", { query: { token: "s3cret-in-a-query" } });
+  await expect.poll(logged).toEqual([
+    expect.objectContaining({
+      method: "GET",
+      path: "/api/webhook/list",
+      status: 200,
+      ms: expect.any(Number),
+      key: api.adminKey.slice(0, 12),
+    }),
+  ]);
+  expect(lines.join()).not.toContain("s3cret");
+  expect(lines.join()).not.toContain(api.adminKey.slice(12));
+});
+
+test("calls by gRPC and Connect are lines with the method's path, gRPC with its status", async () => {
+  await createClient(WebhookService, grpc(api)).listWebhooks({});
+  const refused = createClient(WebhookService, grpc(api)).getWebhook({ webhookId: 404n });
+  await failure(refused);
+  await createClient(WebhookService, connect(api)).listWebhooks({});
+  const list = "/webhook.v1.WebhookService/ListWebhooks";
+  await expect
+    .poll(() => logged().map(({ path, status, grpcStatus }) => [path, status, grpcStatus]))
+    .toEqual([
+      [list, 200, 0],
+      ["/webhook.v1.WebhookService/GetWebhook", 200, 5],
+      [list, 200, undefined],
+    ]);
+});
+
+test("what is sent in place of a key, and keys in paths, are not logged", async () => {
+  const request = (path: string, key?: string) =>
+    fetch(`${api.url}${path}`, key === undefined ? {} : { headers: { "X-Service-Key": key } });
+  await request("/api/webhook/list");
+  await request("/api/webhook/list", "hunter2");
+  await request("/api/webhook/list", "chosen-by-a-person-and-long-enough");
+  await request(`/${api.adminKey}/list`);
+  await expect
+    .poll(() => logged().map(({ path, key }) => [path, key]))
+    .toEqual([
+      ["/api/webhook/list", null],
+      ["/api/webhook/list", "not a key"],
+      ["/api/webhook/list", "chos"],
+      ["/whk_…/list", null],
+    ]);
+});
+
+test("without the setting requests are not logged", async () => {
+  const quiet = await startTestApi({ log });
+  await quiet.rest("GET", "/api/webhook/list");
+  await quiet.stop();
+  expect(logged()).toEqual([]);
+});

@@ -1,0 +1,100 @@
+import { randomUUID } from "node:crypto";
+import pino from "pino";
+import { afterEach, expect, test, vi } from "vitest";
+import { claimPending } from "../../src/db/queue/claims.ts";
+import { recordAttempts } from "../../src/db/queue/results.ts";
+import { createMaintenance, type Maintenance } from "../../src/delivery/maintenance.ts";
+import {
+  ALL,
+  freshClaimant,
+  NO_WAIT,
+  openQueueDatabase,
+  queueMany,
+  result,
+  SPACING,
+} from "../db/queue/queue.ts";
+
+// Maintenance works once a second.
+vi.setConfig({ testTimeout: 30_000 });
+
+type Line = Record<string, unknown> & { msg: string };
+
+const db = await openQueueDatabase();
+let lines: Line[] = [];
+const log = pino(
+  { level: "info", base: null, timestamp: false },
+  { write: (line: string) => void lines.push(JSON.parse(line)) },
+);
+let running: Maintenance[] = [];
+afterEach(async () => {
+  await Promise.all(running.map((one) => one.close()));
+  running = [];
+  expect(lines.filter(({ level }) => (level as number) > 30)).toEqual([]);
+  lines = [];
+});
+
+/** Maintenance as in several processes at once. */
+function start(processes: number): void {
+  running = Array.from({ length: processes }, () => createMaintenance(db, { ids: [] }, log, 0));
+  for (const one of running) one.start();
+}
+
+const saying = (msg: string) => lines.filter((line) => line.msg === msg);
+
+const urlPrefix = () => `https://shop.example/hooks/${randomUUID()}?token=s3cret-`;
+
+test("one process logs that a webhook is failing and that it has recovered, by id and host", async () => {
+  const [webhookId] = await queueMany(db, { urlPrefix: urlPrefix(), webhooks: 1, events: 3 });
+  const claimant = await freshClaimant(db);
+  const { deliveries } = await claimPending(db, claimant, ALL);
+  const record = (n: number, status: number) =>
+    recordAttempts(db, [result(deliveries[n] as (typeof deliveries)[number], status)], SPACING);
+  start(3);
+  await record(0, 503);
+  await expect.poll(() => saying("webhook is failing"), { timeout: 20_000 }).toHaveLength(1);
+  await record(1, 500);
+  await record(2, 200);
+  await expect.poll(() => saying("webhook has recovered"), { timeout: 20_000 }).toHaveLength(1);
+  expect(saying("webhook is failing")).toEqual([
+    expect.objectContaining({ level: 30, webhookId: String(webhookId), host: "shop.example" }),
+  ]);
+  expect(saying("webhook has recovered")).toEqual([
+    expect.objectContaining({ webhookId: String(webhookId), host: "shop.example", health: "degraded" }),
+  ]);
+  expect(JSON.stringify(lines)).not.toMatch(/hooks|s3cret/);
+});
+
+test("one process counts the overdue retries once a minute, with the hosts that have most", async () => {
+  for (let host = 1; host <= 7; host += 1)
+    await queueMany(db, { urlPrefix: `https://host-${host}.example/`, webhooks: 2, events: host });
+  const [pausedId] = await queueMany(db, { urlPrefix: urlPrefix(), webhooks: 1, events: 1 });
+  await db("webhooks").where("id", String(pausedId)).update({ paused: new Date() });
+  const claimant = await freshClaimant(db);
+  const { deliveries } = await claimPending(db, claimant, ALL);
+  await recordAttempts(
+    db,
+    deliveries.map((each) => result(each, 500)),
+    NO_WAIT,
+  );
+  await db.raw("update retries set due = now() - interval '16 minutes'");
+  await db("settings").where("name", "overdue retries logged").delete();
+  start(2);
+  await expect.poll(() => saying("retries are overdue"), { timeout: 20_000 }).toHaveLength(1);
+  const [line] = saying("retries are overdue");
+  expect(line).toMatchObject({
+    level: 30,
+    retries: 56,
+    webhooks: 14,
+    hosts: {
+      "host-7.example": 14,
+      "host-6.example": 12,
+      "host-5.example": 10,
+      "host-4.example": 8,
+      "host-3.example": 6,
+    },
+  });
+  expect(Object.keys(line?.hosts as object)).toHaveLength(5);
+  expect(line?.oldestSeconds).toBeGreaterThanOrEqual(16 * 60);
+  const [turn] = await db("settings").where("name", "overdue retries logged");
+  expect(Date.now() - Date.parse(turn.value)).toBeLessThan(60_000);
+});

@@ -1,0 +1,38 @@
+import { timestampMs } from "@bufbuild/protobuf/wkt";
+import { type OverdueRetries, type Webhook, WebhookHealth } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { countOf } from "../text/count-of.ts";
+
+/** A retry is overdue when it was due longer ago than this, in milliseconds; the service counts by the same time. */
+export const OVERDUE_AFTER_MS = 20_000;
+/** The service counts no more than so many. */
+const MAX_COUNTED = 10_000;
+const MINUTE_MS = 60_000;
+
+/** What a webhook's retries wait for: `waiting for shop.example, which does not answer`. */
+export function waitingFor(webhook: Webhook): string {
+  if (webhook.paused) return "the webhook is paused";
+  const host = URL.canParse(webhook.url) ? new URL(webhook.url).host : webhook.url;
+  if (webhook.health === WebhookHealth.FAILING) {
+    const answers = webhook.lastError?.startsWith("HTTP status");
+    return `waiting for ${host}, which ${answers ? `answers with ${webhook.lastError}` : "does not answer"}`;
+  }
+  if (webhook.health === WebhookHealth.DEGRADED) return `waiting for ${host}, where some attempts fail`;
+  if (webhook.rateLimit !== undefined) {
+    return `the rate limit allows ${countOf(webhook.rateLimit, "delivery", "deliveries")} a second`;
+  }
+  return `waiting for ${host}`;
+}
+
+/** `698 retries overdue, oldest 16 min`. */
+export function overdueInWords({ count, oldestDue }: OverdueRetries, now: number): string {
+  const retries = countOf(count, "retry", "retries");
+  const oldest = oldestDue ? `, oldest ${overdueFor(now - timestampMs(oldestDue))}` : "";
+  return `${retries}${count >= MAX_COUNTED ? " or more" : ""} overdue${oldest}`;
+}
+
+/** How late a retry is, as exactly as it matters: `45 s`, `16 min`, `2 h 5 min`. */
+export function overdueFor(ms: number): string {
+  if (ms < MINUTE_MS) return `${Math.max(0, Math.round(ms / 1_000))} s`;
+  const minutes = Math.floor(ms / MINUTE_MS);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
