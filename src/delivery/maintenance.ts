@@ -7,6 +7,7 @@ import { isTransient } from "../db/faults.ts";
 import { endBeyond } from "../db/queue/endings.ts";
 import { endExpiredWorkers } from "../db/queue/workers.ts";
 import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
+import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
 /** How long it rests between two rounds, in milliseconds. */
@@ -31,7 +32,13 @@ export interface Maintenance {
  *
  * @param maxPending deliveries that may wait for one webhook; 0 for any number
  */
-export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPending: number): Maintenance {
+export function createMaintenance(
+  db: Db,
+  lease: WorkerLease,
+  log: Logger,
+  { leasesExpired, failed: failedDeliveries }: DeliveryInstruments,
+  maxPending: number,
+): Maintenance {
   const end = new AbortController();
   let running: Promise<void> | undefined;
 
@@ -56,6 +63,7 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
     let failed = 0;
     for (let step = BEYOND_STEP; step === BEYOND_STEP && !end.signal.aborted; failed += step)
       step = await endBeyond(db, maxPending, BEYOND_STEP);
+    countFailed(failedDeliveries, failed, "queue_full");
     if (failed > 0)
       log.warn(
         { deliveries: failed, maxPending },
@@ -66,6 +74,7 @@ export function createMaintenance(db: Db, lease: WorkerLease, log: Logger, maxPe
   async function round(): Promise<void> {
     await tellOfSnapshot();
     const workers = await endExpiredWorkers(db, lease.ids);
+    if (workers.length > 0) leasesExpired.add(workers.length, { holder: "worker" });
     if (workers.length > 0)
       log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");
     while (!end.signal.aborted && (await cancelOfDeleted(db)) > 0);

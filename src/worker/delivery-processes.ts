@@ -2,13 +2,19 @@ import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import type { ScopeMetrics } from "@opentelemetry/sdk-metrics";
 import type { Logger } from "pino";
+import type { Snapshot } from "../metrics/render.ts";
 import type { Delivery } from "./delivery.ts";
 import { fitting } from "./small-memory.ts";
 
 const PROGRAM = fileURLToPath(new URL("delivery-process.ts", import.meta.url));
-/** What a delivery process tells the one that started it: why it delivers nothing at the moment; empty when it can. */
-export type DeliveryReport = string[];
+/** What a delivery process tells the one that started it. */
+export type FromDelivery =
+  | { /** Why it delivers nothing at the moment; empty when it can. */ report: string[] }
+  | { /** What it has measured, once it was asked. */ scopes: ScopeMetrics[] };
+/** What a delivery process is asked for. */
+export const MEASURED = "measured";
 
 /** How often it tells that, in milliseconds. */
 export const REPORT_MS = 1_000;
@@ -19,10 +25,23 @@ const HEALTHY_MS = 60_000;
 /** A process that has said nothing for so long does not answer, in milliseconds. */
 const SILENT_MS = 5 * REPORT_MS;
 
+/** A process that has not told by then what it measured is left out, in milliseconds. */
+const SNAPSHOT_MS = 2_000;
+
 /** One place for a delivery process, and what is known of the one that has it. */
 interface Place {
-  report: DeliveryReport;
+  name: string;
+  report: string[];
   reportedAt: number;
+  child: ChildProcess | undefined;
+  /** Given what the process has measured. */
+  measured: (scopes: ScopeMetrics[]) => void;
+}
+
+/** Delivery in processes of their own. */
+export interface DeliveryProcesses extends Delivery {
+  /** What each of them has measured, but for those that do not answer. */
+  snapshots(): Promise<Snapshot[]>;
 }
 
 /**
@@ -39,11 +58,17 @@ export async function startDeliveryProcesses(options: {
   stopMs: number;
   stopping: AbortSignal;
   log: Logger;
-}): Promise<Delivery> {
+}): Promise<DeliveryProcesses> {
   const { count, environment, stopMs, stopping, log } = options;
   const places = Array.from(
     { length: count },
-    (): Place => ({ report: ["a delivery process is starting"], reportedAt: Number.NaN }),
+    (_, n): Place => ({
+      name: `delivery-${n + 1}`,
+      report: ["a delivery process is starting"],
+      reportedAt: Number.NaN,
+      child: undefined,
+      measured: () => {},
+    }),
   );
   const fit = fitting(count + 1);
   const { promise: firstReady, resolve: isReady } = Promise.withResolvers<void>();
@@ -52,13 +77,20 @@ export async function startDeliveryProcesses(options: {
     let restartMs = RESTART_MS.min;
     while (!stopping.aborted) {
       const since = performance.now();
-      const child = fork(PROGRAM, [String(count + 1)], {
+      const child = fork(PROGRAM, [String(count + 1), place.name], {
+        // Histograms hold numbers that JSON has not.
+        serialization: "advanced",
         env: { ...environment, ...fit?.environment },
         execArgv: [...process.execArgv, ...(fit?.arguments ?? [])],
       });
-      child.on("message", (report: DeliveryReport) => {
-        Object.assign(place, { report, reportedAt: performance.now() });
-        if (report.length === 0) isReady();
+      place.child = child;
+      child.on("message", (message: FromDelivery) => {
+        if ("scopes" in message) {
+          place.measured(message.scopes);
+          return;
+        }
+        Object.assign(place, { report: message.report, reportedAt: performance.now() });
+        if (message.report.length === 0) isReady();
       });
       log.debug({ pid: child.pid }, "a delivery process starts");
       const [code, signal] = await untilEnded(child, stopping, stopMs);
@@ -66,6 +98,7 @@ export async function startDeliveryProcesses(options: {
       Object.assign(place, {
         report: ["a delivery process ended and is started again"],
         reportedAt: Number.NaN,
+        child: undefined,
       });
       if (performance.now() - since > HEALTHY_MS) restartMs = RESTART_MS.min;
       log.error({ pid: child.pid, code, signal, restartMs }, "a delivery process ended; it is started again");
@@ -74,6 +107,18 @@ export async function startDeliveryProcesses(options: {
     }
   }
 
+  async function ask(place: Place): Promise<Snapshot[]> {
+    const { child, name } = place;
+    if (!child?.connected) return [];
+    const { promise, resolve } = Promise.withResolvers<ScopeMetrics[]>();
+    place.measured = resolve;
+    // One that ends meanwhile does not answer either.
+    child.send(MEASURED, () => {});
+    const scopes = await Promise.race([promise, wait(SNAPSHOT_MS, undefined, { ref: false })]);
+    return scopes ? [{ process: name, scopes }] : [];
+  }
+
+  let asking: Promise<Snapshot[]> | undefined;
   const ended = Promise.all(places.map(keep));
   await Promise.race([firstReady, ended]);
   return {
@@ -82,6 +127,15 @@ export async function startDeliveryProcesses(options: {
         performance.now() - reportedAt > SILENT_MS ? ["a delivery process does not answer"] : report,
       );
       return reasons.some((some) => some.length === 0) ? [] : [...new Set(reasons.flat())];
+    },
+    snapshots() {
+      // Who asks meanwhile is given the same answer.
+      asking ??= Promise.all(places.map(ask))
+        .then((some) => some.flat())
+        .finally(() => {
+          asking = undefined;
+        });
+      return asking;
     },
     async stop() {
       await ended;
