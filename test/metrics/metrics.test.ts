@@ -1,4 +1,6 @@
+import { readFileSync } from "node:fs";
 import { connect as connectTcp } from "node:net";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
 import { rows } from "../../src/db/database.ts";
@@ -143,6 +145,15 @@ test("the pool, the statements, the event loop, the memory and the backlog are m
       ].filter((name) => !names.has(name));
     })
     .toEqual([]);
+});
+
+test("docs/operations.md names every metric of the service", async () => {
+  const text = await scrapeText(url);
+  const families = [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name as string);
+  expect(families.length).toBeGreaterThan(10);
+  const document = readFileSync(fileURLToPath(new URL("../../docs/operations.md", import.meta.url)), "utf8");
+  const listed = families.filter((name) => !/^(process|nodejs|v8js|temporal)_|^target_info$/.test(name));
+  expect(listed.filter((name) => !document.includes(`\`${name}\``))).toEqual([]);
 });
 
 test("no secret, address, host or user is in the metrics, and labels have few values", async () => {
