@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { parse } from "yaml";
 import { startReceiver } from "../../demo/receiver.ts";
+import { EXPRESSIONS } from "../../scripts/dashboard.ts";
 import { rows } from "../../src/db/database.ts";
 import { type FaultParts, publishMany, register, startFaultParts, untilAllFinal } from "../faults/parts.ts";
 import { scrapeText } from "../metrics/scrapes.ts";
@@ -85,8 +86,12 @@ describeWith("prometheus", "two APIs and two workers", () => {
     const response = await fetch(
       `${prometheus.url}/api/v1/query?${new URLSearchParams({ query: expression })}`,
     );
-    const { data } = (await response.json()) as { data?: { result: { value: [number, string] }[] } };
-    const [only] = data?.result ?? [];
+    const { data, error } = (await response.json()) as {
+      data?: { result: { value: [number, string] }[] };
+      error?: string;
+    };
+    if (!data) throw new Error(`${expression}: ${error}`);
+    const [only] = data.result;
     return only === undefined ? undefined : Number(only.value[1]);
   }
 
@@ -122,6 +127,17 @@ describeWith("prometheus", "two APIs and two workers", () => {
     // Of all processes one exports the backlog.
     expect(await query('count(webhook_deliveries_pending{state="pending"})')).toBe(1);
     expect(await query("count(count by (instance, process) (process_uptime_seconds))")).toBe(6);
+  });
+
+  test("fill the graphs of the dashboard", async () => {
+    const empty: string[] = [];
+    for (const expression of EXPRESSIONS) {
+      const asked = expression.replaceAll("$job", ".+").replaceAll("$__rate_interval", "5m");
+      const found = await query(asked);
+      if (found === undefined) empty.push(expression);
+    }
+    // Nothing was refused, and every receiver answered.
+    expect(empty.filter((expression) => !/refusals|status_code=""/.test(expression))).toEqual([]);
   });
 
   test("have metrics whose names and types promtool finds nothing wrong with", async () => {
