@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { connect as connectTcp } from "node:net";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { rows } from "../../src/db/database.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
@@ -109,6 +110,23 @@ test("deliveries in flight count while their receivers have not answered", async
   answer(200);
   await service.untilFinal(eventId);
   expect(sum(await scrape(url), "webhook_delivery_in_flight")).toBe(0);
+});
+
+test("the lease of a worker that ran out is counted, and a delivery that workers died with ten times", async () => {
+  const expired = async () => sum(await scrape(url), "webhook_leases_expired_total", { holder: "worker" });
+  expect(await expired()).toBe(0);
+  await service.db("workers").insert({ name: "gone", task_queue: "gone", lease_until: new Date(0) });
+  await expect.poll(expired).toBe(1);
+
+  await service.removeWebhooks();
+  const receiver = await service.receiver();
+  const webhookId = await service.register(`${receiver.url}/`);
+  await service.webhooks.pauseWebhook({ webhookId });
+  const { eventId } = await service.publish();
+  await service.db("queue").where("event_id", eventId).update({ claims: 10 });
+  await service.webhooks.resumeWebhook({ webhookId });
+  expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.FAILED }]);
+  expect(sum(await scrape(url), "webhook_deliveries_failed_total", { reason: "interrupted" })).toBe(1);
 });
 
 test("requests of HTTP are measured by route, and one to an unknown path has none", async () => {
