@@ -62,11 +62,14 @@ export function observePool(meter: Meter, db: Db): void {
 
 /** Measures how long the certificate of the listeners stays valid. @param cert PEM; the first certificate counts */
 export function observeCertificate(meter: Meter, cert: string): void {
-  const expires = new X509Certificate(cert).validToDate.getTime();
   meter
     .createObservableGauge("webhook.tls.certificate.remaining", {
       unit: "s",
       description: "Time until the certificate in TLS_CERT expires; negative once it has.",
     })
-    .addCallback((result) => result.observe((expires - Date.now()) / 1_000));
+    .addCallback((result) => {
+      // Here and not at the start, where the listener says what is wrong with a certificate.
+      const expires = new X509Certificate(cert).validToDate.getTime();
+      result.observe((expires - Date.now()) / 1_000);
+    });
 }

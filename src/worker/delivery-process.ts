@@ -33,7 +33,8 @@ async function main(sharedBy: number, name: string): Promise<void> {
   // The process that started this one has the listener.
   const metrics = await startMetrics({ snapshots: port !== undefined, otlp, process: name, log });
   process.on("message", (message) => {
-    if (message === MEASURED) void tellMeasured(metrics);
+    if (message !== MEASURED) return;
+    tellMeasured(metrics).catch((err) => log.warn({ err }, "the process could not tell what it measured"));
   });
   const buffer = installRuntime(log, metrics.exports !== undefined);
   const endDraining = buffer ? drainTemporalMetrics(metrics.meter, buffer) : () => {};
@@ -60,6 +61,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
   }
   await delivery.stop();
   endDraining();
+  process.removeAllListeners("message");
   await metrics.close();
   await close();
 }
