@@ -193,7 +193,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       } else {
         // Made once, and not by each of them.
         await workflowBundle();
-        processes = await startDeliveryProcesses({
+        processes = startDeliveryProcesses({
           count: config.delivery.processes,
           environment: deliveryEnvironment(environment, {
             databaseUrl,
@@ -204,6 +204,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           stopping: stopping.signal,
           log,
         });
+        await processes.ready;
         delivery = processes;
       }
       stops.push(delivery.stop);

@@ -40,25 +40,27 @@ interface Place {
 
 /** Delivery in processes of their own. */
 export interface DeliveryProcesses extends Delivery {
+  /** Resolves when the first of them delivers, or when all have stopped. */
+  ready: Promise<void>;
   /** What each of them has measured, but for those that do not answer. */
   snapshots(): Promise<Snapshot[]>;
 }
 
 /**
  * Delivers in processes of their own, and starts those again that end: what they had claimed is free for the others once
- * their lease is over. Resolves when the first of them delivers.
+ * their lease is over.
  *
  * @param options.environment all that they are to know, see `deliveryEnvironment`
  * @param options.stopMs how long they may take to finish what is in flight, in milliseconds
  * @param options.stopping to be aborted before `stop` is called
  */
-export async function startDeliveryProcesses(options: {
+export function startDeliveryProcesses(options: {
   count: number;
   environment: NodeJS.ProcessEnv;
   stopMs: number;
   stopping: AbortSignal;
   log: Logger;
-}): Promise<DeliveryProcesses> {
+}): DeliveryProcesses {
   const { count, environment, stopMs, stopping, log } = options;
   const places = Array.from(
     { length: count },
@@ -120,8 +122,8 @@ export async function startDeliveryProcesses(options: {
 
   let asking: Promise<Snapshot[]> | undefined;
   const ended = Promise.all(places.map(keep));
-  await Promise.race([firstReady, ended]);
   return {
+    ready: Promise.race([firstReady, ended]).then(() => {}),
     async unready() {
       const reasons = places.map(({ report, reportedAt }) =>
         performance.now() - reportedAt > SILENT_MS ? ["a delivery process does not answer"] : report,

@@ -2,6 +2,8 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { type FaultParts, publishMany, register, startFaultParts, untilAllFinal } from "../faults/parts.ts";
+import { anyPort } from "../support/any-port.ts";
+import { startDatabaseGateway } from "../support/database-gateway.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { type Sample, scrape, sum } from "./scrapes.ts";
 
@@ -93,4 +95,23 @@ test("a delivery process that ends leaves, and comes back under its label", asyn
   process.kill(await pid(), "SIGKILL");
   await expect.poll(processes).toEqual(["main"]);
   await expect.poll(processes).toEqual(["delivery-1", "main"]);
+});
+
+test("delivery processes are measured while they wait for a Temporal that is away at their start", async () => {
+  const gateway = await startDatabaseGateway(`tcp://${parts.temporal.address}`);
+  onTestFinished(() => gateway.close());
+  await gateway.set("hang up");
+  const port = await anyPort();
+  const starting = start({
+    DELIVERY_PROCESSES: "1",
+    METRICS_PORT: String(port),
+    TEMPORAL_ADDRESS: new URL(gateway.url).host,
+  });
+  const processes = async () => {
+    const samples = await scrape(`http://127.0.0.1:${port}/metrics`).catch(() => []);
+    return processesOf(samples, "process_uptime_seconds");
+  };
+  await expect.poll(processes).toEqual(["delivery-1", "main"]);
+  await gateway.set("pass");
+  await starting;
 });
