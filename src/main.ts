@@ -1,5 +1,6 @@
+import type { MetricsBuffer } from "@temporalio/worker";
 import { DOCS_PATH } from "./api/openapi/docs-pages.ts";
-import { type Config, deliversInItself, readConfig } from "./config/config.ts";
+import { type Config, deliversInItself, exportsMetrics, readConfig } from "./config/config.ts";
 import { explain } from "./process/explain.ts";
 import { createLogger } from "./process/logger.ts";
 import type { Progress } from "./process/progress.ts";
@@ -12,12 +13,13 @@ async function main(): Promise<void> {
   restartAsFits();
   const config = readConfig(process.env);
   const progress: Progress = (line) => console.log(`  ${line}`);
+  let temporalMetrics: MetricsBuffer | undefined;
   if (config.role !== "api" && deliversInItself(config)) {
     const { installRuntime } = await import("./temporal/connection/runtime.ts");
-    installRuntime(createLogger(config.logLevel));
+    temporalMetrics = installRuntime(createLogger(config.logLevel), exportsMetrics(config));
   }
   console.log("Webhook service");
-  const service = await startService(config, { progress });
+  const service = await startService(config, { progress, ...(temporalMetrics ? { temporalMetrics } : {}) });
   // Whoever reads that it is ready may stop it at once.
   const told = untilToldToStop();
   console.log(describe(service, config));
@@ -30,6 +32,7 @@ async function main(): Promise<void> {
 function describe(service: Service, config: Config): string {
   return [
     `ready (role: ${config.role})`,
+    ...(service.metricsUrl ? [`  metrics      ${service.metricsUrl}`] : []),
     config.role === "worker" ? `  health       ${service.url}/readyz` : `  API          ${service.url}`,
     ...(config.role === "worker" ? [] : [`  API docs     ${service.url}${DOCS_PATH}`]),
     ...(service.hasPage ? [`  settings     ${service.url}/`] : []),

@@ -1,6 +1,7 @@
+import type { MetricsBuffer } from "@temporalio/worker";
 import { startApi } from "./api/server.ts";
 import { findSettingsPage } from "./api/settings-page.ts";
-import { type Config, deliversInItself } from "./config/config.ts";
+import { type Config, deliversInItself, exportsMetrics } from "./config/config.ts";
 import { budgetWarning, readConnectionBudget } from "./db/connections/connection-budget.ts";
 import { checkPooler } from "./db/connections/pooler.ts";
 import { openDatabases } from "./db/database.ts";
@@ -11,6 +12,14 @@ import { createSecretBox } from "./db/webhooks/secret-box.ts";
 import { createAddressGuard } from "./delivery/request/address-guard.ts";
 import { createTargetRules } from "./delivery/request/target-url.ts";
 import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
+import {
+  createApiInstruments,
+  createDeliveryInstruments,
+  createOperationDuration,
+} from "./metrics/instruments.ts";
+import { observeCertificate, observePool } from "./metrics/process-gauges.ts";
+import { exportMetrics } from "./metrics/service-metrics.ts";
+import { drainTemporalMetrics } from "./metrics/temporal-metrics.ts";
 import { createLogger } from "./process/logger.ts";
 import type { Progress } from "./process/progress.ts";
 import { ensureFirstAdmin } from "./startup/first-admin.ts";
@@ -22,7 +31,11 @@ import { temporalTarget } from "./temporal/connection/target.ts";
 import { createDispatchTrigger, type DispatchTrigger } from "./temporal/dispatch-now.ts";
 import type { WorkerOptions } from "./temporal/worker.ts";
 import type { Delivery } from "./worker/delivery.ts";
-import { deliveryEnvironment, startDeliveryProcesses } from "./worker/delivery-processes.ts";
+import {
+  type DeliveryProcesses,
+  deliveryEnvironment,
+  startDeliveryProcesses,
+} from "./worker/delivery-processes.ts";
 
 /** A running service. */
 export interface Service {
@@ -33,6 +46,8 @@ export interface Service {
   grpcPort: number | null;
   databaseUrl: string;
   temporalUiUrl: string | undefined;
+  /** Where Prometheus scrapes. Undefined without METRICS_PORT. */
+  metricsUrl: string | undefined;
   /** Whether the settings page is served at `url`. */
   hasPage: boolean;
   /** Where the first administrator's key was written, when one was made. */
@@ -47,6 +62,8 @@ export interface ServiceOverrides {
   names?: TemporalNames;
   workflowBundle?: NonNullable<WorkerOptions["workflowBundle"]>;
   environment?: NodeJS.ProcessEnv;
+  /** What Temporal's SDK measures in this process. */
+  temporalMetrics?: MetricsBuffer;
 }
 
 /** Logged at start: the variable is usually left over from a trial. */
@@ -69,6 +86,16 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   }
 
   try {
+    /** Delivery processes, once they run. */
+    let processes: DeliveryProcesses | undefined;
+    const metrics = await exportMetrics(config, log, async () => (await processes?.snapshots()) ?? []);
+    stops.push(metrics.close);
+    const { meter } = metrics;
+    if (config.tls) observeCertificate(meter, config.tls.cert);
+    if (overrides.temporalMetrics) {
+      const endDraining = drainTemporalMetrics(meter, overrides.temporalMetrics);
+      stops.push(async () => endDraining());
+    }
     const page = config.role === "worker" ? undefined : findSettingsPage();
     if (config.role !== "worker" && page === undefined)
       log.warn("the settings page is not built; run `npm run build`");
@@ -77,9 +104,13 @@ export async function startService(config: Config, overrides: ServiceOverrides =
 
     const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
     const { poolSize, preparedStatements } = config.database;
-    const databases = openDatabases(databaseUrl, config.database);
+    const databases = openDatabases(databaseUrl, {
+      ...config.database,
+      operationDuration: exportsMetrics(config) ? createOperationDuration(meter) : undefined,
+    });
     stops.push(databases.close);
     const { db, directDb, directUrl } = databases;
+    observePool(meter, db);
     await untilAnswered(
       async () => {
         await checkPooler(databaseUrl, directUrl, preparedStatements);
@@ -87,6 +118,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       },
       { onFirstFault: (err) => log.warn({ err }, "waiting for the database") },
     );
+
+    stops.push(metrics.watchBacklog(directUrl));
 
     // Behind a pooler, the pooler decides how many connections PostgreSQL gets.
     if (directDb === db) {
@@ -119,6 +152,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         db,
         secrets,
         log,
+        instruments: createApiInstruments(meter),
         limits: config.limits,
         deliveryTimeoutMs: config.delivery.timeoutMs,
         retentionDays: config.dispatch.retentionDays,
@@ -152,11 +186,12 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           dispatch: config.dispatch,
           stopping: stopping.signal,
           log,
+          instruments: createDeliveryInstruments(meter),
           reservedFiles: config.role === "all" ? config.limits.maxConnections : 0,
           ...(overrides.workflowBundle ? { workflowBundle: overrides.workflowBundle } : {}),
         });
       } else {
-        delivery = await startDeliveryProcesses({
+        processes = startDeliveryProcesses({
           count: config.delivery.processes,
           environment: deliveryEnvironment(environment, {
             databaseUrl,
@@ -167,6 +202,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           stopping: stopping.signal,
           log,
         });
+        await processes.ready;
+        delivery = processes;
       }
       stops.push(delivery.stop);
     }
@@ -178,6 +215,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       grpcPort: api.grpcPort,
       databaseUrl,
       temporalUiUrl,
+      metricsUrl: metrics.url,
       hasPage: page !== undefined,
       adminKeyFile,
       stop,

@@ -3,6 +3,7 @@ import type { LimitsConfig } from "../config/config.ts";
 import type { TargetRules } from "../contract/target-rules.ts";
 import type { Db } from "../db/database.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
+import type { ApiInstruments } from "../metrics/instruments.ts";
 
 /** Everything the API stands on. */
 export interface ApiContext {
@@ -18,6 +19,7 @@ export interface ApiContext {
   /** Deliveries older than so many days are not sent again. */
   retentionDays: number;
   log: Logger;
+  instruments: ApiInstruments;
   /** Told after each write that queued deliveries; returns at once. */
   onQueued?: () => void;
   /**

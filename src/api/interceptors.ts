@@ -3,9 +3,11 @@ import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { isGivenUp, onBehalfOf } from "../db/connections/call-signal.ts";
+import type { ApiInstruments } from "../metrics/instruments.ts";
 import { needsDatabase } from "./auth/public-services.ts";
 import { orAborted, untilAborted } from "./ending.ts";
-import { toConnectError } from "./errors/errors.ts";
+import { reasonOf, statusNameOf, toConnectError } from "./errors/errors.ts";
+import { ADMISSION_HEADER } from "./rest/admissions.ts";
 import { assertFields } from "./services/messages.ts";
 import type { SilentDatabase } from "./silent-database.ts";
 
@@ -16,23 +18,28 @@ const PUBLISHING: ReadonlySet<DescMethod> = new Set([
 
 /**
  * Turns whatever a service throws into an error that may leave the service, and logs each call at debug: its name,
- * outcome and milliseconds, never header values or messages.
+ * outcome and milliseconds, never header values or messages. Refused calls are counted here, but for those of REST, which
+ * its failures count.
  */
-export function errorInterceptor(log: Logger): Interceptor {
+export function errorInterceptor(log: Logger, { rpcDuration, refusals }: ApiInstruments): Interceptor {
   return (next) => async (request) => {
     const name = nameOf(request);
     const started = performance.now();
-    const done = (code: string) =>
-      log.debug({ method: name, code, ms: Math.round(performance.now() - started) }, "call");
+    const done = (code: Code | undefined) => {
+      const ms = performance.now() - started;
+      rpcDuration.record(ms / 1_000, callAttributes(name, code));
+      log.debug({ method: name, code: code === undefined ? "OK" : Code[code], ms: Math.round(ms) }, "call");
+    };
     const failed = (error: unknown) => {
       const told = toConnectError(error, log, name);
-      done(Code[told.code]);
+      done(told.code);
+      if (!request.header.has(ADMISSION_HEADER)) refusals.add(1, { reason: reasonOf(told) });
       return told;
     };
     try {
       const response = await next(request);
-      if (response.stream) return { ...response, message: guarded(response.message, failed) };
-      done("OK");
+      if (response.stream) return { ...response, message: guarded(response.message, done, failed) };
+      done(undefined);
       return response;
     } catch (error) {
       throw failed(error);
@@ -42,10 +49,12 @@ export function errorInterceptor(log: Logger): Interceptor {
 
 async function* guarded<T>(
   messages: AsyncIterable<T>,
+  done: (code: undefined) => void,
   failed: (error: unknown) => unknown,
 ): AsyncIterable<T> {
   try {
     yield* messages;
+    done(undefined);
   } catch (error) {
     throw failed(error);
   }
@@ -103,6 +112,17 @@ async function* fromCaller<T>(messages: AsyncIterable<T>): AsyncIterable<T> {
     // Messages that cannot be read are told as such; what else can go wrong here is the connection.
     throw new ConnectError("the caller went away", Code.Canceled, undefined, undefined, error);
   }
+}
+
+/** Of OpenTelemetry's conventions. The status is spelt as gRPC does, whatever the protocol. */
+function callAttributes(method: string, code: Code | undefined): Record<string, string> {
+  const status = code === undefined ? "OK" : statusNameOf(code);
+  return {
+    "rpc.system.name": "grpc",
+    "rpc.method": method,
+    "rpc.response.status_code": status,
+    ...(code === undefined ? {} : { "error.type": status }),
+  };
 }
 
 function nameOf(request: { service: { typeName: string }; method: { name: string } }): string {

@@ -86,11 +86,11 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const addServices = createRoutes(context, readiness, stopping.signal);
   const routes = (router: ConnectRouter) => {
     addServices(router);
-    explainEarlyRefusals(router);
+    explainEarlyRefusals(router, context.instruments);
   };
   const routerOptions: ConnectRouterOptions = {
     interceptors: [
-      errorInterceptor(context.log),
+      errorInterceptor(context.log, context.instruments),
       silenceInterceptor(database),
       endingInterceptor(context.log),
       readingInterceptor,

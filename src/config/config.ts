@@ -24,6 +24,7 @@ export interface Config {
   host: string;
   httpPort: number;
   grpcPort: number;
+  metrics: MetricsConfig;
   tls: { cert: string; key: string } | undefined;
   logLevel: string;
   /** A log line for each request. */
@@ -43,6 +44,14 @@ export interface Config {
   limits: LimitsConfig;
   dispatch: DispatchConfig;
   delivery: DeliveryConfig;
+}
+
+/** How what the process measures is exported. */
+export interface MetricsConfig {
+  /** Where Prometheus scrapes; 0: any free one. Undefined: nowhere. */
+  port: number | undefined;
+  /** Sent by OTLP, by OpenTelemetry's own variables. */
+  otlp: boolean;
 }
 
 /** Where the database is, and how it is used. */
@@ -133,6 +142,7 @@ const variables = {
   HOST: str({ default: "0.0.0.0" }),
   HTTP_PORT: integer({ min: 0, max: 65_535 })({ default: 8080 }),
   GRPC_PORT: integer({ min: 0, max: 65_535 })({ default: 9090 }),
+  METRICS_PORT: integer({ min: 0, max: 65_535 })({ default: undefined }),
   TLS_CERT: str({ default: undefined }),
   TLS_KEY: str({ default: undefined }),
   LOG_LEVEL: str({
@@ -181,7 +191,7 @@ const variables = {
   PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),
 };
 
-/** Every environment variable the service reads, besides Temporal's and Node's own. */
+/** Every environment variable the service reads, besides Temporal's, OpenTelemetry's and Node's own. */
 export const variableNames = Object.keys(variables);
 
 /**
@@ -207,6 +217,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     host: env.HOST,
     httpPort: env.HTTP_PORT,
     grpcPort: env.GRPC_PORT,
+    metrics: { port: env.METRICS_PORT, otlp: sendsByOtlp(given) },
     tls:
       env.TLS_CERT && env.TLS_KEY
         ? { cert: file("TLS_CERT", env.TLS_CERT), key: file("TLS_KEY", env.TLS_KEY) }
@@ -260,6 +271,17 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   };
 }
 
+/**
+ * Whether metrics are sent by OTLP: where an endpoint is named or OTEL_METRICS_EXPORTER says so. Of the specification's
+ * defaults only this one differs: without any of its variables nothing is sent.
+ */
+function sendsByOtlp(given: NodeJS.ProcessEnv): boolean {
+  if (given.OTEL_SDK_DISABLED?.toLowerCase() === "true") return false;
+  const exporters = given.OTEL_METRICS_EXPORTER?.split(",").map((name) => name.trim());
+  if (exporters) return exporters.includes("otlp");
+  return Boolean(given.OTEL_EXPORTER_OTLP_ENDPOINT || given.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT);
+}
+
 /** A worker's process delivers itself; beside an API there is a process for each of up to four other cores. */
 const MAX_DEFAULT_PROCESSES = 4;
 
@@ -271,6 +293,11 @@ function defaultProcesses(role: Role): number {
 /** Whether the process makes deliveries itself, and not by processes that it starts. */
 export function deliversInItself({ role, delivery }: Pick<Config, "role" | "delivery">): boolean {
   return delivery.processes === 0 || (role === "worker" && delivery.processes === 1);
+}
+
+/** Whether the process measures at all. */
+export function exportsMetrics({ metrics }: Pick<Config, "metrics">): boolean {
+  return metrics.port !== undefined || metrics.otlp;
 }
 
 /** Rules that concern several variables at once. */

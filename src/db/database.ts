@@ -1,3 +1,4 @@
+import type { Histogram } from "@opentelemetry/api";
 import knex, { type Knex } from "knex";
 import pg from "pg";
 import { untilCallEnds } from "./connections/call-signal.ts";
@@ -25,10 +26,17 @@ const QUERY_TIMEOUT_MS = 60_000;
  * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes
  * @param options.preparedStatements false: hot statements are planned at each execution, since a pooler between loses
  *   prepared ones. Defaults to true
+ * @param options.operationDuration records each statement's, in seconds; undefined: nothing is measured
  */
 export function openDatabase(
   url: string,
-  options: { max: number; applicationName?: string; queryTimeoutMs?: number; preparedStatements?: boolean },
+  options: {
+    max: number;
+    applicationName?: string;
+    queryTimeoutMs?: number;
+    preparedStatements?: boolean;
+    operationDuration?: Histogram | undefined;
+  },
 ): Db {
   const db = knex({
     client: "pg",
@@ -46,7 +54,10 @@ export function openDatabase(
     log: { warn() {}, error() {}, deprecate() {}, debug() {} },
   });
   // Transactions have them too.
-  db.userParams = { preparedStatements: options.preparedStatements ?? true };
+  db.userParams = {
+    preparedStatements: options.preparedStatements ?? true,
+    operationDuration: options.operationDuration,
+  };
   return db;
 }
 
@@ -66,10 +77,15 @@ export interface Databases {
  */
 export function openDatabases(
   url: string,
-  options: { directUrl: string | undefined; poolSize: number; preparedStatements: boolean },
+  options: {
+    directUrl: string | undefined;
+    poolSize: number;
+    preparedStatements: boolean;
+    operationDuration?: Histogram | undefined;
+  },
 ): Databases {
-  const { directUrl = url, poolSize, preparedStatements } = options;
-  const db = openDatabase(url, { max: poolSize, preparedStatements });
+  const { directUrl = url, poolSize, preparedStatements, operationDuration } = options;
+  const db = openDatabase(url, { max: poolSize, preparedStatements, operationDuration });
   const directDb = directUrl === url ? db : openDatabase(directUrl, { max: 1 });
   return {
     db,
@@ -111,12 +127,12 @@ export async function rows<T>(
   bindings: Bindings = {},
   options: QueryOptions = {},
 ): Promise<T[]> {
-  return (await execute<T>(db, sql, bindings, options)).rows;
+  return (await measured<T>(db, sql, bindings, options)).rows;
 }
 
 /** As `rows`, but answers how many rows the statement touched. */
 export async function count(db: Db, sql: string, bindings: Bindings = {}): Promise<number> {
-  return (await execute(db, sql, bindings, {})).rowCount ?? 0;
+  return (await measured(db, sql, bindings, {})).rowCount ?? 0;
 }
 
 /** A query with knex's places, and the names of what goes into them, in order. */
@@ -140,6 +156,26 @@ function translate(sql: string): Translated {
     translations.set(sql, known);
   }
   return known;
+}
+
+async function measured<T>(
+  ...[db, sql, bindings, options]: Parameters<typeof execute>
+): Promise<{ rows: T[]; rowCount: number | null }> {
+  const duration: Histogram | undefined = db.userParams.operationDuration;
+  if (!duration) return execute<T>(db, sql, bindings, options);
+  const began = performance.now();
+  const attributes: Record<string, string> = {
+    "db.system.name": "postgresql",
+    "db.operation.name": options.prepare ?? /[a-z]+/i.exec(sql)?.[0].toLowerCase() ?? "",
+  };
+  try {
+    return await execute<T>(db, sql, bindings, options);
+  } catch (error) {
+    attributes["error.type"] = databaseErrorClass(error).replace(" ", "_");
+    throw error;
+  } finally {
+    duration.record((performance.now() - began) / 1_000, attributes);
+  }
 }
 
 async function execute<T>(

@@ -1,10 +1,18 @@
+import { createNoopMeter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
 import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
-import { claimGroup, claimPending, release } from "../db/queue/claims.ts";
+import { type ClaimResult, claimGroup, claimPending, release } from "../db/queue/claims.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
+import {
+  countAttempts,
+  countFailed,
+  createDeliveryInstruments,
+  type DeliveryInstruments,
+  recordRequest,
+} from "../metrics/instruments.ts";
 import { systemClock as clock } from "../process/clock.ts";
 import { EventContents } from "./event-contents.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
@@ -16,6 +24,7 @@ import { createMaintenance } from "./maintenance.ts";
 import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
 import { createAddressGuard } from "./request/address-guard.ts";
+import type { Outcome } from "./request/outcome.ts";
 import { post } from "./request/post.ts";
 import { createSigner } from "./request/signature.ts";
 import { RetryPasses } from "./retry-pass.ts";
@@ -39,6 +48,7 @@ export interface DeliveryEngine {
   timeoutMs: number;
   /** Aborted when the process is to end: nothing new is claimed or sent from then on. */
   stopping: AbortSignal;
+  instruments: DeliveryInstruments;
   close(): Promise<void>;
 }
 
@@ -49,6 +59,7 @@ export interface DeliveryEngine {
  * @param options.directUrl for a connection beside the pools, over which the process is told of changes
  * @param options.reservedFiles connections of an API in the same process; 0 unless given
  * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
+ * @param options.instruments what it measures with; nothing unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
  */
 export function createDeliveryEngine(options: {
@@ -62,9 +73,11 @@ export function createDeliveryEngine(options: {
   stopping: AbortSignal;
   reservedFiles?: number;
   sharedBy?: number;
+  instruments?: DeliveryInstruments;
   resolver?: Resolver;
 }): DeliveryEngine {
   const { db, directDb, directUrl, log, stopping, delivery, dispatch } = options;
+  const { instruments = createDeliveryInstruments(createNoopMeter()) } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // No lookup outlives the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }) } = options;
@@ -79,7 +92,7 @@ export function createDeliveryEngine(options: {
     limits.maxInFlight + IDLE_CONNECTIONS,
   );
   const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log);
-  const maintenance = createMaintenance(db, lease, log, delivery.maxPendingPerWebhook);
+  const maintenance = createMaintenance(db, lease, log, instruments, delivery.maxPendingPerWebhook);
   const statements = gatherStatements(db);
   const watch = new WebhookWatch({
     clock,
@@ -96,9 +109,18 @@ export function createDeliveryEngine(options: {
     {
       clock,
       log,
-      post: (request, outcome, gate) => post(client, request, timeoutMs, outcome, gate),
+      post(request, outcome, gate) {
+        const measured = (known: Outcome) => {
+          recordRequest(instruments, known);
+          outcome(known);
+        };
+        post(client, request, timeoutMs, measured, gate);
+      },
       sign: createSigner(options.secrets),
-      recorder: new Recorder(db, spacing, log, (workerId) => lease.retire(workerId)),
+      recorder: new Recorder(db, spacing, log, {
+        lost: (workerId) => lease.retire(workerId),
+        recorded: (results, states) => countAttempts(instruments, results, states),
+      }),
       release: (workerId, some) => release(db, workerId, some),
       lease,
       watch,
@@ -107,9 +129,15 @@ export function createDeliveryEngine(options: {
     },
     { perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );
+  instruments.inFlight.addCallback((result) => result.observe(sender.inFlight));
+  /** Rows that were claimed once too often have ended instead. */
+  const counted = <T extends ClaimResult>(claim: T): T => {
+    countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
+    return claim;
+  };
   const pumps = new Pumps({
     queue: {
-      claim: (claimant, options) => claimPending(db, claimant, options),
+      claim: async (claimant, options) => counted(await claimPending(db, claimant, options)),
       fanOut: () => fanOutStep(db),
     },
     log,
@@ -126,7 +154,7 @@ export function createDeliveryEngine(options: {
     pumps,
     retries: new RetryPasses({
       clock,
-      claim: (claimant, options) => claimGroup(db, claimant, options),
+      claim: async (claimant, options) => counted(await claimGroup(db, claimant, options)),
       lease,
       sender,
       statements,
@@ -135,6 +163,7 @@ export function createDeliveryEngine(options: {
     lease,
     timeoutMs,
     stopping,
+    instruments,
     async close() {
       resolver.close();
       await sender.close();

@@ -10,6 +10,7 @@ import { endExpiredWorkers } from "../db/queue/workers.ts";
 import { takeTurn } from "../db/settings.ts";
 import { accountForOverdue } from "../db/webhooks/overdue-retries.ts";
 import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
+import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
 /** How long it rests between two rounds, in milliseconds. */
@@ -47,6 +48,7 @@ export function createMaintenance(
   db: Db,
   lease: Pick<WorkerLease, "ids">,
   log: Logger,
+  { leasesExpired, failed: failedDeliveries }: DeliveryInstruments,
   maxPending: number,
 ): Maintenance {
   const end = new AbortController();
@@ -72,6 +74,7 @@ export function createMaintenance(
     let failed = 0;
     for (let step = BEYOND_STEP; step === BEYOND_STEP && !end.signal.aborted; failed += step)
       step = await endBeyond(db, maxPending, BEYOND_STEP);
+    countFailed(failedDeliveries, failed, "queue_full");
     if (failed > 0)
       log.warn(
         { deliveries: failed, maxPending },
@@ -106,6 +109,7 @@ export function createMaintenance(
     rounds += 1;
     await tellOfSnapshot();
     const workers = await endExpiredWorkers(db, lease.ids);
+    if (workers.length > 0) leasesExpired.add(workers.length, { holder: "worker" });
     if (workers.length > 0)
       log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");
     while (!end.signal.aborted && (await cancelOfDeleted(db)) > 0);

@@ -16,6 +16,9 @@ const MAX_WRITERS = 2;
 /** Results that must be waiting before a second writer starts; fewer are better off in the next group. */
 const WORTH_A_WRITER = 64;
 
+/** Given results and the new states of their deliveries, by id; without a state where the claim was lost. */
+type OnRecorded = (results: readonly AttemptResult[], states: ReadonlyMap<string, RecordedState>) => void;
+
 /** Given the delivery's new state; undefined when the claim was another's by then. */
 export type Recorded = (state: RecordedState | undefined) => void;
 
@@ -28,16 +31,26 @@ export class Recorder {
   readonly #spacing: RetrySpacing;
   readonly #log: Logger;
   readonly #onLost: (workerId: number) => void;
+  readonly #onRecorded: OnRecorded;
   #waiting: { result: AttemptResult; recorded: Recorded }[] = [];
   #writers = 0;
   #writing = 0;
 
-  /** @param onLost told whose claim a result was made under that cannot be recorded */
-  constructor(db: Db, spacing: RetrySpacing, log: Logger, onLost: (workerId: number) => void) {
+  /**
+   * @param on.lost told whose claim a result was made under that cannot be recorded
+   * @param on.recorded told of each group that was recorded
+   */
+  constructor(
+    db: Db,
+    spacing: RetrySpacing,
+    log: Logger,
+    on: { lost: (workerId: number) => void; recorded: OnRecorded },
+  ) {
     this.#db = db;
     this.#spacing = spacing;
     this.#log = log;
-    this.#onLost = onLost;
+    this.#onLost = on.lost;
+    this.#onRecorded = on.recorded;
   }
 
   /** Results that are not stored yet. */
@@ -59,7 +72,9 @@ export class Recorder {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, BATCH);
       this.#writing += batch.length;
-      const states = await this.#store(batch.map(({ result }) => result));
+      const results = batch.map(({ result }) => result);
+      const states = await this.#store(results);
+      this.#onRecorded(results, states);
       this.#writing -= batch.length;
       for (const { result, recorded } of batch) recorded(states.get(result.deliveryId));
     }

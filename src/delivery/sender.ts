@@ -98,6 +98,11 @@ export class Sender {
     return false;
   }
 
+  /** Deliveries that are being sent, or wait for their connection. */
+  get inFlight(): number {
+    return this.#scheduler.inFlight;
+  }
+
   /** Deliveries for whose payloads there is room. */
   get room(): number {
     return this.#parts.contents.room;

@@ -41,6 +41,7 @@ export function createActivities(
       return withHeartbeats(heartbeatTimeoutMs, async (tell) => {
         const runId = await open(run, leaseMargin);
         const ended = await untilAnswered(() => closeExpiredRuns(db));
+        if (ended > 0) engine.instruments.leasesExpired.add(ended, { holder: "run" });
         if (ended > 0)
           engine.log.warn({ runs: ended }, "gave back the deliveries of runs whose lease ran out");
         const result = await keepAlive(engine, runId, leaseMargin, renewEveryMs, (report, cancelled) =>

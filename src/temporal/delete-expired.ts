@@ -5,6 +5,7 @@ import { untilAnswered } from "../db/faults.ts";
 import { ensurePartitions } from "../db/partitions.ts";
 import { forgetExpiredSecrets } from "../db/webhooks/webhook-secrets.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
+import { countFailed } from "../metrics/instruments.ts";
 import { withHeartbeats } from "./keep-alive.ts";
 
 /**
@@ -12,7 +13,7 @@ import { withHeartbeats } from "./keep-alive.ts";
  * and forgets secrets that have expired; another try goes on where this one ended.
  */
 export function createDeleteExpired(
-  { db, directDb, stopping }: DeliveryEngine,
+  { db, directDb, stopping, instruments }: DeliveryEngine,
   { retentionDays, payloadRetentionDays, heartbeatTimeoutMs }: DispatchConfig,
 ) {
   return (): Promise<{ summary: string }> =>
@@ -29,6 +30,7 @@ export function createDeleteExpired(
             signal,
           },
         );
+        countFailed(instruments.failed, step.expired, "expired");
         total.expired += step.expired;
         total.payloads += step.payloads;
         total.keys += step.keys;

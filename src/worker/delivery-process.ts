@@ -2,21 +2,26 @@ import { setTimeout as wait } from "node:timers/promises";
 import { readConfig } from "../config/config.ts";
 import { openDatabases } from "../db/database.ts";
 import { createSecretBox } from "../db/webhooks/secret-box.ts";
+import { createDeliveryInstruments, createOperationDuration } from "../metrics/instruments.ts";
+import { type Metrics, startMetrics } from "../metrics/metrics.ts";
+import { observePool } from "../metrics/process-gauges.ts";
+import { drainTemporalMetrics } from "../metrics/temporal-metrics.ts";
 import { explain } from "../process/explain.ts";
 import { createLogger } from "../process/logger.ts";
 import { temporalNames } from "../temporal/connection/names.ts";
 import { installRuntime } from "../temporal/connection/runtime.ts";
 import { temporalTarget } from "../temporal/connection/target.ts";
 import { startDelivery } from "./delivery.ts";
-import { type DeliveryReport, REPORT_MS } from "./delivery-processes.ts";
+import { type FromDelivery, MEASURED, REPORT_MS } from "./delivery-processes.ts";
 
 /**
  * A process that delivers and does nothing else. The process that started it has made the tables, and stops it by a signal
  * or by its own end, however that came.
  *
  * @param sharedBy processes that share the machine's memory with it, itself included
+ * @param name its name among the metrics of the process that started it
  */
-async function main(sharedBy: number): Promise<void> {
+async function main(sharedBy: number, name: string): Promise<void> {
   const stopping = new AbortController();
   const stop = () => stopping.abort();
   for (const reason of ["SIGINT", "SIGTERM", "disconnect"]) process.on(reason, stop);
@@ -24,8 +29,20 @@ async function main(sharedBy: number): Promise<void> {
 
   const config = readConfig(process.env);
   const log = createLogger(config.logLevel);
-  installRuntime(log);
-  const { close, ...databases } = openDatabases(config.database.url as string, config.database);
+  const { port, otlp } = config.metrics;
+  // The process that started this one has the listener.
+  const metrics = await startMetrics({ snapshots: port !== undefined, otlp, process: name, log });
+  process.on("message", (message) => {
+    if (message !== MEASURED) return;
+    tellMeasured(metrics).catch((err) => log.warn({ err }, "the process could not tell what it measured"));
+  });
+  const buffer = installRuntime(log, metrics.exports !== undefined);
+  const endDraining = buffer ? drainTemporalMetrics(metrics.meter, buffer) : () => {};
+  const { close, ...databases } = openDatabases(config.database.url as string, {
+    ...config.database,
+    operationDuration: metrics.exports && createOperationDuration(metrics.meter),
+  });
+  observePool(metrics.meter, databases.db);
   const delivery = await startDelivery({
     ...databases,
     secrets: createSecretBox(config.secretKey as Buffer, config.previousSecretKeys),
@@ -36,19 +53,30 @@ async function main(sharedBy: number): Promise<void> {
     stopping: stopping.signal,
     log,
     sharedBy,
+    instruments: createDeliveryInstruments(metrics.meter),
   });
   while (!stopping.signal.aborted) {
-    const report: DeliveryReport = await delivery.unready();
-    // Where the other process has just been killed there is nobody to tell; what is in flight is finished all the same.
-    if (process.connected) process.send?.(report, undefined, undefined, () => {});
+    tell({ report: await delivery.unready() });
     await wait(REPORT_MS, undefined, { signal: stopping.signal }).catch(() => {});
   }
   await delivery.stop();
+  endDraining();
+  process.removeAllListeners("message");
+  await metrics.close();
   await close();
 }
 
+function tell(message: FromDelivery): void {
+  // A send fails where the parent was just killed; requests in flight are finished all the same.
+  if (process.connected) process.send?.(message, undefined, undefined, () => {});
+}
+
+async function tellMeasured({ exports }: Metrics): Promise<void> {
+  if (exports) tell({ scopes: (await exports.snapshot()).scopes });
+}
+
 if (import.meta.main) {
-  main(Number(process.argv[2] ?? 1)).then(
+  main(Number(process.argv[2] ?? 1), process.argv[3] ?? "delivery-1").then(
     () => process.exit(0),
     (error: unknown) => {
       console.error(explain("A delivery process could not start", error));

@@ -1,13 +1,19 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import type { ScopeMetrics } from "@opentelemetry/sdk-metrics";
 import type { Logger } from "pino";
+import type { Snapshot } from "../metrics/render.ts";
 import type { Delivery } from "./delivery.ts";
 import { fitting } from "./small-memory.ts";
 
 const PROGRAM = fileURLToPath(new URL("delivery-process.ts", import.meta.url));
-/** What a delivery process tells the one that started it: why it delivers nothing at the moment; empty when it can. */
-export type DeliveryReport = string[];
+/** What a delivery process tells the one that started it. */
+export type FromDelivery =
+  | { /** Why it delivers nothing at the moment; empty when it can. */ report: string[] }
+  | { /** What it has measured, once it was asked. */ scopes: ScopeMetrics[] };
+/** What a delivery process is asked for. */
+export const MEASURED = "measured";
 
 /** How often it tells that, in milliseconds. */
 export const REPORT_MS = 1_000;
@@ -21,6 +27,8 @@ const SILENT_MS = 5 * REPORT_MS;
 /** What is said of a process that ended unasked, in the log and by `/readyz`. */
 const ENDED = "a delivery process ended; it is started again";
 const NOT_STARTED = "a delivery process could not be started; it is tried again";
+/** A process that has not told by then what it measured is left out, in milliseconds. */
+const SNAPSHOT_MS = 2_000;
 
 /** How a process ended. */
 interface End {
@@ -31,29 +39,47 @@ interface End {
 
 /** One place for a delivery process, and what is known of the one that has it. */
 interface Place {
-  report: DeliveryReport;
+  name: string;
+  report: string[];
   reportedAt: number;
+  child: ChildProcess | undefined;
+  /** Given what the process has measured. */
+  measured: (scopes: ScopeMetrics[]) => void;
+}
+
+/** Delivery in processes of their own. */
+export interface DeliveryProcesses extends Delivery {
+  /** Resolves when the first of them delivers, or when all have stopped. */
+  ready: Promise<void>;
+  /** What each of them has measured, but for those that do not answer. */
+  snapshots(): Promise<Snapshot[]>;
 }
 
 /**
  * Delivers in processes of their own, and starts those again that end: what they had claimed is free for the others once
- * their lease is over. Resolves when the first of them delivers.
+ * their lease is over.
  *
  * @param options.environment all that they are to know, see `deliveryEnvironment`
  * @param options.stopMs how long they may take to finish what is in flight, in milliseconds
  * @param options.stopping to be aborted before `stop` is called
  */
-export async function startDeliveryProcesses(options: {
+export function startDeliveryProcesses(options: {
   count: number;
   environment: NodeJS.ProcessEnv;
   stopMs: number;
   stopping: AbortSignal;
   log: Logger;
-}): Promise<Delivery> {
+}): DeliveryProcesses {
   const { count, environment, stopMs, stopping, log } = options;
   const places = Array.from(
     { length: count },
-    (): Place => ({ report: ["a delivery process is starting"], reportedAt: Number.NaN }),
+    (_, n): Place => ({
+      name: `delivery-${n + 1}`,
+      report: ["a delivery process is starting"],
+      reportedAt: Number.NaN,
+      child: undefined,
+      measured: () => {},
+    }),
   );
   const fit = fitting(count + 1);
   const { promise: firstReady, resolve: isReady } = Promise.withResolvers<void>();
@@ -65,7 +91,7 @@ export async function startDeliveryProcesses(options: {
       const end = await run(place).catch((err: unknown) => ({ err }));
       if (stopping.aborted) return;
       const what = "err" in end ? NOT_STARTED : ENDED;
-      Object.assign(place, { report: [what], reportedAt: Number.NaN });
+      Object.assign(place, { report: [what], reportedAt: Number.NaN, child: undefined });
       if (performance.now() - since > HEALTHY_MS) restartMs = RESTART_MS.min;
       log.error({ ...end, restartMs }, what);
       await wait(restartMs, undefined, { signal: stopping }).catch(() => {});
@@ -75,26 +101,54 @@ export async function startDeliveryProcesses(options: {
 
   /** Resolves when it has ended; rejects when it could not be started, for want of memory or processes for example. */
   async function run(place: Place): Promise<End> {
-    const child = fork(PROGRAM, [String(count + 1)], {
+    const child = fork(PROGRAM, [String(count + 1), place.name], {
+      // Histograms hold numbers that JSON has not.
+      serialization: "advanced",
       env: { ...environment, ...fit?.environment },
       execArgv: [...process.execArgv, ...(fit?.arguments ?? [])],
     });
-    child.on("message", (report: DeliveryReport) => {
-      Object.assign(place, { report, reportedAt: performance.now() });
-      if (report.length === 0) isReady();
+    place.child = child;
+    child.on("message", (message: FromDelivery) => {
+      if ("scopes" in message) {
+        place.measured(message.scopes);
+        return;
+      }
+      Object.assign(place, { report: message.report, reportedAt: performance.now() });
+      if (message.report.length === 0) isReady();
     });
     log.debug({ pid: child.pid }, "a delivery process starts");
     return untilEnded(child, stopping, stopMs);
   }
 
+  async function ask(place: Place): Promise<Snapshot[]> {
+    const { child, name } = place;
+    if (!child?.connected) return [];
+    const { promise, resolve } = Promise.withResolvers<ScopeMetrics[]>();
+    place.measured = resolve;
+    // One that ends meanwhile does not answer either.
+    child.send(MEASURED, () => {});
+    const scopes = await Promise.race([promise, wait(SNAPSHOT_MS, undefined, { ref: false })]);
+    return scopes ? [{ process: name, scopes }] : [];
+  }
+
+  let asking: Promise<Snapshot[]> | undefined;
   const ended = Promise.all(places.map(keep));
-  await Promise.race([firstReady, ended]);
   return {
+    ready: Promise.race([firstReady, ended]).then(() => {}),
     async unready() {
       const reasons = places.map(({ report, reportedAt }) =>
         performance.now() - reportedAt > SILENT_MS ? ["a delivery process does not answer"] : report,
       );
       return reasons.some((some) => some.length === 0) ? [] : [...new Set(reasons.flat())];
+    },
+    snapshots() {
+      // Who asks meanwhile is given the same answer.
+      asking ??= Promise.all(places.map(ask))
+        .then((some) => some.flat())
+        .finally(() => {
+          asking = undefined;
+        });
+      return asking;
     },
     async stop() {
       await ended;

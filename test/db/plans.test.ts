@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
+import { readBacklog } from "../../src/db/deliveries/backlog.ts";
 import { getDelivery } from "../../src/db/deliveries/deliveries.ts";
 import { listDeliveries } from "../../src/db/deliveries/list.ts";
 import { retentionStep } from "../../src/db/deliveries/retention.ts";
@@ -279,6 +280,7 @@ describe("no table that grows is read from end to end", () => {
     ],
     ["counting a webhook's overdue retries", (trx) => readOverdueRetries(trx, webhookId)],
     ["judging the health of webhooks", (trx) => judgeHealth(trx, [webhookId])],
+    ["reading the backlog", (trx) => readBacklog(trx, { after: 0n, maxWebhooks: 10, maxCounted: 100 })],
     ["applying the retention", (trx) => retentionStep(trx, trx, 30)],
     ["failing what has expired", (trx) => endExpired(trx, idAt(new Date(Date.now() - 3_600_000)), 1_000)],
   ];

@@ -1,9 +1,11 @@
 import { randomUUID } from "node:crypto";
+import { createNoopMeter } from "@opentelemetry/api";
 import pino from "pino";
 import { afterEach, expect, test, vi } from "vitest";
 import { claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { createMaintenance, type Maintenance } from "../../src/delivery/maintenance.ts";
+import { createDeliveryInstruments } from "../../src/metrics/instruments.ts";
 import {
   ALL,
   freshClaimant,
@@ -35,7 +37,9 @@ afterEach(async () => {
 
 /** Maintenance as in several processes at once. */
 function start(processes: number): void {
-  running = Array.from({ length: processes }, () => createMaintenance(db, { ids: [] }, log, 0));
+  running = Array.from({ length: processes }, () =>
+    createMaintenance(db, { ids: [] }, log, createDeliveryInstruments(createNoopMeter()), 0),
+  );
   for (const one of running) one.start();
 }
 

@@ -12,6 +12,8 @@ export interface ServiceProcess {
   httpPort: number;
   /** 0 of a worker, which has none; with TLS, the same as `httpPort`. */
   grpcPort: number;
+  /** 0 without METRICS_PORT. */
+  metricsPort: number;
   /** Sends the signal and waits for the end. */
   end(signal: NodeJS.Signals): Promise<number | null>;
 }
@@ -57,21 +59,28 @@ export async function startServiceProcess(
   });
   const output: string[] = [];
   child.stderr.on("data", (chunk) => output.push(String(chunk)));
-  const ports = await new Promise<{ httpPort: number; grpcPort: number }>((resolve, reject) => {
-    let httpPort = 0;
-    createInterface({ input: child.stdout }).on("line", (line) => {
-      output.push(line);
-      if (process.env.TEST_LOG_LEVEL) console.log(`[${child.pid}] ${line}`);
-      const http = /(?:API|health) +https?:\/\/[^:]+:(\d+)/.exec(line);
-      if (http) httpPort = Number(http[1]);
-      const grpc = /gRPC +localhost:(\d+)/.exec(line);
-      if (grpc) resolve({ httpPort, grpcPort: Number(grpc[1]) });
-      else if (http && environment.ROLE === "worker") resolve({ httpPort, grpcPort: 0 });
-      else if (http && environment.TLS_CERT) resolve({ httpPort, grpcPort: httpPort });
-    });
-    child.once("error", reject);
-    child.once("exit", (code) => reject(new Error(`the service ended with ${code}:\n${output.join("\n")}`)));
-  });
+  const ports = await new Promise<{ httpPort: number; grpcPort: number; metricsPort: number }>(
+    (resolve, reject) => {
+      let httpPort = 0;
+      let metricsPort = 0;
+      createInterface({ input: child.stdout }).on("line", (line) => {
+        output.push(line);
+        if (process.env.TEST_LOG_LEVEL) console.log(`[${child.pid}] ${line}`);
+        const metrics = /metrics +http:\/\/[^:]+:(\d+)/.exec(line);
+        if (metrics) metricsPort = Number(metrics[1]);
+        const http = /(?:API|health) +https?:\/\/[^:]+:(\d+)/.exec(line);
+        if (http) httpPort = Number(http[1]);
+        const grpc = /gRPC +localhost:(\d+)/.exec(line);
+        if (grpc) resolve({ httpPort, grpcPort: Number(grpc[1]), metricsPort });
+        else if (http && environment.ROLE === "worker") resolve({ httpPort, grpcPort: 0, metricsPort });
+        else if (http && environment.TLS_CERT) resolve({ httpPort, grpcPort: httpPort, metricsPort });
+      });
+      child.once("error", reject);
+      child.once("exit", (code) =>
+        reject(new Error(`the service ended with ${code}:\n${output.join("\n")}`)),
+      );
+    },
+  );
   return {
     process: child,
     pid: child.pid as number,

@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import { createNoopMeter } from "@opentelemetry/api";
 import pino from "pino";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import type { ApiContext } from "../../src/api/context.ts";
@@ -9,6 +10,7 @@ import { ALL_PERMISSIONS, createApiKey, type NewApiKey } from "../../src/db/keys
 import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { createAddressGuard } from "../../src/delivery/request/address-guard.ts";
 import { createTargetRules } from "../../src/delivery/request/target-url.ts";
+import { createApiInstruments } from "../../src/metrics/instruments.ts";
 import { createTestDatabase } from "./database.ts";
 import { DESCRIBED_TIMEOUT_MS, expectDescribed } from "./described-answers.ts";
 
@@ -74,6 +76,7 @@ export async function startTestApi(
     db,
     secrets: createSecretBox(randomBytes(32)),
     targets: createTargetRules(createAddressGuard([])),
+    instruments: createApiInstruments(createNoopMeter()),
     log: options.log ?? pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" }),
     // Tests send wrong keys by the dozen, all from one address.
     limits: { ...readConfig({}).limits, wrongKeysPerMinute: 0, ...options.limits },

@@ -43,6 +43,9 @@ export const WOKEN = { DISPATCH_INTERVAL: "1h", DISPATCH_ON_PUBLISH: "true" };
 export interface TestService {
   url: string;
   grpcPort: number;
+  /** Undefined without METRICS_PORT. */
+  metricsUrl: string | undefined;
+  databaseUrl: string;
   db: Db;
   adminKey: string;
   temporal: TemporalClient;
@@ -119,6 +122,8 @@ export async function startTestService(
   return {
     url: service.url,
     grpcPort: service.grpcPort as number,
+    metricsUrl: service.metricsUrl,
+    databaseUrl: database.url,
     db,
     adminKey,
     temporal,

@@ -5,7 +5,7 @@ import { gathering } from "../../db/gathering.ts";
 import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
 import { findSession } from "../../db/keys/sessions.ts";
 import type { ApiContext } from "../context.ts";
-import { refusal, toConnectError } from "../errors/errors.ts";
+import { reasonOf, refusal, toConnectError } from "../errors/errors.ts";
 import { createRequestLimit, type RequestLimit, rateLimitFields } from "../limits/request-limits.ts";
 import { ADMISSION_HEADER, type Admissions } from "../rest/admissions.ts";
 import type { SilentDatabase } from "../silent-database.ts";
@@ -138,7 +138,9 @@ export function requestGate(
       const key = isPublic(handler.method) ? null : await database.refuseWhileSilent(admitted);
       handler.values.set(callerKey, key);
     } catch (error) {
-      throw toConnectError(error, context.log, handler.method.name);
+      const told = toConnectError(error, context.log, handler.method.name);
+      context.instruments.refusals.add(1, { reason: reasonOf(told) });
+      throw told;
     }
   };
 }

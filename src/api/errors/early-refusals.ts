@@ -14,9 +14,10 @@ import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol
 import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
 import { DomainError } from "../../contract/errors.ts";
 import { callableByGet } from "../../contract/secret-fields.ts";
+import type { ApiInstruments } from "../../metrics/instruments.ts";
 import { decompress, REQUEST_ENCODINGS } from "../limits/decompress.ts";
 import { withWords } from "./bare-refusals.ts";
-import { refusal, withReason } from "./errors.ts";
+import { reasonOf, refusal, withReason } from "./errors.ts";
 
 /** More bytes than any error of the library takes. */
 const MAX_ERROR_BYTES = 1_048_576;
@@ -31,22 +32,30 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
  *
  * To be called once all services are registered.
  */
-export function explainEarlyRefusals(router: ConnectRouter): void {
+export function explainEarlyRefusals(router: ConnectRouter, instruments: ApiInstruments): void {
+  const refused = (error: ConnectError) => {
+    instruments.refusals.add(1, { reason: reasonOf(error) });
+    return error;
+  };
   for (const [place, handler] of router.handlers.entries()) {
     const explaining: UniversalHandler = Object.assign(async (request: Parameters<UniversalHandler>[0]) => {
       forgetEndlessTimeout(request.header);
       if (request.method === "GET" && !callableByGet(handler.method))
         return withWords({ status: 405 }, handler.method);
-      return explained(await handler(request), handler.method, request);
+      return explained(await handler(request), handler.method, request, refused);
     }, handler);
     router.handlers[place] = explaining;
   }
 }
 
+/** Told of each error that no interceptor has seen; answers it. */
+type Refused = (error: ConnectError) => ConnectError;
+
 function explained(
   response: UniversalServerResponse,
   method: DescMethod,
   request: UniversalServerRequest,
+  refused: Refused,
 ): UniversalServerResponse | Promise<UniversalServerResponse> {
   const { trailer, body } = response;
   const { methodKind: kind } = method;
@@ -56,29 +65,33 @@ function explained(
   }
   if (trailer) {
     // Of a call with one answer the outcome is known by now; only streams have theirs to come.
-    if (kind === "unary" || kind === "client_streaming" || !body) explainTrailer(trailer);
-    else return { ...response, body: thenExplained(body, trailer) };
+    if (kind === "unary" || kind === "client_streaming" || !body) explainTrailer(trailer, refused);
+    else return { ...response, body: thenExplained(body, trailer, refused) };
     return response;
   }
   const type = response.header?.get("Content-Type") ?? "";
   if (type.startsWith("application/grpc-web") && response.body) {
-    return { ...response, body: explainedEnvelopes(response.body) };
+    return { ...response, body: explainedEnvelopes(response.body, refused) };
   }
-  if (type === "application/json" && response.status >= 400) return explainedJson(response, request);
+  if (type === "application/json" && response.status >= 400) return explainedJson(response, request, refused);
   return response;
 }
 
-async function* thenExplained(body: AsyncIterable<Uint8Array>, trailer: Headers): AsyncIterable<Uint8Array> {
+async function* thenExplained(
+  body: AsyncIterable<Uint8Array>,
+  trailer: Headers,
+  refused: Refused,
+): AsyncIterable<Uint8Array> {
   yield* body;
-  explainTrailer(trailer);
+  explainTrailer(trailer, refused);
 }
 
-function explainTrailer(trailer: Headers): void {
+function explainTrailer(trailer: Headers, refused: Refused): void {
   const status = trailer.get("grpc-status");
   if (status === null || status === "0") return;
   if (!trailer.has("grpc-status-details-bin")) {
     const error = findTrailerError(trailer);
-    if (error) setTrailerStatus(trailer, withReason(error));
+    if (error) setTrailerStatus(trailer, refused(withReason(error)));
   }
   trailer.set("grpc-message", grpcSpelling(trailer.get("grpc-message") ?? ""));
 }
@@ -92,14 +105,17 @@ export function grpcSpelling(encoded: string): string {
 }
 
 /** gRPC-Web has its trailers in the last envelope of the body; each chunk is one envelope. */
-async function* explainedEnvelopes(body: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+async function* explainedEnvelopes(
+  body: AsyncIterable<Uint8Array>,
+  refused: Refused,
+): AsyncIterable<Uint8Array> {
   for await (const envelope of body) {
     if (envelope[0] !== trailerFlag) {
       yield envelope;
       continue;
     }
     const trailer = trailerParse(envelope.subarray(ENVELOPE_HEAD_BYTES));
-    explainTrailer(trailer);
+    explainTrailer(trailer, refused);
     yield encodeEnvelope(trailerFlag, trailerSerialize(trailer) as Uint8Array<ArrayBuffer>);
   }
 }
@@ -107,6 +123,7 @@ async function* explainedEnvelopes(body: AsyncIterable<Uint8Array>): AsyncIterab
 async function explainedJson(
   response: UniversalServerResponse,
   request: UniversalServerRequest,
+  refused: Refused,
 ): Promise<UniversalServerResponse> {
   const { body, header } = response;
   if (!body || !header) return response;
@@ -116,7 +133,7 @@ async function explainedJson(
   const json = encoding === null ? bytes : await decompress(encoding, bytes, MAX_ERROR_BYTES);
   const error = errorFromJsonBytes(json, undefined, new ConnectError("", Code.Unknown));
   if (error.details.length > 0) return { ...response, body: createAsyncIterable([bytes]) };
-  const explainedError = withReason(queryRefusal(error, request) ?? error);
+  const explainedError = refused(withReason(queryRefusal(error, request) ?? error));
   const told = errorToJsonBytes(explainedError, undefined);
   header.delete("Content-Encoding");
   header.set("Content-Length", String(told.byteLength));

@@ -129,6 +129,11 @@ function withChoices(message: string): string {
   return desc ? `${message}; send one of: ${enumChoices(desc).join(", ")}` : message;
 }
 
+/** A status as gRPC spells it. */
+export function statusNameOf(code: Code): StatusName {
+  return STATUS_NAMES.get(code) ?? "UNKNOWN";
+}
+
 /** The reason that an error tells programs. */
 export function reasonOf(error: ConnectError): string {
   return error.findDetails(ErrorInfoSchema)[0]?.reason ?? DEFAULT_REASONS.UNKNOWN;

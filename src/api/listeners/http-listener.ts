@@ -9,6 +9,7 @@ import type { Http2SecureServer, Http2Session } from "node:http2";
 import type { AddressInfo, Server, Socket } from "node:net";
 import type { Transport } from "@connectrpc/connect";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import { httpAttributes } from "../../metrics/instruments.ts";
 import { logAccess } from "../access-log.ts";
 import type { AddressReader } from "../auth/client-address.ts";
 import type { ApiContext } from "../context.ts";
@@ -100,6 +101,8 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
       ms: Math.round(reply.elapsedTime),
     };
     context.log.debug(fields, "request");
+    const attributes = httpAttributes(method, routeOptions.url, reply.statusCode);
+    context.instruments.httpDuration.record(reply.elapsedTime / 1_000, attributes);
   });
   const { services } = options;
   const whatElse = services ? { ...SERVED, callable: [...services.handlers.keys()] } : ONLY_DELIVERS;

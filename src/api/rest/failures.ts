@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { ApiContext } from "../context.ts";
-import { toConnectError } from "../errors/errors.ts";
+import { reasonOf, toConnectError, withReason } from "../errors/errors.ts";
 import { nearestPath, type ServedPath } from "../errors/nearest-path.ts";
 import { answerUnknownMethod, isMethodCall, shortPath } from "../errors/unknown-method.ts";
 import { MAX_BODY_BYTES, unsupportedType } from "./bodies.ts";
@@ -90,6 +90,7 @@ export function mountFailures(
     if (request.is404) return notFound(request, reply);
     const told =
       fromFramework(error, request) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?");
+    context.instruments.refusals.add(1, { reason: reasonOf(told) });
     const retryAfter = told.metadata.get("Retry-After");
     if (retryAfter !== null) reply.header("Retry-After", retryAfter);
     return sendFailure(reply, statusOf(told.code), told.rawMessage);
@@ -108,5 +109,5 @@ function fromFramework(error: FastifyError, { headers }: FastifyRequest): Connec
     error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE"
       ? unsupportedType(headers["content-type"])
       : FRAMEWORK_MESSAGES[error.code];
-  return new ConnectError(message ?? error.message, Code.InvalidArgument);
+  return withReason(new ConnectError(message ?? error.message, Code.InvalidArgument));
 }

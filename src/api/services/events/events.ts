@@ -22,12 +22,13 @@ const SERIES_ROOM = 16 * 1024 * 1024;
 
 /** For internal callers: tells the service that something happened (contract, section 6). */
 export function eventService(context: ApiContext): ServiceImpl<typeof EventService> {
-  const publish = createPublisher(context.db, context.onQueued);
+  const publish = createPublisher(context.db, context.instruments.published, context.onQueued);
   const room = new Room(SERIES_ROOM);
   const seriesOptions = (handler: HandlerContext): SeriesOptions => ({
     publish,
     room,
     log: context.log,
+    refusals: context.instruments.refusals,
     method: handler.method.name,
     apiKeyId: callerOf(handler).id,
     admit: () => stillAuthorised(context, handler),

@@ -1,5 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
+import type { Counter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { PublishEventRequest, PublishResultSchema } from "../../../../gen/webhook/v1/event_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
@@ -18,6 +19,8 @@ export interface SeriesOptions {
   /** In bytes; shared by all series of the process. */
   room: Room;
   log: Logger;
+  /** Counts refused events. */
+  refusals: Counter;
   /** The call, for the log. */
   method: string;
   apiKeyId: string;
@@ -101,7 +104,9 @@ export class PublishedSeries {
     if (this.#fault) return;
     const told = toConnectError(error, this.#options.log, this.#options.method);
     const { code, rawMessage } = told;
+    // The call counts as refused then.
     if (FATAL.has(code)) this.#fault = { error };
+    else this.#options.refusals.add(1, { reason: reasonOf(told) });
     const message = clipped(rawMessage);
     this.#results[index] = {
       result: { case: "error", value: { index, code, message, reason: reasonOf(told) } },

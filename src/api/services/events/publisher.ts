@@ -1,3 +1,4 @@
+import type { Counter } from "@opentelemetry/api";
 import type { DomainError } from "../../../contract/errors.ts";
 import type { Db } from "../../../db/database.ts";
 import { type KeyReused, type NewEvent, type Published, publishEvents } from "../../../db/events/publish.ts";
@@ -23,21 +24,25 @@ const ROW_BYTES = 512;
  * Publishes in groups: while one is written the next gathers. Many callers thus share a statement and its commit,
  * and one alone waits for nobody.
  *
+ * @param published counts the events that were stored
  * @param onQueued told after each group that queued deliveries
  */
-export function createPublisher(db: Db, onQueued: () => void = () => {}): Publisher {
+export function createPublisher(db: Db, published: Counter, onQueued: () => void = () => {}): Publisher {
   /** Deliveries of the last event of each process, which tells how much work the next will be. */
   const fanOut = new Map<number, number>();
 
   async function write(events: readonly NewEvent[]): Promise<(Published | KeyReused)[]> {
     const results = await publishEvents(db, events);
     let queued = 0;
+    let stored = 0;
     for (const [index, result] of results.entries()) {
       if ("queued" in result && !result.duplicate) {
         fanOut.set((events[index] as NewEvent).process, result.queued);
         queued += result.queued;
+        stored += 1;
       }
     }
+    if (stored > 0) published.add(stored);
     if (queued > 0) onQueued();
     return results;
   }

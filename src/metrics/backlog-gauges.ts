@@ -1,0 +1,159 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { ValueType } from "@opentelemetry/api";
+import {
+  AggregationTemporality,
+  type CollectionResult,
+  DataPointType,
+  type GaugeMetricData,
+  type MetricProducer,
+  type ResourceMetrics,
+} from "@opentelemetry/sdk-metrics";
+import type { Logger } from "pino";
+import { type Db, openDatabase, rows } from "../db/database.ts";
+import { type Backlog, readBacklog } from "../db/deliveries/backlog.ts";
+import { isTransient } from "../db/faults.ts";
+
+/** The advisory lock of the process that reads the backlog; any number, the same in every process. */
+const BACKLOG_LOCK = 7_242_110_923;
+/** Time between two readings, in milliseconds: longer after a long reading, which then takes a twentieth of the time. */
+const INTERVAL_MS = { min: 5_000, max: 25_000, times: 20 };
+/** A reading that takes longer is given up, in milliseconds. */
+const READING_TIMEOUT_MS = 20_000;
+
+/** What the gauges show. */
+type Values = Pick<Backlog, "pending" | "retrying" | "overdue" | "oldestSendableS" | "lastRunS">;
+
+/**
+ * Gauges of what waits in the database. Of all processes on a database one exports them, so that sums over processes are
+ * right: the one that holds an advisory lock in a session of its own. When it ends, another one takes over within the
+ * interval.
+ *
+ * A producer of its own, since an observable gauge of the SDK goes on exporting its last value.
+ */
+export class BacklogGauges implements MetricProducer {
+  readonly #end = new AbortController();
+  #values: Values | undefined;
+  #running: Promise<void> | undefined;
+  #session: Db | undefined;
+  #after = 0n;
+  /** The oldest of the webhooks that were looked at since the round began, and of the round before, in seconds. */
+  #oldest = { now: 0, before: 0 };
+
+  /** Starts to read, or to wait for the lock. @param directUrl PostgreSQL's own address */
+  start(directUrl: string, log: Logger): void {
+    this.#running ??= this.#run(directUrl, log);
+  }
+
+  async collect(): Promise<CollectionResult> {
+    const metrics = this.#values ? gauges(this.#values) : [];
+    const scope = { name: "webhook-service" };
+    // The reader adds what it collects here to the resource of its own.
+    const resourceMetrics = { scopeMetrics: [{ scope, metrics }] } as unknown as ResourceMetrics;
+    return { resourceMetrics, errors: [] };
+  }
+
+  async close(): Promise<void> {
+    this.#end.abort();
+    await this.#running;
+    await this.#forget();
+  }
+
+  async #run(directUrl: string, log: Logger): Promise<void> {
+    const { signal } = this.#end;
+    while (!signal.aborted) {
+      const began = performance.now();
+      try {
+        this.#session ??= openDatabase(directUrl, {
+          max: 1,
+          applicationName: "webhook-service-metrics",
+          queryTimeoutMs: READING_TIMEOUT_MS,
+        });
+        if (await holdsLock(this.#session)) await this.#read(this.#session);
+        else await this.#forget();
+      } catch (err) {
+        await this.#forget();
+        if (!isTransient(err) && !signal.aborted)
+          log.warn({ err }, "the backlog could not be read for metrics");
+      }
+      const tookMs = performance.now() - began;
+      const restMs = Math.min(INTERVAL_MS.max, Math.max(INTERVAL_MS.min, tookMs * INTERVAL_MS.times));
+      await wait(restMs, undefined, { signal, ref: false }).catch(() => {});
+    }
+  }
+
+  async #read(session: Db): Promise<void> {
+    const backlog = await readBacklog(session, { after: this.#after });
+    this.#after = backlog.next ?? 0n;
+    const now = Math.max(this.#oldest.now, backlog.oldestSendableS);
+    const oldestSendableS = backlog.next === null ? now : Math.max(now, this.#oldest.before);
+    this.#oldest = backlog.next === null ? { now: 0, before: now } : { ...this.#oldest, now };
+    this.#values = { ...backlog, oldestSendableS };
+  }
+
+  /** Ends the session and with it the lock, and exports nothing any more. */
+  async #forget(): Promise<void> {
+    const session = this.#session;
+    this.#session = undefined;
+    this.#values = undefined;
+    this.#after = 0n;
+    this.#oldest = { now: 0, before: 0 };
+    await session?.destroy().catch(() => {});
+  }
+}
+
+/** Takes the lock, or finds that this session has it: if its connection broke, the new one may have lost it to others. */
+async function holdsLock(session: Db): Promise<boolean> {
+  const [answer] = await rows<{ held: boolean }>(
+    session,
+    "select pg_try_advisory_lock(:lock::bigint) as held",
+    {
+      lock: BACKLOG_LOCK,
+    },
+  );
+  return answer?.held ?? false;
+}
+
+function gauges({ pending, retrying, overdue, oldestSendableS, lastRunS }: Values): GaugeMetricData[] {
+  return [
+    gauge(
+      "webhook.deliveries.pending",
+      "{delivery}",
+      "Deliveries that have not ended: pending before their first attempt, retrying after it. Exact up to 100,000.",
+      [
+        [pending, { state: "pending" }],
+        [retrying, { state: "retrying" }],
+      ],
+    ),
+    gauge(
+      "webhook.deliveries.oldest_sendable.age",
+      "s",
+      "Age of the oldest delivery that nothing but the service holds back: its webhook is not paused, rate limited or failing.",
+      [[oldestSendableS, {}]],
+    ),
+    gauge("webhook.retries.overdue", "{delivery}", "Retries that have been due for more than a minute.", [
+      [overdue, {}],
+    ]),
+    gauge(
+      "webhook.dispatch.last_run.age",
+      "s",
+      "Time since the start of the latest dispatch run.",
+      lastRunS === null ? [] : [[lastRunS, {}]],
+    ),
+  ];
+}
+
+function gauge(
+  name: string,
+  unit: string,
+  description: string,
+  values: [value: number, attributes: Record<string, string>][],
+): GaugeMetricData {
+  const ms = Date.now();
+  const time: [number, number] = [Math.floor(ms / 1_000), (ms % 1_000) * 1e6];
+  return {
+    descriptor: { name, unit, description, valueType: ValueType.DOUBLE },
+    aggregationTemporality: AggregationTemporality.CUMULATIVE,
+    dataPointType: DataPointType.GAUGE,
+    dataPoints: values.map(([value, attributes]) => ({ startTime: time, endTime: time, value, attributes })),
+  };
+}

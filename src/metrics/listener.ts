@@ -1,0 +1,72 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Logger } from "pino";
+
+/** The path that Prometheus scrapes unless told otherwise. */
+export const METRICS_PATH = "/metrics";
+/** Connections at once: a few scrapers and people. */
+const MAX_CONNECTIONS = 50;
+/** How long a client may take to send its request, in milliseconds. */
+const REQUEST_TIMEOUT_MS = 10_000;
+
+/** The listener of metrics. */
+export interface MetricsListener {
+  /** The port it got, also when any was asked for. */
+  port: number;
+  close(): Promise<void>;
+}
+
+/**
+ * Serves the metrics, to everyone who reaches the port, and nothing else.
+ *
+ * @param options.port 0: any free one
+ * @param options.render writes the metrics in the text format of Prometheus
+ */
+export async function listenForMetrics(options: {
+  host: string;
+  port: number;
+  render: () => Promise<string>;
+  log: Logger;
+}): Promise<MetricsListener> {
+  const { host, port, render, log } = options;
+  const server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS }, (request, response) => {
+    // What is sent is not read, and the connection ends with the answer.
+    if (request.method !== "GET") response.setHeader("Connection", "close");
+    const answer = (status: number, type: string, body: string) =>
+      response.writeHead(status, { "Content-Type": type, "Cache-Control": "no-store" }).end(body);
+    if (request.url?.split("?", 1)[0] !== METRICS_PATH || !["GET", "HEAD"].includes(request.method ?? "")) {
+      answer(404, "text/plain; charset=utf-8", `Not found. The metrics are at GET ${METRICS_PATH}.\n`);
+      return;
+    }
+    render().then(
+      (text) => answer(200, "text/plain; version=0.0.4; charset=utf-8", text),
+      (err: unknown) => {
+        log.error({ err }, "metrics could not be written");
+        answer(
+          500,
+          "text/plain; charset=utf-8",
+          "The metrics could not be written; see the service's log.\n",
+        );
+      },
+    );
+  });
+  server.maxConnections = MAX_CONNECTIONS;
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (cause: NodeJS.ErrnoException) =>
+      reject(
+        new Error(`cannot listen on port ${port} (${cause.code}); set METRICS_PORT to another port`, {
+          cause,
+        }),
+      ),
+    );
+    server.listen(port, host, resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    close() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeAllConnections();
+      return closed;
+    },
+  };
+}

@@ -1,0 +1,226 @@
+import { readFileSync } from "node:fs";
+import { connect as connectTcp } from "node:net";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { readConfig } from "../../src/config/config.ts";
+import { rows } from "../../src/db/database.ts";
+import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
+import { type Sample, scrape, scrapeText, sum } from "./scrapes.ts";
+
+let service: TestService;
+let url: string;
+beforeAll(async () => {
+  service = await startTestService({ ...WOKEN, METRICS_PORT: "0" });
+  url = service.metricsUrl as string;
+});
+afterAll(() => service?.stop());
+
+/** Counts as the database has them. */
+async function counted(sql: string): Promise<number> {
+  const [row] = await rows<{ n: number }>(service.db, `select count(*)::int as n from ${sql}`);
+  return row?.n ?? 0;
+}
+
+test("the counters equal the counts of the database after deliveries, retries and failures", async () => {
+  const [works, comesBack, fails] = await Promise.all([
+    service.receiver(),
+    service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200)),
+    service.receiver(() => 418),
+  ]);
+  for (const receiver of [works, comesBack, fails]) await service.register(`${receiver.url}/`);
+  const events = await Promise.all(Array.from({ length: 30 }, (_, n) => service.publish(BigInt(n + 1))));
+  await Promise.all(events.map(({ eventId }) => service.untilFinal(eventId)));
+
+  const samples = await scrape(url);
+  expect(sum(samples, "webhook_events_published_total")).toBe(await counted("events"));
+  const attempts = "webhook_delivery_attempts_total";
+  expect(sum(samples, attempts)).toBe(await counted("all_attempts"));
+  expect(sum(samples, attempts)).toBe(30 + 60 + 120);
+  expect(sum(samples, attempts, { outcome: "delivered", attempt: "1" })).toBe(30);
+  expect(sum(samples, attempts, { outcome: "delivered", attempt: "2" })).toBe(30);
+  expect(sum(samples, attempts, { outcome: "failed", attempt: "4" })).toBe(30);
+  const failed = await counted("deliveries where outcome = 'failed'");
+  expect(sum(samples, "webhook_deliveries_failed_total", { reason: "attempts" })).toBe(failed);
+  expect(sum(samples, "webhook_deliveries_failed_total")).toBe(failed);
+  const delivered = await counted("deliveries where outcome = 'delivered'");
+  expect(sum(samples, "webhook_delivery_latency_seconds_count")).toBe(delivered);
+  const posts = "http_client_request_duration_seconds_count";
+  expect(sum(samples, posts)).toBe(await counted("all_attempts"));
+  expect(sum(samples, posts, { http_response_status_code: "418", error_type: "418" })).toBe(120);
+  expect(sum(samples, "webhook_delivery_in_flight")).toBe(0);
+  expect(
+    sum(samples, "rpc_server_call_duration_seconds_count", {
+      rpc_method: "webhook.v1.EventService/PublishEvent",
+    }),
+  ).toBe(30);
+});
+
+test("a refused call counts once by its reason, over each protocol, and a refused event of a batch too", async () => {
+  const refusals = async (reason: string) => sum(await scrape(url), "webhook_api_refusals_total", { reason });
+  const post = (path: string, body: string, headers: Record<string, string> = {}) =>
+    fetch(`${service.url}${path}`, {
+      method: "POST",
+      body,
+      headers: { "Content-Type": "application/json", "X-Service-Key": service.adminKey, ...headers },
+    });
+  const cases: [reason: string, call: () => Promise<unknown>][] = [
+    ["FIELDS_INVALID", () => service.webhooks.createWebhook({}).catch(() => {})],
+    ["FIELDS_INVALID", () => post("/api/webhook", "{}")],
+    ["WEBHOOK_NOT_FOUND", () => service.webhooks.getWebhook({ webhookId: 999n }).catch(() => {})],
+    ["REQUEST_INVALID", () => post("/webhook.v1.WebhookService/GetWebhook", "not JSON")],
+    ["REQUEST_INVALID", () => post("/api/webhook", "not JSON")],
+    [
+      "API_KEY_UNKNOWN",
+      () => post("/webhook.v1.WebhookService/ListWebhooks", "{}", { "X-Service-Key": "x" }),
+    ],
+    [
+      "API_KEY_UNKNOWN",
+      () => fetch(`${service.url}/api/webhook/list`, { headers: { "X-Service-Key": "x" } }),
+    ],
+    ["FIELDS_INVALID", () => post("/webhook.v1.EventService/PublishEventBatch", '{"events": [{}]}')],
+  ];
+  for (const [reason, call] of cases) {
+    const before = sum(await scrape(url), "webhook_api_refusals_total");
+    const ofReason = await refusals(reason);
+    await call();
+    expect(await refusals(reason), `${reason}: ${call}`).toBe(ofReason + 1);
+    expect(sum(await scrape(url), "webhook_api_refusals_total"), `${reason}: ${call}`).toBe(before + 1);
+  }
+});
+
+test("deliveries in flight count while their receivers have not answered", async () => {
+  let answer: (status: number) => void = () => {};
+  const answered = new Promise<number>((resolve) => {
+    answer = resolve;
+  });
+  await service.removeWebhooks();
+  let arrived: () => void = () => {};
+  const sent = new Promise<void>((resolve) => {
+    arrived = resolve;
+  });
+  const receiver = await service.receiver(() => {
+    arrived();
+    return answered;
+  });
+  await service.register(`${receiver.url}/`);
+  const { eventId } = await service.publish();
+  await sent;
+  expect(sum(await scrape(url), "webhook_delivery_in_flight")).toBe(1);
+  answer(200);
+  await service.untilFinal(eventId);
+  expect(sum(await scrape(url), "webhook_delivery_in_flight")).toBe(0);
+});
+
+test("the lease of a worker that ran out is counted, and a delivery that workers died with ten times", async () => {
+  const expired = async () => sum(await scrape(url), "webhook_leases_expired_total", { holder: "worker" });
+  expect(await expired()).toBe(0);
+  await service.db("workers").insert({ name: "gone", task_queue: "gone", lease_until: new Date(0) });
+  await expect.poll(expired).toBe(1);
+
+  await service.removeWebhooks();
+  const receiver = await service.receiver();
+  const webhookId = await service.register(`${receiver.url}/`);
+  await service.webhooks.pauseWebhook({ webhookId });
+  const { eventId } = await service.publish();
+  await service.db("queue").where("event_id", eventId).update({ claims: 10 });
+  await service.webhooks.resumeWebhook({ webhookId });
+  expect(await service.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.FAILED }]);
+  expect(sum(await scrape(url), "webhook_deliveries_failed_total", { reason: "interrupted" })).toBe(1);
+});
+
+test("requests of HTTP are measured by route, and one to an unknown path has none", async () => {
+  const requests = "http_server_request_duration_seconds_count";
+  await fetch(`${service.url}/healthz`);
+  await fetch(`${service.url}/nowhere/${service.adminKey}`);
+  const samples = await scrape(url);
+  const of = (labels: Record<string, string>) => sum(samples, requests, labels);
+  expect(of({ http_route: "/healthz", http_request_method: "GET", http_response_status_code: "200" })).toBe(
+    1,
+  );
+  const unknown = samples.filter(
+    ({ name, labels }) => name === requests && labels.http_response_status_code === "404",
+  );
+  expect(unknown.map(({ labels }) => labels.http_route)).toEqual([undefined]);
+});
+
+test("the pool, the statements, the event loop, the memory and the backlog are measured", async () => {
+  await expect
+    .poll(async () => {
+      const names = new Set((await scrape(url)).map(({ name }) => name));
+      return [
+        "db_client_connections",
+        "db_client_connection_pending_requests",
+        "db_client_operation_duration_seconds_count",
+        "nodejs_eventloop_delay_p99_seconds",
+        "nodejs_eventloop_utilization_ratio",
+        "process_memory_usage_bytes",
+        "webhook_deliveries_pending",
+        "webhook_deliveries_oldest_sendable_age_seconds",
+        "webhook_dispatch_last_run_age_seconds",
+        "webhook_leases_expired_total",
+        "webhook_retries_overdue",
+      ].filter((name) => !names.has(name));
+    })
+    .toEqual([]);
+});
+
+test("docs/operations.md names every metric of the service", async () => {
+  const text = await scrapeText(url);
+  const families = [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name as string);
+  expect(families.length).toBeGreaterThan(10);
+  const document = readFileSync(fileURLToPath(new URL("../../docs/operations.md", import.meta.url)), "utf8");
+  const listed = families.filter((name) => !/^(process|nodejs|v8js|temporal)_|^target_info$/.test(name));
+  expect(listed.filter((name) => !document.includes(`\`${name}\``))).toEqual([]);
+});
+
+test("no secret, address, host or user is in the metrics, and labels have few values", async () => {
+  const receiver = await service.receiver(() => 500);
+  const path = "/a-secret-path";
+  await service.register(`${receiver.url}${path}`);
+  const { eventId } = await service.publish();
+  await service.untilFinal(eventId);
+  const text = await scrapeText(url);
+  const { hostname, port, password } = new URL(service.databaseUrl);
+  for (const secret of [
+    service.adminKey,
+    path,
+    receiver.url,
+    `:${receiver.port}`,
+    "tenant-1",
+    eventId,
+    "localhost",
+    hostname,
+    port,
+    password,
+  ].filter(Boolean))
+    expect(text).not.toContain(secret);
+  const labels = new Set((await scrape(url)).flatMap((sample: Sample) => Object.keys(sample.labels)));
+  expect([...labels].filter((label) => /host|url|address|key|webhook_id|server/.test(label))).toEqual([]);
+});
+
+test("anything but GET /metrics is not found, and what is not HTTP leaves the listener as it is", async () => {
+  const { origin, port } = new URL(url);
+  expect((await fetch(`${origin}/`)).status).toBe(404);
+  expect((await fetch(url, { method: "POST", body: "x" })).status).toBe(404);
+  expect((await fetch(`${url}?match=x`)).status).toBe(200);
+  await new Promise<void>((resolve, reject) => {
+    const socket = connectTcp(Number(port), "127.0.0.1", () => socket.write("nonsense\r\n\r\n"));
+    socket
+      .on("close", () => resolve())
+      .on("error", reject)
+      .resume();
+  });
+  expect((await fetch(url)).headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
+});
+
+test("without METRICS_PORT and OTLP nothing is measured or served", async () => {
+  const { metrics } = readConfig({});
+  expect(metrics).toEqual({ port: undefined, otlp: false });
+  expect(readConfig({ OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318" }).metrics.otlp).toBe(true);
+  expect(readConfig({ OTEL_METRICS_EXPORTER: "otlp" }).metrics.otlp).toBe(true);
+  const none = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318", OTEL_METRICS_EXPORTER: "none" };
+  expect(readConfig(none).metrics.otlp).toBe(false);
+  const disabled = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318", OTEL_SDK_DISABLED: "true" };
+  expect(readConfig(disabled).metrics.otlp).toBe(false);
+});

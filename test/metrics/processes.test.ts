@@ -1,0 +1,117 @@
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { startReceiver } from "../../demo/receiver.ts";
+import { rows } from "../../src/db/database.ts";
+import { type FaultParts, publishMany, register, startFaultParts, untilAllFinal } from "../faults/parts.ts";
+import { anyPort } from "../support/any-port.ts";
+import { startDatabaseGateway } from "../support/database-gateway.ts";
+import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
+import { type Sample, scrape, sum } from "./scrapes.ts";
+
+/** Time between two readings of the backlog. */
+const INTERVAL_S = 5;
+const PENDING = "webhook_deliveries_pending";
+
+let parts: FaultParts;
+beforeAll(async () => {
+  parts = await startFaultParts();
+});
+afterAll(() => parts?.end());
+
+async function start(settings: Record<string, string>): Promise<ServiceProcess> {
+  const service = await startServiceProcess({
+    ...parts.environment,
+    HEARTBEAT_TIMEOUT: "20s",
+    METRICS_PORT: "0",
+    ...settings,
+  });
+  onTestFinished(async () => {
+    await service.end("SIGTERM");
+  });
+  return service;
+}
+
+const metricsOf = ({ metricsPort }: ServiceProcess): Promise<Sample[]> =>
+  scrape(`http://127.0.0.1:${metricsPort}/metrics`);
+
+const processesOf = (samples: readonly Sample[], name: string) =>
+  [...new Set(samples.filter((sample) => sample.name === name).map(({ labels }) => labels.process))].sort();
+
+async function exporting(services: readonly ServiceProcess[]): Promise<number[]> {
+  const all = await Promise.all(services.map(metricsOf));
+  return all.flatMap((samples, n) => (processesOf(samples, PENDING).length > 0 ? [n] : []));
+}
+
+test("of two processes one exports the backlog, and when it is killed the other does", async () => {
+  const services = [await start({ ROLE: "api" }), await start({ ROLE: "api" })];
+  await expect.poll(() => exporting(services)).toHaveLength(1);
+  const [first] = await exporting(services);
+  const other = services[first === 0 ? 1 : 0] as ServiceProcess;
+  // By then the other one has tried, too.
+  const uptime = async () => sum(await metricsOf(other), "process_uptime_seconds");
+  const later = (await uptime()) + INTERVAL_S + 1;
+  await expect.poll(uptime).toBeGreaterThan(later);
+  expect(await exporting(services)).toEqual([first]);
+  await (services[first as number] as ServiceProcess).end("SIGKILL");
+  await expect.poll(() => exporting([other])).toEqual([0]);
+});
+
+test("a service has the metrics of its delivery processes, by a label, and those of Temporal's SDK", async () => {
+  const service = await start({ DELIVERY_PROCESSES: "2" });
+  const receiver = await startReceiver(parts.certificate);
+  onTestFinished(() => receiver.close());
+  await register(service.grpcPort, parts.adminKey, `${receiver.url}/`);
+  await publishMany(service.grpcPort, parts.adminKey, 20);
+  await untilAllFinal(parts.db);
+  const own = ["delivery-1", "delivery-2", "main"];
+  await expect
+    .poll(async () => processesOf(await metricsOf(service), "process_memory_usage_bytes"))
+    .toEqual(own);
+  const samples = await metricsOf(service);
+  expect(sum(samples, "webhook_events_published_total", { process: "main" })).toBe(20);
+  const [{ n } = { n: 0 }] = await rows<{ n: number }>(
+    parts.db,
+    "select count(*)::int as n from all_attempts",
+  );
+  expect(sum(samples, "webhook_delivery_attempts_total")).toBe(n);
+  expect(processesOf(samples, "webhook_delivery_in_flight")).toEqual(["delivery-1", "delivery-2"]);
+  await expect
+    .poll(async () => sum(await metricsOf(service), "temporal_activity_execution_latency_seconds_count"))
+    .toBeGreaterThan(0);
+  const queues = new Set((await metricsOf(service)).map(({ labels }) => labels.task_queue));
+  expect([...queues].filter((name) => /[0-9a-f]{8}-/.test(name ?? ""))).toEqual([]);
+});
+
+test("a delivery process that ends leaves, and comes back under its label", async () => {
+  const service = await start({ DELIVERY_PROCESSES: "1" });
+  const pid = async () => {
+    const [worker] = await rows<{ name: string }>(
+      parts.db,
+      "select name from workers order by id desc limit 1",
+    );
+    return Number(worker?.name.split("/").at(-1));
+  };
+  const processes = async () => processesOf(await metricsOf(service), "process_uptime_seconds");
+  await expect.poll(processes).toEqual(["delivery-1", "main"]);
+  process.kill(await pid(), "SIGKILL");
+  await expect.poll(processes).toEqual(["main"]);
+  await expect.poll(processes).toEqual(["delivery-1", "main"]);
+});
+
+test("delivery processes are measured while they wait for a Temporal that is away at their start", async () => {
+  const gateway = await startDatabaseGateway(`tcp://${parts.temporal.address}`);
+  onTestFinished(() => gateway.close());
+  await gateway.set("hang up");
+  const port = await anyPort();
+  const starting = start({
+    DELIVERY_PROCESSES: "1",
+    METRICS_PORT: String(port),
+    TEMPORAL_ADDRESS: new URL(gateway.url).host,
+  });
+  const processes = async () => {
+    const samples = await scrape(`http://127.0.0.1:${port}/metrics`).catch(() => []);
+    return processesOf(samples, "process_uptime_seconds");
+  };
+  await expect.poll(processes).toEqual(["delivery-1", "main"]);
+  await gateway.set("pass");
+  await starting;
+});
