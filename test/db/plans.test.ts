@@ -9,7 +9,6 @@ import { foldDeltas } from "../../src/db/deliveries/rollups.ts";
 import { sendAgain, sendManyAgain } from "../../src/db/deliveries/send-again.ts";
 import { getSentRequest } from "../../src/db/deliveries/sent-requests.ts";
 import { readHistory, readOverview, webhookStats } from "../../src/db/deliveries/stats.ts";
-import { judgeHealth } from "../../src/db/deliveries/webhook-health.ts";
 import { fanOutStep } from "../../src/db/events/fan-out.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../src/db/events/test-events.ts";
@@ -29,6 +28,7 @@ import { abandonRun, closeExpiredRuns, closeRun } from "../../src/db/queue/runs.
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
 import { readOverdueRetries } from "../../src/db/webhooks/overdue-retries.ts";
+import { judgeHealth } from "../../src/db/webhooks/webhook-health.ts";
 import { cancelOfDeleted, deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";

@@ -1,7 +1,7 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
+import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../webhooks/webhook-health.ts";
 import { CHANGE } from "./rollup-deltas.ts";
-import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "./webhook-health.ts";
 
 /** Rows of `rollup_deltas` that one step folds, at most. */
 export const FOLD_STEP = 500;

@@ -2,10 +2,10 @@ import { DomainError } from "../../contract/errors.ts";
 import type { Bindings, Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
-import type { Health } from "../deliveries/webhook-health.ts";
 import { cancelOfWebhooks } from "../queue/endings.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import type { SecretBox } from "./secret-box.ts";
+import type { Health } from "./webhook-health.ts";
 import { newSealedSecret } from "./webhook-secrets.ts";
 
 /** A registration, with the name of the installed app it belongs to; its signing secret is asked for apart. */

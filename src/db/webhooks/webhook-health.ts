@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
-import { CHANGE } from "./rollup-deltas.ts";
+import { CHANGE } from "../deliveries/rollup-deltas.ts";
 
 /** How a webhook's endpoint answers, worst last. */
 export const HEALTHS = ["healthy", "degraded", "failing"] as const;

@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
 import { CHANGE } from "../../../src/db/deliveries/rollup-deltas.ts";
 import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
-import { forgetHealthy, type HealthChange } from "../../../src/db/deliveries/webhook-health.ts";
 import { claimPending } from "../../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
+import { forgetHealthy, type HealthChange } from "../../../src/db/webhooks/webhook-health.ts";
 import { deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { ALL, freshClaimant, openQueueDatabase, queue, result, SPACING } from "../queue/queue.ts";
 
