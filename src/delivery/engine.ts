@@ -23,13 +23,13 @@ import { Sender } from "./sender.ts";
 import { WebhookWatch } from "./webhook-watch.ts";
 import { WorkerLease } from "./worker-lease.ts";
 
-/** Connections kept beyond the most requests in flight. */
+/** Idle connections kept open in addition to the limit of requests in flight. */
 const IDLE_CONNECTIONS = 1_000;
 
-/** What delivers in one process. */
+/** The delivery engine of one process: claims, sends and records deliveries. */
 export interface DeliveryEngine {
   db: Db;
-  /** Connections whose settings stay as they are set, for retention. */
+  /** Direct connections to PostgreSQL that keep their session settings. Retention uses them. */
   directDb: Db;
   log: Logger;
   pumps: Pumps;
@@ -37,19 +37,20 @@ export interface DeliveryEngine {
   statements: GatheredStatements;
   lease: WorkerLease;
   timeoutMs: number;
-  /** Aborted when the process is to end: nothing new is claimed or sent from then on. */
+  /** Aborted on shutdown: from then on nothing is claimed or sent. */
   stopping: AbortSignal;
   close(): Promise<void>;
 }
 
 /**
- * Builds the engine of a process.
+ * Builds the delivery engine of a process.
  *
- * @param options.directDb connections to PostgreSQL itself; `db` when no pooler is in between
- * @param options.directUrl for a connection beside the pools, over which the process is told of changes
- * @param options.reservedFiles connections of an API in the same process; 0 unless given
- * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
- * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
+ * @param options.directDb connections to PostgreSQL itself; the same as `db` without a pooler
+ * @param options.directUrl the URL for one more connection, outside the pools, that listens for change notifications
+ * @param options.reservedFiles file descriptors reserved for API connections in the same process. Defaults to 0
+ * @param options.sharedBy the number of processes that share the container's memory, including this one. Defaults to
+ *   1
+ * @param options.resolver resolves host names. Defaults to the hosts file and DNS; closed with the engine
  */
 export function createDeliveryEngine(options: {
   db: Db;
@@ -66,7 +67,7 @@ export function createDeliveryEngine(options: {
 }): DeliveryEngine {
   const { db, directDb, directUrl, log, stopping, delivery, dispatch } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
-  // No lookup outlives the attempt that needs it.
+  // A lookup never runs longer than the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }) } = options;
   const spacing = {
     initialDelayMs: dispatch.retryInitialDelayMs,

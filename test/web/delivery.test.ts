@@ -125,7 +125,7 @@ test("a delivery under way counts down to its next attempt, and is not sent agai
     {
       webhookId,
       state: "retrying",
-      tried: [{ durationMs: 5_000, error: "no connection in time (ETIMEDOUT)" }],
+      tried: [{ durationMs: 5_000, error: "connection timed out (ETIMEDOUT)" }],
       retryAt: new Date(Date.now() + 300_000),
     },
   ]);

@@ -41,7 +41,7 @@ export const FAILURES: Record<string, FailureKind> = {
     examples: {
       parameter: "webhookId is required: send a whole number, at most 9223372036854775807",
       unknownWebhook: "there is no webhook 4711; list the webhooks to find its Id",
-      http: "url must begin with https://, not http://",
+      http: "url begins with http://; only https:// is allowed",
     },
     headers: rateLimitHeaders,
   },

@@ -42,7 +42,7 @@ export const urlCorners: Corner[] = [
   refused(
     "with a url of http",
     { json: { process: 1, url: "http://a.example/" } },
-    "url must begin with https://, not http://",
+    "url begins with http://; only https:// is allowed",
   ),
   refused("with a url of another scheme", { json: { process: 1, url: "javascript:alert(1)" } }, "https://"),
   refused("with a url that names a user", { json: { process: 1, url: "https://u:p@a.example/" } }, "user"),
