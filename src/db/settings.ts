@@ -1,6 +1,6 @@
 import { count, type Db, rows } from "./database.ts";
 
-/** Sets a fact about this instance unless it is set, and answers it as it is now. */
+/** Stores a setting of this instance unless it exists. Returns its current value. */
 export async function settingOrNew(db: Db, name: string, value: string): Promise<string> {
   await count(db, "insert into settings (name, value) values (:name, :value) on conflict do nothing", {
     name,
@@ -10,7 +10,7 @@ export async function settingOrNew(db: Db, name: string, value: string): Promise
   return row?.value ?? "";
 }
 
-/** Replaces a fact about this instance, unless somebody else has replaced it since it was read. */
+/** Replaces a setting of this instance, unless it was changed since it was read. */
 export async function replaceSetting(db: Db, name: string, was: string, value: string): Promise<void> {
   await count(db, "update settings set value = :value where name = :name and value = :was", {
     name,

@@ -2,26 +2,26 @@ import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { CHANGE } from "./rollup-deltas.ts";
 
-/** Rows of `rollup_deltas` that one step folds, at most. */
+/** The maximum number of rows of `rollup_deltas` folded in one step. */
 export const FOLD_STEP = 500;
-/** Minutes are kept for so many hours; hours as long as deliveries. */
-const MINUTES_KEPT_HOURS = 26;
-/** The advisory lock of a process that folds; any number, the same in every process. */
+/** The number of hours for which minute rollups are kept. Hour rollups are kept as long as deliveries. */
+const MINUTE_RETENTION_HOURS = 26;
+/** The advisory lock held while folding. An arbitrary number, the same in every process. */
 const FOLD_LOCK = 7_242_110_923;
 
 /**
- * Upper bounds of the latency classes, in milliseconds, from 2 to 65,536: each about 1.4 times the one before. Attempts that
- * took longer are in one more class. Never changed: stored counts are by these.
+ * Upper bounds of the latency classes, in milliseconds, from 2 to 65,536, each about 1.4 times the previous one.
+ * Slower attempts are in an additional class. Must never change, because stored counts use these classes.
  */
 export const LATENCY_BOUNDS_MS: readonly number[] = Array.from({ length: 31 }, (_, n) =>
   Math.round(2 ** ((n + 2) / 2)),
 );
 
 /**
- * The time, in milliseconds, that a part of all attempts stayed below, as the upper bound of a class; null without attempts.
- * The last class has no upper bound: its lower one stands for it.
+ * A percentile of the latency, in milliseconds, as the upper bound of its class; null without attempts. For the last
+ * class, which has no upper bound, returns its lower bound.
  *
- * @param part from 0 to 1
+ * @param part the percentile as a fraction, from 0 to 1
  */
 export function percentileMs(latency: readonly number[], part: number): number | null {
   const all = latency.reduce((sum, n) => sum + n, 0);
@@ -34,7 +34,7 @@ export function percentileMs(latency: readonly number[], part: number): number |
   return LATENCY_BOUNDS_MS[Math.min(place, LATENCY_BOUNDS_MS.length - 1)] as number;
 }
 
-/** Sums of a set of changes, counted by `n`; `each` names the columns to group by. */
+/** A query that sums changes, weighted by `n`; `each` names the columns to group by. */
 const sums = (each: string, source: string) => `
   select ${each}, coalesce(sum(n) filter (where longest_ms >= 0), 0)::int as attempts, ${outcomes},
     coalesce(sum(total_ms) filter (where longest_ms >= 0), 0)::bigint as total_ms, max(longest_ms) as longest_ms
@@ -47,7 +47,7 @@ const outcomes = (["delivered", "failed", "cancelled"] as const)
   )
   .join(", ");
 
-/** Adds what a step of folding found to a rollup table. */
+/** SQL that adds the changes of a step to a rollup table. */
 const fold = (unit: "minute" | "hour") => `
   ${unit}_folded as (
     insert into rollup_${unit}s as r
@@ -99,10 +99,10 @@ const FOLD = `
   select count(*)::int as n from taken`;
 
 /**
- * Adds unfolded deltas to the rollups, a step at a time, so that a reader finds few of them. Only one process folds at a
- * time; another one's call does nothing.
+ * Folds deltas into the rollups, one step at a time, so that readers find few unfolded ones. Only one process folds
+ * at a time; concurrent calls return 0.
  *
- * @returns how many rows of `rollup_deltas` were folded; 0 when none is left
+ * @returns the number of folded rows of `rollup_deltas`; 0 if none is left
  */
 export async function foldDeltas(db: Db): Promise<number> {
   return db.transaction(async (trx) => {
@@ -123,12 +123,12 @@ export async function foldDeltas(db: Db): Promise<number> {
   });
 }
 
-/** Deletes minutes whose hours are enough by now, and hours from before `before`. */
+/** Deletes minute rollups after MINUTE_RETENTION_HOURS and hour rollups from before `before`. */
 export async function deleteOldRollups(db: Db, before: Date): Promise<number> {
   const minutes = await count(
     db,
     "delete from rollup_minutes where start < now() - make_interval(hours => :hours::int)",
-    { hours: MINUTES_KEPT_HOURS },
+    { hours: MINUTE_RETENTION_HOURS },
   );
   return minutes + (await count(db, "delete from rollup_hours where start < :before", { before }));
 }
@@ -142,7 +142,7 @@ export interface Counts {
 }
 
 /**
- * A query of `webhook_id`, `start` and counts from the rollups of a unit and from what is not folded yet.
+ * A query of `webhook_id`, `start` and counts from the rollups of a unit and from unfolded deltas.
  *
  * @param webhooks a condition on the column `webhook_id`
  * @param from a condition on the column `start`
@@ -157,7 +157,7 @@ export function countsSince(unit: "minute" | "hour", webhooks: string, from: str
     select *, null::int[] from (${sums("webhook_id, start", unfolded)}) unfolded where ${webhooks} and ${from}`;
 }
 
-/** Changes that are not folded yet, per webhook and for webhook 0, the sum of all. */
+/** Unfolded changes per webhook, and for webhook 0, which is the total. */
 const UNFOLDED = `
   select c.webhook_id, d.minute, c.change, c.duration_ms
   from rollup_deltas d cross join lateral unnest(webhook_ids, changes, durations_ms) as c(webhook_id, change, duration_ms)

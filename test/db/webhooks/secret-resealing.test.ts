@@ -207,7 +207,7 @@ test("a secret that was moved to another webhook opens no more, whichever key is
   );
   for (const id of [a, b]) {
     const reading = readWebhookSecrets(db, changed, "everything", id);
-    await expect(reading).rejects.toThrow(`secret of webhook ${id} opens with neither SECRET_KEY nor`);
+    await expect(reading).rejects.toThrow(`secret of webhook ${id} can be decrypted with neither SECRET_KEY nor`);
     await expect(reading).rejects.toThrow("was stored for another webhook");
   }
   expect(await readWebhookSecrets(db, changed, "everything", c)).toHaveLength(1);
