@@ -1,16 +1,16 @@
 import { ActivityCancellationType, type ActivityOptions } from "@temporalio/workflow";
 import type { DispatchInput } from "./dispatch-input.ts";
 
-/** For activities that only ask the database: they go on until it answers. */
+/** Options of activities that only query the database: retried until it is available. */
 export const UNTIL_ANSWERED = {
   startToCloseTimeout: "10 minutes",
   retry: { initialInterval: "1 second", maximumInterval: "30 seconds" },
 } satisfies ActivityOptions;
 
-/** A worker that does not take its pump within this time is skipped. */
-const TAKEN_WITHIN = "5 seconds";
+/** The time after which a worker that does not take its pump is skipped. */
+const SCHEDULE_TO_START_TIMEOUT = "5 seconds";
 
-/** Of a pump, which one worker alone can take. */
+/** The options of a pump, which only one worker can take. */
 export function pumpOptions(
   { heartbeatTimeoutMs, pumpMs }: DispatchInput,
   worker: { taskQueue: string; name: string },
@@ -18,8 +18,8 @@ export function pumpOptions(
   return {
     taskQueue: worker.taskQueue,
     summary: worker.name,
-    scheduleToStartTimeout: TAKEN_WITHIN,
-    // It ends by itself, with the last response; this is for one that hangs.
+    scheduleToStartTimeout: SCHEDULE_TO_START_TIMEOUT,
+    // A pump ends by itself with its last response. This timeout ends one that hangs.
     startToCloseTimeout: pumpMs + 600_000,
     heartbeatTimeout: heartbeatTimeoutMs,
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -27,7 +27,7 @@ export function pumpOptions(
   };
 }
 
-/** Of the retries of a group: three attempts, as the contract demands. */
+/** The options of the retries of a group: three attempts, as the contract requires. */
 export function retryOptions(
   { heartbeatTimeoutMs, retryTaskQueue }: DispatchInput,
   summary: string,
@@ -38,7 +38,7 @@ export function retryOptions(
     startToCloseTimeout: "1 hour",
     heartbeatTimeout: heartbeatTimeoutMs,
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    // Each failure that is reported says when the next attempt is due; the interval is for a worker that was lost.
+    // Reported failures contain the delay of the next attempt. The interval applies if a worker was lost.
     retry: { maximumAttempts: 3, initialInterval: "5 seconds", backoffCoefficient: 1 },
   };
 }

@@ -7,31 +7,31 @@ import type { Delivery } from "./delivery.ts";
 import { fitting } from "./small-memory.ts";
 
 const PROGRAM = fileURLToPath(new URL("delivery-process.ts", import.meta.url));
-/** What a delivery process tells the one that started it: why it delivers nothing at the moment; empty when it can. */
+/** A status report of a delivery process: the reasons why it cannot deliver; empty if ready. */
 export type DeliveryReport = string[];
 
-/** How often it tells that, in milliseconds. */
-export const REPORT_MS = 1_000;
-/** Before a process that ended is started again, in milliseconds: doubled each time, up to the maximum. */
-const RESTART_MS = { min: 1_000, max: 30_000 };
-/** One that has lived for so long starts again after the least time, in milliseconds. */
-const HEALTHY_MS = 60_000;
-/** A process that has said nothing for so long does not answer, in milliseconds. */
-const SILENT_MS = 5 * REPORT_MS;
+/** The interval between reports, in milliseconds. */
+export const REPORT_INTERVAL_MS = 1_000;
+/** The delay before a process that ended is restarted, in milliseconds: doubled each time, up to the maximum. */
+const RESTART_DELAY_MS = { min: 1_000, max: 30_000 };
+/** The uptime after which the restart delay is reset to the minimum, in milliseconds. */
+const MIN_HEALTHY_UPTIME_MS = 60_000;
+/** The time without a report after which a process counts as unresponsive, in milliseconds. */
+const REPORT_TIMEOUT_MS = 5 * REPORT_INTERVAL_MS;
 
-/** One place for a delivery process, and what is known of the one that has it. */
+/** A slot for a delivery process and the status of its current process. */
 interface Place {
   report: DeliveryReport;
   reportedAt: number;
 }
 
 /**
- * Delivers in processes of their own, and starts those again that end: what they had claimed is free for the others once
- * their lease is over. Resolves when the first of them delivers.
+ * Delivers in child processes and restarts those that end. The others take over their claims when the lease expires.
+ * Resolves when the first process delivers.
  *
- * @param options.environment all that they are to know, see `deliveryEnvironment`
- * @param options.stopMs how long they may take to finish what is in flight, in milliseconds
- * @param options.stopping to be aborted before `stop` is called
+ * @param options.environment the complete environment of the processes, see `deliveryEnvironment`
+ * @param options.stopMs the maximum time for completing requests in flight, in milliseconds
+ * @param options.stopping must be aborted before `stop` is called
  */
 export async function startDeliveryProcesses(options: {
   count: number;
@@ -49,7 +49,7 @@ export async function startDeliveryProcesses(options: {
   const { promise: firstReady, resolve: isReady } = Promise.withResolvers<void>();
 
   async function keep(place: Place): Promise<void> {
-    let restartMs = RESTART_MS.min;
+    let restartMs = RESTART_DELAY_MS.min;
     while (!stopping.aborted) {
       const since = performance.now();
       const child = fork(PROGRAM, [String(count + 1)], {
@@ -60,17 +60,17 @@ export async function startDeliveryProcesses(options: {
         Object.assign(place, { report, reportedAt: performance.now() });
         if (report.length === 0) isReady();
       });
-      log.debug({ pid: child.pid }, "a delivery process starts");
+      log.debug({ pid: child.pid }, "starting a delivery process");
       const [code, signal] = await untilEnded(child, stopping, stopMs);
       if (stopping.aborted) return;
       Object.assign(place, {
-        report: ["a delivery process ended and is started again"],
+        report: ["a delivery process ended and is being restarted"],
         reportedAt: Number.NaN,
       });
-      if (performance.now() - since > HEALTHY_MS) restartMs = RESTART_MS.min;
-      log.error({ pid: child.pid, code, signal, restartMs }, "a delivery process ended; it is started again");
+      if (performance.now() - since > MIN_HEALTHY_UPTIME_MS) restartMs = RESTART_DELAY_MS.min;
+      log.error({ pid: child.pid, code, signal, restartMs }, "a delivery process ended; restarting");
       await wait(restartMs, undefined, { signal: stopping }).catch(() => {});
-      restartMs = Math.min(RESTART_MS.max, 2 * restartMs);
+      restartMs = Math.min(RESTART_DELAY_MS.max, 2 * restartMs);
     }
   }
 
@@ -79,7 +79,7 @@ export async function startDeliveryProcesses(options: {
   return {
     async unready() {
       const reasons = places.map(({ report, reportedAt }) =>
-        performance.now() - reportedAt > SILENT_MS ? ["a delivery process does not answer"] : report,
+        performance.now() - reportedAt > REPORT_TIMEOUT_MS ? ["a delivery process does not respond"] : report,
       );
       return reasons.some((some) => some.length === 0) ? [] : [...new Set(reasons.flat())];
     },
@@ -89,7 +89,7 @@ export async function startDeliveryProcesses(options: {
   };
 }
 
-/** Resolves with its exit code and signal; once it is to stop, it is told so, and killed when that takes too long. */
+/** Resolves with the exit code and signal. On stop, sends a signal and kills the process after a timeout. */
 async function untilEnded(
   child: ChildProcess,
   stopping: AbortSignal,
@@ -110,13 +110,14 @@ async function untilEnded(
   }
 }
 
-/** Variables of ours that a delivery process has no use for. */
+/** Variables of this service that a delivery process does not need. */
 const NOT_FOR_DELIVERY = ["ADMIN_KEY", "TLS_CERT", "TLS_KEY"];
 
 /**
- * The environment of a delivery process: this process's settings, and what it has found out.
+ * The environment of a delivery process: this process's settings, and what it determined itself.
  *
- * @param found.temporalAddress of an embedded Temporal, to which no other setting of Temporal's applies but the namespace
+ * @param found.temporalAddress the address of an embedded Temporal. Of Temporal's other settings only the namespace
+ *   applies then
  */
 export function deliveryEnvironment(
   environment: NodeJS.ProcessEnv,

@@ -91,7 +91,7 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
       .poll(() => readyz(service))
       .toMatchObject({
         code: 503,
-        reasons: ["a delivery process ended and is started again"],
+        reasons: ["a delivery process ended and is being restarted"],
       });
     await publishMany(service.grpcPort, parts.adminKey, EVENTS);
     await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
@@ -117,7 +117,7 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
       .poll(() => readyz(service))
       .toMatchObject({
         code: 503,
-        reasons: expect.arrayContaining(["a delivery process does not answer"]),
+        reasons: expect.arrayContaining(["a delivery process does not respond"]),
       });
     process.kill(pids[1] as number, "SIGCONT");
     await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
