@@ -113,7 +113,7 @@ export const apiKeySecret = makeValidator<string>((input) => {
   const text = String(input);
   if (!/^[\x21-\x7e]*$/.test(text) || text.length < MIN_API_KEY_LENGTH || text.length > MAX_API_KEY_LENGTH) {
     throw new Error(
-      `the key has ${text.length} characters or contains others than allowed; it must be ${MIN_API_KEY_LENGTH} to ${MAX_API_KEY_LENGTH} visible ASCII characters without spaces; generate one with \`openssl rand -hex 24\``,
+      `the key has ${text.length} characters; it must be ${MIN_API_KEY_LENGTH} to ${MAX_API_KEY_LENGTH} visible ASCII characters without spaces; generate one with \`openssl rand -hex 24\``,
     );
   }
   return text;
