@@ -129,6 +129,6 @@ function enumWriter(desc: DescEnum, field: string, audience: JsonAudience): Writ
     if (name !== undefined) return name;
     if (audience === "rest") return String(value);
     const choices = enumChoices(desc).join(", ");
-    throw new RangeError(`${field} is ${value}, which is no ${desc.name}; send one of: ${choices}`);
+    throw new RangeError(`${field} is ${value}, which is no ${desc.name}; allowed: ${choices}`);
   };
 }

@@ -73,7 +73,7 @@ export interface HttpListenerOptions {
 const REQUEST_TIMEOUT_MS = 60_000;
 
 /** What callers of anything else are told. */
-const SERVED = { paths: `${OPENAPI_PATH} lists all paths`, methods: LISTED_BY_REFLECTION };
+const SERVED = { paths: `all paths: ${OPENAPI_PATH}`, methods: LISTED_BY_REFLECTION };
 const ELSEWHERE = "this process only delivers; ask one with the role api";
 const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE, callable: [] };
 

@@ -73,7 +73,7 @@ export function mountFailures(
       if (answered) return answered;
       const near = nearestPath(request.method, path, served());
       const meant = near === undefined ? "" : ` did you mean ${near}?`;
-      return sendFailure(reply, 404, `unknown path ${shortPath(path)};${meant} ${whatElse.paths}`);
+      return sendFailure(reply, 404, `no such path: ${shortPath(path)};${meant} ${whatElse.paths}`);
     }
     const names = [...methods].join(", ");
     reply.header("Allow", names);

@@ -34,11 +34,12 @@ function rangeOf(scalar: ScalarType): { min: bigint; max: bigint; big: boolean }
 
 /** What a parameter must be, for messages. */
 export function expectation(field: DescField): string {
-  if (field.fieldKind === "enum") return `send one of: ${choices(field.enum)}`;
+  if (field.fieldKind === "enum") return `allowed: ${choices(field.enum)}`;
   if (field.fieldKind !== "scalar") return "send a value";
   const range = rangeOf(field.scalar);
   if (range) return `send a whole number, at most ${range.max}`;
-  return field.scalar === ScalarType.BOOL ? "send true or false" : "send a text";
+  if (field.scalar === ScalarType.BOOL) return "send true or false";
+  return field.name.endsWith("url") ? "send an https:// URL" : "send text";
 }
 
 /**
@@ -47,19 +48,19 @@ export function expectation(field: DescField): string {
  * Numbers may come as text, since queries and forms know nothing else; 64-bit ones stay exact.
  */
 export function convertParameter(field: DescField, given: unknown): Converted {
-  if (given === "") return { problem: `is empty: ${expectation(field)}` };
+  if (given === "") return { problem: `is empty; ${expectation(field)}` };
   if (field.fieldKind === "enum") {
     const number = wholeNumber(given);
     const known = number !== undefined && field.enum.values.some((value) => BigInt(value.number) === number);
     if (known) return { value: Number(number) };
-    return { problem: `is ${shown(given)}, not a known value: ${expectation(field)}` };
+    return { problem: `is ${shown(given)}, not a known value; ${expectation(field)}` };
   }
   if (field.fieldKind !== "scalar") return { problem: "cannot be sent over REST" };
   const range = rangeOf(field.scalar);
   if (range) {
     const number = wholeNumber(given);
     if (number === undefined)
-      return { problem: `is ${shown(given)}, not a whole number: ${expectation(field)}` };
+      return { problem: `is ${shown(given)}, not a whole number; ${expectation(field)}` };
     if (number < range.min || number > range.max) {
       return { problem: `is out of range: it must be from ${range.min} to ${range.max}` };
     }
@@ -73,7 +74,7 @@ export function convertParameter(field: DescField, given: unknown): Converted {
     // Half of a surrogate pair would be replaced on its way to the service.
     return given.isWellFormed() ? { value: given } : { problem: "is not valid Unicode text" };
   }
-  return { problem: `is ${shown(given)}: ${expectation(field)}` };
+  return { problem: `is ${shown(given)}; ${expectation(field)}` };
 }
 
 /** More digits than any 64-bit number has are not worth reading. */

@@ -87,7 +87,7 @@ function readField(
     return {
       problem: near
         ? `is required; it was sent as ${near}, but its name is ${field.jsonName}`
-        : `is required: ${expectation(field)}`,
+        : `is required; ${expectation(field)}`,
     };
   }
   const converted = given.map((value) => convertParameter(field, value));
@@ -97,7 +97,7 @@ function readField(
   if (distinct.size > 1) return { problem: "is given more than once with different values; give it once" };
   const [value] = distinct;
   if (isRequired(field) && (value === 0 || value === 0n))
-    return { problem: `must not be 0: ${expectation(field)}` };
+    return { problem: `must not be 0; ${expectation(field)}` };
   return { value };
 }
 

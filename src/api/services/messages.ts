@@ -48,7 +48,7 @@ export function processChoices(): string {
 
 /** What to do about a number that is no event type. */
 export function unknownProcess(number: number): string {
-  return `${number} is not an event type; send one of: ${processChoices()}`;
+  return `${number} is not an event type; allowed: ${processChoices()}`;
 }
 
 /** Whether the number is an event type of this version. */

@@ -111,7 +111,7 @@ function messageCheck(desc: DescMessage): ValueCheck | undefined {
 /** Proto3 cannot tell a zero from nothing, so the text names both. */
 function requiredText(field: DescField): string {
   if (field.fieldKind === "enum")
-    return `is required and must not be 0; send one of: ${enumChoices(field.enum).join(", ")}`;
+    return `is required and must not be 0; allowed: ${enumChoices(field.enum).join(", ")}`;
   if (field.fieldKind === "message") return "is required";
   if (field.fieldKind === "scalar" && field.scalar === ScalarType.STRING)
     return "is required and must not be empty";

@@ -31,7 +31,7 @@ export function createKeyReuse(db: Db): KeyReuse {
     const fields = first ? differences(first, event) : [];
     return new DomainError(
       "ALREADY_EXISTS",
-      `idempotency_key was used for another event, ${firstEventId}${inWords(first, fields)}; use a new key for a new event`,
+      `idempotency_key was already used for a different event, ${firstEventId}${inWords(first, fields)}; use a new key for a new event`,
       {
         reason: "IDEMPOTENCY_KEY_REUSED",
         metadata: { event_id: firstEventId, ...(fields.length > 0 ? { fields: fields.join(",") } : {}) },

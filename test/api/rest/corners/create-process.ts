@@ -2,7 +2,7 @@ import { type Corner, jsonText, MEMBERS, refusedBy } from "./corner.ts";
 
 const URL = "https://receiver.example/refused";
 const refused = refusedBy("POST", "/webhook");
-const choose = `send one of: ${MEMBERS}`;
+const choose = `allowed: ${MEMBERS}`;
 
 /** `process`: missing, empty, of the wrong type, unknown, repeated, in conflict. */
 export const processCorners: Corner[] = [
@@ -20,17 +20,17 @@ export const processCorners: Corner[] = [
     { json: { url: URL, process: "  " } },
     `process is "  ", not a known value`,
   ),
-  refused("with process 0", { json: { url: URL, process: 0 } }, `process must not be 0: ${choose}`),
-  refused("with process -0", jsonText(`{"url":"${URL}","process":-0}`), `process must not be 0: ${choose}`),
+  refused("with process 0", { json: { url: URL, process: 0 } }, `process must not be 0; ${choose}`),
+  refused("with process -0", jsonText(`{"url":"${URL}","process":-0}`), `process must not be 0; ${choose}`),
   refused(
     "with an unknown process",
     { query: { url: URL, process: "99" } },
-    `process is "99", not a known value: ${choose}`,
+    `process is "99", not a known value; ${choose}`,
   ),
   refused(
     "with process -1",
     { json: { url: URL, process: -1 } },
-    `process is -1, not a known value: ${choose}`,
+    `process is -1, not a known value; ${choose}`,
   ),
   refused(
     "with process 2^32+1, which is 1 in 32 bits",
@@ -45,7 +45,7 @@ export const processCorners: Corner[] = [
   refused(
     "with process as a name",
     { query: { url: URL, process: "OrderDispatched" } },
-    `process is "OrderDispatched", not a known value: ${choose}`,
+    `process is "OrderDispatched", not a known value; ${choose}`,
   ),
   refused(
     "with process as a fraction",
