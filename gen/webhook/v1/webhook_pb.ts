@@ -19,41 +19,41 @@ export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
   fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEi9QMKB1dlYmhvb2sSEAoCaWQYASABKANCBIi1GAESMQoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBIi1GAESMgoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjkKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESLgoDdXJsGAUgASgJQiGItRgBorUYGWh0dHBzOi8vZXhhbXBsZS5jb20vaG9va3MSQgoLYXBwbGljYXRpb24YBiABKAlCKKK1GCQwMWExZmNiMS1hMjlmLTczMGUtYmIyYi01YTE0OWI5NTBhYmRIAIgBARIjChBhcHBsaWNhdGlvbl9uYW1lGAcgASgJQgSQtRgBSAGIAQESGAoKYXBpX2tleV9pZBgIIAEoCUIEkLUYARIdCgpyYXRlX2xpbWl0GAkgASgFQgSQtRgBSAKIAQESMAoGcGF1c2VkGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXQi9gEKCUV2ZW50VHlwZRIUCgZudW1iZXIYASABKAVCBIi1GAESJQoEbmFtZRgCIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSOQoLZGVzY3JpcHRpb24YAyABKAlCJKK1GCBBbiBvcmRlciBoYXMgbGVmdCB0aGUgd2FyZWhvdXNlLhIpCgZzYW1wbGUYBCABKAlCGZi1GAGitRgReyJPcmRlcklkIjogMTAwMX0SRgoGc2NoZW1hGAUgASgJQjaYtRgBorUYLnsidGl0bGUiOiAiT3JkZXJEaXNwYXRjaGVkIiwgInR5cGUiOiAib2JqZWN0In0iFQoTTGlzdFdlYmhvb2tzUmVxdWVzdCI9ChRMaXN0V2ViaG9va3NSZXNwb25zZRIlCgh3ZWJob29rcxgBIAMoCzITLndlYmhvb2sudjEuV2ViaG9vayItChFHZXRXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIjoKEkdldFdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIlwKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EjEKB3Byb2Nlc3MYASABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEhEKA3VybBgCIAEoCUIEiLUYASJgChVDcmVhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIPCgdjcmVhdGVkGAIgASgIEhAKCHdhcm5pbmdzGAMgAygJIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siFgoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QiQQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEigKCXByb2Nlc3NlcxgBIAMoCzIVLndlYmhvb2sudjEuRXZlbnRUeXBlIl4KGlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFwoKcmF0ZV9saW1pdBgCIAEoBUgAiAEBQg0KC19yYXRlX2xpbWl0IkMKG1NldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIi8KE1BhdXNlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI8ChRQYXVzZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFFJlc3VtZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVUmVzdW1lV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siMAoUU2VuZFRlc3RFdmVudFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI+ChVTZW5kVGVzdEV2ZW50UmVzcG9uc2USEAoIZXZlbnRfaWQYASABKAkSEwoLZGVsaXZlcnlfaWQYAiABKAkiMwoXR2V0V2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJbChhHZXRXZWJob29rU2VjcmV0UmVzcG9uc2USEwoGc2VjcmV0GAEgASgJQgOAAQESKgoHc2VjcmV0cxgCIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1NlY3JldCJRCg1XZWJob29rU2VjcmV0EhMKBnNlY3JldBgBIAEoCUIDgAEBEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlIKGlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESGgoScmV2b2tlX29sZF9zZWNyZXRzGAIgASgIIl4KG1JvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0MosLCg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSVAoKR2V0V2ViaG9vaxIdLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3QaHi53ZWJob29rLnYxLkdldFdlYmhvb2tSZXNwb25zZSIHkAIBiLUYARKrAQoNQ3JlYXRlV2ViaG9vaxIgLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXNwb25zZSJVkAICiLUYApK1GAd3ZWJob29rgtPkkwI9OgEqWhQ6ASoiDy9hcGkvdjEvd2ViaG9va1oUOgEqIg8vYXBpL3YyL3dlYmhvb2siDC9hcGkvd2ViaG9vaxKfAQoNRGVsZXRlV2ViaG9vaxIgLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXNwb25zZSJJiLUYApK1GAd3ZWJob29rgtPkkwI0WhEqDy9hcGkvdjEvd2ViaG9va1oRKg8vYXBpL3YyL3dlYmhvb2sqDC9hcGkvd2ViaG9vaxLCAQoNTGlzdFByb2Nlc3NlcxIgLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaIS53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXNwb25zZSJskAIBiLUYAZK1GAlwcm9jZXNzZXOC0+STAlJaGxIZL2FwaS92MS93ZWJob29rL3Byb2Nlc3Nlc1obEhkvYXBpL3YyL3dlYmhvb2svcHJvY2Vzc2VzEhYvYXBpL3dlYmhvb2svcHJvY2Vzc2VzEm8KE1NldFdlYmhvb2tSYXRlTGltaXQSJi53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0Gicud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVzcG9uc2UiB5ACAoi1GAISWgoMUGF1c2VXZWJob29rEh8ud2ViaG9vay52MS5QYXVzZVdlYmhvb2tSZXF1ZXN0GiAud2ViaG9vay52MS5QYXVzZVdlYmhvb2tSZXNwb25zZSIHkAICiLUYAhJdCg1SZXN1bWVXZWJob29rEiAud2ViaG9vay52MS5SZXN1bWVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuUmVzdW1lV2ViaG9va1Jlc3BvbnNlIgeQAgKItRgCEloKDVNlbmRUZXN0RXZlbnQSIC53ZWJob29rLnYxLlNlbmRUZXN0RXZlbnRSZXF1ZXN0GiEud2ViaG9vay52MS5TZW5kVGVzdEV2ZW50UmVzcG9uc2UiBIi1GAISZgoQR2V0V2ViaG9va1NlY3JldBIjLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlcXVlc3QaJC53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXNwb25zZSIHkAIBiLUYAhJsChNSb3RhdGVXZWJob29rU2VjcmV0EiYud2ViaG9vay52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBonLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
- * A registration: this event type to this URL. In REST answers it is the contract's Webhook object (2.1).
+ * A registration of a URL for an event type. In REST responses, the contract's Webhook object (2.1).
  *
  * @generated from message webhook.v1.Webhook
  */
 export type Webhook = Message<"webhook.v1.Webhook"> & {
   /**
-   * What `webhookId` of DeleteWebhook takes. It has up to 64 bits.
+   * The value for `webhookId` of DeleteWebhook. It has up to 64 bits.
    *
    * @generated from field: int64 id = 1;
    */
   id: bigint;
 
   /**
-   * When it was registered.
+   * The time of registration.
    *
    * @generated from field: google.protobuf.Timestamp created = 2;
    */
   created?: Timestamp | undefined;
 
   /**
-   * When it was last changed.
+   * The time of the last change.
    *
    * @generated from field: google.protobuf.Timestamp modified = 3;
    */
   modified?: Timestamp | undefined;
 
   /**
-   * The event type it is registered for.
+   * The event type that triggers the webhook.
    *
    * @generated from field: webhook.v1.WebhookProcess webhook_process = 4;
    */
   webhookProcess: WebhookProcess;
 
   /**
-   * The HTTPS address as it was first given.
+   * The HTTPS URL as registered.
    *
    * @generated from field: string url = 5;
    */
@@ -74,21 +74,21 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
   applicationName?: string | undefined;
 
   /**
-   * The API key that owns the webhook; empty where the caller's scope hides it.
+   * The API key that owns the webhook. Empty if it is outside the caller's scope.
    *
    * @generated from field: string api_key_id = 8;
    */
   apiKeyId: string;
 
   /**
-   * The most deliveries a second, over all workers; unset when there is no limit.
+   * The maximum number of deliveries per second, over all workers. Unset means no limit.
    *
    * @generated from field: optional int32 rate_limit = 9;
    */
   rateLimit?: number | undefined;
 
   /**
-   * Since when its deliveries are held back; unset while they are sent.
+   * The time since which deliveries are paused. Unset if they are not.
    *
    * @generated from field: google.protobuf.Timestamp paused = 10;
    */
@@ -103,41 +103,41 @@ export const WebhookSchema: GenMessage<Webhook> = /*@__PURE__*/
   messageDesc(file_webhook_v1_webhook, 0);
 
 /**
- * A kind of event, as the catalogue tells of it.
+ * An event type of the catalogue.
  *
  * @generated from message webhook.v1.EventType
  */
 export type EventType = Message<"webhook.v1.EventType"> & {
   /**
-   * What `process` of CreateWebhook takes.
+   * The value for `process` of CreateWebhook.
    *
    * @generated from field: int32 number = 1;
    */
   number: number;
 
   /**
-   * What webhooks and the header X-Service-Webhook-Process call it.
+   * Its name in webhooks and in the X-Service-Webhook-Process header.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * What has happened when there is an event of it.
+   * The event that it describes.
    *
    * @generated from field: string description = 3;
    */
   description: string;
 
   /**
-   * A payload as receivers get it. JSON; an object in REST answers.
+   * A sample payload, in JSON; an object in REST responses.
    *
    * @generated from field: string sample = 4;
    */
   sample: string;
 
   /**
-   * The JSON Schema (2020-12) of its payloads. JSON; an object in REST answers.
+   * The JSON Schema (2020-12) of its payloads, in JSON; an object in REST responses.
    *
    * @generated from field: string schema = 5;
    */
@@ -220,14 +220,14 @@ export const GetWebhookResponseSchema: GenMessage<GetWebhookResponse> = /*@__PUR
  */
 export type CreateWebhookRequest = Message<"webhook.v1.CreateWebhookRequest"> & {
   /**
-   * The event type; REST sends its number.
+   * The event type. REST requests send its number.
    *
    * @generated from field: webhook.v1.WebhookProcess process = 1;
    */
   process: WebhookProcess;
 
   /**
-   * An https address, at most 2,048 characters, without user, password or fragment.
+   * An https URL of at most 2,048 characters, without user, password or fragment.
    *
    * @generated from field: string url = 2;
    */
@@ -251,14 +251,14 @@ export type CreateWebhookResponse = Message<"webhook.v1.CreateWebhookResponse"> 
   webhook?: Webhook | undefined;
 
   /**
-   * False when the webhook existed already.
+   * False if the webhook already existed.
    *
    * @generated from field: bool created = 2;
    */
   created: boolean;
 
   /**
-   * Sentences about the result, such as that the webhook belongs to another API key; REST answers them as Warnings.
+   * Notes about the result, for example that the webhook belongs to another API key. REST returns them as Warnings.
    *
    * @generated from field: repeated string warnings = 3;
    */
@@ -277,7 +277,7 @@ export const CreateWebhookResponseSchema: GenMessage<CreateWebhookResponse> = /*
  */
 export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & {
   /**
-   * Webhook.id, as the list returns it.
+   * The id of the webhook, as in the list.
    *
    * @generated from field: int64 webhook_id = 1;
    */
@@ -348,7 +348,7 @@ export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimit
   webhookId: bigint;
 
   /**
-   * 1 to 10,000 deliveries a second; unset lifts the limit.
+   * From 1 to 10,000 deliveries per second. Unset removes the limit.
    *
    * @generated from field: optional int32 rate_limit = 2;
    */
@@ -474,7 +474,7 @@ export type SendTestEventResponse = Message<"webhook.v1.SendTestEventResponse"> 
   eventId: string;
 
   /**
-   * Its attempts are told by DeliveryService.GetDelivery.
+   * Its attempts are returned by DeliveryService.GetDelivery.
    *
    * @generated from field: string delivery_id = 2;
    */
@@ -510,14 +510,14 @@ export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> 
  */
 export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretResponse"> & {
   /**
-   * The newest: `whsec_` and the base64 of the key, as the Standard Webhooks libraries take it.
+   * The newest secret: `whsec_` and the base64 of the key, as the Standard Webhooks libraries expect it.
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
 
   /**
-   * Every secret that signs now, newest first.
+   * All valid secrets, newest first.
    *
    * @generated from field: repeated webhook.v1.WebhookSecret secrets = 2;
    */
@@ -536,14 +536,14 @@ export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse
  */
 export type WebhookSecret = Message<"webhook.v1.WebhookSecret"> & {
   /**
-   * In the form of GetWebhookSecretResponse.secret.
+   * In the format of GetWebhookSecretResponse.secret.
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
 
   /**
-   * When it stops signing; unset for the newest.
+   * The time at which it stops signing. Unset for the newest.
    *
    * @generated from field: google.protobuf.Timestamp expires = 2;
    */
@@ -567,7 +567,7 @@ export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecret
   webhookId: bigint;
 
   /**
-   * Whether all old secrets stop signing now instead of after 24 hours: for secrets that have leaked. The receiver refuses
+   * Whether to revoke all old secrets immediately instead of after 24 hours, for leaked secrets. The receiver rejects
    * deliveries until it has the new secret; they are retried.
    *
    * @generated from field: bool revoke_old_secrets = 2;
@@ -587,14 +587,14 @@ export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretReq
  */
 export type RotateWebhookSecretResponse = Message<"webhook.v1.RotateWebhookSecretResponse"> & {
   /**
-   * The new one, in the form of GetWebhookSecretResponse.secret.
+   * The new secret, in the format of GetWebhookSecretResponse.secret.
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
 
   /**
-   * Every secret that signs now, newest first.
+   * All valid secrets, newest first.
    *
    * @generated from field: repeated webhook.v1.WebhookSecret secrets = 2;
    */
@@ -609,18 +609,18 @@ export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretRe
   messageDesc(file_webhook_v1_webhook, 24);
 
 /**
- * Registers the addresses that events are delivered to.
+ * Manages webhooks: URLs that events are delivered to.
  *
- * A key of an installed app reaches the webhooks of its app for the event types that it may subscribe to. Of other
- * webhooks it sees the fields id, created, modified, webhook_process, url and application, which the REST contract shows
- * to every key; all other fields are unset. Every call but ListWebhooks, CreateWebhook and DeleteWebhook answers NOT_FOUND
- * for them.
+ * A key of an installed app can access the webhooks of its app for the event types that it may subscribe to. Of other
+ * webhooks it sees only the fields id, created, modified, webhook_process, url and application, which the REST
+ * contract shows to every key; all other fields are unset. All calls except ListWebhooks, CreateWebhook and
+ * DeleteWebhook return NOT_FOUND for them.
  *
  * @generated from service webhook.v1.WebhookService
  */
 export const WebhookService: GenService<{
   /**
-   * All registered webhooks, of every key, oldest first.
+   * Lists all registered webhooks, of every key, oldest first.
    *
    * @generated from rpc webhook.v1.WebhookService.ListWebhooks
    */
@@ -630,7 +630,7 @@ export const WebhookService: GenService<{
     output: typeof ListWebhooksResponseSchema;
   },
   /**
-   * One registered webhook. NOT_FOUND when it was deleted, and for the webhook of another app.
+   * Returns a registered webhook. NOT_FOUND for a deleted webhook or one of another app.
    *
    * @generated from rpc webhook.v1.WebhookService.GetWebhook
    */
@@ -640,8 +640,8 @@ export const WebhookService: GenService<{
     output: typeof GetWebhookResponseSchema;
   },
   /**
-   * Registers a URL for an event type. When the same pair is registered already, by whichever key, it changes
-   * nothing and answers that webhook.
+   * Registers a URL for an event type. If the pair is already registered, by any key, the existing webhook is
+   * returned unchanged.
    *
    * @generated from rpc webhook.v1.WebhookService.CreateWebhook
    */
@@ -651,7 +651,7 @@ export const WebhookService: GenService<{
     output: typeof CreateWebhookResponseSchema;
   },
   /**
-   * Deletes a webhook and cancels its undelivered deliveries; its log stays. Answers the deleted webhook.
+   * Deletes a webhook and cancels its undelivered deliveries. Its log is kept. Returns the deleted webhook.
    *
    * @generated from rpc webhook.v1.WebhookService.DeleteWebhook
    */
@@ -661,7 +661,7 @@ export const WebhookService: GenService<{
     output: typeof DeleteWebhookResponseSchema;
   },
   /**
-   * The catalogue: every event type there is, by number, whichever of them the key may subscribe to.
+   * Lists the catalogue of all event types, by number, including those that the key may not subscribe to.
    *
    * @generated from rpc webhook.v1.WebhookService.ListProcesses
    */
@@ -671,7 +671,7 @@ export const WebhookService: GenService<{
     output: typeof ListProcessesResponseSchema;
   },
   /**
-   * Limits how many deliveries a second a webhook gets, first attempts and retries together, over all workers.
+   * Limits the deliveries per second to a webhook: first attempts and retries together, over all workers.
    *
    * @generated from rpc webhook.v1.WebhookService.SetWebhookRateLimit
    */
@@ -681,8 +681,8 @@ export const WebhookService: GenService<{
     output: typeof SetWebhookRateLimitResponseSchema;
   },
   /**
-   * Holds a webhook's deliveries back: events queue for it, and nothing is sent until it is resumed. An attempt in
-   * flight is finished. Pausing a paused webhook changes nothing.
+   * Pauses a webhook: events are queued for it, but not sent until it is resumed. Attempts in flight complete.
+   * Pausing a paused webhook changes nothing.
    *
    * @generated from rpc webhook.v1.WebhookService.PauseWebhook
    */
@@ -692,8 +692,8 @@ export const WebhookService: GenService<{
     output: typeof PauseWebhookResponseSchema;
   },
   /**
-   * Sends a paused webhook's deliveries again, from the oldest on, with the next dispatch. Resuming a webhook that is
-   * not paused changes nothing.
+   * Resumes a paused webhook: its deliveries are sent, oldest first, with the next dispatch. Resuming a webhook that
+   * is not paused changes nothing.
    *
    * @generated from rpc webhook.v1.WebhookService.ResumeWebhook
    */
@@ -703,8 +703,8 @@ export const WebhookService: GenService<{
     output: typeof ResumeWebhookResponseSchema;
   },
   /**
-   * Queues one delivery of the webhook's event type for this webhook alone. Its body is the catalogue's sample, it goes
-   * the way of every other (retries, log, signature), and it carries the header `X-Service-Webhook-Test: true`.
+   * Queues one test delivery of the webhook's event type to this webhook only. Its body is the catalogue's sample. It
+   * is handled as every other delivery (retries, log, signature), and has the header `X-Service-Webhook-Test: true`.
    *
    * @generated from rpc webhook.v1.WebhookService.SendTestEvent
    */
@@ -714,8 +714,8 @@ export const WebhookService: GenService<{
     output: typeof SendTestEventResponseSchema;
   },
   /**
-   * The secrets that a webhook's deliveries are signed with (Standard Webhooks). Called by POST only, although it has no
-   * side effects: answers to GET are what browsers and proxies keep.
+   * Returns the secrets that sign a webhook's deliveries (Standard Webhooks). POST only, although it has no side
+   * effects, because browsers and proxies may cache responses to GET.
    *
    * @generated from rpc webhook.v1.WebhookService.GetWebhookSecret
    */
@@ -725,8 +725,8 @@ export const WebhookService: GenService<{
     output: typeof GetWebhookSecretResponseSchema;
   },
   /**
-   * Makes a new signing secret. The one before signs beside it for 24 hours, unless revoke_old_secrets is set; at most
-   * five are valid at once.
+   * Creates a new signing secret. The previous one stays valid for 24 hours, unless revoke_old_secrets is set. At
+   * most five are valid at the same time.
    *
    * @generated from rpc webhook.v1.WebhookService.RotateWebhookSecret
    */

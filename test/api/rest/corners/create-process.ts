@@ -6,15 +6,15 @@ const choose = `allowed: ${MEMBERS}`;
 
 /** `process`: missing, empty, of the wrong type, unknown, repeated, in conflict. */
 export const processCorners: Corner[] = [
-  refused("without process", { json: { url: URL } }, `process is required: ${choose}`),
-  refused("with process null", { json: { url: URL, process: null } }, `process is required: ${choose}`),
+  refused("without process", { json: { url: URL } }, `process is required; ${choose}`),
+  refused("with process null", { json: { url: URL, process: null } }, `process is required; ${choose}`),
   refused(
     "with process empty in the query",
     { query: { url: URL, process: "" } },
-    `process is empty: ${choose}`,
+    `process is empty; ${choose}`,
   ),
-  refused("with process empty in JSON", { json: { url: URL, process: "" } }, `process is empty: ${choose}`),
-  refused("with process empty in a form", { form: { url: URL, process: "" } }, `process is empty: ${choose}`),
+  refused("with process empty in JSON", { json: { url: URL, process: "" } }, `process is empty; ${choose}`),
+  refused("with process empty in a form", { form: { url: URL, process: "" } }, `process is empty; ${choose}`),
   refused(
     "with process of spaces",
     { json: { url: URL, process: "  " } },
