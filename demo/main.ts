@@ -15,20 +15,20 @@ import { heading, line, table } from "./output.ts";
 import { startDemoReceivers } from "./receivers.ts";
 import { createDemoKeys, forgetEarlierWebhooks, publishEvents, registerWebhooks } from "./steps.ts";
 
-/** Shorter than the defaults, so that the whole story takes half a minute. */
+/** Shorter delays than the defaults, so that the demo takes half a minute. */
 const PACE = { DISPATCH_INTERVAL: "5s", RETRY_INITIAL_DELAY: "2s", RETRY_BACKOFF_COEFFICIENT: "2" };
-/** The story is over long before; if not, something is wrong. */
-const PATIENCE_MS = 120_000;
+/** The timeout of the demo, in milliseconds. */
+const TIMEOUT_MS = 120_000;
 
-/** The state each registration's deliveries must end in, and after how many attempts. */
+/** The expected final state and number of attempts of a registration's deliveries. */
 interface Expectation {
   state: DeliveryState;
   attempts: number;
 }
 
-/** Tells the service's story live; resolves with whether every delivery ended as it should. */
+/** Runs the demo. Resolves with whether every delivery ended as expected. */
 async function demo(stayUp: boolean): Promise<boolean> {
-  heading("1. The service starts, with a PostgreSQL and a Temporal of its own");
+  heading("1. Start the service with an embedded PostgreSQL and Temporal");
   const config = readConfig({
     ...process.env,
     ...PACE,
@@ -39,7 +39,7 @@ async function demo(stayUp: boolean): Promise<boolean> {
     HTTP_PORT: String(await choosePort([Number(process.env.HTTP_PORT || 8080)])),
     GRPC_PORT: String(await choosePort([Number(process.env.GRPC_PORT || 9090)])),
     DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8,::1/128",
-    // Its receivers' authority is trusted by this process alone.
+    // Only this process trusts the authority of the demo's receivers.
     DELIVERY_PROCESSES: "0",
     LOG_LEVEL: process.env.LOG_LEVEL || "warn",
   });
@@ -47,20 +47,22 @@ async function demo(stayUp: boolean): Promise<boolean> {
   const service = await startService(config, { progress: line });
   const admin = createConnectTransport({ httpVersion: "1.1", baseUrl: service.url });
   const internal = createGrpcTransport({ baseUrl: `http://127.0.0.1:${service.grpcPort}` });
-  line(`it dispatches every ${PACE.DISPATCH_INTERVAL} and retries after 2, 4 and 8 seconds here;`);
-  line("by default it is every minute, and after 1, 5 and 25 minutes");
+  line(`dispatch interval here: ${PACE.DISPATCH_INTERVAL}; retries after 2, 4 and 8 seconds`);
+  line("defaults: 1 minute; retries after 1, 5 and 25 minutes");
 
-  heading("2. Three receivers listen on this machine, over HTTPS");
+  heading("2. Start three local HTTPS receivers");
   const receivers = await startDemoReceivers();
-  line(`${receivers.good.url} always answers 200`);
-  line(`${receivers.recovering.url} answers 503 to the first two attempts of a delivery, then 200`);
-  line(`${receivers.failing.url} always answers 500`);
+  line(`${receivers.good.url} always responds with 200`);
+  line(
+    `${receivers.recovering.url} responds with 503 to the first two attempts of a delivery, then with 200`,
+  );
+  line(`${receivers.failing.url} always responds with 500`);
 
-  heading("3. API keys: an administrator's, an integrator's, an installed app's, and one that publishes");
+  heading("3. Create API keys for an integrator, an installed app and a publisher");
   const keys = await createDemoKeys(admin, await adminKeyOf(service.adminKeyFile));
   await forgetEarlierWebhooks(service.url, keys.integrator);
 
-  heading("4. The integrators register their webhooks over REST");
+  heading("4. Register webhooks over REST");
   const webhooks = await registerWebhooks(service.url, keys, receivers);
   const expected = new Map<bigint, Expectation>([
     ...webhooks.good.map((id) => [id, { state: DeliveryState.DELIVERED, attempts: 1 }] as const),
@@ -68,25 +70,23 @@ async function demo(stayUp: boolean): Promise<boolean> {
     [webhooks.failing, { state: DeliveryState.FAILED, attempts: 4 }],
   ]);
 
-  heading("5. An internal service publishes three events over gRPC, one of them twice");
+  heading("5. Publish three events over gRPC, one of them twice");
   const eventIds = await publishEvents(internal, keys.publisher);
 
-  heading("6. The deliveries arrive");
+  heading("6. Deliveries");
   const deliveries = await untilFinal(admin, keys.integrator, eventIds);
 
-  heading("7. What became of them");
+  heading("7. Final states");
   const wrong = showOutcome(deliveries, expected);
 
-  heading(
-    wrong === 0 ? "Every delivery ended as it should" : `${wrong} deliveries did not end as they should`,
-  );
+  heading(wrong === 0 ? "All deliveries ended as expected" : `${wrong} deliveries did not end as expected`);
   if (service.temporalUiUrl) line(`Temporal UI  ${service.temporalUiUrl}`);
   line(`API          ${service.url}`);
   line(`API docs     ${service.url}/docs`);
   if (service.hasPage) line(`settings     ${service.url}/ (admin key in ${service.adminKeyFile})`);
   line(`gRPC         localhost:${service.grpcPort}`);
   if (stayUp) {
-    line("Both stay up until Ctrl-C.");
+    line("The service and the receivers run until Ctrl-C.");
     await untilToldToStop();
   }
   await service.stop();
@@ -94,14 +94,14 @@ async function demo(stayUp: boolean): Promise<boolean> {
   return wrong === 0;
 }
 
-/** Waits until every delivery of the events has come to an end. */
+/** Waits until all deliveries of the events are in a final state. */
 async function untilFinal(
   transport: ReturnType<typeof createConnectTransport>,
   key: string,
   eventIds: string[],
 ): Promise<Delivery[]> {
   const client = createClient(DeliveryService, transport);
-  const until = Date.now() + PATIENCE_MS;
+  const until = Date.now() + TIMEOUT_MS;
   for (;;) {
     const found = await Promise.all(
       eventIds.map((eventId) => client.listDeliveries({ eventId }, { headers: { "X-Service-Key": key } })),
@@ -114,7 +114,7 @@ async function untilFinal(
   }
 }
 
-/** Prints the table; answers how many deliveries ended otherwise than expected. */
+/** Prints the table. Returns the number of deliveries that did not end as expected. */
 function showOutcome(deliveries: Delivery[], expected: Map<bigint, Expectation>): number {
   let wrong = 0;
   const rows = deliveries.map((delivery) => {
@@ -146,12 +146,12 @@ async function adminKeyOf(file: string | undefined): Promise<string> {
 }
 
 if (import.meta.main) {
-  // Without a terminal nobody presses Ctrl-C.
+  // Without a terminal nobody can press Ctrl-C.
   const exits = process.argv.includes("--exit") || Boolean(process.env.CI) || !process.stdout.isTTY;
   demo(!exits).then(
     (right) => process.exit(right ? 0 : 1),
     (error: unknown) => {
-      console.error(explain("The demo ended early", error));
+      console.error(explain("The demo failed", error));
       process.exit(1);
     },
   );

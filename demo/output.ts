@@ -1,17 +1,20 @@
 import { styleText } from "node:util";
 import type { ReceivedRequest } from "./receiver.ts";
 
-/** Prints a heading of the story. */
+/** Prints a heading. */
 export function heading(text: string): void {
   console.log(`\n${styleText("bold", text)}`);
 }
 
-/** Prints a line of the story. */
+/** Prints an indented line. */
 export function line(text: string): void {
   console.log(`  ${text}`);
 }
 
-/** Prints one request as its receiver got it: whole the first time it sees this delivery, one line afterwards. */
+/**
+ * Prints a request that a receiver got: the complete request for the first attempt of a delivery, then one line per
+ * attempt.
+ */
 export function showArrival(receiver: string, request: ReceivedRequest, status: number): void {
   const answer = styleText(status < 300 ? "green" : "red", `answers ${status}`);
   const id = String(request.headers["x-service-webhook-id"]);
@@ -28,7 +31,7 @@ export function showArrival(receiver: string, request: ReceivedRequest, status: 
   line(`    ${request.body}`);
 }
 
-/** Prints rows in columns as wide as they need. */
+/** Prints rows as a table with fitting column widths. */
 export function table(rows: Record<string, string>[]): void {
   const names = Object.keys(rows[0] ?? {});
   const widths = names.map((name) => Math.max(name.length, ...rows.map((row) => (row[name] ?? "").length)));

@@ -163,7 +163,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.DeliveryService": "Shows the status of each delivery and resends deliveries. A key of an installed app can access the deliveries of its app's webhooks for the event types that it may subscribe to. Other deliveries are NOT_FOUND and omitted from lists.",
   "webhook.v1.DeliveryService.ListDeliveries": "Lists deliveries, newest first.",
   "webhook.v1.DeliveryService.SendAgain": "Starts another round for a delivery that is delivered, failed or cancelled: up to four more attempts with the same id and continued numbers, from the next dispatch on. FAILED_PRECONDITION if the delivery is in another state, or its webhook or the webhook's key no longer exists.",
-  "webhook.v1.DeliveryService.SendAgainMany": "Calls SendAgain for all deliveries that match a filter, newest first, up to `limit` per call. Continue with next_page_token. Each delivery is examined once, even if it fails again in the meantime.",
+  "webhook.v1.DeliveryService.SendAgainMany": "Calls SendAgain for all deliveries that match a filter, newest first, up to page_size per call. Continue with next_page_token. Each delivery is examined once, even if it fails again in the meantime.",
   "webhook.v1.DeliveryService.GetDelivery": "Returns one delivery with all its attempts.",
   "webhook.v1.Session": "A session of the admin UI, with the permissions of the API key used to sign in.",
   "webhook.v1.Session.api_key": "The key of the session, which determines its permissions.",

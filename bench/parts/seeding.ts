@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { count, type Db, rows } from "../../src/db/database.ts";
 import type { SecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { newSealedSecret } from "../../src/db/webhooks/webhook-secrets.ts";
-import { PAYLOAD_REST, PAYLOAD_START, PROCESS } from "./payload.ts";
+import { PAYLOAD_END, PAYLOAD_START, PROCESS } from "./payload.ts";
 import type { Stage } from "./stage.ts";
 
 /** Deliveries made by one statement. */
@@ -78,7 +78,7 @@ export async function seedPending(
         process: PROCESS,
         webhooks,
         start: PAYLOAD_START,
-        rest: PAYLOAD_REST,
+        rest: PAYLOAD_END,
         from,
         to: Math.min(events, from + chunk - 1),
       },

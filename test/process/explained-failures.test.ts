@@ -8,7 +8,7 @@ import { temporaryFolder } from "../embedded/support.ts";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const PROGRAMS = [
   ["npm start", "src/main.ts", "Startup failed"],
-  ["npm run demo", "demo/main.ts", "The demo ended early"],
+  ["npm run demo", "demo/main.ts", "The demo failed"],
   ["npm run admin-key", "src/admin-key.ts", "Creating a key failed"],
 ] as const;
 

@@ -649,7 +649,7 @@ export const DeliveryService: GenService<{
     output: typeof SendAgainResponseSchema;
   },
   /**
-   * Calls SendAgain for all deliveries that match a filter, newest first, up to `limit` per call. Continue with
+   * Calls SendAgain for all deliveries that match a filter, newest first, up to page_size per call. Continue with
    * next_page_token. Each delivery is examined once, even if it fails again in the meantime.
    *
    * @generated from rpc webhook.v1.DeliveryService.SendAgainMany

@@ -250,7 +250,7 @@ describe("requests of a key", () => {
     expect([status, headers.get("RateLimit-Remaining")]).toEqual([429, "0"]);
     expect(headers.get("Retry-After")).toBe(headers.get("RateLimit-Reset"));
     expect(envelope).toMatchObject({ Success: false, Data: null });
-    expect(envelope.Warnings).toEqual([expect.stringMatching(/made its 3 requests of this minute.*\d+ s$/)]);
+    expect(envelope.Warnings).toEqual([expect.stringMatching(/used its 3 requests of this minute.*\d+ s$/)]);
   });
 
   test("count for each key apart", async () => {
