@@ -71,7 +71,8 @@ export const FAILURES: Record<string, FailureKind> = {
       "There is nothing at this path: it is misspelt, or the process that answers only delivers (role worker).",
     examples: {
       misspelt: "no such path: /api/webhooks; did you mean GET /api/webhook/list? all paths: /openapi.json",
-      worker: "no such path: /api/webhook/list; this process only delivers; ask one with the role api",
+      worker:
+        "no such path: /api/webhook/list; this process only delivers; call a process with ROLE=api or ROLE=all",
     },
   },
   429: {

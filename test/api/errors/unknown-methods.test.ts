@@ -99,7 +99,7 @@ test("a call to a process that only delivers is told where to ask", async () => 
   const error = await callUnknown(createConnectTransport({ baseUrl: worker.url, httpVersion: "1.1" }));
   expect([error.code, error.rawMessage]).toEqual([
     Code.Unimplemented,
-    `no such method: ${PATH}; this process only delivers; ask one with the role api`,
+    `no such method: ${PATH}; this process only delivers; call a process with ROLE=api or ROLE=all`,
   ]);
 });
 

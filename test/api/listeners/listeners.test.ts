@@ -143,7 +143,7 @@ test("a process that only delivers has /healthz and /readyz, and neither REST no
   const { status, envelope } = await api.rest("GET", "/api/webhook/list");
   expect([status, envelope.Warnings]).toEqual([
     404,
-    ["no such path: /api/webhook/list; this process only delivers; ask one with the role api"],
+    ["no such path: /api/webhook/list; this process only delivers; call a process with ROLE=api or ROLE=all"],
   ]);
 });
 

@@ -93,7 +93,7 @@ export const processCorners: Corner[] = [
         ["url", URL],
       ],
     },
-    "process is given more than once with different values; give it once",
+    "process was sent more than once with different values; send it once",
   ),
   refused(
     "with two processes in a form",
@@ -104,22 +104,22 @@ export const processCorners: Corner[] = [
         ["url", URL],
       ],
     },
-    "process is given more than once with different values; give it once",
+    "process was sent more than once with different values; send it once",
   ),
   refused(
     "with two processes in JSON",
     jsonText(`{"process":1,"url":"${URL}","process":2}`),
-    'the body gives "process" more than once; give it once',
+    'the body contains "process" more than once; send it once',
   ),
   refused(
     "with one process in the query and another in JSON",
     { query: { process: "1" }, json: { process: 2, url: URL } },
-    "process is given more than once with different values; give it once",
+    "process was sent more than once with different values; send it once",
   ),
   refused(
     "with one process in the query and another in a form",
     { query: { process: "1" }, form: { process: "2", url: URL } },
-    "process is given more than once with different values; give it once",
+    "process was sent more than once with different values; send it once",
   ),
   refused(
     "with a good process in JSON and a bad one in the query",

@@ -30,7 +30,7 @@ export const urlCorners: Corner[] = [
         ["url", `${URL}2`],
       ],
     },
-    "url is given more than once with different values; give it once",
+    "url was sent more than once with different values; send it once",
   ),
   refused(
     "with url in the wrong case",

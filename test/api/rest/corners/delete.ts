@@ -72,7 +72,7 @@ export const idCorners: Corner[] = [
   refused(
     "of one webhook in the query and another in a form",
     { query: { webhookId: "1" }, form: { webhookId: "2" } },
-    "webhookId is given more than once with different values; give it once",
+    "webhookId was sent more than once with different values; send it once",
   ),
   refused(
     "of two webhooks in the query",
@@ -82,7 +82,7 @@ export const idCorners: Corner[] = [
         ["webhookId", "2"],
       ],
     },
-    "webhookId is given more than once with different values; give it once",
+    "webhookId was sent more than once with different values; send it once",
   ),
   refused(
     "of two webhooks beyond 2^53 that a double cannot tell apart",
@@ -90,7 +90,7 @@ export const idCorners: Corner[] = [
       query: { webhookId: "9007199254740992" },
       raw: jsonText('{"webhookId":9007199254740993}').raw as NonNullable<RestRequest["raw"]>,
     },
-    "webhookId is given more than once with different values; give it once",
+    "webhookId was sent more than once with different values; send it once",
   ),
   refused(
     "with XML",
