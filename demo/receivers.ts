@@ -24,9 +24,9 @@ export async function startDemoReceivers(): Promise<DemoReceivers> {
       showArrival(name, request, status);
       return status;
     });
-  const good = await start("the good one", () => 200);
-  const recovering = await start("the one that recovers", (attempt) => (attempt <= 2 ? 503 : 200));
-  const failing = await start("the one that always fails", () => 500);
+  const good = await start("good receiver", () => 200);
+  const recovering = await start("recovering receiver", (attempt) => (attempt <= 2 ? 503 : 200));
+  const failing = await start("failing receiver", () => 500);
   return {
     good,
     recovering,

@@ -2,7 +2,7 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import type { JsonSchema } from "../json/schema-scalars.ts";
 import { rateLimitHeaders, retryAfter } from "./headers.ts";
 
-/** The name of the schema that every failure has. */
+/** The name of the schema of all failures. */
 export const FAILURE = "Failure";
 
 /** The envelope of a failure (contract, section 2.2). */
@@ -23,17 +23,17 @@ export const failureSchema: JsonSchema = {
   },
 };
 
-/** A way in which requests fail, by its status. */
+/** A kind of failure, by status. */
 interface FailureKind {
-  /** Of its component. */
+  /** The name of its component. */
   name: string;
   description: string;
-  /** What the service says then. */
+  /** Example messages. */
   examples: Record<string, string>;
   headers?: Record<string, JsonSchema>;
 }
 
-/** The statuses of failures, and what they mean. */
+/** Failures by status. */
 export const FAILURES: Record<string, FailureKind> = {
   400: {
     name: "Refused",
