@@ -29,7 +29,7 @@ import { subscribers } from "./scenarios/subscribers.ts";
 import { temporal } from "./scenarios/temporal.ts";
 import { workers } from "./scenarios/workers.ts";
 
-/** In the order of measuring and of the table. */
+/** The scenarios in the order of measurement and of the table. */
 const scenarios: readonly Scenario[] = [
   limit,
   limitAlike,
@@ -62,7 +62,7 @@ const scenarios: readonly Scenario[] = [
 const SMALL = "-small";
 const REPEATS = 3;
 
-/** A scenario at one size. */
+/** A scenario at a size. */
 interface Variant {
   name: string;
   small: boolean;
@@ -80,7 +80,7 @@ const usage = `npm run bench -- [NAME…] [--small] [--repeats N] [--count N] [-
 
 ${scenarios.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join("\n")}`;
 
-/** The named scenarios, all when none is named, with those they are compared with, in the order of the list. */
+/** The named scenarios (default: all) and those that they are compared with, in the order of the list. */
 function choose(names: readonly string[], allSmall: boolean, countGiven: number | undefined): Variant[] {
   const wanted = new Set(
     (names.length > 0 ? names : scenarios.map(({ name }) => name)).map((name) =>
@@ -104,7 +104,7 @@ function choose(names: readonly string[], allSmall: boolean, countGiven: number 
   return all.filter(({ name }) => wanted.has(name));
 }
 
-/** Measures every variant once; a failure of one does not keep the others from being measured. */
+/** Measures every variant once. A failing variant does not stop the others. */
 async function repeatOnce(bench: Bench, variants: readonly Variant[], figures: Figures): Promise<number> {
   const main = new Map<string, number>();
   let failures = 0;
@@ -134,7 +134,7 @@ async function repeatOnce(bench: Bench, variants: readonly Variant[], figures: F
   return failures;
 }
 
-/** `npm run bench`; resolves with the exit code, which says nothing about targets: the table does. */
+/** `npm run bench`. Resolves with the exit code, which does not depend on targets: the table shows them. */
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
@@ -158,7 +158,7 @@ async function main(): Promise<number> {
   const show = createShow(process.stderr);
   const stopping = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
-  // Even an error that nobody waits for must not leave a PostgreSQL running.
+  // Also for uncaught errors: do not leave a PostgreSQL running.
   process.on("uncaughtException", (error) => {
     show.step(`stopped by an error: ${error.stack}`);
     stopping.abort();

@@ -1,32 +1,32 @@
-// @peculiar/x509 needs it loaded first.
+// Must be loaded before @peculiar/x509.
 import "reflect-metadata";
 import { createPrivateKey, randomUUID, webcrypto } from "node:crypto";
 import { isIP } from "node:net";
 import * as x509 from "@peculiar/x509";
 
-/** A certificate and its private key, as PEM. */
+/** A certificate and its private key, in PEM. */
 export interface Certificate {
   cert: string;
   key: string;
 }
 
-/** A certificate authority of this machine's own, for receivers on it. */
+/** A local certificate authority for receivers on this machine. */
 export interface LocalAuthority {
-  /** PEM, to be trusted by clients. */
+  /** The authority's certificate in PEM, which clients must trust. */
   cert: string;
-  /** Issues a server certificate for names and addresses. */
+  /** Issues a server certificate for host names and addresses. */
   issue(hosts: string[], options?: { notBefore?: Date; notAfter?: Date }): Promise<Certificate>;
 }
 
 const ALGORITHM = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
 const DAY = 86_400_000;
 
-/** Makes an authority that lives as long as this process remembers it. */
+/** Creates an authority that exists only in this process. */
 export async function createLocalAuthority(): Promise<LocalAuthority> {
   const crypto = webcrypto;
   x509.cryptoProvider.set(crypto as never);
   const keys = await crypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
-  // A name of its own, or one authority would be taken for another.
+  // A unique name, because clients identify authorities by name.
   const name = `CN=Local receivers ${randomUUID()}`;
   const authority = await x509.X509CertificateGenerator.createSelfSigned({
     name,

@@ -1,6 +1,6 @@
 /**
- * `npm run receiver`: an HTTPS receiver on this machine for trying the service. It prints each delivery, checks its
- * signature, and answers what the path of the webhook's URL says.
+ * `npm run receiver`: a local HTTPS receiver for trying the service. Prints each delivery, verifies its signature,
+ * and responds as the path of the webhook's URL requests.
  */
 
 import { X509Certificate } from "node:crypto";
@@ -37,9 +37,9 @@ The path of a webhook's URL decides the answer:
   anything else    200`;
 
 const DATA_DIR = process.env.DATA_DIR || ".data";
-/** A certificate that ends sooner is made anew, in milliseconds. */
+/** The minimum remaining validity of a certificate, in milliseconds. A certificate that expires earlier is renewed. */
 const MIN_VALIDITY_MS = 86_400_000;
-/** The longest answer delay, in milliseconds. */
+/** The maximum delay of a response, in milliseconds. */
 const MAX_DELAY_MS = 600_000;
 
 const reply: Reply = async (request) => {
@@ -51,7 +51,7 @@ const reply: Reply = async (request) => {
   return 200;
 };
 
-/** The receiver's certificate, kept from start to start, so that the service need not be restarted with it. */
+/** The receiver's certificate, stored so that the service need not be restarted with the receiver. */
 async function certificate(folder: string): Promise<{ own: Certificate; authorityFile: string }> {
   const authorityFile = path.join(folder, "ca.pem");
   const files = { cert: path.join(folder, "cert.pem"), key: path.join(folder, "key.pem") };
@@ -75,7 +75,7 @@ async function certificate(folder: string): Promise<{ own: Certificate; authorit
   return { own, authorityFile };
 }
 
-/** Signing secrets of the service's webhooks that lead to this receiver; none when the service cannot be asked. */
+/** Signing secrets of the service's webhooks for this receiver; empty if the service is not available. */
 async function secretsOf(serviceUrl: string, port: number): Promise<string[]> {
   const key = await readSecretFile(path.join(DATA_DIR, ADMIN_KEY_FILE));
   if (key === null) return [];
@@ -119,7 +119,7 @@ async function main(): Promise<void> {
 
   async function checked(request: ReceivedRequest, port: number): Promise<string> {
     if (isSigned(request, secrets)) return styleText("green", "signature valid");
-    // Webhooks are registered and secrets rotated while this runs.
+    // Read for each delivery, because webhooks may be registered and secrets rotated meanwhile.
     const found = await secretsOf(values.service, port).catch(() => []);
     for (const secret of found) secrets.add(secret);
     if (isSigned(request, secrets)) return styleText("green", "signature valid");
@@ -153,6 +153,6 @@ async function main(): Promise<void> {
 }
 
 main().catch((error: unknown) => {
-  console.error(explain("The receiver could not start", error));
+  console.error(explain("Starting the receiver failed", error));
   process.exitCode = 1;
 });

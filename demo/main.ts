@@ -16,18 +16,18 @@ import { heading, line, shortId, showStarted, showStarting, table } from "./outp
 import { startDemoReceivers } from "./receivers.ts";
 import { createDemoKeys, forgetEarlierWebhooks, publishEvents, registerWebhooks } from "./steps.ts";
 
-/** Shorter than the defaults, so that the whole story takes half a minute. */
+/** Shorter delays than the defaults, so that the demo takes half a minute. */
 const PACE = { DISPATCH_INTERVAL: "5s", RETRY_INITIAL_DELAY: "2s", RETRY_BACKOFF_COEFFICIENT: "2" };
-/** The story is over long before; if not, something is wrong. */
-const PATIENCE_MS = 120_000;
+/** The timeout of the demo, in milliseconds. */
+const TIMEOUT_MS = 120_000;
 
-/** The state each registration's deliveries must end in, and after how many attempts. */
+/** The expected final state and number of attempts of a registration's deliveries. */
 interface Expectation {
   state: DeliveryState;
   attempts: number;
 }
 
-/** Tells the service's story live; resolves with whether every delivery ended as it should. */
+/** Runs the demo. Resolves with whether every delivery ended as expected. */
 async function demo(stayUp: boolean): Promise<boolean> {
   heading("1. The service starts, with an embedded PostgreSQL and Temporal");
   const config = readConfig({
@@ -40,7 +40,7 @@ async function demo(stayUp: boolean): Promise<boolean> {
     HTTP_PORT: String(await choosePort([Number(process.env.HTTP_PORT || 8080)])),
     GRPC_PORT: String(await choosePort([Number(process.env.GRPC_PORT || 9090)])),
     DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8,::1/128",
-    // Its receivers' authority is trusted by this process alone.
+    // Only this process trusts the authority of the demo's receivers.
     DELIVERY_PROCESSES: "0",
     LOG_LEVEL: process.env.LOG_LEVEL || "warn",
   });
@@ -53,7 +53,7 @@ async function demo(stayUp: boolean): Promise<boolean> {
   line(`The demo dispatches every ${PACE.DISPATCH_INTERVAL} and retries after 2, 4 and 8 seconds;`);
   line("the defaults are every minute, and 1, 5 and 25 minutes.");
 
-  heading("2. Three receivers listen on this machine, over HTTPS");
+  heading("2. Start three local HTTPS receivers");
   const receivers = await startDemoReceivers();
   line(`good        ${receivers.good.url} always answers 200`);
   line(
@@ -65,7 +65,7 @@ async function demo(stayUp: boolean): Promise<boolean> {
   const keys = await createDemoKeys(admin, await adminKeyOf(service.adminKeyFile));
   await forgetEarlierWebhooks(service.url, keys.integrator);
 
-  heading("4. The integrators register their webhooks over REST");
+  heading("4. Register webhooks over REST");
   const webhooks = await registerWebhooks(service.url, keys, receivers);
   const expected = new Map<bigint, Expectation>([
     ...webhooks.good.map((id) => [id, { state: DeliveryState.DELIVERED, attempts: 1 }] as const),
@@ -73,7 +73,7 @@ async function demo(stayUp: boolean): Promise<boolean> {
     [webhooks.failing, { state: DeliveryState.FAILED, attempts: 4 }],
   ]);
 
-  heading("5. An internal service publishes three events over gRPC, one of them twice");
+  heading("5. Publish three events over gRPC, one of them twice");
   const eventIds = await publishEvents(internal, keys.publisher);
 
   heading("6. The deliveries arrive; one is shown with its headers and body");
@@ -99,14 +99,14 @@ async function demo(stayUp: boolean): Promise<boolean> {
   return wrong === 0;
 }
 
-/** Waits until every delivery of the events has come to an end. */
+/** Waits until all deliveries of the events are in a final state. */
 async function untilFinal(
   transport: ReturnType<typeof createConnectTransport>,
   key: string,
   eventIds: string[],
 ): Promise<Delivery[]> {
   const client = createClient(DeliveryService, transport);
-  const until = Date.now() + PATIENCE_MS;
+  const until = Date.now() + TIMEOUT_MS;
   for (;;) {
     const found = await Promise.all(
       eventIds.map((eventId) => client.listDeliveries({ eventId }, { headers: { "X-Service-Key": key } })),
@@ -119,7 +119,7 @@ async function untilFinal(
   }
 }
 
-/** Prints the table; answers how many deliveries ended otherwise than expected. */
+/** Prints the table. Returns the number of deliveries that did not end as expected. */
 function showOutcome(deliveries: Delivery[], expected: Map<bigint, Expectation>): number {
   let wrong = 0;
   const rows = deliveries.map((delivery) => {
@@ -151,12 +151,12 @@ async function adminKeyOf(file: string | undefined): Promise<string> {
 }
 
 if (import.meta.main) {
-  // Without a terminal nobody presses Ctrl-C.
+  // Without a terminal nobody can press Ctrl-C.
   const exits = process.argv.includes("--exit") || Boolean(process.env.CI) || !process.stdout.isTTY;
   demo(!exits).then(
     (right) => process.exit(right ? 0 : 1),
     (error: unknown) => {
-      console.error(explain("The demo ended early", error));
+      console.error(explain("The demo failed", error));
       process.exit(1);
     },
   );

@@ -1,7 +1,7 @@
 import { stripVTControlCharacters, styleText } from "node:util";
 import type { ReceivedRequest } from "./receiver.ts";
 
-/** Prints a heading of the story. */
+/** Prints a heading. */
 export function heading(text: string): void {
   console.log(`\n${styleText(["bold", "magenta"], text)}`);
 }
@@ -23,7 +23,7 @@ export function showStarted(text: string): void {
   line(text);
 }
 
-/** Prints a line of the story. */
+/** Prints an indented line. */
 export function line(text: string): void {
   console.log(`  ${text}`);
 }
@@ -55,7 +55,7 @@ export function showArrival(
   line(`    ${request.body}`);
 }
 
-/** Prints rows in columns as wide as they need. */
+/** Prints rows as a table with fitting column widths. */
 export function table(rows: Record<string, string>[]): void {
   const names = Object.keys(rows[0] ?? {});
   const width = (text: string) => stripVTControlCharacters(text).length;

@@ -3,19 +3,19 @@ import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { Certificate } from "./certificates.ts";
 
-/** One POST as a receiver got it. */
+/** A POST that a receiver got. */
 export interface ReceivedRequest {
   path: string;
-  /** Names in the case they were sent with, in order. */
+  /** Header names and values as sent, in order. */
   rawHeaders: string[];
   headers: IncomingMessage["headers"];
   body: string;
   at: Date;
-  /** From 1: which request with this X-Service-Webhook-Id it is. */
+  /** The number of requests so far with this X-Service-Webhook-Id, starting at 1. */
   attempt: number;
 }
 
-/** What a receiver answers: a status, or full control of the response. */
+/** A receiver's response: a status, or a function that writes the response. */
 export type Reply = (
   request: ReceivedRequest,
   response: ServerResponse,
@@ -27,7 +27,7 @@ export interface Receiver {
   url: string;
   port: number;
   received: ReceivedRequest[];
-  /** Resolves with everything received once `condition` holds for it. */
+  /** Resolves with all received requests when `condition` is true for them. */
   until(condition: (received: ReceivedRequest[]) => boolean): Promise<ReceivedRequest[]>;
   close(): Promise<void>;
 }
@@ -35,7 +35,7 @@ export interface Receiver {
 /**
  * Starts an HTTPS receiver on 127.0.0.1.
  *
- * @param reply the status to answer; when it answers undefined it has dealt with the response itself
+ * @param reply returns the status; undefined if it has written the response itself
  */
 export async function startReceiver(
   certificate: Certificate,
@@ -92,13 +92,13 @@ export async function startReceiver(
   };
 }
 
-/** A request cut short by its sender counts as what came of it. */
+/** Reads a body. For a request aborted by its sender, returns the part received. */
 async function readBody(request: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   try {
     for await (const chunk of request) chunks.push(chunk as Buffer);
   } catch {
-    // The sender has gone; what it sent until then is what there is.
+    // The sender closed the connection. Use what was received.
   }
   return Buffer.concat(chunks).toString("utf8");
 }

@@ -3,17 +3,17 @@ import { createLocalAuthority } from "./certificates.ts";
 import { line, showArrival } from "./output.ts";
 import { type Receiver, startReceiver } from "./receiver.ts";
 
-/** The receivers of the story, by what they do. */
+/** The receivers of the demo. */
 export interface DemoReceivers {
   good: Receiver;
-  /** Answers 503 to the first two attempts of each delivery. */
+  /** Responds with 503 to the first two attempts of each delivery. */
   recovering: Receiver;
-  /** Answers 500 always. */
+  /** Always responds with 500. */
   failing: Receiver;
   close(): Promise<void>;
 }
 
-/** Starts three HTTPS receivers with certificates that this process trusts from now on. */
+/** Starts three HTTPS receivers with certificates that this process trusts. */
 export async function startDemoReceivers(): Promise<DemoReceivers> {
   const authority = await createLocalAuthority();
   tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);

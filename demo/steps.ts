@@ -7,15 +7,15 @@ import { Permission } from "../gen/webhook/v1/options_pb.ts";
 import { line, shortId } from "./output.ts";
 import type { DemoReceivers } from "./receivers.ts";
 
-/** The secrets of the story's keys. */
+/** The secrets of the demo's keys. */
 export interface DemoKeys {
   integrator: string;
-  /** Belongs to an installed app: its webhooks get X-Service-UserId. */
+  /** Belongs to an installed app, so its webhooks get X-Service-UserId. */
   app: string;
   publisher: string;
 }
 
-/** Creates the story's keys with the administrator's. */
+/** Creates the demo's keys with the administrator's key. */
 export async function createDemoKeys(transport: Transport, adminKey: string): Promise<DemoKeys> {
   const client = createClient(ApiKeyService, transport);
   const options = { headers: { "X-Service-Key": adminKey } };
@@ -46,14 +46,14 @@ export async function createDemoKeys(transport: Transport, adminKey: string): Pr
   };
 }
 
-/** Removes what an earlier demo registered: its receivers are gone. */
+/** Deletes webhooks of an earlier demo, whose receivers no longer exist. */
 export async function forgetEarlierWebhooks(url: string, key: string): Promise<void> {
   const { Data: webhooks } = await rest(url, key, "GET", "/api/webhook/list");
   for (const { Id } of webhooks as { Id: number }[])
     await rest(url, key, "DELETE", `/api/webhook?webhookId=${Id}`);
 }
 
-/** Registers five webhooks over REST; answers their ids. */
+/** Registers five webhooks over REST. Returns their ids. */
 export async function registerWebhooks(url: string, keys: DemoKeys, receivers: DemoReceivers) {
   let isFirst = true;
   async function register(key: string, process: number, target: string): Promise<bigint> {
@@ -84,7 +84,7 @@ export async function registerWebhooks(url: string, keys: DemoKeys, receivers: D
   };
 }
 
-/** Publishes an event of each type, the first one twice; answers the events' ids. */
+/** Publishes an event of each type, the first one twice. Returns the events' ids. */
 export async function publishEvents(transport: Transport, key: string): Promise<string[]> {
   const client = createClient(EventService, transport);
   const run = Date.now();

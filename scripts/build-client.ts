@@ -3,7 +3,7 @@ import { copyFileSync, cpSync, globSync, readFileSync, rmSync, writeFileSync } f
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Puts together what the client package ships: JavaScript, declarations, the proto files and the licence. */
+/** Assembles the client package: JavaScript, declarations, proto files and licence. */
 function main(): number {
   const root = fileURLToPath(new URL("..", import.meta.url));
   const dist = path.join(root, "clients/dist");
@@ -18,7 +18,7 @@ function main(): number {
     console.error(`tsc failed${error ? `: ${error.message}` : ""}`);
     return 1;
   }
-  // The compiler rewrites the paths of imports in JavaScript only; there are no .ts files where it is installed.
+  // The compiler rewrites import paths only in JavaScript, but the package contains no .ts files.
   for (const name of globSync("**/*.d.ts", { cwd: dist })) {
     const file = path.join(dist, name);
     const text = readFileSync(file, "utf8");

@@ -1,6 +1,6 @@
 /**
- * Builds what the service needs ready when it starts: the settings page and the workflows' bundle. `npm start` runs this
- * first. Each is left alone when it was built from the sources that there are now.
+ * Builds the admin UI and the workflows' bundle. `npm start` runs this first. Targets whose sources have not changed
+ * are skipped.
  */
 
 import { spawn } from "node:child_process";
@@ -12,20 +12,20 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 
 const PROJECT = fileURLToPath(new URL("..", import.meta.url));
-/** A file in each built folder: the hash of the sources it was built from. */
+/** A file in each built folder that contains the hash of its sources. */
 const STAMP = ".built-from";
 
-/** One thing to build. */
+/** A build target. */
 interface Target {
-  /** What people read, such as `the settings page`. */
+  /** The displayed name, such as `the settings page`. */
   name: string;
-  /** About how long it takes, in seconds. */
+  /** The approximate duration, in seconds. */
   seconds: number;
-  /** The folder it is built into, below the project. */
+  /** The output folder, relative to the project. */
   folder: string;
-  /** Globs of all it is built from, packages included: their versions are exact. */
+  /** Globs of all sources, including packages, whose versions are exact. */
   sources: readonly string[];
-  /** Builds it into a folder that does not exist yet. */
+  /** Builds into a folder that does not exist yet. */
   build(root: string, into: string): Promise<void>;
 }
 
@@ -53,11 +53,11 @@ const WORKFLOWS: Target = {
 };
 
 /**
- * Builds what has changed.
+ * Builds the targets whose sources have changed.
  *
- * @param tell is told what is being built, a line at a time
- * @param root of the project
- * @throws Error with what the bundler printed
+ * @param tell receives progress messages, one line each
+ * @param root the project folder
+ * @throws Error with the output of the bundler
  */
 export async function build(
   tell: (line: string) => void,
@@ -76,14 +76,14 @@ async function buildOne(target: Target, tell: (line: string) => void, root: stri
   if (found === wanted) return;
   const why = found === undefined ? "" : ", whose sources have changed";
   tell(`building ${target.name}${why}; this takes some ${target.seconds} s`);
-  // Beside what is there, so that a service that runs already never reads half of it.
+  // Into a new folder, so that a running service never reads a partial build.
   const fresh = path.join(root, ".cache", `build-${randomUUID()}`);
   try {
     await target.build(root, fresh);
     await writeFile(path.join(fresh, STAMP), wanted);
     await rm(folder, { recursive: true, force: true });
     await rename(fresh, folder).catch(async (error: unknown) => {
-      // Another process that builds at the same moment was quicker.
+      // A concurrent build was faster.
       if ((await stampOf(folder)) !== wanted) throw error;
     });
   } finally {
@@ -91,7 +91,7 @@ async function buildOne(target: Target, tell: (line: string) => void, root: stri
   }
 }
 
-/** A hash of names and contents. Not of times: a checkout or a copy makes new ones, and not always later ones. */
+/** A hash of names and contents. Modification times are not used, because checkouts and copies change them. */
 async function hashOf(root: string, patterns: readonly string[]): Promise<string> {
   const files: string[] = [];
   for await (const file of glob(patterns, { cwd: root })) files.push(file);
@@ -123,7 +123,7 @@ async function runVite(root: string, into: string): Promise<void> {
 }
 
 async function bundleWorkflows(root: string, into: string): Promise<void> {
-  // Loaded only where something has changed: the bundler takes half a second to load.
+  // Loaded on demand, because loading the bundler takes half a second.
   const { bundleWorkflowCode, DefaultLogger } = await import("@temporalio/worker");
   const { code } = await bundleWorkflowCode({
     workflowsPath: path.join(root, "workflows/index.ts"),

@@ -4,20 +4,20 @@ import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** What came of holding proto/ against main's. */
+/** The result of comparing proto/ with main's. */
 export interface Comparison {
-  /** The branch held against; undefined when there is none. */
+  /** The branch compared with; undefined if there is none. */
   against: string | undefined;
-  /** What clients of main would stumble over, one a line; empty when nothing. */
+  /** Breaking changes for clients of main, one per line; empty if none. */
   broken: string;
 }
 
 /**
- * Holds the proto files of a working tree against those of main where the two parted, by the rules of buf.yaml. What
- * came to main since is not missing here, it is yet to be merged.
+ * Compares the proto files of a working tree with those of main at the merge base, by the rules of buf.yaml. Later
+ * changes on main are ignored, because they are not merged yet.
  *
  * @param root a git working tree with buf.yaml and proto/
- * @throws Error when buf or git cannot do their part
+ * @throws Error if buf or git fails
  */
 export function compareWithMain(root: string): Comparison {
   const against = ["main", "origin/main"].find((ref) => git(root, ["merge-base", ref, "HEAD"]).status === 0);
@@ -25,7 +25,7 @@ export function compareWithMain(root: string): Comparison {
   const parted = git(root, ["merge-base", against, "HEAD"]).stdout.toString().trim();
   const folder = mkdtempSync(path.join(os.tmpdir(), "proto-of-main-"));
   try {
-    // Only proto/ is main's: what it imports of others is not ours to break.
+    // Only proto/ is compared; its imports are third-party files.
     for (const name of ["buf.yaml", "third_party"]) {
       const from = path.join(root, name);
       if (existsSync(from)) cpSync(from, path.join(folder, name), { recursive: true });
@@ -38,7 +38,7 @@ export function compareWithMain(root: string): Comparison {
     must("tar", run("tar", ["-x", "-C", path.join(folder, "proto")], root, archive.stdout));
 
     const found = run("buf", ["breaking", "--against", folder], root);
-    // buf's own exit code for findings; files that it cannot read are among them.
+    // buf's exit code for findings, including unreadable files.
     if (found.status === 100) return { against, broken: found.stdout.toString().trim() };
     must("buf breaking", found);
     return { against, broken: "" };
@@ -66,7 +66,7 @@ function main(): number {
   const { against, broken } = compareWithMain(fileURLToPath(new URL("..", import.meta.url)));
   if (against === undefined) {
     console.log(
-      "nothing to compare proto/ with: this copy has no main, or not its past (`git fetch --unshallow origin main` gets them)",
+      "skipped: this clone has no main branch or no history of it; get them with `git fetch --unshallow origin main`",
     );
     return 0;
   }
@@ -76,7 +76,7 @@ function main(): number {
   }
   console.error(broken);
   console.error(
-    `proto/ breaks clients of ${against}. Add instead: numbers and names are kept for ever; what is no longer used is marked deprecated.`,
+    `proto/ breaks clients of ${against}. Numbers and names must never change: add new fields, and mark unused ones as deprecated.`,
   );
   return 1;
 }

@@ -2,26 +2,26 @@ import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Something the contract states: a numbered rule (`4.2.1`), or a section that states it in prose or a table. */
+/** A statement of the contract: a numbered rule (`4.2.1`), or a section with prose or a table. */
 export interface Rule {
   number: string;
-  /** The rule's words, or the section's title. */
+  /** The text of the rule, or the title of the section. */
   text: string;
-  /** It says only what the contract does not show, so there is nothing to test. */
+  /** Whether the rule only says that something is not shown, so that there is nothing to test. */
   silent: boolean;
 }
 
-/** A test's title and the file it is in. */
+/** The title of a test and its file. */
 export interface Title {
   text: string;
   file: string;
 }
 
-/** Which tests hold which rule, and what is wrong. */
+/** The tests of each rule, and the problems found. */
 export interface Coverage {
   titles: Map<string, Title[]>;
   untested: Rule[];
-  /** Titles that name a rule the contract does not have. */
+  /** Titles that name an unknown rule. */
   unknown: { number: string; title: Title }[];
 }
 
@@ -30,7 +30,7 @@ const NUMBERED = /^(\d+)\. (.+)$/;
 const OTHER_HEADING = /^# /;
 
 /**
- * The contract's rules in its own order.
+ * The rules of the contract, in order.
  *
  * @param contract Markdown: numbered headings, numbered lists, tables, prose
  */
@@ -59,7 +59,7 @@ export function rulesOf(contract: string): Rule[] {
       const text = item[2] as string;
       numbered.push({ number: `${section.number}.${item[1]}`, text, silent: saysOnlyNotShown(text) });
     } else if (line !== "" && line !== "Rules:") {
-      // A table always states something.
+      // Every table counts as a statement.
       prose += line.startsWith("|") ? "Table. " : `${line} `;
     }
   }
@@ -67,7 +67,7 @@ export function rulesOf(contract: string): Rule[] {
   return rules;
 }
 
-/** Each of its sentences ends with "not shown". */
+/** Whether each sentence ends with "not shown". */
 function saysOnlyNotShown(text: string): boolean {
   return text
     .split(/(?<=\.)\s+/)
@@ -79,8 +79,8 @@ const LITERAL = /(["'`])((?:\\.|(?!\1)[^\\\n])*?§(?:\\.|(?!\1)[^\\\n])*)\1/g;
 const NOT_RUN = /\.(?:skip|todo)\s*\(\s*$/;
 
 /**
- * The titles in a test file that name rules: string literals with a `§`, whether written in the call, in the rows of
- * an `each`, or as a template. Comments and tests that are skipped outright do not count.
+ * The titles in a test file that name rules: string literals that contain `§`, in calls, rows of `each`, or
+ * templates. Ignores comments and skipped tests.
  */
 export function titlesOf(source: string): string[] {
   const code = source.replace(/^\s*(?:\/\/|\/?\*).*$/gm, "");
@@ -89,7 +89,7 @@ export function titlesOf(source: string): string[] {
     .map((match) => match[2] as string);
 }
 
-/** Holds rules against titles. A title may name several rules. */
+/** Compares rules with titles. A title may name several rules. */
 export function compare(rules: readonly Rule[], titles: readonly Title[]): Coverage {
   const byRule = new Map<string, Title[]>(rules.map(({ number }) => [number, []]));
   const unknown: Coverage["unknown"] = [];
@@ -104,7 +104,7 @@ export function compare(rules: readonly Rule[], titles: readonly Title[]): Cover
   return { titles: byRule, untested, unknown };
 }
 
-/** Rule by rule, the titles of the tests that hold it. */
+/** A report of the tests of each rule. */
 export function describe(rules: readonly Rule[], coverage: Coverage): string {
   const lines = rules.flatMap((rule) => {
     const titles = coverage.titles.get(rule.number) ?? [];

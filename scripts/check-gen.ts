@@ -4,13 +4,13 @@ import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** How `gen/` differs from what the proto files generate. */
+/** A difference between `gen/` and the generated files. */
 export interface Difference {
   file: string;
   kind: "out of date" | "missing" | "left over";
 }
 
-/** Compares a folder with what it should hold, byte by byte. */
+/** Compares a folder with its expected content, byte by byte. */
 export function differences(expected: string, found: string): Difference[] {
   const wanted = filesIn(expected);
   const present = new Set(filesIn(found));
@@ -48,10 +48,10 @@ function main(): number {
     const found = differences(path.join(temporary, "gen"), path.join(root, "gen"));
     for (const { file, kind } of found) console.error(`gen/${file} is ${kind}`);
     if (found.length > 0) {
-      console.error("gen/ is not what proto/ generates. Run `npm run generate` and commit the result.");
+      console.error("gen/ is out of date. Run `npm run generate` and commit the result.");
       return 1;
     }
-    console.log("gen/ is what proto/ generates");
+    console.log("gen/ is up to date");
     return 0;
   } finally {
     rmSync(temporary, { recursive: true, force: true });

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
-/** One static check: what it is called, and the command that makes it. */
+/** A static check: its name and command. */
 interface Check {
   name: string;
   command: string[];
@@ -24,7 +24,7 @@ const checks: Check[] = [
 const compose: Check = {
   name: "docker-compose.yml",
   command: ["docker-compose", "config", "--quiet"],
-  // It refuses to be read without them, which is what it should do.
+  // Compose requires these variables to parse the file.
   environment: Object.fromEntries(
     ["SECRET_KEY", "ADMIN_KEY", "POSTGRES_PASSWORD", "TEMPORAL_POSTGRES_PASSWORD"].map((name) => [
       name,

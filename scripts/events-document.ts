@@ -28,7 +28,7 @@ Every payload is one JSON object:
 - Later versions may add properties and names: ignore those you do not know.
 `;
 
-/** docs/events.md, from the proto files. */
+/** The content of docs/events.md, generated from the proto files. */
 export function eventsDocument(): string {
   const payloads = catalogue.map((entry) => entry.payload);
   const { messages, enums } = partsOf(payloads);
@@ -53,11 +53,11 @@ export function eventsDocument(): string {
   return `${[INTRODUCTION, overview, ...events, ...parts].join("\n\n").replaceAll(/\n{3,}/g, "\n\n")}\n`;
 }
 
-/** What payloads are made of, each once, in the order in which it is first met. */
+/** The message and enum types used by payloads, each once, in order of first use. */
 function partsOf(payloads: readonly DescMessage[]): { messages: DescMessage[]; enums: DescEnum[] } {
   const messages = new Set<DescMessage>(payloads);
   const enums = new Set<DescEnum>();
-  // A set that grows while it is gone through is gone through to its end.
+  // Iterating over a set includes items added meanwhile.
   for (const desc of messages) {
     for (const field of desc.fields) {
       if (field.enum) enums.add(field.enum);
@@ -145,12 +145,12 @@ function link(name: string): string {
   return `[${name}](#${name.toLowerCase()})`;
 }
 
-/** Text of a comment within a table. */
+/** Text of a comment in a table cell. */
 function cell(text: string): string {
   return text.replaceAll(/\s*\n\s*/g, " ").replaceAll("|", "\\|");
 }
 
-/** Columns as wide as their widest cell, so that the source reads as a table, too. */
+/** A Markdown table with aligned columns. */
 function table(head: string[], rows: string[][]): string {
   const widths = head.map((title, column) =>
     Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)),
@@ -169,10 +169,10 @@ function main(): number {
     return 0;
   }
   if (existsSync(DOCUMENT) && readFileSync(DOCUMENT, "utf8") === text) {
-    console.log("docs/events.md is what proto/ says");
+    console.log("docs/events.md is up to date");
     return 0;
   }
-  console.error("docs/events.md is not what proto/ says. Run `npm run generate` and commit the result.");
+  console.error("docs/events.md is out of date. Run `npm run generate` and commit the result.");
   return 1;
 }
 

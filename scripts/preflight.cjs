@@ -1,4 +1,4 @@
-// Runs before every npm script, under whichever Node there is: plain JavaScript that even old ones understand.
+// Runs before every npm script, under any installed Node: plain JavaScript that old versions understand.
 "use strict";
 
 var needed = [24, 5];

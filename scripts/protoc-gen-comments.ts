@@ -9,14 +9,14 @@ import {
   type FileDescriptorProto,
 } from "@bufbuild/protobuf/wkt";
 
-/** Numbers of fields in descriptor.proto, which paths to comments are made of. */
+/** Field numbers of descriptor.proto, which form the paths of comments. */
 const IN_FILE = { messages: 4, enums: 5, services: 6, extensions: 7 };
 const IN_MESSAGE = { fields: 2, messages: 3, enums: 4, extensions: 6, oneofs: 8 };
 const MEMBERS = 2;
 
 /**
- * The comments of a proto file by full name, in the order of the file. Members of enums go by the enum's name and
- * their own (`webhook.v1.WebhookProcess.WEBHOOK_PROCESS_ORDER_DISPATCHED`), as fields go by their message's.
+ * The comments of a proto file by full name, in the order of the file. Enum values are named by their enum and their
+ * own name (`webhook.v1.WebhookProcess.WEBHOOK_PROCESS_ORDER_DISPATCHED`), fields by their message.
  */
 export function commentsOf(file: FileDescriptorProto): Map<string, string> {
   const texts = new Map<string, string>();
@@ -61,7 +61,7 @@ export function commentsOf(file: FileDescriptorProto): Map<string, string> {
   return comments;
 }
 
-/** Each paragraph and each item of a list on one line, since where a comment breaks is up to the proto file. */
+/** Joins the lines of each paragraph and list item, because line breaks in proto comments have no meaning. */
 function unwrapped(comment: string): string {
   const lines = comment.split("\n").map((line) => line.trim());
   return lines
@@ -84,8 +84,8 @@ ${entries.join("\n")}
 }
 
 /**
- * A plugin of buf, since buf hands over comments to plugins only: writes `comments.ts` for the package that its
- * option `package=` names.
+ * A buf plugin, because buf passes comments only to plugins: writes `comments.ts` for the package in its option
+ * `package=`.
  */
 async function main(): Promise<void> {
   const request = fromBinary(CodeGeneratorRequestSchema, await buffer(process.stdin));

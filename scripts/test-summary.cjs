@@ -1,5 +1,5 @@
-// Prints `N passed, N failed` from a test run's JSON report; exits 1 when any failed or none ran.
-// Plain JavaScript: it must tell the truth even where `npm install` went wrong.
+// Prints `N passed, N failed` from a test run's JSON report; exits 1 when any failed or none ran. Plain JavaScript,
+// so that it works even if `npm install` failed.
 "use strict";
 
 const { readFileSync } = require("node:fs");
@@ -12,7 +12,7 @@ function summarise(report) {
       if (test.status === "passed" || test.status === "failed") counts[test.status] += 1;
       else counts.skipped += 1;
     }
-    // A file that could not even be loaded, or whose set-up failed, has no failed test of its own.
+    // A file that failed to load, or whose set-up failed, contains no failed test.
     if (file.status === "failed" && !tests.some((test) => test.status === "failed")) counts.failed += 1;
   }
   return counts;

@@ -7,8 +7,8 @@ import { explain } from "./process/explain.ts";
 import { createAdminKey } from "./startup/first-admin.ts";
 
 /**
- * `npm run admin-key`: makes another administrator's key and prints it, on the database of a running service, or on
- * the embedded one of DATA_DIR, started for the purpose.
+ * `npm run admin-key`: creates another administrator's key and prints it. Uses the database of a running service, or
+ * starts the embedded one of DATA_DIR.
  */
 async function main(): Promise<void> {
   const config = readConfig(process.env);
@@ -21,7 +21,9 @@ async function main(): Promise<void> {
     await migrate(config.database.directUrl ?? url);
     const db = openDatabase(url, { max: 2 });
     try {
-      console.error("A new administrator's key, for the header X-Service-Key. It is not shown again:");
+      console.error(
+        "New administrator key, for the X-Service-Key header. Store it now: it is shown only once.",
+      );
       console.log(await createAdminKey(db));
     } finally {
       await db.destroy();
@@ -34,7 +36,7 @@ async function main(): Promise<void> {
 main().then(
   () => process.exit(0),
   (error: unknown) => {
-    console.error(explain("No key could be made", error));
+    console.error(explain("Creating a key failed", error));
     process.exit(1);
   },
 );

@@ -8,7 +8,7 @@ import { untilToldToStop } from "./process/shutdown.ts";
 import { type Service, startService } from "./service.ts";
 import { restartAsFits } from "./worker/small-memory.ts";
 
-/** `npm start`. */
+/** The entry point of `npm start`. */
 async function main(): Promise<void> {
   restartAsFits();
   const config = readConfig(process.env);
@@ -24,11 +24,11 @@ async function main(): Promise<void> {
   const told = untilToldToStop();
   console.log(describe(service, config));
   await told;
-  console.log("stopping; what is in flight is finished first");
+  console.log("stopping: completing requests in flight");
   await service.stop();
 }
 
-/** Where everything is, for the person who has just started it. */
+/** The addresses of the service, printed at startup. */
 function describe(service: Service, config: Config): string {
   return [
     `ready (role: ${config.role})`,
@@ -48,7 +48,7 @@ if (import.meta.main) {
   main().then(
     () => process.exit(0),
     (error: unknown) => {
-      console.error(explain("The service could not start", error));
+      console.error(explain("Startup failed", error));
       process.exit(1);
     },
   );

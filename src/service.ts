@@ -39,10 +39,10 @@ import {
 
 /** A running service. */
 export interface Service {
-  /** Address of REST, Connect and gRPC-Web. */
+  /** The URL of REST, Connect and gRPC-Web. */
   url: string;
   httpPort: number;
-  /** Null when TLS puts gRPC on the HTTP port. */
+  /** Null if gRPC shares the HTTP port, which requires TLS. */
   grpcPort: number | null;
   databaseUrl: string;
   temporalUiUrl: string | undefined;
@@ -50,13 +50,13 @@ export interface Service {
   metricsUrl: string | undefined;
   /** Whether the settings page is served at `url`. */
   hasPage: boolean;
-  /** Where the first administrator's key was written, when one was made. */
+  /** The file with the first administrator's key, if one was created. */
   adminKeyFile: string | undefined;
-  /** Ends everything in order: what is in flight first, the embedded database last. */
+  /** Stops all parts in order: requests in flight first, the embedded database last. */
   stop(): Promise<void>;
 }
 
-/** What tests and the demo set beside the configuration. */
+/** Options for tests and the demo, in addition to the configuration. */
 export interface ServiceOverrides {
   progress?: Progress;
   names?: TemporalNames;
@@ -66,14 +66,17 @@ export interface ServiceOverrides {
   temporalMetrics?: MetricsBuffer;
 }
 
-/** Logged at start: the variable is usually left over from a trial. */
+/** Logged at startup, because the variable is usually left over from a test. */
 const UNVERIFIED_TLS =
-  "NODE_TLS_REJECT_UNAUTHORIZED=0 does not apply to deliveries: receivers' certificates are verified. It does apply to other TLS connections of this process, such as the database's. Unset it, and name a private authority with NODE_EXTRA_CA_CERTS";
+  "NODE_TLS_REJECT_UNAUTHORIZED=0 does not apply to deliveries: certificates of receivers are verified. It applies to other TLS connections of this process, such as the database's. Unset it, and set NODE_EXTRA_CA_CERTS for a private certificate authority";
 
-/** A delivery process gives up by itself some 20 s after the longest attempt; one that has not is killed. */
+/**
+ * The time after the attempt timeout at which a delivery process is killed, in milliseconds. It stops by itself about
+ * 20 s after the longest attempt.
+ */
 const STOP_MARGIN_MS = 30_000;
 
-/** Starts the roles that the configuration names, on the parts it names or on embedded ones. */
+/** Starts the configured roles on external or embedded servers. */
 export async function startService(config: Config, overrides: ServiceOverrides = {}): Promise<Service> {
   const { progress = () => {}, names = temporalNames(), environment = process.env } = overrides;
   const log = createLogger(config.logLevel);
@@ -173,7 +176,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       let delivery: Delivery | undefined;
       readiness.push(async () => delivery?.unready() ?? ["the delivery worker is starting"]);
       if (deliversInItself(config)) {
-        // Loaded only where it is used: Temporal's native code takes some 40 MiB.
+        // Loaded on demand: Temporal's native code takes about 40 MiB.
         const { startDelivery } = await import("./worker/delivery.ts");
         delivery = await startDelivery({
           db,

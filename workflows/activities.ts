@@ -1,48 +1,53 @@
 import type { RunClosing, RunKey, UndeliveredList } from "./dispatch-input.ts";
 
-/** What became of the deliveries of an activity. */
+/** The outcomes of the deliveries of an activity. */
 export interface AttemptCounts {
-  /** Attempts made and recorded. */
+  /** The number of recorded attempts. */
   sent: number;
   delivered: number;
-  /** Failed, with retries left. */
+  /** Failed attempts with retries left. */
   retrying: number;
-  /** Failed for good. */
+  /** Deliveries that failed finally. */
   failed: number;
 }
 
-/** How long a pump works. */
+/** Options of a pump. */
 export interface PumpOptions {
-  /** It stays when nothing is left, and sends what is published meanwhile. */
+  /** Whether the pump continues when nothing is pending, and sends events as they are published. */
   lingers: boolean;
-  /** It ends after this time at the latest, in milliseconds. */
+  /** The maximum duration, in milliseconds. */
   forMs: number;
 }
 
-/** What a pump did. */
+/** The result of a pump. */
 export interface PumpResult extends AttemptCounts {
-  /** Why it ended: nothing was left, a later run's pump took over, its time was over, or it was stopped. */
+  /**
+   * The reason for its end: nothing was pending, a later run's pump took over, its time was over, or it was stopped.
+   */
   end: "done" | "superseded" | "time" | "stopped";
 }
 
-/** One line for the Temporal UI. */
+/** A one-line summary for the Temporal UI. */
 interface Summarised {
   summary: string;
 }
 
-/** What the workflows call; workers implement it. */
+/** The activities that the workflows call. Implemented by workers. */
 export interface Activities {
-  /** First attempts of what is pending, by this process. */
+  /** Makes first attempts of pending deliveries in this process. */
   deliverPending(input: RunKey & PumpOptions): Promise<PumpResult & Summarised>;
-  /** What failed and is to be retried, in groups; and the workers that live, this one in any case. */
+  /** Lists failed deliveries to retry, in groups, and the live workers, including this one. */
   listUndelivered(run: RunKey): Promise<UndeliveredList>;
   /**
-   * The retries of a group that are due. Throws while any remains, with the time until the next is due, and at the end when
-   * any has failed for good, so that an operator sees it.
+   * Sends the due retries of a group. Throws while any remain, with the delay until the next is due; and at the end
+   * if any has failed finally, so that operators see it.
    */
   retryDeliveries(input: RunKey & { group: number }): Promise<AttemptCounts & Summarised>;
-  /** Ends the run and answers its account, unless it has retries left; an abandoned one leaves them to other runs. */
+  /**
+   * Closes the run and returns its totals, unless it has retries left. An abandoned run leaves its retries to other
+   * runs.
+   */
   closeRun(input: RunKey & { abandon?: boolean }): Promise<RunClosing>;
-  /** Deletes what is older than the retention. */
+  /** Applies the retention. */
   deleteExpired(): Promise<Summarised>;
 }

@@ -13,10 +13,10 @@ export function untilAnswered({ heartbeatTimeoutMs }: DispatchInput): ActivityOp
   };
 }
 
-/** A worker that does not take its pump within this time is skipped. */
-const TAKEN_WITHIN = "5 seconds";
+/** The time after which a worker that does not take its pump is skipped. */
+const SCHEDULE_TO_START_TIMEOUT = "5 seconds";
 
-/** Of a pump, which one worker alone can take. */
+/** The options of a pump, which only one worker can take. */
 export function pumpOptions(
   { heartbeatTimeoutMs, pumpMs }: DispatchInput,
   worker: { taskQueue: string; name: string },
@@ -24,8 +24,8 @@ export function pumpOptions(
   return {
     taskQueue: worker.taskQueue,
     summary: worker.name,
-    scheduleToStartTimeout: TAKEN_WITHIN,
-    // It ends by itself, with the last response; this is for one that hangs.
+    scheduleToStartTimeout: SCHEDULE_TO_START_TIMEOUT,
+    // A pump ends by itself with its last response. This timeout ends one that hangs.
     startToCloseTimeout: pumpMs + 600_000,
     heartbeatTimeout: heartbeatTimeoutMs,
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -33,7 +33,7 @@ export function pumpOptions(
   };
 }
 
-/** Of the retries of a group: three attempts, as the contract demands. */
+/** The options of the retries of a group: three attempts, as the contract requires. */
 export function retryOptions(
   { heartbeatTimeoutMs, retryTaskQueue }: DispatchInput,
   summary: string,
@@ -44,7 +44,7 @@ export function retryOptions(
     startToCloseTimeout: "1 hour",
     heartbeatTimeout: heartbeatTimeoutMs,
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    // Each failure that is reported says when the next attempt is due; the interval is for a worker that was lost.
+    // Reported failures contain the delay of the next attempt. The interval applies if a worker was lost.
     retry: { maximumAttempts: 3, initialInterval: "5 seconds", backoffCoefficient: 1 },
   };
 }

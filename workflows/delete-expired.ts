@@ -1,7 +1,7 @@
 import { proxyActivities } from "@temporalio/workflow";
 import type { Activities } from "./activities.ts";
 
-/** Deletes what is older than the retention, a little at a time; the result says how much it was. */
+/** Applies the retention in small steps. The result contains the numbers of deleted items. */
 export async function deleteExpired(input: { heartbeatTimeoutMs: number }): Promise<{ summary: string }> {
   const activities = proxyActivities<Pick<Activities, "deleteExpired">>({
     startToCloseTimeout: "50 minutes",

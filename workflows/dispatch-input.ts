@@ -1,71 +1,71 @@
-/** What the schedule gives each run: counts, times and names only, since it is shown in the Temporal UI. */
+/** The input of a dispatch run. Contains only counts, times and names, because the Temporal UI shows it. */
 export interface DispatchInput {
-  /** How long pumps work, at most, in milliseconds. */
+  /** The maximum duration of pumps, in milliseconds. */
   pumpMs: number;
-  /** Pumps stay when nothing is left, and send what is published meanwhile. */
+  /** Whether pumps continue when nothing is pending, and send events as they are published. */
   lingers: boolean;
-  /** A worker silent for this long is taken for dead, in milliseconds. */
+  /** The time without heartbeats after which a worker counts as dead, in milliseconds. */
   heartbeatTimeoutMs: number;
-  /** Wait before the first retry, in milliseconds. */
+  /** The delay before the first retry, in milliseconds. */
   retryInitialDelayMs: number;
-  /** Task queue of retryDeliveries. */
+  /** The task queue of retryDeliveries. */
   retryTaskQueue: string;
   /** Whether FailingWebhookIds and FailingHosts are registered in the namespace. */
   searchAttributes: boolean;
-  /** History length from which the run goes on in a new execution, in events. */
+  /** The length of the history from which the run continues in a new execution, in events. */
   continueAsNewAfter: number;
-  /** Set by continue-as-new: the first attempts are through. */
+  /** Set by continue-as-new: first attempts are completed. */
   firstAttemptsDone?: boolean;
 }
 
-/** How the database knows a run: continue-as-new keeps it. */
+/** The key of a run in the database. Unchanged by continue-as-new. */
 export interface RunKey {
   firstRunId: string;
 }
 
-/** A worker that lives. */
+/** A live worker. */
 export interface LiveWorker {
-  /** On which it alone takes pumps. */
+  /** The task queue from which only this worker takes pumps. */
   taskQueue: string;
   /** `host/pid`. */
   name: string;
 }
 
-/** A run's account, as its result in the Temporal UI. */
+/** The totals of a run, shown as its result in the Temporal UI. */
 export interface DispatchReport {
   summary: string;
   sent: number;
   delivered: number;
   failed: number;
-  /** Left to other runs, after a cancel. */
+  /** The number of retries released for other runs after a cancellation. */
   putBack: number;
 }
 
-/** A run that is to be closed: its account, and the retries for which it must go on. */
+/** The result of closing a run: its totals, and the open retries for which it must continue. */
 export interface RunClosing {
   report: DispatchReport;
   open: number;
 }
 
-/** One retry group, as the workflow needs to know it. */
+/** A retry group. */
 export interface RetryGroup {
   group: number;
   /** `shop.example, 4 deliveries`. */
   summary: string;
-  /** Wait before it is due, in milliseconds. */
+  /** The delay until it is due, in milliseconds. */
   delayMs: number;
 }
 
-/** What failed so far in a run, and who can be given a pump. */
+/** The failed deliveries of a run, and the workers that can take a pump. */
 export interface UndeliveredList {
   workers: LiveWorker[];
   groups: RetryGroup[];
-  /** For the search attributes: values of at most 2,000 bytes together, each. */
+  /** For the search attributes: at most 2,000 bytes of values each. */
   webhookIds: string[];
   hosts: string[];
 }
 
-/** The type of the failure that ends a retry activity whose deliveries have used up their attempts. */
+/** The failure type of a retry activity whose deliveries have used all attempts. */
 export const DELIVERIES_FAILED = "DeliveriesFailed";
-/** The type of the failure of a retry pass after which deliveries remain; details hold the wait in milliseconds. */
+/** The failure type of a retry pass with remaining deliveries. The details contain the delay in milliseconds. */
 export const UNDELIVERED = "Undelivered";

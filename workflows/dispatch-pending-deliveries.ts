@@ -15,17 +15,17 @@ import { pumpOptions, untilAnswered } from "./activity-options.ts";
 import type { DispatchInput, DispatchReport, LiveWorker, RunKey } from "./dispatch-input.ts";
 import { RetryGroups } from "./retry-groups.ts";
 
-/** How often the failures of pumps that still work are asked for, at least and at most, in milliseconds. */
+/** The minimum and maximum interval between requests for failed deliveries while pumps work, in milliseconds. */
 const ASK_MS = { min: 1_000, max: 15_000 };
-/** And at most so often over the time of a pump: each ask adds about eleven events to the history. */
+/** The maximum number of such requests during a pump. Each adds about eleven events to the history. */
 const MAX_ASKS = 2_000;
-/** How often a worker is given its pump before it is skipped. */
-const OFFERS = 2;
+/** The number of times a pump is offered to a worker before the worker is skipped. */
+const MAX_OFFERS = 2;
 
 /**
- * One minute's dispatch: a pump on each live worker makes the first attempts of everything pending, and what failed is
- * retried, webhook by webhook. Its result is the account of its deliveries. Deliveries are counted in the database; this
- * decides only when and how often.
+ * One dispatch run: a pump on each live worker makes the first attempts of all pending deliveries, and failed
+ * deliveries are retried by webhook. The result contains the totals. The database counts deliveries; the workflow
+ * only decides when and how often to act.
  */
 export async function dispatchPendingDeliveries(input: DispatchInput): Promise<DispatchReport> {
   const key: RunKey = { firstRunId: workflowInfo().firstExecutionRunId };
@@ -33,7 +33,7 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
   const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>(untilAnswered(input));
   try {
     if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries);
-    // An execution that has only just begun retries first, however small the limit: it would begin again and again.
+    // A new execution retries first even with a small limit. Otherwise it would continue as new forever.
     let isNew = Boolean(input.firstAttemptsDone);
     for (;;) {
       await retries.ended();
@@ -45,14 +45,14 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
       if (open === 0) return report;
     }
   } catch (error) {
-    // Cancelled by an operator: what is open is left to other runs.
+    // Cancelled by an operator: other runs adopt the open retries.
     if (isCancellation(error))
       await CancellationScope.nonCancellable(() => closeRun({ ...key, abandon: true }));
     throw error;
   }
 }
 
-/** Pumps on every live worker, and meanwhile retries what fails. */
+/** Runs pumps on all live workers and concurrently retries failed deliveries. */
 async function makeFirstAttempts(input: DispatchInput, key: RunKey, retries: RetryGroups): Promise<void> {
   const pumps = new Map<string, Promise<void>>();
   const until = Date.now() + input.pumpMs;
@@ -60,7 +60,7 @@ async function makeFirstAttempts(input: DispatchInput, key: RunKey, retries: Ret
     Math.min(ASK_MS.max, Math.max(ASK_MS.min, input.retryInitialDelayMs)),
     input.pumpMs / MAX_ASKS,
   );
-  /** A later run's pumps make first attempts now. */
+  /** Whether a later run's pumps have taken over first attempts. */
   let tookOver = false;
   let cancelled: unknown;
 
@@ -86,17 +86,17 @@ async function makeFirstAttempts(input: DispatchInput, key: RunKey, retries: Ret
     const ended = await condition(() => pumps.size === 0, askMs);
     if (cancelled !== undefined) throw cancelled;
     if (ended && !lingers()) return;
-    // All pumps were lost: their workers may be back in a while.
+    // All pumps were lost. Their workers may recover.
     if (ended) await sleep(askMs);
     const { workers } = await retries.ask();
-    // A worker that has started since, or lost its pump.
+    // Workers that started in the meantime, or whose pump was lost.
     if (lingers()) startPumps(workers);
   }
 }
 
 /**
- * The pump of one worker; answers why it ended, where it has not been lost. Throws only when the run is cancelled: what it
- * has not claimed is another run's.
+ * Runs the pump of one worker. Returns the reason for its end; undefined if it was lost. Throws only if the run is
+ * cancelled: later runs deliver what is unclaimed.
  */
 async function runPump(
   input: DispatchInput,
@@ -107,12 +107,12 @@ async function runPump(
   const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>(pumpOptions(input, worker));
   for (let offer = 1; ; offer += 1) {
     try {
-      // One that starts late ends with the others: no first attempt is made later than a run promises.
+      // A pump that starts late ends with the others: first attempts end within the run's time.
       const forMs = Math.max(0, until - Date.now());
       return (await deliverPending({ ...key, lingers: input.lingers, forMs })).end;
     } catch (error) {
       if (isCancellation(error)) throw error;
-      if (wasNotTaken(error) && offer < OFFERS) continue;
+      if (wasNotTaken(error) && offer < MAX_OFFERS) continue;
       log.warn("a pump gave up", { error, worker: worker.name });
       return undefined;
     }

@@ -21,10 +21,10 @@ import {
 const FAILING_WEBHOOK_IDS = defineSearchAttributeKey("FailingWebhookIds", SearchAttributeType.KEYWORD_LIST);
 const FAILING_HOSTS = defineSearchAttributeKey("FailingHosts", SearchAttributeType.KEYWORD_LIST);
 
-/** After this many activities a group is looked at afresh, so that no loop here is without end. */
+/** The number of activities after which a group is listed again, so that every loop is bounded. */
 const ACTIVITIES_PER_ASK = 5;
-/** Wait after an activity that was lost, in milliseconds. */
-const AFTER_LOSS_MS = 5_000;
+/** The delay after a lost activity, in milliseconds. */
+const LOST_RETRY_DELAY_MS = 5_000;
 
 /** The retries of a run, group by group: one failing webhook each, or several where there are many. */
 export class RetryGroups {
@@ -41,7 +41,7 @@ export class RetryGroups {
     this.#activities = proxyActivities<Pick<Activities, "listUndelivered">>(untilAnswered(input));
   }
 
-  /** Asks what failed, and retries the groups that are not being retried already. */
+  /** Lists failed deliveries and retries the groups that are not being retried already. */
   async ask(): Promise<UndeliveredList> {
     if (this.#error !== undefined) throw this.#error;
     const undelivered = await this.#activities.listUndelivered(this.#key);
@@ -58,15 +58,15 @@ export class RetryGroups {
     return undelivered;
   }
 
-  /** Resolves when nothing is being retried. */
+  /** Resolves when no group is being retried. */
   async ended(): Promise<void> {
     await Promise.all(this.#running.values());
     if (this.#error !== undefined) throw this.#error;
   }
 
   /**
-   * Temporal's three attempts pace the retries; the database counts them. When a crash or a deploy used an attempt up,
-   * entries remain and the activity runs again.
+   * Temporal's three attempts schedule the retries; the database counts them. If a crash or deployment used up an
+   * attempt, deliveries remain and the activity runs again.
    */
   async #retry({ group, summary, delayMs: firstDelayMs }: RetryGroup): Promise<void> {
     const { retryDeliveries } = proxyActivities<Pick<Activities, "retryDeliveries">>(
@@ -82,7 +82,7 @@ export class RetryGroups {
         if (isCancellation(error) || !(error instanceof ActivityFailure)) throw error;
         const { cause } = error;
         if (cause instanceof ApplicationFailure && cause.type === DELIVERIES_FAILED) return;
-        delayMs = remainingDelay(cause) ?? AFTER_LOSS_MS;
+        delayMs = remainingDelay(cause) ?? LOST_RETRY_DELAY_MS;
       }
     }
   }
@@ -98,7 +98,7 @@ export class RetryGroups {
   }
 }
 
-/** The wait that a pass asked for; undefined when it ended by a crash or another fault of ours. */
+/** The delay that a pass requested; undefined if it ended by a crash or another internal error. */
 function remainingDelay(cause: Error | undefined): number | undefined {
   if (!(cause instanceof ApplicationFailure) || cause.type !== UNDELIVERED) return undefined;
   const [details] = (cause.details ?? []) as { delayMs?: number }[];

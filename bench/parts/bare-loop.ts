@@ -4,7 +4,7 @@ import { startChild } from "./child.ts";
 import { payload } from "./payload.ts";
 import { type Receivers, startReceivers } from "./receivers.ts";
 
-/** A process that POSTs as fast as it can. */
+/** A process that sends POST requests as fast as possible. */
 export interface BareLoop extends AsyncDisposable {
   /** Answers seconds. @param options.signs whether it signs each request as the service does; not unless given */
   run(options: {
@@ -15,7 +15,7 @@ export interface BareLoop extends AsyncDisposable {
   }): Promise<number>;
 }
 
-/** @param receivers each of them a host; they are served in turn */
+/** @param receivers one per host, used in turn */
 export function startBareLoop(bench: Bench, receivers: Pick<Receivers, "urls">): BareLoop {
   const child = startChild<LimitMethods>(bench, "limit.ts");
   const { urls: origins } = receivers;
@@ -25,7 +25,7 @@ export function startBareLoop(bench: Bench, receivers: Pick<Receivers, "urls">):
   };
 }
 
-/** Receivers that answer at once. */
+/** Receivers that respond immediately. */
 export function startFastReceivers(bench: Bench, hosts: number): Promise<Receivers> {
   return startReceivers(
     bench,
@@ -33,10 +33,10 @@ export function startFastReceivers(bench: Bench, hosts: number): Promise<Receive
   );
 }
 
-/** As many as the service has in flight to first attempts' receivers, at most. */
+/** The service's maximum concurrency for first attempts to these receivers. */
 export const SERVICE_CONCURRENCY = 160;
 
-/** As long as the headers of a delivery, beside its content type. */
+/** Headers of the same length as those of a delivery, without the content type. */
 export const SERVICE_HEADERS = [
   ["User-Agent", "Webhook-Service/1"],
   ["Accept-Encoding", "identity"],

@@ -9,26 +9,26 @@ import {
 import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 import type { Show } from "./progress.ts";
 
-/** What all measurements of a run share. */
+/** Shared parts of all measurements of a run. */
 export interface Bench extends AsyncDisposable {
-  /** For files of the run; gone at its end. */
+  /** A folder for files of the run, removed at its end. */
   folder: string;
   postgres: EmbeddedPostgres;
-  /** Of the receivers, for `localhost`. */
+  /** The receivers' certificate, for `localhost`. */
   certificate: Certificate;
-  /** For NODE_EXTRA_CA_CERTS of whoever sends to them. */
+  /** The value of NODE_EXTRA_CA_CERTS for processes that send to them. */
   authorityFile: string;
-  /** Where CPU profiles of the service go; undefined when none are asked for. */
+  /** The folder for CPU profiles of the service; undefined to write none. */
   profiles: string | undefined;
   show: Show;
-  /** Aborted when the run is to end early: what is waited for is then given up, and what was started is ended. */
+  /** Aborted to end the run early: waits are given up and started processes are stopped. */
   stopping: AbortSignal;
 }
 
-/** Nothing that PostgreSQL promises is given up for speed; these are its defaults, written down. */
+/** PostgreSQL's default durability, set explicitly. */
 const DURABLE = { fsync: "on", synchronous_commit: "on", full_page_writes: "on" };
 
-/** Starts the PostgreSQL of a run and makes its receivers' certificate, in a folder that is removed at the end. */
+/** Starts the PostgreSQL of a run and creates its receivers' certificate, in a folder that is removed at the end. */
 export async function openBench(options: Pick<Bench, "show" | "profiles" | "stopping">): Promise<Bench> {
   await using stack = new AsyncDisposableStack();
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-bench-"));

@@ -3,11 +3,11 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Bench } from "./bench.ts";
 
-/** What a child process can be asked to do: one argument in, one answer out, both of what structured cloning carries. */
+/** The calls that a child process accepts: one argument and one result, both structured-cloneable. */
 // biome-ignore lint/suspicious/noExplicitAny: a bound that lets every method's own argument type through
 export type Methods = Record<string, (argument: any) => unknown>;
 
-/** A process of the bench's own, such as the receivers. */
+/** A child process of the bench, such as the receivers. */
 export interface BenchChild<M extends Methods> extends AsyncDisposable {
   pid: number;
   call<Name extends keyof M & string>(
@@ -29,13 +29,13 @@ interface Answer {
 }
 
 /**
- * Starts a file of `bench/processes/`, which calls `serveCalls`. It trusts the receivers, and ends with this process,
- * however that ends.
+ * Starts a file of `bench/processes/`, which calls `serveCalls`. The process trusts the receivers, and ends when this
+ * process ends for any reason.
  */
 export function startChild<M extends Methods>(bench: Bench, file: string): BenchChild<M> {
   const child = fork(fileURLToPath(new URL(`../processes/${file}`, import.meta.url)), {
     env: { ...process.env, NODE_EXTRA_CA_CERTS: bench.authorityFile },
-    // A call that takes long ends with the run.
+    // Ends long calls with the run.
     signal: bench.stopping,
     killSignal: "SIGKILL",
     serialization: "advanced",
@@ -48,7 +48,7 @@ export function startChild<M extends Methods>(bench: Bench, file: string): Bench
     if (error === undefined) call?.resolve(result as never);
     else call?.reject(new Error(`${file}: ${error}`));
   });
-  // An aborted signal also makes it emit an error; its exit says enough.
+  // An aborted signal also emits an error; the exit is handled below.
   child.on("error", () => {});
   child.on("exit", (code, signal) => {
     for (const call of waiting.values()) call.reject(new Error(`${file} ended (${signal ?? code})`));
@@ -73,7 +73,7 @@ export function startChild<M extends Methods>(bench: Bench, file: string): Bench
   };
 }
 
-/** The child's side: answers calls until its parent goes away. */
+/** The child's side: serves calls until the parent disconnects. */
 export function serveCalls(methods: Methods): void {
   process.on("message", async ({ id, name, argument }: Call) => {
     try {
@@ -83,7 +83,7 @@ export function serveCalls(methods: Methods): void {
       process.send?.({ id, error: error instanceof Error ? error.message : String(error) } satisfies Answer);
     }
   });
-  // Ctrl-C reaches the whole group; the parent ends its children in order.
+  // Ctrl-C reaches the whole process group; the parent stops its children in order.
   process.on("SIGINT", () => {});
   process.on("disconnect", () => process.exit(0));
 }

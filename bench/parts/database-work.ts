@@ -1,15 +1,15 @@
 import { type Db, rows } from "../../src/db/database.ts";
 import { parentOf, processorTimeOfFamily } from "./processes.ts";
 
-/** What PostgreSQL has done so far. */
+/** PostgreSQL's work so far. */
 export interface DatabaseWork {
-  /** Without full-page images, in bytes: how many there are depends on checkpoints, not on the work. */
+  /** WAL without full-page images, in bytes: their number depends on checkpoints and not on the work. */
   walBytes: number;
-  /** Processor time of all of its processes, in microseconds. */
+  /** Processor time of all its processes, in microseconds. */
   cpuUs: number;
 }
 
-/** Reads what PostgreSQL has done so far. @param db as superuser */
+/** Reads PostgreSQL's work so far. @param db a superuser's connection */
 export async function readDatabaseWork(db: Db): Promise<DatabaseWork> {
   const [row] = await rows<{ wal: number; backend: number }>(
     db,

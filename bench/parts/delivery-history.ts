@@ -2,27 +2,27 @@ import { count, type Db } from "../../src/db/database.ts";
 import { LATENCY_BOUNDS_MS } from "../../src/db/deliveries/rollups.ts";
 import { ensurePartitions } from "../../src/db/partitions.ts";
 import type { SecretBox } from "../../src/db/webhooks/secret-box.ts";
-import { PAYLOAD_REST, PAYLOAD_START } from "./payload.ts";
+import { PAYLOAD_END, PAYLOAD_START } from "./payload.ts";
 import { countWebhooks, seedWebhooks } from "./seeding.ts";
 import type { Stage } from "./stage.ts";
 
-/** How far back the deliveries go. */
+/** The age of the oldest deliveries, in days. */
 export const DAYS = 7;
-/** Webhooks that a history of full size is of. */
+/** The number of webhooks of a full-size history. */
 export const WEBHOOKS = 1_000;
-/** Every other delivery is of one of these. */
+/** The number of webhooks that get every other delivery. */
 export const BUSY_WEBHOOKS = 10;
-/** Each event is for so many webhooks. */
+/** The number of webhooks of each event. */
 const DELIVERIES_AN_EVENT = 10;
-/** Deliveries made by one statement: whole events. */
+/** The number of deliveries stored by one statement: whole events. */
 const CHUNK = 20_000;
 const DAY_MS = 86_400_000;
 /** The service's default. */
 const RETENTION_DAYS = 30;
-/** One for each bound, and one for what takes longer. */
+/** One class per bound, and one for slower attempts. */
 const LATENCY_CLASSES = Array.from({ length: LATENCY_BOUNDS_MS.length + 1 }, (_, n) => n);
 
-/** Registers webhooks of every event type; answers their ids, the busy ones first. */
+/** Registers webhooks of every event type. Returns their ids, the busy ones first. */
 export async function seedWebhooksOfAllTypes(db: Db, secrets: SecretBox): Promise<bigint[]> {
   const urls = Array.from({ length: WEBHOOKS }, (_, n) => `https://shop-${n}.example/hooks/orders`);
   const ids = await seedWebhooks(db, secrets, urls);
@@ -32,8 +32,8 @@ export async function seedWebhooksOfAllTypes(db: Db, secrets: SecretBox): Promis
 }
 
 /**
- * Stores deliveries of a week as they would stand now, with their events, attempts and runs: of 1,000, 969 arrived, 20
- * failed, 5 were cancelled, and 6 of the latest wait for a dispatch or a retry.
+ * Stores deliveries of a week in their current states, with their events, attempts and runs: of 1,000, 969 are
+ * delivered, 20 failed, 5 cancelled, and 6 of the latest wait for a dispatch or a retry.
  */
 export async function seedHistory(
   { db, bench }: Pick<Stage, "db" | "bench">,
@@ -55,7 +55,7 @@ export async function seedHistory(
       days: DAYS,
       until,
       start: PAYLOAD_START,
-      rest: PAYLOAD_REST,
+      rest: PAYLOAD_END,
     });
     bench.show.count("storing", Math.min(deliveries, from + CHUNK), deliveries);
   }
@@ -74,13 +74,13 @@ export async function seedHistory(
   await db.raw("checkpoint");
 }
 
-/** A UUIDv7 of the moment `at` in which `n` tells one from another: an event and its deliveries begin alike. */
+/** A UUIDv7 of the moment `at`, made unique by `n`. An event and its deliveries start with the same bytes. */
 export const idOf = (n: string) =>
   `(lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7000' || '8' || lpad(to_hex(${n}::bigint), 15, '0'))::uuid`;
 
 /**
- * Oldest first; how the states are mixed hangs on the number alone, so that every run of the bench stores the same. The
- * deliveries of an event are made when it is.
+ * Oldest first. States depend only on the number, so that every run of the bench stores the same. An event's
+ * deliveries are created with it.
  */
 const STORE = `
   with entry as (
@@ -135,12 +135,12 @@ const STORE = `
       started + interval '1 second', case when state = 'cancelled' then 'webhook deleted' end, 'answered'
     from tried join attempt on attempt.id = tried.id and ended`;
 
-/** What `rollup` counts unless told otherwise. */
+/** The default parameters of `rollup`. */
 export const ROLLUP = { bounds: LATENCY_BOUNDS_MS, before: new Date("2100-01-01") };
 
 /**
- * Counts what was stored from `since` to `before` into the rollups, per webhook and for webhook 0, the sum of all, as folding
- * would.
+ * Adds what was stored from `since` to `before` to the rollups, per webhook and for webhook 0, the total, as folding
+ * does.
  */
 export const rollup = (unit: "minute" | "hour") => `
   insert into rollup_${unit}s

@@ -4,35 +4,35 @@ import type { Receivers } from "./receivers.ts";
 import { clearDeliveries, seedPending } from "./seeding.ts";
 import type { Stage } from "./stage.ts";
 
-/** The minute of the schedule: a queue that outlasts one run is taken on by the next. */
+/** The interval of the schedule, in milliseconds. The next run continues with a queue that outlasts one. */
 const INTERVAL_MS = 60_000;
-const LOOK_MS = 100;
-/** Nothing received for this long means that something is broken. */
-const PATIENCE_MS = 150_000;
+const POLL_MS = 100;
+/** The time without a received request after which the measurement fails, in milliseconds. */
+const STALL_TIMEOUT_MS = 150_000;
 const WARM_UP = 2_000;
 
-/** What is to be dispatched, and which part of it is waited for. */
+/** The deliveries to dispatch, and which of them to wait for. */
 export interface Expected {
   what: string;
-  /** Requests that the waited-for deliveries make, one each. */
+  /** The number of requests of the awaited deliveries, one each. */
   requests: number;
   receivers: Receivers;
-  /** Only the first so many receivers are waited for; all of them when left out. */
+  /** The number of receivers to wait for, from the first. Defaults to all. */
   hosts?: number;
-  /** The webhooks that are waited for; all of them when left out. */
+  /** The webhooks to wait for. Defaults to all. */
   webhooks?: readonly bigint[];
-  /** Failed attempts are looked for in the whole log, unless this is false. */
+  /** Whether to report failed attempts of the whole log. Defaults to true. */
   tellsFailures?: boolean;
 }
 
 /**
- * Triggers the schedule, and again each minute as the schedule would, until everything expected is recorded.
+ * Triggers the schedule now and every minute, as the schedule does, until all expected deliveries are recorded.
  *
- * While deliveries go on, only the receivers' process is asked how many there were; the database is first looked at
- * when all have been received, and what it says is when the last was recorded.
+ * Polls only the receivers' process while deliveries are in progress. Reads the database when all are received, to
+ * get the time of the last record.
  *
  * @returns seconds from the first trigger to the last record
- * @throws Error when nothing moves for 150 s
+ * @throws Error if nothing is received for 150 s
  */
 export async function dispatch(stage: Stage, expected: Expected): Promise<number> {
   const { receivers, hosts, requests, what } = expected;
@@ -43,13 +43,14 @@ export async function dispatch(stage: Stage, expected: Expected): Promise<number
   let received = 0;
   let moved = started;
   while (received < requests) {
-    await wait(LOOK_MS, undefined, { signal: stage.bench.stopping });
+    await wait(POLL_MS, undefined, { signal: stage.bench.stopping });
     const now = Date.now();
     const count = (await receivers.count(hosts)) - before;
     if (count > received) moved = now;
     received = count;
     stage.bench.show.count(what, received, requests);
-    if (now - moved > PATIENCE_MS) throw new Error(`${what}: ${received} of ${requests} came, then no more`);
+    if (now - moved > STALL_TIMEOUT_MS)
+      throw new Error(`${what}: ${received} of ${requests} came, then no more`);
     if (now - triggered >= INTERVAL_MS) {
       triggered += INTERVAL_MS;
       await stage.trigger();
@@ -60,7 +61,7 @@ export async function dispatch(stage: Stage, expected: Expected): Promise<number
   return (ended - started) / 1_000;
 }
 
-/** A delivery that had to wait for its retry makes a figure what it is; whoever reads it should know. */
+/** Reports failed attempts, because deliveries that waited for a retry distort a figure. */
 async function tellOfFailures(stage: Stage, { webhooks, what }: Expected): Promise<void> {
   const failures = await rows<{ reason: string; n: number }>(
     stage.db,
@@ -74,18 +75,18 @@ async function tellOfFailures(stage: Stage, { webhooks, what }: Expected): Promi
 }
 
 /**
- * When the last delivery was recorded, in milliseconds since 1970, once all are.
+ * The time of the last record, in milliseconds since 1970, when all are recorded.
  *
- * @param webhooks those that are waited for; all of them when left out
- * @param patienceMs how long that may take. Defaults to 150,000
+ * @param webhooks the webhooks to wait for. Defaults to all
+ * @param patienceMs the timeout, in milliseconds. Defaults to 150,000
  */
 export async function lastRecorded(
   stage: Stage,
   webhooks: readonly bigint[] | undefined,
-  patienceMs = PATIENCE_MS,
+  patienceMs = STALL_TIMEOUT_MS,
 ): Promise<number> {
   for (const until = Date.now() + patienceMs; Date.now() < until; ) {
-    await wait(LOOK_MS, undefined, { signal: stage.bench.stopping });
+    await wait(POLL_MS, undefined, { signal: stage.bench.stopping });
     const own = webhooks ? "where webhook_id = any(:webhooks::bigint[])" : "";
     const [found] = await rows<{ open: boolean; last: number }>(
       stage.db,
@@ -98,7 +99,7 @@ export async function lastRecorded(
   throw new Error("not everything that was received was recorded");
 }
 
-/** Sends some deliveries, so that what is measured then is a service that has been running, not one being compiled. */
+/** Sends some deliveries, so that the measured service is warm (JIT-compiled). */
 export async function warmUp(stage: Stage, receivers: Receivers, webhooks: readonly bigint[]): Promise<void> {
   const events = Math.ceil(WARM_UP / webhooks.length);
   await seedPending(stage, { events, webhooks });
@@ -109,7 +110,7 @@ export async function warmUp(stage: Stage, receivers: Receivers, webhooks: reado
 
 /** Resolves when no run is open. */
 export async function untilRunsClosed(stage: Stage): Promise<void> {
-  for (const until = Date.now() + PATIENCE_MS; Date.now() < until; await wait(LOOK_MS)) {
+  for (const until = Date.now() + STALL_TIMEOUT_MS; Date.now() < until; await wait(POLL_MS)) {
     const open = await rows(stage.db, "select 1 from runs where closed is null limit 1");
     if (open.length === 0) return;
   }

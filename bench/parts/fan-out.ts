@@ -1,13 +1,13 @@
-/** Hosts and webhooks of an event that goes to many. */
+/** The number of hosts, and of webhooks per host, of an event with many recipients. */
 export const HOSTS = 100;
 export const WEBHOOKS_PER_HOST = 10;
 
-/** The webhooks' URLs, host by host. */
+/** The URLs of the webhooks, host by host. */
 export function webhookUrls(hosts: readonly string[]): string[] {
   return hosts.flatMap((host) => Array.from({ length: WEBHOOKS_PER_HOST }, (_, n) => `${host}/hooks/${n}`));
 }
 
-/** So many events make about so many deliveries when each goes to every webhook. */
+/** The number of events that results in about the given number of deliveries. */
 export function eventsFor(deliveries: number): number {
   return Math.max(1, Math.round(deliveries / (HOSTS * WEBHOOKS_PER_HOST)));
 }

@@ -1,25 +1,25 @@
 import { count } from "../../src/db/database.ts";
 import { ensurePartitions } from "../../src/db/partitions.ts";
 import { idOf, ROLLUP, rollup } from "./delivery-history.ts";
-import { PAYLOAD_REST, PAYLOAD_START } from "./payload.ts";
+import { PAYLOAD_END, PAYLOAD_START } from "./payload.ts";
 import { countWebhooks, seedWebhooks } from "./seeding.ts";
 import type { Stage } from "./stage.ts";
 
-/** How far back the deliveries go. */
+/** The age of the oldest deliveries, in days. */
 export const DAYS = 30;
 const WEBHOOKS = 50_000;
 const HOSTS = 5_000;
-/** Every other delivery is of one of these. */
+/** The number of webhooks that get every other delivery. */
 const BUSY_WEBHOOKS = 10;
 const DELIVERIES_AN_EVENT = 10;
-/** Deliveries made by one statement: whole events. */
+/** The number of deliveries stored by one statement: whole events. */
 const CHUNK = 200_000;
 const DAY_MS = 86_400_000;
 
 /**
- * Stores deliveries of 30 days that have all ended, with their events, keys, attempts and statistics: 2 % failed after four
- * attempts, 0.5 % were cancelled, the others arrived at once. Answers the webhooks, the busy ones first; the last of them has
- * none.
+ * Stores deliveries of 30 days, all in final states, with their events, keys, attempts and statistics: 2 % failed
+ * after four attempts, 0.5 % were cancelled, the others were delivered with the first attempt. Returns the webhooks,
+ * the busy ones first; the last one has no deliveries.
  */
 export async function seedGrownHistory(
   { db, secrets, bench }: Pick<Stage, "db" | "secrets" | "bench">,
@@ -27,7 +27,7 @@ export async function seedGrownHistory(
 ): Promise<bigint[]> {
   const urls = Array.from({ length: WEBHOOKS + 1 }, (_, n) => `https://shop-${n % HOSTS}.example/hooks/${n}`);
   const webhooks = await seedWebhooks(db, secrets, urls);
-  // Of two of the three event types; of the third there is none.
+  // Two of the three event types; none of the third.
   await count(db, "update webhooks set process = 1 + id % 2");
   await countWebhooks(db);
   const until = new Date();
@@ -37,7 +37,7 @@ export async function seedGrownHistory(
   for (let from = 0; from < deliveries; from += CHUNK) {
     bench.stopping.throwIfAborted();
     const range = { from, to: Math.min(deliveries, from + CHUNK) - 1 };
-    await count(db, STORE_EVENTS, { ...common, ...range, start: PAYLOAD_START, rest: PAYLOAD_REST });
+    await count(db, STORE_EVENTS, { ...common, ...range, start: PAYLOAD_START, rest: PAYLOAD_END });
     await count(db, STORE_DELIVERIES, {
       ...common,
       ...range,
@@ -48,7 +48,7 @@ export async function seedGrownHistory(
   }
   for (const [n, day] of days.entries()) {
     bench.stopping.throwIfAborted();
-    // From midnight to midnight: no hour is of two days.
+    // From midnight to midnight, so that no hour spans two days.
     const since = new Date(Math.floor(day.getTime() / DAY_MS) * DAY_MS);
     const before = new Date(since.getTime() + DAY_MS);
     await count(db, rollup("hour"), { ...ROLLUP, since, before });
@@ -61,7 +61,7 @@ export async function seedGrownHistory(
   return webhooks;
 }
 
-/** The moment of event `event`: they are spread evenly, the last one ends now. */
+/** The moment of event `event`: evenly distributed, the last one now. */
 const MOMENT = `lateral (
     select :until::timestamptz - make_interval(secs => (:all::int - event * :each::int) * (:days::int * 86400.0 / :all::int)) as at
   ) m`;

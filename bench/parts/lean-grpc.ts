@@ -11,8 +11,8 @@ import type { publishRequest } from "./payload.ts";
 const PREFIX_BYTES = 5;
 
 /**
- * A gRPC client of one method with nothing around it. Client libraries for Node cost as much as the service does for
- * the same call, and on the same machine that is taken from what is measured.
+ * A minimal gRPC client for one method. Client libraries for Node cost as much as the service for the same call, and
+ * would distort measurements on the same machine.
  */
 export function leanPublisher(grpcUrl: string, key: string) {
   const session: ClientHttp2Session = connect(grpcUrl);
@@ -24,7 +24,7 @@ export function leanPublisher(grpcUrl: string, key: string) {
     "x-service-key": key,
   };
   return {
-    /** @throws Error with the status's message when it is not OK */
+    /** @throws Error with the status's message if it is not OK */
     publishEvent(request: ReturnType<typeof publishRequest>): Promise<PublishEventResponse> {
       const message = toBinary(PublishEventRequestSchema, create(PublishEventRequestSchema, request));
       const frame = Buffer.alloc(PREFIX_BYTES + message.length);

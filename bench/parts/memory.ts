@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 const MEBIBYTE = 1_048_576;
 const EVERY_MS = 500;
 
-/** Resident memory of a process, sampled twice a second. */
+/** Samples the resident memory of a process twice a second. */
 export interface MemoryWatch extends Disposable {
-  /** Ends the sampling. */
+  /** Stops sampling. */
   stop(): {
     /** The most, in MiB. */ max: number /** Last quarter's median less the second's, in MiB. */;
     growth: number;

@@ -1,15 +1,15 @@
-/** Tells whoever waits how far a run is; on standard error, so that the table alone is the output. */
+/** Progress messages of a run, on stderr, so that stdout contains only the table. */
 export interface Show {
-  /** A line that stays. */
+  /** Prints a permanent line. */
   step(this: void, line: string): void;
-  /** How far something has come: one line that changes on a terminal, one every 5 s elsewhere. */
+  /** Prints progress: one updated line on a terminal, otherwise one line every 5 s. */
   count(this: void, what: string, done: number, of: number): void;
 }
 
 const QUIET_MS = 5_000;
 const number = new Intl.NumberFormat("en-US");
 
-/** @param out where to write */
+/** @param out the output stream */
 export function createShow(out: NodeJS.WriteStream): Show {
   let last = 0;
   let unfinished = false;

@@ -1,7 +1,7 @@
-/** Numbers from 0 (inclusive) to 1 (exclusive). */
+/** Returns a random number from 0 (inclusive) to 1 (exclusive). */
 export type Random = () => number;
 
-/** The generator sfc32: small, fast, and the same numbers for the same seed on every machine. */
+/** The generator sfc32: small, fast, and reproducible on every machine. */
 export function randomOf(seed: number): Random {
   let [a, b, c, counter] = [seed | 0, 0x9e3779b9 | 0, 0x243f6a88, 1];
   const next = () => {
@@ -42,7 +42,7 @@ export function weighted(weights: readonly number[], random: Random): () => numb
   };
 }
 
-/** The same items in a random order. */
+/** The same items in random order. */
 export function shuffled<T>(items: readonly T[], random: Random): T[] {
   const result = [...items];
   for (let n = result.length - 1; n > 0; n -= 1) {

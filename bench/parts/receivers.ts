@@ -2,24 +2,24 @@ import type { Behaviour, ReceiverMethods } from "../processes/receivers.ts";
 import type { Bench } from "./bench.ts";
 import { startChild } from "./child.ts";
 
-/** HTTPS receivers in a process of their own: one of them a port, and a port is what the service takes for a host. */
+/** HTTPS receivers in a child process. Each has a port, and the service treats each port as a host. */
 export interface Receivers extends AsyncDisposable {
   pid: number;
   /** `https://localhost:port`, in the order of the behaviours. */
   urls: string[];
-  /** Requests so far at the first `hosts` receivers, or at all of them. */
+  /** The number of requests so far at the first `hosts` receivers, or at all. */
   count(hosts?: number): Promise<number>;
-  /** Requests so far by path, at receivers whose answers depend on it. */
+  /** The number of requests so far by path, at receivers whose responses depend on it. */
   pathCounts(): Promise<Record<string, number>>;
-  /** TLS connections so far at all of them: each costs a handshake. */
+  /** The number of TLS connections so far at all receivers. Each costs a handshake. */
   connections(): Promise<number>;
-  /** When each order first arrives from now on is kept for `arrivals`: at one of the first `hosts` receivers, or at any. */
+  /** Starts recording the first arrival of each order, for `arrivals`, at the first `hosts` receivers or at all. */
   recordArrivals(hosts?: number): Promise<void>;
-  /** Milliseconds since 1970, by order id. */
+  /** First arrivals in milliseconds since 1970, by order id. */
   arrivals(): Promise<Map<number, number>>;
 }
 
-/** Starts a receiver for each behaviour, all in one process: it does no more than read, count and answer. */
+/** Starts a receiver for each behaviour, all in one process that only reads, counts and responds. */
 export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Promise<Receivers> {
   const child = startChild<ReceiverMethods>(bench, "receivers.ts");
   const ports = await child.call("start", { certificate: bench.certificate, behaviours });

@@ -2,32 +2,32 @@ import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type { Measurement, Target } from "./scenario.ts";
 
-/** A figure over all repeats, as `bench/results/latest.json` has it. */
+/** A figure over all repeats, as stored in `bench/results/latest.json`. */
 export interface Result {
-  /** The scenario and, for all but its main figure, which one: `backlog memory`. */
+  /** The scenario and, except for its main figure, the detail: `backlog memory`. */
   name: string;
   unit: string;
   min: number;
   median: number;
   max: number;
-  /** How many of what the scenario is about. */
+  /** The scenario's count, for example of deliveries. */
   count: number;
-  /** `>= 0.5` or `<= 400`, where the figure must reach something. */
+  /** The target, such as `>= 0.5` or `<= 400`, if there is one. */
   target?: string;
-  /** Whether the median does. */
+  /** Whether the median reaches the target. */
   reached?: boolean;
-  /** What the repeats had to say, such as the concurrency that was best. */
+  /** Notes of the repeats, such as the best concurrency. */
   notes?: string[];
 }
 
-/** Gathers the figures of a run, repeat by repeat. */
+/** Collects the figures of a run by repeat. */
 export class Figures {
   readonly #figures = new Map<
     string,
     { unit: string; count: number; target: Target | undefined; values: number[]; notes: string[] }
   >();
 
-  /** @param scenario its name, with `-small` where it is */
+  /** @param scenario its name, with the suffix `-small` if applicable */
   add(scenario: string, count: number, target: Target | undefined, measured: Measurement): void {
     const name = measured.detail === "" ? scenario : `${scenario} ${measured.detail}`;
     const figure = this.#figures.get(name) ?? {
@@ -60,7 +60,7 @@ export class Figures {
   }
 }
 
-/** Writes the results where tools look for them; answers the path. */
+/** Writes the results to the location expected by tools. Returns the path. */
 export async function writeResults(results: readonly Result[], folder: string): Promise<string> {
   await mkdir(folder, { recursive: true });
   const file = path.join(folder, "latest.json");
@@ -74,7 +74,7 @@ function median(sorted: readonly number[]): number {
   return Number.isInteger(half) ? ((sorted[half - 1] as number) + upper) / 2 : upper;
 }
 
-/** Four digits say what three repeats can. */
+/** Rounds to four digits, the precision of three repeats. */
 function rounded(value: number): number {
   return Math.abs(value) >= 1_000 ? Math.round(value) : Number(value.toPrecision(4));
 }

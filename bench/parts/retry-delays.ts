@@ -1,6 +1,6 @@
 import { type Db, rows } from "../../src/db/database.ts";
 
-/** How late retries started, in seconds after they were due; those that are due and have not started count too. */
+/** The delay of retries after their due time, in seconds, including due retries that have not started. */
 export interface RetryDelays {
   started: number;
   p99: number;

@@ -2,41 +2,41 @@ import type { Bench } from "./bench.ts";
 
 /** One figure of one repeat. */
 export interface Measurement {
-  /** What it is beside the scenario's main figure, such as `memory`; empty for that one. */
+  /** The name of the figure within the scenario, such as `memory`; empty for the main figure. */
   detail: string;
   unit: string;
   value: number;
-  /** How many of what it is about, where that is not the scenario's own count. */
+  /** The count of the figure, if different from the scenario's. */
   count?: number;
-  /** What came of it only in words, such as the concurrency that was best. */
+  /** A note about the result, such as the best concurrency. */
   note?: string;
 }
 
-/** A figure that must be reached. */
+/** A target for a figure. */
 export interface Target {
   atLeast?: number;
   atMost?: number;
 }
 
-/** A figure made of two scenarios' main figures of the same repeat. */
+/** A figure computed from two scenarios' main figures of the same repeat. */
 export interface Comparison {
   detail: string;
   unit: string;
-  /** The scenario it is compared with, which is measured in the same run whether asked for or not. */
+  /** The scenario compared with, which is always measured in the same run. */
   with: string;
   value(own: number, other: number): number;
 }
 
-/** Something to be measured. */
+/** A scenario to measure. */
 export interface Scenario {
   name: string;
-  /** One line, for the list of scenarios. */
+  /** A one-line description for the list of scenarios. */
   what: string;
-  /** How many of what it is about, at full size and in `NAME-small`. */
+  /** The count at full size and in `NAME-small`. */
   count: { full: number; small: number };
-  /** By detail; the main figure's under the empty one. */
+  /** Targets by detail; empty for the main figure. */
   targets: Record<string, Target>;
   comparisons: readonly Comparison[];
-  /** One repeat. Ends all it started. */
+  /** Measures one repeat. Stops everything it started. */
   measure(bench: Bench, count: number): Promise<Measurement[]>;
 }

@@ -2,13 +2,13 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { count, type Db, rows } from "../../src/db/database.ts";
 import type { SecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { newSealedSecret } from "../../src/db/webhooks/webhook-secrets.ts";
-import { PAYLOAD_REST, PAYLOAD_START, PROCESS } from "./payload.ts";
+import { PAYLOAD_END, PAYLOAD_START, PROCESS } from "./payload.ts";
 import type { Stage } from "./stage.ts";
 
-/** Deliveries made by one statement. */
+/** The number of deliveries stored by one statement. */
 const CHUNK = 20_000;
 
-/** Registers a webhook for each URL, under a key of their own; answers their ids in the same order. */
+/** Registers a webhook for each URL under a new key. Returns their ids in the same order. */
 export async function seedWebhooks(db: Db, secrets: SecretBox, urls: readonly string[]): Promise<bigint[]> {
   const key = randomUUID();
   await count(
@@ -39,7 +39,7 @@ export async function seedWebhooks(db: Db, secrets: SecretBox, urls: readonly st
   return ids;
 }
 
-/** Counts the live webhooks of each event type, as registering them would. */
+/** Counts the live webhooks of each event type, as registration does. */
 export async function countWebhooks(db: Db): Promise<void> {
   await count(
     db,
@@ -49,7 +49,7 @@ export async function countWebhooks(db: Db): Promise<void> {
   );
 }
 
-/** Stores `events` events with a pending delivery each for every one of the webhooks, as publishing would. */
+/** Stores `events` events with a pending delivery for each webhook, as publishing does. */
 export async function seedPending(
   { db, bench }: Pick<Stage, "db" | "bench">,
   { events, webhooks }: { events: number; webhooks: readonly bigint[] },
@@ -78,7 +78,7 @@ export async function seedPending(
         process: PROCESS,
         webhooks,
         start: PAYLOAD_START,
-        rest: PAYLOAD_REST,
+        rest: PAYLOAD_END,
         from,
         to: Math.min(events, from + chunk - 1),
       },
@@ -92,12 +92,12 @@ export async function seedPending(
   await settleTables(db);
 }
 
-/** Forgets events and deliveries, as after a warm-up. */
+/** Deletes events and deliveries, for example after a warm-up. */
 export async function clearDeliveries(db: Db): Promise<void> {
   await db.raw("truncate queue, retries, fan_out, events, idempotency_keys, deliveries, attempts");
 }
 
-/** What autovacuum and the checkpointer would do in a while, done now, so that it falls into no measurement. */
+/** Does the work of autovacuum and checkpointer now, so that it does not disturb measurements. */
 async function settleTables(db: Db): Promise<void> {
   await db.raw("vacuum (analyze) events, queue, retries, deliveries, attempts, webhooks");
   await db.raw("checkpoint");

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { startServiceProcess } from "../../test/support/service-process.ts";
 
-/** The service, in a process of its own. */
+/** The service in a child process. */
 export interface ServiceProcess extends AsyncDisposable {
   pid: number;
   /** `http://localhost:port`: REST, Connect, gRPC-Web. */
@@ -10,14 +10,14 @@ export interface ServiceProcess extends AsyncDisposable {
   grpcUrl: string;
 }
 
-/** Its end may wait for receivers that never answer; what it holds then is not wanted any more. */
-const END_MS = 3_000;
+/** The time to stop, in milliseconds, before the process is killed: it may wait for receivers that never respond. */
+const STOP_TIMEOUT_MS = 3_000;
 
 /**
- * Runs the service as `npm start` does, until it is disposed of.
+ * Runs the service as `npm start` does until disposed.
  *
- * @param settings environment variables over this process's own
- * @param profiles folder for a CPU profile, written at its end
+ * @param settings environment variables that override those of this process
+ * @param profiles the folder for a CPU profile, written at the end
  */
 export async function startService(
   settings: Record<string, string>,
@@ -31,7 +31,7 @@ export async function startService(
     grpcUrl: `http://localhost:${service.grpcPort}`,
     async [Symbol.asyncDispose]() {
       const ended = service.end("SIGTERM");
-      if (await Promise.race([ended.then(() => true), wait(END_MS, false, { ref: false })])) return;
+      if (await Promise.race([ended.then(() => true), wait(STOP_TIMEOUT_MS, false, { ref: false })])) return;
       await service.end("SIGKILL");
     },
   };

@@ -1,16 +1,16 @@
 import type { Clock } from "../../src/process/clock.ts";
 
-/** What happens at a time. */
+/** A scheduled event. */
 export interface Occurrence {
   happen(): void;
 }
 
-/** Promises are settled at least so often, in simulated milliseconds. */
-const SETTLE_MS = 1;
+/** The maximum simulated time between settling promises, in milliseconds. */
+const MAX_SETTLE_INTERVAL_MS = 1;
 
 /**
- * Simulated time: what is to happen, earliest first, in a binary heap. What is due at the same time happens in the order in
- * which it was planned.
+ * Simulated time: scheduled events in a binary heap, earliest first. Events at the same time occur in the order in
+ * which they were scheduled.
  */
 export class SimulatedTime {
   #times = new Float64Array(1_024);
@@ -19,7 +19,7 @@ export class SimulatedTime {
   #size = 0;
   #planned = 0;
   #now = 0;
-  /** To be called before time goes on. */
+  /** Calls to make before time advances. */
   #soon: (() => void)[] = [];
   #mustSettle = false;
 
@@ -27,7 +27,7 @@ export class SimulatedTime {
     return this.#now;
   }
 
-  /** The clock that the delivery engine is given. */
+  /** The clock for the delivery engine. */
   readonly clock: Clock = {
     now: () => this.#now,
     after: (ms, call) => {
@@ -60,7 +60,7 @@ export class SimulatedTime {
       }),
   };
 
-  /** Settles promises before the next occurrence. */
+  /** Settles promises before the next event. */
   settle(): void {
     this.#mustSettle = true;
   }
@@ -80,7 +80,7 @@ export class SimulatedTime {
     this.#put(place, time, order, occurrence);
   }
 
-  /** Lets everything happen up to a time. */
+  /** Runs all events up to a time. */
   async run(until: number): Promise<void> {
     let settled = this.#now;
     await this.#settlePromises();
@@ -88,7 +88,7 @@ export class SimulatedTime {
       this.#now = this.#times[0] as number;
       this.#takeFirst().happen();
       this.#callSoon();
-      if (!this.#mustSettle && this.#now - settled < SETTLE_MS) continue;
+      if (!this.#mustSettle && this.#now - settled < MAX_SETTLE_INTERVAL_MS) continue;
       settled = this.#now;
       await this.#settlePromises();
     }
@@ -103,7 +103,7 @@ export class SimulatedTime {
   async #settlePromises(): Promise<void> {
     do {
       this.#callSoon();
-      // Everything that waits for settled promises runs before this one is settled.
+      // Pending promise callbacks run before this one resolves.
       await new Promise<void>((resolve) => setImmediate(resolve));
     } while (this.#soon.length > 0);
     this.#mustSettle = false;
@@ -163,7 +163,7 @@ export class SimulatedTime {
   }
 }
 
-/** A call of a timer, which promises may wait for. */
+/** A timer call, which promises may wait for. */
 class Call implements Occurrence {
   readonly #time: SimulatedTime;
   #call: (() => void) | undefined;

@@ -10,19 +10,19 @@ import type { Bench } from "./bench.ts";
 import { childOf } from "./processes.ts";
 import { type ServiceProcess, startService } from "./service-process.ts";
 
-/** A service with a database and a Temporal of its own, so that no measurement pays for another's rows or runs. */
+/** A service with its own database and Temporal, so that measurements do not affect each other. */
 export interface Stage extends AsyncDisposable {
   bench: Bench;
   service: ServiceProcess;
-  /** The process that delivers: one that the service has started, or the service's own. */
+  /** The delivering process: started by the service, or the service itself. */
   deliveryPid: number;
   db: Db;
   secrets: SecretBox;
   adminKey: string;
   temporal: Client;
-  /** Starts a run, as each minute does. */
+  /** Starts a run, as the schedule does. */
   trigger(): Promise<void>;
-  /** Starts one more process that delivers. */
+  /** Starts another delivering process. */
   addWorker(): Promise<void>;
 }
 
@@ -32,7 +32,7 @@ export interface FreshDatabase extends AsyncDisposable {
   db: Db;
 }
 
-/** Makes an empty database; the tables are the service's to make. */
+/** Creates an empty database. The service creates the tables. */
 export async function freshDatabase(bench: Bench): Promise<FreshDatabase> {
   const name = `bench_${randomUUID().replaceAll("-", "")}`;
   const server = openDatabase(bench.postgres.superuserUrl, { max: 1, applicationName: "bench" });
@@ -52,10 +52,10 @@ export async function freshDatabase(bench: Bench): Promise<FreshDatabase> {
 }
 
 /**
- * Starts a service as its users do, with its default settings, but that one process delivers whatever the machine.
+ * Starts a service with default settings, except that one process delivers on every machine.
  *
- * @param settings environment variables that this measurement is about
- * @param scheduled whether its schedule runs; otherwise it is paused, and a run starts when it is triggered
+ * @param settings environment variables of this measurement
+ * @param scheduled whether the schedule is active; otherwise it is paused, and runs are triggered
  */
 export async function openStage(
   bench: Bench,

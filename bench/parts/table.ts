@@ -3,7 +3,7 @@ import type { Result } from "./results.ts";
 const number = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 4 });
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
-/** The results as columns for people. */
+/** Formats the results as a table. */
 export function toTable(results: readonly Result[]): string {
   const header = ["name", "count", "unit", "min", "median", "max", "target", "reached"];
   const rows = results.map((result) => [

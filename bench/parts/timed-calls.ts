@@ -1,16 +1,16 @@
 import { createConnectTransport } from "@connectrpc/connect-node";
 import type { Stage } from "./stage.ts";
 
-/** Calls of a kind before those that are timed, unless told otherwise. */
+/** The default number of warm-up calls of a kind. */
 export const WARM_UP = 5;
 
-/** One kind of call, told which one it is, so that no two need be alike. */
+/** A kind of call, which receives its index, so that calls can differ. */
 export interface Kind {
   name: string;
   call: (n: number) => Promise<unknown>;
 }
 
-/** Whoever calls, as a page does: Connect's JSON over HTTP/1.1. */
+/** A transport like that of the page: Connect's JSON over HTTP/1.1. */
 export function transportTo({ service, adminKey }: Stage) {
   return createConnectTransport({
     baseUrl: service.url,
@@ -24,7 +24,7 @@ export function transportTo({ service, adminKey }: Stage) {
   });
 }
 
-/** How long each of so many calls takes, one after the other, in milliseconds; the shortest first. */
+/** The durations of consecutive calls in milliseconds, sorted. */
 export async function timesOf({ call }: Kind, calls: number, warmUp = WARM_UP): Promise<number[]> {
   const times: number[] = [];
   for (let n = -warmUp; n < calls; n += 1) {

@@ -1,13 +1,13 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { serveCalls } from "../parts/child.ts";
 
-/** What a busy loop can be asked. */
+/** The calls accepted by a busy loop. */
 export type BusyLoopMethods = {
-  /** Uses that part of a core from now on; 0 ends it. */
+  /** Sets the share of a core to use; 0 stops. */
   use(argument: { part: number }): void;
 };
 
-/** How long it computes without a pause, in milliseconds. */
+/** The duration of uninterrupted computing, in milliseconds. */
 const SLICE_MS = 5;
 
 let part = 0;
@@ -20,10 +20,10 @@ const processorMs = () => {
 async function loop(): Promise<void> {
   while (part > 0) {
     const now = performance.now();
-    // What it could not get while others were busy it makes up for, as work that waits does.
+    // Makes up for time lost to other processes, as queued work does.
     if (processorMs() - since.cpu < part * (now - since.at)) while (performance.now() - now < SLICE_MS);
     else await wait(1);
-    // Lets a call in.
+    // Allows calls to be processed.
     await new Promise(setImmediate);
   }
 }

@@ -2,21 +2,24 @@ import { createHmac } from "node:crypto";
 import { Pool } from "undici";
 import { serveCalls } from "../parts/child.ts";
 
-/** What the bare loop's process can be asked. */
+/** The calls accepted by the bare loop's process. */
 export type LimitMethods = {
-  /** POSTs `body` so many times, so many at once, to the origins in turn, with more headers perhaps; answers seconds. */
+  /**
+   * Sends `body` in POST requests, a number of them concurrently, to the origins in turn, optionally with more
+   * headers. Returns seconds.
+   */
   run(argument: {
     origins: string[];
     body: string;
     requests: number;
     concurrency: number;
     headers: string[];
-    /** Signs each request, as the service does. */
+    /** Whether to sign each request as the service does. */
     signs: boolean;
   }): Promise<number>;
 };
 
-/** The least that undici can be asked to do: nothing is read of an answer but its status. */
+/** A minimal undici request: only the status of the response is read. */
 function post(pool: Pool, body: string, headers: string[]): Promise<void> {
   return new Promise((resolve, reject) => {
     let status = 0;

@@ -14,20 +14,20 @@ import { createSigner } from "../../src/delivery/request/signature.ts";
 import { serveCalls } from "../parts/child.ts";
 import { PROCESS, payload } from "../parts/payload.ts";
 
-/** How the job queue is set. */
+/** The settings of the job queue. */
 export interface PeerSettings {
   concurrentJobs: number;
-  /** Jobs fetched at once. */
+  /** The number of jobs fetched at once. */
   localQueue: number;
-  /** Completions gathered for so long, in milliseconds. */
+  /** The time for which completions are collected, in milliseconds. */
   completeJobBatchDelay: number;
-  /** Connections that record attempts. */
+  /** The number of connections that record attempts. */
   recorders: number;
 }
 
-/** What the job queue's process can be asked. */
+/** The calls accepted by the job queue's process. */
 export type PeerMethods = {
-  /** Queues so many jobs, then works them off, a signed and recorded POST each; answers seconds. */
+  /** Queues jobs, then processes them: a signed and recorded POST each. Returns seconds. */
   run(argument: { databaseUrl: string; url: string; jobs: number; settings: PeerSettings }): Promise<number>;
 };
 
@@ -38,7 +38,7 @@ const RECORD = {
     values ($1, 1, $2, $3, $4, $5, $6)`,
 };
 
-// The service's own client, signature and request, so that only the queue is compared.
+// Uses the service's client, signature and request, so that only the queue differs.
 const box = createSecretBox(randomBytes(32));
 const WEBHOOK_ID = 1n;
 const secrets = [{ webhookId: WEBHOOK_ID, sealed: newSealedSecret(box, WEBHOOK_ID), expires: null }];
@@ -46,7 +46,7 @@ const sign = createSigner(box);
 const TIMEOUT_MS = 15_000;
 const LOOPBACK = ipaddr.parseCIDR("127.0.0.0/8");
 
-/** A UUIDv7, as deliveries have: the table of attempts is partitioned by the time in it. */
+/** A UUIDv7, as deliveries have, because the attempts table is partitioned by its time. */
 function newId(): string {
   const hex = Buffer.concat([Buffer.alloc(6), randomBytes(10)]);
   hex.writeUIntBE(Date.now(), 0, 6);

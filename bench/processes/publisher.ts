@@ -7,25 +7,25 @@ import { serveCalls } from "../parts/child.ts";
 import { leanPublisher } from "../parts/lean-grpc.ts";
 import { publishRequest } from "../parts/payload.ts";
 
-/** Where to publish, and as whom. */
+/** The service and the key to publish with. */
 export interface Target {
   grpcUrl: string;
   key: string;
 }
 
-/** What the publishers' process can be asked. */
+/** The calls accepted by the publishers' process. */
 export type PublisherMethods = {
-  /** One call an event, so many calls at once; answers seconds. */
+  /** One call per event with the given concurrency. Returns seconds. */
   unary(argument: Target & { events: number; concurrency: number }): Promise<number>;
-  /** Streams side by side, each message of which holds several events; answers seconds. */
+  /** Concurrent streams with several events per message. Returns seconds. */
   streamed(argument: Target & { events: number; streams: number; eventsPerMessage: number }): Promise<number>;
-  /** One call an event, evenly spaced; answers when each was made, in milliseconds since 1970, by order id. */
+  /** One call per event at even intervals. Returns the time of each call in milliseconds since 1970, by order id. */
   paced(
     argument: Target & { perSecond: number; seconds: number; firstOrder: number },
   ): Promise<Map<number, number>>;
 };
 
-/** What a stream takes, by its contract. */
+/** The maximum number of events per stream, according to its contract. */
 const EVENTS_PER_STREAM = 10_000;
 
 function connect({ grpcUrl, key }: Target): Client<typeof EventService> {

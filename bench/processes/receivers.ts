@@ -6,24 +6,27 @@ import { serveCalls } from "../parts/child.ts";
 import { PAYLOAD_START } from "../parts/payload.ts";
 
 /**
- * How a receiver answers: with a status, after a while perhaps, or not at all. A part of the deliveries may fail: always
- * the same ones, by their ids.
+ * The responses of a receiver: a status, optionally after a delay, or none. A share of deliveries may fail: always
+ * the same ones, by id.
  */
 export type Behaviour = Answer | { paths: Record<string, Answer> };
-/** `never`: it takes the request and is silent; `close`: it takes the request and closes the connection. */
+/** `never` accepts the request without a response; `close` accepts it and closes the connection. */
 type Answer = { status: number; delayMs?: number; failingPart?: number } | "never" | "close";
 
-/** What the receivers' process can be asked. */
+/** The calls accepted by the receivers' process. */
 export type ReceiverMethods = {
-  /** Listens on a port for each behaviour; answers the ports. */
+  /** Listens on a port for each behaviour. Returns the ports. */
   start(argument: { certificate: Certificate; behaviours: Behaviour[] }): Promise<number[]>;
-  /** Requests so far, by port in the order of `start`. */
+  /** The number of requests so far, by port in the order of `start`. */
   counts(argument: null): number[];
-  /** Requests so far by path, over all ports; only of those whose answers depend on the path. */
+  /** The number of requests so far by path, over all ports, for responses that depend on the path. */
   pathCounts(argument: null): Record<string, number>;
-  /** TLS connections so far, over all ports. */
+  /** The number of TLS connections so far, over all ports. */
   connections(argument: null): number;
-  /** From now on, when each order first arrives at one of the first `hosts` receivers, in milliseconds since 1970. */
+  /**
+   * Starts recording the first arrival of each order at one of the first `hosts` receivers, in milliseconds since
+   * 1970.
+   */
   recordArrivals(argument: { hosts: number }): void;
   arrivals(argument: null): Map<number, number>;
 };
@@ -76,7 +79,7 @@ serveCalls({
       behaviours.map(async (behaviour, index) => {
         const answer = listener(index, behaviour);
         const server = createServer(certificate, answer);
-        // A client's connection outlives the pauses between two measurements.
+        // Keeps clients' connections open between measurements.
         server.keepAliveTimeout = 60_000;
         server.on("secureConnection", () => {
           connections += 1;

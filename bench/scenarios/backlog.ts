@@ -5,7 +5,7 @@ import type { Scenario } from "../parts/scenario.ts";
 import { seedPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage } from "../parts/stage.ts";
 
-/** A queue that grew while nothing was sent: ten times `drain`'s, at its rate and without growing in memory. */
+/** A long queue: ten times that of `drain`, to be sent at the same rate and without memory growth. */
 export const backlog: Scenario = {
   name: "backlog",
   what: "as drain, ten times as many; and the service's resident memory meanwhile",

@@ -10,10 +10,10 @@ import type { PublisherMethods } from "../processes/publisher.ts";
 
 const WEBHOOKS = 10;
 const FAILING_PART = 0.02;
-/** Bytes of a payload as receivers get it, which are not counted. */
+/** The size of a payload, which is subtracted, in bytes. */
 const PAYLOAD_BYTES = 400;
 
-/** What a delivery costs PostgreSQL from publish to the log, statistics included. */
+/** The cost of a delivery for PostgreSQL from publishing to the log, including statistics. */
 export const bytes: Scenario = {
   name: "bytes",
   what: "WAL, disk and PostgreSQL's processor time per delivery, published over gRPC, 2 % failing",
@@ -37,11 +37,11 @@ export const bytes: Scenario = {
       concurrency: 64,
     });
     const deliveries = events * WEBHOOKS;
-    // Failing deliveries are tried four times: about so many requests; the end is that nothing is open.
+    // Failing deliveries are attempted four times, so this count is approximate. The end is when nothing is open.
     await dispatch(stage, { what: "delivering", requests: deliveries, receivers });
     await untilRunsClosed(stage);
     const after = await readDatabaseWork(stage.db);
-    // What passes through these tables is used again; their size depends on how much was open at once.
+    // Space of these tables is reused; their size depends on how many deliveries were open at once.
     await stage.db.raw("vacuum full queue, retries, rollup_deltas");
     await stage.db.raw("vacuum");
     const payloads = (events * PAYLOAD_BYTES) / deliveries;
@@ -54,7 +54,7 @@ export const bytes: Scenario = {
   },
 };
 
-/** Bytes of all tables and their indexes. */
+/** The size of all tables and indexes, in bytes. */
 async function diskUse(db: Parameters<typeof readDatabaseWork>[0]): Promise<number> {
   const [row] = await rows<{ bytes: number }>(
     db,

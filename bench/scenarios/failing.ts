@@ -10,15 +10,15 @@ import type { Behaviour } from "../processes/receivers.ts";
 const HEALTHY_HOSTS = 10;
 const FAILING_HOSTS = 100;
 const FAILING_EACH = 100;
-/** All retries of one kind fall due within seconds, and these are long enough after for the healthy to be queued. */
+/** All retries of a round fall due within seconds, and this delay is long enough to queue the healthy ones before. */
 const RETRY_DELAY_MS = 10_000;
-const LOOK_MS = 20;
-/** Connections without work are closed by then. */
+const POLL_MS = 20;
+/** The time after which idle connections are closed, in milliseconds. */
 const IDLE_MS = 6_000;
 
 /**
- * What the retries of very many failing webhooks cost the first attempts to others: the same work of the same healthy
- * hosts, alone and then from the moment that ten thousand retries fall due.
+ * The effect of retries for very many failing webhooks on first attempts to others: the same work of the same healthy
+ * hosts, alone and from the moment at which ten thousand retries fall due.
  */
 export const failing: Scenario = {
   name: "failing",
@@ -36,7 +36,7 @@ export const failing: Scenario = {
       RETRY_BACKOFF_COEFFICIENT: "1",
     });
     const [good, bad] = [receivers.urls.slice(0, HEALTHY_HOSTS), receivers.urls.slice(HEALTHY_HOSTS)];
-    /** First attempts of webhooks that the service has not met, which are queued already; seconds. */
+    /** The duration of queued first attempts of webhooks unknown to the service, in seconds. */
     const deliver = (what: string, { requests, webhooks }: Queued) =>
       dispatch(stage, { what, requests, webhooks, receivers, hosts: HEALTHY_HOSTS });
     const queue = async (name: string, requests: number): Promise<Queued> => {
@@ -49,7 +49,7 @@ export const failing: Scenario = {
       await seedPending(stage, { events, webhooks });
       return { requests: events * webhooks.length, webhooks };
     };
-    /** The same from the moment that the retries of so many webhooks of each failing host fall due. */
+    /** The same from the moment at which the retries of the given number of webhooks per failing host fall due. */
     const deliverBeside = async (name: string, requests: number, failingEach: number) => {
       const urls = bad.flatMap((host) =>
         Array.from({ length: failingEach }, (_, n) => `${host}/${name}/${n}`),
@@ -66,13 +66,13 @@ export const failing: Scenario = {
       return { seconds, retried: (await requestsOfFailing(receivers)) - retried };
     };
 
-    // What is compared is a service that has met failures and retries, too, and is through with compiling for them.
+    // Warms up the service with failures and retries too, so that code is compiled.
     await warmUp(stage, receivers, await seedWebhooks(stage.db, stage.secrets, webhookUrls(good)));
     await deliverBeside("before", count / 2, FAILING_EACH / 10);
     await untilRunsClosed(stage);
 
     const queued = await queue("alone", count);
-    // Those beside the retries come after a pause, too, and are connected to anew.
+    // The measurement beside retries follows a pause with new connections too.
     await wait(IDLE_MS, undefined, { signal: bench.stopping });
     const alone = await deliver("delivering to the healthy alone", queued);
     await untilRunsClosed(stage);
@@ -87,7 +87,7 @@ export const failing: Scenario = {
   },
 };
 
-/** What waits for a dispatch. */
+/** Deliveries queued for a dispatch. */
 interface Queued {
   requests: number;
   webhooks: bigint[];
@@ -97,12 +97,12 @@ async function requestsOfFailing(receivers: Receivers): Promise<number> {
   return (await receivers.count()) - (await receivers.count(HEALTHY_HOSTS));
 }
 
-/** Resolves when the failing have had so many requests. */
+/** Resolves when the failing receivers have had the given number of requests. */
 async function untilFailing(stage: Stage, receivers: Receivers, requests: number): Promise<void> {
   for (;;) {
     const count = await requestsOfFailing(receivers);
     stage.bench.show.count("attempts that fail", count, requests);
     if (count >= requests) return;
-    await wait(LOOK_MS, undefined, { signal: stage.bench.stopping });
+    await wait(POLL_MS, undefined, { signal: stage.bench.stopping });
   }
 }

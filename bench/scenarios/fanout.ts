@@ -5,7 +5,7 @@ import type { Scenario } from "../parts/scenario.ts";
 import { seedPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage } from "../parts/stage.ts";
 
-/** Events that go to a thousand webhooks each: as many deliveries as `drain`, spread over a hundred hosts. */
+/** Events with a thousand webhooks each: as many deliveries as `drain`, over a hundred hosts. */
 export const fanout: Scenario = {
   name: "fanout",
   what: "deliveries of events that each go to 1,000 webhooks on 100 hosts",

@@ -7,24 +7,24 @@ import type { Scenario } from "../parts/scenario.ts";
 import { seedPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage } from "../parts/stage.ts";
 
-/** How far the receivers are, and what they are compared with. */
+/** The latency of the receivers, and the comparison. */
 interface Distance {
   delayMs: number;
   hosts: number;
   webhooksEach: number;
-  /** Requests that the bare loop keeps in flight. */
+  /** The number of requests in flight of the bare loop. */
   inFlight: number;
 }
 
-/** Receivers in another continent: a hundred hosts that answer after 300 ms. */
+/** Receivers on another continent: a hundred hosts that respond after 300 ms. */
 export const far = farAway("far", { delayMs: 300, hosts: 100, webhooksEach: 10, inFlight: 1_200 }, 600);
-/** And slow ones, after 1.2 s. */
+/** Slow receivers, which respond after 1.2 s. */
 export const farther = farAway(
   "farther",
   { delayMs: 1_200, hosts: 100, webhooksEach: 10, inFlight: 2_400 },
   800,
 );
-/** One of them alone. */
+/** One such receiver. */
 export const farOne = farAway("far-one", { delayMs: 300, hosts: 1, webhooksEach: 1, inFlight: 300 });
 
 function farAway(name: string, distance: Distance, memory?: number): Scenario {

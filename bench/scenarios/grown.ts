@@ -22,17 +22,17 @@ import { openStage, type Stage } from "../parts/stage.ts";
 import { percentile, timesOf, transportTo } from "../parts/timed-calls.ts";
 import type { PublisherMethods } from "../processes/publisher.ts";
 
-/** Receivers of what is published, one webhook each. */
+/** The number of receivers of published events, one webhook each. */
 const RECEIVERS = 10;
-/** Published to each of them, in either database. */
+/** The number of events published to each receiver, in either database. */
 const EVENTS = 10_000;
-/** Calls of each combination of filters. */
+/** The number of calls per combination of filters. */
 const CALLS = 8;
 const HOUR_MS = 3_600_000;
 
 type List = MessageInitShape<typeof ListDeliveriesRequestSchema>;
 
-/** Whether months of deliveries cost anything: what a delivery costs, what people wait for, how a day is dropped. */
+/** The effect of a large history: the cost of a delivery, the latency of lists, the time to drop a day. */
 export const grown: Scenario = {
   name: "grown",
   what: "beside the log of 30 days of 50,000 webhooks: a delivery's cost, lists of every filter, a day dropped",
@@ -62,7 +62,7 @@ export const grown: Scenario = {
   },
 };
 
-/** What PostgreSQL does for a delivery, from publish to log. @param grownStage instead of an empty one */
+/** PostgreSQL's work for a delivery, from publishing to the log. @param grownStage used instead of an empty one */
 async function costOfDelivery(
   bench: Bench,
   grownStage?: Stage,
@@ -75,14 +75,14 @@ async function costOfDelivery(
   );
   await using publisher = startChild<PublisherMethods>(bench, "publisher.ts");
   const webhooks = await seedWebhooks(stage.db, stage.secrets, receivers.urls);
-  // Of the event type that nothing else is of: what is published is for these alone.
+  // Uses an event type of its own, so that published events go only to these webhooks.
   await count(
     stage.db,
     `update webhooks set process = case when id = any(:webhooks::bigint[]) then 1 when process = 1 then 3 else process end`,
     { webhooks },
   );
   await countWebhooks(stage.db);
-  // What the change of so many rows leaves behind is no part of what is measured.
+  // Cleans up after this large update, which is not part of the measurement.
   await stage.db.raw("vacuum (analyze) webhooks, processes");
   if (!grownStage) await warmUp(stage, receivers, webhooks);
   await stage.db.raw("checkpoint");
@@ -113,7 +113,7 @@ async function costOfDelivery(
   };
 }
 
-/** Every combination of the filters that the page offers, also those that match nothing. */
+/** Every combination of the page's filters, including those that match nothing. */
 async function timesOfLists(stage: Stage, webhooks: readonly bigint[]): Promise<Measurement[]> {
   const client = createClient(DeliveryService, transportTo(stage));
   const states: [string, List][] = [
@@ -198,7 +198,7 @@ async function timesOfCounts(stage: Stage): Promise<Measurement[]> {
   ];
 }
 
-/** Retention of a week less, so that the oldest day is due. */
+/** Runs the retention with a week less, so that the oldest day expires. */
 async function timeOfDrop({ db }: Stage): Promise<Measurement[]> {
   for (;;) {
     const started = performance.now();

@@ -10,12 +10,12 @@ import type { PublisherMethods } from "../processes/publisher.ts";
 const PER_SECOND = 100;
 const WARM_UP_SECONDS = 3;
 const SLOW_MS = 2_000;
-/** An event that has not arrived by then counts as lost, and the measurement as failed. */
-const PATIENCE_MS = 30_000;
+/** The timeout for the arrival of an event, in milliseconds; then the measurement fails. */
+const ARRIVAL_TIMEOUT_MS = 30_000;
 
-/** How long after it was published an event arrives with DISPATCH_ON_PUBLISH. */
+/** The time from publishing to arrival with DISPATCH_ON_PUBLISH. */
 export const latency = latencyOf("latency", "", false);
-/** The same when each event also goes to a receiver that answers after two seconds. */
+/** The same if each event also goes to a receiver that responds after two seconds. */
 export const latencyBesideSlow = latencyOf(
   "latency-slow",
   "; each also to a receiver that answers after 2 s",
@@ -38,7 +38,7 @@ async function measureOnce(bench: Bench, count: number, besideSlow: boolean): Pr
     { status: 200 },
     ...(besideSlow ? [{ status: 200, delayMs: SLOW_MS }] : []),
   ]);
-  // A paused schedule dispatches nothing, so this one runs, as it does for users.
+  // With the schedule enabled, because a paused one dispatches nothing.
   await using stage = await openStage(bench, { DISPATCH_ON_PUBLISH: "true" }, true);
   await seedWebhooks(
     stage.db,
@@ -54,7 +54,7 @@ async function measureOnce(bench: Bench, count: number, besideSlow: boolean): Pr
 
   const all = firstOrder - 1 + published.size;
   let arrived = await receivers.arrivals();
-  for (const until = Date.now() + PATIENCE_MS; arrived.size < all && Date.now() < until; ) {
+  for (const until = Date.now() + ARRIVAL_TIMEOUT_MS; arrived.size < all && Date.now() < until; ) {
     await wait(100, undefined, { signal: bench.stopping });
     arrived = await receivers.arrivals();
   }

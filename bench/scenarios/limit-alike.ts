@@ -9,14 +9,14 @@ import type { Scenario } from "../parts/scenario.ts";
 
 const WARM_UP = 4_000;
 
-/** What the bare loop does with requests like the service's, as many at once, to one host as in `drain`. */
+/** The rate of the bare loop with requests like the service's and the concurrency of `drain`, to one host. */
 export const limitAlike = likeTheService(
   "limit-alike",
   "the bare loop with the service's headers and 160 connections",
   1,
 );
 
-/** And to a hundred in turn, as in `fanout`. */
+/** The same to a hundred hosts in turn, as in `fanout`. */
 export const limitSpread = likeTheService(
   "limit-spread",
   `the bare loop with the service's headers, 160 at once, to ${HOSTS} hosts in turn`,

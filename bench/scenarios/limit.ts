@@ -2,10 +2,10 @@ import { startBareLoop, startFastReceivers } from "../parts/bare-loop.ts";
 import type { Scenario } from "../parts/scenario.ts";
 
 const CONCURRENCIES = [16, 32, 64, 128];
-/** Requests by which the best concurrency is found; they are the warm-up too. */
+/** The number of requests for finding the best concurrency, which also warm up. */
 const PROBE = 4_000;
 
-/** How fast this machine can send and receive at all: the loop that any sender contains, and nothing else. */
+/** The maximum rate of this machine: a loop that only sends and receives. */
 export const limit: Scenario = {
   name: "limit",
   what: "bare undici keep-alive POST loop to the HTTPS receiver, no database",

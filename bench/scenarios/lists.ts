@@ -9,10 +9,10 @@ import type { Measurement, Scenario, Target } from "../parts/scenario.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
 import { type Kind, percentile, timesOf, transportTo, WARM_UP } from "../parts/timed-calls.ts";
 
-/** Calls of each kind. */
+/** The number of calls per kind. */
 const CALLS = 200;
 const PAGE_SIZE = 50;
-/** How far down the deep pages are, in pages of the largest size. */
+/** The depth of deep pages, in pages of the maximum size. */
 const DEEP = { pages: 100, pageSize: 1_000 };
 const HOUR_MS = 3_600_000;
 
@@ -45,7 +45,7 @@ const LISTS = [
   "unknown id",
 ] as const;
 
-/** How long people wait for lists and counts over many deliveries. */
+/** The latency of lists and counts over many deliveries. */
 export const lists: Scenario = {
   name: "lists",
   what: "lists, searches and counts among many deliveries, over HTTP: median and 99th percentile",
@@ -86,7 +86,7 @@ async function kindsOf(stage: Stage, webhooks: readonly bigint[], calls: number)
   const of = (...states: (keyof typeof DeliveryState)[]) => ({
     states: states.map((name) => DeliveryState[name]),
   });
-  // The busy ones come first.
+  // The busy webhooks come first.
   const busy = (n: number) => ({ webhookId: webhooks[n % 10] as bigint });
   const quiet = (n: number) => ({ webhookId: webhooks[10 + ((n * 7) % 990)] as bigint });
   const type = (n: number) => ({ process: (1 + (n % 3)) as WebhookProcess });
@@ -127,7 +127,7 @@ async function kindsOf(stage: Stage, webhooks: readonly bigint[], calls: number)
   ];
 }
 
-/** Tokens of pages that follow each other, far down the list, and of those that lead back from them. */
+/** Tokens of consecutive pages deep in the list, and of those that lead back. */
 async function deepTokens(client: Client<typeof DeliveryService>, most: number) {
   let pageToken = "";
   for (let page = 0; page < DEEP.pages; page += 1) {
@@ -146,7 +146,7 @@ async function deepTokens(client: Client<typeof DeliveryService>, most: number) 
   return { older, newer };
 }
 
-/** Those that the service reads once for all who ask: the slowest is the one that read them. */
+/** Counts that are shared between callers. The slowest call is the one that reads them. */
 async function countsOf(stage: Stage, calls: number): Promise<Measurement[]> {
   const client = createClient(StatsService, transportTo(stage));
   const kinds: Kind[] = [

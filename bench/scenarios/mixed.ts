@@ -15,7 +15,7 @@ const BAD: Behaviour[] = [
   ...times<Behaviour>(10, { status: 200, delayMs: 5_000 }),
 ];
 
-/** What bad receivers cost the others: the same healthy hosts with the same work, alone and then beside bad ones. */
+/** The effect of bad receivers on others: the same healthy hosts with the same work, alone and beside bad ones. */
 export const mixed: Scenario = {
   name: "mixed",
   what: "as fanout, but 10 hosts never answer, 10 answer 500, 10 answer after 5 s: the other 70's time",

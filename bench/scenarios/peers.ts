@@ -5,7 +5,7 @@ import type { Scenario } from "../parts/scenario.ts";
 import { freshDatabase } from "../parts/stage.ts";
 import type { PeerMethods, PeerSettings } from "../processes/peer.ts";
 
-/** Tried one after the other on few jobs, since what is best depends on the machine. */
+/** Candidates tried on few jobs, because the best one depends on the machine. */
 const CANDIDATES: PeerSettings[] = [
   { concurrentJobs: 32, localQueue: 500, completeJobBatchDelay: 100, recorders: 16 },
   { concurrentJobs: 64, localQueue: 500, completeJobBatchDelay: 100, recorders: 32 },
@@ -15,7 +15,7 @@ const CANDIDATES: PeerSettings[] = [
 ];
 const PROBE = 2_000;
 
-/** What a good job queue makes of the same POSTs on the same PostgreSQL. */
+/** The rate of a good job queue for the same POSTs on the same PostgreSQL. */
 export const peers: Scenario = {
   name: "peers",
   what: "the same POSTs, signed and recorded, as jobs of graphile-worker",

@@ -12,14 +12,14 @@ import type { PublisherMethods } from "../processes/publisher.ts";
 
 const CONCURRENCY = 64;
 const WARM_UP = 15_000;
-/** Sent alone, to learn what a delivery costs PostgreSQL. */
+/** The number of deliveries sent alone, to measure their cost for PostgreSQL. */
 const ALONE = 20_000;
-/** So many wait for each event that is published: the drain must not end first. */
+/** The number of pending deliveries per published event, enough to outlast the publishing. */
 const PENDING_EACH = 8;
-/** From here on the drain is under way. */
+/** The number of deliveries after which the drain counts as running. */
 const STARTED = 2_000;
 
-/** Whether deliveries slow a publish by more than the processor time they use. */
+/** Whether deliveries slow down publishing by more than their processor time. */
 export const publishBeside: Scenario = {
   name: "publish-beside",
   what: "unary publishes beside a full-speed drain, and beside busy loops that use as much processor time",
@@ -34,7 +34,7 @@ export const publishBeside: Scenario = {
       `${receivers.urls[0]}/hooks`,
       "https://localhost/paused",
     ])) as [bigint, bigint];
-    // What is published is for a webhook that is paused, so that it costs the publisher and nobody else.
+    // Published events go to a paused webhook, so that they cost only the publisher.
     await rows(stage.db, "update webhooks set paused = now() where id = :paused", { paused });
     await rows(stage.db, "update webhooks set process = 2 where id = :drained", { drained });
     await rows(stage.db, "update processes set live = 1");

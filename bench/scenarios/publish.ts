@@ -6,12 +6,15 @@ import type { PublisherMethods } from "../processes/publisher.ts";
 
 const CONCURRENCY = 64;
 const STREAMS = { streams: 4, eventsPerMessage: 100 };
-/** As many times as unary calls; else it is over before it is under way. */
+/** Streamed events as a multiple of unary calls, so that the measurement takes long enough. */
 const STREAMED_TIMES = 5;
-/** With fewer the compiler is still at work: the calls after the first 3,000 are made a sixth slower than later ones. */
+/**
+ * The number of warm-up calls. With fewer, code is still being compiled: the calls after the first 3,000 are a sixth
+ * slower than later ones.
+ */
 const WARM_UP = 15_000;
 
-/** How fast callers get rid of events over gRPC; nothing is delivered meanwhile. */
+/** The rate of publishing over gRPC without deliveries. */
 export const publish: Scenario = {
   name: "publish",
   what: "events published over gRPC by 64 calls at once, with 1 and 10 webhooks, and streamed",
@@ -22,7 +25,7 @@ export const publish: Scenario = {
     await using stage = await openStage(bench);
     await using publisher = startChild<PublisherMethods>(bench, "publisher.ts");
     const target = { grpcUrl: stage.service.grpcUrl, key: stage.adminKey };
-    // Nothing is sent to them: the schedule is paused.
+    // Nothing is sent: the schedule is paused.
     const register = (from: number, to: number) =>
       seedWebhooks(
         stage.db,

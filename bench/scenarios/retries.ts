@@ -9,11 +9,11 @@ import { seedPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage } from "../parts/stage.ts";
 
 const HOSTS = 20;
-/** Queued per second of the measurement: more than can be sent. */
+/** Deliveries queued per second of the measurement, more than can be sent. */
 const PER_SECOND = 15_000;
 const FAILING_PART = 0.01;
 
-/** Retries that fall due beside first attempts at full speed: how late they start, and what they cost. */
+/** Retries due during first attempts at full speed: their delay and cost. */
 export const retries: Scenario = {
   name: "retries",
   what: "full-speed first attempts of which 1 % fail: how late the retries start, and the first attempts' rate",
@@ -47,7 +47,7 @@ async function measureOnce(
   const [{ at } = { at: new Date() }] = await rows<{ at: Date }>(stage.db, "select now() as at");
   const until = Date.now() + seconds * 1_000;
   for (let triggered = 0; Date.now() < until; ) {
-    // Each minute, as the schedule does.
+    // Every minute, as the schedule does.
     if (Date.now() - triggered > 60_000) {
       await stage.trigger();
       triggered = Date.now();

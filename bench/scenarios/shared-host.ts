@@ -11,14 +11,14 @@ import type { Behaviour } from "../processes/receivers.ts";
 
 const HEALTHY = Array.from({ length: 20 }, (_, n) => `/healthy/${n}`);
 const BAD = { "/hangs": "never", "/closes": "close", "/fails": { status: 503 } } as const;
-/** Deliveries to each bad path: their retries fall due while the healthy ones' last. */
+/** The number of deliveries to each bad path. Their retries fall due while healthy deliveries last. */
 const BAD_EACH = 300;
-const LOOK_MS = 200;
-const PATIENCE_MS = 300_000;
+const POLL_MS = 200;
+const TIMEOUT_MS = 300_000;
 
 /**
- * Many tenants of one host, as at an API gateway: what a path that hangs, one that closes the connection and one that fails
- * cost the twenty that answer after 100 ms, and how late the retries of those that answer start.
+ * Many tenants of one host, as with an API gateway: the effect of a path that hangs, one that closes the connection
+ * and one that fails on twenty that respond after 100 ms, and the delay of retries.
  */
 export const sharedHost: Scenario = {
   name: "shared-host",
@@ -55,15 +55,15 @@ async function measureOnce(
       names.map((name) => `${receivers.urls[0]}${name}`),
     );
   const healthy = await webhooksAt(HEALTHY);
-  // So that connections, windows and compiled code are those of a service that has been running.
+  // Warms up connections, windows and compiled code.
   await seedPending(stage, { events: 20, webhooks: healthy });
   await stage.trigger();
-  await lastRecorded(stage, healthy, PATIENCE_MS);
+  await lastRecorded(stage, healthy, TIMEOUT_MS);
   await untilRunsClosed(stage);
   if (besideBad) {
     await seedPending(stage, { events: BAD_EACH, webhooks: await webhooksAt(Object.keys(BAD)) });
     await stage.trigger();
-    // Until each of them has shown what it does, and the first retries are due.
+    // Until each has shown its behaviour and the first retries are due.
     await wait(20_000, undefined, { signal: bench.stopping });
   }
   await seedPending(stage, { events: Math.ceil(count / HEALTHY.length), webhooks: healthy });
@@ -71,7 +71,7 @@ async function measureOnce(
   using _ = everyLook(() => look(stage, looks));
   const started = Date.now();
   await stage.trigger();
-  const ended = await lastRecorded(stage, healthy, PATIENCE_MS);
+  const ended = await lastRecorded(stage, healthy, TIMEOUT_MS);
   const { max } = await readRetryDelays(stage.db, { firstS: 5, coefficient: 1 }, "%/hangs");
   return {
     seconds: (ended - started) / 1_000,
@@ -80,7 +80,7 @@ async function measureOnce(
   };
 }
 
-/** Looks whether the hanging path has a request. */
+/** Samples whether the hanging path has a request in flight. */
 async function look({ db }: Stage, looks: { all: number; hanging: number }): Promise<void> {
   const [found] = await rows<{ hanging: number }>(
     db,
@@ -102,6 +102,6 @@ function everyLook(work: () => Promise<void>): Disposable {
       .finally(() => {
         isLooking = false;
       });
-  }, LOOK_MS);
+  }, POLL_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }

@@ -10,7 +10,7 @@ const FAST_HOSTS = 100;
 const SLOW_HOSTS = 20;
 const SLOW_MS = 14_000;
 
-/** What receivers that are slow and healthy, with long queues, cost the fast ones. */
+/** The effect of slow but healthy receivers with long queues on fast ones. */
 export const slowHealthy: Scenario = {
   name: "slow-healthy",
   what: "100 fast hosts beside 20 that answer after 14 s and have 100,000 deliveries queued each: the fast ones' rate",
@@ -28,7 +28,9 @@ export const slowHealthy: Scenario = {
   },
 };
 
-/** Seconds until everything queued for the fast hosts is delivered. @param slowEach queued for each slow host */
+/**
+ * Seconds until all deliveries to the fast hosts are delivered. @param slowEach the number queued for each slow host
+ */
 async function timeOfFast(bench: Bench, count: number, slowEach: number): Promise<number> {
   await using receivers = await startReceivers(bench, [
     ...Array.from({ length: FAST_HOSTS }, (): Behaviour => ({ status: 200 })),

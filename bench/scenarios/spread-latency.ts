@@ -12,7 +12,7 @@ const HOSTS = 1_000;
 const HANGING = 20;
 const FAILING = 30;
 
-/** Receivers as they are: near and far, some slow, a few that never answer, a few that fail. */
+/** A realistic mix of receivers: near and far, some slow, a few that never respond, a few that fail. */
 export const spreadLatency: Scenario = {
   name: "spread-latency",
   what: "1,000 hosts that answer after 20 ms to 3 s; 2 % never answer, 3 % answer 503: the healthy ones' rate",

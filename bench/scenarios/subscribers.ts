@@ -12,15 +12,15 @@ import { countWebhooks, seedWebhooks } from "../parts/seeding.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
 
 const HOSTS = 1_000;
-/** Events for all webhooks, and how long apart they are published. */
+/** The number of events for all webhooks, and their interval. */
 const WIDE_EVENTS = 10;
 const WIDE_EVERY_MS = 1_000;
-/** Events for one webhook that others publish meanwhile, per second. */
+/** The rate of events for one webhook published by others meanwhile, per second. */
 const OTHERS_PER_SECOND = 50;
-/** An event type that one webhook is registered for. */
+/** An event type with one registered webhook. */
 const OTHER_PROCESS = 3;
 
-/** An event for very many webhooks must cost its caller, and everybody else's, no more than another one. */
+/** An event for very many webhooks must cost its publisher, and others, no more than other events. */
 export const subscribers: Scenario = {
   name: "subscribers",
   what: "publish of events for 100,000 webhooks, beside others: 99th percentile; then one drained",
@@ -81,7 +81,7 @@ function publisherOf({ service, adminKey }: Stage, process: number): () => Promi
         });
 }
 
-/** How long calls take that are begun at even intervals, in milliseconds. Throws when one fails. */
+/** The durations of calls started at even intervals, in milliseconds. Throws if one fails. */
 async function timesOf(calls: number, everyMs: number, call: () => Promise<unknown>): Promise<number[]> {
   const began = performance.now();
   const times = Array.from({ length: calls }, async (_, n) => {

@@ -7,10 +7,10 @@ import { seedPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
 
 const FAILING = 100;
-/** Four attempts within seconds; how long the waits are changes nothing about how many events they are. */
-const SHORT_WAITS = { RETRY_INITIAL_DELAY: "1s", RETRY_BACKOFF_COEFFICIENT: "1.5" };
+/** Short retry delays: four attempts within seconds. Delays do not affect the number of events. */
+const SHORT_RETRY_DELAYS = { RETRY_INITIAL_DELAY: "1s", RETRY_BACKOFF_COEFFICIENT: "1.5" };
 
-/** What Temporal is asked to write down: the events in the histories of the runs themselves. */
+/** The number of events that Temporal stores in the histories of runs. */
 export const temporal: Scenario = {
   name: "temporal",
   what: "Temporal events written per 1,000 deliveries, and per failing webhook",
@@ -38,11 +38,11 @@ async function eventsOfDrain(bench: Bench, count: number): Promise<number> {
   });
 }
 
-/** One delivery each of a hundred webhooks, all on different hosts that fail at different moments. */
+/** One delivery to each of a hundred webhooks, on different hosts that fail at different times. */
 async function eventsOfFailing(bench: Bench): Promise<number> {
   const behaviours = Array.from({ length: FAILING }, (_, n) => ({ status: 500, delayMs: 5 * n }));
   await using receivers = await startReceivers(bench, behaviours);
-  await using stage = await openStage(bench, SHORT_WAITS);
+  await using stage = await openStage(bench, SHORT_RETRY_DELAYS);
   const urls = receivers.urls.map((url) => `${url}/hooks`);
   const webhooks = await seedWebhooks(stage.db, stage.secrets, urls);
   return await eventsDuring(stage, async () => {
@@ -51,7 +51,7 @@ async function eventsOfFailing(bench: Bench): Promise<number> {
   });
 }
 
-/** How many events the runs wrote that `work` caused. */
+/** The number of events that runs wrote during `work`. */
 async function eventsDuring(stage: Stage, work: () => Promise<void>): Promise<number> {
   const before = await eventsWritten(stage);
   await work();
@@ -59,7 +59,7 @@ async function eventsDuring(stage: Stage, work: () => Promise<void>): Promise<nu
   return (await eventsWritten(stage)) - before;
 }
 
-/** Of all executions together, once none is running: a run closes in the database before it ends in Temporal. */
+/** The total of all executions when none is running: a run closes in the database before it ends in Temporal. */
 async function eventsWritten({ temporal: client, bench }: Stage): Promise<number> {
   let events = 0;
   for await (const { workflowId, runId } of client.workflow.list()) {

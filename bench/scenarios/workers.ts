@@ -5,12 +5,12 @@ import type { Measurement, Scenario } from "../parts/scenario.ts";
 import { seedPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage } from "../parts/stage.ts";
 
-/** A receiver elsewhere: what bounds a worker with few requests in flight is the distance, not this machine's cores. */
-const ANSWERS_AFTER_MS = 50;
+/** Remote receivers: with few requests in flight, latency limits a worker instead of this machine's cores. */
+const RESPONSE_DELAY_MS = 50;
 const FEW_IN_FLIGHT = { DELIVERY_MAX_IN_FLIGHT: "160" };
 const MANY_WEBHOOKS = 100;
 
-/** One queue drained by one worker, then by two; what both of them sent is counted too. */
+/** A queue sent by one worker, then by two, and the number of duplicates. */
 export const workers: Scenario = {
   name: "workers",
   what: "pending deliveries drained by one worker and by two, to receivers that answer after 50 ms",
@@ -50,7 +50,10 @@ async function drainWith(
   settings: Record<string, string>,
   webhookCount: number,
 ): Promise<{ rate: number; surplus: number }> {
-  const behaviours = Array.from({ length: webhookCount }, () => ({ status: 200, delayMs: ANSWERS_AFTER_MS }));
+  const behaviours = Array.from({ length: webhookCount }, () => ({
+    status: 200,
+    delayMs: RESPONSE_DELAY_MS,
+  }));
   await using receivers = await startReceivers(bench, behaviours);
   await using stage = await openStage(bench, { ...settings, ROLE: "worker" });
   for (let more = 1; more < workerCount; more += 1) await stage.addWorker();

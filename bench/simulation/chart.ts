@@ -3,7 +3,7 @@ import type { Sample } from "./simulation.ts";
 const WIDTH = 880;
 const PLOT = { left: 64, top: 34, width: 796, height: 120 };
 const PANEL_HEIGHT = 190;
-/** Points of a line, at most: each is the most of its part of the time. */
+/** The maximum number of points per line. Each is the maximum of its interval. */
 const POINTS = 400;
 const [BLUE, ORANGE, GREY] = ["#2563eb", "#d97706", "#9ca3af"];
 const MIB = 2 ** 20;
@@ -28,7 +28,7 @@ const panels: [title: string, ...Line[]][] = [
   ["Memory of the worker that needs the most, in MiB", ["estimate", BLUE, ({ memory }) => memory / MIB]],
 ];
 
-/** The samples as an SVG picture: one panel below the other over the simulated time. */
+/** The samples as an SVG image: one panel per figure over the simulated time. */
 export function toChart(samples: readonly Sample[]): string {
   const height = panels.length * PANEL_HEIGHT;
   const drawn = panels.map(
@@ -71,7 +71,7 @@ function draw(title: string, lines: readonly Line[], samples: readonly Sample[])
   return [text(left, 20, title, 'font-weight="bold"'), ...grid, ...times, ...paths].join("");
 }
 
-/** The next of 1, 2 and 5 times a power of ten. */
+/** The next value of 1, 2 and 5 times a power of ten. */
 function niceMost(value: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 0.01)));
   return ([1, 2, 5, 10].find((step) => step * power >= value) ?? 10) * power;

@@ -8,7 +8,7 @@ import { type Sample, type SimulationOptions, type SimulationResult, simulate } 
 
 const BILLION_A_DAY = 1e9 / 86_400;
 
-/** Numbers on the command line, with their defaults. */
+/** Numeric command line options with their defaults. */
 const DEFAULTS = {
   seed: 1,
   seconds: 3_600,
@@ -90,7 +90,7 @@ const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const figure = (value: number) => (Math.abs(value) >= 1_000 ? whole : number).format(value);
 const MIB = 2 ** 20;
 
-/** A line of progress, with the time that is left. */
+/** Prints a line of progress with the remaining time. */
 function showProgress(what: string, seconds: number): (sample: Sample) => void {
   const began = performance.now();
   let shown = began;

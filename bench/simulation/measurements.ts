@@ -2,18 +2,18 @@ import { ATTEMPTS_PER_ROUND, type RecordedState } from "../../src/db/queue/resul
 import type { SimulatedDelivery } from "./queue-table.ts";
 import type { Behaviour, SimulatedWebhook } from "./receivers.ts";
 
-/** Steps of a histogram within a doubling. */
-const STEPS = 16;
+/** The number of histogram steps per doubling. */
+const STEPS_PER_DOUBLING = 16;
 
-/** Times in milliseconds, in steps that grow by a twentieth. */
+/** A histogram of times in milliseconds, with a resolution of 5 %. */
 export class Histogram {
-  readonly #counts = new Float64Array(40 * STEPS);
+  readonly #counts = new Float64Array(40 * STEPS_PER_DOUBLING);
   #sum = 0;
   count = 0;
   max = 0;
 
   add(ms: number): void {
-    const step = Math.floor(Math.log2(ms * 10 + 1) * STEPS);
+    const step = Math.floor(Math.log2(ms * 10 + 1) * STEPS_PER_DOUBLING);
     this.#counts[step] = (this.#counts[step] as number) + 1;
     this.#sum += ms;
     this.count += 1;
@@ -24,18 +24,18 @@ export class Histogram {
     return this.count === 0 ? 0 : this.#sum / this.count;
   }
 
-  /** The time that a part of all do not exceed, to within a twentieth. */
+  /** A quantile, accurate to 5 %. */
   quantile(part: number): number {
     let left = part * this.count;
     for (let step = 0; step < this.#counts.length; step += 1) {
       left -= this.#counts[step] as number;
-      if (left <= 0) return Math.min(this.max, (2 ** ((step + 1) / STEPS) - 1) / 10);
+      if (left <= 0) return Math.min(this.max, (2 ** ((step + 1) / STEPS_PER_DOUBLING) - 1) / 10);
     }
     return this.max;
   }
 }
 
-/** First attempts that have arrived and not started, by their number. */
+/** First attempts that have arrived but not started, by number. */
 class OpenArrivals {
   #times = new Float64Array(1 << 20);
   #first = 0;
@@ -51,7 +51,7 @@ class OpenArrivals {
     this.#times[number & (this.#times.length - 1)] = Number.NaN;
   }
 
-  /** When the oldest arrived. */
+  /** The arrival time of the oldest. */
   oldest(): number | undefined {
     const mask = this.#times.length - 1;
     while (this.#first < this.#end && Number.isNaN(this.#times[this.#first & mask])) this.#first += 1;
@@ -76,12 +76,12 @@ const perBehaviour = <T>(make: () => T): Record<Behaviour, T> => ({
   recovering: make(),
 });
 
-/** Counts what happens to deliveries. */
+/** Counts the events of deliveries. */
 export class Measurements {
   readonly arrivals = perBehaviour(() => ({ count: 0 }));
-  /** From the arrival to the start of the first attempt. */
+  /** The time from arrival to the start of the first attempt. */
   readonly wait = perBehaviour(() => new Histogram());
-  /** From the time that a retry was due to its start. */
+  /** The time from a retry's due time to its start. */
   readonly retryDelay = perBehaviour(() => new Histogram());
   readonly states: Record<"delivered" | "failed" | "retrying", number> = {
     delivered: 0,
@@ -89,12 +89,12 @@ export class Measurements {
     retrying: 0,
   };
   attempts = 0;
-  /** Where a limit was exceeded; the first ones only. */
+  /** The first violations of limits. */
   readonly faults: string[] = [];
   readonly #open = new OpenArrivals();
   #arrived = 0;
 
-  /** When the oldest first attempt of a healthy host that has not started arrived. */
+  /** The arrival time of the oldest first attempt to a healthy host that has not started. */
   get oldestHealthy(): number | undefined {
     return this.#open.oldest();
   }

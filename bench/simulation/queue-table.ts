@@ -5,23 +5,23 @@ import type { Measurements } from "./measurements.ts";
 import type { SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 
-/** Webhooks visited by one claim of first attempts, at most; as `claimPending` has it. */
-const WEBHOOKS = 512;
+/** The maximum number of webhooks visited by one claim, as in `claimPending`. */
+const MAX_WEBHOOKS_PER_CLAIM = 512;
 
-/** A claimed delivery. One object is also its token: 42 million of them are made. */
+/** A claimed delivery. The object is also its token, because 42 million of them are created. */
 export class SimulatedDelivery implements ClaimedDelivery, ClaimToken {
   readonly id = "00000000-0000-7000-8000-000000000000";
   readonly eventId = "00000000-0000-7000-8000-000000000000";
   readonly of: SimulatedWebhook;
   readonly workerId: number;
   readonly runId: number;
-  /** Attempts recorded before this one. */
+  /** The number of attempts recorded before this one. */
   readonly attempts: number;
-  /** Number of the arrival, from 0. */
+  /** The number of the arrival, from 0. */
   readonly number: number;
-  /** When it arrived, in milliseconds. */
+  /** The arrival time, in milliseconds. */
   readonly arrived: number;
-  /** When the attempt could be made; when it arrived, for a first attempt. */
+  /** The earliest time of the attempt; for a first attempt, the arrival time. */
   readonly due: number;
 
   constructor(
@@ -54,14 +54,14 @@ export class SimulatedDelivery implements ClaimedDelivery, ClaimToken {
   }
 }
 
-/** Rows that nobody has claimed, by a time that only grows; those given back come first. */
+/** Unclaimed rows ordered by an increasing time. Released rows come first. */
 export class Rows {
   #times = new Float64Array(8);
   #numbers = new Float64Array(8);
   #head = 0;
   size = 0;
 
-  /** The least time; to be asked only when there are rows. */
+  /** The minimum time. Must be called only if there are rows. */
   get firstTime(): number {
     return this.#times[this.#head] as number;
   }
@@ -81,7 +81,7 @@ export class Rows {
     this.size -= 1;
   }
 
-  /** Puts a row back in its place, which is near the front. */
+  /** Inserts a released row at its place, which is near the front. */
   restore(time: number, number: number): void {
     if (this.size === this.#times.length) this.#grow();
     const mask = this.#times.length - 1;
@@ -97,7 +97,7 @@ export class Rows {
     this.#set(place, time, number);
   }
 
-  /** Rows with a time before this one. */
+  /** The number of rows with a time before this one. */
   countBefore(time: number): number {
     let [low, high] = [0, this.size];
     const mask = this.#times.length - 1;
@@ -128,13 +128,13 @@ export class Rows {
   }
 }
 
-/** When deliveries arrive, in milliseconds. */
+/** The arrival times of deliveries, in milliseconds. */
 export interface Arrivals {
   perSecond: number;
   untilMs: number;
 }
 
-/** The table `queue`: Poisson arrivals, and the claims of `claimPending` without rate limits, pauses and crashes. */
+/** The table `queue`: Poisson arrivals and the claims of `claimPending`, without rate limits, pauses and crashes. */
 export class QueueTable {
   readonly #webhooks: readonly SimulatedWebhook[];
   readonly #database: SimulatedDatabase;
@@ -144,9 +144,9 @@ export class QueueTable {
   readonly #gapMs: number;
   readonly #untilMs: number;
   readonly #free: readonly Rows[];
-  /** Rows of each webhook, claimed ones included. */
+  /** The number of rows per webhook, including claimed ones. */
   readonly #rows: Int32Array;
-  /** A bit for each webhook that has rows. */
+  /** One bit per webhook that has rows. */
   readonly #present: Uint32Array;
   readonly #excluded: Uint8Array;
   readonly #eligible: Int32Array;
@@ -174,21 +174,21 @@ export class QueueTable {
     this.#rows = new Int32Array(webhooks.length);
     this.#present = new Uint32Array(Math.ceil(webhooks.length / 32) + 1);
     this.#excluded = new Uint8Array(webhooks.length);
-    this.#eligible = new Int32Array(WEBHOOKS);
+    this.#eligible = new Int32Array(MAX_WEBHOOKS_PER_CLAIM);
     this.#nextArrival = this.#gap();
   }
 
-  /** Deliveries that have arrived. */
+  /** The number of deliveries that have arrived. */
   get arrived(): number {
     return this.#arrived;
   }
 
-  /** Rows that nobody has claimed. */
+  /** The number of unclaimed rows. */
   get unclaimed(): number {
     return this.#free.reduce((sum, { size }) => sum + size, 0);
   }
 
-  /** When the oldest unclaimed row of the webhooks of a behaviour arrived. */
+  /** The arrival time of the oldest unclaimed row of webhooks with a behaviour. */
   oldestUnclaimed(behaviour: SimulatedWebhook["host"]["behaviour"]): number | undefined {
     let oldest: number | undefined;
     this.#free.forEach((rows, n) => {
@@ -198,7 +198,7 @@ export class QueueTable {
     return oldest;
   }
 
-  /** Lets everything arrive that does so before now. */
+  /** Adds all deliveries that arrive before now. */
   arrive(): void {
     const until = Math.min(this.#database.now, this.#untilMs);
     while (this.#nextArrival <= until) {
@@ -218,9 +218,9 @@ export class QueueTable {
     this.arrive();
     const { limit, excluded } = options;
     for (const id of excluded) this.#excluded[Number(id) - 1] = 1;
-    const most = Math.min(limit, WEBHOOKS);
+    const most = Math.min(limit, MAX_WEBHOOKS_PER_CLAIM);
     let [visited, eligible, last] = [0, 0, -1];
-    // Ids begin with 1: the webhook after an id has the number of that id.
+    // Ids start at 1, so an id is the index of the next webhook.
     for (
       let n = this.#nextPresent(Number(options.after));
       n >= 0 && visited < most;
@@ -247,12 +247,12 @@ export class QueueTable {
     return this.#database.claimed(visited, { deliveries, touched, limited: false, next });
   }
 
-  /** The claim is given back. */
+  /** Releases a claim. */
   release({ of, arrived, number }: SimulatedDelivery): void {
     (this.#free[of.number] as Rows).restore(arrived, number);
   }
 
-  /** The row is gone: its first attempt is recorded. */
+  /** Removes a row whose first attempt is recorded. */
   remove({ of: { number } }: SimulatedDelivery): void {
     const left = (this.#rows[number] as number) - 1;
     this.#rows[number] = left;
@@ -275,7 +275,7 @@ export class QueueTable {
     this.#present[number >> 5] = (this.#present[number >> 5] as number) | (1 << (number & 31));
   }
 
-  /** The first webhook from a number on that has rows; -1 when there is none. */
+  /** The first webhook with rows from an index on; -1 if none. */
   #nextPresent(from: number): number {
     let word = from >> 5;
     if (word >= this.#present.length) return -1;

@@ -3,57 +3,57 @@ import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { latencyOf } from "../parts/latencies.ts";
 import { type Random, shuffled } from "../parts/random.ts";
 
-/** How a host answers: with 200, with 503, never, or with 200 but for an outage in which it does not answer. */
+/** The behaviour of a host: status 200, status 503, no response, or 200 except during an outage. */
 export type Behaviour = "healthy" | "failing" | "hanging" | "recovering";
 
-/** What comes of a request. */
+/** The outcome of a request. */
 export interface Answer {
-  /** From the request to its outcome, in milliseconds. */
+  /** The time from request to outcome, in milliseconds. */
   durationMs: number;
   outcome: Outcome;
 }
 
-/** A host that receives. */
+/** A receiving host. */
 export interface Host {
   number: number;
   behaviour: Behaviour;
   answer: Answer;
-  /** Instead of an answer while it has an outage. */
+  /** The outcome during an outage. */
   silence: Answer;
 }
 
-/** A webhook, and where its deliveries go. */
+/** A webhook and its target. */
 export interface SimulatedWebhook {
   /** From 0; its id is one more. */
   number: number;
   webhook: ClaimedWebhook;
   host: Host;
-  /** Its part of the arrivals is proportional to this. */
+  /** Its share of arrivals is proportional to this. */
   weight: number;
 }
 
-/** Hosts that do not answer for a while. */
+/** Hosts that do not respond for a while. */
 export interface Outage {
   hosts: number;
   fromSecond: number;
   untilSecond: number;
 }
 
-/** What receives. */
+/** Options of the receivers. */
 export interface ReceiversOptions {
   hosts: number;
   webhooks: number;
-  /** The parts of the hosts that answer 503 and that never answer. */
+  /** The shares of hosts that respond with 503, and that never respond. */
   failingPart: number;
   hangingPart: number;
-  /** So many hosts do not answer between two seconds. */
+  /** Hosts that do not respond between two times, in seconds. */
   outage: Outage;
-  /** The exponent of Zipf's law: the nth webhook gets a part of the arrivals proportional to n^-skew. */
+  /** The exponent of Zipf's law: the nth webhook's share of arrivals is proportional to n^-skew. */
   skew: number;
   timeoutMs: number;
 }
 
-/** Hosts as in the scenario `spread-latency` of the bench, and webhooks spread over them at random. */
+/** Hosts as in the scenario `spread-latency`, and webhooks distributed over them randomly. */
 export function createReceivers(options: ReceiversOptions, random: Random): SimulatedWebhook[] {
   const hanging = Math.round(options.hosts * options.hangingPart);
   const failing = Math.round(options.hosts * options.failingPart);

@@ -5,16 +5,16 @@ import { Rows, SimulatedDelivery } from "./queue-table.ts";
 import type { Behaviour, SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 
-/** As `assignGroups` has it: groups of one webhook each, when more webhooks fail than there are groups. */
+/** Groups with one webhook each if more webhooks fail than there are groups, as in `assignGroups`. */
 const OWN_GROUPS = 150;
 const SHARED_GROUPS = MAX_GROUPS - OWN_GROUPS;
-/** When a claimed row can be claimed again: when the lease of its worker ends, in milliseconds. */
+/** The duration of a worker's lease, after which claimed rows are free, in milliseconds. */
 const LEASE_MS = 20_000;
 
 /** The retries of a webhook within a run. */
 interface Waiting {
   of: SimulatedWebhook;
-  /** By the attempts made: each is due after the same delay, so that each is in order. */
+  /** By number of attempts. Each list is in order, because its retries have the same delay. */
   free: readonly Rows[];
   claimed: number;
   /** 0 until it has a group. */
@@ -26,10 +26,10 @@ interface Run {
   groups: Map<number, Waiting[]>;
 }
 
-/** Stands for no run: the rows of closed runs, until another one adopts them. */
+/** The run id of rows of closed runs until another run adopts them. */
 const NO_RUN = 0;
-/** A run adopts what is due within this time, in milliseconds. */
-const ADOPTED_MS = 60_000;
+/** A run adopts retries due within this time, in milliseconds. */
+const ADOPTION_HORIZON_MS = 60_000;
 
 /** The table `retries` and the groups of its runs. */
 export class RetryTable {
@@ -43,14 +43,14 @@ export class RetryTable {
     this.#spacing = spacing;
   }
 
-  /** Rows that nobody has claimed. */
+  /** The number of unclaimed rows. */
   get unclaimed(): number {
     let sum = 0;
     for (const { free } of this.#waiting()) for (const { size } of free) sum += size;
     return sum;
   }
 
-  /** Unclaimed rows of a behaviour that are due: how many, and for how long the oldest has been due, in milliseconds. */
+  /** Due unclaimed rows of a behaviour: their number, and the maximum overdue time in milliseconds. */
   overdue(behaviour: Behaviour): { count: number; longestMs: number } {
     const { now } = this.#database;
     const found = { count: 0, longestMs: 0 };
@@ -69,7 +69,7 @@ export class RetryTable {
     for (const { webhooks } of this.#runs.values()) yield* webhooks.values();
   }
 
-  /** An attempt has failed, and another one follows. */
+  /** Adds a retry after a failed attempt. */
   add({ of, runId, attempts, number }: SimulatedDelivery): void {
     const waiting = this.#waitingOf(this.#closed.has(runId) ? NO_RUN : runId, of);
     const { initialDelayMs, coefficient } = this.#spacing;
@@ -77,9 +77,9 @@ export class RetryTable {
     (waiting.free[attempts] as Rows).push(due, number);
   }
 
-  /** Gives a run the rows of closed runs that are due soon. */
+  /** Assigns the rows of closed runs that are due soon to a run. */
   adopt(runId: number): void {
-    const until = this.#database.now + ADOPTED_MS;
+    const until = this.#database.now + ADOPTION_HORIZON_MS;
     for (const { of, free } of this.#run(NO_RUN).webhooks.values()) {
       free.forEach((rows, attempts) => {
         while (rows.size > 0 && rows.firstTime < until) {
@@ -90,14 +90,14 @@ export class RetryTable {
     }
   }
 
-  /** The row is gone: its attempt is recorded. */
+  /** Removes a row whose attempt is recorded. */
   remove({ runId, of }: SimulatedDelivery): void {
     const run = this.#run(runId);
     const waiting = run.webhooks.get(of.number) as Waiting;
     waiting.claimed -= 1;
   }
 
-  /** The claim is given back. */
+  /** Releases a claim. */
   release(delivery: SimulatedDelivery): void {
     this.remove(delivery);
     const waiting = this.#run(delivery.runId).webhooks.get(delivery.of.number) as Waiting;
@@ -122,7 +122,7 @@ export class RetryTable {
     return this.#database.claimed(inGroup.length, { deliveries, touched: deliveries.length, limited: false });
   }
 
-  /** What is open in a group. */
+  /** The status of a group. */
   status(runId: number, group: number): GroupStatus {
     const { now } = this.#database;
     let [open, delayMs] = [0, Number.POSITIVE_INFINITY];
@@ -137,7 +137,7 @@ export class RetryTable {
     return { open, delayMs: open === 0 ? 0 : Math.max(0, Math.ceil(delayMs)) };
   }
 
-  /** Gives each webhook that fails a group, as `assignGroups` does. @returns the groups in which something is open */
+  /** Assigns a group to each failing webhook, as `assignGroups` does. @returns the groups with open deliveries */
   assignGroups(runId: number): number[] {
     const run = this.#run(runId);
     const fresh = [...run.webhooks.values()]
@@ -162,7 +162,7 @@ export class RetryTable {
     return [...run.groups.keys()].filter((group) => this.status(runId, group).open > 0);
   }
 
-  /** Ends a run in which nothing is open. @returns whether it has ended */
+  /** Closes a run without open deliveries. @returns whether it is closed */
   close(runId: number): boolean {
     for (const waiting of this.#run(runId).webhooks.values()) if (openOf(waiting) > 0) return false;
     this.#runs.delete(runId);
@@ -199,7 +199,7 @@ function isDue(free: readonly Rows[], now: number): boolean {
   return free.some((rows) => rows.size > 0 && rows.firstTime <= now);
 }
 
-/** Claims the row that has been due for longest. */
+/** Claims the row with the earliest due time. */
 function take(waiting: Waiting, claimant: Claimant): SimulatedDelivery {
   let attempts = -1;
   let due = Number.POSITIVE_INFINITY;

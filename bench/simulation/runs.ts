@@ -5,19 +5,21 @@ import type { RetryTable } from "./retry-table.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 import type { SimulatedWorker } from "./simulated-worker.ts";
 
-/** As the workflow has it: how often it asks what failed, in milliseconds, and activities until it looks at a group afresh. */
+/**
+ * As in the workflow: the interval between lists of failed deliveries, in milliseconds, and the activities per list.
+ */
 const ASK_MS = 15_000;
 const PASSES_PER_ASK = 15;
-/** As the schedule has it: how long the pumps of two runs overlap, in milliseconds. */
+/** As in the schedule: the overlap of the pumps of two runs, in milliseconds. */
 const OVERLAP_MS = 15_000;
-/** From the start of an activity until a worker has it, in milliseconds. */
-const ACTIVITY_MS = 20;
-/** A pass that leaves nothing to wait for is followed by the next one after this time, in milliseconds. */
+/** The time from the start of an activity until a worker has it, in milliseconds. */
+const ACTIVITY_START_MS = 20;
+/** The minimum delay between passes, in milliseconds. */
 const MIN_DELAY_MS = 1;
 
 const NEVER = new AbortController().signal;
 
-/** The runs of the schedule, as the workflow `dispatchPendingDeliveries` makes them. */
+/** The runs of the schedule, as in the workflow `dispatchPendingDeliveries`. */
 export class Runs {
   readonly #time: SimulatedTime;
   readonly #database: SimulatedDatabase;
@@ -44,7 +46,7 @@ export class Runs {
     this.#random = parts.random;
   }
 
-  /** Begins with a run now, and with another one at each interval. */
+  /** Starts a run now, and another one at each interval. */
   start(): void {
     const run = () => {
       this.#started += 1;
@@ -56,7 +58,7 @@ export class Runs {
     run();
   }
 
-  /** @throws what a run has thrown */
+  /** @throws the error of a run */
   check(): void {
     if (this.#error !== undefined) throw this.#error;
   }
@@ -94,7 +96,7 @@ export class Runs {
     } while ((await ask()).length > 0 || !this.#retries.close(runId));
   }
 
-  /** Passes over a group until nothing is open. */
+  /** Runs passes over a group until nothing is open. */
   async #retry(runId: number, group: number): Promise<void> {
     const { clock } = this.#time;
     const options = {
@@ -103,7 +105,7 @@ export class Runs {
     };
     let { delayMs } = this.#retries.status(runId, group);
     for (let pass = 0; pass < PASSES_PER_ASK; pass += 1) {
-      await clock.wait(delayMs + ACTIVITY_MS);
+      await clock.wait(delayMs + ACTIVITY_START_MS);
       const worker = this.#workers[Math.floor(this.#random() * this.#workers.length)] as SimulatedWorker;
       const { status } = await worker.retries.run({ runId, group }, options, NEVER);
       if (status.open === 0) return;

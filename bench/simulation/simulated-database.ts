@@ -1,30 +1,30 @@
 import type { SimulatedTime } from "../parts/simulated-time.ts";
 
-/** What statements take, as measured on an embedded PostgreSQL, and the way to the database. */
+/** The duration of statements, as measured on an embedded PostgreSQL, and the network latency. */
 export interface StatementCosts {
-  /** Statements that are at work at once; others wait for their turn. */
+  /** The number of concurrent statements. Others are queued. */
   processors: number;
-  /** There and back, in milliseconds. */
+  /** The round trip time, in milliseconds. */
   roundTripMs: number;
-  /** A claim's visit of a webhook, in microseconds. */
+  /** The time to visit a webhook in a claim, in microseconds. */
   visitUs: number;
-  /** A claimed row, in microseconds. */
+  /** The time per claimed row, in microseconds. */
   claimRowUs: number;
-  /** A recorded result, in microseconds. */
+  /** The time per recorded result, in microseconds. */
   recordRowUs: number;
 }
 
-/** Answers statements after the time they take, on so many processors and in the order in which they came. */
+/** Completes statements after their duration, on a number of processors and in order of arrival. */
 export class SimulatedDatabase {
   readonly #time: SimulatedTime;
   readonly #costs: StatementCosts;
-  /** When each processor has done its statements. */
+  /** The time at which each processor becomes free. */
   readonly #freeAt: Float64Array;
-  /** What has been claimed by statements that are not answered yet, or is given back by such. */
+  /** The number of deliveries claimed or released by pending statements. */
   inTransit = 0;
-  /** Claims of first attempts and of retries. */
+  /** The number of claims of first attempts and retries. */
   claims = 0;
-  /** What the claimed webhooks and rows, and the recorded results, have taken, in milliseconds. */
+  /** The processor time of claims and of recorded results, in milliseconds. */
   claimingMs = 0;
   recordingMs = 0;
 
@@ -52,19 +52,19 @@ export class SimulatedDatabase {
     return this.#answer((rows * this.#costs.claimRowUs) / 1_000, undefined, rows);
   }
 
-  /** A short statement that reads. */
+  /** A short reading statement. */
   read<T>(answer: T): Promise<T> {
     return this.#answer(0, answer, 0);
   }
 
-  /** Calls when so many results are recorded. */
+  /** Calls `recorded` when the results are recorded. */
   record(rows: number, recorded: () => void): void {
     const work = (rows * this.#costs.recordRowUs) / 1_000;
     this.recordingMs += work;
     this.#time.plan(this.#work(work), { happen: recorded });
   }
 
-  /** A processor works. @returns the time of the answer */
+  /** Occupies a processor. @returns the time of the response */
   #work(ms: number): number {
     let first = 0;
     for (let n = 1; n < this.#freeAt.length; n += 1)

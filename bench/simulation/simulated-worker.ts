@@ -13,10 +13,10 @@ import type { Answer, Outage } from "./receivers.ts";
 import type { RetryTable } from "./retry-table.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
 
-/** As the recorder has it: results written by one statement, statements at once, and what makes a second one worth it. */
-const BATCH = 200;
+/** As in the recorder: results per statement, concurrent statements, and the minimum of results for a second one. */
+const MAX_RESULTS_PER_STATEMENT = 200;
 const MAX_WRITERS = 2;
-const WORTH_A_WRITER = 64;
+const MIN_RESULTS_FOR_SECOND_WRITER = 64;
 
 const log = pino({ level: "silent" });
 const CONTENT = { payload: "{}", userId: "user" };
@@ -24,7 +24,7 @@ const SIGNATURE = { "webhook-id": "", "webhook-timestamp": "", "webhook-signatur
 const SIGNED = () => SIGNATURE;
 const NONE: ReadonlySet<bigint> = new Set();
 
-/** What a worker works on. */
+/** The environment of a worker. */
 export interface WorkerSurroundings {
   time: SimulatedTime;
   database: SimulatedDatabase;
@@ -32,7 +32,7 @@ export interface WorkerSurroundings {
   retryTable: RetryTable;
   measurements: Measurements;
   delivery: DeliveryConfig;
-  /** The thread's time for a delivery, in microseconds: one half when it is sent, one when its response comes. */
+  /** Thread time per delivery, in microseconds: half when it is sent, half when its response arrives. */
   deliveryUs: number;
   payloadBytes: number;
   outage: Outage;
@@ -41,21 +41,21 @@ export interface WorkerSurroundings {
 }
 
 /**
- * A worker process: the service's own scheduler, sender, pumps and retry passes, over simulated sockets and a simulated
- * database. It keeps an account of its own of what is in flight, and holds the limits against it.
+ * A worker process: the service's scheduler, sender, pumps and retry passes, on simulated sockets and a simulated
+ * database. Independently counts requests in flight and checks them against the limits.
  */
 export class SimulatedWorker {
   readonly pumps: Pumps;
   readonly retries: RetryPasses;
   readonly limit: InFlightLimit;
-  /** Claimed and not recorded or given back yet. */
+  /** The number of deliveries claimed and not yet recorded or released. */
   held = 0;
   inFlight = 0;
   probes = 0;
   readonly #around: WorkerSurroundings;
   readonly #recorder: SimulatedRecorder;
   readonly #halfMs: number;
-  /** Requests in flight to each host, without probes of single webhooks, and to each webhook. */
+  /** Requests in flight per host, without probes of single webhooks, and per webhook. */
   readonly #toHost: Uint16Array;
   readonly #toWebhook: Uint16Array;
   /** Webhooks whose last outcome was a timeout. */
@@ -63,9 +63,9 @@ export class SimulatedWorker {
   /** Responses that wait for the thread. */
   readonly #backlog: Request[] = [];
   #posting: SimulatedDelivery | undefined;
-  /** When the thread has done what it has to do by now. */
+  /** The time at which the thread becomes free. */
   #freeAt = 0;
-  /** What it was given to do, in milliseconds, and where that and the time stood at the last look. */
+  /** The total work in milliseconds, and its value and the time at the last sample. */
   #work = 0;
   #looked = { at: 0, done: 0 };
 
@@ -122,7 +122,7 @@ export class SimulatedWorker {
     });
   }
 
-  /** Room for payloads, each of which is of an event of its own. */
+  /** Payload room. Each payload belongs to a different event. */
   #contents(): SenderParts["contents"] {
     const { delivery, payloadBytes } = this.#around;
     const most = Math.floor(delivery.memoryBytes / payloadBytes);
@@ -135,7 +135,7 @@ export class SimulatedWorker {
         worker.held += deliveries.length;
         return [];
       },
-      // Asked for right before the POST.
+      // Called immediately before the POST.
       of(posted) {
         worker.#posting = posted as SimulatedDelivery;
         return CONTENT;
@@ -146,7 +146,7 @@ export class SimulatedWorker {
     };
   }
 
-  /** The part of the thread's time that was taken since it was asked last. */
+  /** The thread utilization since the previous call. */
   #utilization(): number {
     const { now } = this.#around.time;
     const done = this.#work - Math.max(0, this.#freeAt - now);
@@ -155,12 +155,12 @@ export class SimulatedWorker {
     return Math.min(1, Math.max(0, utilization));
   }
 
-  /** The time that the thread was given work for, in milliseconds. */
+  /** The total work of the thread, in milliseconds. */
   get work(): number {
     return this.#work;
   }
 
-  /** The thread works for half a delivery. @returns when it has done so */
+  /** Adds half a delivery's work. @returns the time at which it is done */
   #workHalf(): number {
     this.#work += this.#halfMs;
     this.#freeAt = Math.max(this.#freeAt, this.#around.time.now) + this.#halfMs;
@@ -191,7 +191,7 @@ export class SimulatedWorker {
     time.plan(started + answer.durationMs, new Request(this, delivery, answer, outcome, isProbe));
   }
 
-  /** Whether there is room for one more request. */
+  /** Checks the limits for one more request. */
   #check({ of: { host, number } }: SimulatedDelivery, isProbe: boolean): void {
     const { delivery, measurements } = this.#around;
     const most = this.limit.value;
@@ -205,7 +205,7 @@ export class SimulatedWorker {
       measurements.exceeded("a host's limit");
   }
 
-  /** A response has come, or the time is over. */
+  /** A response arrives, or the timeout expires. */
   respond(request: Request): void {
     if (this.#backlog.length > 0 || this.#freeAt > this.#around.time.now) {
       this.#backlog.push(request);
@@ -281,7 +281,10 @@ class SimulatedRecorder implements Pick<Recorder, "unrecorded" | "record"> {
 
   record(result: AttemptResult, recorded: Recorded): void {
     this.#waiting.push({ result, recorded });
-    if (this.#writers === 0 || (this.#writers < MAX_WRITERS && this.#waiting.length >= WORTH_A_WRITER)) {
+    if (
+      this.#writers === 0 ||
+      (this.#writers < MAX_WRITERS && this.#waiting.length >= MIN_RESULTS_FOR_SECOND_WRITER)
+    ) {
       this.#writers += 1;
       this.#around.time.clock.soon(() => this.#write());
     }
@@ -292,7 +295,10 @@ class SimulatedRecorder implements Pick<Recorder, "unrecorded" | "record"> {
       this.#writers -= 1;
       return;
     }
-    const batch = this.#waiting.length <= BATCH ? this.#waiting : this.#waiting.splice(0, BATCH);
+    const batch =
+      this.#waiting.length <= MAX_RESULTS_PER_STATEMENT
+        ? this.#waiting
+        : this.#waiting.splice(0, MAX_RESULTS_PER_STATEMENT);
     if (batch === this.#waiting) this.#waiting = [];
     this.#writing += batch.length;
     this.#around.database.record(batch.length, () => {

@@ -10,19 +10,19 @@ import { Runs } from "./runs.ts";
 import { SimulatedDatabase, type StatementCosts } from "./simulated-database.ts";
 import { SimulatedWorker } from "./simulated-worker.ts";
 
-/** What is published within this time is announced to the workers together, in milliseconds. */
-const ANNOUNCED_MS = 5;
-/** How often overdue retries are counted, in seconds. */
+/** The interval of announcements to workers, in milliseconds. */
+const ANNOUNCEMENT_INTERVAL_MS = 5;
+/** The interval between counts of overdue retries, in seconds. */
 const RETRIES_EVERY_S = 10;
 
-/** What is simulated. */
+/** Options of a simulation. */
 export interface SimulationOptions extends Omit<ReceiversOptions, "timeoutMs"> {
   seed: number;
   seconds: number;
   workers: number;
-  /** First attempts that arrive per second, on average. */
+  /** The average arrival rate of first attempts, per second. */
   perSecond: number;
-  /** The time of a worker's thread for each attempt, in microseconds. */
+  /** The thread time per attempt, in microseconds. */
   deliveryUs: number;
   payloadBytes: number;
   statements: StatementCosts;
@@ -30,58 +30,58 @@ export interface SimulationOptions extends Omit<ReceiversOptions, "timeoutMs"> {
   dispatch: DispatchConfig;
 }
 
-/** How it stands after a second. */
+/** The state after a second. */
 export interface Sample {
   second: number;
-  /** How long the oldest first attempt has been waiting, in seconds. */
+  /** The age of the oldest waiting first attempt, in seconds. */
   oldestHealthy: number;
   oldestFailing: number;
   oldestRecovering: number;
-  /** Requests in flight of the average worker, and of the one with the most. */
+  /** Requests in flight of the average worker, and of the worker with the most. */
   inFlight: number;
   maxInFlight: number;
-  /** The most that a worker may have in flight at the moment, on average. */
+  /** The average limit of requests in flight per worker. */
   limit: number;
   maxProbes: number;
-  /** Deliveries held by the worker that holds the most. */
+  /** The maximum number of deliveries held by a worker. */
   maxHeld: number;
-  /** Attempts started in this second. */
+  /** The number of attempts started in this second. */
   attempts: number;
-  /** The part of its time that the average worker's thread was busy. */
+  /** The average utilization of the workers' threads. */
   busy: number;
-  /** Memory of the worker that needs the most, in bytes. */
+  /** The maximum memory of a worker, in bytes. */
   memory: number;
-  /** Retries of failing hosts that could have started: how many, and for how long, in seconds. */
+  /** Overdue retries of failing hosts: their number, and the maximum overdue time in seconds. */
   overdue: number;
   longestOverdue: number;
 }
 
-/** Where all deliveries that arrived are. */
+/** All arrived deliveries by state. */
 export interface Account {
   arrived: number;
   delivered: number;
   failed: number;
-  /** Not claimed by anybody. */
+  /** Not claimed. */
   queued: number;
   retrying: number;
-  /** Held by workers: waiting, in flight, or being recorded. */
+  /** Held by workers: queued, in flight, or being recorded. */
   held: number;
-  /** Claimed or given back by statements under way. */
+  /** Claimed or released by pending statements. */
   inTransit: number;
 }
 
-/** What came of it. */
+/** The result of a simulation. */
 export interface SimulationResult {
   samples: Sample[];
   account: Account;
   measurements: Measurements;
-  /** Claim statements, and how many processors of the database claiming and recording keep busy. */
+  /** The number of claims, and the database processors used by claiming and recording. */
   claims: number;
   claiming: number;
   recording: number;
 }
 
-/** Simulates so many seconds. @param progress told after each simulated second */
+/** Simulates a number of seconds. @param progress called after each simulated second */
 export async function simulate(
   options: SimulationOptions,
   progress: (sample: Sample) => void = () => {},
@@ -109,7 +109,7 @@ export async function simulate(
   });
   runs.start();
   if (dispatch.onPublish) {
-    time.clock.every(ANNOUNCED_MS, () => {
+    time.clock.every(ANNOUNCEMENT_INTERVAL_MS, () => {
       for (const { pumps } of workers) pumps.wake();
     });
   }

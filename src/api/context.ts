@@ -5,31 +5,31 @@ import type { Db } from "../db/database.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
 
-/** Everything the API stands on. */
+/** Dependencies of the API. */
 export interface ApiContext {
   db: Db;
-  /** Seals webhooks' signing secrets. */
+  /** Encrypts webhooks' signing secrets. */
   secrets: SecretBox;
-  /** Which addresses webhooks may have. */
+  /** The rules for webhooks' target URLs. */
   targets: TargetRules;
-  /** What callers may ask for. */
+  /** Limits for callers. */
   limits: LimitsConfig;
-  /** How long a receiver may take to answer, in milliseconds; callers are told. */
+  /** The timeout of a delivery, in milliseconds, as documented for callers. */
   deliveryTimeoutMs: number;
-  /** Deliveries older than so many days are not sent again. */
+  /** The age in days from which deliveries cannot be resent. */
   retentionDays: number;
   log: Logger;
   instruments: ApiInstruments;
   /** Told after each write that queued deliveries; returns at once. */
   onQueued?: () => void;
   /**
-   * Starts a dispatch of what is pending; left out when the process knows no Temporal.
+   * Starts a dispatch of pending deliveries. Undefined if the process has no Temporal.
    *
-   * @throws DomainError FAILED_PRECONDITION while the schedule is paused, UNAVAILABLE when Temporal does not answer
+   * @throws DomainError FAILED_PRECONDITION while the schedule is paused; UNAVAILABLE if Temporal does not respond
    */
   dispatchNow?: () => Promise<void>;
-  /** Where the Temporal UI shows a workflow's execution; left out when no UI is known. */
+  /** The URL of a workflow's execution in the Temporal UI. Undefined without a UI. */
   workflowUrl?: ((workflowId: string, runId: string) => string) | undefined;
-  /** Why the rest of the process is not ready; empty when it is. The API checks the database itself. */
+  /** The reasons why the rest of the process is not ready; empty if ready. The API checks the database itself. */
   readiness: () => Promise<string[]>;
 }

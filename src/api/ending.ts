@@ -1,10 +1,11 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 
 /**
- * The work's result, or the signal's reason when that comes first; the work is not awaited any more then.
+ * Returns the work's result, or rejects with the signal's reason if it aborts first. The work continues without being
+ * awaited.
  *
- * @param late told how the work failed when nobody waits for it any more
- * @throws ConnectError the signal's reason, or CANCELLED when that is another
+ * @param late called with the error if the work fails later
+ * @throws ConnectError the signal's reason, or CANCELLED for other reasons
  */
 export function orAborted<T>(
   work: Promise<T>,
@@ -29,7 +30,7 @@ export function orAborted<T>(
   });
 }
 
-/** The messages, until the signal comes; throws and takes `late` as `orAborted` does. */
+/** Yields messages until the signal aborts. Throws and calls `late` as `orAborted` does. */
 export async function* untilAborted<T>(
   messages: AsyncIterable<T>,
   signal: AbortSignal,
@@ -43,15 +44,15 @@ export async function* untilAborted<T>(
       yield value;
     }
   } finally {
-    // Not awaited: what is under way in there may take as long as it likes.
+    // Not awaited: pending work may take any time.
     iterator.return?.().catch(late);
   }
 }
 
-/** Deadlines and the service's stopping say what they are; anything else that ends a call is its caller. */
+/** Deadlines and shutdown have their own errors. Any other end of a call is a cancellation by the client. */
 function abortError(signal: AbortSignal): ConnectError {
   const { reason } = signal;
-  // The library's word for a connection that ended is ABORTED.
+  // The library reports a closed connection as ABORTED.
   if (reason instanceof ConnectError && reason.code !== Code.Aborted) return reason;
-  return new ConnectError("the caller went away", Code.Canceled);
+  return new ConnectError("the client cancelled the call", Code.Canceled);
 }

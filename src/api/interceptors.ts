@@ -61,8 +61,8 @@ async function* guarded<T>(
 }
 
 /**
- * Refuses calls while the database does not answer, those that wait for it too. The messages of a stream that has begun are
- * left to its deadline.
+ * Rejects calls while the database does not respond, including calls that already wait for it. Later messages of a
+ * stream are bounded only by its deadline.
  */
 export function silenceInterceptor(database: SilentDatabase): Interceptor {
   return (next) => (request) =>
@@ -70,13 +70,13 @@ export function silenceInterceptor(database: SilentDatabase): Interceptor {
 }
 
 /**
- * Ends a call with its deadline, with its caller, and with the service's time to stop, whichever comes first, even
- * while its work goes on. What the work asks of the database is given up then.
+ * Ends a call at its deadline, on cancellation, or at shutdown, whichever comes first. Its database queries are
+ * cancelled.
  */
 export function endingInterceptor(log: Logger): Interceptor {
   return (next) => async (request) => {
     const { signal } = request;
-    // Nobody is told of a fault that comes after the end, but for the log.
+    // Errors after the end of the call are only logged.
     const late = (error: unknown) => {
       if (!isGivenUp(error)) toConnectError(error, log, nameOf(request));
     };
@@ -92,15 +92,15 @@ export function endingInterceptor(log: Logger): Interceptor {
 }
 
 /**
- * Refuses requests that lack a required field or hold a time out of range, naming all of them at once. Events are checked
- * one by one where they are read: a bad one stops no other of its batch.
+ * Rejects requests that lack a required field or contain a time out of range; the error names all of them. Events of
+ * batches are checked individually, so that an invalid one does not affect the others.
  */
 export const fieldsInterceptor: Interceptor = (next) => async (request) => {
   if (!request.stream && !PUBLISHING.has(request.method)) assertFields(request.method.input, request.message);
   return next(request);
 };
 
-/** Tells a caller who goes away in the middle of their stream from a fault of ours. */
+/** Reports a connection closed by the client during a stream as CANCELLED instead of an internal error. */
 export const readingInterceptor: Interceptor = (next) => (request) =>
   next(request.stream ? { ...request, message: fromCaller(request.message) } : request);
 
@@ -109,8 +109,8 @@ async function* fromCaller<T>(messages: AsyncIterable<T>): AsyncIterable<T> {
     yield* messages;
   } catch (error) {
     if (error instanceof ConnectError) throw error;
-    // Messages that cannot be read are told as such; what else can go wrong here is the connection.
-    throw new ConnectError("the caller went away", Code.Canceled, undefined, undefined, error);
+    // Unreadable messages have their own errors. Any other error here is a closed connection.
+    throw new ConnectError("the client cancelled the call", Code.Canceled, undefined, undefined, error);
   }
 }
 

@@ -1,20 +1,20 @@
 import type { ApiContext } from "./context.ts";
 
-/** Why the process is not ready; empty when it is. */
+/** The reasons why the process is not ready; empty if ready. */
 export type Readiness = () => Promise<string[]>;
 
 const DATABASE_TIMEOUT_MS = 2_000;
-/** One answer serves all who ask within this time, so that probes and watchers cost the database little. */
-const FRESH_MS = 200;
+/** The cache time of a result, in milliseconds, so that probes and watchers cost the database little. */
+const CACHE_TIME_MS = 200;
 
-/** The database's answer and what the rest of the process says. Never rejects. */
+/** Combines a check of the database with the readiness of the rest of the process. Never rejects. */
 export function createReadiness(context: ApiContext): Readiness {
   let latest: { at: number; answer: Promise<string[]> } | undefined;
   return () => {
-    if (!latest || performance.now() - latest.at > FRESH_MS) {
+    if (!latest || performance.now() - latest.at > CACHE_TIME_MS) {
       const answer = ask(context);
       const asked = { at: Number.POSITIVE_INFINITY, answer };
-      // Fresh from when the answer is there; until then everybody waits for the same one.
+      // The cache time starts with the result. Until then all callers wait for the same check.
       void answer.then(() => {
         asked.at = performance.now();
       });
@@ -38,8 +38,8 @@ async function databaseReasons({ db, log }: ApiContext): Promise<string[]> {
     await Promise.race([db.raw("select 1"), late]);
     return [];
   } catch (err) {
-    log.debug({ err }, "the database does not answer");
-    return ["the database does not answer"];
+    log.debug({ err }, "the database does not respond");
+    return ["the database does not respond"];
   } finally {
     clearTimeout(timer);
   }

@@ -21,7 +21,7 @@ import { sessionService } from "./services/keys/sessions.ts";
 import { statsService } from "./services/stats/stats.ts";
 import { webhookService } from "./services/webhooks/webhooks.ts";
 
-/** Every service of the contract. */
+/** The services of the contract. */
 export const SERVICES: readonly DescService[] = [
   WebhookService,
   EventService,
@@ -30,7 +30,7 @@ export const SERVICES: readonly DescService[] = [
   StatsService,
 ];
 
-/** Everything that is served: the contract, what the settings page needs, and what gRPC clients expect beside it. */
+/** All services: those of the contract, of the admin UI, and those that gRPC clients expect. */
 export const SERVED: readonly DescService[] = [
   ...SERVICES,
   SessionService,
@@ -40,18 +40,18 @@ export const SERVED: readonly DescService[] = [
 ];
 
 /**
- * All services, for every listener and protocol alike.
+ * All services, for every listener and protocol.
  *
- * @param stopping ends calls that would go on for ever, such as Health.Watch; its reason is what they end with
+ * @param stopping ends endless calls such as Health.Watch with its reason
  */
 export function createRoutes(
   context: ApiContext,
   readiness: Readiness,
   stopping: AbortSignal,
 ): (router: ConnectRouter) => void {
-  // One for all listeners, so that whatever is published gathers in the same groups.
+  // Shared by all listeners, so that all events join the same batches.
   const events = eventService(context);
-  // One for all listeners, so that all who watch share what is read.
+  // Shared by all subscribers so that each poll queries the database once.
   const stats = statsService(context, stopping);
   const reflection = reflectionService(SERVED, stopping);
   return (router) => {

@@ -31,46 +31,46 @@ import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
 import { watchForSilence } from "./silent-database.ts";
 
-/** Where and what `startApi` serves. */
+/** Options of `startApi`. */
 export interface ApiOptions {
   host?: string;
-  /** 0: any free one. */
+  /** 0 for any free port. */
   httpPort: number;
-  /** 0: any free one. Not used with TLS, which has gRPC on the HTTP port. */
+  /** 0 for any free port. Not used with TLS, which serves gRPC on the HTTP port. */
   grpcPort: number;
   tls?: TlsOptions | undefined;
-  /** False: only /healthz and /readyz, for processes that only deliver. */
+  /** False serves only /healthz and /readyz, for processes that only deliver. */
   services: boolean;
-  /** Folder of the built settings page; without one, its addresses say what to do. */
+  /** The folder of the built admin UI. Without one, its addresses return instructions. */
   page?: string | undefined;
   /** Whether each request is logged; false unless told. */
   accessLog?: boolean;
   /** How long calls in flight may take to finish once the service stops: 10 s unless told. */
   drainMs?: number;
-  /** Pings of HTTP/2 sessions: every 30 s, each to be answered within 20 s, unless told. */
+  /** Keep-alive of HTTP/2 sessions. Defaults to a PING every 30 s with a timeout of 20 s. */
   keepAlive?: KeepAlive | undefined;
 }
 
 /** A running API. */
 export interface Api {
   httpPort: number;
-  /** Null when gRPC has no port of its own: with TLS, or without services. */
+  /** Null if gRPC has no separate port: with TLS, or without services. */
   grpcPort: number | null;
-  /** Address for callers on this machine. */
+  /** The URL for callers on this machine. */
   url: string;
-  /** Stops accepting, finishes what is in flight for a bounded time. */
+  /** Stops accepting calls and completes those in flight within a limited time. */
   stop(): Promise<void>;
 }
 
-/** How long calls that were ended have to tell their callers so. */
-const FAREWELL_MS = 250;
+/** The time for ended calls to send their error, in milliseconds. */
+const ERROR_GRACE_MS = 250;
 /** The memory that request messages may take, over all calls, in bytes: four messages of the largest size. */
 const MAX_HELD_BYTES = 16 * 1_024 * 1_024;
 
 /**
- * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port, gRPC on its own, or all on one with TLS.
+ * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port and gRPC on its own, or all on one port with TLS.
  *
- * @throws Error naming the port and its variable when a port cannot be had
+ * @throws Error that names the port and its variable if it is not available
  */
 export async function startApi(context: ApiContext, options: ApiOptions): Promise<Api> {
   const { host = "127.0.0.1", tls, drainMs = 10_000, keepAlive, accessLog = false } = options;
@@ -80,7 +80,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const isTrusted = createProxyTrust(limits.trustedProxies);
   const readAddress = createAddressReader(limits.trustedProxies);
   const contextValues = addressValues(readAddress, createTlsReader(limits.trustedProxies));
-  /** Ends what has not finished in time. */
+  /** Ends calls that have not completed in time. */
   const ending = new AbortController();
   const database = watchForSilence(context.db, log);
   const addServices = createRoutes(context, readiness, stopping.signal);
@@ -97,9 +97,9 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
       fieldsInterceptor,
     ],
     requestGate: requestGate(context, database),
-    // A name misspelt in a filter, or in what a key may do, would otherwise widen it to everything.
+    // A misspelt field name in a filter or in a key's permissions would otherwise remove the restriction.
     jsonOptions: { ignoreUnknownFields: false },
-    // Nothing reads unknown fields, and a message of 4 MiB can hold two million of them.
+    // Unknown fields are not used, and a message of 4 MiB can contain two million of them.
     binaryOptions: { readUnknownFields: false },
     ...RPC_COMPRESSION,
     shutdownSignal: ending.signal,
@@ -139,7 +139,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     host,
     port: options.httpPort,
     tls,
-    drainMs: drainMs + FAREWELL_MS,
+    drainMs: drainMs + ERROR_GRACE_MS,
     keepAlive,
     connections,
     http2,
@@ -153,7 +153,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
       grpc = await listenForGrpc({
         host,
         port: options.grpcPort,
-        drainMs: drainMs + FAREWELL_MS,
+        drainMs: drainMs + ERROR_GRACE_MS,
         keepAlive,
         connections,
         http2,

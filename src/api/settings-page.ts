@@ -8,19 +8,19 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../contract/page-paths.ts";
 import { sendFailure } from "./rest/failures.ts";
 
-/** Where `npm run build` puts the page. */
+/** The folder of the page built by `npm run build`. */
 const BUILT_PAGE = fileURLToPath(new URL("../../web/dist", import.meta.url));
 const NONCE_BYTES = 16;
-/** Names of files in it hold a hash of their content, so what a browser has of them never grows old. */
+/** The folder of assets. File names contain a hash of the content, so browsers may cache them indefinitely. */
 const ASSETS = "assets";
 const ASSETS_CACHED_FOR = "365d";
 const NOT_BUILT =
   "the settings page is not built; run `npm run build` where the service is installed, then start it again";
 
-/** First parts of paths that are never a page's. */
+/** First path segments that never belong to the page. */
 const NO_PAGES = /^\/(?:api|docs|assets|healthz|readyz|metrics)(?:\/|$)|^\/[^/]*\./;
 
-/** Nothing from elsewhere, and nothing inline but what carries the nonce: the component library's style tags. */
+/** Allows only files of this service, and inline styles only with the nonce, for the component library. */
 function contentSecurityPolicy(nonce: string): string {
   return [
     "default-src 'none'",
@@ -34,16 +34,15 @@ function contentSecurityPolicy(nonce: string): string {
   ].join("; ");
 }
 
-/** The folder of the built settings page; undefined when it was not built. */
+/** The folder of the built page; undefined if it is not built. */
 export function findSettingsPage(): string | undefined {
   return existsSync(path.join(BUILT_PAGE, "index.html")) ? BUILT_PAGE : undefined;
 }
 
 /**
- * Serves the settings page: itself at every address of it, its files under /assets. It needs no key; the calls it
- * makes do.
+ * Serves the admin UI at all its addresses, and its files under /assets. The page needs no key; its API calls do.
  *
- * @param folder where it was built; without one, its addresses say what to do
+ * @param folder the folder of the built page; without it, its addresses return instructions
  */
 export function mountSettingsPage(app: FastifyInstance, folder: string | undefined): void {
   for (const address of Object.values(PAGE_PATHS)) {
@@ -57,7 +56,7 @@ export function mountSettingsPage(app: FastifyInstance, folder: string | undefin
   app.register(fastifyStatic, {
     root: path.join(folder, ASSETS),
     prefix: `/${ASSETS}/`,
-    // The build writes each file packed too, so that no answer is packed twice.
+    // The build compresses each file, so that no response needs compression.
     preCompressed: true,
     immutable: true,
     maxAge: ASSETS_CACHED_FOR,
@@ -71,9 +70,9 @@ export function mountSettingsPage(app: FastifyInstance, folder: string | undefin
 }
 
 /**
- * Answers browsers at addresses that nothing else answers: with the page, which says that there is none, and 404.
+ * Responds to browsers at unknown paths with the page, which shows "not found", and status 404.
  *
- * @returns undefined where somebody else than a browser asks, or for what can be no page
+ * @returns undefined for other clients and for paths that cannot be a page
  */
 export async function answerLostBrowser(
   request: FastifyRequest,
@@ -85,7 +84,7 @@ export async function answerLostBrowser(
 }
 
 async function sendPage(reply: FastifyReply, folder: string): Promise<FastifyReply> {
-  // Read each time: the page may be built anew while the service runs, and names its files anew then.
+  // Read for each request: the page may be rebuilt with new file names while the service runs.
   const page = await readFile(path.join(folder, "index.html"), "utf8");
   const nonce = randomBytes(NONCE_BYTES).toString("base64");
   return reply

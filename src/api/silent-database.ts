@@ -4,36 +4,37 @@ import { LivenessProbe } from "../db/connections/liveness.ts";
 import type { Db } from "../db/database.ts";
 import { databaseAway } from "./errors/errors.ts";
 
-/** A call that has waited for this long has the database asked whether it answers, in milliseconds. */
-const PATIENCE_MS = 1_000;
-/** How long the database has to answer, in milliseconds. */
-const ANSWER_MS = 2_000;
-/** Between two questions while the database does not answer, in milliseconds. */
-const ASK_AGAIN_MS = 250;
+/** The duration of a call after which the database is checked, in milliseconds. */
+const CHECK_AFTER_MS = 1_000;
+/** The timeout of a check, in milliseconds. */
+const CHECK_TIMEOUT_MS = 2_000;
+/** The interval between checks while the database does not respond, in milliseconds. */
+const RECHECK_INTERVAL_MS = 250;
 
-/** Ends calls that wait for a database that does not answer. */
+/** Ends calls that wait for an unresponsive database. */
 export interface SilentDatabase {
   /**
-   * The work's result. The work itself is not ended.
+   * Returns the work's result. The work itself is not cancelled.
    *
-   * @throws DomainError UNAVAILABLE once the database has not answered for about 3 s, and at once while it does not
+   * @throws DomainError UNAVAILABLE when the database has not responded for about 3 s, and immediately while it does
+   *   not respond
    */
   refuseWhileSilent<T>(work: () => Promise<T>): Promise<T>;
 }
 
-/** A call under way. */
+/** A call in progress. */
 interface Call {
   started: number;
   refuse: (error: Error) => void;
 }
 
 /**
- * A statement may take as long as it needs, and a server that hangs looks the same to whoever waits for it. So calls that
- * take long have the server asked over another connection: callers learn well before their deadline that it does not
- * answer, and no more work is begun and kept in memory for it.
+ * Detects an unresponsive database. A slow statement and a hanging server look the same to a waiting call, so long
+ * calls trigger a check over another connection. Callers get an error well before their deadline, and no more work
+ * accumulates in memory.
  */
 export function watchForSilence(db: Db, log: Logger): SilentDatabase {
-  /** The longest under way first. */
+  /** The longest running first. */
   const calls = new Set<Call>();
   const probe = new LivenessProbe(db);
   let isSilent = false;
@@ -44,7 +45,7 @@ export function watchForSilence(db: Db, log: Logger): SilentDatabase {
     for (;;) {
       const [oldest] = calls;
       if (!oldest && !isSilent) break;
-      const patience = oldest && !isSilent ? oldest.started + PATIENCE_MS - performance.now() : 0;
+      const patience = oldest && !isSilent ? oldest.started + CHECK_AFTER_MS - performance.now() : 0;
       if (patience > 0) await wait(patience, undefined, { ref: false });
       else await ask();
     }
@@ -53,19 +54,18 @@ export function watchForSilence(db: Db, log: Logger): SilentDatabase {
   }
 
   async function ask(): Promise<void> {
-    const answers = await probe.answers(ANSWER_MS);
+    const answers = await probe.answers(CHECK_TIMEOUT_MS);
     if (answers) {
-      if (isSilent) log.info("the database answers again");
+      if (isSilent) log.info("the database responds again");
       isSilent = false;
-      await wait(PATIENCE_MS, undefined, { ref: false });
+      await wait(CHECK_AFTER_MS, undefined, { ref: false });
       return;
     }
-    if (!isSilent)
-      log.warn({ calls: calls.size }, "the database does not answer; calls are refused until it does");
+    if (!isSilent) log.warn({ calls: calls.size }, "the database does not respond; rejecting calls");
     isSilent = true;
     for (const { refuse } of calls) refuse(databaseAway());
     calls.clear();
-    await wait(ASK_AGAIN_MS, undefined, { ref: false });
+    await wait(RECHECK_INTERVAL_MS, undefined, { ref: false });
   }
 
   return {

@@ -15,10 +15,10 @@ import {
   secretKeys,
 } from "./values.ts";
 
-/** What a process does: `api` answers callers, `worker` delivers, `all` does both. */
+/** The role of a process: `api` serves calls, `worker` delivers, `all` does both. */
 export type Role = "all" | "api" | "worker";
 
-/** Everything that can be set from outside; times in milliseconds. */
+/** The configuration of a process. Times are in milliseconds. */
 export interface Config {
   role: Role;
   host: string;
@@ -33,13 +33,14 @@ export interface Config {
   dataDir: string;
   database: DatabaseConfig;
   temporal: {
-    /** The environment says where Temporal is; otherwise it is embedded. */ external: boolean;
+    /** Whether the environment names a Temporal; otherwise it is embedded. */
+    external: boolean;
     uiUrl: string | undefined;
   };
   adminKey: string | undefined;
-  /** 32 bytes that seal signing secrets at rest. */
+  /** The key that encrypts signing secrets at rest, 32 bytes. */
   secretKey: Buffer | undefined;
-  /** Keys of 32 bytes that open what was sealed before `secretKey` was the current one. */
+  /** Previous values of `secretKey`, 32 bytes each, used for decryption only. */
   previousSecretKeys: Buffer[];
   limits: LimitsConfig;
   dispatch: DispatchConfig;
@@ -56,80 +57,80 @@ export interface MetricsConfig {
 
 /** Where the database is, and how it is used. */
 export interface DatabaseConfig {
-  /** Undefined: embedded. */
+  /** Undefined for the embedded database. */
   url: string | undefined;
-  /** For what a pooler in transaction mode does not carry. Undefined: `url`. */
+  /** The address for uses that a pooler in transaction mode does not support. Undefined: same as `url`. */
   directUrl: string | undefined;
   poolSize: number;
-  /** Hot statements are prepared once a connection. */
+  /** Whether frequent statements are prepared once per connection. */
   preparedStatements: boolean;
 }
 
-/** What callers may ask of the service. */
+/** Limits for callers. */
 export interface LimitsConfig {
-  /** Requests a minute that each key may make of this process; 0 for no limit. */
+  /** The rate limit per key and process, in requests per minute; 0 for no limit. */
   requestsPerMinute: number;
-  /** Wrong keys a minute that an address may try on this process before it is told to wait; 0 for no limit. */
+  /** The limit of invalid keys per address and process, in attempts per minute; 0 for no limit. */
   wrongKeysPerMinute: number;
-  /** Live webhooks of the whole service. */
+  /** The maximum number of live webhooks. */
   maxWebhooks: number;
-  /** API keys of the whole service, revoked ones included. */
+  /** The maximum number of API keys, including revoked ones. */
   maxApiKeys: number;
-  /** Installed apps of the whole service. */
+  /** The maximum number of installed apps. */
   maxInstalledApps: number;
-  /** Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed. */
+  /** Proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted. */
   trustedProxies: Network[];
-  /** Connections that each listener accepts, in total. */
+  /** The maximum number of connections per listener. */
   maxConnections: number;
-  /** Connections that each listener accepts from one address that is no trusted proxy. */
+  /** The maximum number of connections per listener and address, except trusted proxies. */
   maxConnectionsPerAddress: number;
-  /** Streams open at once in one HTTP/2 session. */
+  /** The maximum number of concurrent streams per HTTP/2 session. */
   http2MaxStreams: number;
-  /** Streams that the client of an HTTP/2 session may reset per second. */
+  /** The maximum rate of stream resets by the client of an HTTP/2 session, per second. */
   http2ResetsPerSecond: number;
-  /** How long a client may send nothing while its request is incomplete, in milliseconds. */
+  /** The idle timeout of an incomplete request, in milliseconds. */
   requestIdleMs: number;
 }
 
-/** When and how often deliveries are attempted, and how long they are kept. */
+/** The schedule of attempts and the retention of deliveries. */
 export interface DispatchConfig {
   intervalMs: number;
-  /** Published events are dispatched at once, besides the interval. */
+  /** Whether published events are dispatched immediately, in addition to the interval. */
   onPublish: boolean;
-  /** Before the first retry. */
+  /** The delay before the first retry. */
   retryInitialDelayMs: number;
-  /** Each further delay is this many times the one before. */
+  /** The factor between consecutive retry delays. */
   retryBackoffCoefficient: number;
-  /** A worker silent for this long is taken for dead. */
+  /** The time without heartbeats after which a worker counts as dead. */
   heartbeatTimeoutMs: number;
-  /** How long finished deliveries, their events and idempotency keys are kept, in days. */
+  /** The retention of finished deliveries, their events and idempotency keys, in days. */
   retentionDays: number;
-  /** Payloads are erased after so many days; undefined: they are kept as long as their events. */
+  /** The retention of payloads, in days. Undefined: as long as their events. */
   payloadRetentionDays: number | undefined;
 }
 
-/** How deliveries are made. */
+/** Settings of the delivery engine. */
 export interface DeliveryConfig {
-  /** Processes that deliver; 0: the API's process does. */
+  /** The number of delivery processes; 0 delivers in the API's process. */
   processes: number;
-  /** The whole attempt, response included. */
+  /** The timeout of an attempt, including the response. */
   timeoutMs: number;
-  /** Requests that a process has in flight at once, at most. */
+  /** The maximum number of requests in flight per process. */
   maxInFlight: number;
-  /** Requests in flight to one host and to one webhook, at most. */
+  /** The maximum number of requests in flight per host and per webhook. */
   maxPerHost: number;
   maxPerWebhook: number;
-  /** Deliveries that may wait for one webhook's first attempts: those beyond it fail; 0 for any number. */
+  /** The maximum number of pending first attempts per webhook, beyond which deliveries fail; 0 for no limit. */
   maxPendingPerWebhook: number;
-  /** Payloads that a process holds, in bytes. */
+  /** The maximum size of payloads held by a process, in bytes. */
   memoryBytes: number;
-  /** Networks that the address guard lets through although they are not public. */
+  /** Non-public networks to which deliveries are allowed. */
   allowedNetworks: Network[];
-  /** Ports that the address guard lets through although they are blocked. */
+  /** Blocked ports to which deliveries are allowed. */
   allowedPorts: number[];
 }
 
-/** Settings that cannot be used; the message names each variable and what to write instead. */
+/** Thrown for invalid settings. The message names each variable and the allowed values. */
 export class ConfigError extends Error {
   override name = "ConfigError";
 }
@@ -195,12 +196,12 @@ const variables = {
 export const variableNames = Object.keys(variables);
 
 /**
- * Reads the settings once, at start.
+ * Reads and validates the configuration. Called once, at startup.
  *
- * @throws ConfigError naming every variable that is wrong; values of secrets are not repeated
+ * @throws ConfigError that names every invalid variable. Values of secrets are not repeated
  */
 export function readConfig(environment: NodeJS.ProcessEnv): Config {
-  // An empty value is how compose files write "not set".
+  // Compose files write an empty value for "not set".
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ""));
   const env = cleanEnv(given, variables, {
     reporter: ({ errors }) => {
@@ -290,7 +291,7 @@ function defaultProcesses(role: Role): number {
   return Math.max(1, Math.min(MAX_DEFAULT_PROCESSES, availableParallelism() - 1));
 }
 
-/** Whether the process makes deliveries itself, and not by processes that it starts. */
+/** Whether the process itself delivers, instead of starting delivery processes. */
 export function deliversInItself({ role, delivery }: Pick<Config, "role" | "delivery">): boolean {
   return delivery.processes === 0 || (role === "worker" && delivery.processes === 1);
 }
@@ -315,31 +316,31 @@ function checkTogether(
 ): void {
   const wrong: string[] = [];
   if (Boolean(env.TLS_CERT) !== Boolean(env.TLS_KEY)) {
-    wrong.push("TLS_CERT and TLS_KEY go together: set both to the paths of PEM files, or neither");
+    wrong.push("only one of TLS_CERT and TLS_KEY is set: set both to the paths of PEM files, or neither");
   }
   if (env.DATABASE_DIRECT_URL && !env.DATABASE_URL) {
     wrong.push(
-      "DATABASE_URL is missing: DATABASE_DIRECT_URL is another address of the same database; set both, or neither",
+      "DATABASE_URL is missing: DATABASE_DIRECT_URL is a second address of the same database; set both, or neither",
     );
   }
   if (env.DATABASE_URL && !env.SECRET_KEY) {
     wrong.push(
-      "SECRET_KEY is missing: with an external database it must be set, the same in every process; make one with `openssl rand -base64 32`",
+      "SECRET_KEY is missing: an external database requires the same key in every process; generate one with `openssl rand -base64 32`",
     );
   }
   if (env.ROLE !== "all" && !env.DATABASE_URL) {
     wrong.push(
-      `DATABASE_URL is missing: ROLE=${env.ROLE} shares its database with other processes, and an embedded one cannot be shared`,
+      `DATABASE_URL is missing: ROLE=${env.ROLE} requires a database shared with other processes; the embedded one cannot be shared`,
     );
   }
   if (env.ROLE === "worker" && !externalTemporal) {
     wrong.push(
-      "TEMPORAL_ADDRESS is missing: ROLE=worker shares Temporal with other processes, and an embedded one cannot be shared",
+      "TEMPORAL_ADDRESS is missing: ROLE=worker requires a Temporal shared with other processes; the embedded one cannot be shared",
     );
   }
   if (env.ROLE === "worker" && env.DELIVERY_PROCESSES === 0) {
     wrong.push(
-      "DELIVERY_PROCESSES: 0 is for ROLE=all, where the API's process delivers then; with ROLE=worker it must be at least 1",
+      "DELIVERY_PROCESSES: 0 is allowed with ROLE=all only, where the API's process delivers; set it to at least 1 with ROLE=worker",
     );
   }
   if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));

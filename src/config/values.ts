@@ -1,30 +1,30 @@
 import { makeValidator } from "envalid";
 import ipaddr from "ipaddr.js";
 
-/** A range of addresses: the network's address and the length of its prefix in bits. */
+/** A CIDR network: its address and the length of its prefix in bits. */
 export type Network = [ipaddr.IPv4 | ipaddr.IPv6, number];
 
 const UNITS: Record<string, number> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /**
- * A length of time, such as `500ms`, `60s`, `5m`, `1h` → milliseconds.
+ * A duration, such as `500ms`, `60s`, `5m`, `1h`, in milliseconds.
  *
- * @param range least and most, in milliseconds
+ * @param range minimum and maximum, in milliseconds
  */
 export const duration = (range: { min: number; max: number }) =>
   makeValidator<number>((input) => {
     const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(String(input).trim());
-    if (!match) throw new Error(`"${input}" is not a length of time; write it like 500ms, 60s, 5m or 1h`);
+    if (!match) throw new Error(`"${input}" is not a duration; write it like 500ms, 60s, 5m or 1h`);
     const ms = Math.round(Number(match[1]) * (UNITS[match[2] as string] as number));
     if (ms < range.min || ms > range.max) {
-      throw new Error(`"${input}" is out of range; it must be from ${range.min}ms to ${range.max}ms`);
+      throw new Error(`"${input}" is out of range; allowed: from ${range.min}ms to ${range.max}ms`);
     }
     return ms;
   });
 
 const BYTE_UNITS: Record<string, number> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 
-/** An amount of memory, such as `64MiB` or `1GiB` → bytes. @param range least and most, in bytes */
+/** An amount of memory, such as `64MiB` or `1GiB`, in bytes. @param range minimum and maximum, in bytes */
 export const bytes = (range: { min: number; max: number }) =>
   makeValidator<number>((input) => {
     const match = /^(\d+(?:\.\d+)?)(B|KiB|MiB|GiB)$/.exec(String(input).trim());
@@ -32,12 +32,12 @@ export const bytes = (range: { min: number; max: number }) =>
     const value = Math.round(Number(match[1]) * (BYTE_UNITS[match[2] as string] as number));
     if (value < range.min || value > range.max) {
       const [min, max] = [range.min, range.max].map((limit) => `${limit / 2 ** 20}MiB`);
-      throw new Error(`"${input}" is out of range; it must be from ${min} to ${max}`);
+      throw new Error(`"${input}" is out of range; allowed: from ${min} to ${max}`);
     }
     return value;
   });
 
-/** A whole number within a range. */
+/** An integer within a range. */
 export const integer = (range: { min: number; max: number }) =>
   makeValidator<number>((input) => {
     const value = Number(input);
@@ -47,7 +47,7 @@ export const integer = (range: { min: number; max: number }) =>
     return value;
   });
 
-/** A number, at least `min`. */
+/** A number within a range. */
 export const number = (range: { min: number; max: number }) =>
   makeValidator<number>((input) => {
     const value = Number(input);
@@ -57,7 +57,7 @@ export const number = (range: { min: number; max: number }) =>
     return value;
   });
 
-/** A list of CIDRs separated by commas, such as `10.0.0.0/8,fd00::/8`. */
+/** A comma-separated list of CIDRs, such as `10.0.0.0/8,fd00::/8`. */
 export const networks = makeValidator<Network[]>((input) =>
   listed(String(input)).map((part) => {
     try {
@@ -68,7 +68,7 @@ export const networks = makeValidator<Network[]>((input) =>
   }),
 );
 
-/** A list of TCP ports separated by commas, such as `6379,9200`. */
+/** A comma-separated list of TCP ports, such as `6379,9200`. */
 export const ports = makeValidator<number[]>((input) =>
   listed(String(input)).map((part) => {
     const port = Number(part);
@@ -77,10 +77,10 @@ export const ports = makeValidator<number[]>((input) =>
   }),
 );
 
-/** 32 bytes as base64 or hex; the value is never repeated in an error. */
+/** 32 bytes as base64 or hex. Errors never repeat the value. */
 export const secretKey = makeValidator<Buffer>((input) => parseSecretKey(String(input)));
 
-/** Keys as `secretKey` takes them, separated by commas. */
+/** A comma-separated list of keys in the format of `secretKey`. */
 export const secretKeys = makeValidator<Buffer[]>((input) =>
   listed(String(input)).map((part) => parseSecretKey(part)),
 );
@@ -89,12 +89,14 @@ function parseSecretKey(input: string): Buffer {
   const text = input.trim();
   const key = /^[0-9a-f]{64}$/i.test(text) ? Buffer.from(text, "hex") : Buffer.from(text, "base64");
   if (key.length !== 32) {
-    throw new Error("it must be 32 bytes as base64 or hex; make one with `openssl rand -base64 32`");
+    throw new Error(
+      "the value is not a key; it must be 32 bytes as base64 or hex; generate one with `openssl rand -base64 32`",
+    );
   }
   return key;
 }
 
-/** The parts of a list separated by commas, empty ones left out. */
+/** The non-empty parts of a comma-separated list. */
 function listed(text: string): string[] {
   return text
     .split(",")
@@ -102,26 +104,28 @@ function listed(text: string): string[] {
     .filter((part) => part !== "");
 }
 
-/** The least length of an API key that an operator chooses, in characters. */
+/** The minimum length of an operator-chosen API key, in characters. */
 const MIN_API_KEY_LENGTH = 32;
 const MAX_API_KEY_LENGTH = 200;
 
-/** An API key given from outside: long enough not to be guessed; never repeated in an error. */
+/** An operator-chosen API key, long enough to resist guessing. Errors never repeat the value. */
 export const apiKeySecret = makeValidator<string>((input) => {
   const text = String(input);
   if (!/^[\x21-\x7e]*$/.test(text) || text.length < MIN_API_KEY_LENGTH || text.length > MAX_API_KEY_LENGTH) {
     throw new Error(
-      `it has ${text.length} characters; it must be ${MIN_API_KEY_LENGTH} to ${MAX_API_KEY_LENGTH} visible ASCII characters without spaces; make one with \`openssl rand -hex 24\``,
+      `the key has ${text.length} characters; it must be ${MIN_API_KEY_LENGTH} to ${MAX_API_KEY_LENGTH} visible ASCII characters without spaces; generate one with \`openssl rand -hex 24\``,
     );
   }
   return text;
 });
 
-/** A PostgreSQL connection address; never repeated in an error, since it can hold a password. */
+/** A PostgreSQL connection URL. Errors never repeat it, because it can contain a password. */
 export const postgresUrl = makeValidator<string>((input) => {
   const text = String(input);
   if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text)) {
-    throw new Error("it must be an address like postgres://user:password@host:5432/database");
+    throw new Error(
+      "the value is not a PostgreSQL URL; write it like postgres://user:password@host:5432/database",
+    );
   }
   return text;
 });

@@ -1,12 +1,12 @@
 /**
- * A PostgreSQL array of values that need no quotes: numbers, booleans, UUIDs. For statements that run thousands of
- * times a second: pg's own way looks at every character of every element.
+ * A PostgreSQL array literal of values that need no quotes: numbers, booleans, UUIDs. For statements that run
+ * thousands of times per second: pg's own serialization inspects every character.
  */
 export function plainArray(values: readonly (string | number | bigint | boolean | null)[]): string {
   return `{${values.map((value) => value ?? "NULL").join()}}`;
 }
 
-/** A PostgreSQL array of texts, whatever they contain. */
+/** A PostgreSQL array literal of arbitrary texts. */
 export function textArray(values: readonly (string | null)[]): string {
   return `{${values.map((value) => (value === null ? "NULL" : quoted(value))).join()}}`;
 }

@@ -4,10 +4,10 @@ import pg from "pg";
 import { untilCallEnds } from "./connections/call-signal.ts";
 import { databaseErrorClass } from "./faults.ts";
 
-/** A pool or a transaction: what every repository function takes first. */
+/** A pool or a transaction. The first parameter of every repository function. */
 export type Db = Knex;
 
-/** 64-bit integers as bigint, exact; knex and pg give strings otherwise. */
+/** Parses 64-bit integers as bigint. By default knex and pg return strings. */
 const types = {
   getTypeParser(oid: number, format?: "text" | "binary") {
     if (oid === pg.types.builtins.INT8 && format !== "binary") return (value: string) => BigInt(value);
@@ -15,11 +15,11 @@ const types = {
   },
 };
 
-/** A statement that outlives this has lost its server; without it a vanished peer holds a caller for ever. */
+/** The timeout of a statement, in milliseconds. Without it, a vanished server blocks its caller forever. */
 const QUERY_TIMEOUT_MS = 60_000;
 
 /**
- * Opens a pool; connects only when first used.
+ * Opens a pool. Connects on first use.
  *
  * @param url PostgreSQL connection address
  * @param options.max most connections at once
@@ -50,7 +50,7 @@ export function openDatabase(
     } as Knex.PgConnectionConfig,
     pool: { min: 0, max: options.max, validate: isIdle },
     acquireConnectionTimeout: 10_000,
-    // Its warnings repeat, on the console, errors that are thrown too.
+    // Knex prints errors on the console that it also throws.
     log: { warn() {}, error() {}, deprecate() {}, debug() {} },
   });
   // Transactions have them too.
@@ -61,19 +61,19 @@ export function openDatabase(
   return db;
 }
 
-/** The pool of a process, and its connections to PostgreSQL itself. */
+/** The pool of a process and its direct connection to PostgreSQL. */
 export interface Databases {
   db: Db;
-  /** A single connection, not by way of a pooler; `db` where there is none. */
+  /** A single direct connection that bypasses the pooler; the same as `db` without a pooler. */
   directDb: Db;
   directUrl: string;
   close(): Promise<void>;
 }
 
 /**
- * Opens both; they connect when first used.
+ * Opens both. They connect on first use.
  *
- * @param options.directUrl PostgreSQL's own address where `url` is a pooler's. Undefined: `url`
+ * @param options.directUrl the address of PostgreSQL if `url` is that of a pooler. Defaults to `url`
  */
 export function openDatabases(
   url: string,
@@ -99,27 +99,28 @@ export function openDatabases(
 }
 
 /**
- * Whether a pooled connection can take a statement. After one that was given up, such as by `QUERY_TIMEOUT_MS`, it still
- * waits for the answer, and everything asked next would wait behind that: for ever where the server has vanished.
+ * Whether a pooled connection can run a statement. After an abandoned statement, for example by `QUERY_TIMEOUT_MS`,
+ * the connection still waits for its result, and later statements would wait behind it: forever if the server has
+ * vanished.
  */
 function isIdle(connection: pg.Client & { _getActiveQuery(): unknown }): boolean {
   return !connection._getActiveQuery();
 }
 
-/** Values for the `:name` places of a query; arrays become PostgreSQL arrays. */
+/** Values of the `:name` placeholders of a query. Arrays become PostgreSQL arrays. */
 export type Bindings = Record<string, unknown>;
 
-/** How a query is run. */
+/** Options for running a query. */
 export interface QueryOptions {
-  /** Names a prepared statement, planned once a connection: for the few queries that run thousands of times. */
+  /** The name of a prepared statement, planned once per connection. For the few queries that run thousands of times. */
   prepare?: string;
 }
 
 /**
- * The rows of a raw query, typed by the caller.
+ * Runs a raw query and returns its rows, with the caller's type.
  *
- * Places are written `:name`; a cast may follow (`:ids::uuid[]`), which knex's own named bindings would take for an
- * identifier.
+ * Placeholders are written `:name` and may be followed by a cast (`:ids::uuid[]`), which knex's named bindings would
+ * misread as an identifier.
  */
 export async function rows<T>(
   db: Db,
@@ -130,12 +131,12 @@ export async function rows<T>(
   return (await measured<T>(db, sql, bindings, options)).rows;
 }
 
-/** As `rows`, but answers how many rows the statement touched. */
+/** Like `rows`, but returns the number of affected rows. */
 export async function count(db: Db, sql: string, bindings: Bindings = {}): Promise<number> {
   return (await measured(db, sql, bindings, {})).rowCount ?? 0;
 }
 
-/** A query with knex's places, and the names of what goes into them, in order. */
+/** A query with knex's placeholders, and the names of their values in order. */
 interface Translated {
   text: string;
   names: string[];
@@ -152,7 +153,7 @@ function translate(sql: string): Translated {
       return "?";
     });
     known = { text, names };
-    // Queries are written in the code, so there are only so many of them.
+    // The cache is bounded: queries are constants in the code.
     translations.set(sql, known);
   }
   return known;
@@ -186,11 +187,11 @@ async function execute<T>(
 ): Promise<{ rows: T[]; rowCount: number | null }> {
   const { text, names } = translate(sql);
   const values = names.map((name) => {
-    if (!(name in bindings)) throw new Error(`the query has no value for :${name}`);
+    if (!(name in bindings)) throw new Error(`no value for the placeholder :${name}; pass one in bindings`);
     return bindings[name];
   });
   const ask = (name?: string) => {
-    // Poolers prepare each text once for all clients, so what is prepared anew needs a new text, too.
+    // A pooler prepares each distinct text once for all clients, so preparing again requires a different text.
     const query = db.raw(generation > 0 && name ? `${text}\n-- ${name}` : text, values as Knex.RawBinding[]);
     return untilCallEnds<{ rows: T[]; rowCount: number | null }>(
       db,
@@ -204,7 +205,7 @@ async function execute<T>(
   } catch (error) {
     if (isLostByPooler(error)) throw new PreparedStatementError(error);
     if (databaseErrorClass(error) !== "stale statement" || db.isTransaction) throw error;
-    // Every connection prepares it anew under another name.
+    // All connections prepare it again under another name.
     if (asked === `${prepare}_${generation}`) generation = Date.now();
   }
   try {
@@ -217,15 +218,15 @@ async function execute<T>(
 }
 
 /**
- * Part of the names of prepared statements: when a server was last found to have forgotten some of them, in milliseconds
- * since 1970. Not counted: behind a pooler, names and texts of processes that have ended stay in use.
+ * A suffix of prepared statement names: the time at which a server was last found to have lost some, in milliseconds
+ * since 1970. Not a counter, because names and texts of ended processes remain in use behind a pooler.
  */
 let generation = 0;
 
-/** A connection never prepares a name twice, so another client's statement is on its server's connection. */
+/** A connection prepares each name once, so the server connection holds another client's statement. */
 const isLostByPooler = (error: unknown) => (error as { code?: string }).code === "42P05";
 
-/** A pooler between the service and PostgreSQL mixes up prepared statements. */
+/** Thrown if a pooler between the service and PostgreSQL mixes up prepared statements. */
 export class PreparedStatementError extends Error {
   override name = "PreparedStatementError";
 
@@ -234,7 +235,7 @@ export class PreparedStatementError extends Error {
   }
 }
 
-/** What is wrong with an address, and what to do. */
+/** The rest of the error message: the problem and the remedy. */
 export const NO_PREPARED_STATEMENTS =
   "leads through a pooler in transaction mode that does not keep prepared statements (such as PgBouncer before 1.21, or with max_prepared_statements=0); " +
   "set DATABASE_PREPARED_STATEMENTS=false, or use PgBouncer 1.21 or later with max_prepared_statements=200";

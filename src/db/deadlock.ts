@@ -1,17 +1,18 @@
 import type { Db } from "./database.ts";
 
-const TRIES = 5;
+const MAX_ATTEMPTS = 5;
 
 /**
- * Runs `work` in a transaction, and the whole again when PostgreSQL chose it in a deadlock (40P01) or could not
- * serialise it (40001). Within a caller's transaction it runs once: only the outermost can be tried again.
+ * Runs `work` in a transaction. Repeats the whole transaction if PostgreSQL aborted it for a deadlock (40P01) or a
+ * serialization failure (40001). Inside a caller's transaction it runs once: only the outermost transaction can be
+ * repeated.
  */
 export async function transactionWithRetry<T>(db: Db, work: (trx: Db) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await db.transaction(work);
     } catch (error) {
-      if (db.isTransaction || attempt === TRIES || !isConflict(error)) throw error;
+      if (db.isTransaction || attempt === MAX_ATTEMPTS || !isConflict(error)) throw error;
     }
   }
 }

@@ -1,30 +1,29 @@
 import pRetry from "p-retry";
 
 /**
- * What an error of the database calls for.
+ * Classes of database errors, by the reaction that they require.
  *
- * - `unavailable`: the database is away, starting, stopping, overloaded or only reads: wait and repeat.
- * - `conflict`: PostgreSQL chose this transaction to end, in a deadlock for example: repeat at once.
- * - `stale statement`: the server does not know a prepared statement any more, or its result has other columns: prepare
- *   it again.
- * - `fault`: everything else. Repeating changes nothing; data corruption (XX000 to XX002) is among it.
+ * - `unavailable`: the database is down, starting, stopping, overloaded or read-only: retry with backoff.
+ * - `conflict`: PostgreSQL aborted this transaction, for example in a deadlock: retry immediately.
+ * - `stale statement`: the server has lost a prepared statement, or its result has other columns: prepare it again.
+ * - `fault`: everything else, including data corruption (XX000 to XX002). Retrying does not help.
  */
 export type DatabaseErrorClass = "unavailable" | "conflict" | "stale statement" | "fault";
 
-/** By SQLSTATE: the first that matches. */
+/** Error classes by SQLSTATE. The first match wins. */
 const STATES: readonly [RegExp, DatabaseErrorClass][] = [
-  // Connections; resources such as memory, disk and connections; shutdown, crash, restart and idle time-outs.
+  // Connection errors; insufficient memory, disk or connections; shutdown, crash, restart and idle timeouts.
   [/^(08...|53...|57P0[1235])$/, "unavailable"],
-  // A server that has become a standby, or is made read-only for a switch-over.
+  // The server has become a standby or is read-only during a switchover.
   [/^25006$/, "unavailable"],
-  // A statement or a lock that took too long.
+  // A statement or lock timeout.
   [/^(57014|55P03)$/, "unavailable"],
   [/^(40001|40P01)$/, "conflict"],
   [/^26000$/, "stale statement"],
 ];
-/** Says so of PostgreSQL's code 0A000, which stands for many other things too. */
+/** The message of a stale plan. Its SQLSTATE, 0A000, has other meanings too. */
 const STALE_PLAN = /cached plan must not change result type/;
-/** Sockets and names on the way to the server. */
+/** Error codes of sockets and name resolution. */
 const SOCKET_CODES = new Set([
   "ECONNREFUSED",
   "ECONNRESET",
@@ -35,11 +34,11 @@ const SOCKET_CODES = new Set([
   "EHOSTUNREACH",
   "ENETUNREACH",
 ]);
-/** What pg, its pool and knex say without a code. */
+/** Messages of errors without a code from pg, its pool and knex. */
 const UNAVAILABLE_WORDS =
   /timeout expired|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error|not queryable|Query read timeout|Timeout acquiring a connection|server closed the connection|Unable to acquire a connection/i;
 
-/** Tells what to do about an error of a statement. */
+/** Classifies an error of a statement. */
 export function databaseErrorClass(error: unknown): DatabaseErrorClass {
   if (!(error instanceof Error)) return "fault";
   if (error instanceof AggregateError) {
@@ -54,16 +53,16 @@ export function databaseErrorClass(error: unknown): DatabaseErrorClass {
   return UNAVAILABLE_WORDS.test(error.message) ? "unavailable" : "fault";
 }
 
-/** Whether the database may answer if it is asked again. */
+/** Whether retrying may succeed. */
 export function isTransient(error: unknown): boolean {
   return databaseErrorClass(error) !== "fault";
 }
 
 /**
- * Asks again until the database answers; faults that asking again cannot cure are thrown.
+ * Retries until the database is available. Throws errors that a retry cannot fix.
  *
- * @param options.signal ends the waiting; its reason is thrown then
- * @param options.onFirstFault told once, when the waiting begins
+ * @param options.signal stops the retries and throws its reason
+ * @param options.onFirstFault called once, on the first transient error
  */
 export function untilAnswered<T>(
   ask: () => Promise<T>,

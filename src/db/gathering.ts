@@ -1,25 +1,24 @@
 import { onBehalfOfAll } from "./connections/call-signal.ts";
 
-/** How calls are gathered. */
+/** Options for batching. */
 export interface GatheringOptions<T> {
-  /** Most items of a group. */
+  /** The maximum number of items per batch. */
   most: number;
-  /** Most groups under way at once. */
+  /** The maximum number of concurrent batches. */
   atOnce: number;
-  /** A group that has come to this weight takes no more items; without it only their number counts. */
+  /** The weight at which a batch is full. Without it, only the number of items counts. */
   maxWeight?: number;
   weigh?: (item: T) => number;
 }
 
 /**
- * Turns work that costs about the same for one item as for many into calls with one item each: what is asked for
- * while a group is under way waits and goes with the next one. Nothing waits for a timer: with no group under way
- * one starts as soon as what has arrived is read.
+ * Turns a batch operation into a function for single items. Items requested while a batch is running join the next
+ * one. There is no timer: if no batch is running, one starts as soon as the current I/O events have been read.
  *
- * An item never joins a group that has begun, so each call sees the state of the world after it was made.
+ * An item never joins a running batch, so each call sees the state after it was made.
  *
- * @param perform does a whole group and answers a result for each item, in their order, where a promise may fail
- *   for its item alone; when `perform` itself fails, so does every call of the group
+ * @param perform processes a batch and returns a result for each item, in order; a rejected promise among them fails
+ *   only its item. If `perform` itself fails, all calls of the batch fail
  */
 export function gathering<T, R>(
   perform: (items: readonly T[]) => Promise<readonly (R | PromiseLike<R>)[]>,
@@ -82,7 +81,7 @@ async function settle<T, R>(
   perform: (items: readonly T[]) => Promise<readonly (R | PromiseLike<R>)[]>,
 ): Promise<void> {
   try {
-    // Whose call happened to start the group must not matter: its end would be the others' too.
+    // A batch must not be cancelled when the call that happened to start it ends.
     const results = await onBehalfOfAll(() => perform(group.map(({ item }) => item)));
     for (const [index, { resolve }] of group.entries()) resolve(results[index] as R);
   } catch (error) {

@@ -5,36 +5,36 @@ import * as initial from "./migrations/0001-initial.ts";
 import * as webhookHealth from "./migrations/0002-webhook-health.ts";
 import { ensurePartitions } from "./partitions.ts";
 
-/** Every migration, in order; names are what `knex_migrations` remembers, so they never change. */
+/** All migrations, in order. Names are stored in `knex_migrations` and must never change. */
 const migrations: Record<string, Knex.Migration> = {
   "0001-initial": initial,
   "0002-webhook-health": webhookHealth,
 };
 
-/** The advisory lock that one migrating process holds; any number, the same in every process. */
+/** The advisory lock of the migrating process. An arbitrary number, the same in every process. */
 const MIGRATION_LOCK = 7_242_110_918;
 
-/** How long a process waits before it asks for the lock again. */
+/** The delay between attempts to get the lock, in milliseconds. */
 const LOCK_RETRY_MS = 200;
 
-/** The database holds a schema that this version can neither use nor bring up to date. */
+/** Thrown if this version can neither use nor upgrade the schema of the database. */
 export class SchemaError extends Error {
   override name = "SchemaError";
 }
 
 /**
- * Brings the schema up to date and makes the partitions of the coming week; any number of processes may call it at
- * once.
+ * Migrates the schema and creates the partitions of the coming week. Safe to call concurrently from any number of
+ * processes.
  *
- * Migrations of a newer version stay as they are: they only add, so that this version works beside the newer one and
- * after a roll back.
+ * Migrations of a newer version are accepted: they only add to the schema, so this version works beside the newer one
+ * and after a rollback.
  *
- * The connections are its own: building an index of a large table takes longer than any other statement may.
+ * Opens its own connections, because building an index on a large table takes longer than the statement timeout.
  *
- * @param url PostgreSQL connection address
- * @param retentionDays decides how long a partition is. Defaults to 30
- * @throws SchemaError when the schema is that of version 0.1, which was never released, or when its migrations are
- *   others than this version's
+ * @param url the connection URL of PostgreSQL
+ * @param retentionDays determines the length of partitions. Defaults to 30
+ * @throws SchemaError if the schema is that of the unreleased version 0.1, or its migrations differ from this
+ *   version's
  */
 export async function migrate(url: string, retentionDays = 30): Promise<void> {
   const db = openDatabase(url, { max: 2, queryTimeoutMs: 0 });
@@ -47,11 +47,11 @@ export async function migrate(url: string, retentionDays = 30): Promise<void> {
 }
 
 /**
- * Knex keeps its own lock in a table, which a killed process leaves taken for ever. An advisory lock ends with its
- * connection, so it guards the whole and frees the other. Nobody waits for it within a statement: an index that is
- * built concurrently waits for every statement that is under way, and so would wait for those who wait for it.
+ * Knex's own lock is a table row, which a killed process never releases. An advisory lock ends with its connection;
+ * it guards the whole migration and releases knex's lock. Other processes poll instead of waiting in a statement:
+ * CREATE INDEX CONCURRENTLY waits for all running statements, and would deadlock with them.
  *
- * @returns false when another process migrates
+ * @returns false if another process is migrating
  */
 function migrateUnlessLocked(db: Db): Promise<boolean> {
   return db.transaction(async (lock) => {
@@ -64,10 +64,10 @@ function migrateUnlessLocked(db: Db): Promise<boolean> {
     );
     if (!taken?.got) return false;
     await assertNotVersionOne(lock);
-    // A server that ends what is idle for long would let the next process in while this one migrates.
+    // An idle timeout of the server would release the lock during the migration.
     await lock.raw("set local idle_in_transaction_session_timeout = 0");
     const config: Knex.MigratorConfig = {
-      // Knex refuses every migration that it does not know; `assertSameOrder` accepts those of newer versions.
+      // Knex rejects unknown migrations; `assertSameOrder` accepts those of newer versions.
       disableMigrationsListValidation: true,
       migrationSource: {
         getMigrations: async () => Object.keys(migrations),
@@ -83,7 +83,7 @@ function migrateUnlessLocked(db: Db): Promise<boolean> {
   });
 }
 
-/** Version 0.1 kept open and ended deliveries in one table, which has no partitions. */
+/** Version 0.1 stored open and ended deliveries in one table without partitions. */
 async function assertNotVersionOne(db: Db): Promise<void> {
   const [found] = await rows<{ old: boolean }>(
     db,
@@ -96,14 +96,14 @@ async function assertNotVersionOne(db: Db): Promise<void> {
   );
 }
 
-/** Of two versions, the newer one has all migrations of the older one, in the same order, and then its own. */
+/** The newer of two versions has all migrations of the older one, in the same order, followed by its own. */
 function assertSameOrder(completed: readonly string[]): void {
   for (const [index, known] of Object.keys(migrations).entries()) {
     const found = completed[index];
     if (found === undefined || found === known) continue;
     throw new SchemaError(
-      `migration ${index + 1} of the database is ${found}, and that of this version is ${known}: ` +
-        "neither version is newer than the other; start the version that made the database, or give DATABASE_URL another one",
+      `migration ${index + 1} of the database is ${found}, but that of this version is ${known}: ` +
+        "neither version is newer than the other; start the version that created the database, or set DATABASE_URL to another database",
     );
   }
 }

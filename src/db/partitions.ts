@@ -1,21 +1,21 @@
 import type { Db } from "./database.ts";
 import { count, rows } from "./database.ts";
 
-/** The tables that are partitioned by the time in their ids, in the order in which retention drops them. */
+/** The tables partitioned by the time in their ids, in the order in which retention drops their partitions. */
 export const PARTITIONED = ["deliveries", "attempts", "events"] as const;
 
-/** One of the partitioned tables. */
+/** A partitioned table. */
 export type Partitioned = (typeof PARTITIONED)[number];
 
 const DAY_MS = 86_400_000;
-/** Partitions are made so many days ahead. */
+/** The number of days for which partitions are created in advance. */
 const DAYS_AHEAD = 7;
-/** With a longer retention, a partition holds a month instead of a day. */
+/** The maximum retention with daily partitions, in days. Beyond it, partitions are monthly. */
 const MAX_DAILY_RETENTION_DAYS = 90;
-/** The advisory lock of a process that changes partitions; any number, the same in every process. */
+/** The advisory lock for changes of partitions. An arbitrary number, the same in every process. */
 const PARTITION_LOCK = 7_242_110_922;
 
-/** A range of time, the end excluded. */
+/** A time range; the end is exclusive. */
 export interface Range {
   from: Date;
   to: Date;
@@ -24,27 +24,28 @@ export interface Range {
 /** A partition of a table. */
 export interface Partition extends Range {
   name: string;
-  /** A DETACH CONCURRENTLY of it was interrupted. */
+  /** Whether a DETACH CONCURRENTLY of it was interrupted. */
   detaching: boolean;
 }
 
-/** The smallest id of a moment: ids of events and deliveries made earlier sort before it. */
+/** The smallest id of a moment: ids of earlier events and deliveries sort before it. */
 export function firstIdOf(moment: Date): string {
   const ms = Math.max(0, moment.getTime()).toString(16).padStart(12, "0");
   return `${ms.slice(0, 8)}-${ms.slice(8)}-0000-0000-000000000000`;
 }
 
 /**
- * That a delivery's id is in the range of an event's: both have the first eight bytes in common. Another event may share
- * them, so the event is to be compared too.
+ * A condition that a delivery's id is in the range of an event's: both share the first eight bytes. Other events may
+ * share them too, so compare the event id as well.
  *
- * @param id a column of uuid in the query, `event` another one
+ * @param id the delivery's uuid column
+ * @param event the event's uuid column
  */
 export const isInRangeOf = (id: string, event: string) =>
   `${id} >= overlay(${event}::text placing '-0000-000000000000' from 19)::uuid
     and ${id} <= overlay(${event}::text placing '-ffff-ffffffffffff' from 19)::uuid`;
 
-/** The time in a UUIDv7, to the millisecond. */
+/** The time in a UUIDv7, in milliseconds. */
 export function timeOfId(id: string): Date {
   return new Date(Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16));
 }
@@ -67,9 +68,9 @@ export async function listPartitions(db: Db, table: Partitioned): Promise<Partit
 }
 
 /**
- * Makes the partitions from today to a week ahead, and any missing one that a time of `moments` falls into.
+ * Creates the partitions from today to a week ahead, and any missing ones that contain a time of `moments`.
  *
- * @returns how many were made
+ * @returns the number of partitions created
  */
 export async function ensurePartitions(
   db: Db,
@@ -80,7 +81,7 @@ export async function ensurePartitions(
   const now = (clock as { now: Date }).now.getTime();
   const ahead = Array.from({ length: DAYS_AHEAD + 1 }, (_, n) => new Date(now + n * DAY_MS));
   let made = 0;
-  // Events first: no delivery is ever without a partition for its event.
+  // Events first, so that each delivery's event has a partition.
   for (const table of PARTITIONED.toReversed()) {
     const wanted = [...moments, ...ahead];
     if (missing(await listPartitions(db, table), wanted).length === 0) continue;
@@ -105,7 +106,7 @@ function missing(partitions: readonly Range[], moments: readonly Date[]): Date[]
     .sort((a, b) => a.getTime() - b.getTime());
 }
 
-/** The day or month of a moment, in UTC, cut where other partitions begin and end. */
+/** The day or month of a moment in UTC, shortened so that it does not overlap existing partitions. */
 export function rangeFor(moment: Date, others: readonly Range[], retentionDays: number): Range {
   const [year, month, day] = [moment.getUTCFullYear(), moment.getUTCMonth(), moment.getUTCDate()];
   const daily = retentionDays <= MAX_DAILY_RETENTION_DAYS;
@@ -118,7 +119,7 @@ export function rangeFor(moment: Date, others: readonly Range[], retentionDays: 
   return { from, to };
 }
 
-/** ATTACH locks out nobody who reads or writes; CREATE TABLE … PARTITION OF would wait for all of them. */
+/** Creates and attaches a partition. ATTACH blocks no readers or writers; CREATE TABLE … PARTITION OF would. */
 async function addPartition(trx: Db, table: Partitioned, { from, to }: Range): Promise<void> {
   const name = `${table}_${compact(from)}_${compact(to)}`;
   await count(trx, `create table ${name} (like ${table} including defaults including constraints)`);
@@ -130,16 +131,16 @@ async function addPartition(trx: Db, table: Partitioned, { from, to }: Range): P
 
 const compact = (date: Date) => date.toISOString().slice(0, 10).replaceAll("-", "");
 
-/** Whether a statement failed because the partition for one of its rows is missing. */
+/** Whether a statement failed because a row has no partition. */
 export function isMissingPartition(error: unknown): boolean {
   const { code, message = "" } = (error ?? {}) as { code?: string; message?: string };
   return code === "23514" && message.includes("no partition of relation");
 }
 
 /**
- * Runs a statement, and once more after making the partition that it misses.
+ * Runs a statement. If a partition is missing, creates it and runs the statement again.
  *
- * @param moments when the rows that it inserts were made; now when left out
+ * @param moments the creation times of the inserted rows. Defaults to now
  */
 export async function withPartitions<T>(
   db: Db,

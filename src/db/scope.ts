@@ -2,22 +2,22 @@ import { DomainError } from "../contract/errors.ts";
 import { permissionName } from "../contract/permissions.ts";
 import type { Bindings } from "./database.ts";
 
-/** The data that a key of an installed app can reach, and the rights it can pass on. */
+/** The data that a key of an installed app can access, and the rights that it can grant. */
 export interface AppScope {
   readonly installedAppId: string;
-  /** Numbers of WebhookProcess; every type when empty. */
+  /** Numbers of WebhookProcess; empty for all types. */
   readonly processes: readonly number[];
   /** Numbers of Permission. */
   readonly permissions: readonly number[];
 }
 
 /**
- * The data that a caller can reach beyond the REST contract. A key of an installed app reaches the webhooks of its app
- * for the event types that it may subscribe to. A key without an app reaches everything.
+ * The data that a caller can access outside the REST contract. A key of an installed app can access its app's
+ * webhooks for the event types that it may subscribe to. A key without an app can access everything.
  */
 export type Scope = "everything" | AppScope;
 
-/** What a key has that decides its scope. */
+/** The attributes of a key that determine its scope. */
 interface ScopedKey {
   installedAppId: string | null;
   allowedProcesses: readonly number[];
@@ -31,7 +31,7 @@ export function scopeOf({ installedAppId, allowedProcesses, permissions }: Scope
     : { installedAppId, processes: allowedProcesses, permissions };
 }
 
-/** Names the data in a scope: two keys that reach the same webhooks have the same name. */
+/** A name for the data in a scope: the same for two keys that can access the same webhooks. */
 export function scopeName(scope: Scope): string {
   if (scope === "everything") return scope;
   return `${scope.installedAppId} ${[...new Set(scope.processes)].sort((a, b) => a - b).join()}`;
@@ -47,7 +47,7 @@ export function reachesWebhook(
   return scope.processes.length === 0 || scope.processes.includes(webhook.process);
 }
 
-/** A condition of a query and the values of its `:name` places. */
+/** A condition of a query and the values of its `:name` placeholders. */
 export interface Condition {
   sql: string;
   bindings: Bindings;
@@ -75,8 +75,8 @@ export function keyIn(scope: Scope, key: string): Condition {
 }
 
 /**
- * Refuses a key of an installed app that would create, rotate, revoke or remove a key with more rights than its own:
- * with the new secret it would gain them.
+ * Rejects a key of an installed app that would create, rotate, revoke or remove a key with more rights than its own:
+ * the new secret would grant them.
  *
  * @param what names the other key in the error
  * @throws DomainError PERMISSION_DENIED

@@ -1,6 +1,6 @@
 import { count, type Db, rows } from "./database.ts";
 
-/** Sets a fact about this instance unless it is set, and answers it as it is now. */
+/** Stores a setting of this instance unless it exists. Returns its current value. */
 export async function settingOrNew(db: Db, name: string, value: string): Promise<string> {
   await count(db, "insert into settings (name, value) values (:name, :value) on conflict do nothing", {
     name,

@@ -32,13 +32,13 @@ import { Sender } from "./sender.ts";
 import { WebhookWatch } from "./webhook-watch.ts";
 import { WorkerLease } from "./worker-lease.ts";
 
-/** Connections kept beyond the most requests in flight. */
+/** Idle connections kept open in addition to the limit of requests in flight. */
 const IDLE_CONNECTIONS = 1_000;
 
-/** What delivers in one process. */
+/** The delivery engine of one process: claims, sends and records deliveries. */
 export interface DeliveryEngine {
   db: Db;
-  /** Connections whose settings stay as they are set, for retention. */
+  /** Direct connections to PostgreSQL that keep their session settings. Retention uses them. */
   directDb: Db;
   log: Logger;
   pumps: Pumps;
@@ -46,14 +46,14 @@ export interface DeliveryEngine {
   statements: GatheredStatements;
   lease: WorkerLease;
   timeoutMs: number;
-  /** Aborted when the process is to end: nothing new is claimed or sent from then on. */
+  /** Aborted on shutdown: from then on nothing is claimed or sent. */
   stopping: AbortSignal;
   instruments: DeliveryInstruments;
   close(): Promise<void>;
 }
 
 /**
- * Builds the engine of a process.
+ * Builds the delivery engine of a process.
  *
  * @param options.directDb connections to PostgreSQL itself; `db` when no pooler is in between
  * @param options.directUrl for a connection beside the pools, over which the process is told of changes
@@ -79,7 +79,7 @@ export function createDeliveryEngine(options: {
   const { db, directDb, directUrl, log, stopping, delivery, dispatch } = options;
   const { instruments = createDeliveryInstruments(createNoopMeter()) } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
-  // No lookup outlives the attempt that needs it.
+  // A lookup never runs longer than the attempt that needs it.
   const { resolver = new NameResolver({ timeoutMs }) } = options;
   const spacing = {
     initialDelayMs: dispatch.retryInitialDelayMs,

@@ -4,37 +4,40 @@ import { untilAnswered } from "../db/faults.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { type EventContent, loadContents } from "../db/queue/event-contents.ts";
 
-/** How much the average size of a payload follows the last ones. */
+/** The weight of the latest payload in the moving average of payload sizes. */
 const AVERAGE_WEIGHT = 0.2;
 
 /**
- * The payloads of the deliveries that a process holds: one each, however many deliveries carry it, from the first claim to
- * the last result, and together within a number of bytes.
+ * Payload cache for the deliveries that a process holds. Deliveries of the same event share one copy, kept from the
+ * first claim to the last result. The total size is bounded.
  */
 export class EventContents {
   readonly #db: Db;
   readonly #maxBytes: number;
   readonly #held = new Map<string, { content: EventContent; uses: number }>();
-  /** One load at a time: each takes all the room that is left. */
+  /** Serializes loads, because each load may use all of the free space. */
   readonly #limitLoads: LimitFunction = pLimit(1);
   #bytes = 0;
   #averageBytes = 1_000;
 
-  /** @param maxBytes payloads held, as characters; one larger payload is held alone */
+  /**
+   * @param maxBytes the limit of cached payloads, in characters. A single larger payload is accepted if the cache is
+   *   empty
+   */
   constructor(db: Db, maxBytes: number) {
     this.#db = db;
     this.#maxBytes = maxBytes;
   }
 
-  /** Deliveries that there is room for, by the size of recent payloads. */
+  /** The number of further deliveries whose payloads fit, estimated from recent payload sizes. */
   get room(): number {
     if (this.#bytes === 0) return Math.max(1, Math.floor(this.#maxBytes / this.#averageBytes));
     return Math.max(0, Math.floor((this.#maxBytes - this.#bytes) / this.#averageBytes));
   }
 
   /**
-   * Holds what the deliveries carry; answers those for which there is no room. `release` is to be called for the others. On
-   * an error it holds nothing of them.
+   * Loads and retains the payloads of the deliveries. Returns the deliveries whose payloads do not fit. The caller
+   * must call `release` for each of the others. On error, nothing is retained.
    */
   async hold(deliveries: readonly ClaimedDelivery[]): Promise<ClaimedDelivery[]> {
     const missing = deliveries.filter((delivery) => !this.#use(delivery));
@@ -60,12 +63,12 @@ export class EventContents {
     for (const [eventId, content] of loaded) this.#add(eventId, content);
   }
 
-  /** What a held delivery carries. */
+  /** The payload of a delivery that `hold` accepted. */
   of({ eventId }: ClaimedDelivery): EventContent {
     return (this.#held.get(eventId) as { content: EventContent }).content;
   }
 
-  /** To be called once for each delivery that was held. */
+  /** Releases the payload. Must be called once for each delivery that `hold` accepted. */
   release({ eventId }: ClaimedDelivery): void {
     const held = this.#held.get(eventId);
     if (!held) return;

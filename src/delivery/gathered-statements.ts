@@ -3,20 +3,23 @@ import { gathering } from "../db/gathering.ts";
 import { type GroupStatus, groupStatuses } from "../db/queue/retry-groups.ts";
 import { openRuns, type Renewal, type RunWish, renewLeases } from "../db/queue/runs.ts";
 
-/** What activities ask of the database at their beginning and end. */
+/** Statements that activities run when they start and end, in batches. */
 export interface GatheredStatements {
-  /** Answers the id of the run's row. */
+  /** Returns the id of the run's row. */
   openRun(wish: RunWish): Promise<number>;
   renewLease(renewal: Renewal): Promise<void>;
   groupStatus(runId: number, group: number): Promise<GroupStatus>;
 }
 
-/** One statement of each kind at a time: all of a run would wait for its row, and each hold a connection meanwhile. */
+/**
+ * Batch limits. Only one statement of each kind runs at a time: statements of one run lock the same row, and every
+ * waiting one would occupy a connection.
+ */
 const GROUPS = { most: 500, atOnce: 1 };
 
 /**
- * The retries of many webhooks begin and end together. What they ask then is gathered into few statements, so that
- * neither they nor the first attempts beside them wait for hundreds of small commits.
+ * Batches the statements that retry activities run when they start and end. Many activities start and end together;
+ * without batching, hundreds of small commits delay them and concurrent first attempts.
  */
 export function gatherStatements(db: Db): GatheredStatements {
   const openRun = gathering((wishes: readonly RunWish[]) => openRuns(db, wishes), GROUPS);

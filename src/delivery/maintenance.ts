@@ -13,36 +13,37 @@ import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
 import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
-/** How long it rests between two rounds, in milliseconds. */
-const INTERVAL_MS = 1_000;
-/** Every so many rounds it looks for snapshots that are held for long. */
-const SNAPSHOT_ROUNDS = 60;
-/** Rounds after which a snapshot is told of again. */
-const TELL_AGAIN_ROUNDS = 600;
-/** Deliveries beyond a webhook's limit that are failed at once. */
-const BEYOND_STEP = 1_000;
+/** The pause between two rounds, in milliseconds. */
+const PAUSE_BETWEEN_ROUNDS_MS = 1_000;
+/** The number of rounds between checks for long snapshots. */
+const ROUNDS_PER_SNAPSHOT_CHECK = 60;
+/** The number of rounds after which the warning about a snapshot is repeated. */
+const ROUNDS_PER_WARNING = 600;
+/** The maximum number of deliveries above a webhook's limit that one statement fails. */
+const MAX_FAILED_PER_STATEMENT = 1_000;
 
-/** Rounds after which webhooks without failures are forgotten. */
+/** The number of rounds between removals of the health rows of webhooks without recent failures. */
 const FORGET_ROUNDS = 15;
-/** Rounds after which the process asks whether it is to count overdue retries. */
+/** The number of rounds between the questions whether this process counts overdue retries. */
 const OVERDUE_ROUNDS = 10;
-/** Between two counts of overdue retries, over all processes, in seconds. */
+/** The interval between counts of overdue retries, over all processes, in seconds. */
 const OVERDUE_EVERY_S = 60;
-/** Webhooks that start failing or recover in one step of folding and have a log line of their own, at most. */
+/** The maximum number of log lines about webhooks that start failing or recover, per step of folding. */
 const MAX_HEALTH_LINES = 50;
 
 /** Work beside the deliveries, in every process that delivers. */
 export interface Maintenance {
-  /** Starts it, once. */
+  /** Starts the maintenance loop. Later calls have no effect. */
   start(): void;
   close(): Promise<void>;
 }
 
 /**
- * Frees the claims of workers whose lease has expired, cancels what is left of deleted webhooks, fails what is beyond a
- * webhook's limit, folds statistics, and judges the health of webhooks: a little every second. Any number of processes may do so at once.
+ * Once a second: releases the claims of workers with an expired lease, cancels pending deliveries of deleted webhooks,
+ * fails deliveries above a webhook's limit, folds statistics and judges the health of webhooks. Safe to run in any number
+ * of processes at once.
  *
- * @param maxPending deliveries that may wait for one webhook; 0 for any number
+ * @param maxPending the maximum number of pending deliveries per webhook; 0 for no limit
  */
 export function createMaintenance(
   db: Db,
@@ -55,30 +56,34 @@ export function createMaintenance(
   let running: Promise<void> | undefined;
 
   let rounds = 0;
-  let toldUntil = 0;
+  let warnedUntil = 0;
 
-  /** Dead rows of the queue stay while a snapshot may see them, and each claim passes by them. */
-  async function tellOfSnapshot(): Promise<void> {
-    if (rounds % SNAPSHOT_ROUNDS !== 0 || rounds < toldUntil) return;
+  /** Dead rows of the queue cannot be vacuumed while a snapshot may see them, and each claim scans them. */
+  async function warnOfLongSnapshot(): Promise<void> {
+    if (rounds % ROUNDS_PER_SNAPSHOT_CHECK !== 0 || rounds < warnedUntil) return;
     const snapshot = await findLongSnapshot(db);
     if (!snapshot) return;
-    toldUntil = rounds + TELL_AGAIN_ROUNDS;
+    warnedUntil = rounds + ROUNDS_PER_WARNING;
     log.warn(
       { snapshot },
-      "a transaction has been open for minutes and slows deliveries down; end it, or if it is forgotten: select pg_terminate_backend(pid)",
+      "long-running transaction slows deliveries down; commit it, or end its session with: select pg_terminate_backend(pid)",
     );
   }
 
   async function failBeyondLimit(): Promise<void> {
     if (maxPending === 0) return;
     let failed = 0;
-    for (let step = BEYOND_STEP; step === BEYOND_STEP && !end.signal.aborted; failed += step)
-      step = await endBeyond(db, maxPending, BEYOND_STEP);
+    for (
+      let step = MAX_FAILED_PER_STATEMENT;
+      step === MAX_FAILED_PER_STATEMENT && !end.signal.aborted;
+      failed += step
+    )
+      step = await endBeyond(db, maxPending, MAX_FAILED_PER_STATEMENT);
     countFailed(failedDeliveries, failed, "queue_full");
     if (failed > 0)
       log.warn(
         { deliveries: failed, maxPending },
-        "failed what was beyond MAX_PENDING_PER_WEBHOOK; it can be sent again",
+        "pending deliveries above MAX_PENDING_PER_WEBHOOK failed; resend them once the endpoint keeps up",
       );
   }
 
@@ -107,7 +112,7 @@ export function createMaintenance(
 
   async function round(): Promise<void> {
     rounds += 1;
-    await tellOfSnapshot();
+    await warnOfLongSnapshot();
     const workers = await endExpiredWorkers(db, lease.ids);
     if (workers.length > 0) leasesExpired.add(workers.length, { holder: "worker" });
     if (workers.length > 0)
@@ -125,10 +130,10 @@ export function createMaintenance(
       try {
         await round();
       } catch (err) {
-        // While the database is away others say so.
-        if (!isTransient(err) && !end.signal.aborted) log.error({ err }, "maintenance failed; it goes on");
+        // While the database is unavailable, other parts log it.
+        if (!isTransient(err) && !end.signal.aborted) log.error({ err }, "maintenance failed; retrying");
       }
-      await wait(INTERVAL_MS, undefined, { signal: end.signal, ref: false }).catch(() => {});
+      await wait(PAUSE_BETWEEN_ROUNDS_MS, undefined, { signal: end.signal, ref: false }).catch(() => {});
     }
   }
 

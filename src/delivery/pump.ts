@@ -8,31 +8,31 @@ import { countIn, noCounts } from "./recorder.ts";
 import type { Owner, Sender } from "./sender.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
-/** Deliveries that one statement claims, at most. */
-const CLAIM = 1_024;
-/** While more than this wait and could be sent, none are claimed. */
-const ENOUGH_WAITING = 512;
-/** How long it rests while enough waits, in milliseconds. */
-const REST_MS = 10;
+/** The maximum number of deliveries claimed by one statement. */
+const MAX_CLAIMED_PER_STATEMENT = 1_024;
+/** The number of queued sendable deliveries above which nothing is claimed. */
+const MAX_QUEUED = 512;
+/** The pause while MAX_QUEUED is exceeded, in milliseconds. */
+const FULL_QUEUE_PAUSE_MS = 10;
 /**
- * After a round of claims over all webhooks that found little, it pauses for so many times as long as the round took, at
- * most so many milliseconds: the claims of many workers must not take all of the database's time.
+ * The pause after a round of claims over all webhooks that found little: a multiple of the round's duration, with a
+ * maximum in milliseconds. Without it, the claims of many workers could use up the database's capacity.
  */
-const PAUSE = { times: 4, maxMs: 50 };
-/** And when all that could be claimed cannot be sent at the moment, in milliseconds. */
-const LATER_MS = 50;
-/** How often a lingering pump looks for work that nobody announced, in milliseconds. */
-const LOOK_MS = 250;
+const ROUND_PAUSE = { durationFactor: 4, maxMs: 50 };
+/** The pause when nothing claimable can be sent at the moment, in milliseconds. */
+const BLOCKED_PAUSE_MS = 50;
+/** The polling interval of a lingering pump, in milliseconds, in case a notification was missed. */
+const POLL_MS = 250;
 
-/** What pumps ask of the database. */
+/** Database operations used by pumps. */
 export interface PendingQueue {
   claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): ReturnType<typeof claimPending>;
   fanOut(): ReturnType<typeof fanOutStep>;
 }
 
 /**
- * First attempts of a process: claims what is pending and gives it to the sender. Only the pump of the latest run claims;
- * an earlier one hands over what waits, and ends with its last response.
+ * Sends first attempts: claims pending deliveries and passes them to the sender. Only the pump of the latest run
+ * claims. An earlier pump transfers its queued deliveries, and ends when its requests in flight have ended.
  */
 export class Pumps {
   readonly #queue: PendingQueue;
@@ -41,7 +41,7 @@ export class Pumps {
   readonly #sender: Sender;
   readonly #clock: Clock;
   #current: Pump | undefined;
-  /** Where the next claim goes on, so that no webhook is always first. */
+  /** The webhook id after which the next claim starts, so that claims rotate over all webhooks. */
   #after = 0n;
   #wake: () => void = () => {};
   #wasWoken = false;
@@ -60,17 +60,17 @@ export class Pumps {
     this.#clock = parts.clock;
   }
 
-  /** Deliveries were queued: a lingering pump claims at once. */
+  /** Wakes a lingering pump: deliveries were queued. */
   wake(): void {
     this.#wasWoken = true;
     this.#wake();
   }
 
   /**
-   * Works for a run until nothing is left, unless it lingers, and until everything that it claimed has ended.
+   * Claims and sends for a run until nothing is pending (unless it lingers) and all claimed deliveries have ended.
    *
-   * @param stop ends it early: what is in flight is recorded, the rest is given back
-   * @param report is given the counts, which go on changing
+   * @param stop ends the pump early: requests in flight are completed and recorded, queued deliveries are released
+   * @param report receives the counts, which are updated in place
    */
   async run(
     runId: number,
@@ -95,7 +95,7 @@ export class Pumps {
     } catch (error) {
       this.#sender.withdraw(pump);
       await pump.ended();
-      // A claim that was waiting for the database when it was time to stop has nothing to tell.
+      // An interrupted claim claimed nothing.
       if (!stop.aborted) throw error;
       return { ...pump.counts, end: "stopped" };
     } finally {
@@ -128,27 +128,27 @@ export class Pumps {
       if (stop.aborted) return "stopped";
       if (this.#current !== pump) return "superseded";
       if (this.#clock.now() > until) return "time";
-      if (this.#sender.hasWaiting("first", ENOUGH_WAITING) || this.#sender.room === 0) {
-        await this.#clock.wait(REST_MS);
+      if (this.#sender.hasWaiting("first", MAX_QUEUED) || this.#sender.room === 0) {
+        await this.#clock.wait(FULL_QUEUE_PAUSE_MS);
         continue;
       }
       this.#wasWoken = false;
       const more = await this.#claim(pump, round, stop);
       if (more === "nothing") {
         if (!lingers) return "done";
-        await this.#rest(LOOK_MS);
+        await this.#rest(POLL_MS);
       } else if (more === "later") {
-        await this.#rest(LATER_MS);
+        await this.#rest(BLOCKED_PAUSE_MS);
       }
       if (!round.hasEnded) continue;
       const tookMs = this.#clock.now() - began;
-      if (more === "more" && round.found < ENOUGH_WAITING)
-        await this.#clock.wait(Math.min(PAUSE.maxMs, tookMs * PAUSE.times));
+      if (more === "more" && round.found < MAX_QUEUED)
+        await this.#clock.wait(Math.min(ROUND_PAUSE.maxMs, tookMs * ROUND_PAUSE.durationFactor));
       began = this.#clock.now();
     }
   }
 
-  /** Waits until somebody wakes it, or the time is over. */
+  /** Resolves when woken or after the timeout. */
   #rest(ms: number): Promise<void> {
     if (this.#wasWoken) return Promise.resolve();
     return new Promise((resolve) => {
@@ -162,19 +162,18 @@ export class Pumps {
     });
   }
 
-  /** One claim, beside one step of fan-out; answers whether there is more, now or later. */
+  /** Runs one claim and, concurrently, one step of fan-out. Returns whether more can be claimed, now or later. */
   async #claim(pump: Pump, round: Round, stop: AbortSignal): Promise<"more" | "later" | "nothing"> {
     const sender = this.#sender;
     const { revision } = sender;
     const excluded = sender.supplied("first");
-    const limit = Math.min(CLAIM, sender.room);
-    // A fan-out that fails must not lose what was claimed meanwhile.
+    const limit = Math.min(MAX_CLAIMED_PER_STATEMENT, sender.room);
+    // A failed fan-out must not discard the claimed deliveries.
     const [step, claimed] = await Promise.all([
       this.#queue.fanOut().catch((err) => this.#fanOutFailed(err)),
       this.#claimFor(pump, limit, round.after, excluded, stop),
     ]);
-    if (step && step.missing > 0)
-      this.#log.error({ ...step }, "an event had fewer recipients than were counted");
+    if (step && step.missing > 0) this.#log.error({ ...step }, "fan-out found fewer recipients than counted");
     this.#after = claimed.next ?? 0n;
     pump.open += claimed.deliveries.length;
     await sender.take(claimed.deliveries, "first", pump, revision);
@@ -195,8 +194,7 @@ export class Pumps {
   }
 
   #fanOutFailed(err: unknown): null {
-    if (!isTransient(err))
-      this.#log.error({ err }, "an event could not be fanned out; the next claim tries again");
+    if (!isTransient(err)) this.#log.error({ err }, "fan-out failed; retried with the next claim");
     return null;
   }
 }
@@ -205,7 +203,7 @@ export class Pumps {
 class Pump implements Owner {
   readonly runId: number;
   readonly counts = noCounts();
-  /** Claimed and not ended. */
+  /** The number of claimed deliveries that have not ended. */
   open = 0;
   #told: () => void = () => {};
 
@@ -223,12 +221,12 @@ class Pump implements Owner {
     this.check();
   }
 
-  /** Tells who waits for the end. */
+  /** Resolves `ended` if no delivery is open. */
   check(): void {
     if (this.open === 0) this.#told();
   }
 
-  /** Resolves when everything has ended. */
+  /** Resolves when all claimed deliveries have ended. */
   async ended(): Promise<void> {
     if (this.open === 0) return;
     await new Promise<void>((resolve) => {
@@ -237,12 +235,12 @@ class Pump implements Owner {
   }
 }
 
-/** Goes round the webhooks by id, and knows when a whole round found nothing. */
+/** Iterates over the webhooks by id, and detects a complete round that found nothing. */
 class Round {
   after: bigint;
-  /** Rows claimed since the round began. */
+  /** The number of rows claimed since the round began. */
   found = 0;
-  /** The last claim came to the last webhook. */
+  /** Whether the last claim reached the last webhook. */
   hasEnded = false;
   #isWhole: boolean;
   #hasLater = false;
@@ -252,7 +250,7 @@ class Round {
     this.#isWhole = after === 0n;
   }
 
-  /** @param later whether it left out webhooks that may have more in a moment */
+  /** @param later whether the claim skipped webhooks that may become claimable soon */
   claimed(claim: { touched: number; next: bigint | null }, later: boolean): "more" | "later" | "nothing" {
     if (this.hasEnded) this.found = 0;
     this.hasEnded = claim.next === null;

@@ -9,12 +9,14 @@ import {
   recordAttempts,
 } from "../db/queue/results.ts";
 
-/** The most results written by one statement. */
-const BATCH = 200;
-/** Statements under way at once: while one waits for the disk, another can be at work. */
+/** The maximum number of results written by one statement. */
+const MAX_RESULTS_PER_STATEMENT = 200;
+/** The maximum number of concurrent statements: while one waits for the disk, the other can run. */
 const MAX_WRITERS = 2;
-/** Results that must be waiting before a second writer starts; fewer are better off in the next group. */
-const WORTH_A_WRITER = 64;
+/**
+ * The number of queued results from which a second writer starts. Fewer results are more efficient in the next batch.
+ */
+const MIN_RESULTS_FOR_SECOND_WRITER = 64;
 
 /** Given results and the new states of their deliveries, by id; without a state where the claim was lost. */
 type OnRecorded = (results: readonly AttemptResult[], states: ReadonlyMap<string, RecordedState>) => void;
@@ -23,8 +25,8 @@ type OnRecorded = (results: readonly AttemptResult[], states: ReadonlyMap<string
 export type Recorded = (state: RecordedState | undefined) => void;
 
 /**
- * Writes results in small groups as they come: while one group is being written the next one gathers. The
- * sender bounds what it holds.
+ * Writes attempt results in batches: while one batch is being written, the next one fills. The sender limits the
+ * number of unrecorded results.
  */
 export class Recorder {
   readonly #db: Db;
@@ -53,24 +55,27 @@ export class Recorder {
     this.#onRecorded = on.recorded;
   }
 
-  /** Results that are not stored yet. */
+  /** The number of results that are not stored yet. */
   get unrecorded(): number {
     return this.#waiting.length + this.#writing;
   }
 
-  /** Tells once the attempt is stored. */
+  /** Queues a result and calls `recorded` when it is stored. */
   record(result: AttemptResult, recorded: Recorded): void {
     this.#waiting.push({ result, recorded });
-    if (this.#writers === 0 || (this.#writers < MAX_WRITERS && this.#waiting.length >= WORTH_A_WRITER)) {
+    if (
+      this.#writers === 0 ||
+      (this.#writers < MAX_WRITERS && this.#waiting.length >= MIN_RESULTS_FOR_SECOND_WRITER)
+    ) {
       this.#writers += 1;
-      // What else finishes in this turn of the event loop goes along.
+      // Results that arrive in the same turn of the event loop join the batch.
       setImmediate(() => void this.#write());
     }
   }
 
   async #write(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, BATCH);
+      const batch = this.#waiting.splice(0, MAX_RESULTS_PER_STATEMENT);
       this.#writing += batch.length;
       const results = batch.map(({ result }) => result);
       const states = await this.#store(results);
@@ -81,22 +86,26 @@ export class Recorder {
     this.#writers -= 1;
   }
 
-  /** Tries until the database is back: the results exist nowhere else. */
+  /** Retries until the database is available: the results exist nowhere else. */
   async #store(results: AttemptResult[]): Promise<Map<string, RecordedState>> {
     try {
       return await untilAnswered(() => recordAttempts(this.#db, results, this.#spacing), {
-        onFirstFault: (error) => this.#log.warn({ err: error }, "results wait for the database"),
+        onFirstFault: (error) =>
+          this.#log.warn({ err: error }, "recording results delayed: the database is unavailable"),
       });
     } catch (error) {
       return this.#storeSingly(results, error);
     }
   }
 
-  /** One result that cannot be stored must not take the others with it; its delivery is claimed again later. */
+  /**
+   * Stores results one by one, so that one that cannot be stored does not affect the others. Its delivery is claimed
+   * again later.
+   */
   async #storeSingly(results: AttemptResult[], error: unknown): Promise<Map<string, RecordedState>> {
     const [first, ...others] = results;
     if (first && others.length === 0) {
-      this.#log.error({ err: error, deliveryId: first.deliveryId }, "an attempt could not be recorded");
+      this.#log.error({ err: error, deliveryId: first.deliveryId }, "recording an attempt failed");
       this.#onLost(first.token.workerId);
       return new Map();
     }
@@ -110,7 +119,7 @@ export class Recorder {
 
 export const noCounts = (): AttemptCounts => ({ sent: 0, delivered: 0, retrying: 0, failed: 0 });
 
-/** AttemptCounts a recorded attempt; nothing where its claim was lost. */
+/** Counts a recorded attempt. Does nothing if its claim was lost. */
 export function countIn(counts: AttemptCounts, state: RecordedState | undefined): void {
   if (state === undefined) return;
   counts.sent += 1;

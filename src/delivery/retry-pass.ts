@@ -10,38 +10,41 @@ import { targetOf } from "./request/target.ts";
 import type { Owner, Sender } from "./sender.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
-/** Retries that one statement claims, at most. */
-const CLAIM = 128;
-/** While more than this wait or are in flight, none are claimed for the group. */
-const ENOUGH_OPEN = 64;
-/** Claims under way at once: hundreds of groups must not hold all connections to the database. */
-const CLAIMS_AT_ONCE = 4;
-/** How long it rests when there is nothing to claim that could be sent, in milliseconds. */
-const REST_MS = 2_000;
-/** The same while nothing of the group waits here or is in flight: what falls due meanwhile is claimed together. */
-const SHORT_REST_MS = { min: 100, max: 1_000 };
-/** The same when a rate limit is reached. */
-const LIMITED_MS = 250;
+/** The maximum number of retries claimed by one statement. */
+const MAX_CLAIMED_PER_STATEMENT = 128;
+/** The number of a group's deliveries, queued or in flight, above which no more are claimed. */
+const MAX_OPEN = 64;
+/** The maximum number of concurrent claims, so that hundreds of groups do not occupy all database connections. */
+const MAX_CONCURRENT_CLAIMS = 4;
+/** The pause if nothing sendable can be claimed, in milliseconds. */
+const PAUSE_MS = 2_000;
+/**
+ * The pause while the group has no open delivery, in milliseconds: retries that fall due meanwhile are claimed
+ * together.
+ */
+const IDLE_PAUSE_MS = { min: 100, max: 1_000 };
+/** The pause when a rate limit is reached, in milliseconds. */
+const RATE_LIMIT_PAUSE_MS = 250;
 
-/** What one pass over a retry group did. */
+/** The result of one pass over a retry group. */
 export interface PassResult extends AttemptCounts {
-  /** Where the group stands after it. */
+  /** The status of the group after the pass. */
   status: GroupStatus;
-  /** The last failure, for people: `503 from shop.example`. */
+  /** The last failure, as text for users: `503 from shop.example`. */
   lastFailure: string | null;
   /** False when the pass was stopped. */
   complete: boolean;
 }
 
-/** How long a pass works; times in milliseconds. */
+/** The time limits of a pass, in milliseconds. */
 export interface PassOptions {
-  /** It sends what becomes due within this time too. No delivery is due again within it. */
+  /** The pass also sends deliveries that become due within this time. Must be shorter than the retry delay. */
   horizonMs: number;
-  /** It claims nothing more after this time. */
+  /** The time after which the pass stops claiming. */
   forMs: number;
 }
 
-/** What passes work with. */
+/** Dependencies of retry passes. */
 export interface RetryPassesParts {
   clock: Clock;
   /** Claims retries of a group in the database. */
@@ -51,20 +54,20 @@ export interface RetryPassesParts {
   statements: Pick<GatheredStatements, "groupStatus">;
 }
 
-/** Sends the retries of groups that are due, through the process's one sender. */
+/** Sends the due retries of groups through the process's sender. */
 export class RetryPasses {
   readonly #parts: RetryPassesParts;
-  readonly #limitClaims: LimitFunction = pLimit(CLAIMS_AT_ONCE);
+  readonly #limitClaims: LimitFunction = pLimit(MAX_CONCURRENT_CLAIMS);
 
   constructor(parts: RetryPassesParts) {
     this.#parts = parts;
   }
 
   /**
-   * Sends each delivery of the group that is due, or falls due within the horizon, once. Waiting holds nothing but memory.
+   * Sends each delivery of the group that is due within the horizon once. While it waits, a pass uses only memory.
    *
-   * @param stop ends it early: what is in flight is recorded, the rest is given back
-   * @param report is given the counts, which go on changing
+   * @param stop ends the pass early: requests in flight are completed and recorded, queued deliveries are released
+   * @param report receives the counts, which are updated in place
    */
   async run(
     { runId, group }: { runId: number; group: number },
@@ -76,25 +79,25 @@ export class RetryPasses {
     const pass = new Pass(clock);
     report(pass.counts);
     const started = clock.now();
-    const shortRestMs = Math.min(SHORT_REST_MS.max, Math.max(SHORT_REST_MS.min, horizonMs / 10));
+    const idlePauseMs = Math.min(IDLE_PAUSE_MS.max, Math.max(IDLE_PAUSE_MS.min, horizonMs / 10));
     const status = () => untilAnswered(() => statements.groupStatus(runId, group));
     const onStop = () => sender.withdraw(pass);
     stop.addEventListener("abort", onStop);
     try {
       while (!stop.aborted && clock.now() < started + forMs) {
-        if (pass.open > ENOUGH_OPEN || sender.room === 0) {
-          await pass.fallenTo(ENOUGH_OPEN, shortRestMs);
+        if (pass.open > MAX_OPEN || sender.room === 0) {
+          await pass.fallenTo(MAX_OPEN, idlePauseMs);
           continue;
         }
         const { found, limited } = await this.#claim(pass, { runId, group }, stop);
         if (found) continue;
         if (pass.open > 0) {
-          await pass.fallenTo(Math.floor(pass.open / 2), REST_MS);
+          await pass.fallenTo(Math.floor(pass.open / 2), PAUSE_MS);
         } else {
           const { open, delayMs } = await status();
           if (open === 0 || clock.now() + delayMs > started + horizonMs) break;
-          const restMs = Math.max(delayMs, limited ? LIMITED_MS : shortRestMs);
-          await clock.wait(restMs, { signal: stop });
+          const pauseMs = Math.max(delayMs, limited ? RATE_LIMIT_PAUSE_MS : idlePauseMs);
+          await clock.wait(pauseMs, { signal: stop });
         }
       }
     } finally {
@@ -113,7 +116,7 @@ export class RetryPasses {
     const { sender, lease, claim } = this.#parts;
     const { revision } = sender;
     const excluded = sender.supplied("retry");
-    const limit = Math.min(CLAIM, sender.room);
+    const limit = Math.min(MAX_CLAIMED_PER_STATEMENT, sender.room);
     try {
       const claimed = await this.#limitClaims(() =>
         lease.claim((workerId) => claim({ workerId, runId }, { group, limit, excluded }), stop),
@@ -122,7 +125,7 @@ export class RetryPasses {
       await sender.take(claimed.deliveries, "retry", pass, revision);
       return { found: claimed.touched > 0, limited: claimed.limited };
     } catch (error) {
-      // A claim that was waiting for the database when it was time to stop has nothing to tell.
+      // An interrupted claim claimed nothing.
       if (!stop.aborted) throw error;
       return { found: false, limited: false };
     }
@@ -133,7 +136,7 @@ export class RetryPasses {
 class Pass implements Owner {
   readonly counts = noCounts();
   lastFailure: string | null = null;
-  /** Claimed and not ended. */
+  /** The number of claimed deliveries that have not ended. */
   open = 0;
   readonly #clock: Clock;
   #wanted = 0;
@@ -161,7 +164,7 @@ class Pass implements Owner {
     if (this.open <= this.#wanted) this.#tell();
   }
 
-  /** Resolves when so many or fewer are open, or after a while. */
+  /** Resolves when at most `open` deliveries are open, or after `withinMs` milliseconds. */
   async fallenTo(open: number, withinMs: number): Promise<void> {
     this.#wanted = open;
     await new Promise<void>((resolve) => {

@@ -16,15 +16,15 @@ import { targetOf } from "./request/target.ts";
 import type { WebhookWatch } from "./webhook-watch.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
-/** Whose deliveries the sender sends: it is told of the end of each, once. */
+/** The owner of claimed deliveries: the sender calls exactly one of these methods when a delivery ends. */
 export interface Owner {
-  /** The attempt was made. @param state undefined when its result could not be recorded, since the claim was lost */
+  /** The attempt was made. @param state undefined if its result could not be recorded because the claim was lost */
   recorded(delivery: ClaimedDelivery, outcome: Outcome, state: RecordedState | undefined): void;
-  /** It was given back, untried. */
+  /** The delivery was released without an attempt. */
   returned(): void;
 }
 
-/** What a sender works with. */
+/** Dependencies of a sender. */
 export interface SenderParts {
   clock: Clock;
   log: Logger;
@@ -32,7 +32,7 @@ export interface SenderParts {
   post: (request: ReturnType<typeof buildRequest>, outcome: (outcome: Outcome) => void, gate: Gate) => void;
   sign: Signer;
   recorder: Pick<Recorder, "unrecorded" | "record">;
-  /** Gives back in the database what a worker has claimed. */
+  /** Releases claims of a worker in the database. */
   release: (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
   lease: Pick<WorkerLease, "isValid" | "hasLost" | "settle" | "retire" | "verify">;
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
@@ -40,44 +40,49 @@ export interface SenderParts {
   limit: InFlightLimit;
 }
 
-/** A claimed delivery that waits or is in flight. */
+/** A claimed delivery that is queued or in flight. */
 interface Sending extends Task {
   readonly delivery: ClaimedDelivery;
   owner: Owner;
-  /** Its webhook was paused or deleted while it waited for its connection. */
+  /** Whether the webhook was paused or deleted while the delivery waited for its connection. */
   isStopped: boolean;
 }
 
-/** Waiting for one webhook, so much is enough: a claim brings more before that is sent. */
-const ENOUGH = 1_024;
-/** Where a webhook or its host has no room, as many as its window has are enough, and so many at the least. */
-const LEAST_ENOUGH = 4;
-/** How long an answer to which webhooks are supplied is used, in milliseconds. */
-const SUPPLIED_MS = 5;
-/** Results that are not recorded yet, at most; then nothing starts: a crash would repeat all of them. */
+/** The number of queued deliveries per webhook from which it is excluded from claims. */
+const MAX_QUEUED_PER_WEBHOOK = 1_024;
+/**
+ * The minimum of queued deliveries for exclusion from claims if the window is full. The limit is the window's size if
+ * larger.
+ */
+const MIN_QUEUED_PER_WEBHOOK = 4;
+/** The cache time of the list of webhooks excluded from claims, in milliseconds. */
+const SUPPLIED_CACHE_MS = 5;
+/** The number of unrecorded results from which nothing starts. A crash would repeat all of these attempts. */
 const MAX_UNRECORDED = 128;
-/** Waiting for one host without room, at most, beside as many as its window has. */
-const MAX_BLOCKED = 8;
+/** The maximum number of queued deliveries for a host without room, in addition to its window's size. */
+const MAX_QUEUED_BEYOND_WINDOW = 8;
 
 /**
- * Sends what a process has claimed, first attempts and retries alike: it keeps within the limits, records each result, and
- * gives back what may not be sent.
+ * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
+ * and releases deliveries that may not be sent.
  */
 export class Sender {
   readonly #parts: SenderParts;
   readonly #scheduler: Scheduler<Sending>;
   readonly #endAdapting: () => void;
-  /** Webhooks of hosts without room, of which enough wait: they are left out of claims until there is room. */
+  /**
+   * Webhooks of hosts without room that have enough queued deliveries: excluded from claims until the host has room.
+   */
   readonly #crowded = new Map<bigint, string>();
-  /** In flight and waiting for a connection. */
+  /** Deliveries that wait for a connection. */
   readonly #connecting = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
-  /** As found last: hundreds of retry passes ask at the same time. */
+  /** The cached result for retries: hundreds of retry passes ask at the same time. */
   #suppliedRetries: { at: number; webhookIds: readonly bigint[] } | undefined;
   #limitReached = false;
   #isPlanned = false;
 
-  /** @param limits the most in flight to one host and to one webhook */
+  /** @param limits the maximum of requests in flight per host and per webhook */
   constructor(parts: SenderParts, limits: { perHost: number; perWebhook: number }) {
     this.#parts = parts;
     this.#scheduler = new Scheduler({ budget: parts.limit.value, ...limits });
@@ -85,8 +90,8 @@ export class Sender {
   }
 
   /**
-   * Whether more than so many deliveries of a kind wait here for nothing but the budget. What waits for a receiver is not
-   * counted: it must not keep those of others from being claimed.
+   * Whether more than the given number of deliveries of a kind are queued that only the budget delays. Deliveries
+   * that wait for their receiver's window do not count: they must not prevent claims for other receivers.
    */
   hasWaiting(kind: Kind, deliveries: number): boolean {
     if (this.#scheduler.waiting(kind) <= deliveries) return false;
@@ -108,18 +113,18 @@ export class Sender {
     return this.#parts.contents.room;
   }
 
-  /** The revision of the webhooks as known now; to be read before a claim. */
+  /** The current revision of the webhooks. Must be read before a claim. */
   get revision(): bigint {
     return this.#parts.watch.revision;
   }
 
-  /** The webhooks of which no more are to be claimed at the moment: enough of them wait, or they have no room. */
+  /** The webhooks to exclude from claims: enough of their deliveries are queued, or they have no room. */
   supplied(kind: Kind): readonly bigint[] {
-    // Only one pump claims at a time, and what it has just claimed has to count.
+    // Not cached: only one pump claims at a time, and its latest claim must count.
     if (kind === "first") return this.#findSupplied(kind);
     const known = this.#suppliedRetries;
     const now = this.#parts.clock.now();
-    if (known && now - known.at < SUPPLIED_MS) return known.webhookIds;
+    if (known && now - known.at < SUPPLIED_CACHE_MS) return known.webhookIds;
     const webhookIds = this.#findSupplied(kind);
     this.#suppliedRetries = { at: now, webhookIds };
     return webhookIds;
@@ -128,8 +133,8 @@ export class Sender {
   #findSupplied(kind: Kind): bigint[] {
     const supplied: bigint[] = [];
     for (const { webhookId, host, waiting } of this.#scheduler.queues(kind)) {
-      if (waiting < LEAST_ENOUGH) continue;
-      if (waiting < ENOUGH) {
+      if (waiting < MIN_QUEUED_PER_WEBHOOK) continue;
+      if (waiting < MAX_QUEUED_PER_WEBHOOK) {
         if (this.#scheduler.hasRoom(webhookId, host)) continue;
         if (waiting < this.#scheduler.webhooks.of(webhookId).allowed) continue;
       }
@@ -143,10 +148,10 @@ export class Sender {
   }
 
   /**
-   * Takes claimed deliveries over: sends them as soon as the limits allow, or gives them back where there is no room for
-   * their payload or their webhook was paused or deleted meanwhile.
+   * Takes over claimed deliveries. Sends them as soon as the limits allow; releases those whose payload does not fit,
+   * or whose webhook was paused or deleted since the claim.
    *
-   * @param revision read before the claim
+   * @param revision the revision read before the claim
    */
   async take(
     deliveries: readonly ClaimedDelivery[],
@@ -189,12 +194,12 @@ export class Sender {
     await this.#giveBack(unheld.map((delivery) => ({ delivery, owner })));
   }
 
-  /** Gives back what waits of an owner. */
+  /** Releases the queued deliveries of an owner. */
   withdraw(owner: Owner): void {
     this.#return(this.#scheduler.remove((sending) => sending.owner === owner));
   }
 
-  /** Another owner is told of the end of what waits for the first. */
+  /** Transfers the queued deliveries of an owner. Returns their number. */
   transfer(from: Owner, to: Owner): number {
     const waiting = this.#scheduler.remove((sending) => sending.owner === from);
     for (const sending of waiting) {
@@ -204,7 +209,7 @@ export class Sender {
     return waiting.length;
   }
 
-  /** The webhooks that deliveries wait for, here or for their connection. */
+  /** The webhooks of the deliveries that are queued or wait for a connection. */
   held(): bigint[] {
     const waiting = [
       ...this.#scheduler.queues("first"),
@@ -214,13 +219,13 @@ export class Sender {
     return [...new Set(waiting.map(({ webhookId }) => webhookId))];
   }
 
-  /** Gives back what waits for webhooks that were paused or deleted. */
+  /** Releases the queued deliveries of paused or deleted webhooks. */
   stop(webhookIds: ReadonlySet<bigint>): void {
     this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
     for (const sending of this.#connecting) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
   }
 
-  /** Stops adapting, and resolves when everything is given back that was to be. */
+  /** Stops the adjustment of the limit, and resolves when all releases have finished. */
   async close(): Promise<void> {
     this.#endAdapting();
     while (this.#returning.size > 0) await Promise.all(this.#returning);
@@ -234,7 +239,10 @@ export class Sender {
     this.#startWhatFits();
   }
 
-  /** What has ended in this turn of the event loop makes room together, and its connection is free by then. */
+  /**
+   * Starts tasks at the end of this turn of the event loop, when all ended requests have freed their slots and
+   * connections.
+   */
   #plan(): void {
     if (this.#isPlanned) return;
     this.#isPlanned = true;
@@ -271,8 +279,9 @@ export class Sender {
     try {
       request = buildRequest(delivery, contents.of(delivery), sign);
     } catch (error) {
-      // A secret that does not open, say: a failed attempt, not a stuck delivery.
-      log.error({ err: error, deliveryId: delivery.id }, "a request could not be built");
+      // For example, a secret cannot be opened: record a failed attempt, so that the delivery does not stay pending
+      // forever.
+      log.error({ err: error, deliveryId: delivery.id }, "building a request failed");
       clock.soon(() => this.#ended(sending, notBuilt(error)));
       return;
     }
@@ -287,7 +296,7 @@ export class Sender {
     });
   }
 
-  /** Asked when there is a connection: much may have happened while it was made. */
+  /** The final check once the connection is established: the webhook, the lease or the claim may have changed. */
   #maySend(sending: Sending): boolean {
     const { lease, watch } = this.#parts;
     this.#connecting.delete(sending);
@@ -315,11 +324,11 @@ export class Sender {
     });
   }
 
-  /** Whether so many wait for a host without room that this one would only take memory. */
+  /** Whether so many deliveries are queued for a host without room that another one would only use memory. */
   #isCrowded({ webhookId, host }: Sending): boolean {
     if (this.#scheduler.hosts.hasRoom(host)) return false;
     const { allowed } = this.#scheduler.hosts.of(host);
-    if (this.#scheduler.waitingForHost(host) < MAX_BLOCKED + allowed) return false;
+    if (this.#scheduler.waitingForHost(host) < MAX_QUEUED_BEYOND_WINDOW + allowed) return false;
     this.#crowded.set(webhookId, host);
     return true;
   }
@@ -329,7 +338,7 @@ export class Sender {
     void this.#giveBack(sendings);
   }
 
-  /** Gives claimed deliveries back whose payloads are not held any more, and tells their owners. Never rejects. */
+  /** Releases claimed deliveries whose payloads are already released, and notifies their owners. Never rejects. */
   async #giveBack(some: readonly { delivery: ClaimedDelivery; owner: Owner }[]): Promise<void> {
     if (some.length === 0) return;
     const work = this.#release(some.map(({ delivery }) => delivery));
@@ -345,8 +354,8 @@ export class Sender {
       try {
         await untilAnswered(() => release(workerId, some));
       } catch (err) {
-        // They are free once nothing else is claimed under this id.
-        log.error({ err }, "claimed deliveries could not be given back");
+        // Retiring the id frees its claims once the known ones are settled.
+        log.error({ err }, "releasing claims failed");
         lease.retire(workerId);
       }
       lease.settle(workerId, some.length);
@@ -358,7 +367,7 @@ const idOfWebhook = ({ webhook }: ClaimedDelivery) => webhook.id;
 
 const NO_VERDICT: Verdict = { webhook: "none", host: "none" };
 
-/** Who is to blame for an outcome: any response shows that the host works. */
+/** The effect of an outcome on the windows. Any response is a success of the host. */
 function verdictOf({ delivered, status, failure }: Outcome): Verdict {
   if (status !== null) return { webhook: delivered ? "success" : "failure", host: "success" };
   switch (failure) {
@@ -378,7 +387,7 @@ function verdictOf({ delivered, status, failure }: Outcome): Verdict {
 function reasonOf(cause: unknown): string {
   if (cause instanceof NoPayloadError) return cause.message;
   return cause instanceof UnopenableError
-    ? "the webhook's signing secret cannot be opened: make a new one with RotateWebhookSecret, or see the service's log"
+    ? "the webhook's signing secret cannot be decrypted: create a new one with RotateWebhookSecret, or see the service's log"
     : "the request could not be built; see the service's log";
 }
 

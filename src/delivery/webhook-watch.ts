@@ -3,44 +3,44 @@ import { isTransient, untilAnswered } from "../db/faults.ts";
 import type { ChangeFeed, openChangeFeed } from "../db/queue/changes.ts";
 import type { Clock } from "../process/clock.ts";
 
-/** How often the revision is read, in milliseconds. */
-const READ_MS = 250;
-/** Nothing starts when the last reading began longer ago, in milliseconds. */
-const FRESH_MS = 1_000;
-/** Between two attempts to connect, in milliseconds. */
-const RECONNECT_MS = 500;
+/** The interval between reads of the revision, in milliseconds. */
+const READ_INTERVAL_MS = 250;
+/** The maximum age of the last read, in milliseconds, beyond which nothing starts. */
+const MAX_AGE_MS = 1_000;
+/** The delay between connection attempts, in milliseconds. */
+const RECONNECT_DELAY_MS = 500;
 
-/** What is told of changes. */
+/** Receives notifications of changes. */
 export interface WatchListener {
-  /** Deliveries were queued somewhere. */
+  /** Called when deliveries were queued, by any process. */
   queued(): void;
-  /** The webhooks that this process holds deliveries of. */
+  /** Returns the webhooks of the deliveries that this process holds. */
   held(): bigint[];
-  /** Webhooks that get nothing any more. */
+  /** Called with webhooks that were paused or deleted. */
   stopped(webhookIds: ReadonlySet<bigint>): void;
 }
 
-/** What a watch works with. */
+/** Dependencies of a watch. */
 export interface WatchParts {
   clock: Clock;
   log: Logger;
-  /** Connects to the database; not by way of a pooler, whose connections cannot listen. */
+  /** Connects directly to the database; connections of a pooler cannot listen. */
   openFeed: (on: Parameters<typeof openChangeFeed>[1]) => Promise<ChangeFeed>;
-  /** Those of the webhooks that get nothing any more. */
+  /** Returns which of the webhooks are paused or deleted. */
   loadStopped: (webhookIds: readonly bigint[]) => Promise<bigint[]>;
   listener: WatchListener;
 }
 
 /**
- * Watches for webhooks that are paused or deleted, so that nothing is sent to them later than a second after that was
- * answered, by whichever process: it reads a revision four times a second, over a connection of its own, and while it cannot
- * nothing is sent.
+ * Detects paused and deleted webhooks, so that no process sends to them later than one second after the API call has
+ * returned. Reads a revision number four times a second over a dedicated connection. While that fails, nothing is
+ * sent.
  */
 export class WebhookWatch {
   readonly #parts: WatchParts;
   readonly #end = new AbortController();
   #revision = -1n;
-  /** The revision whose changes are done with. */
+  /** The latest revision whose changes have been applied. */
   #applied = -1n;
   #readAt = Number.NEGATIVE_INFINITY;
   #running: Promise<void> | undefined;
@@ -50,17 +50,17 @@ export class WebhookWatch {
     this.#parts = parts;
   }
 
-  /** Whether requests may start: what was paused or deleted a second ago is known. */
+  /** Whether requests may start: the last read is recent enough to know of pauses and deletions a second ago. */
   isFresh(): boolean {
-    return this.#parts.clock.now() - this.#readAt < FRESH_MS;
+    return this.#parts.clock.now() - this.#readAt < MAX_AGE_MS;
   }
 
-  /** Which state of the webhooks is known; changes with each of theirs. */
+  /** The known revision of the webhooks. Changes whenever a webhook changes. */
   get revision(): bigint {
     return this.#revision;
   }
 
-  /** The webhooks among those that get nothing any more, where the revision has changed since. */
+  /** The given webhooks that are paused or deleted, if the revision has changed since. */
   async stoppedSince(revision: bigint, webhookIds: () => bigint[]): Promise<ReadonlySet<bigint>> {
     const stopped = new Set<bigint>();
     for (let known = revision; known !== this.#revision; ) {
@@ -94,25 +94,26 @@ export class WebhookWatch {
             ended = true;
           },
         });
-        // Told of nothing while there was no connection.
+        // Notifications may have been missed while disconnected.
         this.#parts.listener.queued();
         while (!signal.aborted && !ended) {
           await this.#read(feed);
-          await this.#parts.clock.wait(READ_MS, { signal, ref: false });
+          await this.#parts.clock.wait(READ_INTERVAL_MS, { signal, ref: false });
         }
       } catch (err) {
         if (!signal.aborted) this.#tellAway(err);
       } finally {
         await feed?.close();
       }
-      await this.#parts.clock.wait(RECONNECT_MS, { signal, ref: false });
+      await this.#parts.clock.wait(RECONNECT_DELAY_MS, { signal, ref: false });
     }
   }
 
   async #read(feed: ChangeFeed): Promise<void> {
     const sent = this.#parts.clock.now();
     const revision = await feed.revision();
-    // What is held now was claimed before; what is claimed from now on is looked at when it comes.
+    // Set before checking: deliveries held now were claimed under earlier revisions, and later claims check the new
+    // one.
     this.#revision = revision;
     if (revision !== this.#applied) {
       const stopped = await this.#parts.loadStopped(this.#parts.listener.held());
@@ -120,15 +121,14 @@ export class WebhookWatch {
       this.#applied = revision;
     }
     this.#readAt = sent;
-    if (this.#isAway) this.#parts.log.info("changes of webhooks can be read again; deliveries go on");
+    if (this.#isAway) this.#parts.log.info("webhook changes readable again; deliveries resumed");
     this.#isAway = false;
   }
 
   #tellAway(err: unknown): void {
     if (this.#isAway) return;
     this.#isAway = true;
-    if (isTransient(err))
-      this.#parts.log.warn({ err }, "changes of webhooks cannot be read; nothing is sent until they can");
-    else this.#parts.log.error({ err }, "changes of webhooks cannot be read; nothing is sent until they can");
+    if (isTransient(err)) this.#parts.log.warn({ err }, "reading webhook changes failed; deliveries paused");
+    else this.#parts.log.error({ err }, "reading webhook changes failed; deliveries paused");
   }
 }

@@ -7,31 +7,31 @@ import { untilAnswered } from "../db/faults.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 
-/** A lease is renewed so many times within its duration. */
-const RENEWALS = 4;
+/** The number of renewals within the duration of a lease. */
+const RENEWALS_PER_LEASE = 4;
 
 /**
- * The process's row in `workers`: its claims hold while it renews that row. When another process has ended the row, since
- * it expired, what this one had claimed is free for all, and this one goes on under a new row.
+ * The process's row in `workers`. Its claims are valid while it renews that row. When the row expires, another
+ * process deletes it, which frees the claims; this process then continues with a new row.
  *
- * The lease is counted from before a renewal was sent, by a clock that nobody sets: this process stops sending before
- * another one can start.
+ * The lease is measured on a monotonic clock from before the renewal is sent, so that this process stops sending
+ * before another one can start.
  */
 export class WorkerLease {
   readonly #db: Db;
   readonly #log: Logger;
   readonly #leaseMs: number;
   readonly #end = new AbortController();
-  /** Claims that are not settled yet, by the id they were made with; also of ids that claim nothing more. */
+  /** The number of unsettled claims by worker id, including retired ids. */
   readonly #claims = new Map<number, number>();
-  /** Names the process in Temporal: the task queue on which it alone takes pumps, another one at each start. */
+  /** The task queue from which only this process takes pumps. Different at each start. */
   readonly taskQueue = `worker-${randomUUID()}`;
   #current: number | undefined;
   #validUntil = Number.NEGATIVE_INFINITY;
   #renewing: Promise<void> | undefined;
   #adding: Promise<number> | undefined;
 
-  /** @param leaseMs how long a lease lasts, in milliseconds */
+  /** @param leaseMs the duration of a lease, in milliseconds */
   constructor(db: Db, leaseMs: number, log: Logger) {
     this.#db = db;
     this.#leaseMs = leaseMs;
@@ -39,8 +39,9 @@ export class WorkerLease {
   }
 
   /**
-   * Claims deliveries, each of which is to be settled, and waits for the database if need be. When the answer to a claim is lost, nobody knows what it took: the
-   * next claims are made with another id, and this one's row goes, which frees what is left, once all known is settled.
+   * Claims deliveries. Retries until the database is available; each delivery must be settled later. If the response
+   * to a claim is lost, its rows are unknown: the worker id is retired and later claims use a new one. Once all known
+   * claims of the retired id are settled, its row is removed, which frees the rest.
    */
   async claim<T extends { deliveries: readonly ClaimedDelivery[] }>(
     work: (workerId: number) => Promise<T>,
@@ -55,7 +56,7 @@ export class WorkerLease {
         { signal: stop },
       );
     } catch (error) {
-      // What was claimed as it was told to stop must not be forgotten.
+      // Deliveries claimed while stopping must still be returned.
       if (!claimed) throw error;
     }
     return claimed as T;
@@ -79,14 +80,14 @@ export class WorkerLease {
   }
 
   /**
-   * Claims nothing more with an id, under which the database may have rows that this process knows nothing of. They are free
-   * once all known claims of the id are settled.
+   * Stops claiming with an id that may have claims unknown to this process. They become free when all known claims of
+   * the id are settled.
    */
   retire(id: number): void {
     if (this.#current === id) this.#current = undefined;
   }
 
-  /** Takes note that claims were recorded, released or lost. */
+  /** Records that claims were recorded, released or lost. */
   settle(id: number, claims = 1): void {
     const known = this.#claims.get(id);
     if (known === undefined) return;
@@ -94,37 +95,37 @@ export class WorkerLease {
     this.#claims.set(id, left);
     if (left > 0 || id === this.#current) return;
     this.#claims.delete(id);
-    // If that fails, its lease expires, since nobody renews it any more.
+    // On failure the lease expires, because it is no longer renewed.
     removeWorker(this.#db, id).catch(() => {});
   }
 
-  /** Makes the process's row, so that runs give it pumps; waits for the database if need be. */
+  /** Adds the process's row, so that runs assign pumps to it. Retries until the database is available. */
   async start(): Promise<void> {
     if (this.#current === undefined) await this.#add();
   }
 
-  /** A result matched no claim: nothing starts until the lease has been read again. */
+  /** Called when a result matched no claim: blocks sending until the lease is renewed. */
   verify(): void {
     this.#validUntil = Number.NEGATIVE_INFINITY;
     void this.#renewOrWarn();
   }
 
-  /** Whether this process may start sending what it has claimed. */
+  /** Whether the lease is valid, so that this process may send its claimed deliveries. */
   isValid(): boolean {
     return performance.now() < this.#validUntil;
   }
 
-  /** The ids that it renews. */
+  /** The worker ids that this process renews. */
   get ids(): number[] {
     return [...this.#claims.keys()];
   }
 
-  /** Whether what was claimed with an id is free for others by now. */
+  /** Whether the claims of an id may be taken over by others. */
   hasLost(id: number): boolean {
     return !this.#claims.has(id);
   }
 
-  /** Ends the lease; everything must have been recorded or released before. */
+  /** Removes the rows. All claims must be recorded or released before. */
   async close(): Promise<void> {
     this.#end.abort();
     await this.#renewing;
@@ -156,7 +157,7 @@ export class WorkerLease {
   async #renewAgainAndAgain(): Promise<void> {
     const { signal } = this.#end;
     while (!signal.aborted) {
-      await wait(this.#leaseMs / RENEWALS, undefined, { signal, ref: false }).catch(() => {});
+      await wait(this.#leaseMs / RENEWALS_PER_LEASE, undefined, { signal, ref: false }).catch(() => {});
       if (signal.aborted) return;
       await this.#renewOrWarn();
     }
@@ -166,7 +167,7 @@ export class WorkerLease {
     try {
       await this.#renew();
     } catch (err) {
-      this.#log.warn({ err }, "the worker's lease could not be renewed");
+      this.#log.warn({ err }, "renewing the worker lease failed");
     }
   }
 
@@ -176,10 +177,7 @@ export class WorkerLease {
       if (await renewWorker(this.#db, id, this.#leaseMs)) continue;
       if (!this.#claims.delete(id)) continue;
       if (this.#current === id) this.#current = undefined;
-      this.#log.warn(
-        { workerId: id },
-        "this worker's lease had expired, and another process has freed its claims",
-      );
+      this.#log.warn({ workerId: id }, "worker lease expired; another process has released its claims");
     }
     this.#validUntil = sent + this.#leaseMs;
     if (this.#current === undefined) await this.#add();

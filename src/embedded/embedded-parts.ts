@@ -6,18 +6,18 @@ import { startEmbeddedPostgres } from "./postgres/embedded-postgres.ts";
 import { lockDataDir } from "./service-lock.ts";
 import { startEmbeddedTemporal } from "./temporal/embedded-temporal.ts";
 
-/** The parts that are not given from outside, started here. */
+/** The embedded servers that this process started. */
 export interface EmbeddedParts {
   databaseUrl: string | undefined;
   temporalAddress: string | undefined;
   temporalUiUrl: string | undefined;
-  /** Ends them, the database last. */
+  /** Stops them, the database last. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts PostgreSQL and Temporal where the settings name none. They live in DATA_DIR, which belongs to one service
- * at a time.
+ * Starts the servers that the configuration does not name: PostgreSQL and Temporal. Their state is in DATA_DIR, which
+ * only one service may use at a time.
  */
 export async function startEmbeddedParts(
   config: Pick<Config, "role" | "dataDir" | "database" | "temporal">,

@@ -6,18 +6,18 @@ import { ensureDataDir, readState, writeState } from "./process/state-file.ts";
 
 interface Owner {
   pid: number;
-  /** Its command line: tells the owner from another process that got its pid later. */
+  /** The command line, which distinguishes the owner from a later process with the same pid. */
   command: string | null;
 }
 
 /**
- * One service per DATA_DIR, until `release` or the end of this process, however it ends.
+ * Locks a DATA_DIR for one service, until `release` or the end of this process.
  *
- * The lock is the operating system's own, on `service.lock` (held through SQLite, which has it on every
- * platform): a `kill -9` frees it, a reused pid cannot hold it, and two starters cannot both get it. The pid
- * file beside it only serves the message.
+ * Uses the operating system's lock on `service.lock`, through SQLite, which supports it on every platform: `kill -9`
+ * releases it, a reused pid cannot hold it, and two processes cannot both get it. The pid file only serves the error
+ * message.
  *
- * @throws Error naming the pid of the service that holds `dataDir`.
+ * @throws Error that names the pid of the service that uses `dataDir`
  */
 export async function lockDataDir(dataDir: string): Promise<{ release(): Promise<void> }> {
   const folder = await ensureDataDir(dataDir);
@@ -33,20 +33,23 @@ export async function lockDataDir(dataDir: string): Promise<{ release(): Promise
   }
   await writeState(pidFile, { pid: process.pid, command: commandOf(process.pid) } satisfies Owner);
   return {
-    // The pid file stays: the lock alone says whether it means anything, and removing it would race.
+    // The pid file is kept: it has no meaning without the lock, and removing it would cause a race.
     async release() {
       if (database.isOpen) database.close();
     },
   };
 }
 
-/** SQLITE_BUSY or SQLITE_LOCKED: somebody else has it, rather than the file being unusable. */
+/** Whether another process holds the lock (SQLITE_BUSY or SQLITE_LOCKED), as opposed to an unusable file. */
 function isBusy(error: unknown): boolean {
   const code = (error as { errcode?: number }).errcode;
   return code === 5 || code === 6;
 }
 
-/** A holder writes its pid just after it got the lock, so a stale pid is asked for again, for half a second. */
+/**
+ * Names the owner. A new owner writes its pid just after it got the lock, so a stale pid is read again for half a
+ * second.
+ */
 async function nameOwner(pidFile: string): Promise<string> {
   for (let tries = 0; tries < 10; tries++) {
     const owner = await readState<Owner>(pidFile);

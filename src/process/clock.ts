@@ -1,19 +1,19 @@
 import { setTimeout as wait } from "node:timers/promises";
 
-/** The time and the timers of the delivery engine. Tests and the simulation replace them. */
+/** Time and timers of the delivery engine. Tests and the simulation replace them. */
 export interface Clock {
   /** Monotonic time, in milliseconds. */
   now(): number;
-  /** Calls once after a time in milliseconds. @returns cancels the call */
+  /** Calls `call` once after `ms` milliseconds. @returns cancels the call */
   after(ms: number, call: () => void): () => void;
-  /** Calls at an interval in milliseconds. @returns ends the calls */
+  /** Calls `call` every `ms` milliseconds. @returns stops the calls */
   every(ms: number, call: () => void): () => void;
-  /** Calls once the current turn of the event loop is over. */
+  /** Calls `call` after the current turn of the event loop. */
   soon(call: () => void): void;
   /**
-   * Resolves after a time in milliseconds, or when the signal is aborted.
+   * Resolves after `ms` milliseconds, or when the signal aborts.
    *
-   * @param options.ref whether the process is kept from ending meanwhile; true unless given
+   * @param options.ref whether the timer keeps the process alive. Defaults to true
    */
   wait(ms: number, options?: { signal?: AbortSignal; ref?: boolean }): Promise<void>;
 }

@@ -1,5 +1,5 @@
 /**
- * Where a launcher tells a person what it is doing, one line of plain text at a time, without a line end.
- * The caller passes it in (a logger, the terminal, a list in a test). It never receives a secret.
+ * Receives progress messages for the terminal, one line of plain text per call, without a line end. Messages never
+ * contain a secret.
  */
 export type Progress = (line: string) => void;

@@ -1,9 +1,9 @@
-/** How often a service under npm looks whether npm is still there, in milliseconds. */
+/** The interval between checks whether the parent npm process still exists, in milliseconds. */
 const PARENT_CHECK_MS = 1_000;
 
 /**
- * Resolves when the process is told to stop: at Ctrl-C or SIGTERM, or when the `npm start` above it was ended, since
- * npm passes a SIGTERM to its shell only. A second signal ends the process at once: whoever insists has a reason.
+ * Resolves when the process should stop: on SIGINT or SIGTERM, or when the parent `npm start` has ended, because npm
+ * passes SIGTERM only to its shell. A second signal ends the process immediately.
  */
 export function untilToldToStop(): Promise<void> {
   return new Promise((resolve) => {

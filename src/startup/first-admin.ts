@@ -4,17 +4,17 @@ import type { Db } from "../db/database.ts";
 import { ALL_PERMISSIONS, createApiKey, ensureAdminKey } from "../db/keys/api-keys.ts";
 import { ADMIN_KEY_FILE, readSecretFile, writeSecretFile } from "./instance-secrets.ts";
 
-/** Makes a key that may do everything; answers its secret, which is nowhere stored. */
+/** Creates a key with all permissions. Returns its secret, which is not stored anywhere. */
 export async function createAdminKey(db: Db, name = "Administrator"): Promise<string> {
   const { secret } = await createApiKey(db, { name, permissions: ALL_PERMISSIONS });
   return secret;
 }
 
 /**
- * Sees to it that a first administrator can get in: makes ADMIN_KEY exist when it is set, and otherwise, with an
- * embedded database, makes a key at the first start and writes it to DATA_DIR/admin-key.
+ * Ensures that an administrator key exists. With ADMIN_KEY, creates that key. Otherwise, with an embedded database,
+ * creates a key at the first start and writes it to DATA_DIR/admin-key.
  *
- * @returns the path of that file, where there is one
+ * @returns the path of that file, if it exists
  */
 export async function ensureFirstAdmin(
   db: Db,

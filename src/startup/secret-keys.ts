@@ -4,18 +4,21 @@ import { replaceSetting, settingOrNew } from "../db/settings.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import { type Resealing, resealSecrets } from "../db/webhooks/secret-resealing.ts";
 
-/** The setting, sealed as secrets are, that tells whether a key is this database's. */
+/** The setting that contains a sealed value, used to check that a key belongs to this database. */
 const CHECK = "secret-key-check";
-/** While there are previous keys: a process that has them the other way round may seal under one of them still. */
-const REPEAT_MS = 10 * 60_000;
-/** Webhooks named in one line of the log. */
-const MOST_NAMED = 20;
+/**
+ * The interval between passes while previous keys are configured, in milliseconds: a process with an older
+ * configuration may still encrypt with one of them.
+ */
+const RESEAL_INTERVAL_MS = 10 * 60_000;
+/** The maximum number of webhooks named in a log line. */
+const MAX_LOGGED_WEBHOOKS = 20;
 
 /**
- * Makes sure that one of the box's keys is the one this database's secrets were sealed with; the first key it ever
- * sees is.
+ * Checks that one of the box's keys has encrypted this database's secrets. The first key used with a database is
+ * accepted.
  *
- * @throws Error telling what to do; without this check, deliveries would fail one by one
+ * @throws Error with the remedy. Without this check, deliveries would fail one by one
  */
 export async function checkSecretKey(db: Db, box: SecretBox): Promise<void> {
   const check = await settingOrNew(db, CHECK, box.seal(CHECK, CHECK).toString("base64"));
@@ -23,15 +26,15 @@ export async function checkSecretKey(db: Db, box: SecretBox): Promise<void> {
     box.open(Buffer.from(check, "base64"), CHECK);
   } catch (cause) {
     throw new Error(
-      "SECRET_KEY is not the one this database's signing secrets were sealed with, nor is one of SECRET_KEY_PREVIOUS; set that one again, in every process, or add it to SECRET_KEY_PREVIOUS",
+      "SECRET_KEY and SECRET_KEY_PREVIOUS do not contain the key that encrypted this database's signing secrets; set that key again in every process, or add it to SECRET_KEY_PREVIOUS",
       { cause },
     );
   }
 }
 
 /**
- * Seals everything anew that is sealed under a previous key or without its webhook's id, the check value last: once it needs no previous key,
- * neither does anything else.
+ * Re-encrypts everything that was sealed with a previous key or without its webhook's id. The check value comes last:
+ * once it uses the current key, no previous key is needed.
  */
 export async function resealAll(db: Db, box: SecretBox, signal?: AbortSignal): Promise<Resealing> {
   const done = await resealSecrets(db, box, signal);
@@ -43,9 +46,9 @@ export async function resealAll(db: Db, box: SecretBox, signal?: AbortSignal): P
 }
 
 /**
- * Runs `resealAll` beside the service and says in the log how it ended; again every ten minutes when told.
+ * Runs `resealAll` in the background and logs the result. Repeats every ten minutes if requested.
  *
- * @returns how to end it
+ * @returns stops it
  */
 export function keepSealed(
   db: Db,
@@ -60,23 +63,23 @@ export function keepSealed(
       report(await resealAll(db, box, stopping.signal));
     } catch (err) {
       if (stopping.signal.aborted) return;
-      log.warn({ err }, "signing secrets could not be looked through");
+      log.warn({ err }, "re-encrypting signing secrets failed");
     }
     if (repeat && !stopping.signal.aborted) {
       timer = setTimeout(() => {
         underWay = pass();
-      }, REPEAT_MS).unref();
+      }, RESEAL_INTERVAL_MS).unref();
     }
   }
 
   function report({ resealed, unopenable }: Resealing): void {
     if (unopenable.length > 0) {
       log.error(
-        { webhooks: unopenable.slice(0, MOST_NAMED).map(String), count: unopenable.length },
-        "signing secrets open with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or were stored for another webhook, and deliveries of their webhooks fail: add the key they were sealed with to SECRET_KEY_PREVIOUS, or make new secrets with RotateWebhookSecret",
+        { webhooks: unopenable.slice(0, MAX_LOGGED_WEBHOOKS).map(String), count: unopenable.length },
+        "signing secrets cannot be decrypted with SECRET_KEY or SECRET_KEY_PREVIOUS, or were stored for another webhook; deliveries of these webhooks fail: add the key that encrypted them to SECRET_KEY_PREVIOUS, or create new secrets with RotateWebhookSecret",
       );
     } else if (repeat || resealed > 0) {
-      log.info({ resealed }, "every signing secret is sealed under SECRET_KEY");
+      log.info({ resealed }, "all signing secrets are encrypted with SECRET_KEY");
     }
   }
 

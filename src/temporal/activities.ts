@@ -10,26 +10,27 @@ import type { DeliveryEngine } from "../delivery/engine.ts";
 import { keepAlive, withHeartbeats } from "./keep-alive.ts";
 import { summariseCounts, summariseGroups, summarisePass } from "./summaries.ts";
 
-/** When a pass that was stopped is tried again elsewhere, in milliseconds. */
-const AFTER_STOP_MS = 1_000;
+/** The delay before another worker retries a stopped pass, in milliseconds. */
+const STOPPED_RETRY_DELAY_MS = 1_000;
 
 /** Times of the activities, in milliseconds. */
 export type ActivityTiming = Pick<DispatchInput, "heartbeatTimeoutMs" | "retryInitialDelayMs" | "pumpMs">;
 
-/** The activities of a process, over its delivery engine. */
+/** Creates the activities of a process on its delivery engine. */
 export function createActivities(
   engine: DeliveryEngine,
   timing: ActivityTiming,
 ): Omit<Activities, "deleteExpired"> {
   const { db, statements, stopping } = engine;
   const { heartbeatTimeoutMs, retryInitialDelayMs, pumpMs } = timing;
-  /** Long enough for a dead worker to be noticed and replaced. */
+  /** The margin of the lease over heartbeats, in milliseconds: enough to detect and replace a dead worker. */
   const leaseMargin = 3 * heartbeatTimeoutMs + 30_000;
   const renewEveryMs = heartbeatTimeoutMs / 4;
-  // Within the first retry's delay no delivery is due twice, so that each attempt of the activity is one of each delivery.
+  // Within the first retry delay no delivery is due twice, so one attempt of the activity makes at most one attempt
+  // per delivery.
   const passOptions = { horizonMs: Math.min(pumpMs, retryInitialDelayMs), forMs: pumpMs };
 
-  /** Answers the id of the run's row. */
+  /** Returns the id of the run's row. */
   function open({ firstRunId }: RunKey, leaseMs: number): Promise<number> {
     const { workflowExecution } = Context.current().info;
     const { workflowId } = workflowExecution as { workflowId: string };
@@ -85,7 +86,7 @@ export function createActivities(
         );
         const { status, complete, lastFailure: _, ...counts } = result;
         if (status.open > 0) {
-          const delayMs = Math.max(complete ? 1 : AFTER_STOP_MS, status.delayMs);
+          const delayMs = Math.max(complete ? 1 : STOPPED_RETRY_DELAY_MS, status.delayMs);
           await untilAnswered(() => statements.renewLease({ runId, leaseMs: delayMs + leaseMargin }));
           throw ApplicationFailure.create({
             type: UNDELIVERED,

@@ -9,8 +9,8 @@ import { countFailed } from "../metrics/instruments.ts";
 import { withHeartbeats } from "./keep-alive.ts";
 
 /**
- * The activity that makes the partitions of the coming week and applies the retention, step by step until nothing is left,
- * and forgets secrets that have expired; another try goes on where this one ended.
+ * Creates the retention activity. It creates the partitions of the coming week, applies the retention step by step
+ * until nothing is left, and deletes expired secrets. A retry continues where the previous attempt stopped.
  */
 export function createDeleteExpired(
   { db, directDb, stopping, instruments }: DeliveryEngine,

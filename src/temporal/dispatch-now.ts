@@ -5,23 +5,23 @@ import type { TemporalNames } from "./connection/names.ts";
 import type { TemporalTarget } from "./connection/target.ts";
 import { triggerDispatch } from "./schedule.ts";
 
-/** Short, since a caller waits for it. */
+/** The timeout of the call to Temporal, in milliseconds. Short, because an API caller waits for it. */
 const DEADLINE_MS = 3_000;
-/** When a caller may try again, in milliseconds. */
+/** The delay before a caller may retry, in milliseconds. */
 const RETRY_AFTER_MS = 2_000;
 
-/** Starts a run when somebody asks for it. */
+/** Starts a dispatch run on request. */
 export interface DispatchTrigger {
   /**
-   * Triggers the schedule, and resolves once Temporal has been told.
+   * Triggers the schedule. Resolves when Temporal has accepted the request.
    *
-   * @throws DomainError FAILED_PRECONDITION while the schedule is paused, UNAVAILABLE when Temporal does not answer
+   * @throws DomainError FAILED_PRECONDITION while the schedule is paused; UNAVAILABLE if Temporal does not respond
    */
   trigger: () => Promise<void>;
   close(): Promise<void>;
 }
 
-/** Connects when first used. */
+/** Creates a trigger that connects on first use. */
 export function createDispatchTrigger(
   target: TemporalTarget,
   names: TemporalNames,
@@ -38,8 +38,8 @@ export function createDispatchTrigger(
           triggerDispatch(client, names),
         );
       } catch (err) {
-        log.warn({ err }, "a dispatch that was asked for could not be started");
-        throw new DomainError("UNAVAILABLE", "Temporal does not answer; try again", {
+        log.warn({ err }, "triggering a dispatch failed");
+        throw new DomainError("UNAVAILABLE", "Temporal does not respond; retry", {
           retryAfterMs: RETRY_AFTER_MS,
         });
       }

@@ -4,14 +4,14 @@ import { untilAnswered } from "../db/faults.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { noCounts } from "../delivery/recorder.ts";
 
-/** Told at the start: where its counts can be read at any time. */
+/** Called at the start with the counts, which are updated in place. */
 export type Report = (counts: Readonly<AttemptCounts>) => void;
 
 /**
- * Runs an activity with heartbeats to Temporal from its beginning to its end, since it may wait for the database at any
- * time: that is no reason to take its worker for dead.
+ * Runs an activity with heartbeats to Temporal from start to end. The activity may wait for the database at any time,
+ * and its worker must not count as dead meanwhile.
  *
- * @param work is given a function that names what the heartbeats tell, an object that may go on changing
+ * @param work receives a function that sets the details of the heartbeats, an object that may be updated in place
  */
 export async function withHeartbeats<T>(
   heartbeatTimeoutMs: number,
@@ -30,10 +30,11 @@ export async function withHeartbeats<T>(
 }
 
 /**
- * Runs an activity's work with the run's lease and totals kept up to date in the database.
+ * Runs an activity's work while renewing the run's lease and adding to its totals in the database.
  *
- * @param renewEveryMs between two renewals
- * @param work gets the signal of a cancel, which also comes when Temporal has given the activity to another worker
+ * @param renewEveryMs the interval between renewals, in milliseconds
+ * @param work receives a signal that aborts on cancellation, also when Temporal has given the activity to another
+ *   worker
  */
 export async function keepAlive<T>(
   engine: DeliveryEngine,
@@ -60,7 +61,7 @@ export async function keepAlive<T>(
   const timer = setInterval(() => {
     renewing = renewing
       .then(renew)
-      .catch((error) => engine.log.warn({ err: error }, "the lease could not be renewed"));
+      .catch((error) => engine.log.warn({ err: error }, "renewing the run lease failed"));
   }, renewEveryMs);
   try {
     return await work((live) => {

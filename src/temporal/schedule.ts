@@ -8,13 +8,16 @@ import type { DispatchInput } from "../../workflows/dispatch-input.ts";
 import type { DispatchConfig } from "../config/config.ts";
 import type { TemporalNames } from "./connection/names.ts";
 
-/** Pumps work for so long beyond the interval: the next run's take over before they end. */
+/**
+ * The time that pumps work beyond the interval, in milliseconds, so that the next run's pumps take over before they
+ * end.
+ */
 const OVERLAP_MS = 15_000;
-/** The shortest catch-up window Temporal takes, in milliseconds. */
+/** The minimum catch-up window accepted by Temporal, in milliseconds. */
 const MIN_CATCH_UP_MS = 10_000;
 const HOUR_MS = 3_600_000;
 
-/** What the schedule gives each run. */
+/** The input of each scheduled run. */
 export function dispatchInput(
   config: DispatchConfig,
   names: TemporalNames,
@@ -31,7 +34,7 @@ export function dispatchInput(
   };
 }
 
-/** The schedule of the minute's dispatch. */
+/** Creates or updates the schedule of the dispatch. */
 export function ensureDispatchSchedule(
   client: Client,
   names: TemporalNames,
@@ -48,15 +51,15 @@ export function ensureDispatchSchedule(
       args: [dispatchInput(config, names, searchAttributes)],
     },
     policies: {
-      // Claims are exclusive, so a run that still retries never holds up the next minute.
+      // Claims are exclusive, so a run that still retries does not delay the next one.
       overlap: ScheduleOverlapPolicy.ALLOW_ALL,
-      // A minute missed is made up for by the next one; the default would replay a year of them.
+      // The next run makes up for a missed one. Temporal's default would replay runs of a year.
       catchupWindow: Math.max(config.intervalMs, MIN_CATCH_UP_MS),
     },
   });
 }
 
-/** Starts a run at once, unless the schedule is paused; answers whether it did. */
+/** Starts a run immediately, unless the schedule is paused. Returns whether it started. */
 export async function triggerDispatch(client: Client, names: TemporalNames): Promise<boolean> {
   const schedule = client.schedule.getHandle(names.scheduleId);
   const { state } = await schedule.describe();
@@ -64,7 +67,7 @@ export async function triggerDispatch(client: Client, names: TemporalNames): Pro
   return !state.paused;
 }
 
-/** The schedule that deletes what is older than the retention, every hour. */
+/** Creates or updates the hourly schedule of the retention. */
 export function ensureRetentionSchedule(
   client: Client,
   names: TemporalNames,
@@ -86,8 +89,8 @@ export function ensureRetentionSchedule(
 type Definition = Pick<ScheduleOptions, "spec" | "action" | "policies">;
 
 /**
- * Creates the schedule, or brings the existing one up to date without touching its state: one that an operator has
- * paused stays paused.
+ * Creates the schedule, or updates the existing one without changing its state: a schedule paused by an operator
+ * stays paused.
  */
 async function ensureSchedule(client: Client, scheduleId: string, definition: Definition): Promise<void> {
   try {

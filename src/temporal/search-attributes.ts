@@ -2,14 +2,14 @@ import type { Client } from "@temporalio/client";
 import proto from "@temporalio/proto";
 import type { Logger } from "pino";
 
-/** By these an operator finds a run: `FailingHosts = "shop.example"`. */
+/** Search attributes of runs for operators, for example `FailingHosts = "shop.example"`. */
 export const SEARCH_ATTRIBUTES = { FailingWebhookIds: "KeywordList", FailingHosts: "KeywordList" } as const;
 
 const KEYWORD_LIST = proto.temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST;
 
 /**
- * Makes sure that the search attributes exist. Where this client may not register them, as in Temporal Cloud, it
- * logs the command that does, and the service runs without.
+ * Ensures that the search attributes exist. If this client may not register them, as in Temporal Cloud, the service
+ * logs the command for an administrator to run, and works without them.
  */
 export async function ensureSearchAttributes(
   client: Client,
@@ -27,12 +27,12 @@ export async function ensureSearchAttributes(
     });
     return true;
   } catch (error) {
-    // Another process may have been quicker.
+    // Another process may have registered them first.
     if (/already exist/i.test(String((error as Error).message))) return true;
     const names = Object.entries(SEARCH_ATTRIBUTES).map(([name, type]) => `--name ${name} --type ${type}`);
     log.warn(
       { reason: (error as Error).message },
-      `runs cannot be searched by failing webhook or host; to allow it, run: temporal operator search-attribute create --namespace ${namespace} ${names.join(" ")}`,
+      `registering search attributes failed; to search runs by failing webhook or host, run: temporal operator search-attribute create --namespace ${namespace} ${names.join(" ")}`,
     );
     return false;
   }

@@ -6,13 +6,13 @@ import type { PassResult } from "../delivery/retry-pass.ts";
 
 const number = new Intl.NumberFormat("en-US");
 
-/** `1,000 sent, 996 delivered, 4 failed`, for the Temporal UI. */
+/** A summary for the Temporal UI: `1,000 sent, 996 delivered, 4 failed`. */
 export function summariseCounts(counts: Pick<AttemptCounts, "sent" | "delivered" | "failed">): string {
   const failed = counts.failed > 0 ? `, ${number.format(counts.failed)} failed` : "";
   return `${number.format(counts.sent)} sent, ${number.format(counts.delivered)} delivered${failed}`;
 }
 
-/** What a pass left, in words an operator can act on: `3 of 12 undelivered, last: 503 from shop.example`. */
+/** The remaining deliveries of a pass, for operators: `3 of 12 undelivered, last: 503 from shop.example`. */
 export function summarisePass({ status, failed, sent, lastFailure, complete }: PassResult): string {
   const last = lastFailure ? `, last: ${lastFailure}` : "";
   const undelivered = status.open + failed;
@@ -23,12 +23,12 @@ export function summarisePass({ status, failed, sent, lastFailure, complete }: P
   return `${number.format(undelivered)} of ${all} undelivered${last}${stopped}`;
 }
 
-/** Bytes of one search attribute: Temporal ends a run that sets one of more than 2,048. */
+/** The maximum size of a search attribute, in bytes. Temporal terminates a run that sets more than 2,048. */
 const MAX_ATTRIBUTE_BYTES = 2_000;
-/** Bytes that Temporal's encoding adds to each value of a list. */
+/** The encoding overhead of each value of a list, in bytes. */
 const VALUE_OVERHEAD = 3;
 
-/** As many of the values as fit into a search attribute. */
+/** The values that fit into one search attribute. */
 function fitting(values: Iterable<string>): string[] {
   const chosen: string[] = [];
   let bytes = 2;
@@ -40,7 +40,7 @@ function fitting(values: Iterable<string>): string[] {
   return chosen;
 }
 
-/** Failing webhooks as the workflow's retry groups, with the ids and hosts that fit into the search attributes. */
+/** Failing webhooks as retry groups for the workflow, with the ids and hosts that fit into the search attributes. */
 export function summariseGroups(failing: readonly FailingWebhook[]): Omit<UndeliveredList, "workers"> {
   const groups = new Map<number, FailingWebhook[]>();
   for (const webhook of failing) {

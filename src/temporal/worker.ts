@@ -19,33 +19,36 @@ import {
 import { ensureSearchAttributes } from "./search-attributes.ts";
 import { builtWorkflows } from "./workflow-bundle.ts";
 
-/** Retry groups that one process works on at once; one that waits costs next to nothing. */
+/** The maximum number of concurrent retry activities per process. A waiting activity uses almost no resources. */
 const MAX_RETRY_ACTIVITIES = 2_000;
-/** Pumps at once: that of the latest run, and earlier ones that wait for their last responses. */
+/**
+ * The maximum number of concurrent pumps: that of the latest run, and earlier ones that wait for their last
+ * responses.
+ */
 const MAX_PUMPS = 100;
 
 /** A running delivery worker. */
 export interface DeliveryWorker {
-  /** Why it cannot work at the moment; empty when it can. */
+  /** The reasons why it cannot work; empty if ready. */
   unready(): Promise<string[]>;
-  /** Finishes what is in flight and gives back the rest; the engine's `stopping` must be aborted first. */
+  /** Completes requests in flight and releases other claims. The engine's `stopping` must be aborted first. */
   stop(): Promise<void>;
 }
 
-/** What a worker is made of. */
+/** Dependencies of a delivery worker. */
 export interface WorkerOptions {
   target: TemporalTarget;
   names: TemporalNames;
   engine: DeliveryEngine;
   dispatch: DispatchConfig;
   log: Logger;
-  /** Made beforehand where many start in one process, as tests do. */
+  /** A prebuilt bundle, shared by tests that start several workers in one process. */
   workflowBundle?: WorkflowBundleOption;
 }
 
 /**
- * Starts the workers of the three task queues and keeps them going: when Temporal is away they wait for it, and when
- * their connection breaks for good they are made anew. Resolves once they first poll.
+ * Starts the workers of the three task queues. While Temporal is unavailable they wait; when their connection fails
+ * permanently they are recreated. Resolves when they first poll.
  */
 export async function startDeliveryWorker(options: WorkerOptions): Promise<DeliveryWorker> {
   const { engine, log } = options;
@@ -63,7 +66,7 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
   async function once(): Promise<void> {
     const connections = await connectTemporal(options.target, log, engine.stopping);
     try {
-      await pRetry(() => prepare(connections, options), { ...PATIENT, signal: engine.stopping });
+      await pRetry(() => prepare(connections, options), { ...RETRY_FOREVER, signal: engine.stopping });
       await engine.lease.start();
       const workers = await createWorkers(connections, options, activities, bundle);
       live = { connections, workers };
@@ -71,7 +74,7 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
       if (options.dispatch.onPublish) await triggerDispatch(connections.client, options.names);
       firstStart();
       if (engine.stopping.aborted) shutDown(workers);
-      // They share their connection, so when one fails the other ends too.
+      // The workers share a connection, so if one fails the other must stop too.
       for (const run of runs) run.catch(() => shutDown(workers));
       const ends = await Promise.allSettled(runs);
       for (const end of ends) if (end.status === "rejected") throw end.reason;
@@ -87,7 +90,7 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
         await once();
       } catch (error) {
         if (engine.stopping.aborted) return;
-        log.error({ err: error }, "the delivery worker ended; it starts again");
+        log.error({ err: error }, "the delivery worker failed; restarting");
         await wait(1_000);
       }
     }
@@ -105,7 +108,7 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
         );
         return [];
       } catch {
-        return ["Temporal does not answer"];
+        return ["Temporal does not respond"];
       }
     },
     stop: () => supervised,
@@ -116,7 +119,7 @@ function shutDown(workers: readonly Worker[]): void {
   for (const worker of workers) if (worker.getState() === "RUNNING") worker.shutdown();
 }
 
-const PATIENT = { retries: Number.POSITIVE_INFINITY, minTimeout: 500, maxTimeout: 5_000 };
+const RETRY_FOREVER = { retries: Number.POSITIVE_INFINITY, minTimeout: 500, maxTimeout: 5_000 };
 
 async function prepare({ client, namespace }: TemporalConnections, options: WorkerOptions): Promise<void> {
   const searchable = await ensureSearchAttributes(client, namespace, options.log);
@@ -133,9 +136,9 @@ async function createWorkers(
   const common = {
     connection: native,
     namespace,
-    // Longer than any attempt: what is in flight ends by itself, what is not is given back.
+    // Longer than any attempt: requests in flight complete, and queued deliveries are released.
     shutdownGraceTime: engine.timeoutMs + 10_000,
-    // Only when the database is away too: what is in doubt then is repeated under the same id.
+    // Reached only if the database is unavailable too. Unrecorded attempts are then repeated under the same id.
     shutdownForceTime: engine.timeoutMs + 20_000,
   };
   const { deliverPending, retryDeliveries, ...dispatch } = activities;

@@ -1,13 +1,13 @@
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-/** The workflows' code as Temporal's workers load it; `npm run build` makes it. */
+/** The bundled code of the workflows, created by `npm run build`. */
 export const WORKFLOW_BUNDLE = fileURLToPath(new URL("../../workflows/dist/index.js", import.meta.url));
 
 /**
- * The file with the workflows' code.
+ * The path of the bundled workflow code.
  *
- * @throws Error when it was not built
+ * @throws Error if it is not built
  */
 export function builtWorkflows(): { codePath: string } {
   if (existsSync(WORKFLOW_BUNDLE)) return { codePath: WORKFLOW_BUNDLE };

@@ -12,11 +12,11 @@ import { temporalNames } from "../temporal/connection/names.ts";
 import { installRuntime } from "../temporal/connection/runtime.ts";
 import { temporalTarget } from "../temporal/connection/target.ts";
 import { startDelivery } from "./delivery.ts";
-import { type FromDelivery, MEASURED, REPORT_MS } from "./delivery-processes.ts";
+import { type FromDelivery, MEASURED, REPORT_INTERVAL_MS } from "./delivery-processes.ts";
 
 /**
- * A process that delivers and does nothing else. The process that started it has made the tables, and stops it by a signal
- * or by its own end, however that came.
+ * The entry point of a delivery process. The parent process has migrated the schema, and stops this process with a
+ * signal or by ending itself for any reason.
  *
  * @param sharedBy processes that share the machine's memory with it, itself included
  * @param name its name among the metrics of the process that started it
@@ -57,7 +57,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
   });
   while (!stopping.signal.aborted) {
     tell({ report: await delivery.unready() });
-    await wait(REPORT_MS, undefined, { signal: stopping.signal }).catch(() => {});
+    await wait(REPORT_INTERVAL_MS, undefined, { signal: stopping.signal }).catch(() => {});
   }
   await delivery.stop();
   endDraining();
@@ -79,7 +79,7 @@ if (import.meta.main) {
   main(Number(process.argv[2] ?? 1), process.argv[3] ?? "delivery-1").then(
     () => process.exit(0),
     (error: unknown) => {
-      console.error(explain("A delivery process could not start", error));
+      console.error(explain("Starting a delivery process failed", error));
       process.exit(1);
     },
   );

@@ -15,19 +15,19 @@ export type FromDelivery =
 /** What a delivery process is asked for. */
 export const MEASURED = "measured";
 
-/** How often it tells that, in milliseconds. */
-export const REPORT_MS = 1_000;
-/** Before a process that ended is started again, in milliseconds: doubled each time, up to the maximum. */
-const RESTART_MS = { min: 1_000, max: 30_000 };
-/** One that has lived for so long starts again after the least time, in milliseconds. */
-const HEALTHY_MS = 60_000;
-/** A process that has said nothing for so long does not answer, in milliseconds. */
-const SILENT_MS = 5 * REPORT_MS;
+/** The interval between reports, in milliseconds. */
+export const REPORT_INTERVAL_MS = 1_000;
+/** The delay before a process that ended is restarted, in milliseconds: doubled each time, up to the maximum. */
+const RESTART_DELAY_MS = { min: 1_000, max: 30_000 };
+/** The uptime after which the restart delay is reset to the minimum, in milliseconds. */
+const MIN_HEALTHY_UPTIME_MS = 60_000;
+/** The time without a report after which a process counts as unresponsive, in milliseconds. */
+const REPORT_TIMEOUT_MS = 5 * REPORT_INTERVAL_MS;
 
-/** What is said of a process that ended unasked, in the log and by `/readyz`. */
-const ENDED = "a delivery process ended; it is started again";
-const NOT_STARTED = "a delivery process could not be started; it is tried again";
-/** A process that has not told by then what it measured is left out, in milliseconds. */
+/** Reported in the log and by `/readyz`. */
+const ENDED = "a delivery process ended; restarting";
+const NOT_STARTED = "a delivery process could not be started; retrying";
+/** The timeout for the metrics of a process, in milliseconds; a process that misses it is left out. */
 const SNAPSHOT_MS = 2_000;
 
 /** How a process ended. */
@@ -59,9 +59,9 @@ export interface DeliveryProcesses extends Delivery {
  * Delivers in processes of their own, and starts those again that end: what they had claimed is free for the others once
  * their lease is over.
  *
- * @param options.environment all that they are to know, see `deliveryEnvironment`
- * @param options.stopMs how long they may take to finish what is in flight, in milliseconds
- * @param options.stopping to be aborted before `stop` is called
+ * @param options.environment the complete environment of the processes, see `deliveryEnvironment`
+ * @param options.stopMs the maximum time for completing requests in flight, in milliseconds
+ * @param options.stopping must be aborted before `stop` is called
  */
 export function startDeliveryProcesses(options: {
   count: number;
@@ -85,17 +85,17 @@ export function startDeliveryProcesses(options: {
   const { promise: firstReady, resolve: isReady } = Promise.withResolvers<void>();
 
   async function keep(place: Place): Promise<void> {
-    let restartMs = RESTART_MS.min;
+    let restartMs = RESTART_DELAY_MS.min;
     while (!stopping.aborted) {
       const since = performance.now();
       const end = await run(place).catch((err: unknown) => ({ err }));
       if (stopping.aborted) return;
       const what = "err" in end ? NOT_STARTED : ENDED;
       Object.assign(place, { report: [what], reportedAt: Number.NaN, child: undefined });
-      if (performance.now() - since > HEALTHY_MS) restartMs = RESTART_MS.min;
+      if (performance.now() - since > MIN_HEALTHY_UPTIME_MS) restartMs = RESTART_DELAY_MS.min;
       log.error({ ...end, restartMs }, what);
       await wait(restartMs, undefined, { signal: stopping }).catch(() => {});
-      restartMs = Math.min(RESTART_MS.max, 2 * restartMs);
+      restartMs = Math.min(RESTART_DELAY_MS.max, 2 * restartMs);
     }
   }
 
@@ -137,7 +137,7 @@ export function startDeliveryProcesses(options: {
     ready: Promise.race([firstReady, ended]).then(() => {}),
     async unready() {
       const reasons = places.map(({ report, reportedAt }) =>
-        performance.now() - reportedAt > SILENT_MS ? ["a delivery process does not answer"] : report,
+        performance.now() - reportedAt > REPORT_TIMEOUT_MS ? ["a delivery process does not respond"] : report,
       );
       return reasons.some((some) => some.length === 0) ? [] : [...new Set(reasons.flat())];
     },
@@ -183,13 +183,14 @@ async function untilEnded(child: ChildProcess, stopping: AbortSignal, stopMs: nu
   }
 }
 
-/** Variables of ours that a delivery process has no use for. */
+/** Variables of this service that a delivery process does not need. */
 const NOT_FOR_DELIVERY = ["ADMIN_KEY", "TLS_CERT", "TLS_KEY"];
 
 /**
- * The environment of a delivery process: this process's settings, and what it has found out.
+ * The environment of a delivery process: this process's settings, and what it determined itself.
  *
- * @param found.temporalAddress of an embedded Temporal, to which no other setting of Temporal's applies but the namespace
+ * @param found.temporalAddress the address of an embedded Temporal. Of Temporal's other settings only the namespace
+ *   applies then
  */
 export function deliveryEnvironment(
   environment: NodeJS.ProcessEnv,

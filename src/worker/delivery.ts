@@ -1,18 +1,18 @@
 import { createDeliveryEngine } from "../delivery/engine.ts";
 import { startDeliveryWorker } from "../temporal/worker.ts";
 
-/** What delivers, in this process or in others. */
+/** The delivery engine, in this process or in child processes. */
 export interface Delivery {
-  /** Why nothing is delivered at the moment; empty when something can be. */
+  /** The reasons why it cannot deliver; empty if ready. */
   unready(): Promise<string[]>;
-  /** Finishes what is in flight and gives back the rest. */
+  /** Completes requests in flight and releases other claims. */
   stop(): Promise<void>;
 }
 
 /**
- * Delivers in this process: the engine, and Temporal's workers that use it. Resolves once they first poll.
+ * Delivers in this process: the engine, and the Temporal workers that use it. Resolves when they first poll.
  *
- * @param parts.stopping when it is aborted, nothing new is claimed or sent; it is to be aborted before `stop` is called
+ * @param parts.stopping aborted to stop claiming and sending. Must be aborted before `stop` is called
  */
 export async function startDelivery(
   parts: Parameters<typeof createDeliveryEngine>[0] &

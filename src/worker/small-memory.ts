@@ -1,27 +1,30 @@
 import { readMemoryLimit } from "../delivery/limits/process-limits.ts";
 
 const MIB = 2 ** 20;
-/** From here on the arguments of `npm start` fit. */
-const ENOUGH_MEMORY = 2_048 * MIB;
-/** The part of the memory that a half of V8's young generation may grow to: a process has up to four of them. */
-const YOUNG_GENERATION_PART = 64;
+/** The memory per process from which the arguments of `npm start` are suitable, in bytes. */
+const MIN_MEMORY_FOR_DEFAULTS = 2_048 * MIB;
+/**
+ * The divisor of the memory that gives the size of one semi-space of V8's young generation. A process has up to four
+ * of them.
+ */
+const SEMI_SPACE_DIVISOR = 64;
 
-/** How Node is to be run in a container with little memory. */
+/** Node's arguments and environment for a container with little memory. */
 interface Fitting {
   arguments: string[];
   environment: Record<string, string>;
 }
 
 /**
- * What makes Node return memory early, where the container has less than 2 GiB: with the arguments of `npm start` a process
- * takes 200 MiB before it has done anything. Undefined where there is more.
+ * Settings with which Node returns memory early, for processes with less than 2 GiB; undefined for others. With the
+ * arguments of `npm start`, a process uses 200 MiB right after its start.
  *
- * @param sharedBy processes that share the memory evenly, this one included
+ * @param sharedBy the number of processes that share the memory evenly, including this one
  */
 export function fitting(sharedBy = 1): Fitting | undefined {
   const memory = readMemoryLimit();
-  if (memory === undefined || memory / sharedBy >= ENOUGH_MEMORY) return undefined;
-  const youngMib = Math.max(2, Math.floor(memory / sharedBy / YOUNG_GENERATION_PART / MIB));
+  if (memory === undefined || memory / sharedBy >= MIN_MEMORY_FOR_DEFAULTS) return undefined;
+  const youngMib = Math.max(2, Math.floor(memory / sharedBy / SEMI_SPACE_DIVISOR / MIB));
   return {
     arguments: [`--max-semi-space-size=${youngMib}`, "--heap-growing-percent=15"],
     environment: { MALLOC_ARENA_MAX: "2" },
@@ -29,8 +32,8 @@ export function fitting(sharedBy = 1): Fitting | undefined {
 }
 
 /**
- * Replaces this process by one that is run as fits the container: neither can be changed later. Does nothing where it is
- * run so already, and on Windows, which cannot replace a process.
+ * Replaces this process by one with arguments that fit the container, because they cannot be changed at run time.
+ * Does nothing if they already fit, or on Windows, which cannot replace a process.
  */
 export function restartAsFits(): void {
   const fit = fitting();

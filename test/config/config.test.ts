@@ -117,7 +117,7 @@ describe("the settings", () => {
   test("take an ADMIN_KEY of 32 characters at least, and say how to make one", () => {
     const message = refusal({ ADMIN_KEY: "k".repeat(31) });
     expect(message).toContain(
-      "ADMIN_KEY: it has 31 characters; it must be 32 to 200 visible ASCII characters",
+      "ADMIN_KEY: the key has 31 characters; it must be 32 to 200 visible ASCII characters",
     );
     expect(message).toContain("openssl rand -hex 24");
     expect(readConfig({ ADMIN_KEY: "k".repeat(32) }).adminKey).toBe("k".repeat(32));
@@ -132,7 +132,7 @@ describe("the settings", () => {
   });
 
   test("of TLS go together", () => {
-    expect(refusal({ TLS_CERT: "/nowhere.pem" })).toMatch(/TLS_CERT and TLS_KEY go together/);
+    expect(refusal({ TLS_CERT: "/nowhere.pem" })).toMatch(/TLS_CERT and TLS_KEY is set: set both/);
     expect(refusal({ TLS_CERT: "/nowhere.pem", TLS_KEY: "/nowhere.key" })).toMatch(/TLS_CERT: cannot read/);
   });
 

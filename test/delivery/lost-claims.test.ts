@@ -171,7 +171,7 @@ async function startExpired(): Promise<{ parts: EngineParts; receiver: Receiver;
 const claimed = async ({ db }: EngineParts) =>
   (await rows(db, "select from all_deliveries where state = 'delivering'")).length;
 
-test("nothing is sent while the lease has run out, as when the database does not answer", async () => {
+test("nothing is sent while the lease has run out, as when the database does not respond", async () => {
   const { parts, receiver, runId } = await startExpired();
   await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
   const pumped = pump(parts.engine, runId);

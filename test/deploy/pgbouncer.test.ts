@@ -288,7 +288,7 @@ describeWith(before121, "PgBouncer before 1.21", (file) => {
       SECRET_KEY: "0f".repeat(32),
     };
     await expect(startServiceProcess(settings)).rejects.toThrow(
-      /ended with 1:[\s\S]*could not start: DATABASE_URL leads through a pooler .* set DATABASE_PREPARED_STATEMENTS=false/,
+      /ended with 1:[\s\S]*Startup failed: DATABASE_URL leads through a pooler .* set DATABASE_PREPARED_STATEMENTS=false/,
     );
     await expect(checkPooler(pgbouncer.url, direct, false)).resolves.toBeUndefined();
   });

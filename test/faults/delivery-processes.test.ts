@@ -95,7 +95,7 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
       .poll(() => readyz(service))
       .toMatchObject({
         code: 503,
-        reasons: ["a delivery process ended; it is started again"],
+        reasons: ["a delivery process ended; restarting"],
       });
     await publishMany(service.grpcPort, parts.adminKey, EVENTS);
     await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
@@ -119,7 +119,7 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
     process.kill(deliveryProcesses(service)[0] as number, "SIGKILL");
     await expect
       .poll(() => readyz(service))
-      .toEqual({ code: 503, reasons: ["a delivery process could not be started; it is tried again"] });
+      .toEqual({ code: 503, reasons: ["a delivery process could not be started; retrying"] });
     await publishMany(service.grpcPort, parts.adminKey, 1);
     await rename(`${node}-away`, node);
     await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
@@ -139,7 +139,7 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
       .poll(() => readyz(service))
       .toMatchObject({
         code: 503,
-        reasons: expect.arrayContaining(["a delivery process does not answer"]),
+        reasons: expect.arrayContaining(["a delivery process does not respond"]),
       });
     process.kill(pids[1] as number, "SIGCONT");
     await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });

@@ -134,7 +134,7 @@ export async function untilAllFinal(db: Db, timeoutMs = 200_000): Promise<void> 
         ({ state }) => !["delivered", "failed", "cancelled"].includes(state),
       );
     } catch {
-      return "the database is away";
+      return "the database is unavailable";
     }
   };
   await expect.poll(open, { timeout: timeoutMs, interval: 200 }).toEqual([]);

@@ -7,9 +7,9 @@ import { temporaryFolder } from "../embedded/support.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const PROGRAMS = [
-  ["npm start", "src/main.ts", "The service could not start"],
-  ["npm run demo", "demo/main.ts", "The demo ended early"],
-  ["npm run admin-key", "src/admin-key.ts", "No key could be made"],
+  ["npm start", "src/main.ts", "Startup failed"],
+  ["npm run demo", "demo/main.ts", "The demo failed"],
+  ["npm run admin-key", "src/admin-key.ts", "Creating a key failed"],
 ] as const;
 
 function run(file: string, environment: Record<string, string>) {
@@ -24,7 +24,7 @@ function run(file: string, environment: Record<string, string>) {
 test("npm run demo says which setting cannot be used, and ends with 1", () => {
   expect(run("demo/main.ts", { RETENTION_DAYS: "no" })).toEqual({
     status: 1,
-    stderr: 'Settings that cannot be used:\nRETENTION_DAYS: "no" is not a whole number from 1 to 3650\n',
+    stderr: 'Invalid configuration:\nRETENTION_DAYS: "no" is not a whole number from 1 to 3650\n',
   });
 });
 

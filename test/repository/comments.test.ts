@@ -8,12 +8,18 @@ import { commentsOf } from "../../scripts/protoc-gen-comments.ts";
 import { commentOf } from "../../src/contract/comments.ts";
 
 test("comments of the proto files are found by what they stand at", () => {
-  expect(commentOf(DeliverySchema)).toBe("One queue entry: this event for this webhook.");
-  expect(commentOf(DeliverySchema.field.nextAttempt)).toBe("When the next attempt is due, while retrying.");
+  expect(commentOf(DeliverySchema)).toBe("The delivery of one event to one webhook.");
+  expect(commentOf(DeliverySchema.field.nextAttempt)).toBe(
+    "The time of the next attempt, in the state retrying.",
+  );
   expect(commentOf(DeliveryStateSchema.value[4])).toBeUndefined();
-  expect(commentOf(DeliveryStateSchema.value[6])).toBe("The webhook went away first.");
-  expect(commentOf(ApiKeyService)).toBe("Makes and ends the keys that every request carries.");
-  expect(commentOf(ApiKeyService.method.listApiKeys)).toBe("Every key, revoked ones too, oldest first.");
+  expect(commentOf(DeliveryStateSchema.value[6])).toBe("The webhook was deleted first.");
+  expect(commentOf(ApiKeyService)).toBe(
+    "Manages API keys and installed apps. Every request must carry a key.",
+  );
+  expect(commentOf(ApiKeyService.method.listApiKeys)).toBe(
+    "Lists all keys, including revoked ones, oldest first.",
+  );
   const [data] = PublishEventRequestSchema.oneofs;
   expect(data && commentOf(data)).toMatch(/^What happened\. /);
 });
@@ -21,7 +27,7 @@ test("comments of the proto files are found by what they stand at", () => {
 test("a comment's paragraphs are one line each", () => {
   const paragraphs = commentOf(EventService.method.publishEvents)?.split("\n\n") ?? [];
   expect(paragraphs).toHaveLength(2);
-  expect(paragraphs[0]).toMatch(/^Publishes up to .* stops no other\.$/);
+  expect(paragraphs[0]).toMatch(/^Publishes up to .* does not affect the others\.$/);
 });
 
 test("comments of nested declarations are found, after a line as well as above it, with their lists", () => {

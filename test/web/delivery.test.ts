@@ -125,13 +125,13 @@ test("a delivery under way counts down to its next attempt, and is not sent agai
     {
       webhookId,
       state: "retrying",
-      tried: [{ durationMs: 5_000, error: "no connection in time (ETIMEDOUT)" }],
+      tried: [{ durationMs: 5_000, error: "connection timed out (ETIMEDOUT)" }],
       retryAt: new Date(Date.now() + 300_000),
     },
   ]);
   await web.visit({ path: `/deliveries/${made}` }, async (page) => {
     await expect.poll(() => attempts(page).first().textContent(), PATIENCE).toMatch(/Attempt 2in [0-5]:\d\d/);
-    expect(await attempts(page).last().textContent()).toContain("No connection in time (ETIMEDOUT)");
+    expect(await attempts(page).last().textContent()).toContain("Connection timed out (ETIMEDOUT)");
     expect(await page.getByRole("button", { name: "Send again…" }).count()).toBe(0);
     await page.getByText("The event is not kept any more.").waitFor();
     await expectAccessible(page);

@@ -174,7 +174,7 @@ test("what the service cannot do is said in words, and can be tried again", asyn
     });
     await page.getByRole("button", { name: `Rotate the secret of ${key.name}` }).click();
     await dialog(page).getByRole("button", { name: "Rotate secret" }).click();
-    await dialog(page).getByText("is revoked; create another").waitFor();
+    await dialog(page).getByText("is revoked and cannot be rotated; create another key").waitFor();
   });
 });
 

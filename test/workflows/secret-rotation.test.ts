@@ -69,5 +69,5 @@ test("deliveries are signed with a secret that an earlier version sealed, and no
   expect(after.get(legacy)).toBe(DeliveryState.DELIVERED);
   for (const id of [a, b]) expect(after.get(id)).toBe(DeliveryState.FAILED);
   const errors = await service.db("all_attempts").whereNotNull("error").distinct().pluck("error");
-  expect(errors).toEqual([expect.stringContaining("signing secret cannot be opened")]);
+  expect(errors).toEqual([expect.stringContaining("signing secret cannot be decrypted")]);
 });

@@ -19,7 +19,7 @@ export const file_webhook_v1_api_key: GenFile = /*@__PURE__*/
   fileDesc("Chh3ZWJob29rL3YxL2FwaV9rZXkucHJvdG8SCndlYmhvb2sudjEimwMKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnByZWZpeBgDIAEoCRIrCgtwZXJtaXNzaW9ucxgEIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgFIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAYgASgJSACIAQESKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcmV2b2tlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF91c2VkGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJvbGRfc2VjcmV0c19leHBpcmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWQiVQoMSW5zdGFsbGVkQXBwEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSKwoHY3JlYXRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi0QEKE0NyZWF0ZUFwaUtleVJlcXVlc3QSEgoEbmFtZRgBIAEoCUIEiLUYARIrCgtwZXJtaXNzaW9ucxgCIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgDIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAQgASgJSACIAQFCGwoZX2luc3RhbGxlZF9hcHBsaWNhdGlvbl9pZCJQChRDcmVhdGVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSEwoGc2VjcmV0GAIgASgJQgOAAQEiFAoSTGlzdEFwaUtleXNSZXF1ZXN0IjsKE0xpc3RBcGlLZXlzUmVzcG9uc2USJAoIYXBpX2tleXMYASADKAsyEi53ZWJob29rLnYxLkFwaUtleSKMAQoTUmV2b2tlQXBpS2V5UmVxdWVzdBIYCgphcGlfa2V5X2lkGAEgASgJQgSItRgBEhwKEnRyYW5zZmVyX3RvX2tleV9pZBgCIAEoCUgAEjEKD2RlbGV0ZV93ZWJob29rcxgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eUgAQgoKCHdlYmhvb2tzInMKFFJldm9rZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRIcChR3ZWJob29rc190cmFuc2ZlcnJlZBgCIAEoBRIYChB3ZWJob29rc19kZWxldGVkGAMgASgFImAKE1JvdGF0ZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYARIvCgxncmFjZV9wZXJpb2QYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iUAoUUm90YXRlQXBpS2V5UmVzcG9uc2USIwoHYXBpX2tleRgBIAEoCzISLndlYmhvb2sudjEuQXBpS2V5EhMKBnNlY3JldBgCIAEoCUIDgAEBIi8KE0RlbGV0ZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYASI7ChREZWxldGVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkiLwoZQ3JlYXRlSW5zdGFsbGVkQXBwUmVxdWVzdBISCgRuYW1lGAEgASgJQgSItRgBIk0KGkNyZWF0ZUluc3RhbGxlZEFwcFJlc3BvbnNlEi8KDWluc3RhbGxlZF9hcHAYASABKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcCJDChlEZWxldGVJbnN0YWxsZWRBcHBSZXF1ZXN0EiYKGGluc3RhbGxlZF9hcHBsaWNhdGlvbl9pZBgBIAEoCUIEiLUYASJNChpEZWxldGVJbnN0YWxsZWRBcHBSZXNwb25zZRIvCg1pbnN0YWxsZWRfYXBwGAEgASgLMhgud2ViaG9vay52MS5JbnN0YWxsZWRBcHAiGgoYTGlzdEluc3RhbGxlZEFwcHNSZXF1ZXN0Ik0KGUxpc3RJbnN0YWxsZWRBcHBzUmVzcG9uc2USMAoOaW5zdGFsbGVkX2FwcHMYASADKAsyGC53ZWJob29rLnYxLkluc3RhbGxlZEFwcDKNBgoNQXBpS2V5U2VydmljZRJXCgxDcmVhdGVBcGlLZXkSHy53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIgSItRgEElcKC0xpc3RBcGlLZXlzEh4ud2ViaG9vay52MS5MaXN0QXBpS2V5c1JlcXVlc3QaHy53ZWJob29rLnYxLkxpc3RBcGlLZXlzUmVzcG9uc2UiB5ACAYi1GAQSVwoMUmV2b2tlQXBpS2V5Eh8ud2ViaG9vay52MS5SZXZva2VBcGlLZXlSZXF1ZXN0GiAud2ViaG9vay52MS5SZXZva2VBcGlLZXlSZXNwb25zZSIEiLUYBBJXCgxSb3RhdGVBcGlLZXkSHy53ZWJob29rLnYxLlJvdGF0ZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLlJvdGF0ZUFwaUtleVJlc3BvbnNlIgSItRgEElcKDERlbGV0ZUFwaUtleRIfLndlYmhvb2sudjEuRGVsZXRlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuRGVsZXRlQXBpS2V5UmVzcG9uc2UiBIi1GAQSaQoSQ3JlYXRlSW5zdGFsbGVkQXBwEiUud2ViaG9vay52MS5DcmVhdGVJbnN0YWxsZWRBcHBSZXF1ZXN0GiYud2ViaG9vay52MS5DcmVhdGVJbnN0YWxsZWRBcHBSZXNwb25zZSIEiLUYBBJpChJEZWxldGVJbnN0YWxsZWRBcHASJS53ZWJob29rLnYxLkRlbGV0ZUluc3RhbGxlZEFwcFJlcXVlc3QaJi53ZWJob29rLnYxLkRlbGV0ZUluc3RhbGxlZEFwcFJlc3BvbnNlIgSItRgEEmkKEUxpc3RJbnN0YWxsZWRBcHBzEiQud2ViaG9vay52MS5MaXN0SW5zdGFsbGVkQXBwc1JlcXVlc3QaJS53ZWJob29rLnYxLkxpc3RJbnN0YWxsZWRBcHBzUmVzcG9uc2UiB5ACAYi1GARiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_empty, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
- * A key for the header X-Service-Key. Only the SHA-256 of its secret is stored.
+ * An API key for the X-Service-Key header. Only the SHA-256 of its secret is stored.
  *
  * @generated from message webhook.v1.ApiKey
  */
@@ -35,7 +35,7 @@ export type ApiKey = Message<"webhook.v1.ApiKey"> & {
   name: string;
 
   /**
-   * The first characters of the secret, to tell keys apart.
+   * The first characters of the secret, to identify the key.
    *
    * @generated from field: string prefix = 3;
    */
@@ -47,14 +47,14 @@ export type ApiKey = Message<"webhook.v1.ApiKey"> & {
   permissions: Permission[];
 
   /**
-   * The event types that webhooks may be registered for with this key; every type when empty.
+   * The event types that webhooks may subscribe to with this key. Empty means all, including future ones.
    *
    * @generated from field: repeated webhook.v1.WebhookProcess allowed_processes = 5;
    */
   allowedProcesses: WebhookProcess[];
 
   /**
-   * The installed app the key belongs to, if any.
+   * The id of the installed app that the key belongs to, if any.
    *
    * @generated from field: optional string installed_application_id = 6;
    */
@@ -71,14 +71,14 @@ export type ApiKey = Message<"webhook.v1.ApiKey"> & {
   revoked?: Timestamp | undefined;
 
   /**
-   * When a request last came with the key, to about a minute; unset when none has.
+   * The time of the last request with the key, accurate to about a minute. Unset if it was never used.
    *
    * @generated from field: google.protobuf.Timestamp last_used = 9;
    */
   lastUsed?: Timestamp | undefined;
 
   /**
-   * Until when secrets that were rotated away still work; unset when none does.
+   * The time until which rotated secrets remain valid. Unset if there are none.
    *
    * @generated from field: google.protobuf.Timestamp old_secrets_expire = 10;
    */
@@ -93,13 +93,13 @@ export const ApiKeySchema: GenMessage<ApiKey> = /*@__PURE__*/
   messageDesc(file_webhook_v1_api_key, 0);
 
 /**
- * An application that integrators install; webhooks of its keys carry its id, and their deliveries the user.
+ * An application that integrators install. Webhooks of its keys carry its id, and their deliveries the user's.
  *
  * @generated from message webhook.v1.InstalledApp
  */
 export type InstalledApp = Message<"webhook.v1.InstalledApp"> & {
   /**
-   * InstalledApplicationId.
+   * The InstalledApplicationId.
    *
    * @generated from field: string id = 1;
    */
@@ -142,14 +142,14 @@ export type CreateApiKeyRequest = Message<"webhook.v1.CreateApiKeyRequest"> & {
   permissions: Permission[];
 
   /**
-   * Every event type when empty.
+   * Empty means all event types, including future ones.
    *
    * @generated from field: repeated webhook.v1.WebhookProcess allowed_processes = 3;
    */
   allowedProcesses: WebhookProcess[];
 
   /**
-   * InstalledApp.id, when the key belongs to one. A key of an installed app must name its own.
+   * The id of the installed app that the key belongs to, if any. A key of an installed app must name its own app.
    *
    * @generated from field: optional string installed_application_id = 4;
    */
@@ -173,7 +173,7 @@ export type CreateApiKeyResponse = Message<"webhook.v1.CreateApiKeyResponse"> & 
   apiKey?: ApiKey | undefined;
 
   /**
-   * The value for the header X-Service-Key. Keep it: it cannot be shown again.
+   * The secret for the X-Service-Key header. Store it: it cannot be shown again.
    *
    * @generated from field: string secret = 2;
    */
@@ -229,13 +229,13 @@ export type RevokeApiKeyRequest = Message<"webhook.v1.RevokeApiKeyRequest"> & {
   apiKeyId: string;
 
   /**
-   * What becomes of the key's webhooks. It must be told, even when the key has none.
+   * What happens to the key's webhooks. Required, even if the key has none.
    *
    * @generated from oneof webhook.v1.RevokeApiKeyRequest.webhooks
    */
   webhooks: {
     /**
-     * They belong to this key from now on.
+     * They are transferred to this key.
      *
      * @generated from field: string transfer_to_key_id = 2;
      */
@@ -243,7 +243,7 @@ export type RevokeApiKeyRequest = Message<"webhook.v1.RevokeApiKeyRequest"> & {
     case: "transferToKeyId";
   } | {
     /**
-     * They are deleted and their undelivered deliveries cancelled.
+     * They are deleted, and their undelivered deliveries are cancelled.
      *
      * @generated from field: google.protobuf.Empty delete_webhooks = 3;
      */
@@ -296,8 +296,8 @@ export type RotateApiKeyRequest = Message<"webhook.v1.RotateApiKeyRequest"> & {
   apiKeyId: string;
 
   /**
-   * For how long the old secret still works, at most 7 days. When unset or 0, it and all before it are refused at
-   * once, in every process.
+   * The time for which the current secret remains valid, at most 7 days. If unset or 0, it and all earlier ones are
+   * revoked immediately.
    *
    * @generated from field: google.protobuf.Duration grace_period = 2;
    */
@@ -321,7 +321,7 @@ export type RotateApiKeyResponse = Message<"webhook.v1.RotateApiKeyResponse"> & 
   apiKey?: ApiKey | undefined;
 
   /**
-   * The new value for the header X-Service-Key. Keep it: it cannot be shown again.
+   * The new secret for the X-Service-Key header. Store it: it cannot be shown again.
    *
    * @generated from field: string secret = 2;
    */
@@ -340,7 +340,7 @@ export const RotateApiKeyResponseSchema: GenMessage<RotateApiKeyResponse> = /*@_
  */
 export type DeleteApiKeyRequest = Message<"webhook.v1.DeleteApiKeyRequest"> & {
   /**
-   * ApiKey.id of a revoked key.
+   * The id of a revoked API key.
    *
    * @generated from field: string api_key_id = 1;
    */
@@ -359,7 +359,7 @@ export const DeleteApiKeyRequestSchema: GenMessage<DeleteApiKeyRequest> = /*@__P
  */
 export type DeleteApiKeyResponse = Message<"webhook.v1.DeleteApiKeyResponse"> & {
   /**
-   * As it was.
+   * The removed key.
    *
    * @generated from field: webhook.v1.ApiKey api_key = 1;
    */
@@ -433,7 +433,7 @@ export const DeleteInstalledAppRequestSchema: GenMessage<DeleteInstalledAppReque
  */
 export type DeleteInstalledAppResponse = Message<"webhook.v1.DeleteInstalledAppResponse"> & {
   /**
-   * As it was.
+   * The removed app.
    *
    * @generated from field: webhook.v1.InstalledApp installed_app = 1;
    */
@@ -478,17 +478,17 @@ export const ListInstalledAppsResponseSchema: GenMessage<ListInstalledAppsRespon
   messageDesc(file_webhook_v1_api_key, 17);
 
 /**
- * Makes and ends the keys that every request carries.
+ * Manages API keys and installed apps. Every request must carry a key.
  *
  * @generated from service webhook.v1.ApiKeyService
  */
 export const ApiKeyService: GenService<{
   /**
-   * The secret is in this answer and never again. FAILED_PRECONDITION when the service has as many keys as it takes.
+   * Creates a key. Only this response contains the secret. FAILED_PRECONDITION if the maximum number of keys exists.
    *
-   * Manage_Api_Keys is the highest permission: a key that has it and belongs to no installed app can create a key with
-   * every permission. A key of an installed app reaches the keys of its app only, and creates, rotates, revokes and
-   * removes only keys with at most its own permissions and event types. A key of another app is NOT_FOUND for it.
+   * Manage_Api_Keys is the highest permission: a key that has it and belongs to no installed app can create a key
+   * with every permission. A key of an installed app can access its app's keys only, and can create, rotate, revoke
+   * and remove keys with at most its own permissions and event types. Keys of other apps are NOT_FOUND.
    *
    * @generated from rpc webhook.v1.ApiKeyService.CreateApiKey
    */
@@ -498,7 +498,7 @@ export const ApiKeyService: GenService<{
     output: typeof CreateApiKeyResponseSchema;
   },
   /**
-   * Every key, revoked ones too, oldest first.
+   * Lists all keys, including revoked ones, oldest first.
    *
    * @generated from rpc webhook.v1.ApiKeyService.ListApiKeys
    */
@@ -508,8 +508,8 @@ export const ApiKeyService: GenService<{
     output: typeof ListApiKeysResponseSchema;
   },
   /**
-   * Refuses the key from now on, and gives its webhooks to another key or deletes them. A key of an installed app can
-   * receive webhooks of its app only.
+   * Revokes the key immediately, and transfers its webhooks to another key or deletes them. A key of an installed app
+   * can receive webhooks of its app only.
    *
    * @generated from rpc webhook.v1.ApiKeyService.RevokeApiKey
    */
@@ -519,7 +519,8 @@ export const ApiKeyService: GenService<{
     output: typeof RevokeApiKeyResponseSchema;
   },
   /**
-   * Gives the key another secret; its id, permissions and webhooks stay. The secret is in this answer and never again.
+   * Replaces the secret of the key. Its id, permissions and webhooks stay the same. Only this response contains the
+   * secret.
    *
    * @generated from rpc webhook.v1.ApiKeyService.RotateApiKey
    */
@@ -529,7 +530,7 @@ export const ApiKeyService: GenService<{
     output: typeof RotateApiKeyResponseSchema;
   },
   /**
-   * Removes a revoked key for good. Webhooks and events of the past keep its id. FAILED_PRECONDITION while the key is not
+   * Removes a revoked key permanently. Its webhooks and events keep its id. FAILED_PRECONDITION if the key is not
    * revoked.
    *
    * @generated from rpc webhook.v1.ApiKeyService.DeleteApiKey
@@ -540,8 +541,8 @@ export const ApiKeyService: GenService<{
     output: typeof DeleteApiKeyResponseSchema;
   },
   /**
-   * Makes an installed app. PERMISSION_DENIED for a key of an installed app, FAILED_PRECONDITION when the service has as
-   * many apps as it takes.
+   * Creates an installed app. PERMISSION_DENIED for a key of an installed app; FAILED_PRECONDITION if the maximum
+   * number of apps exists.
    *
    * @generated from rpc webhook.v1.ApiKeyService.CreateInstalledApp
    */
@@ -551,7 +552,7 @@ export const ApiKeyService: GenService<{
     output: typeof CreateInstalledAppResponseSchema;
   },
   /**
-   * Removes an installed app for good. FAILED_PRECONDITION while it has keys, revoked ones included, or webhooks;
+   * Removes an installed app permanently. FAILED_PRECONDITION if it has keys, including revoked ones, or webhooks;
    * PERMISSION_DENIED for a key of an installed app.
    *
    * @generated from rpc webhook.v1.ApiKeyService.DeleteInstalledApp
@@ -562,7 +563,7 @@ export const ApiKeyService: GenService<{
     output: typeof DeleteInstalledAppResponseSchema;
   },
   /**
-   * Every installed app, oldest first; for a key of an installed app, its own.
+   * Lists all installed apps, oldest first; for a key of an installed app, only its own.
    *
    * @generated from rpc webhook.v1.ApiKeyService.ListInstalledApps
    */

@@ -18,13 +18,13 @@ export const file_webhook_v1_delivery: GenFile = /*@__PURE__*/
   fileDesc("Chl3ZWJob29rL3YxL2RlbGl2ZXJ5LnByb3RvEgp3ZWJob29rLnYxIoEDCghEZWxpdmVyeRIKCgJpZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRISCgp3ZWJob29rX2lkGAMgASgDEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEigKBXN0YXRlGAYgASgOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEhUKDWF0dGVtcHRfY291bnQYByABKAUSKwoHY3JlYXRlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbmV4dF9hdHRlbXB0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghmaW5pc2hlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoGcmVhc29uGAsgASgJSACIAQESEwoLcm91bmRfc3RhcnQYDCABKAVCCQoHX3JlYXNvbiLJAQoHQXR0ZW1wdBIOCgZudW1iZXIYASABKAUSKwoHc3RhcnRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLZHVyYXRpb25fbXMYAyABKAUSEwoGc3RhdHVzGAQgASgFSACIAQESEgoFZXJyb3IYBSABKAlIAYgBARIbCg5yZXNwb25zZV9zdGFydBgGIAEoCUgCiAEBQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydCLvAgoVTGlzdERlbGl2ZXJpZXNSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIVCghldmVudF9pZBgCIAEoCUgBiAEBEikKBnN0YXRlcxgDIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIYCgtkZWxpdmVyeV9pZBgGIAEoCUgCiAEBEjAKB3Byb2Nlc3MYByABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzSAOIAQESKAoEZnJvbRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQg0KC193ZWJob29rX2lkQgsKCV9ldmVudF9pZEIOCgxfZGVsaXZlcnlfaWRCCgoIX3Byb2Nlc3MirgEKFkxpc3REZWxpdmVyaWVzUmVzcG9uc2USKAoKZGVsaXZlcmllcxgBIAMoCzIULndlYmhvb2sudjEuRGVsaXZlcnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhsKE3ByZXZpb3VzX3BhZ2VfdG9rZW4YAyABKAkSNAoQc2VhcmNoZWRfYmFja190bxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiLQoQU2VuZEFnYWluUmVxdWVzdBIZCgtkZWxpdmVyeV9pZBgBIAEoCUIEiLUYASI7ChFTZW5kQWdhaW5SZXNwb25zZRImCghkZWxpdmVyeRgBIAEoCzIULndlYmhvb2sudjEuRGVsaXZlcnkixAIKFFNlbmRBZ2Fpbk1hbnlSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIwCgdwcm9jZXNzGAIgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0gBiAEBEhUKCGV2ZW50X2lkGAMgASgJSAKIAQESKQoGc3RhdGVzGAQgAygOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEigKBGZyb20YBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYByABKAUSEgoKcGFnZV90b2tlbhgIIAEoCUINCgtfd2ViaG9va19pZEIKCghfcHJvY2Vzc0ILCglfZXZlbnRfaWQiVQoVU2VuZEFnYWluTWFueVJlc3BvbnNlEhIKCnNlbnRfYWdhaW4YASABKAUSDwoHc2tpcHBlZBgCIAEoBRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkiLwoSR2V0RGVsaXZlcnlSZXF1ZXN0EhkKC2RlbGl2ZXJ5X2lkGAEgASgJQgSItRgBIrgBChNHZXREZWxpdmVyeVJlc3BvbnNlEiYKCGRlbGl2ZXJ5GAEgASgLMhQud2ViaG9vay52MS5EZWxpdmVyeRIlCghhdHRlbXB0cxgCIAMoCzITLndlYmhvb2sudjEuQXR0ZW1wdBIsCgdyZXF1ZXN0GAMgASgLMhsud2ViaG9vay52MS5EZWxpdmVyeVJlcXVlc3QSJAoDcnVuGAQgASgLMhcud2ViaG9vay52MS5EZWxpdmVyeVJ1biJcCg9EZWxpdmVyeVJlcXVlc3QSKwoHaGVhZGVycxgBIAMoCzIaLndlYmhvb2sudjEuRGVsaXZlcnlIZWFkZXISDAoEYm9keRgCIAEoCRIOCgZlcmFzZWQYAyABKAgiLQoORGVsaXZlcnlIZWFkZXISDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCSJMCgtEZWxpdmVyeVJ1bhITCgt3b3JrZmxvd19pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEAoDdXJsGAMgASgJSACIAQFCBgoEX3VybCreAQoNRGVsaXZlcnlTdGF0ZRIeChpERUxJVkVSWV9TVEFURV9VTlNQRUNJRklFRBAAEhoKFkRFTElWRVJZX1NUQVRFX1BFTkRJTkcQARIdChlERUxJVkVSWV9TVEFURV9ERUxJVkVSSU5HEAISGwoXREVMSVZFUllfU1RBVEVfUkVUUllJTkcQAxIcChhERUxJVkVSWV9TVEFURV9ERUxJVkVSRUQQBBIZChVERUxJVkVSWV9TVEFURV9GQUlMRUQQBRIcChhERUxJVkVSWV9TVEFURV9DQU5DRUxMRUQQBjL4AgoPRGVsaXZlcnlTZXJ2aWNlEmAKDkxpc3REZWxpdmVyaWVzEiEud2ViaG9vay52MS5MaXN0RGVsaXZlcmllc1JlcXVlc3QaIi53ZWJob29rLnYxLkxpc3REZWxpdmVyaWVzUmVzcG9uc2UiB5ACAYi1GAESTgoJU2VuZEFnYWluEhwud2ViaG9vay52MS5TZW5kQWdhaW5SZXF1ZXN0Gh0ud2ViaG9vay52MS5TZW5kQWdhaW5SZXNwb25zZSIEiLUYAhJaCg1TZW5kQWdhaW5NYW55EiAud2ViaG9vay52MS5TZW5kQWdhaW5NYW55UmVxdWVzdBohLndlYmhvb2sudjEuU2VuZEFnYWluTWFueVJlc3BvbnNlIgSItRgCElcKC0dldERlbGl2ZXJ5Eh4ud2ViaG9vay52MS5HZXREZWxpdmVyeVJlcXVlc3QaHy53ZWJob29rLnYxLkdldERlbGl2ZXJ5UmVzcG9uc2UiB5ACAYi1GAFiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
- * One queue entry: this event for this webhook.
+ * The delivery of one event to one webhook.
  *
  * @generated from message webhook.v1.Delivery
  */
 export type Delivery = Message<"webhook.v1.Delivery"> & {
   /**
-   * UUIDv7; the receiver sees it as X-Service-Webhook-Id, the same on every attempt.
+   * A UUIDv7. Receivers get it in X-Service-Webhook-Id, the same with every attempt.
    *
    * @generated from field: string id = 1;
    */
@@ -56,7 +56,7 @@ export type Delivery = Message<"webhook.v1.Delivery"> & {
   state: DeliveryState;
 
   /**
-   * How many attempts were recorded, over all rounds.
+   * The number of recorded attempts, over all rounds.
    *
    * @generated from field: int32 attempt_count = 7;
    */
@@ -68,29 +68,30 @@ export type Delivery = Message<"webhook.v1.Delivery"> & {
   created?: Timestamp | undefined;
 
   /**
-   * When the next attempt is due, while retrying.
+   * The time of the next attempt, in the state retrying.
    *
    * @generated from field: google.protobuf.Timestamp next_attempt = 9;
    */
   nextAttempt?: Timestamp | undefined;
 
   /**
-   * When it became delivered, failed or cancelled.
+   * The time at which it was delivered, failed or cancelled.
    *
    * @generated from field: google.protobuf.Timestamp finished = 10;
    */
   finished?: Timestamp | undefined;
 
   /**
-   * Why it ended where no attempt tells it: `interrupted` (its workers died ten times), `expired` (older than the
-   * retention), `queue full` (too many waited for its webhook), `webhook deleted`, `payload erased`.
+   * The reason for the final state, if it is not that of an attempt: `interrupted` (the worker crashed ten times
+   * while sending it), `expired` (older than the retention), `queue full` (too many deliveries pending for its
+   * webhook), `webhook deleted`, `payload erased`.
    *
    * @generated from field: optional string reason = 11;
    */
   reason?: string | undefined;
 
   /**
-   * How many of its attempts belong to earlier rounds; the current one has at most four more.
+   * The number of attempts in earlier rounds. The current round has at most four more.
    *
    * @generated from field: int32 round_start = 12;
    */
@@ -105,13 +106,13 @@ export const DeliverySchema: GenMessage<Delivery> = /*@__PURE__*/
   messageDesc(file_webhook_v1_delivery, 0);
 
 /**
- * One HTTP POST of a delivery, as recorded.
+ * A recorded HTTP POST of a delivery.
  *
  * @generated from message webhook.v1.Attempt
  */
 export type Attempt = Message<"webhook.v1.Attempt"> & {
   /**
-   * From 1; numbered on when a delivery is sent again.
+   * The number of the attempt, starting at 1. Continues when a delivery is resent.
    *
    * @generated from field: int32 number = 1;
    */
@@ -128,21 +129,21 @@ export type Attempt = Message<"webhook.v1.Attempt"> & {
   durationMs: number;
 
   /**
-   * The HTTP status, when a response came.
+   * The HTTP status, if there was a response.
    *
    * @generated from field: optional int32 status = 4;
    */
   status?: number | undefined;
 
   /**
-   * What went wrong, when it was not the status alone.
+   * The error, if the status alone does not explain the outcome.
    *
    * @generated from field: optional string error = 5;
    */
   error?: string | undefined;
 
   /**
-   * The first 1 KiB of the response.
+   * The first 1 KiB of the response body.
    *
    * @generated from field: optional string response_start = 6;
    */
@@ -175,21 +176,21 @@ export type ListDeliveriesRequest = Message<"webhook.v1.ListDeliveriesRequest"> 
   eventId?: string | undefined;
 
   /**
-   * Only deliveries in one of these states; any when empty.
+   * Only deliveries in one of these states. Empty means all.
    *
    * @generated from field: repeated webhook.v1.DeliveryState states = 3;
    */
   states: DeliveryState[];
 
   /**
-   * 1 to 1,000; 100 when 0.
+   * From 1 to 1,000. 0 means 100.
    *
    * @generated from field: int32 page_size = 4;
    */
   pageSize: number;
 
   /**
-   * next_page_token or previous_page_token of another page, with the same filter.
+   * The next_page_token or previous_page_token of a page with the same filter.
    *
    * @generated from field: string page_token = 5;
    */
@@ -210,14 +211,14 @@ export type ListDeliveriesRequest = Message<"webhook.v1.ListDeliveriesRequest"> 
   process?: WebhookProcess | undefined;
 
   /**
-   * Only deliveries created at this time or later.
+   * The earliest creation time, inclusive.
    *
    * @generated from field: google.protobuf.Timestamp from = 8;
    */
   from?: Timestamp | undefined;
 
   /**
-   * Only deliveries created before this time.
+   * The latest creation time, exclusive.
    *
    * @generated from field: google.protobuf.Timestamp to = 9;
    */
@@ -243,23 +244,24 @@ export type ListDeliveriesResponse = Message<"webhook.v1.ListDeliveriesResponse"
   deliveries: Delivery[];
 
   /**
-   * Goes on with older ones. Empty on the last page.
+   * The token of the next, older page. Empty on the last page.
    *
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
 
   /**
-   * Goes back to the newer ones next to these; on the first page it finds what came since. Empty where there are none
-   * that are newer, and on the first page if nothing was found.
+   * The token of the previous, newer page; on the first page, of deliveries created since. Empty if there are no
+   * newer ones, or if the first page is empty.
    *
    * @generated from field: string previous_page_token = 3;
    */
   previousPageToken: string;
 
   /**
-   * Set when the search ended before the page was full, since few deliveries pass the filter: those created before this
-   * time were not looked at yet. Continue with next_page_token; when reading newer pages, with previous_page_token.
+   * Set if the search ended before the page was full because few deliveries match the filter. Deliveries created
+   * before this time were not examined. Continue with next_page_token; when reading newer pages, with
+   * previous_page_token.
    *
    * @generated from field: google.protobuf.Timestamp searched_back_to = 4;
    */
@@ -295,7 +297,7 @@ export const SendAgainRequestSchema: GenMessage<SendAgainRequest> = /*@__PURE__*
  */
 export type SendAgainResponse = Message<"webhook.v1.SendAgainResponse"> & {
   /**
-   * As it is now, pending.
+   * The delivery in its new state, pending.
    *
    * @generated from field: webhook.v1.Delivery delivery = 1;
    */
@@ -335,35 +337,35 @@ export type SendAgainManyRequest = Message<"webhook.v1.SendAgainManyRequest"> & 
   eventId?: string | undefined;
 
   /**
-   * DELIVERED, FAILED or CANCELLED; FAILED when empty.
+   * DELIVERED, FAILED or CANCELLED. Empty means FAILED.
    *
    * @generated from field: repeated webhook.v1.DeliveryState states = 4;
    */
   states: DeliveryState[];
 
   /**
-   * Only deliveries created at this time or later.
+   * The earliest creation time, inclusive.
    *
    * @generated from field: google.protobuf.Timestamp from = 5;
    */
   from?: Timestamp | undefined;
 
   /**
-   * Only deliveries created before this time.
+   * The latest creation time, exclusive.
    *
    * @generated from field: google.protobuf.Timestamp to = 6;
    */
   to?: Timestamp | undefined;
 
   /**
-   * How many deliveries this call looks at, 1 to 10,000; 1,000 when 0.
+   * The maximum number of deliveries that this call examines, from 1 to 10,000. 0 means 1,000.
    *
    * @generated from field: int32 page_size = 7;
    */
   pageSize: number;
 
   /**
-   * next_page_token of the call before, with the same filter.
+   * The next_page_token of the previous call with the same filter.
    *
    * @generated from field: string page_token = 8;
    */
@@ -382,21 +384,21 @@ export const SendAgainManyRequestSchema: GenMessage<SendAgainManyRequest> = /*@_
  */
 export type SendAgainManyResponse = Message<"webhook.v1.SendAgainManyResponse"> & {
   /**
-   * How many are pending now.
+   * The number of deliveries that are pending now.
    *
    * @generated from field: int32 sent_again = 1;
    */
   sentAgain: number;
 
   /**
-   * How many were left as they are, since their webhook or its key is gone.
+   * The number of deliveries not resent, because their webhook or its key no longer exists.
    *
    * @generated from field: int32 skipped = 2;
    */
   skipped: number;
 
   /**
-   * Empty when nothing is left.
+   * Empty if nothing is left.
    *
    * @generated from field: string next_page_token = 3;
    */
@@ -442,15 +444,15 @@ export type GetDeliveryResponse = Message<"webhook.v1.GetDeliveryResponse"> & {
   attempts: Attempt[];
 
   /**
-   * What each attempt sends.
+   * The request of each attempt.
    *
    * @generated from field: webhook.v1.DeliveryRequest request = 3;
    */
   request?: DeliveryRequest | undefined;
 
   /**
-   * The run that claimed it last; unset before the first, while it is pending again, and when the run is forgotten.
-   * Unset for a key of an installed app.
+   * The run that claimed it last. Unset before the first claim, while the delivery is pending again, if the run's
+   * record was deleted, and for keys of an installed app.
    *
    * @generated from field: webhook.v1.DeliveryRun run = 4;
    */
@@ -465,28 +467,28 @@ export const GetDeliveryResponseSchema: GenMessage<GetDeliveryResponse> = /*@__P
   messageDesc(file_webhook_v1_delivery, 9);
 
 /**
- * The POST of a delivery.
+ * The HTTP request of a delivery.
  *
  * @generated from message webhook.v1.DeliveryRequest
  */
 export type DeliveryRequest = Message<"webhook.v1.DeliveryRequest"> & {
   /**
-   * In the order they are sent. webhook-timestamp and webhook-signature are not among them: they are made anew for
-   * each attempt, and not kept.
+   * In the order in which they are sent. Without webhook-timestamp and webhook-signature, which change with each
+   * attempt and are not stored.
    *
    * @generated from field: repeated webhook.v1.DeliveryHeader headers = 1;
    */
   headers: DeliveryHeader[];
 
   /**
-   * The JSON that the receiver gets. Empty when the payload was erased.
+   * The JSON body. Empty if the payload was erased.
    *
    * @generated from field: string body = 2;
    */
   body: string;
 
   /**
-   * The payload was erased; ids and attempts are kept.
+   * Whether the payload was erased. Ids and attempts are kept.
    *
    * @generated from field: bool erased = 3;
    */
@@ -523,7 +525,7 @@ export const DeliveryHeaderSchema: GenMessage<DeliveryHeader> = /*@__PURE__*/
   messageDesc(file_webhook_v1_delivery, 11);
 
 /**
- * The dispatch run that a delivery belongs to, as Temporal knows it.
+ * The dispatch run of a delivery, as known to Temporal.
  *
  * @generated from message webhook.v1.DeliveryRun
  */
@@ -534,14 +536,14 @@ export type DeliveryRun = Message<"webhook.v1.DeliveryRun"> & {
   workflowId: string;
 
   /**
-   * The first execution of the run.
+   * The run id of its first execution.
    *
    * @generated from field: string run_id = 2;
    */
   runId: string;
 
   /**
-   * Where the Temporal UI shows it; unset when the service knows of no UI.
+   * The URL of the run in the Temporal UI. Unset if the service has no UI configured.
    *
    * @generated from field: optional string url = 3;
    */
@@ -565,21 +567,21 @@ export const DeliveryState = {
   UNSPECIFIED: 0,
 
   /**
-   * Waits for the next dispatch.
+   * Waiting for the next dispatch.
    *
    * @generated from enum value: DELIVERY_STATE_PENDING = 1;
    */
   PENDING: 1,
 
   /**
-   * Claimed by a run; its first attempt is under way or about to be.
+   * Claimed by a run. Its first attempt is in progress or about to start.
    *
    * @generated from enum value: DELIVERY_STATE_DELIVERING = 2;
    */
   DELIVERING: 2,
 
   /**
-   * An attempt failed and there are retries left.
+   * An attempt failed, and retries are left.
    *
    * @generated from enum value: DELIVERY_STATE_RETRYING = 3;
    */
@@ -598,7 +600,7 @@ export const DeliveryState = {
   FAILED: 5,
 
   /**
-   * The webhook went away first.
+   * The webhook was deleted first.
    *
    * @generated from enum value: DELIVERY_STATE_CANCELLED = 6;
    */
@@ -617,14 +619,15 @@ export const DeliveryStateSchema: GenEnum<DeliveryState> = /*@__PURE__*/
   enumDesc(file_webhook_v1_delivery, 0);
 
 /**
- * Tells what became of each delivery, and sends it again. A key of an installed app reaches the deliveries of its app's
- * webhooks for the event types that it may subscribe to; another delivery is NOT_FOUND for it, and no list holds one.
+ * Shows the status of each delivery and resends deliveries. A key of an installed app can access the deliveries of
+ * its app's webhooks for the event types that it may subscribe to. Other deliveries are NOT_FOUND and omitted from
+ * lists.
  *
  * @generated from service webhook.v1.DeliveryService
  */
 export const DeliveryService: GenService<{
   /**
-   * Newest first.
+   * Lists deliveries, newest first.
    *
    * @generated from rpc webhook.v1.DeliveryService.ListDeliveries
    */
@@ -634,9 +637,9 @@ export const DeliveryService: GenService<{
     output: typeof ListDeliveriesResponseSchema;
   },
   /**
-   * Starts another round for a delivery that is delivered, failed or cancelled: up to four more attempts under the same
-   * id, numbered on, with the next dispatch. FAILED_PRECONDITION while it is still under way, and when its webhook or
-   * the webhook's key is gone.
+   * Starts another round for a delivery that is delivered, failed or cancelled: up to four more attempts with the
+   * same id and continued numbers, from the next dispatch on. FAILED_PRECONDITION if the delivery is in another
+   * state, or its webhook or the webhook's key no longer exists.
    *
    * @generated from rpc webhook.v1.DeliveryService.SendAgain
    */
@@ -646,8 +649,8 @@ export const DeliveryService: GenService<{
     output: typeof SendAgainResponseSchema;
   },
   /**
-   * SendAgain for every delivery that a filter finds, newest first, so many a call; next_page_token goes on from there.
-   * A delivery is looked at once, also when it fails again meanwhile.
+   * Calls SendAgain for all deliveries that match a filter, newest first, up to page_size per call. Continue with
+   * next_page_token. Each delivery is examined once, even if it fails again in the meantime.
    *
    * @generated from rpc webhook.v1.DeliveryService.SendAgainMany
    */
@@ -657,7 +660,7 @@ export const DeliveryService: GenService<{
     output: typeof SendAgainManyResponseSchema;
   },
   /**
-   * One delivery with every attempt.
+   * Returns one delivery with all its attempts.
    *
    * @generated from rpc webhook.v1.DeliveryService.GetDelivery
    */

@@ -2,10 +2,10 @@
 // @generated from file webhook/v1/event.proto (package webhook.v1, syntax proto3)
 /* eslint-disable */
 
-// The catalogue of events. To add an event type, edit this file only: a member of WebhookProcess, a payload
+// The catalogue of events. To add an event type, edit only this file: add a member of WebhookProcess, a payload
 // message, and a member of PublishEventRequest.data with the same name; then run `npm run generate`.
 //
-// Payload messages are what receivers get, as JSON with PascalCase names, in the order of the fields here.
+// Receivers get payload messages as JSON with PascalCase names, in the order of the fields here.
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -27,42 +27,42 @@ export const file_webhook_v1_event: GenFile = /*@__PURE__*/
  */
 export type OrderDispatched = Message<"webhook.v1.OrderDispatched"> & {
   /**
-   * The order's number in the system it was placed in.
+   * The order's id in the system in which it was placed.
    *
    * @generated from field: int64 order_id = 1;
    */
   orderId: bigint;
 
   /**
-   * The order's number as customers know it.
+   * The order number known to the customer.
    *
    * @generated from field: string order_number = 2;
    */
   orderNumber: string;
 
   /**
-   * When it left.
+   * The time of dispatch.
    *
    * @generated from field: google.protobuf.Timestamp dispatched_at = 3;
    */
   dispatchedAt?: Timestamp | undefined;
 
   /**
-   * Who carries it, if that is known.
+   * The carrier, if known.
    *
    * @generated from field: optional string carrier = 4;
    */
   carrier?: string | undefined;
 
   /**
-   * What the carrier tracks it by, if it does.
+   * The carrier's tracking number, if any.
    *
    * @generated from field: optional string tracking_number = 5;
    */
   trackingNumber?: string | undefined;
 
   /**
-   * What was sent.
+   * The lines of the order that were sent.
    *
    * @generated from field: repeated webhook.v1.OrderLine lines = 6;
    */
@@ -97,7 +97,7 @@ export type OrderLine = Message<"webhook.v1.OrderLine"> & {
   sku: string;
 
   /**
-   * How many of it were sent.
+   * The number of units sent.
    *
    * @generated from field: int32 quantity = 3;
    */
@@ -118,49 +118,49 @@ export const OrderLineSchema: GenMessage<OrderLine> = /*@__PURE__*/
  */
 export type DocumentCreated = Message<"webhook.v1.DocumentCreated"> & {
   /**
-   * The document's number in the system it was created in.
+   * The document's id in the system in which it was created.
    *
    * @generated from field: int64 document_id = 1;
    */
   documentId: bigint;
 
   /**
-   * What it is.
+   * The kind of the document.
    *
    * @generated from field: webhook.v1.DocumentKind kind = 2;
    */
   kind: DocumentKind;
 
   /**
-   * The number printed on it.
+   * The number printed on the document.
    *
    * @generated from field: string number = 3;
    */
   number: string;
 
   /**
-   * When it was created.
+   * The time of creation.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 4;
    */
   createdAt?: Timestamp | undefined;
 
   /**
-   * The order the document belongs to, if any.
+   * The order that the document belongs to, if any.
    *
    * @generated from field: optional int64 order_id = 5;
    */
   orderId?: bigint | undefined;
 
   /**
-   * The total in minor units of the currency (cents), if the document has one.
+   * The total in minor units of the currency (such as cents), if the document has one.
    *
    * @generated from field: optional int64 total_minor = 6;
    */
   totalMinor?: bigint | undefined;
 
   /**
-   * ISO 4217, such as EUR.
+   * The currency by its ISO 4217 code, such as EUR.
    *
    * @generated from field: optional string currency = 7;
    */
@@ -195,28 +195,28 @@ export type StockLevelChanged = Message<"webhook.v1.StockLevelChanged"> & {
   sku: string;
 
   /**
-   * Where the stock is.
+   * The location of the stock.
    *
    * @generated from field: string location = 3;
    */
   location: string;
 
   /**
-   * Unset when the level was not known before.
+   * The previous level. Unset if it was not known.
    *
    * @generated from field: optional int64 previous_level = 4;
    */
   previousLevel?: bigint | undefined;
 
   /**
-   * How many there are now.
+   * The current level.
    *
    * @generated from field: int64 level = 5;
    */
   level: bigint;
 
   /**
-   * When it changed.
+   * The time of the change.
    *
    * @generated from field: google.protobuf.Timestamp changed_at = 6;
    */
@@ -254,21 +254,21 @@ export const ErasePayloadsRequestSchema: GenMessage<ErasePayloadsRequest> = /*@_
  */
 export type ErasePayloadsResponse = Message<"webhook.v1.ErasePayloadsResponse"> & {
   /**
-   * Events whose payload was erased by this call.
+   * The number of events whose payload was erased by this call.
    *
    * @generated from field: int32 erased = 1;
    */
   erased: number;
 
   /**
-   * Open deliveries that were cancelled by this call.
+   * The number of open deliveries cancelled by this call.
    *
    * @generated from field: int32 cancelled = 2;
    */
   cancelled: number;
 
   /**
-   * There may be more events of this user.
+   * Whether there may be more events of this user.
    *
    * @generated from field: bool more = 3;
    */
@@ -287,29 +287,29 @@ export const ErasePayloadsResponseSchema: GenMessage<ErasePayloadsResponse> = /*
  */
 export type PublishEventRequest = Message<"webhook.v1.PublishEventRequest"> & {
   /**
-   * Names this occurrence for the caller's API key: 1 to 255 characters.
+   * Identifies the event for the caller's API key: 1 to 255 characters.
    *
    * @generated from field: string idempotency_key = 1;
    */
   idempotencyKey: string;
 
   /**
-   * The user (tenant) the event belongs to, 1 to 128 visible ASCII characters; webhooks of installed apps get it
-   * as the header X-Service-UserId.
+   * The user (tenant) of the event, 1 to 128 visible ASCII characters. Webhooks of installed apps receive it in the
+   * X-Service-UserId header.
    *
    * @generated from field: string user_id = 2;
    */
   userId: string;
 
   /**
-   * When it happened; the time of publishing when unset.
+   * The time of the event. Unset means the time of publishing.
    *
    * @generated from field: google.protobuf.Timestamp time = 3;
    */
   time?: Timestamp | undefined;
 
   /**
-   * What happened. The member's name is that of its WebhookProcess.
+   * What happened. The payload, whose field has the name of its WebhookProcess.
    *
    * @generated from oneof webhook.v1.PublishEventRequest.data
    */
@@ -346,21 +346,21 @@ export const PublishEventRequestSchema: GenMessage<PublishEventRequest> = /*@__P
  */
 export type PublishEventResponse = Message<"webhook.v1.PublishEventResponse"> & {
   /**
-   * UUIDv7 of the event. For a duplicate, that of the event first published under the key.
+   * The id of the event, a UUIDv7. For a duplicate, that of the event first published with the key.
    *
    * @generated from field: string event_id = 1;
    */
   eventId: string;
 
   /**
-   * How many deliveries this call queued; 0 for a duplicate.
+   * The number of deliveries queued by this call; 0 for a duplicate.
    *
    * @generated from field: int32 deliveries_queued = 2;
    */
   deliveriesQueued: number;
 
   /**
-   * Whether the key had been published before with the same content.
+   * Whether an event with the key and the same content was published before.
    *
    * @generated from field: bool duplicate = 3;
    */
@@ -375,7 +375,7 @@ export const PublishEventResponseSchema: GenMessage<PublishEventResponse> = /*@_
   messageDesc(file_webhook_v1_event, 7);
 
 /**
- * One message of the stream: one event or several, which saves some more time.
+ * One message of the stream, with one or several events. Several are more efficient.
  *
  * @generated from message webhook.v1.PublishEventsRequest
  */
@@ -451,7 +451,7 @@ export const PublishEventBatchResponseSchema: GenMessage<PublishEventBatchRespon
   messageDesc(file_webhook_v1_event, 11);
 
 /**
- * What became of one event of many.
+ * The result of one of several events.
  *
  * @generated from message webhook.v1.PublishResult
  */
@@ -461,7 +461,7 @@ export type PublishResult = Message<"webhook.v1.PublishResult"> & {
    */
   result: {
     /**
-     * It is stored, by this call or by an earlier one.
+     * The event is stored, by this call or an earlier one.
      *
      * @generated from field: webhook.v1.PublishEventResponse published = 1;
      */
@@ -469,7 +469,7 @@ export type PublishResult = Message<"webhook.v1.PublishResult"> & {
     case: "published";
   } | {
     /**
-     * It is not stored.
+     * The event is not stored.
      *
      * @generated from field: webhook.v1.PublishError error = 2;
      */
@@ -486,20 +486,20 @@ export const PublishResultSchema: GenMessage<PublishResult> = /*@__PURE__*/
   messageDesc(file_webhook_v1_event, 12);
 
 /**
- * Why one event of many was refused.
+ * The reason why an event was rejected.
  *
  * @generated from message webhook.v1.PublishError
  */
 export type PublishError = Message<"webhook.v1.PublishError"> & {
   /**
-   * Its place in the stream or batch, from 0.
+   * Its index in the stream or batch, starting at 0.
    *
    * @generated from field: int32 index = 1;
    */
   index: number;
 
   /**
-   * The status that PublishEvent would have ended with, as gRPC numbers it: 3 INVALID_ARGUMENT, 6 ALREADY_EXISTS.
+   * The gRPC status code that PublishEvent would return: 3 INVALID_ARGUMENT, 6 ALREADY_EXISTS.
    *
    * @generated from field: int32 code = 2;
    */
@@ -513,7 +513,7 @@ export type PublishError = Message<"webhook.v1.PublishError"> & {
   message: string;
 
   /**
-   * The reason that PublishEvent would have told in its google.rpc.ErrorInfo, such as `FIELDS_INVALID`.
+   * The reason that PublishEvent would return in google.rpc.ErrorInfo, such as `FIELDS_INVALID`.
    *
    * @generated from field: string reason = 4;
    */
@@ -528,7 +528,7 @@ export const PublishErrorSchema: GenMessage<PublishError> = /*@__PURE__*/
   messageDesc(file_webhook_v1_event, 13);
 
 /**
- * The event type. REST sends it as its number and returns it by name (`OrderDispatched`).
+ * The event type. REST requests use its number, and responses its name (`OrderDispatched`).
  *
  * @generated from enum webhook.v1.WebhookProcess
  */
@@ -561,7 +561,7 @@ export const WebhookProcess = {
 } as const;
 
 /**
- * The event type. REST sends it as its number and returns it by name (`OrderDispatched`).
+ * The event type. REST requests use its number, and responses its name (`OrderDispatched`).
  *
  * @generated from enum webhook.v1.WebhookProcess
  */
@@ -574,7 +574,7 @@ export const WebhookProcessSchema: GenEnum<WebhookProcess> = /*@__PURE__*/
   enumDesc(file_webhook_v1_event, 0);
 
 /**
- * What a document is.
+ * The kind of a document.
  *
  * @generated from enum webhook.v1.DocumentKind
  */
@@ -585,28 +585,28 @@ export const DocumentKind = {
   UNSPECIFIED: 0,
 
   /**
-   * Asks for a payment.
+   * A request for payment.
    *
    * @generated from enum value: DOCUMENT_KIND_INVOICE = 1;
    */
   INVOICE: 1,
 
   /**
-   * Takes back an invoice or a part of it.
+   * Cancels an invoice or a part of it.
    *
    * @generated from enum value: DOCUMENT_KIND_CREDIT_NOTE = 2;
    */
   CREDIT_NOTE: 2,
 
   /**
-   * Goes with the goods.
+   * Accompanies the goods.
    *
    * @generated from enum value: DOCUMENT_KIND_DELIVERY_NOTE = 3;
    */
   DELIVERY_NOTE: 3,
 
   /**
-   * Tells a customer that an order was taken.
+   * Confirms an order to the customer.
    *
    * @generated from enum value: DOCUMENT_KIND_ORDER_CONFIRMATION = 4;
    */
@@ -614,7 +614,7 @@ export const DocumentKind = {
 } as const;
 
 /**
- * What a document is.
+ * The kind of a document.
  *
  * @generated from enum webhook.v1.DocumentKind
  */
@@ -627,15 +627,16 @@ export const DocumentKindSchema: GenEnum<DocumentKind> = /*@__PURE__*/
   enumDesc(file_webhook_v1_event, 1);
 
 /**
- * For internal callers: tells the service that something happened. Events are of the whole service: they go to the
- * webhooks of every app, whichever key publishes them, and the answer tells how many that were.
+ * Publishes events, for internal callers. Events belong to the whole service: they are delivered to the webhooks of
+ * all apps, whichever key publishes them, and the response contains the number of deliveries.
  *
  * @generated from service webhook.v1.EventService
  */
 export const EventService: GenService<{
   /**
-   * Stores one event and queues a delivery for each webhook registered for it, in one transaction. Safe to call
-   * again with the same key: nothing is queued twice. The same key with another content is ALREADY_EXISTS.
+   * Stores one event and queues a delivery for each webhook registered for it, in one transaction. Idempotent: a
+   * repeated call with the same key and content queues nothing. The same key with different content is
+   * ALREADY_EXISTS.
    *
    * @generated from rpc webhook.v1.EventService.PublishEvent
    */
@@ -645,14 +646,14 @@ export const EventService: GenService<{
     output: typeof PublishEventResponseSchema;
   },
   /**
-   * Publishes up to 10,000 events over one stream, many times as fast as one call each. They are stored in groups,
-   * while the stream goes on; when the service is busy it reads more slowly. Each event is answered in order, as
-   * PublishEvent would: one that is refused is told by its index and stops no other.
+   * Publishes up to 10,000 events over one stream, much faster than single calls. Events are stored in batches while
+   * the stream continues; a busy service reads more slowly. Each event has a result, in order, as that of
+   * PublishEvent. A rejected event is reported by its index and does not affect the others.
    *
-   * The call itself fails when the key is revoked (UNAUTHENTICATED), when the service cannot store anything
-   * (UNAVAILABLE), and after 10,000 events (RESOURCE_EXHAUSTED). Of a call that failed, or a stream that broke,
-   * what was stored by then stays stored. Send the same events again with the same idempotency keys: those already
-   * stored are answered as duplicates, with their ids, and nothing is queued twice.
+   * The call fails if the key is revoked (UNAUTHENTICATED), if the service cannot store events (UNAVAILABLE), and
+   * after 10,000 events (RESOURCE_EXHAUSTED). Events stored before a failed call or broken stream remain stored. Send
+   * the same events again with the same idempotency keys: stored ones are reported as duplicates, with their ids, and
+   * nothing is queued twice.
    *
    * @generated from rpc webhook.v1.EventService.PublishEvents
    */
@@ -663,7 +664,7 @@ export const EventService: GenService<{
   },
   /**
    * PublishEvents for callers that cannot stream, such as Connect over HTTP/1.1: 1 to 1,000 events in one message of
-   * at most 4 MiB, answered and repeated as there. They are not one transaction.
+   * at most 4 MiB, with the same results and idempotency. The events are not one transaction.
    *
    * @generated from rpc webhook.v1.EventService.PublishEventBatch
    */
@@ -673,9 +674,9 @@ export const EventService: GenService<{
     output: typeof PublishEventBatchResponseSchema;
   },
   /**
-   * Erases the payloads of a user's events, and what endpoints answered to their deliveries. Ids, states and counts
-   * stay. Deliveries of these events that are still open are cancelled, those being sent at this moment excepted. Call
-   * again until `more` is false. PERMISSION_DENIED for a key of an installed app: events are of the whole service.
+   * Erases the payloads of a user's events and the responses to their deliveries. Ids, states and counts are kept.
+   * Open deliveries of these events are cancelled, except those being sent at the moment. Repeat the call until
+   * `more` is false. PERMISSION_DENIED for a key of an installed app, because events belong to the whole service.
    *
    * @generated from rpc webhook.v1.EventService.ErasePayloads
    */

@@ -15,7 +15,7 @@ export const file_webhook_v1_options: GenFile = /*@__PURE__*/
   fileDesc("Chh3ZWJob29rL3YxL29wdGlvbnMucHJvdG8SCndlYmhvb2sudjEqugEKClBlcm1pc3Npb24SGgoWUEVSTUlTU0lPTl9VTlNQRUNJRklFRBAAEicKI1BFUk1JU1NJT05fUkVBRF9BRE1JTklTVFJBVElWRV9EQVRBEAESKAokUEVSTUlTU0lPTl9XUklURV9BRE1JTklTVFJBVElWRV9EQVRBEAISHQoZUEVSTUlTU0lPTl9QVUJMSVNIX0VWRU5UUxADEh4KGlBFUk1JU1NJT05fTUFOQUdFX0FQSV9LRVlTEAQ6aQoTcmVxdWlyZWRfcGVybWlzc2lvbhIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNGGAyABKA4yFi53ZWJob29rLnYxLlBlcm1pc3Npb25SEnJlcXVpcmVkUGVybWlzc2lvbjo9CglyZXN0X2RhdGESHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjShgMgASgJUghyZXN0RGF0YTo7CghyZXF1aXJlZBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCFIIcmVxdWlyZWQ6QgoMcmVzdF9vbWl0dGVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjShgMgASgIUgtyZXN0T21pdHRlZDo6CghyYXdfanNvbhIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY04YDIAEoCFIHcmF3SnNvbjo5CgdleGFtcGxlEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjUhgMgASgJUgdleGFtcGxlYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
- * What an API key may be used for.
+ * A permission of an API key.
  *
  * @generated from enum webhook.v1.Permission
  */
@@ -26,32 +26,32 @@ export const Permission = {
   UNSPECIFIED: 0,
 
   /**
-   * List webhooks, deliveries and their attempts. A key of an installed app sees those of its app; of other apps'
-   * webhooks it sees the six fields of the REST contract.
+   * List webhooks, deliveries and their attempts. A key of an installed app sees those of its app. Of other apps'
+   * webhooks it sees only the six fields of the REST contract.
    *
    * @generated from enum value: PERMISSION_READ_ADMINISTRATIVE_DATA = 1;
    */
   READ_ADMINISTRATIVE_DATA: 1,
 
   /**
-   * Create and delete webhooks, read their signing secrets. A key of an installed app can delete every webhook, as the
-   * REST contract says, and do everything else for webhooks of its app only.
+   * Create and delete webhooks, read their signing secrets. A key of an installed app can delete every webhook, as
+   * the REST contract requires, and do everything else for webhooks of its app only.
    *
    * @generated from enum value: PERMISSION_WRITE_ADMINISTRATIVE_DATA = 2;
    */
   WRITE_ADMINISTRATIVE_DATA: 2,
 
   /**
-   * Publish events, which go to the webhooks of every app. For internal callers: give it to no app that should not be
-   * able to send events to others.
+   * Publish events, which are delivered to the webhooks of all apps. For internal callers: do not give it to an app
+   * that must not send events to others.
    *
    * @generated from enum value: PERMISSION_PUBLISH_EVENTS = 3;
    */
   PUBLISH_EVENTS: 3,
 
   /**
-   * Create, list, rotate, revoke and remove API keys and installed apps. The highest permission: a key that has it can
-   * create a key with every permission, or, if it belongs to an installed app, with its own.
+   * Create, list, rotate, revoke and remove API keys and installed apps. The highest permission: a key that has it
+   * can create a key with every permission or, if it belongs to an installed app, with its own.
    *
    * @generated from enum value: PERMISSION_MANAGE_API_KEYS = 4;
    */
@@ -59,7 +59,7 @@ export const Permission = {
 } as const;
 
 /**
- * What an API key may be used for.
+ * A permission of an API key.
  *
  * @generated from enum webhook.v1.Permission
  */
@@ -72,7 +72,7 @@ export const PermissionSchema: GenEnum<Permission> = /*@__PURE__*/
   enumDesc(file_webhook_v1_options, 0);
 
 /**
- * The permission a key needs to call the method. A method without it refuses every caller.
+ * The permission required to call the method. A method without one rejects every caller.
  *
  * @generated from extension: webhook.v1.Permission required_permission = 50001;
  */
@@ -80,7 +80,7 @@ export const required_permission: GenExtension<MethodOptions, Permission> = /*@_
   extDesc(file_webhook_v1_options, 0);
 
 /**
- * The field of the response that REST answers as the envelope's Data.
+ * The field of the response that becomes Data in the envelope of REST responses.
  *
  * @generated from extension: string rest_data = 50002;
  */
@@ -88,7 +88,7 @@ export const rest_data: GenExtension<MethodOptions, string> = /*@__PURE__*/
   extDesc(file_webhook_v1_options, 1);
 
 /**
- * The field must be set: a message present, a string not empty, a number not zero.
+ * The field is required: a present message, a non-empty string, a non-zero number.
  *
  * @generated from extension: bool required = 50001;
  */
@@ -104,8 +104,8 @@ export const rest_omitted: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_webhook_v1_options, 3);
 
 /**
- * The text is itself JSON. JSON answers embed it as it is, so that callers read an object and not a text with one
- * in it; null when it is empty. (google.protobuf.Struct would round int64 and forget the order of keys.)
+ * The text is JSON, and is embedded as such in JSON responses, so that callers read an object instead of a string;
+ * null if empty. (google.protobuf.Struct would round int64 and lose the order of keys.)
  *
  * @generated from extension: bool raw_json = 50003;
  */
@@ -113,8 +113,8 @@ export const raw_json: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_webhook_v1_options, 4);
 
 /**
- * The value in samples, as protobuf's JSON writes it but without quotes: `1001`, `LAMP-01`, `2026-11-21T09:30:00Z`,
- * `DOCUMENT_KIND_INVOICE`. Of one item, for a list. A sample makes up what has no example.
+ * The value in samples, in protobuf's JSON format without quotes: `1001`, `LAMP-01`, `2026-11-21T09:30:00Z`,
+ * `DOCUMENT_KIND_INVOICE`. For a list, the value of one item. Fields without an example get a generated value.
  *
  * @generated from extension: string example = 50004;
  */

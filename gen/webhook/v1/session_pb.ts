@@ -18,20 +18,20 @@ export const file_webhook_v1_session: GenFile = /*@__PURE__*/
   fileDesc("Chh3ZWJob29rL3YxL3Nlc3Npb24ucHJvdG8SCndlYmhvb2sudjEiWwoHU2Vzc2lvbhIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiKQoNU2lnbkluUmVxdWVzdBIYCgdhcGlfa2V5GAEgASgJQgeAAQGItRgBIjYKDlNpZ25JblJlc3BvbnNlEiQKB3Nlc3Npb24YASABKAsyEy53ZWJob29rLnYxLlNlc3Npb24iEAoOU2lnbk91dFJlcXVlc3QiEQoPU2lnbk91dFJlc3BvbnNlIhMKEUdldFNlc3Npb25SZXF1ZXN0Im8KEkdldFNlc3Npb25SZXNwb25zZRIkCgdzZXNzaW9uGAEgASgLMhMud2ViaG9vay52MS5TZXNzaW9uEjMKEGRlbGl2ZXJ5X3RpbWVvdXQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24y4gEKDlNlc3Npb25TZXJ2aWNlEj8KBlNpZ25JbhIZLndlYmhvb2sudjEuU2lnbkluUmVxdWVzdBoaLndlYmhvb2sudjEuU2lnbkluUmVzcG9uc2USQgoHU2lnbk91dBIaLndlYmhvb2sudjEuU2lnbk91dFJlcXVlc3QaGy53ZWJob29rLnYxLlNpZ25PdXRSZXNwb25zZRJLCgpHZXRTZXNzaW9uEh0ud2ViaG9vay52MS5HZXRTZXNzaW9uUmVxdWVzdBoeLndlYmhvb2sudjEuR2V0U2Vzc2lvblJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_webhook_v1_api_key, file_webhook_v1_options]);
 
 /**
- * A person's stay on the settings page: what they may do there is what the key may that they signed in with.
+ * A session of the admin UI, with the permissions of the API key used to sign in.
  *
  * @generated from message webhook.v1.Session
  */
 export type Session = Message<"webhook.v1.Session"> & {
   /**
-   * The key of the session. Its permissions are the session's.
+   * The key of the session, which determines its permissions.
    *
    * @generated from field: webhook.v1.ApiKey api_key = 1;
    */
   apiKey?: ApiKey | undefined;
 
   /**
-   * When the session ends unless it is used before; each use moves it, up to the seventh day.
+   * The time at which the session expires if it is not used. Each use extends it, up to seven days after its start.
    *
    * @generated from field: google.protobuf.Timestamp expires = 2;
    */
@@ -50,7 +50,7 @@ export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
  */
 export type SignInRequest = Message<"webhook.v1.SignInRequest"> & {
   /**
-   * The secret of an API key, as X-Service-Key has it.
+   * The secret of an API key.
    *
    * @generated from field: string api_key = 1;
    */
@@ -130,7 +130,7 @@ export type GetSessionResponse = Message<"webhook.v1.GetSessionResponse"> & {
   session?: Session | undefined;
 
   /**
-   * How long a receiver may take to answer a delivery (DELIVERY_TIMEOUT).
+   * The timeout of a delivery (DELIVERY_TIMEOUT).
    *
    * @generated from field: google.protobuf.Duration delivery_timeout = 2;
    */
@@ -145,16 +145,16 @@ export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PUR
   messageDesc(file_webhook_v1_session, 6);
 
 /**
- * Signs browsers in to the settings page. Programs send their key with each call and need none of this.
+ * Signs browsers in to the admin UI. Programs send their key with each call instead.
  *
- * Every call must prove that the service's own page made it: it carries the header X-Settings-Page, and what browsers
- * say of its origin (Sec-Fetch-Site, or else Origin) is that it is the same.
+ * Every call must come from the service's own page: it must have the X-Settings-Page header, and the browser's
+ * Sec-Fetch-Site or Origin header must show the same origin.
  *
  * @generated from service webhook.v1.SessionService
  */
 export const SessionService: GenService<{
   /**
-   * Starts a session, whose token is in a cookie that scripts cannot read. The key needs Manage_Api_Keys or
+   * Starts a session and sets its token in a cookie that scripts cannot read. The key needs Manage_Api_Keys or
    * Read_Administrative_Data.
    *
    * @generated from rpc webhook.v1.SessionService.SignIn
@@ -165,7 +165,7 @@ export const SessionService: GenService<{
     output: typeof SignInResponseSchema;
   },
   /**
-   * Ends the session in the service, and has the browser forget its cookie. Succeeds when there is none.
+   * Ends the session and removes its cookie. Succeeds if there is none.
    *
    * @generated from rpc webhook.v1.SessionService.SignOut
    */
@@ -175,7 +175,7 @@ export const SessionService: GenService<{
     output: typeof SignOutResponseSchema;
   },
   /**
-   * The session of the cookie; UNAUTHENTICATED when there is none, or it has ended.
+   * Returns the session of the cookie. UNAUTHENTICATED if there is none or it has ended.
    *
    * @generated from rpc webhook.v1.SessionService.GetSession
    */

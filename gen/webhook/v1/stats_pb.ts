@@ -16,65 +16,66 @@ export const file_webhook_v1_stats: GenFile = /*@__PURE__*/
   fileDesc("ChZ3ZWJob29rL3YxL3N0YXRzLnByb3RvEgp3ZWJob29rLnYxIqUCCghPdmVydmlldxIPCgdwZW5kaW5nGAEgASgDEhIKCmRlbGl2ZXJpbmcYAiABKAMSEAoIcmV0cnlpbmcYAyABKAMSDgoGZmFpbGVkGAQgASgDEhEKCWNhbmNlbGxlZBgFIAEoAxIZChFhdHRlbXB0c19sYXN0X2RheRgGIAEoAxIaChJkZWxpdmVyZWRfbGFzdF9kYXkYByABKAMSFwoPZmFpbGVkX2xhc3RfZGF5GAggASgDEiAKGGZhaWxlZF9hdHRlbXB0c19sYXN0X2RheRgJIAEoAxIYChBoZWFsdGh5X3dlYmhvb2tzGAogASgDEhkKEWRlZ3JhZGVkX3dlYmhvb2tzGAsgASgDEhgKEGZhaWxpbmdfd2ViaG9va3MYDCABKAMiiAEKDUhpc3RvcnlCdWNrZXQSKQoFc3RhcnQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGF0dGVtcHRzGAIgASgDEhEKCWRlbGl2ZXJlZBgDIAEoAxIOCgZmYWlsZWQYBCABKAMSFwoPZmFpbGVkX2F0dGVtcHRzGAUgASgDIpgBCgxXZWJob29rU3RhdHMSEgoKd2ViaG9va19pZBgBIAEoAxIRCglkZWxpdmVyZWQYAiABKAMSDgoGZmFpbGVkGAMgASgDEhAKCGF0dGVtcHRzGAQgASgDEhIKCmF2ZXJhZ2VfbXMYBSABKAESEgoKbG9uZ2VzdF9tcxgGIAEoBRIXCg9mYWlsZWRfYXR0ZW1wdHMYByABKAMi2gEKC0Rpc3BhdGNoUnVuEhMKC3dvcmtmbG93X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIrCgdzdGFydGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZjbG9zZWQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGF0dGVtcHRzGAUgASgFEhEKCWRlbGl2ZXJlZBgGIAEoBRIOCgZmYWlsZWQYByABKAUSEAoDdXJsGAggASgJSACIAQFCBgoEX3VybCIUChJHZXRPdmVydmlld1JlcXVlc3QiPQoTR2V0T3ZlcnZpZXdSZXNwb25zZRImCghvdmVydmlldxgBIAEoCzIULndlYmhvb2sudjEuT3ZlcnZpZXciFgoUV2F0Y2hPdmVydmlld1JlcXVlc3QiPwoVV2F0Y2hPdmVydmlld1Jlc3BvbnNlEiYKCG92ZXJ2aWV3GAEgASgLMhQud2ViaG9vay52MS5PdmVydmlldyIkChFHZXRIaXN0b3J5UmVxdWVzdBIPCgdidWNrZXRzGAEgASgFIkAKEkdldEhpc3RvcnlSZXNwb25zZRIqCgdidWNrZXRzGAEgAygLMhkud2ViaG9vay52MS5IaXN0b3J5QnVja2V0IhkKF0xpc3RXZWJob29rU3RhdHNSZXF1ZXN0InEKGExpc3RXZWJob29rU3RhdHNSZXNwb25zZRIqCgh3ZWJob29rcxgBIAMoCzIYLndlYmhvb2sudjEuV2ViaG9va1N0YXRzEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIyChZHZXRXZWJob29rU3RhdHNSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiRQoXR2V0V2ViaG9va1N0YXRzUmVzcG9uc2USKgoHcGVyaW9kcxgBIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1BlcmlvZCLMAQoNV2ViaG9va1BlcmlvZBINCgVob3VycxgBIAEoBRIQCghhdHRlbXB0cxgCIAEoAxIRCglkZWxpdmVyZWQYAyABKAMSDgoGZmFpbGVkGAQgASgDEhsKDmxhdGVuY3lfcDUwX21zGAUgASgFSACIAQESGwoObGF0ZW5jeV9wOTVfbXMYBiABKAVIAYgBARIXCg9mYWlsZWRfYXR0ZW1wdHMYByABKANCEQoPX2xhdGVuY3lfcDUwX21zQhEKD19sYXRlbmN5X3A5NV9tcyIsChdMaXN0RGlzcGF0Y2hSdW5zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUiQQoYTGlzdERpc3BhdGNoUnVuc1Jlc3BvbnNlEiUKBHJ1bnMYASADKAsyFy53ZWJob29rLnYxLkRpc3BhdGNoUnVuIhQKEkRpc3BhdGNoTm93UmVxdWVzdCIVChNEaXNwYXRjaE5vd1Jlc3BvbnNlMqYFCgxTdGF0c1NlcnZpY2USVwoLR2V0T3ZlcnZpZXcSHi53ZWJob29rLnYxLkdldE92ZXJ2aWV3UmVxdWVzdBofLndlYmhvb2sudjEuR2V0T3ZlcnZpZXdSZXNwb25zZSIHkAIBiLUYARJcCg1XYXRjaE92ZXJ2aWV3EiAud2ViaG9vay52MS5XYXRjaE92ZXJ2aWV3UmVxdWVzdBohLndlYmhvb2sudjEuV2F0Y2hPdmVydmlld1Jlc3BvbnNlIgSItRgBMAESVAoKR2V0SGlzdG9yeRIdLndlYmhvb2sudjEuR2V0SGlzdG9yeVJlcXVlc3QaHi53ZWJob29rLnYxLkdldEhpc3RvcnlSZXNwb25zZSIHkAIBiLUYARJmChBMaXN0V2ViaG9va1N0YXRzEiMud2ViaG9vay52MS5MaXN0V2ViaG9va1N0YXRzUmVxdWVzdBokLndlYmhvb2sudjEuTGlzdFdlYmhvb2tTdGF0c1Jlc3BvbnNlIgeQAgGItRgBEmMKD0dldFdlYmhvb2tTdGF0cxIiLndlYmhvb2sudjEuR2V0V2ViaG9va1N0YXRzUmVxdWVzdBojLndlYmhvb2sudjEuR2V0V2ViaG9va1N0YXRzUmVzcG9uc2UiB5ACAYi1GAESZgoQTGlzdERpc3BhdGNoUnVucxIjLndlYmhvb2sudjEuTGlzdERpc3BhdGNoUnVuc1JlcXVlc3QaJC53ZWJob29rLnYxLkxpc3REaXNwYXRjaFJ1bnNSZXNwb25zZSIHkAIBiLUYARJUCgtEaXNwYXRjaE5vdxIeLndlYmhvb2sudjEuRGlzcGF0Y2hOb3dSZXF1ZXN0Gh8ud2ViaG9vay52MS5EaXNwYXRjaE5vd1Jlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
- * How many deliveries stand where, and what the runs of the last day did.
+ * Current counts by state, and the results of the last day's runs.
  *
- * A key of an installed app sees the deliveries of its app alone. Runs mix the deliveries of all apps, so for such a key
- * the last 24 hours, and each span of the history, hold the deliveries that were created in them, with all their attempts.
+ * A key of an installed app sees the deliveries of its app only. Runs mix the deliveries of all apps, so for such a
+ * key the last 24 hours, and each interval of the history, contain the deliveries created in them with all their
+ * attempts.
  *
  * @generated from message webhook.v1.Overview
  */
 export type Overview = Message<"webhook.v1.Overview"> & {
   /**
-   * Now: how many wait for a dispatch.
+   * Deliveries that wait for a dispatch now.
    *
    * @generated from field: int64 pending = 1;
    */
   pending: bigint;
 
   /**
-   * Now: how many are claimed by a run and were not tried.
+   * Deliveries that are claimed by a run but not attempted now.
    *
    * @generated from field: int64 delivering = 2;
    */
   delivering: bigint;
 
   /**
-   * Now: how many wait for a retry.
+   * Deliveries that wait for a retry now.
    *
    * @generated from field: int64 retrying = 3;
    */
   retrying: bigint;
 
   /**
-   * Now: how many failed for good and are not forgotten yet.
+   * Failed deliveries that are still stored.
    *
    * @generated from field: int64 failed = 4;
    */
   failed: bigint;
 
   /**
-   * Now: how many were cancelled and are not forgotten yet.
+   * Cancelled deliveries that are still stored.
    *
    * @generated from field: int64 cancelled = 5;
    */
   cancelled: bigint;
 
   /**
-   * Attempts of the runs that began within the last 24 hours.
+   * Attempts of the runs that started within the last 24 hours.
    *
    * @generated from field: int64 attempts_last_day = 6;
    */
   attemptsLastDay: bigint;
 
   /**
-   * Deliveries that arrived by them.
+   * Deliveries delivered by these runs.
    *
    * @generated from field: int64 delivered_last_day = 7;
    */
   deliveredLastDay: bigint;
 
   /**
-   * Deliveries that failed for good in them.
+   * Deliveries that failed finally in these runs.
    *
    * @generated from field: int64 failed_last_day = 8;
    */
@@ -113,34 +114,34 @@ export const OverviewSchema: GenMessage<Overview> = /*@__PURE__*/
   messageDesc(file_webhook_v1_stats, 0);
 
 /**
- * What the dispatch runs did that began within a span of time. A retry counts where its run began.
+ * Results of the dispatch runs that started within an interval. A retry counts for the interval of its run.
  *
  * @generated from message webhook.v1.HistoryBucket
  */
 export type HistoryBucket = Message<"webhook.v1.HistoryBucket"> & {
   /**
-   * Where the span begins; it ends where the next one begins.
+   * The start of the interval, which ends at the start of the next one.
    *
    * @generated from field: google.protobuf.Timestamp start = 1;
    */
   start?: Timestamp | undefined;
 
   /**
-   * Attempts made.
+   * The number of attempts.
    *
    * @generated from field: int64 attempts = 2;
    */
   attempts: bigint;
 
   /**
-   * Deliveries that arrived.
+   * The number of successful deliveries.
    *
    * @generated from field: int64 delivered = 3;
    */
   delivered: bigint;
 
   /**
-   * Deliveries that failed for good.
+   * The number of deliveries that failed finally.
    *
    * @generated from field: int64 failed = 4;
    */
@@ -162,7 +163,7 @@ export const HistoryBucketSchema: GenMessage<HistoryBucket> = /*@__PURE__*/
   messageDesc(file_webhook_v1_stats, 1);
 
 /**
- * What became of a webhook's deliveries of late.
+ * Recent results of a webhook's deliveries.
  *
  * @generated from message webhook.v1.WebhookStats
  */
@@ -173,35 +174,35 @@ export type WebhookStats = Message<"webhook.v1.WebhookStats"> & {
   webhookId: bigint;
 
   /**
-   * Deliveries that arrived. With `failed`, what a success rate is made of.
+   * The number of successful deliveries. Together with `failed`, the base of the success rate.
    *
    * @generated from field: int64 delivered = 2;
    */
   delivered: bigint;
 
   /**
-   * Deliveries that failed for good.
+   * The number of deliveries that failed finally.
    *
    * @generated from field: int64 failed = 3;
    */
   failed: bigint;
 
   /**
-   * Attempts, of deliveries that are still under way too.
+   * The number of attempts, including those of open deliveries.
    *
    * @generated from field: int64 attempts = 4;
    */
   attempts: bigint;
 
   /**
-   * Of an attempt, in milliseconds.
+   * The average duration of an attempt, in milliseconds.
    *
    * @generated from field: double average_ms = 5;
    */
   averageMs: number;
 
   /**
-   * Of the slowest attempt, in milliseconds.
+   * The duration of the slowest attempt, in milliseconds.
    *
    * @generated from field: int32 longest_ms = 6;
    */
@@ -223,7 +224,7 @@ export const WebhookStatsSchema: GenMessage<WebhookStats> = /*@__PURE__*/
   messageDesc(file_webhook_v1_stats, 2);
 
 /**
- * One dispatch run: a minute's, or one that was woken.
+ * A dispatch run, scheduled or triggered.
  *
  * @generated from message webhook.v1.DispatchRun
  */
@@ -234,7 +235,7 @@ export type DispatchRun = Message<"webhook.v1.DispatchRun"> & {
   workflowId: string;
 
   /**
-   * The first execution of the run.
+   * The run id of its first execution.
    *
    * @generated from field: string run_id = 2;
    */
@@ -246,14 +247,14 @@ export type DispatchRun = Message<"webhook.v1.DispatchRun"> & {
   started?: Timestamp | undefined;
 
   /**
-   * Unset while it goes on.
+   * Unset while the run is open.
    *
    * @generated from field: google.protobuf.Timestamp closed = 4;
    */
   closed?: Timestamp | undefined;
 
   /**
-   * Attempts made.
+   * The number of attempts.
    *
    * @generated from field: int32 attempts = 5;
    */
@@ -270,7 +271,7 @@ export type DispatchRun = Message<"webhook.v1.DispatchRun"> & {
   failed: number;
 
   /**
-   * Where the Temporal UI shows it; unset when the service knows of no UI.
+   * The URL of the run in the Temporal UI. Unset if the service has no UI configured.
    *
    * @generated from field: optional string url = 8;
    */
@@ -349,7 +350,7 @@ export const WatchOverviewResponseSchema: GenMessage<WatchOverviewResponse> = /*
  */
 export type GetHistoryRequest = Message<"webhook.v1.GetHistoryRequest"> & {
   /**
-   * How many spans, 1 to 288; 24 when 0.
+   * The number of intervals, from 1 to 288. 0 means 24.
    *
    * @generated from field: int32 buckets = 1;
    */
@@ -398,14 +399,14 @@ export const ListWebhookStatsRequestSchema: GenMessage<ListWebhookStatsRequest> 
  */
 export type ListWebhookStatsResponse = Message<"webhook.v1.ListWebhookStatsResponse"> & {
   /**
-   * By webhook_id.
+   * Ordered by webhook_id.
    *
    * @generated from field: repeated webhook.v1.WebhookStats webhooks = 1;
    */
   webhooks: WebhookStats[];
 
   /**
-   * Start of the period that is counted: the full hour 24 hours ago.
+   * The start of the counted period: the full hour 24 hours ago.
    *
    * @generated from field: google.protobuf.Timestamp since = 2;
    */
@@ -456,48 +457,48 @@ export const GetWebhookStatsResponseSchema: GenMessage<GetWebhookStatsResponse> 
   messageDesc(file_webhook_v1_stats, 13);
 
 /**
- * What happened to a webhook's deliveries in a period that ends now.
+ * Results of a webhook's deliveries in a period that ends now.
  *
  * @generated from message webhook.v1.WebhookPeriod
  */
 export type WebhookPeriod = Message<"webhook.v1.WebhookPeriod"> & {
   /**
-   * Length of the period. Periods of more than an hour begin with a full hour.
+   * The length of the period. Periods longer than an hour start at a full hour.
    *
    * @generated from field: int32 hours = 1;
    */
   hours: number;
 
   /**
-   * Attempts made.
+   * The number of attempts.
    *
    * @generated from field: int64 attempts = 2;
    */
   attempts: bigint;
 
   /**
-   * Deliveries that arrived.
+   * The number of successful deliveries.
    *
    * @generated from field: int64 delivered = 3;
    */
   delivered: bigint;
 
   /**
-   * Deliveries that failed for good.
+   * The number of deliveries that failed finally.
    *
    * @generated from field: int64 failed = 4;
    */
   failed: bigint;
 
   /**
-   * Half of the attempts took at most so long, in milliseconds; accurate to about 40 %. Unset without attempts.
+   * The median duration of attempts in milliseconds, accurate to about 40 %. Unset without attempts.
    *
    * @generated from field: optional int32 latency_p50_ms = 5;
    */
   latencyP50Ms?: number | undefined;
 
   /**
-   * 95 % of the attempts took at most so long, in milliseconds; accurate to about 40 %. Unset without attempts.
+   * The 95th percentile of the duration of attempts in milliseconds, accurate to about 40 %. Unset without attempts.
    *
    * @generated from field: optional int32 latency_p95_ms = 6;
    */
@@ -523,7 +524,7 @@ export const WebhookPeriodSchema: GenMessage<WebhookPeriod> = /*@__PURE__*/
  */
 export type ListDispatchRunsRequest = Message<"webhook.v1.ListDispatchRunsRequest"> & {
   /**
-   * 1 to 100; 20 when 0.
+   * From 1 to 100. 0 means 20.
    *
    * @generated from field: int32 page_size = 1;
    */
@@ -581,13 +582,13 @@ export const DispatchNowResponseSchema: GenMessage<DispatchNowResponse> = /*@__P
   messageDesc(file_webhook_v1_stats, 18);
 
 /**
- * Tells how the service does, and starts a dispatch. A key of an installed app is told of the webhooks of its app alone.
+ * Statistics, and starting a dispatch. A key of an installed app sees the webhooks of its app only.
  *
  * @generated from service webhook.v1.StatsService
  */
 export const StatsService: GenService<{
   /**
-   * How many deliveries stand where.
+   * Returns current counts by state.
    *
    * @generated from rpc webhook.v1.StatsService.GetOverview
    */
@@ -597,7 +598,7 @@ export const StatsService: GenService<{
     output: typeof GetOverviewResponseSchema;
   },
   /**
-   * The overview now, and again whenever it has changed, at most once a second, until the caller goes.
+   * Streams the overview: immediately, and after each change, at most once a second.
    *
    * @generated from rpc webhook.v1.StatsService.WatchOverview
    */
@@ -607,7 +608,7 @@ export const StatsService: GenService<{
     output: typeof WatchOverviewResponseSchema;
   },
   /**
-   * The last 24 hours in spans of equal length, oldest first.
+   * Returns the last 24 hours in intervals of equal length, oldest first.
    *
    * @generated from rpc webhook.v1.StatsService.GetHistory
    */
@@ -617,8 +618,7 @@ export const StatsService: GenService<{
     output: typeof GetHistoryResponseSchema;
   },
   /**
-   * How each webhook did that had deliveries in the last 24 hours: its success, and how long its receiver takes. Up to
-   * a quarter of a minute old.
+   * Returns success and response times of the webhooks with deliveries in the last 24 hours. Up to 15 seconds old.
    *
    * @generated from rpc webhook.v1.StatsService.ListWebhookStats
    */
@@ -628,7 +628,7 @@ export const StatsService: GenService<{
     output: typeof ListWebhookStatsResponseSchema;
   },
   /**
-   * How a webhook did in the last hour, day and week, with the latency of its endpoint.
+   * Returns the results of a webhook in the last hour, day and week, with its latency.
    *
    * @generated from rpc webhook.v1.StatsService.GetWebhookStats
    */
@@ -638,7 +638,8 @@ export const StatsService: GenService<{
     output: typeof GetWebhookStatsResponseSchema;
   },
   /**
-   * The last dispatch runs, newest first. PERMISSION_DENIED for a key of an installed app: runs are of the whole service.
+   * Lists the latest dispatch runs, newest first. PERMISSION_DENIED for a key of an installed app, because runs
+   * belong to the whole service.
    *
    * @generated from rpc webhook.v1.StatsService.ListDispatchRuns
    */
@@ -648,8 +649,8 @@ export const StatsService: GenService<{
     output: typeof ListDispatchRunsResponseSchema;
   },
   /**
-   * Starts a dispatch of what is pending, without waiting for the minute. FAILED_PRECONDITION while the schedule is
-   * paused in Temporal, UNAVAILABLE when Temporal does not answer, PERMISSION_DENIED for a key of an installed app.
+   * Dispatches pending deliveries immediately. FAILED_PRECONDITION if the schedule is paused in Temporal; UNAVAILABLE
+   * if Temporal does not respond; PERMISSION_DENIED for a key of an installed app.
    *
    * @generated from rpc webhook.v1.StatsService.DispatchNow
    */

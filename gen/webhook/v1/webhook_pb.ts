@@ -25,35 +25,35 @@ export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
  */
 export type Webhook = Message<"webhook.v1.Webhook"> & {
   /**
-   * What `webhookId` of DeleteWebhook takes. It has up to 64 bits.
+   * The value for `webhookId` of DeleteWebhook. It has up to 64 bits.
    *
    * @generated from field: int64 id = 1;
    */
   id: bigint;
 
   /**
-   * When it was registered.
+   * The time of registration.
    *
    * @generated from field: google.protobuf.Timestamp created = 2;
    */
   created?: Timestamp | undefined;
 
   /**
-   * When it was last changed.
+   * The time of the last change.
    *
    * @generated from field: google.protobuf.Timestamp modified = 3;
    */
   modified?: Timestamp | undefined;
 
   /**
-   * The event type it is registered for.
+   * The event type that triggers the webhook.
    *
    * @generated from field: webhook.v1.WebhookProcess webhook_process = 4;
    */
   webhookProcess: WebhookProcess;
 
   /**
-   * The HTTPS address as it was first given.
+   * The HTTPS URL as registered.
    *
    * @generated from field: string url = 5;
    */
@@ -74,21 +74,21 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
   applicationName?: string | undefined;
 
   /**
-   * The API key that owns the webhook; empty where the caller's scope hides it.
+   * The API key that owns the webhook. Empty if it is outside the caller's scope.
    *
    * @generated from field: string api_key_id = 8;
    */
   apiKeyId: string;
 
   /**
-   * The most deliveries a second, over all workers; unset when there is no limit.
+   * The maximum number of deliveries per second, over all workers. Unset means no limit.
    *
    * @generated from field: optional int32 rate_limit = 9;
    */
   rateLimit?: number | undefined;
 
   /**
-   * Since when its deliveries are held back; unset while they are sent.
+   * The time since which deliveries are paused. Unset if they are not.
    *
    * @generated from field: google.protobuf.Timestamp paused = 10;
    */
@@ -124,41 +124,41 @@ export const WebhookSchema: GenMessage<Webhook> = /*@__PURE__*/
   messageDesc(file_webhook_v1_webhook, 0);
 
 /**
- * A kind of event, as the catalogue tells of it.
+ * An event type of the catalogue.
  *
  * @generated from message webhook.v1.EventType
  */
 export type EventType = Message<"webhook.v1.EventType"> & {
   /**
-   * What `process` of CreateWebhook takes.
+   * The value for `process` of CreateWebhook.
    *
    * @generated from field: int32 number = 1;
    */
   number: number;
 
   /**
-   * What webhooks and the header X-Service-Webhook-Process call it.
+   * Its name in webhooks and in the X-Service-Webhook-Process header.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * What has happened when there is an event of it.
+   * The event that it describes.
    *
    * @generated from field: string description = 3;
    */
   description: string;
 
   /**
-   * A payload as receivers get it. JSON; an object in REST answers.
+   * A sample payload, in JSON; an object in REST responses.
    *
    * @generated from field: string sample = 4;
    */
   sample: string;
 
   /**
-   * The JSON Schema (2020-12) of its payloads. JSON; an object in REST answers.
+   * The JSON Schema (2020-12) of its payloads, in JSON; an object in REST responses.
    *
    * @generated from field: string schema = 5;
    */
@@ -283,14 +283,14 @@ export const OverdueRetriesSchema: GenMessage<OverdueRetries> = /*@__PURE__*/
  */
 export type CreateWebhookRequest = Message<"webhook.v1.CreateWebhookRequest"> & {
   /**
-   * The event type; REST sends its number.
+   * The event type. REST requests send its number.
    *
    * @generated from field: webhook.v1.WebhookProcess process = 1;
    */
   process: WebhookProcess;
 
   /**
-   * An https address, at most 2,048 characters, without user, password or fragment.
+   * An https URL of at most 2,048 characters, without user, password or fragment.
    *
    * @generated from field: string url = 2;
    */
@@ -314,14 +314,14 @@ export type CreateWebhookResponse = Message<"webhook.v1.CreateWebhookResponse"> 
   webhook?: Webhook | undefined;
 
   /**
-   * False when the webhook existed already.
+   * False if the webhook already existed.
    *
    * @generated from field: bool created = 2;
    */
   created: boolean;
 
   /**
-   * Sentences about the result, such as that the webhook belongs to another API key; REST answers them as Warnings.
+   * Notes about the result, for example that the webhook belongs to another API key. REST returns them as Warnings.
    *
    * @generated from field: repeated string warnings = 3;
    */
@@ -340,7 +340,7 @@ export const CreateWebhookResponseSchema: GenMessage<CreateWebhookResponse> = /*
  */
 export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & {
   /**
-   * Webhook.id, as the list returns it.
+   * The id of the webhook, as in the list.
    *
    * @generated from field: int64 webhook_id = 1;
    */
@@ -411,7 +411,7 @@ export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimit
   webhookId: bigint;
 
   /**
-   * 1 to 10,000 deliveries a second; unset lifts the limit.
+   * From 1 to 10,000 deliveries per second. Unset removes the limit.
    *
    * @generated from field: optional int32 rate_limit = 2;
    */
@@ -537,7 +537,7 @@ export type SendTestEventResponse = Message<"webhook.v1.SendTestEventResponse"> 
   eventId: string;
 
   /**
-   * Its attempts are told by DeliveryService.GetDelivery.
+   * Its attempts are returned by DeliveryService.GetDelivery.
    *
    * @generated from field: string delivery_id = 2;
    */
@@ -573,14 +573,14 @@ export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> 
  */
 export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretResponse"> & {
   /**
-   * The newest: `whsec_` and the base64 of the key, as the Standard Webhooks libraries take it.
+   * The newest secret: `whsec_` and the base64 of the key, as the Standard Webhooks libraries expect it.
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
 
   /**
-   * Every secret that signs now, newest first.
+   * All valid secrets, newest first.
    *
    * @generated from field: repeated webhook.v1.WebhookSecret secrets = 2;
    */
@@ -599,14 +599,14 @@ export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse
  */
 export type WebhookSecret = Message<"webhook.v1.WebhookSecret"> & {
   /**
-   * In the form of GetWebhookSecretResponse.secret.
+   * In the format of GetWebhookSecretResponse.secret.
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
 
   /**
-   * When it stops signing; unset for the newest.
+   * The time at which it stops signing. Unset for the newest.
    *
    * @generated from field: google.protobuf.Timestamp expires = 2;
    */
@@ -630,7 +630,7 @@ export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecret
   webhookId: bigint;
 
   /**
-   * Whether all old secrets stop signing now instead of after 24 hours: for secrets that have leaked. The receiver refuses
+   * Whether to revoke all old secrets immediately instead of after 24 hours, for leaked secrets. The receiver rejects
    * deliveries until it has the new secret; they are retried.
    *
    * @generated from field: bool revoke_old_secrets = 2;
@@ -650,14 +650,14 @@ export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretReq
  */
 export type RotateWebhookSecretResponse = Message<"webhook.v1.RotateWebhookSecretResponse"> & {
   /**
-   * The new one, in the form of GetWebhookSecretResponse.secret.
+   * The new secret, in the format of GetWebhookSecretResponse.secret.
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
 
   /**
-   * Every secret that signs now, newest first.
+   * All valid secrets, newest first.
    *
    * @generated from field: repeated webhook.v1.WebhookSecret secrets = 2;
    */
@@ -721,18 +721,18 @@ export const WebhookHealthSchema: GenEnum<WebhookHealth> = /*@__PURE__*/
   enumDesc(file_webhook_v1_webhook, 0);
 
 /**
- * Registers the addresses that events are delivered to.
+ * Manages webhooks: URLs that events are delivered to.
  *
- * A key of an installed app reaches the webhooks of its app for the event types that it may subscribe to. Of other
- * webhooks it sees the fields id, created, modified, webhook_process, url and application, which the REST contract shows
- * to every key; all other fields are unset. Every call but ListWebhooks, CreateWebhook and DeleteWebhook answers NOT_FOUND
- * for them.
+ * A key of an installed app can access the webhooks of its app for the event types that it may subscribe to. Of other
+ * webhooks it sees only the fields id, created, modified, webhook_process, url and application, which the REST
+ * contract shows to every key; all other fields are unset. All calls except ListWebhooks, CreateWebhook and
+ * DeleteWebhook return NOT_FOUND for them.
  *
  * @generated from service webhook.v1.WebhookService
  */
 export const WebhookService: GenService<{
   /**
-   * All registered webhooks, of every key, oldest first.
+   * Lists all registered webhooks, of every key, oldest first.
    *
    * @generated from rpc webhook.v1.WebhookService.ListWebhooks
    */
@@ -742,7 +742,7 @@ export const WebhookService: GenService<{
     output: typeof ListWebhooksResponseSchema;
   },
   /**
-   * One registered webhook. NOT_FOUND when it was deleted, and for the webhook of another app.
+   * Returns a registered webhook. NOT_FOUND for a deleted webhook or one of another app.
    *
    * @generated from rpc webhook.v1.WebhookService.GetWebhook
    */
@@ -752,8 +752,8 @@ export const WebhookService: GenService<{
     output: typeof GetWebhookResponseSchema;
   },
   /**
-   * Registers a URL for an event type. When the same pair is registered already, by whichever key, it changes
-   * nothing and answers that webhook.
+   * Registers a URL for an event type. If the pair is already registered, by any key, the existing webhook is
+   * returned unchanged.
    *
    * @generated from rpc webhook.v1.WebhookService.CreateWebhook
    */
@@ -763,7 +763,7 @@ export const WebhookService: GenService<{
     output: typeof CreateWebhookResponseSchema;
   },
   /**
-   * Deletes a webhook and cancels its undelivered deliveries; its log stays. Answers the deleted webhook.
+   * Deletes a webhook and cancels its undelivered deliveries. Its log is kept. Returns the deleted webhook.
    *
    * @generated from rpc webhook.v1.WebhookService.DeleteWebhook
    */
@@ -773,7 +773,7 @@ export const WebhookService: GenService<{
     output: typeof DeleteWebhookResponseSchema;
   },
   /**
-   * The catalogue: every event type there is, by number, whichever of them the key may subscribe to.
+   * Lists the catalogue of all event types, by number, including those that the key may not subscribe to.
    *
    * @generated from rpc webhook.v1.WebhookService.ListProcesses
    */
@@ -783,7 +783,7 @@ export const WebhookService: GenService<{
     output: typeof ListProcessesResponseSchema;
   },
   /**
-   * Limits how many deliveries a second a webhook gets, first attempts and retries together, over all workers.
+   * Limits the deliveries per second to a webhook: first attempts and retries together, over all workers.
    *
    * @generated from rpc webhook.v1.WebhookService.SetWebhookRateLimit
    */
@@ -793,8 +793,8 @@ export const WebhookService: GenService<{
     output: typeof SetWebhookRateLimitResponseSchema;
   },
   /**
-   * Holds a webhook's deliveries back: events queue for it, and nothing is sent until it is resumed. An attempt in
-   * flight is finished. Pausing a paused webhook changes nothing.
+   * Pauses a webhook: events are queued for it, but not sent until it is resumed. Attempts in flight complete.
+   * Pausing a paused webhook changes nothing.
    *
    * @generated from rpc webhook.v1.WebhookService.PauseWebhook
    */
@@ -804,8 +804,8 @@ export const WebhookService: GenService<{
     output: typeof PauseWebhookResponseSchema;
   },
   /**
-   * Sends a paused webhook's deliveries again, from the oldest on, with the next dispatch. Resuming a webhook that is
-   * not paused changes nothing.
+   * Resumes a paused webhook: its deliveries are sent, oldest first, with the next dispatch. Resuming a webhook that
+   * is not paused changes nothing.
    *
    * @generated from rpc webhook.v1.WebhookService.ResumeWebhook
    */
@@ -815,8 +815,8 @@ export const WebhookService: GenService<{
     output: typeof ResumeWebhookResponseSchema;
   },
   /**
-   * Queues one delivery of the webhook's event type for this webhook alone. Its body is the catalogue's sample, it goes
-   * the way of every other (retries, log, signature), and it carries the header `X-Service-Webhook-Test: true`.
+   * Queues one test delivery of the webhook's event type to this webhook only. Its body is the catalogue's sample. It
+   * is handled as every other delivery (retries, log, signature), and has the header `X-Service-Webhook-Test: true`.
    *
    * @generated from rpc webhook.v1.WebhookService.SendTestEvent
    */
@@ -826,8 +826,8 @@ export const WebhookService: GenService<{
     output: typeof SendTestEventResponseSchema;
   },
   /**
-   * The secrets that a webhook's deliveries are signed with (Standard Webhooks). Called by POST only, although it has no
-   * side effects: answers to GET are what browsers and proxies keep.
+   * Returns the secrets that sign a webhook's deliveries (Standard Webhooks). POST only, although it has no side
+   * effects, because browsers and proxies may cache responses to GET.
    *
    * @generated from rpc webhook.v1.WebhookService.GetWebhookSecret
    */
@@ -837,8 +837,8 @@ export const WebhookService: GenService<{
     output: typeof GetWebhookSecretResponseSchema;
   },
   /**
-   * Makes a new signing secret. The one before signs beside it for 24 hours, unless revoke_old_secrets is set; at most
-   * five are valid at once.
+   * Creates a new signing secret. The previous one stays valid for 24 hours, unless revoke_old_secrets is set. At
+   * most five are valid at the same time.
    *
    * @generated from rpc webhook.v1.WebhookService.RotateWebhookSecret
    */

@@ -27,24 +27,24 @@ import { createWrongKeys, type WrongKeys } from "./wrong-keys.ts";
 
 const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
 
-/** The key that a request came with; the gate has seen to it that there is one. */
+/** The authenticated key of a request. The gate ensures that there is one. */
 export function callerOf(context: HandlerContext): ApiKeyRow {
   const caller = context.values.get(callerKey);
   if (!caller) throw new Error(`${context.method.name} was called without passing the gate`);
   return caller;
 }
 
-/** What the gate of one API keeps in mind between requests. */
+/** The state that the gate of one API keeps between requests. */
 interface GateState {
   find: (secret: string) => Promise<ApiKeyRow | null>;
   use: KeyUse;
-  /** Null without a limit. */
+  /** Null without a rate limit. */
   countRequest: RequestLimit | null;
   wrongKeys: WrongKeys | null;
 }
 
 const states = new WeakMap<ApiContext, GateState>();
-/** Keys of one look-up. */
+/** The maximum number of keys per lookup. */
 const MAX_KEYS = 1_000;
 
 function stateOf(context: ApiContext): GateState {
@@ -52,8 +52,8 @@ function stateOf(context: ApiContext): GateState {
   if (!state) {
     const { db, log, limits } = context;
     state = {
-      // Callers that arrive together share a look-up, those of one key one place in it. Nobody joins a look-up that
-      // has begun, so a key that is revoked now is refused from now on, by every process.
+      // Concurrent calls share a lookup, and calls with the same key share an item of it. No call joins a running
+      // lookup, so every process rejects a revoked key immediately.
       find: gathering((secrets) => findApiKeys(db, secrets), { most: MAX_KEYS, atOnce: 2 }),
       use: createKeyUse(db, log),
       countRequest: limits.requestsPerMinute > 0 ? createRequestLimit(limits.requestsPerMinute) : null,
@@ -64,30 +64,30 @@ function stateOf(context: ApiContext): GateState {
   return state;
 }
 
-/** Writes what the gate still has to write. */
+/** Writes pending data of the gate. */
 export async function closeGate(context: ApiContext): Promise<void> {
   await states.get(context)?.use.close();
 }
 
-/** Who asks, and how they are told of their limit. */
+/** The credentials of a caller, and how to report its rate limit. */
 export interface Caller {
   secret: string | null | undefined;
-  /** Whether the request has a header Authorization, which is not read. */
+  /** Whether the request has an Authorization header, which is not read. */
   authorised?: boolean;
-  /** The token of a session of the settings page, which counts where there is no secret. */
+  /** The session token of the admin UI, used if there is no secret. */
   session?: string | null;
-  /** Where they are, as text; asked for wrong keys only. */
+  /** Returns the caller's address as text. Called for invalid keys only. */
   address: () => string;
-  /** Sets a header of the answer, refusal or not. */
+  /** Sets a header of the response, successful or not. */
   tell: (name: string, value: string) => void;
 }
 
 /**
- * Finds the caller's key, counts the request against its limit, and checks that it has the permission that the
- * method's option names. Null for public methods.
+ * Finds the caller's key, counts the request against its limit, and checks the permission that the method's option
+ * requires. Returns null for public methods.
  *
  * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5); RESOURCE_EXHAUSTED after too
- *   many requests, or too many wrong keys
+ *   many requests or too many invalid keys
  */
 export async function admit(
   context: ApiContext,
@@ -101,9 +101,9 @@ export async function admit(
 }
 
 /**
- * Finds the caller's key, whatever it may do, and counts the request against its limit.
+ * Finds the caller's key, with any permissions, and counts the request against its limit.
  *
- * @throws DomainError UNAUTHENTICATED; RESOURCE_EXHAUSTED after too many requests, or too many wrong keys
+ * @throws DomainError UNAUTHENTICATED; RESOURCE_EXHAUSTED after too many requests or too many invalid keys
  */
 export async function identify(context: ApiContext, caller: Caller): Promise<ApiKeyRow> {
   const state = stateOf(context);
@@ -127,7 +127,7 @@ export async function identify(context: ApiContext, caller: Caller): Promise<Api
   return key;
 }
 
-/** Refuses callers before their request is read, and remembers the key for the services. */
+/** Rejects callers before their request is read, and stores the key for the services. */
 export function requestGate(
   context: ApiContext,
   database: SilentDatabase,
@@ -145,7 +145,7 @@ export function requestGate(
   };
 }
 
-/** The gate of the services in memory: the REST gateway has checked the key before it read the request. */
+/** The gate of the in-memory services: the REST gateway has authenticated the key before it read the request. */
 export function admittedGate(admissions: Admissions): (handler: HandlerContext) => void {
   return (handler) => {
     const key = admissions.find(handler.requestHeader.get(ADMISSION_HEADER) ?? "");
@@ -155,7 +155,7 @@ export function admittedGate(admissions: Admissions): (handler: HandlerContext) 
   };
 }
 
-/** Who asks, by key or by session. */
+/** The caller's credentials, by key or session. */
 function callerFrom(handler: HandlerContext): Caller {
   return {
     secret: handler.requestHeader.get(KEY_HEADER),
@@ -167,7 +167,8 @@ function callerFrom(handler: HandlerContext): Caller {
 }
 
 /**
- * Asks again whether the caller may go on, for calls that last: their key may have been revoked since they began.
+ * Checks again that the caller is authorized, for long-running calls: the key may have been revoked since their
+ * start.
  *
  * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
  */
@@ -179,7 +180,10 @@ export async function stillAuthorised(context: ApiContext, handler: HandlerConte
   assertPermission(key, handler.method);
 }
 
-/** Null for a secret that is none; a session that is none is refused here, since its token is nobody's guess. */
+/**
+ * The key of a secret or session; null for an unknown secret. Rejects an unknown session here, because its token
+ * cannot be a guess.
+ */
 async function findKey(
   context: ApiContext,
   { secret, authorised, session }: Caller,

@@ -3,13 +3,13 @@ import { DomainError } from "../../contract/errors.ts";
 import { type Scope, scopeOf } from "../../db/scope.ts";
 import { callerOf } from "./auth.ts";
 
-/** The data that the caller of a method can reach. */
+/** The data that the caller of a method can access. */
 export function callerScope(context: HandlerContext): Scope {
   return scopeOf(callerOf(context));
 }
 
 /**
- * Refuses keys of installed apps, for methods that concern the whole service.
+ * Rejects keys of installed apps, for methods that concern the whole service.
  *
  * @throws DomainError PERMISSION_DENIED
  */
@@ -17,6 +17,6 @@ export function assertServiceWide(context: HandlerContext): void {
   if (callerScope(context) === "everything") return;
   throw new DomainError(
     "PERMISSION_DENIED",
-    `${context.method.name} concerns the whole service, and the API key belongs to an installed app: use a key without an app`,
+    `${context.method.name} concerns the whole service, but the API key belongs to an installed app; use a key without an app`,
   );
 }

@@ -10,13 +10,13 @@ import proxyAddress from "@fastify/proxy-addr";
 import ipaddr from "ipaddr.js";
 import type { Network } from "../../config/values.ts";
 
-/** Says where a request comes from. */
+/** Returns the client address of a request. */
 export type AddressReader = (request: IncomingMessage | Http2ServerRequest) => string;
 
 /** Whether an address is that of a trusted proxy. */
 export type ProxyTrust = (address: string) => boolean;
 
-/** @param trustedProxies networks whose `X-Forwarded-For` is believed */
+/** @param trustedProxies networks whose `X-Forwarded-For` header is trusted */
 export function createProxyTrust(trustedProxies: readonly Network[]): ProxyTrust {
   if (trustedProxies.length === 0) return () => false;
   return (text) => {
@@ -29,8 +29,8 @@ export function createProxyTrust(trustedProxies: readonly Network[]): ProxyTrust
 }
 
 /**
- * The address of the connection's other end; where that is a trusted proxy, the last address of X-Forwarded-For that
- * is none.
+ * Creates a reader for client addresses: the peer address of the connection or, behind trusted proxies, the last
+ * address in X-Forwarded-For that is not a trusted proxy.
  */
 export function createAddressReader(trustedProxies: readonly Network[]): AddressReader {
   if (trustedProxies.length === 0) return (request) => request.socket?.remoteAddress ?? "";
@@ -38,25 +38,25 @@ export function createAddressReader(trustedProxies: readonly Network[]): Address
   return (request) => proxyAddress(request as IncomingMessage, trusted);
 }
 
-/** Says whether a caller reaches the service by TLS. */
+/** Whether the client's connection uses TLS. */
 export type TlsReader = (request: IncomingMessage | Http2ServerRequest) => boolean;
 
 /**
- * Whether the connection is TLS, or comes from a trusted proxy that says by X-Forwarded-Proto that the caller's is. What
- * a caller says of itself, in Host or elsewhere, does not count.
+ * Creates a reader for TLS: whether the connection uses TLS, or comes from a trusted proxy whose X-Forwarded-Proto
+ * says so. Headers that clients can forge, such as Host, are not used.
  */
 export function createTlsReader(trustedProxies: readonly Network[]): TlsReader {
   const isTrusted = createProxyTrust(trustedProxies);
   return ({ socket, headers }) => {
     if ("encrypted" in socket && socket.encrypted === true) return true;
     if (!isTrusted(socket.remoteAddress ?? "")) return false;
-    // Of several proxies the first one speaks with the caller.
+    // With several proxies, the first entry is that of the proxy that the client is connected to.
     const [first = ""] = String(headers["x-forwarded-proto"] ?? "").split(",", 1);
     return first.trim().toLowerCase() === "https";
   };
 }
 
-/** The network of a client: an IPv6 address counts by /64, because whoever has one address has them all. */
+/** The network of a client address. IPv6 addresses count by /64, because a client usually controls a whole /64. */
 export function siteOf(text: string): string {
   if (!ipaddr.isValid(text)) return text;
   const address = ipaddr.process(text);
@@ -68,10 +68,10 @@ const callerTls = createContextKey<() => boolean>(() => false, {
 });
 const callerAddress = createContextKey<(() => string) | null>(null, { description: "where the caller is" });
 
-/** Makes what a listener tells the gate of a request. */
+/** Creates the context values of a request for the gate. */
 export type AddressValues = (request: IncomingMessage | Http2ServerRequest) => ContextValues;
 
-/** What a listener tells the gate of a request; the address is only worked out when it is asked for. */
+/** Creates the context values of a request for the gate. The address is computed on demand. */
 export function addressValues(read: AddressReader, readTls: TlsReader): AddressValues {
   return (request) =>
     createContextValues()
@@ -79,12 +79,12 @@ export function addressValues(read: AddressReader, readTls: TlsReader): AddressV
       .set(callerTls, () => readTls(request));
 }
 
-/** Whether the caller comes by TLS. */
+/** Whether the client's connection uses TLS. */
 export function isByTls(handler: HandlerContext): boolean {
   return handler.values.get(callerTls)();
 }
 
-/** Where the caller is, as text; empty when the connection is gone. */
+/** The client address as text; empty if the connection is closed. */
 export function addressOf(handler: HandlerContext): string {
   return handler.values.get(callerAddress)?.() ?? "";
 }

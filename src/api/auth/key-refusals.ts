@@ -3,13 +3,13 @@ import type { Allowance } from "../limits/request-limits.ts";
 
 /** The header that carries the API key (contract, section 5). */
 export const KEY_HEADER = "X-Service-Key";
-/** How a value of the header Authorization starts. */
+/** Matches an authentication scheme at the start of an Authorization value. */
 const SCHEME = /^(?:bearer|basic|apikey|token)\s/i;
 
 /**
  * 401 (contract, section 5, rule 6).
  *
- * @param authorised whether the request has a header Authorization, where many callers send the key first
+ * @param authorised whether the request has an Authorization header, a common mistake
  */
 export function missingKey(authorised = false): DomainError {
   const instead = authorised ? ", not in Authorization, which this service does not read" : "";
@@ -22,17 +22,17 @@ export function missingKey(authorised = false): DomainError {
 
 /** 401 (contract, section 5, rule 6). */
 export function unknownKey(secret: string | null | undefined): DomainError {
-  // Several headers of one name arrive as one, joined by commas.
+  // Node joins repeated headers with commas.
   let problem = `the API key in ${KEY_HEADER} is unknown or revoked`;
-  if (secret?.includes(",")) problem = `${KEY_HEADER} holds more than one key: send one, once`;
+  if (secret?.includes(",")) problem = `${KEY_HEADER} contains more than one key; send exactly one`;
   else if (SCHEME.test(secret ?? ""))
-    problem = `${KEY_HEADER} holds the name of a scheme before the key: send the key alone`;
+    problem = `${KEY_HEADER} contains a scheme before the key; send only the key`;
   return new DomainError("UNAUTHENTICATED", problem, { reason: "API_KEY_UNKNOWN" });
 }
 
-/** 401, on the settings page. */
+/** 401, in the admin UI. */
 export function sessionEnded(): DomainError {
-  return new DomainError("UNAUTHENTICATED", "you are not signed in, or no longer: sign in with an API key", {
+  return new DomainError("UNAUTHENTICATED", "your session has expired; sign in with an API key", {
     reason: "API_KEY_MISSING",
   });
 }
@@ -41,7 +41,7 @@ export function sessionEnded(): DomainError {
 export function tooManyWrongKeys(waitMs: number): DomainError {
   return new DomainError(
     "RESOURCE_EXHAUSTED",
-    `too many wrong API keys came from your address, so the one in ${KEY_HEADER} was not looked up: check it and try again in ${seconds(waitMs)}`,
+    `too many wrong API keys came from your address, so the key in ${KEY_HEADER} was not checked; verify it and retry in ${seconds(waitMs)}`,
     { reason: "RATE_LIMITED", retryAfterMs: waitMs },
   );
 }
@@ -50,12 +50,12 @@ export function tooManyWrongKeys(waitMs: number): DomainError {
 export function tooManyRequests({ limit, resetMs }: Allowance): DomainError {
   return new DomainError(
     "RESOURCE_EXHAUSTED",
-    `the API key has made its ${limit} requests of this minute: go on in ${seconds(resetMs)}`,
+    `the API key has used its ${limit} requests of this minute; retry in ${seconds(resetMs)}`,
     { reason: "RATE_LIMITED", retryAfterMs: resetMs },
   );
 }
 
-/** 403, for methods that were given no permission by mistake. */
+/** 403, for methods without a required permission. */
 export function forNobody(method: string): DomainError {
   return new DomainError(
     "PERMISSION_DENIED",

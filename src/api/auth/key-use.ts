@@ -3,24 +3,26 @@ import { onBehalfOfAll } from "../../db/connections/call-signal.ts";
 import type { Db } from "../../db/database.ts";
 import { recordKeyUse } from "../../db/keys/api-keys.ts";
 
-/** Keeps when each key was last used, without a request ever waiting for it. */
+/** Records when each key was last used, without delaying requests. */
 export interface KeyUse {
-  /** A request came with this key. */
+  /** Records the use of a key by a request. */
   note(keyId: string): void;
-  /** Writes what is still to be written. */
+  /** Writes pending records. */
   close(): Promise<void>;
 }
 
-/** A key's time is written at most this often. */
-const EVERY_MS = 60_000;
-/** Keys whose time is due are gathered for so long, then written by one statement. */
-const GATHER_MS = 1_000;
-/** More keys than these in a minute are forgotten together; some are then written sooner. */
-const MOST_REMEMBERED = 10_000;
+/** The minimum interval between writes for one key, in milliseconds. */
+const MIN_WRITE_INTERVAL_MS = 60_000;
+/** The time for which uses are collected before one statement writes them, in milliseconds. */
+const BATCH_DELAY_MS = 1_000;
+/** The maximum number of remembered keys. Beyond it all are forgotten, and some are written sooner. */
+const MAX_REMEMBERED_KEYS = 10_000;
 
-/** What is not yet written when the process dies is lost: the time is then a minute or so too early. */
-export function createKeyUse(db: Db, log: Logger, gatherMs = GATHER_MS): KeyUse {
-  /** By key, when its use was last taken down here. */
+/**
+ * Creates the record. Pending uses are lost if the process crashes; the stored time is then about a minute too early.
+ */
+export function createKeyUse(db: Db, log: Logger, gatherMs = BATCH_DELAY_MS): KeyUse {
+  /** The time of the last recorded use in this process, by key. */
   const noted = new Map<string, number>();
   const waiting = new Map<string, Date>();
   let timer: NodeJS.Timeout | undefined;
@@ -30,12 +32,12 @@ export function createKeyUse(db: Db, log: Logger, gatherMs = GATHER_MS): KeyUse 
     timer = undefined;
     const uses = [...waiting].map(([id, at]) => ({ id, at }));
     waiting.clear();
-    if (noted.size > MOST_REMEMBERED) noted.clear();
+    if (noted.size > MAX_REMEMBERED_KEYS) noted.clear();
     try {
-      // The timer is one of whichever call came first, whose end must not stop it.
-      await onBehalfOfAll(() => recordKeyUse(db, uses, EVERY_MS));
+      // The timer belongs to the first call, whose end must not cancel the write.
+      await onBehalfOfAll(() => recordKeyUse(db, uses, MIN_WRITE_INTERVAL_MS));
     } catch (err) {
-      log.warn({ err }, "when keys were last used could not be written");
+      log.warn({ err }, "recording key use failed");
     }
   }
 
@@ -43,7 +45,7 @@ export function createKeyUse(db: Db, log: Logger, gatherMs = GATHER_MS): KeyUse 
     note(keyId) {
       const now = Date.now();
       const before = noted.get(keyId);
-      if (before !== undefined && now - before < EVERY_MS) return;
+      if (before !== undefined && now - before < MIN_WRITE_INTERVAL_MS) return;
       noted.set(keyId, now);
       waiting.set(keyId, new Date(now));
       timer ??= setTimeout(() => {

@@ -2,13 +2,16 @@ import type { HandlerContext } from "@connectrpc/connect";
 import { SESSION_MOST_SECONDS } from "../../db/keys/sessions.ts";
 import { isByTls } from "./client-address.ts";
 
-/** A header that no form and no link can send, and that other origins' scripts may not: we allow them nothing. */
+/**
+ * A header that neither forms nor links can send, and that scripts of other origins may not send, because CORS is not
+ * enabled.
+ */
 export const PAGE_HEADER = "X-Settings-Page";
-/** The cookie of a session. */
+/** The name of the session cookie. */
 export const SESSION_COOKIE = "webhook_session";
 /**
- * Its name over TLS. A browser takes a cookie of this prefix only over TLS and from this host itself, so neither another
- * host of the domain nor somebody on the way of a plain connection can plant a session.
+ * The name of the session cookie over TLS. Browsers accept the `__Host-` prefix only over TLS and from this host, so
+ * that neither another host of the domain nor an attacker on a plain connection can set a session.
  */
 export const SECURE_SESSION_COOKIE = `__Host-${SESSION_COOKIE}`;
 
@@ -16,35 +19,35 @@ const tokenIn = (name: string) => new RegExp(`(?:^|;\\s*)${name}=([\\w-]{43})(?=
 const TOKEN = tokenIn(SESSION_COOKIE);
 const SECURE_TOKEN = tokenIn(SECURE_SESSION_COOKIE);
 
-/** Whether the service's own page made the request, going by what only browsers can say and pages cannot change. */
+/** Whether the admin UI sent the request, judged by headers that only browsers set and pages cannot change. */
 export function isFromPage(handler: HandlerContext): boolean {
   const { requestHeader: header } = handler;
   if (header.get(PAGE_HEADER) === null) return false;
   const site = header.get("Sec-Fetch-Site");
-  // Browsers leave it out where a page came over plain HTTP from elsewhere than this machine.
+  // Browsers omit this header for pages loaded over plain HTTP from another machine.
   return site === null ? originIsOurs(handler) : site === "same-origin";
 }
 
-/** The token that the request's cookie holds; null without one, and where another page may have made the request. */
+/** The token in the request's cookie; null if there is none, or another page may have sent the request. */
 export function sessionToken(handler: HandlerContext): string | null {
   const pattern = isByTls(handler) ? SECURE_TOKEN : TOKEN;
   const token = pattern.exec(handler.requestHeader.get("Cookie") ?? "")?.[1];
   return token !== undefined && isFromPage(handler) ? token : null;
 }
 
-/** Set-Cookie for a session that begins. */
+/** The Set-Cookie header of a new session. */
 export function sessionCookie(handler: HandlerContext, token: string): string {
   return cookie(handler, token, SESSION_MOST_SECONDS);
 }
 
-/** Set-Cookie for a session that is over. */
+/** The Set-Cookie header that removes a session. */
 export function noSessionCookie(handler: HandlerContext): string {
   return cookie(handler, "", 0);
 }
 
 function cookie(handler: HandlerContext, value: string, maxAge: number): string {
   const attributes = `Path=/; Max-Age=${maxAge}; HttpOnly; SameSite=Strict`;
-  // Over plain HTTP browsers would not take a Secure one.
+  // Browsers reject Secure cookies over plain HTTP.
   return isByTls(handler)
     ? `${SECURE_SESSION_COOKIE}=${value}; ${attributes}; Secure`
     : `${SESSION_COOKIE}=${value}; ${attributes}`;

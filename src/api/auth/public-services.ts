@@ -4,7 +4,7 @@ import { ServerReflection as ServerReflectionAlpha } from "../../../gen/grpc/ref
 import { Health } from "../../../gen/health/v1/health_pb.ts";
 import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 
-/** Services that answer without a key. SessionService is how a user signs in, and checks the caller itself. */
+/** Services without key authentication. SessionService is for signing in and checks the caller itself. */
 const PUBLIC_SERVICES = new Set<string>([
   Health.typeName,
   SessionService.typeName,
@@ -12,19 +12,19 @@ const PUBLIC_SERVICES = new Set<string>([
   ServerReflectionAlpha.typeName,
 ]);
 
-/** Services that do not ask the database. Health tells callers when it is away. */
+/** Services that do not use the database. Health reports its unavailability. */
 const WITHOUT_DATABASE = new Set<string>([
   Health.typeName,
   ServerReflection.typeName,
   ServerReflectionAlpha.typeName,
 ]);
 
-/** Whether the method answers only when the database does. */
+/** Whether the method requires the database. */
 export function needsDatabase(method: DescMethod): boolean {
   return !WITHOUT_DATABASE.has(method.parent.typeName);
 }
 
-/** Whether anyone may call the method, without an API key or a session. */
+/** Whether the method can be called without an API key or a session. */
 export function isPublic(method: DescMethod): boolean {
   return PUBLIC_SERVICES.has(method.parent.typeName);
 }

@@ -2,34 +2,38 @@ import { RateLimiterMemory } from "rate-limiter-flexible";
 import { secretSha256 } from "../../db/keys/api-keys.ts";
 import { siteOf } from "./client-address.ts";
 
-/** The window in which wrong keys are counted, in seconds. */
+/** The time window in which invalid keys are counted, in seconds. */
 const WINDOW_S = 60;
-/** Addresses whose wrong keys are counted at once; beyond it, the one with the oldest wrong key is forgotten. */
+/**
+ * The maximum number of addresses with counted invalid keys. Beyond it, the one with the oldest invalid key is
+ * forgotten.
+ */
 export const MAX_ADDRESSES = 16_384;
-/** Keys that this process remembers having seen valid; beyond it, the one used longest ago is forgotten. */
+/** The maximum number of valid keys remembered by this process. Beyond it, the least recently used is forgotten. */
 export const MAX_SEEN_KEYS = 10_000;
 
 /**
- * Bounds what guessing keys costs. An address that sent too many wrong keys is throttled: only keys that this process has
- * seen valid are looked up for it, so that a guess costs no query and colleagues behind the same NAT are not locked out.
+ * Limits the cost of guessing keys. For an address that sent too many invalid keys, only keys that this process has
+ * seen valid are looked up, so that guesses cost no query, and valid keys of others behind the same NAT are not
+ * affected.
  *
- * Nothing here admits anybody: a key that was seen valid is looked up like any other, so revocation holds.
+ * Remembered keys are still looked up, so revocation takes effect.
  */
 export interface WrongKeys {
-  /** How long this key has to wait before it is looked up, in milliseconds; 0: not at all. */
+  /** The delay before this key is looked up, in milliseconds; 0 for none. */
   waitBefore(secret: string, address: () => string): Promise<number>;
-  /** Takes down that a look-up found the key. */
+  /** Records that a lookup found the key. */
   found(secret: string): void;
-  /** Counts a key that a look-up did not find. */
+  /** Records that a lookup did not find the key. */
   notFound(secret: string, address: () => string): Promise<void>;
 }
 
-/** Counts by this process alone. @param perMinute wrong keys of an address before it is throttled */
+/** Counts in this process only. @param perMinute the number of invalid keys per address before it is throttled */
 export function createWrongKeys(perMinute: number): WrongKeys {
   const limiter = new RateLimiterMemory({ points: perMinute, duration: WINDOW_S });
   /** SHA-256 hashes, in the order of their last use. */
   const seen = new Set<string>();
-  /** In the order of their last wrong key. */
+  /** In the order of their last invalid key. */
   const counted = new Set<string>();
   const hashOf = (secret: string) => secretSha256(secret).toString("base64");
 
@@ -55,7 +59,7 @@ export function createWrongKeys(perMinute: number): WrongKeys {
   };
 }
 
-/** Makes an entry the newest of a set; answers the oldest when it had to go. */
+/** Moves an entry to the end of a set. Returns the oldest entry if it was evicted. */
 function touch(set: Set<string>, entry: string, max: number): string | undefined {
   set.delete(entry);
   set.add(entry);

@@ -7,7 +7,7 @@ import { refusal } from "./errors.ts";
 
 const CONTENT_TYPES = "application/json, application/proto, application/grpc-web+proto, application/grpc";
 
-/** The longest content type that is repeated to its sender, in characters. */
+/** The maximum length of a content type repeated in an error, in characters. */
 const MAX_SHOWN_TYPE = 50;
 
 function shownType(contentType: string | null): string {
@@ -17,10 +17,10 @@ function shownType(contentType: string | null): string {
 }
 
 /**
- * Gives a body to a refusal that the library makes with a status alone: of HTTP methods, content types and versions of
- * HTTP that a call cannot be made with.
+ * Adds a body to errors that the library sends with a status only: unsupported HTTP methods, content types and HTTP
+ * versions.
  *
- * @param contentType of the request's body; null without one, undefined when the request has no body
+ * @param contentType that of the request's body; null if missing, undefined without a body
  */
 export function withWords(
   response: UniversalServerResponse,
@@ -46,7 +46,7 @@ export function withWords(
       if (byGet) words += "; or by GET with connect=v1, encoding=json and message={} in the query";
       break;
     case 505:
-      // The library's 505 would say that the service does not know the version of HTTP.
+      // The library's 505 would mean that the service does not support this HTTP version at all.
       status = 426;
       words = "streams both ways, which HTTP/1.1 cannot: call it over HTTP/2";
       break;

@@ -19,18 +19,18 @@ import { decompress, REQUEST_ENCODINGS } from "../limits/decompress.ts";
 import { withWords } from "./bare-refusals.ts";
 import { reasonOf, refusal, withReason } from "./errors.ts";
 
-/** More bytes than any error of the library takes. */
+/** The size limit for parsing errors, in bytes. Larger than any error of the library. */
 const MAX_ERROR_BYTES = 1_048_576;
-/** Flags and length, before what an envelope holds. */
+/** The size of flags and length before the content of an envelope, in bytes. */
 const ENVELOPE_HEAD_BYTES = 5;
-/** The longest timer that Node has, in milliseconds; longer ones would fire at once. */
+/** The maximum duration of Node's timers, in milliseconds. Longer ones fire immediately. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Gives the details of every other refusal to those that the library makes before any interceptor: of messages that
- * are too large, cannot be read, or are packed in an unknown way, and of calls made in a wrong way. And spells all messages as gRPC says.
+ * Adds error details to errors that the library creates before any interceptor: messages that are too large,
+ * unreadable, or in an unknown encoding, and malformed calls. Also encodes all messages according to gRPC.
  *
- * To be called once all services are registered.
+ * Must be called after all services are registered.
  */
 export function explainEarlyRefusals(router: ConnectRouter, instruments: ApiInstruments): void {
   const refused = (error: ConnectError) => {
@@ -97,8 +97,8 @@ function explainTrailer(trailer: Headers, refused: Refused): void {
 }
 
 /**
- * Undoes what the library encodes too much: gRPC escapes what is not printable ASCII, and the percent sign. Clients
- * that undo no more than that, such as grpc-js, would show the rest as it is.
+ * Removes excess percent-encoding by the library. gRPC encodes only non-printable ASCII and the percent sign, and
+ * clients such as grpc-js decode only those.
  */
 export function grpcSpelling(encoded: string): string {
   return decodeURIComponent(encoded).replace(/[^\x20-\x24\x26-\x7e]+/g, encodeURIComponent);
@@ -128,7 +128,7 @@ async function explainedJson(
   const { body, header } = response;
   if (!body || !header) return response;
   const bytes = await readAllBytes(body, MAX_ERROR_BYTES);
-  // The library compresses errors that repeat much of a request.
+  // The library compresses large errors.
   const encoding = header.get("Content-Encoding");
   const json = encoding === null ? bytes : await decompress(encoding, bytes, MAX_ERROR_BYTES);
   const error = errorFromJsonBytes(json, undefined, new ConnectError("", Code.Unknown));
@@ -137,14 +137,14 @@ async function explainedJson(
   const told = errorToJsonBytes(explainedError, undefined);
   header.delete("Content-Encoding");
   header.set("Content-Length", String(told.byteLength));
-  // The library's status is that of its own code, which may have been corrected.
+  // The library's status corresponds to its own code, which may have been corrected.
   const status = codeToHttpStatus(explainedError.code);
   return { ...response, status, body: createAsyncIterable([told as Uint8Array<ArrayBuffer>]) };
 }
 
 /**
- * The error for a GET whose query the library could not decode. The library reports bad base64 as an internal error, and
- * an unknown encoding as a method that does not exist (HTTP 501). Undefined for all other errors.
+ * The error for a GET whose query the library cannot decode; undefined for other errors. The library reports invalid
+ * base64 as an internal error, and an unknown encoding as an unknown method (HTTP 501).
  */
 function queryRefusal(
   error: ConnectError,
@@ -182,7 +182,7 @@ function isBase64(text: string): boolean {
 
 const TIMEOUT_UNITS_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000 };
 
-/** A deadline further away than a timer reaches is none. */
+/** Removes a deadline that exceeds the maximum timer. */
 function forgetEndlessTimeout(header: Headers): void {
   const [, amount, unit = ""] = /^(\d{1,8})([HMS])$/.exec(header.get("grpc-timeout") ?? "") ?? [];
   if (Number(amount) * (TIMEOUT_UNITS_MS[unit] ?? 0) > LONGEST_TIMER_MS) header.delete("grpc-timeout");

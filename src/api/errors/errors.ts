@@ -27,7 +27,7 @@ import { enumChoices } from "../json/names.ts";
 const STATUS_NAMES = new Map<number, StatusName>(
   Object.entries(STATUS_CODES).map(([name, number]) => [number, name as StatusName]),
 );
-/** After how many milliseconds it is worth asking a service again that was away. */
+/** The retry delay for callers while the database is unavailable, in milliseconds. */
 const RETRY_AWAY_MS = 1_000;
 
 /**
@@ -40,20 +40,20 @@ const MAX_VIOLATION_LENGTH = 300;
 /** The maximum number of wrong fields that one error names. */
 const MAX_VIOLATIONS = 20;
 
-/** The one error for what is wrong with a request's fields. */
+/** The error for invalid fields of a request. */
 export function invalidFields(violations: readonly FieldViolation[]): DomainError {
   const text = violations.map(({ field, description }) => `${field} ${description}`).join("; ");
   return new DomainError("INVALID_ARGUMENT", text, { reason: "FIELDS_INVALID", violations });
 }
 
 /**
- * What the caller is told of a fault. Refusals are told as they are; our own faults are logged here, once and with
- * their cause, and told as a reference, so that no SQL, secret or stack leaves the service.
+ * Converts an error for the caller. Errors meant for callers are passed on. Internal errors are logged here once,
+ * with their cause, and replaced by a reference id, so that no SQL, secret or stack trace leaves the service.
  *
- * Each carries a google.rpc.ErrorInfo with a reason for programs, a BadRequest where fields are wrong, and a RetryInfo
- * where the same call may do better later. `Retry-After` is among its metadata then, in whole seconds.
+ * Each error contains a google.rpc.ErrorInfo with a reason for programs; a BadRequest for invalid fields; and a
+ * RetryInfo if the call may be retried, with `Retry-After` in whole seconds in the metadata.
  *
- * @param method what was called, for the log
+ * @param method the called method, for the log
  */
 export function toConnectError(error: unknown, log: Logger, method: string): ConnectError {
   if (error instanceof ConnectError) return withReason(error);
@@ -68,48 +68,48 @@ export function toConnectError(error: unknown, log: Logger, method: string): Con
     );
   }
   if (isTransient(error)) {
-    log.warn({ err: error, method }, "the database is away");
+    log.warn({ err: error, method }, "the database is unavailable");
     return refusal(databaseAway());
   }
   const reference = randomUUID();
-  log.error({ err: error, method, reference }, "a request failed by our own fault");
-  return detailed(`internal error, in the log under ${reference}`, Code.Internal, {
+  log.error({ err: error, method, reference }, "internal error");
+  return detailed(`internal error; reference in the service's log: ${reference}`, Code.Internal, {
     reason: "INTERNAL",
     metadata: { reference },
   });
 }
 
-/** What callers are told while the database is away or does not answer. */
+/** The error while the database is unavailable. */
 export function databaseAway(): DomainError {
-  return new DomainError("UNAVAILABLE", "the database is away; try again", {
+  return new DomainError("UNAVAILABLE", "the database is unavailable; retry", {
     reason: "DATABASE_AWAY",
     retryAfterMs: RETRY_AWAY_MS,
   });
 }
 
-/** What callers are told while the service ends. */
+/** The error while the service is stopping. */
 export function stoppingError(): DomainError {
-  return new DomainError("UNAVAILABLE", "the service is stopping; try again", {
+  return new DomainError("UNAVAILABLE", "the service is stopping; retry", {
     reason: "STOPPING",
     retryAfterMs: RETRY_AWAY_MS,
   });
 }
 
-/** A refusal as it is told. */
+/** Converts a DomainError for the caller. */
 export function refusal(error: DomainError): ConnectError {
   return detailed(error.message, STATUS_CODES[error.code] as Code, error);
 }
 
-/** An error of the libraries below, which give none of the details; one that has them is answered as it is. */
+/** Adds details to errors of the libraries. Errors that have details are returned unchanged. */
 export function withReason(error: ConnectError): ConnectError {
   if (error.details.length > 0) return error;
-  // The only bound that the libraries know is that of a message's size.
+  // The only limit in the libraries is that of the message size.
   if (error.code === Code.ResourceExhausted) {
-    return detailed("the message is larger than this method reads; send less at once", error.code, {
+    return detailed("the message is too large for this method; send a smaller one", error.code, {
       reason: "MESSAGE_TOO_LARGE",
     });
   }
-  // Bytes that are no such message are their sender's doing.
+  // The client sent bytes that are not a valid message.
   const code = error.rawMessage.startsWith("parse binary") ? Code.InvalidArgument : error.code;
   const reason = DEFAULT_REASONS[STATUS_NAMES.get(code) ?? "UNKNOWN"];
   const told = detailed(withChoices(error.rawMessage), code, { reason });
@@ -123,10 +123,10 @@ const enums = new Map(
     .map((desc) => [desc.typeName, desc]),
 );
 
-/** Adds the allowed values to the library's message about a value in JSON that an enum does not have. */
+/** Adds the allowed values to the library's message about an unknown enum value in JSON. */
 function withChoices(message: string): string {
   const desc = enums.get(/cannot decode enum ([\w.]+) from JSON/.exec(message)?.[1] ?? "");
-  return desc ? `${message}; send one of: ${enumChoices(desc).join(", ")}` : message;
+  return desc ? `${message}; allowed: ${enumChoices(desc).join(", ")}` : message;
 }
 
 /** A status as gRPC spells it. */
@@ -170,7 +170,7 @@ function detailed(message: string, code: Code, details: Details): ConnectError {
   return error;
 }
 
-/** Text that can be written in UTF-8 and in trailers. Half of a surrogate pair, repeated from a request, could not be. */
+/** Truncates text and makes it encodable as UTF-8. A request may contain half of a surrogate pair. */
 function bounded(text: string, maxLength: number): string {
   return (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();
 }

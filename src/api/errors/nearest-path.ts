@@ -1,21 +1,21 @@
 import { closestMatch } from "leven";
 
-/** The longest path that is compared, in characters: callers without a key can send longer ones. */
+/** The maximum length of a path that is compared, in characters. Unauthenticated callers can send longer ones. */
 const MAX_COMPARED_LENGTH = 100;
-/** The share of a name's characters that may differ. */
+/** The maximum share of differing characters of a name. */
 const MAX_DIFFERENCE = 0.4;
 
-/** A path and the HTTP methods that it takes. */
+/** A path and its HTTP methods. */
 export interface ServedPath {
   path: string;
   methods: readonly string[];
 }
 
 /**
- * The served path that a caller most likely meant, such as `GET /api/webhook/list`. Paths that take the caller's HTTP
- * method come first. Case does not count.
+ * The served path that a caller most likely meant, such as `GET /api/webhook/list`. Paths with the caller's HTTP
+ * method are preferred. Case-insensitive.
  *
- * @returns undefined when no path is similar
+ * @returns undefined if no path is similar
  */
 export function nearestPath(method: string, path: string, served: readonly ServedPath[]): string | undefined {
   const taking = served.filter(({ methods }) => methods.includes(method));
@@ -34,11 +34,11 @@ export function nearestPath(method: string, path: string, served: readonly Serve
 }
 
 /**
- * What to call instead of a method that does not exist.
+ * A suggestion for a method that does not exist.
  *
- * @param path of a call, such as `/webhook.v1.WebhookService/ListWebhook`
+ * @param path the path of a call, such as `/webhook.v1.WebhookService/ListWebhook`
  * @param served the paths of all methods
- * @returns the nearest path, or the methods of the service; undefined when neither is known
+ * @returns the nearest path, or the methods of the service; undefined if neither is similar
  */
 export function nearestMethod(path: string, served: readonly string[]): string | undefined {
   if (path.length > MAX_COMPARED_LENGTH) return undefined;

@@ -1,4 +1,4 @@
-/** A JSON value with whole numbers beyond 2^53 as bigint. */
+/** A JSON value, with integers beyond 2^53 as bigint. */
 export type ExactJson =
   | null
   | boolean
@@ -11,7 +11,7 @@ export type ExactJson =
 type ExactReviver = (key: string, value: ExactJson, context: { source?: string }) => ExactJson;
 
 /**
- * Parses JSON without rounding: a whole number that a double cannot hold becomes a bigint.
+ * Parses JSON without rounding: an integer that a double cannot represent becomes a bigint.
  *
  * @throws SyntaxError
  */
@@ -23,15 +23,15 @@ export function parseExactJson(text: string): ExactJson {
     /^-?\d+$/.test(source)
       ? BigInt(source)
       : value;
-  // The reviver's third argument is newer than TypeScript's description of it.
+  // TypeScript's types lack the third argument of the reviver.
   return JSON.parse(text, exact as Parameters<typeof JSON.parse>[1]);
 }
 
-/** The first name that a JSON object gives more than once at its top level; `text` must be valid JSON. */
+/** The first name that occurs more than once at the top level of a JSON object. `text` must be valid JSON. */
 export function repeatedName(text: string): string | undefined {
   const seen = new Set<string>();
   let depth = 0;
-  // Strings with the colon that makes them a name, and the brackets between them.
+  // Matches strings, with the colon after a name, and brackets.
   for (const [token, string, colon] of text.matchAll(/("(?:[^"\\]|\\.)*")(\s*:)?|[[{\]}]/g)) {
     if (string === undefined) depth += token === "{" || token === "[" ? 1 : -1;
     else if (colon !== undefined && depth === 1) {
@@ -44,9 +44,9 @@ export function repeatedName(text: string): string | undefined {
 }
 
 /**
- * Writes a JSON value, every digit of its bigints included.
+ * Serializes a JSON value with all digits of its bigints.
  *
- * @param indent spaces a level; 0 writes it on one line
+ * @param indent spaces per level; 0 for a single line
  */
 export function stringifyExactJson(value: ExactJson, indent = 0): string {
   return JSON.stringify(
@@ -56,5 +56,5 @@ export function stringifyExactJson(value: ExactJson, indent = 0): string {
   );
 }
 
-/** Newer than TypeScript's description of JSON. */
+/** Missing in TypeScript's types of JSON. */
 const { rawJSON: rawJson } = JSON as unknown as { rawJSON(text: string): object };

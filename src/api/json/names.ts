@@ -1,16 +1,16 @@
 import type { DescEnum, DescField } from "@bufbuild/protobuf";
 import { pascalCase } from "../../contract/catalogue.ts";
 
-/** The name of a field in JSON: `order_id` → `OrderId`. */
+/** The JSON name of a field: `order_id` → `OrderId`. */
 export function propertyName(field: DescField): string {
-  // Only the first letters change: linted files have no others in capitals.
+  // Changes only first letters, because linted proto names contain no other capitals.
   return field.name
     .split("_")
     .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
     .join("");
 }
 
-/** `DOCUMENT_KIND_CREDIT_NOTE` → `CreditNote`; undefined for a number the enum does not have. */
+/** `DOCUMENT_KIND_CREDIT_NOTE` → `CreditNote`; undefined for an unknown number. */
 export function enumMemberName(desc: DescEnum, number: number): string | undefined {
   const name = desc.value[number]?.name;
   if (name === undefined) return undefined;
@@ -18,16 +18,16 @@ export function enumMemberName(desc: DescEnum, number: number): string | undefin
   return pascalCase(name.startsWith(prefix) ? name.slice(prefix.length) : name);
 }
 
-/** The names of an enum's members as callers send them, without that of zero, which stands for an unset field. */
+/** The names of an enum's members as callers send them, without the zero value, which means unset. */
 export function enumChoices(desc: DescEnum): string[] {
   return desc.values.filter(({ number }) => number !== 0).map(({ name }) => name);
 }
 
 /**
- * Sees to it that nothing in a message or enum shares its name in JSON with something else.
+ * Checks that JSON names within a message or enum are unique.
  *
- * @param owner what they belong to, for the message
- * @throws Error saying which to rename
+ * @param owner the message or enum, for the error
+ * @throws Error that names the fields to rename
  */
 export function assertDistinct(owner: string, names: readonly { proto: string; json: string }[]): void {
   const seen = new Map<string, string>();

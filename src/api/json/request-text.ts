@@ -2,14 +2,14 @@ import { DomainError } from "../../contract/errors.ts";
 import { checkJsonElements } from "../limits/element-limit.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
-/** Half of a surrogate pair, alone or in a pair, as it is or escaped. */
+/** Matches half of a surrogate pair, alone or in a pair, literal or escaped. */
 const SURROGATE = /[\ud800-\udfff]|\\u[dD][89a-fA-F]/;
 
 /**
  * Checks the JSON of a request message before it is parsed.
  *
- * @throws DomainError INVALID_ARGUMENT for text that is not UTF-8, is too complex, or holds half of a surrogate pair, which
- *   no protobuf string can hold
+ * @throws DomainError INVALID_ARGUMENT for text that is not UTF-8, too complex, or contains half of a surrogate pair,
+ *   which protobuf strings cannot contain
  */
 export function checkJsonMessage(bytes: Uint8Array): void {
   checkJsonElements(bytes);
@@ -33,7 +33,7 @@ function assertWellFormed(text: string): void {
       return undefined;
     });
   } catch (error) {
-    // Not left to the library: the parser repeats a part of the text, which may begin or end within a pair.
+    // Not left to the library: its error repeats a part of the text, which may split a surrogate pair.
     throw invalid(`the message is not valid JSON: ${(error as Error).message}`);
   }
   if (!wellFormed) {

@@ -4,7 +4,7 @@ import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { example } from "../../../gen/webhook/v1/options_pb.ts";
 import { isRawJson } from "./scalars.ts";
 
-/** What types of google.protobuf are made up as, in protobuf's JSON. */
+/** Sample values of types in google.protobuf, in protobuf's JSON format. */
 const WELL_KNOWN: Readonly<Record<string, JsonValue>> = {
   "google.protobuf.Timestamp": "2026-11-21T09:30:00Z",
   "google.protobuf.Duration": "1.500s",
@@ -15,10 +15,10 @@ const WELL_KNOWN: Readonly<Record<string, JsonValue>> = {
 };
 
 /**
- * A message of a type with everything set, the same each time: fields hold their option `example`, or something made
- * up from their type and name. Of a oneof the first member is set; a type that holds itself does so once.
+ * A deterministic sample of a message type with all fields set: fields have the value of their option `example`, or
+ * one generated from type and name. Of a oneof, the first member is set; a recursive type is nested once.
  *
- * @throws Error naming the field whose example is not a value of its type
+ * @throws Error that names a field whose example does not fit its type
  */
 export function sampleMessage(desc: DescMessage): Message {
   try {
@@ -28,7 +28,7 @@ export function sampleMessage(desc: DescMessage): Message {
   }
 }
 
-/** @param within the messages it is for a field of, from the outermost */
+/** @param within the enclosing messages, outermost first */
 function sampleOf(desc: DescMessage, within: readonly DescMessage[]): JsonObject {
   const sample: JsonObject = {};
   for (const field of desc.fields) {
@@ -63,13 +63,13 @@ function messageSample(
   return given ?? WELL_KNOWN[desc.typeName] ?? sampleOf(desc, within);
 }
 
-/** The first member that says something. */
+/** The first member other than zero. */
 function memberSample(field: DescField): string {
   const values = field.enum?.values ?? [];
   return (values[1] ?? values[0])?.name ?? "";
 }
 
-/** Texts do for numbers, too: protobuf's JSON takes them. */
+/** Numbers may be texts, which protobuf's JSON accepts. */
 function scalarSample(scalar: ScalarType, given: string | undefined, field: DescField): JsonValue {
   switch (scalar) {
     case ScalarType.BOOL:

@@ -2,13 +2,13 @@ import { type DescField, getOption, hasOption, ScalarType } from "@bufbuild/prot
 import { base64Encode } from "@bufbuild/protobuf/wire";
 import { raw_json } from "../../../gen/webhook/v1/options_pb.ts";
 
-/** Writes a value of one type, in the shape that generated code has it, as JSON text. */
+/** Serializes a value of one type, in its generated representation, as JSON. */
 export type WriteValue = (value: unknown) => string;
 
 /**
- * The writer of a scalar field, of its items or of its map's values.
+ * The serializer of a scalar field, its items or its map's values.
  *
- * @param name for messages
+ * @param name the field's name, for errors
  */
 export function scalarWriter(field: DescField & { scalar: ScalarType }, name: string): WriteValue {
   switch (field.scalar) {
@@ -20,17 +20,17 @@ export function scalarWriter(field: DescField & { scalar: ScalarType }, name: st
     case ScalarType.DOUBLE:
       return (value) => {
         if (!Number.isFinite(value))
-          throw new RangeError(`${name} is ${value}, which JSON cannot say; send a finite number`);
-        // Minus zero is a number of its own, which String forgets.
+          throw new RangeError(`${name} is ${value}, which JSON cannot represent; send a finite number`);
+        // String() loses the sign of minus zero.
         return Object.is(value, -0) ? "-0" : String(value);
       };
     default:
-      // Booleans and integers; 64-bit ones are bigint, which keeps every digit.
+      // Booleans and integers. 64-bit integers are bigint and keep every digit.
       return String;
   }
 }
 
-/** Whether a text is JSON that is embedded as it is. */
+/** Whether a text field contains JSON that is embedded unchanged. */
 export function isRawJson(field: DescField): boolean {
   return hasOption(field, raw_json) && getOption(field, raw_json);
 }

@@ -1,17 +1,17 @@
 import { ScalarType } from "@bufbuild/protobuf";
 
-/** A JSON Schema (2020-12), or a part of one. */
+/** A JSON Schema (2020-12) or a part of one. */
 export interface JsonSchema {
   [keyword: string]: unknown;
 }
 
 const INT32 = { type: "integer", format: "int32", minimum: -(2 ** 31), maximum: 2 ** 31 - 1 };
 const UINT32 = { type: "integer", format: "uint32", minimum: 0, maximum: 2 ** 32 - 1 };
-// The greatest ones are left to the format: most readers of JSON would round them.
+// Without minimum and maximum, which most JSON parsers would round; the format implies them.
 const INT64 = { type: "integer", format: "int64" };
 const UINT64 = { type: "integer", format: "uint64", minimum: 0 };
 
-/** What a scalar looks like in JSON. */
+/** The JSON Schema of each scalar type. */
 export const SCALAR_SCHEMAS: Readonly<Record<ScalarType, JsonSchema>> = {
   [ScalarType.STRING]: { type: "string" },
   [ScalarType.BYTES]: { type: "string", contentEncoding: "base64" },
@@ -30,11 +30,11 @@ export const SCALAR_SCHEMAS: Readonly<Record<ScalarType, JsonSchema>> = {
   [ScalarType.FIXED64]: UINT64,
 };
 
-/** What types of google.protobuf look like whose JSON is not an object with their fields. */
+/** Schemas of google.protobuf types with a special JSON format. */
 export const WELL_KNOWN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   "google.protobuf.Timestamp": {
     type: "string",
-    // Not the format date-time, which asks for a zone.
+    // Not the format date-time, which requires a time zone.
     pattern: "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}$",
     examples: ["2026-11-21T09:30:00"],
   },

@@ -9,11 +9,11 @@ import { type JsonSchema, SCALAR_SCHEMAS, WELL_KNOWN_SCHEMAS } from "./schema-sc
 import { fieldsFor, type JsonAudience } from "./writer.ts";
 
 /**
- * The JSON Schema (2020-12) of the payloads of a type, complete in itself.
+ * The self-contained JSON Schema (2020-12) of a payload type.
  *
- * It does not forbid further properties: a later version may add some, and receivers should not refuse those.
+ * Additional properties are allowed, because a later version may add some, and receivers should accept them.
  *
- * @param root any message but those of google.protobuf
+ * @param root a message type outside google.protobuf
  */
 export function payloadSchema(root: DescMessage): JsonSchema {
   const parts = new Map<DescMessage, JsonSchema>();
@@ -21,7 +21,7 @@ export function payloadSchema(root: DescMessage): JsonSchema {
   function refTo(desc: DescMessage): JsonSchema {
     if (desc === root) return { $ref: "#" };
     if (!parts.has(desc)) {
-      // Remembered before its fields are looked at, so that a type may hold itself.
+      // Registered before its fields are processed, so that types may be recursive.
       parts.set(desc, {});
       parts.set(desc, messageSchema(desc, "payload", refTo));
     }
@@ -40,20 +40,20 @@ export function payloadSchema(root: DescMessage): JsonSchema {
   };
 }
 
-/** Short where that is clear. */
+/** The short name of a type if it is unambiguous. */
 function partName(desc: DescMessage, root: DescMessage): string {
   const home = `${root.file.proto.package}.`;
   return desc.typeName.startsWith(home) ? desc.typeName.slice(home.length) : desc.typeName;
 }
 
-/** Answers a reference to the schema of another message. */
+/** Returns a reference to the schema of another message. */
 export type RefTo = (desc: DescMessage) => JsonSchema;
 
 /**
- * The schema of a message as `jsonWriter` writes it for an audience and `findFieldViolations` lets it pass: every
- * property is there, null where an optional field is unset, and what is `required` is not empty.
+ * The schema of a message as `jsonWriter` writes it for an audience and `findFieldViolations` accepts it: every
+ * property is present, null if an optional field is unset, and `required` fields are not empty.
  *
- * @param refTo asked for each message within it, itself included when it holds itself
+ * @param refTo called for each nested message type, including itself if recursive
  */
 export function messageSchema(desc: DescMessage, audience: JsonAudience, refTo: RefTo): JsonSchema {
   const fields = fieldsFor(desc, audience);
@@ -69,7 +69,7 @@ export function messageSchema(desc: DescMessage, audience: JsonAudience, refTo: 
   };
 }
 
-/** One of a oneof's members may be something else than null: for some member, all the others are null. */
+/** At most one member of a oneof is not null: for some member, all others are null. */
 function atMostOne(oneof: DescOneof): JsonSchema {
   return {
     ...described(commentOf(oneof)),
@@ -109,7 +109,7 @@ function propertySchema(field: DescField, refTo: RefTo): JsonSchema {
   }
 }
 
-/** Whether being unset is something else than being zero. */
+/** Whether unset differs from zero. */
 export function canBeUnset(field: DescField): boolean {
   return field.presence !== FeatureSet_FieldPresence.IMPLICIT;
 }
@@ -121,12 +121,12 @@ function valueSchema(field: DescField, refTo: RefTo): JsonSchema {
   return WELL_KNOWN_SCHEMAS[field.message.typeName] ?? refTo(field.message);
 }
 
-/** Each once, whatever aliases it has. */
+/** The names of an enum's members, without aliases. */
 function memberNames(desc: DescEnum): string[] {
   return [...new Set(desc.values.map(({ number }) => enumMemberName(desc, number) as string))];
 }
 
-/** What an enum's members mean, as a list. */
+/** The descriptions of an enum's members, as a list. */
 function memberList(field: DescField): string {
   const { enum: desc } = field;
   if (!desc) return "";
@@ -144,7 +144,7 @@ function orNull(schema: JsonSchema): JsonSchema {
   return { ...schema, type: [schema.type, "null"], ...members };
 }
 
-/** A required field that cannot be unset must be something else than the zero of its type. */
+/** A required field without presence must differ from the zero value of its type. */
 function notZero(field: DescField, schema: JsonSchema): JsonSchema {
   if (field.enum) {
     const zero = enumMemberName(field.enum, field.enum.values[0]?.number ?? 0);
@@ -155,7 +155,7 @@ function notZero(field: DescField, schema: JsonSchema): JsonSchema {
   return { ...schema, not: { const: 0 } };
 }
 
-/** `{ description }` where there is a text, else nothing to spread. */
+/** `{ description }` for a text, otherwise an empty object. */
 export function described(text: string | undefined): { description?: string } {
   return text ? { description: text } : {};
 }

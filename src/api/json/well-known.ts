@@ -3,7 +3,7 @@ import { isWrapperDesc, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { scalarWriter, type WriteValue } from "./scalars.ts";
 import { sortableTime } from "./timestamp.ts";
 
-/** Types of google.protobuf whose JSON is that of protobuf itself. */
+/** Types of google.protobuf that use protobuf's own JSON format. */
 const AS_PROTOBUF_HAS_IT = new Set([
   "google.protobuf.Duration",
   "google.protobuf.FieldMask",
@@ -13,8 +13,8 @@ const AS_PROTOBUF_HAS_IT = new Set([
 ]);
 
 /**
- * The writer of a well-known type that JSON has a form of its own for: times, wrappers (the value alone), durations
- * (`"1.5s"`), structs and the like. Undefined for all other messages.
+ * The serializer of a well-known type with a special JSON format: times, wrappers (the plain value), durations
+ * (`"1.5s"`), structs and others. Undefined for all other messages.
  */
 export function wellKnownWriter(desc: DescMessage): WriteValue | undefined {
   if (desc.typeName === "google.protobuf.Timestamp") {
@@ -31,8 +31,8 @@ export function wellKnownWriter(desc: DescMessage): WriteValue | undefined {
 }
 
 /**
- * The writer of a field whose generated shape is not its message but the plain value: singular wrappers outside
- * oneofs, and structs everywhere. Undefined for all other fields.
+ * The serializer of a field whose generated representation is a plain value instead of its message: singular wrappers
+ * outside oneofs, and structs. Undefined for all other fields.
  */
 export function plainValueWriter(field: DescField): WriteValue | undefined {
   if (field.fieldKind === "message" && !field.oneof && isWrapperDesc(field.message)) {
@@ -54,9 +54,9 @@ function protobufJson(desc: DescMessage, message: Message): JsonValue {
 
 function plainJson(value: JsonValue, name: string): string {
   return JSON.stringify(value, (_key, each) => {
-    // JSON.stringify would make null of it.
+    // JSON.stringify would convert it to null.
     if (typeof each === "number" && !Number.isFinite(each)) {
-      throw new RangeError(`${name} holds ${each}, which JSON cannot say; send a finite number`);
+      throw new RangeError(`${name} holds ${each}, which JSON cannot represent; send a finite number`);
     }
     return each;
   });

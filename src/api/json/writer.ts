@@ -6,10 +6,12 @@ import { assertDistinct, enumChoices, enumMemberName, propertyName } from "./nam
 import { scalarWriter, type WriteValue } from "./scalars.ts";
 import { plainValueWriter, wellKnownWriter } from "./well-known.ts";
 
-/** Writes one message as JSON text. */
+/** Serializes a message as JSON. */
 export type JsonWriter<Desc extends DescMessage> = (message: MessageShape<Desc>) => string;
 
-/** Who reads the JSON: receivers of payloads, or REST callers, who are spared fields marked `rest_omitted`. */
+/**
+ * The reader of the JSON: receivers of payloads, or REST callers, for whom fields marked `rest_omitted` are omitted.
+ */
 export type JsonAudience = "payload" | "rest";
 
 const compiled: Record<JsonAudience, WeakMap<DescMessage, WriteValue>> = {
@@ -18,13 +20,13 @@ const compiled: Record<JsonAudience, WeakMap<DescMessage, WriteValue>> = {
 };
 
 /**
- * The writer of a message type: names in PascalCase in the order of the proto, enums by name, times as
- * `YYYY-MM-DDThh:mm:ss`, 64-bit integers as exact numbers, bytes as base64, null for what is unset.
+ * The JSON serializer of a message type: PascalCase names in proto order, enums by name, times as
+ * `YYYY-MM-DDThh:mm:ss`, 64-bit integers as exact numbers, bytes as base64, null for unset fields.
  *
- * Compiled once a type, since publishing goes through it. It throws a RangeError on what the JSON cannot say: a
- * number that is not finite, a time outside the years 0001 to 9999, in payloads a member of an enum without a name.
+ * Compiled once per type, because publishing uses it. Throws a RangeError for values that JSON cannot represent:
+ * non-finite numbers, times outside the years 0001 to 9999 and, in payloads, enum numbers without a name.
  *
- * @throws Error when two fields of the type would have the same name
+ * @throws Error if two fields of the type have the same name
  */
 export function jsonWriter<Desc extends DescMessage>(desc: Desc, audience: JsonAudience): JsonWriter<Desc> {
   return messageWriter(desc, audience) as JsonWriter<Desc>;
@@ -34,7 +36,7 @@ function messageWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
   const writers = compiled[audience];
   const known = writers.get(desc);
   if (known) return known;
-  // Stands in while the fields are looked at, so that a type may hold itself.
+  // A placeholder while the fields are processed, so that types may be recursive.
   writers.set(desc, (message) => messageWriter(desc, audience)(message));
   try {
     const write = wellKnownWriter(desc) ?? fieldsWriter(desc, audience);
@@ -46,7 +48,7 @@ function messageWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
   }
 }
 
-/** The fields of a message that its audience gets, in the order of the proto. */
+/** The fields of a message for an audience, in proto order. */
 export function fieldsFor(desc: DescMessage, audience: JsonAudience): DescField[] {
   return desc.fields.filter(
     (field) => audience === "payload" || !hasOption(field, rest_omitted) || !getOption(field, rest_omitted),
@@ -75,7 +77,7 @@ function fieldsWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
   };
 }
 
-/** Reads a field from the generated shape; undefined when it is unset. */
+/** Returns a function that reads a field from the generated representation; undefined if it is unset. */
 function fieldReader(field: DescField): (message: Record<string, unknown>) => unknown {
   const name = field.localName;
   const oneof = field.oneof?.localName;
@@ -105,7 +107,7 @@ function fieldWriter(field: DescField, audience: JsonAudience): WriteValue {
   }
 }
 
-/** The writer of a singular field's value, of a list's items or of a map's values. */
+/** The serializer of a singular field, of a list's items or of a map's values. */
 function valueWriter(field: DescField, audience: JsonAudience): WriteValue {
   if (field.message) return plainValueWriter(field) ?? messageWriter(field.message, audience);
   if (field.enum) return enumWriter(field.enum, field.name, audience);
@@ -113,8 +115,8 @@ function valueWriter(field: DescField, audience: JsonAudience): WriteValue {
 }
 
 /**
- * By name without the enum's prefix. A number that this version has no name for is refused in payloads, whose
- * receivers are promised names; REST shows it, since a later version may have stored it.
+ * Serializes an enum by name, without the enum's prefix. Numbers without a name are rejected in payloads, whose
+ * receivers expect names; REST shows them, because a later version may have stored them.
  */
 function enumWriter(desc: DescEnum, field: string, audience: JsonAudience): WriteValue {
   const members = Object.values(desc.value).map(({ name, number }) => ({
@@ -129,6 +131,6 @@ function enumWriter(desc: DescEnum, field: string, audience: JsonAudience): Writ
     if (name !== undefined) return name;
     if (audience === "rest") return String(value);
     const choices = enumChoices(desc).join(", ");
-    throw new RangeError(`${field} is ${value}, which is no ${desc.name}; send one of: ${choices}`);
+    throw new RangeError(`${field} is ${value}, which is no ${desc.name}; allowed: ${choices}`);
   };
 }

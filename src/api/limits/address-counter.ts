@@ -1,22 +1,24 @@
 import { DomainError } from "../../contract/errors.ts";
 import { type ProxyTrust, siteOf } from "../auth/client-address.ts";
 
-/** Counts what each client address has open. IPv6 addresses count by /64. Trusted proxies are not limited. */
+/**
+ * Counts open connections or calls per client address. IPv6 addresses count by /64. Trusted proxies are not limited.
+ */
 export class AddressCounter {
   readonly #max: number;
   readonly #isTrusted: ProxyTrust;
   readonly #open = new Map<string, number>();
 
-  /** @param max of each address */
+  /** @param max the limit per address */
   constructor(max: number, isTrusted: ProxyTrust) {
     this.#max = max;
     this.#isTrusted = isTrusted;
   }
 
   /**
-   * Counts one more of an address; the result ends it. Undefined when the address has reached its limit.
+   * Counts one more for an address. Returns a function that ends it; undefined if the address has reached its limit.
    *
-   * @param makeRoom asked at the limit: whether another one of the address ends now, so that this one may enter
+   * @param makeRoom called at the limit; returns whether it ends another one of the address
    */
   enter(address: string, makeRoom: () => boolean = () => false): (() => void) | undefined {
     if (this.#isTrusted(address)) return () => {};

@@ -10,15 +10,15 @@ const DECOMPRESS: Readonly<Record<string, Decompress>> = {
   br: promisify<Uint8Array, zlib.BrotliOptions, Buffer>(zlib.brotliDecompress),
 };
 
-/** The encodings of request messages that the service reads. */
+/** The supported encodings of request messages. */
 export const REQUEST_ENCODINGS: readonly string[] = Object.keys(DECOMPRESS);
 
 /**
  * Decompresses one message.
  *
  * @param encoding one of REQUEST_ENCODINGS
- * @throws DomainError RESOURCE_EXHAUSTED when the result is larger than `maxBytes`, without producing more than that;
- *   INVALID_ARGUMENT when the bytes are not in the encoding
+ * @throws DomainError RESOURCE_EXHAUSTED if the result exceeds `maxBytes`, without decompressing further;
+ *   INVALID_ARGUMENT if the bytes are not valid in the encoding
  */
 export async function decompress(encoding: string, bytes: Uint8Array, maxBytes: number): Promise<Uint8Array> {
   // An empty message may be sent without a compressed frame.

@@ -1,6 +1,6 @@
 import { DomainError } from "../../contract/errors.ts";
 
-/** How long a call waits for memory before it is refused, in milliseconds. */
+/** The maximum time a call waits for memory before it is rejected, in milliseconds. */
 const MAX_WAIT_MS = 5_000;
 
 interface Waiter {
@@ -9,25 +9,25 @@ interface Waiter {
 }
 
 /**
- * Bounds the memory that request messages take, over all calls: bytes received, and bytes decompressed from them. A call
- * that finds no room waits, which stops reading from its connection.
+ * Limits the memory of request messages over all calls: received and decompressed bytes. A call without room waits,
+ * which pauses reading from its connection.
  */
 export class HeldBytes {
   readonly #max: number;
   #held = 0;
   readonly #waiting: Waiter[] = [];
 
-  /** @param max in bytes */
+  /** @param max the limit, in bytes */
   constructor(max: number) {
     this.#max = max;
   }
 
-  /** Starts the account of one call. */
+  /** Creates the account of one call. */
   open(): HeldCall {
     return new HeldCall(this);
   }
 
-  /** Bytes held now. */
+  /** The number of bytes held now. */
   get held(): number {
     return this.#held;
   }
@@ -49,7 +49,7 @@ export class HeldBytes {
       const timer = setTimeout(() => {
         const place = this.#waiting.indexOf(waiter);
         if (place >= 0) this.#waiting.splice(place, 1);
-        // A later waiter may ask for less.
+        // A later waiter may need less.
         this.#admit();
         reject(busy());
       }, MAX_WAIT_MS);
@@ -57,7 +57,7 @@ export class HeldBytes {
     });
   }
 
-  /** @internal Used by HeldCall. Takes room if there is some, before those that wait. */
+  /** @internal Used by HeldCall. Takes room if available, before waiting calls. */
   takeNow(bytes: number): boolean {
     if (!this.#fits(bytes)) return false;
     this.#held += bytes;
@@ -70,7 +70,7 @@ export class HeldBytes {
     this.#admit();
   }
 
-  /** A single message always fits when nothing else is held, whatever its size. */
+  /** Whether bytes fit. A single message always fits if nothing else is held. */
   #fits(bytes: number): boolean {
     return this.#held === 0 || this.#held + bytes <= this.#max;
   }
@@ -84,7 +84,7 @@ export class HeldBytes {
   }
 }
 
-/** What one call holds. */
+/** The bytes held by one call. */
 export class HeldCall {
   readonly #all: HeldBytes;
   #held = 0;
@@ -95,11 +95,11 @@ export class HeldCall {
   }
 
   /**
-   * Takes room for bytes of this call; undefined when there is room at once. A call that has ended takes none: what its
-   * reader still finds in its buffers is dropped with it. A call that holds something does not wait for more: calls that
-   * hold and wait would wait for each other.
+   * Takes room for bytes of this call; undefined if it is available immediately. A call that has ended takes none,
+   * because its buffered data is dropped. A call that holds bytes does not wait for more, because such calls would
+   * deadlock.
    *
-   * @throws DomainError RESOURCE_EXHAUSTED with a retry delay when there is no room in time, or for more
+   * @throws DomainError RESOURCE_EXHAUSTED with a retry delay if there is no room in time
    */
   hold(bytes: number): Promise<void> | undefined {
     if (this.#closed) return undefined;
@@ -119,7 +119,7 @@ export class HeldCall {
     });
   }
 
-  /** Gives room back: so many bytes, or all that the call holds. */
+  /** Releases the given number of bytes. Defaults to all. */
   release(bytes: number = this.#held): void {
     const given = Math.min(bytes, this.#held);
     if (given === 0) return;
@@ -127,7 +127,7 @@ export class HeldCall {
     this.#all.give(given);
   }
 
-  /** Gives everything back, also what the call is still waiting for. */
+  /** Releases everything, and cancels a pending wait. */
   close(): void {
     this.#closed = true;
     this.release();

@@ -1,17 +1,17 @@
 import { RateLimiterMemory } from "rate-limiter-flexible";
 
-/** The minute that all limits are counted in, in seconds. */
+/** The time window of all rate limits, in seconds. */
 const WINDOW = 60;
 
-/** How a key stands after one more request. */
+/** The quota of a key after a request. */
 export interface Allowance {
-  /** Requests of a whole window. */
+  /** The number of requests per window. */
   limit: number;
-  /** Requests left in it. */
+  /** The number of requests left in the window. */
   remaining: number;
-  /** Until the next window begins. */
+  /** The time until the next window, in milliseconds. */
   resetMs: number;
-  /** This request was one too many. */
+  /** Whether this request exceeds the limit. */
   over: boolean;
 }
 
@@ -19,7 +19,7 @@ export interface Allowance {
 export type RequestLimit = (keyId: string) => Promise<Allowance>;
 
 /**
- * Requests a minute of each key, counted by this process alone: asking the others, or the database, would cost more
+ * Creates a rate limit per key, in requests per minute. Counts in this process only: coordination would cost more
  * than most requests.
  */
 export function createRequestLimit(perMinute: number): RequestLimit {
@@ -36,8 +36,8 @@ export function createRequestLimit(perMinute: number): RequestLimit {
 }
 
 /**
- * The fields of the IETF's draft "RateLimit header fields for HTTP" (draft-ietf-httpapi-ratelimit-headers), and those
- * of its sixth version, which most clients know.
+ * The headers of the IETF draft "RateLimit header fields for HTTP" (draft-ietf-httpapi-ratelimit-headers), and those
+ * of its sixth version, which most clients support.
  */
 export function rateLimitFields({ limit, remaining, resetMs }: Allowance): [name: string, value: string][] {
   const reset = Math.ceil(resetMs / 1_000);

@@ -16,35 +16,35 @@ import { checkBinaryElements } from "./element-limit.ts";
 import type { HeldCall } from "./held-bytes.ts";
 import { type MessageLimits, messageLimits, messageTooLarge } from "./message-limits.ts";
 
-/** gRPC, gRPC-Web and Connect's streams put each message into an envelope. */
+/** gRPC, gRPC-Web and Connect streams put each message into an envelope. */
 const ENVELOPED = /^application\/(?:grpc|connect\+)/i;
 const GRPC = /^application\/grpc/i;
-/** Smaller pieces of memory are left to the garbage collector. */
+/** The minimum size of buffers that are freed explicitly, in bytes. Smaller ones are left to the garbage collector. */
 const FREED_FROM_BYTES = 16 * 1_024;
 const JSON_TYPE = /\bjson\b/i;
 
-/** How the messages of one request are read. */
+/** How to read the messages of a request. */
 interface Reading {
   method: DescMethod;
   limits: MessageLimits;
-  /** The encoding of compressed messages; null when none is. */
+  /** The encoding of compressed messages; null if none. */
   encoding: string | null;
   /** The header that names the encoding. */
   encodingHeader: string;
   isGrpc: boolean;
   isJson: boolean;
   call: HeldCall;
-  /** How long the client may send nothing while a message is incomplete, in milliseconds; undefined for no limit. */
+  /** The timeout for an incomplete message without new data, in milliseconds; undefined for none. */
   idleMs: number | undefined;
 }
 
 /**
- * A request whose body is read within the method's limits: messages are counted, decompressed and checked here, so the
- * library below sees only complete, uncompressed messages. Nothing is read before the library asks for it, which it does
- * after the key was checked.
+ * Reads a request's body within the method's limits. Messages are counted, decompressed and checked here, so that the
+ * library only gets complete, uncompressed messages. Reads only when the library asks, which it does after
+ * authentication.
  *
- * @param call accounts for the bytes; the caller closes it when the call ends
- * @param idleMs how long a client may send nothing while the service waits for a message, in milliseconds
+ * @param call the account of the bytes; the caller closes it when the call ends
+ * @param idleMs the timeout for a message without new data, in milliseconds
  */
 export function withBoundedBody(
   request: UniversalServerRequest,
@@ -66,7 +66,7 @@ export function withBoundedBody(
   const length = request.header.get("content-length");
   const header = new Headers(request.header);
   header.delete(encodingHeader);
-  // The length of the bytes that were sent is not that of the message.
+  // The length of the body is not that of the decompressed message.
   header.delete("content-length");
   const streamsForLong = method.methodKind === "client_streaming" || method.methodKind === "bidi_streaming";
   const reading: Reading = {
@@ -77,7 +77,7 @@ export function withBoundedBody(
     isGrpc,
     isJson: JSON_TYPE.test(type),
     call,
-    // Publishers may keep a stream open between events; whoever has no key may not.
+    // Authenticated publishers may keep a stream idle between events; other callers may not.
     idleMs: streamsForLong && !isPublic(method) ? undefined : idleMs,
   };
   return {
@@ -87,7 +87,7 @@ export function withBoundedBody(
   };
 }
 
-/** The one message of a unary call by Connect. */
+/** The single message of a unary Connect call. */
 async function* wholeBody(
   body: AsyncIterable<Uint8Array>,
   reading: Reading,
@@ -95,7 +95,7 @@ async function* wholeBody(
 ): AsyncIterable<Uint8Array> {
   assertEncoding(reading);
   const { maxBytes } = reading.limits;
-  // The library copies chunks as they come when it knows how many bytes will.
+  // If the length is known, the library copies chunks as they arrive.
   const isKnown = Number.isSafeInteger(Number.parseInt(length ?? "", 10));
   const bytes = await readAllBytes(received(body, reading, isKnown), maxBytes, length).catch(
     (error: unknown) => {
@@ -105,7 +105,7 @@ async function* wholeBody(
   yield await plain(bytes, reading);
 }
 
-/** The messages of a call, each in an envelope without compression. */
+/** The messages of a call as uncompressed envelopes. */
 async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): AsyncIterable<Uint8Array> {
   assertEncoding(reading);
   const { method, limits, call, encoding } = reading;
@@ -117,7 +117,7 @@ async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): As
       if (compressed && encoding === null) throw namesNoEncoding(reading);
       const message = compressed ? await plain(data, reading) : check(data, reading);
       yield encodeEnvelope(compressed ? flags & ~compressedFlag : flags, message as Uint8Array<ArrayBuffer>);
-      // The library asks for the next message once it has parsed this one. A unary call keeps its message until it ends.
+      // The library has parsed a message when it asks for the next. A unary call keeps its message until it ends.
       if (!isUnary) call.release();
     }
   } catch (error) {
@@ -126,7 +126,7 @@ async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): As
 }
 
 /**
- * The chunks of a body, each counted before it is handed on.
+ * The chunks of a body, each counted before it is passed on.
  *
  * @param copied whether the reader has copied a chunk when it asks for the next
  */
@@ -136,7 +136,7 @@ async function* received(
   copied: boolean,
 ): AsyncIterable<Uint8Array> {
   const { call, idleMs } = reading;
-  // Not `for await`: its end would destroy the request and, over HTTP/1.1, the connection that the error is sent on.
+  // Not `for await`: ending it would destroy the request and, over HTTP/1.1, the connection needed for the error.
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
     const { done, value } = await (idleMs === undefined
@@ -150,19 +150,19 @@ async function* received(
 }
 
 /**
- * Frees at once what nobody reads again. V8 would start a garbage collection for every 64 MiB of such memory, which takes
- * more time than all else that is done for large messages. Nothing happens to memory that other views may share.
+ * Frees a buffer immediately if no other view shares its memory. V8 would otherwise start a garbage collection for
+ * every 64 MiB of such memory, which takes longer than all other processing of large messages.
  */
 function free({ buffer, byteLength }: Uint8Array): void {
   const isWhole = byteLength === buffer.byteLength && byteLength >= FREED_FROM_BYTES;
   if (isWhole && buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
 
-/** The message, decompressed where it was compressed, and checked. */
+/** The message, decompressed and checked. */
 async function plain(bytes: Uint8Array, reading: Reading): Promise<Uint8Array> {
   const { encoding, limits, call } = reading;
   if (encoding === null) return check(bytes, reading);
-  // Room for the largest result first, since all that are decompressed at once grow at once.
+  // Reserves the maximum size first, because concurrent messages are decompressed at the same time.
   await counted(call.hold(limits.maxBytes));
   const message = await decompress(encoding, bytes, limits.maxBytes).catch(asRefusal);
   free(bytes);
@@ -188,11 +188,11 @@ function assertEncoding({ encoding, limits, method, isGrpc }: Reading): void {
   const problem = limits.compression
     ? `requests cannot be compressed as ${JSON.stringify(encoding.slice(0, 50))}; use ${accepted.join(" or ")}, or send them uncompressed`
     : `${method.name} does not accept compressed requests; send them uncompressed`;
-  // gRPC has a status for this. Connect's would be HTTP 501, as if the service were at fault.
+  // gRPC has a status for this. Connect's would be HTTP 501, which suggests a server error.
   throw refusal(new DomainError(isGrpc ? "UNIMPLEMENTED" : "INVALID_ARGUMENT", problem));
 }
 
-/** The library's error would be INTERNAL, as if the service were at fault. */
+/** The library would report INTERNAL, which suggests a server error. */
 function namesNoEncoding({ encodingHeader }: Reading): ConnectError {
   return refusal(
     new DomainError(

@@ -2,7 +2,7 @@ import { type IncomingMessage, ServerResponse } from "node:http";
 import { Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
 
-/** What answers may depend on: the protocol and the encoding, and everything that tells who asks. */
+/** Request headers that responses may depend on: protocol, encoding and credentials. */
 const VARY = [
   "Accept",
   "Accept-Encoding",
@@ -13,13 +13,13 @@ const VARY = [
   "X-Settings-Page",
 ].join(", ");
 
-/** How long browsers reach the service by HTTPS only, in seconds: a year. */
+/** The max-age of Strict-Transport-Security, in seconds: one year. */
 const HSTS_MAX_AGE_S = 31_536_000;
 
 /**
- * The headers of every answer, whoever writes it; what is no secret, such as the settings page's files, replaces them.
+ * Headers of every response. Public responses, such as files of the admin UI, override them.
  *
- * @param tls the service itself ends TLS
+ * @param tls whether the service itself terminates TLS
  */
 export function answerHeaders(tls: boolean): Record<string, string> {
   return {
@@ -30,14 +30,14 @@ export function answerHeaders(tls: boolean): Record<string, string> {
   };
 }
 
-/** The same as lines of an HTTP/1.1 answer that is written by hand. */
+/** The same headers as lines of a manually written HTTP/1.1 response. */
 export function answerHeaderLines(socket: Socket): string[] {
   return Object.entries(answerHeaders("encrypted" in socket)).map(([name, value]) => `${name}: ${value}`);
 }
 
 /**
- * Options of Node's servers that give each answer these headers before anybody writes it, so that no way of answering
- * can leave them out.
+ * Options of Node's servers that set these headers on each response before any handler runs, so that none can omit
+ * them.
  */
 export function answerClasses(tls: boolean) {
   const headers = Object.entries(answerHeaders(tls));

@@ -9,16 +9,16 @@ import { DomainError } from "../../contract/errors.ts";
 import { refusal } from "../errors/errors.ts";
 import { decompress } from "../limits/decompress.ts";
 
-/** Shorter answers are sent as they are: packing would save nothing, and cost some time. */
+/** The minimum size of compressed responses, in bytes. Compressing smaller ones saves nothing. */
 export const MIN_BYTES = 1_024;
 
-/** Brotli's own default, the best there is, takes seconds for what this one does in milliseconds. */
+/** Quality 4. Brotli's default, the maximum, takes seconds instead of milliseconds. */
 const BROTLI: zlib.BrotliOptions = { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 4 } };
 const brotli = promisify<Uint8Array, zlib.BrotliOptions, Buffer<ArrayBuffer>>(zlib.brotliCompress);
 
 /**
- * How Connect, gRPC-Web and gRPC compress answers. Requests are decompressed within their limits before the library sees
- * them, except those that Connect carries in the query of a GET.
+ * Compression of responses in Connect, gRPC-Web and gRPC. Requests are decompressed within their limits before the
+ * library reads them, except Connect messages in the query of a GET.
  */
 export const RPC_COMPRESSION: Pick<ConnectRouterOptions, "acceptCompression" | "compressMinBytes"> = {
   acceptCompression: [
@@ -37,7 +37,7 @@ function decompressWithin(encoding: string): Compression["decompress"] {
   };
 }
 
-/** Packs the answers of the routes of this scope as `Accept-Encoding` says. Requests stay as they are. */
+/** Compresses the responses of this scope's routes according to `Accept-Encoding`. Requests are unchanged. */
 export async function compressAnswers(scope: FastifyInstance): Promise<void> {
   await scope.register(compress, {
     encodings: ["br", "gzip"],

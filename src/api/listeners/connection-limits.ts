@@ -8,22 +8,22 @@ import { IdleSessions } from "./http2-sessions.ts";
 /** The interval between log lines about refused connections, in milliseconds. */
 const LOG_INTERVAL_MS = 60_000;
 
-/** How many connections a listener accepts. */
+/** Limits on connections of a listener. */
 export interface ConnectionLimits {
-  /** In total. */
+  /** The maximum number of connections in total. */
   max: number;
-  /** Of one address; IPv6 addresses count by /64. */
+  /** The maximum number per address. IPv6 addresses count by /64. */
   maxPerAddress: number;
-  /** Addresses without a limit of their own. */
+  /** Addresses without a limit. */
   isTrusted: ProxyTrust;
   log: Logger;
 }
 
 /**
- * Closes connections above the limits at once. Open connections stay, except that a new one takes the place of the same
+ * Closes connections above the limits immediately. Open connections are kept, except that a new one replaces the same
  * address's oldest HTTP/2 session without streams.
  *
- * Call it before anything else listens for the server's connections.
+ * Must be called before other listeners for the server's connections are added.
  */
 export function limitConnections(server: Server, limits: ConnectionLimits): void {
   const { max, maxPerAddress, isTrusted, log } = limits;
@@ -33,7 +33,7 @@ export function limitConnections(server: Server, limits: ConnectionLimits): void
     log.warn({ refused, address, max, maxPerAddress, settings }, "connections refused");
   });
   const idle = new IdleSessions();
-  // Servers of HTTP/1.1 never have sessions.
+  // HTTP/1.1 servers never have sessions.
   idle.watch(server as Http2Server);
   server.maxConnections = max;
   server.on("drop", (data) => warn(data?.remoteAddress));
@@ -49,7 +49,7 @@ export function limitConnections(server: Server, limits: ConnectionLimits): void
   });
 }
 
-/** Reports the first event at once, and then the number of events at intervals, with the latest address. */
+/** Reports the first event immediately, then the number of events per interval, with the latest address. */
 function atIntervals(
   report: (count: number, address: string | undefined) => void,
 ): (address: string | undefined) => void {

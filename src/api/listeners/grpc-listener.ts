@@ -14,12 +14,12 @@ import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./
 import { type Listener, listenError } from "./listening.ts";
 import type { RpcHandler } from "./rpc-handlers.ts";
 
-/** What the listener serves and where. */
+/** Options of the gRPC listener. */
 export interface GrpcListenerOptions {
   host: string;
-  /** 0: any free one. */
+  /** 0 for any free port. */
   port: number;
-  /** How long calls in flight may take to finish once the service stops. */
+  /** The time for calls in flight to complete at shutdown, in milliseconds. */
   drainMs: number;
   keepAlive: KeepAlive | undefined;
   connections: ConnectionLimits;
@@ -30,7 +30,7 @@ export interface GrpcListenerOptions {
   handlers: ReadonlyMap<string, RpcHandler>;
 }
 
-/** gRPC over cleartext HTTP/2, which Node cannot serve on the port of HTTP/1.1. */
+/** Serves gRPC over cleartext HTTP/2, which Node cannot serve on the same port as HTTP/1.1. */
 export async function listenForGrpc(options: GrpcListenerOptions): Promise<Listener> {
   const { handlers, connections, http2 } = options;
   const whatElse = { methods: LISTED_BY_REFLECTION, callable: [...handlers.keys()] };
@@ -48,7 +48,7 @@ export async function listenForGrpc(options: GrpcListenerOptions): Promise<Liste
   server.on("session", (session) => {
     sessions.add(session);
     session.once("close", () => sessions.delete(session));
-    // What is not HTTP/2 ends its own connection and nothing else.
+    // A client that does not use HTTP/2 affects only its own connection.
     session.on("error", () => session.destroy());
   });
   await new Promise<void>((resolve, reject) => {

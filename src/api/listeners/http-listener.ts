@@ -34,34 +34,34 @@ import type { RpcHandler } from "./rpc-handlers.ts";
 import { TLS_POLICY } from "./tls.ts";
 import { boundHttp1Requests } from "./unread-bodies.ts";
 
-/** PEM. */
+/** Certificate and key, in PEM. */
 export interface TlsOptions {
   cert: string | Buffer;
   key: string | Buffer;
 }
 
-/** The services behind the listener. */
+/** The services of the listener. */
 export interface HttpServices {
   /** The methods' handlers, by path. */
   handlers: ReadonlyMap<string, RpcHandler>;
   readAddress: AddressReader;
   /** Calls the same services in memory, for REST. */
   transport: Transport;
-  /** The keys of REST requests, which the gate of `transport` takes. */
+  /** Keys of authenticated REST requests, for the gate of `transport`. */
   admissions: Admissions;
   database: SilentDatabase;
   bindings: readonly RestBinding[];
-  /** Folder of the built settings page. */
+  /** The folder of the built admin UI. */
   page: string | undefined;
 }
 
-/** What the listener serves and where. */
+/** Options of the HTTP listener. */
 export interface HttpListenerOptions {
   host: string;
-  /** 0: any free one. */
+  /** 0 for any free port. */
   port: number;
   tls: TlsOptions | undefined;
-  /** How long calls in flight may take to finish once the service stops. */
+  /** The time for calls in flight to complete at shutdown, in milliseconds. */
   drainMs: number;
   keepAlive: KeepAlive | undefined;
   connections: ConnectionLimits;
@@ -69,31 +69,31 @@ export interface HttpListenerOptions {
   /** Whether each request is logged. */
   accessLog: boolean;
   readiness: Readiness;
-  /** Undefined: only /healthz and /readyz. */
+  /** Undefined serves only /healthz and /readyz. */
   services: HttpServices | undefined;
 }
 
-/** A request that has not arrived whole by then is given up. */
+/** The timeout for receiving a complete request, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 60_000;
 
-/** What callers of anything else are told. */
-const SERVED = { paths: `${OPENAPI_PATH} lists all paths`, methods: LISTED_BY_REFLECTION };
-const ELSEWHERE = "this process only delivers; ask one with the role api";
+/** Hints in errors for unknown paths and methods. */
+const SERVED = { paths: `all paths: ${OPENAPI_PATH}`, methods: LISTED_BY_REFLECTION };
+const ELSEWHERE = "this process only delivers; call a process with ROLE=api or ROLE=all";
 const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE, callable: [] };
 
-/** REST, Connect and gRPC-Web over HTTP/1.1; with TLS, gRPC and HTTP/2 too, as ALPN decides. */
+/** Serves REST, Connect and gRPC-Web over HTTP/1.1. With TLS, also gRPC and HTTP/2, selected by ALPN. */
 export async function listenForHttp(context: ApiContext, options: HttpListenerOptions): Promise<Listener> {
   const app = createApp(options.tls, options.http2);
   limitConnections(app.server, options.connections);
   if (options.accessLog) logAccess(app.server, context.log);
   boundHttp1Requests(app.server);
   answerWhatNodeRefuses(app.server);
-  // HTTP/1.1 has neither sessions nor streams; its servers never emit either.
+  // HTTP/1.1 servers never emit sessions or streams.
   tendSessions(app.server as unknown as Http2SecureServer, options.keepAlive);
   const forceClosed = trackConnections(app.server);
   app.addHook("onResponse", async (request, reply) => {
     const { method, routeOptions } = request;
-    // The route and not the address: a query may hold what nobody should read in a log.
+    // Logs the route instead of the URL, because a query may contain confidential values.
     const fields = {
       method,
       route: routeOptions.url,
@@ -129,7 +129,7 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
   return {
     port: (app.server.address() as AddressInfo).port,
     async close() {
-      // Connections that fall idle from now on are not kept.
+      // Closes connections that become idle from now on.
       app.server.keepAliveTimeout = 1;
       const reap = setInterval(() => app.server.closeIdleConnections?.(), 50);
       const force = setTimeout(forceClosed, options.drainMs);
@@ -145,15 +145,15 @@ function createApp(tls: TlsOptions | undefined, http2: Http2Limits): FastifyInst
     bodyLimit: MAX_BODY_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     routerOptions: { ignoreTrailingSlash: true },
-    // Both would answer without the envelope.
+    // Both would respond without the envelope.
     return503OnClosing: false,
     frameworkErrors: frameworkFailure,
     clientErrorHandler: answerMalformed,
   };
-  // Node answers a missing Host without the envelope; nothing here needs it.
+  // Node rejects a missing Host header without the envelope; nothing here requires the header.
   const http = { requireHostHeader: false, ...answerClasses(tls !== undefined) };
   if (!tls) return fastify({ ...options, http });
-  // The framework's types tell HTTP/2 apart from HTTP/1.1; what is used here is the same for both.
+  // The framework's types distinguish HTTP/2 from HTTP/1.1, but the parts used here are the same.
   return fastify({
     ...options,
     http2: true,
@@ -171,9 +171,9 @@ function mountProbes(app: FastifyInstance, readiness: Readiness): void {
   });
 }
 
-/** Serves Connect and gRPC-Web, and gRPC where TLS brings HTTP/2. */
+/** Serves Connect and gRPC-Web, and gRPC if TLS enables HTTP/2. */
 async function mountConnect(app: FastifyInstance, handlers: HttpServices["handlers"]): Promise<void> {
-  // The handlers refuse HTTP methods and content types themselves, in the protocol of the call.
+  // The handlers reject HTTP methods and content types themselves, in the protocol of the call.
   for (const method of METHODS) {
     if (!app.supportedMethods.includes(method)) app.addHttpMethod(method, { hasBody: true });
   }
@@ -185,12 +185,12 @@ async function mountConnect(app: FastifyInstance, handlers: HttpServices["handle
       reply.hijack();
       handler(request.raw, reply.raw);
     };
-    // Before the framework looks at the content type: the handlers read bodies themselves.
+    // Before the framework parses the content type: the handlers read bodies themselves.
     app.all(path, { onRequest }, () => {});
   }
 }
 
-/** Knows every connection of a server, since Node closes none that is in use; answers how to end them all. */
+/** Tracks all connections of a server, because Node closes only idle ones. Returns a function that closes all. */
 function trackConnections(server: HttpServer): () => void {
   const open = new Set<Socket | Http2Session>();
   const track = (connection: Socket | Http2Session) => {
@@ -204,13 +204,13 @@ function trackConnections(server: HttpServer): () => void {
   };
 }
 
-/** What Node's parser found wrong, for people. */
+/** Messages for errors of Node's HTTP parser. */
 const MESSAGES: Record<string, string> = {
   HPE_HEADER_OVERFLOW: "the request line and headers are too large",
   ERR_HTTP_REQUEST_TIMEOUT: "the request did not arrive in time",
 };
 
-/** Answers what is not valid HTTP in the envelope; Node would answer without. */
+/** Responds to invalid HTTP with the envelope, which Node would omit. */
 export function answerMalformed(error: NodeJS.ErrnoException, socket: Socket): void {
   if (!socket.writable || error.code === "ECONNRESET") {
     socket.destroy();
@@ -220,7 +220,10 @@ export function answerMalformed(error: NodeJS.ErrnoException, socket: Socket): v
   socket.end(rawFailure(message, answerHeaderLines(socket)), () => socket.destroy());
 }
 
-/** Answers in the envelope where Node itself would answer, or hang up, before the framework sees the request. */
+/**
+ * Responds with the envelope where Node itself would respond or close the connection before the framework sees the
+ * request.
+ */
 export function answerWhatNodeRefuses(server: Server): void {
   server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => {
     const body = failureEnvelope(`Expect: ${request.headers.expect} is not supported; leave the header out`);

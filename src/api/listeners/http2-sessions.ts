@@ -8,15 +8,15 @@ import {
 } from "node:http2";
 import { siteOf } from "../auth/client-address.ts";
 
-/** How a server finds out that a peer is gone without having said so. */
+/** Keep-alive settings that detect vanished peers. */
 export interface KeepAlive {
-  /** A session is pinged this often. */
+  /** The interval between PING frames, in milliseconds. */
   everyMs: number;
-  /** A session whose peer has not answered by then is ended. */
+  /** The time to wait for the response to a PING before the session is closed, in milliseconds. */
   timeoutMs: number;
 }
 
-/** Often enough for the gateways between, many of which forget a connection after a minute of silence. */
+/** Defaults. The interval is below the idle timeout of common gateways, one minute. */
 const KEEP_ALIVE: KeepAlive = { everyMs: 30_000, timeoutMs: 20_000 };
 
 /** What one HTTP/2 session may do. */
@@ -27,7 +27,7 @@ export interface Http2Limits {
   resetsPerSecond: number;
 }
 
-/** How many seconds' worth of resets may come at once. */
+/** The burst of stream resets, in seconds' worth of `resetsPerSecond`. */
 const RESET_BURST_S = 10;
 /** The maximum size of a request's headers, in bytes. */
 const MAX_HEADER_BYTES = 16_384;
@@ -36,8 +36,8 @@ const MAX_INVALID_FRAMES = 100;
 /** The number of streams above `maxStreams` after which a session is closed. */
 const MAX_REJECTED_STREAMS = 100;
 
-/** How long after an answer without trailers an unfinished request is reset, in milliseconds. */
-const ANSWERED_MS = 1_000;
+/** The delay after a response without trailers until an unfinished request is reset, in milliseconds. */
+const RESET_DELAY_MS = 1_000;
 
 /** The limits as options of Node's HTTP/2 servers. */
 export function http2Options({ maxStreams, resetsPerSecond }: Http2Limits): ServerOptions {
@@ -51,11 +51,11 @@ export function http2Options({ maxStreams, resetsPerSecond }: Http2Limits): Serv
 }
 
 /**
- * The sessions of a server that have no open stream, by client address. Clients that make a connection for each call, and
- * leave it open, would otherwise reach the limit of connections.
+ * The idle sessions of a server (without open streams), by client address. Without closing them, clients that open a
+ * connection per call and leave it open would reach the limit of connections.
  */
 export class IdleSessions {
-  /** By address, the one that has been idle for longest first. */
+  /** By address, longest idle first. */
   readonly #idle = new Map<string, Set<ServerHttp2Session>>();
 
   /** Watches the sessions of a server. */
@@ -63,7 +63,7 @@ export class IdleSessions {
     server.on("session", (session) => this.#watch(session));
   }
 
-  /** Closes the session of an address that has been idle for longest; false when it has none. */
+  /** Closes the longest idle session of an address. Returns false if there is none. */
   closeOldest(address: string): boolean {
     const site = siteOf(address);
     const [oldest] = this.#idle.get(site) ?? [];
@@ -100,17 +100,17 @@ export class IdleSessions {
   }
 }
 
-/** Does for every HTTP/2 session of a server what gRPC clients expect and Node leaves to others. */
+/** Adds behaviour that gRPC clients expect and Node does not implement to all sessions of a server. */
 export function tendSessions(server: Http2Server | Http2SecureServer, keepAlive = KEEP_ALIVE): void {
   server.on("session", (session) => pingWhileOpen(session, keepAlive));
   server.on("stream", (stream) => closeOnceAnswered(stream as ServerHttp2Stream));
 }
 
-/** Pings are answered by Node; a dead peer, though, would hold its session and its streams until TCP gives up. */
+/** Sends PING frames. Without them, a vanished peer would keep its session and streams open until TCP times out. */
 function pingWhileOpen(session: ServerHttp2Session, { everyMs, timeoutMs }: KeepAlive): void {
   let overdue: NodeJS.Timeout | undefined;
   const interval = setInterval(() => {
-    // One unanswered ping is enough to decide by.
+    // One unanswered ping is enough to decide.
     if (overdue || session.destroyed) return;
     const sent = session.ping((error) => {
       clearTimeout(overdue);
@@ -126,19 +126,19 @@ function pingWhileOpen(session: ServerHttp2Session, { everyMs, timeoutMs }: Keep
 }
 
 /**
- * Tells the caller of a call that was answered early that nothing more is read. Otherwise the stream of a caller who
- * goes on sending, or never ends its side, would stay open, and keep the service from stopping.
+ * Tells the caller of a call that was answered early that nothing more is read. Otherwise a client that continues to
+ * send, or never ends its side, would keep the stream open and delay shutdown.
  */
 function closeOnceAnswered(stream: ServerHttp2Stream): void {
   const close = () => {
     if (!stream.closed && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
   };
-  // The last moment before the answer is complete: its trailers are given in this event, by listeners of the same.
+  // The last moment before the response is complete: other listeners of this event set its trailers.
   stream.once("wantTrailers", () => setImmediate(close));
-  // An answer without trailers has no such event, and Node does not say which kind an answer is.
+  // A response without trailers has no such event, and Node does not tell which kind it is.
   stream.once("finish", () => {
     if (stream.readableEnded) return;
-    const timer = setTimeout(close, ANSWERED_MS);
+    const timer = setTimeout(close, RESET_DELAY_MS);
     stream.once("close", () => clearTimeout(timer));
   });
 }

@@ -1,12 +1,12 @@
-/** A listener that accepts callers. */
+/** A listening server. */
 export interface Listener {
-  /** The port it got, also when any was asked for. */
+  /** The actual port, also if any free one was requested. */
   port: number;
-  /** Stops accepting, lets what is in flight finish for a bounded time, then ends the rest. */
+  /** Stops accepting connections, waits a limited time for calls in flight, then ends the rest. */
   close(): Promise<void>;
 }
 
-/** An error of `listen`, said so that it names what to change. */
+/** Converts an error of `listen` into a message with the remedy. */
 export function listenError(error: unknown, port: number, variable: string): Error {
   const code = (error as NodeJS.ErrnoException).code;
   if (code === "EADDRINUSE") {
@@ -15,9 +15,12 @@ export function listenError(error: unknown, port: number, variable: string): Err
     });
   }
   if (code === "EACCES") {
-    return new Error(`port ${port} may not be used by this user; set ${variable} to a port above 1023`, {
-      cause: error,
-    });
+    return new Error(
+      `port ${port} requires privileges that this user lacks; set ${variable} to a port above 1023`,
+      {
+        cause: error,
+      },
+    );
   }
   return new Error(`cannot listen on port ${port} (${variable}): ${(error as Error).message}`, {
     cause: error,

@@ -25,22 +25,22 @@ import { withBoundedBody } from "../limits/request-messages.ts";
 type NodeRequest = IncomingMessage | Http2ServerRequest;
 type NodeResponse = ServerResponse | Http2ServerResponse;
 
-/** Answers one call of gRPC, gRPC-Web or Connect. Never throws. */
+/** Handles one call of gRPC, gRPC-Web or Connect. Never throws. */
 export type RpcHandler = (request: NodeRequest, response: NodeResponse) => void;
 
-/** What the handlers of all listeners share. */
+/** Shared parts of all handlers. */
 export interface RpcHandlerOptions {
   routes: (router: ConnectRouter) => void;
   routerOptions: ConnectRouterOptions;
-  /** Tells the gate where a request comes from. */
+  /** Creates the context values of a request for the gate. */
   contextValues: AddressValues;
-  /** Where a request comes from, as text. */
+  /** Returns the client address of a request. */
   readAddress: AddressReader;
   /** Counts the bytes of request messages. */
   heldBytes: HeldBytes;
-  /** Counts the calls that need no key. */
+  /** Counts calls without a key. */
   publicCalls: AddressCounter;
-  /** How long a client may send nothing while the service waits for a message, in milliseconds. */
+  /** The timeout for a message without new data, in milliseconds. */
   idleMs: number;
   log: Logger;
 }
@@ -63,7 +63,7 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
       writeHead(answered, response);
       return;
     }
-    // The library's type knows HTTP/1.1 alone; it writes both.
+    // The library's type names HTTP/1.1, but it supports both.
     await universalResponseToNodeResponse(answered, response as ServerResponse);
   }
 
@@ -75,7 +75,7 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
       return;
     }
     const call = heldBytes.open();
-    // Not when the answer is written: the library does not say when, and the connection may be lost before.
+    // Not when the response is written: the library does not report it, and the connection may be lost before.
     response.once("close", () => {
       call.close();
       leave();
@@ -87,7 +87,7 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
       }
       // The client cancelled the call, or the connection was lost.
       const isGone = ConnectError.from(error).code === Code.Aborted || response.destroyed;
-      if (!isGone) log.error({ err: error, method: method.name }, "could not answer a call");
+      if (!isGone) log.error({ err: error, method: method.name }, "responding to a call failed");
       resetUnanswered(response);
     });
   };
@@ -106,7 +106,7 @@ function universalRequest(
       contextValues(request),
     );
   } catch {
-    // The library builds a URL from the Host header, and from nothing else that a parser of HTTP lets through.
+    // The library builds a URL from the Host header, the only part that an HTTP parser does not validate.
     throw new DomainError(
       "INVALID_ARGUMENT",
       "the Host header (in HTTP/2, :authority) is not a valid host; send the host and port of the service",
@@ -114,7 +114,7 @@ function universalRequest(
   }
 }
 
-/** Answers HEAD. The library would write the body even so, which fails over HTTP/2. */
+/** Responds to HEAD. The library would send a body, which fails over HTTP/2. */
 function writeHead({ status, header }: UniversalServerResponse, response: NodeResponse): void {
   response.statusCode = status;
   for (const [name, value] of header ?? []) response.setHeader(name, value);
@@ -122,7 +122,7 @@ function writeHead({ status, header }: UniversalServerResponse, response: NodeRe
   if ("stream" in response) closeStream(response);
 }
 
-/** Ends a call whose answer could not be written: a client would wait for it for ever. */
+/** Ends a call whose response could not be written, because the client would wait forever. */
 function resetUnanswered(response: NodeResponse): void {
   if ("stream" in response) response.stream?.close(constants.NGHTTP2_INTERNAL_ERROR);
   else response.destroy();

@@ -1,9 +1,9 @@
 import { constants } from "node:crypto";
 import type { SecureServerOptions } from "node:http2";
 
-/** Forward secrecy and authenticated encryption only, the fastest first. */
+/** Cipher suites with forward secrecy and authenticated encryption, fastest first. */
 const SUITES = [
-  // TLS 1.3, which has no others.
+  // TLS 1.3.
   "TLS_AES_128_GCM_SHA256",
   "TLS_AES_256_GCM_SHA384",
   "TLS_CHACHA20_POLY1305_SHA256",
@@ -16,7 +16,7 @@ const SUITES = [
   "ECDHE-RSA-CHACHA20-POLY1305",
 ].join(":");
 
-/** What the service accepts where it ends TLS itself; Node's command line and environment cannot weaken it. */
+/** TLS settings for connections that the service terminates. Node's command line and environment cannot weaken them. */
 export const TLS_POLICY: SecureServerOptions = {
   minVersion: "TLSv1.2",
   ciphers: SUITES,

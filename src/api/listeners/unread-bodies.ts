@@ -1,30 +1,31 @@
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 
-/** The maximum number of requests of one HTTP/1.1 connection that wait for their answers (pipelining). */
+/** The maximum number of pipelined requests of an HTTP/1.1 connection. */
 export const MAX_PIPELINED = 4;
-/** Bodies up to this length, in bytes, are read and discarded, so that their connections can be used again. */
-const DISCARDED_BYTES = 65_536;
-/** How long a client has to read an answer whose request was not read to the end, in milliseconds. */
+/** The maximum size of a body that is read and discarded to reuse its connection, in bytes. */
+const MAX_DISCARDED_BYTES = 65_536;
+/** The time for a client to read a response whose request was not read completely, in milliseconds. */
 const LINGER_MS = 1_000;
 
 /**
- * Bounds what one HTTP/1.1 connection makes the server do.
+ * Limits the work that one HTTP/1.1 connection causes.
  *
- * - A request that was answered before a long body arrived closes its connection. Node would read the rest of the body,
- *   however long. The client gets the answer: the connection is closed for writing first, and destroyed a second later.
- * - A client that sends more requests than MAX_PIPELINED without reading answers loses its connection.
+ * - A request that was answered before a long body arrived closes its connection. Node would read the rest of the
+ * body, whatever its length. The client still gets the response: the connection is closed for writing first, and
+ * destroyed a second later.
+ * - A client that sends more requests than MAX_PIPELINED without reading responses loses its connection.
  *
- * Call it after all listeners for requests were added: it calls them.
+ * Must be called after all request listeners were added, because it calls them.
  */
 export function boundHttp1Requests(server: HttpServer): void {
   const unanswered = new WeakMap<Socket, Set<ServerResponse>>();
 
-  /** Whether the request is to be answered. */
+  /** Whether the request is to be handled. */
   function admit(request: IncomingMessage, response: ServerResponse): boolean {
     if (request.httpVersionMajor !== 1) return true;
     const { socket } = request;
-    // Node's parser goes on with what it has read when a connection is destroyed.
+    // Node's parser continues with buffered data after a connection is destroyed.
     if (socket.destroyed) return false;
     let responses = unanswered.get(socket);
     if (!responses) {
@@ -52,8 +53,8 @@ export function boundHttp1Requests(server: HttpServer): void {
 }
 
 /**
- * Destroys a connection. Node makes an error for each of its requests, hundreds of them, and the stacks of these errors
- * would cost more than all else that such a client does.
+ * Destroys a connection. Node creates an error for each of its requests, possibly hundreds, and capturing their stack
+ * traces would cost more than everything else that such a client causes.
  */
 function destroyWithoutStacks(socket: Socket): void {
   const { stackTraceLimit } = Error;
@@ -66,7 +67,7 @@ function destroyWithoutStacks(socket: Socket): void {
   socket.destroy();
 }
 
-/** Node tells only the first of several responses that its connection is closed. The others would wait for ever. */
+/** Closes all responses. Node notifies only the first of several responses that the connection is closed. */
 function closeAll(responses: Iterable<ServerResponse>): void {
   for (const response of responses) {
     response.destroy();
@@ -74,29 +75,29 @@ function closeAll(responses: Iterable<ServerResponse>): void {
   }
 }
 
-/** Whether the rest of a body is not worth reading to keep the connection. */
+/** Whether a body may be too long to read for reusing the connection. */
 function mayBeLong({ headers }: IncomingMessage): boolean {
   return (
-    headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > DISCARDED_BYTES
+    headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > MAX_DISCARDED_BYTES
   );
 }
 
-/** Node's own mark of a response after which it destroys the connection. */
+/** Node's internal mark of a response after which it destroys the connection. */
 interface LastResponse {
   _last: boolean;
 }
 
-/** Node's own mark of a request whose body somebody has begun to read. `read(0)` sets it only while its buffer is not full. */
+/** Node's internal mark of a request whose body is being read. `read(0)` sets it only while its buffer is not full. */
 interface ConsumedRequest {
   _consuming: boolean;
 }
 
-/** Closes the connection with the answer when the body has not arrived by then, and reads no more of the body. */
+/** Closes the connection after the response if the body has not arrived by then, without reading more of it. */
 function closeIfUnread(request: IncomingMessage, response: ServerResponse): void {
   const { socket } = request;
   const writeHead = response.writeHead.bind(response) as (...given: unknown[]) => ServerResponse;
   let closes = false;
-  // Node writes every head by this method. A client that is not told would use the connection again.
+  // Node writes every response head with this method. A client that is not told would reuse the connection.
   response.writeHead = (...given: unknown[]) => {
     closes = !request.complete;
     if (closes) response.setHeader("Connection", "close");
@@ -104,9 +105,9 @@ function closeIfUnread(request: IncomingMessage, response: ServerResponse): void
   };
   response.once("prefinish", () => {
     if (!closes) return;
-    // Node reads the rest of a body that nobody has begun to read. This one stays in its buffer and in the connection.
+    // Node reads the rest of an unread body. With this mark it stays in the buffer and the socket.
     (request as unknown as ConsumedRequest)._consuming = true;
-    // Node would destroy the connection at once, which resets it: the client could lose the answer.
+    // Node would destroy the connection immediately, which resets it, and the client could lose the response.
     (response as unknown as LastResponse)._last = false;
   });
   response.once("finish", () => {

@@ -3,22 +3,22 @@ import { messageSchema } from "../json/schema.ts";
 import type { JsonSchema } from "../json/schema-scalars.ts";
 import type { JsonAudience } from "../json/writer.ts";
 
-/** The schemas of what the service writes, each message type once. */
+/** The schemas of responses, each message type once. */
 export interface AnswerSchemas {
   /** A reference to the message's schema. */
   of(desc: DescMessage): JsonSchema;
-  /** Every schema asked for so far and what it refers to, by name. */
+  /** All schemas referenced so far, by name. */
   components(): Record<string, JsonSchema>;
 }
 
-/** Describes messages as the JSON writer writes them for an audience. */
+/** Creates schemas of messages as the JSON writer writes them for an audience. */
 export function answerSchemas(audience: JsonAudience, nameOf: (desc: DescMessage) => string): AnswerSchemas {
   const known = new Map<string, JsonSchema>();
 
   function of(desc: DescMessage): JsonSchema {
     const name = nameOf(desc);
     if (!known.has(name)) {
-      // Remembered before its fields are looked at, so that a type may hold itself.
+      // Registered before its fields are processed, so that types may be recursive.
       known.set(name, {});
       known.set(name, messageSchema(desc, audience, of));
     }

@@ -5,7 +5,7 @@ import { exampleData } from "./examples.ts";
 import { FAILURES } from "./failures.ts";
 import { rateLimitHeaders } from "./headers.ts";
 
-/** Every answer that an operation can have, by status. */
+/** All responses of an operation, by status. */
 export function describeAnswers(binding: RestBinding, schemas: AnswerSchemas): Record<string, JsonSchema> {
   const { data, warnings } = binding;
   const message = data.message;
@@ -23,9 +23,7 @@ export function describeAnswers(binding: RestBinding, schemas: AnswerSchemas): R
       Warnings: {
         type: "array",
         items: { type: "string" },
-        description: warnings
-          ? "Sentences about the result; empty when there is nothing to warn of."
-          : "Empty.",
+        description: warnings ? "Notes about the result; empty if there are none." : "Empty.",
       },
     },
   };

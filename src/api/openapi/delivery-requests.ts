@@ -7,51 +7,51 @@ import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
 
 /**
- * The headers of a delivery beside Content-Type (contract, section 6.2; Standard Webhooks). The example of one that has
- * none here is the name of the event type.
+ * The headers of a delivery, except Content-Type (contract, section 6.2; Standard Webhooks). A header without an
+ * example has the name of the event type.
  */
 const HEADERS: { name: string; required: boolean; description: string; example: string | undefined }[] = [
   {
     name: "X-Service-Webhook-Id",
     required: true,
-    description: "Identifies this delivery, the same on every attempt: what tells a repeat.",
+    description: "The id of this delivery, the same with every attempt. Store it to detect repeats.",
     example: "01a1fcb1-a29f-764b-ae78-489c1b984865",
   },
   {
     name: "X-Service-Webhook-Process",
     required: true,
-    description: "The event type by name.",
+    description: "The name of the event type.",
     example: undefined,
   },
   {
     name: "X-Service-UserId",
     required: false,
-    description: "The user (tenant) of the event. Only when an installed app registered the webhook.",
+    description: "The user (tenant) of the event. Only if an installed app registered the webhook.",
     example: "tenant-42",
   },
   {
     name: "X-Service-Webhook-Test",
     required: false,
-    description: "`true` when somebody tests the webhook: the body is the sample, and nothing has happened.",
+    description: "`true` for a test delivery: the body is the sample, and no event has occurred.",
     example: "true",
   },
   {
     name: "webhook-id",
     required: true,
-    description: "Equal to X-Service-Webhook-Id; part of what is signed.",
+    description: "Equal to X-Service-Webhook-Id; part of the signed content.",
     example: "01a1fcb1-a29f-764b-ae78-489c1b984865",
   },
   {
     name: "webhook-timestamp",
     required: true,
-    description: "When this attempt was signed, in seconds since 1970; part of what is signed.",
+    description: "The time of the signature, in seconds since 1970; part of the signed content.",
     example: "1795240920",
   },
   {
     name: "webhook-signature",
     required: true,
     description:
-      "HMAC-SHA256 signatures as Standard Webhooks lays down: `v1,` and base64, divided by spaces.",
+      "HMAC-SHA256 signatures according to Standard Webhooks: `v1,` and base64, separated by spaces.",
     example: "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
   },
 ];
@@ -59,7 +59,7 @@ const HEADERS: { name: string; required: boolean; description: string; example: 
 /**
  * The POST that receivers get for each event type, as the `webhooks` of an OpenAPI document.
  *
- * @param timeoutMs how long a receiver may take to answer, in milliseconds
+ * @param timeoutMs the timeout of a delivery, in milliseconds
  */
 export function describeDeliveries(payloads: AnswerSchemas, timeoutMs: number): Record<string, JsonSchema> {
   const within = `within ${secondsInWords(timeoutMs)}`;
@@ -75,8 +75,8 @@ export function describeDeliveries(payloads: AnswerSchemas, timeoutMs: number): 
             post: {
               operationId: `receive${name}`,
               summary: firstSentence(comment),
-              description: `${comment}\n\nSent to every webhook of this event type. Answer with any 2xx ${within}.`,
-              // The receiver's address takes no API key.
+              description: `${comment}\n\nSent to every webhook of this event type. Respond with any 2xx ${within}.`,
+              // Receivers are not authenticated by an API key.
               security: [],
               parameters: HEADERS.map(({ example, ...header }) => ({
                 ...header,
@@ -94,8 +94,10 @@ export function describeDeliveries(payloads: AnswerSchemas, timeoutMs: number): 
                 },
               },
               responses: {
-                "2XX": { description: `Delivered, if it arrives ${within}. The body is not looked at.` },
-                default: { description: "Anything else is a failed attempt: up to 3 retries follow." },
+                "2XX": { description: `Delivered, if it arrives ${within}. The body is ignored.` },
+                default: {
+                  description: "Any other response is a failed attempt, followed by up to 3 retries.",
+                },
               },
             },
           },

@@ -6,12 +6,12 @@ import type { FastifyInstance, FastifyReply } from "fastify";
 import type { OpenApiDocument } from "./document.ts";
 import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
 
-/** Where the description of the REST API is. */
+/** The path of the OpenAPI document. */
 export const OPENAPI_PATH = "/openapi.json";
-/** Where people read it. */
+/** The path of its page. */
 export const DOCS_PATH = "/docs";
 
-/** Content-Encodings of the description, in the order of preference. */
+/** Content-Encodings of the document, in order of preference. */
 const ENCODINGS = ["br", "gzip"] as const;
 
 const PAGE = `<!doctype html>
@@ -32,7 +32,7 @@ const PAGE = `<!doctype html>
 </html>
 `;
 
-/** The validator would be asked over the internet; a key typed into the page is forgotten when it closes. */
+/** Disables the online validator. A key entered on the page is forgotten when it closes. */
 const START = `SwaggerUIBundle({
   url: ${JSON.stringify(OPENAPI_PATH)},
   dom_id: "#swagger-ui",
@@ -42,7 +42,7 @@ const START = `SwaggerUIBundle({
 });
 `;
 
-/** Nothing from elsewhere, nothing inline; the page's images are in its style sheet. */
+/** Allows only files of this service, nothing inline. The page's images are in its style sheet. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -55,16 +55,16 @@ const CONTENT_SECURITY_POLICY = [
 ].join("; ");
 
 /**
- * Serves the description of the REST API and a page to browse it. Neither needs a key, so neither is compressed when it is
- * asked for: the description is compressed once here, the page's files when the settings page is built.
+ * Serves the OpenAPI document and a page to browse it. They need no key, so requests must be cheap: the document is
+ * compressed once here, the page's files when the admin UI is built.
  *
- * @param page folder of the built settings page; without one, the files come uncompressed from their package
+ * @param page the folder of the built admin UI; without it, the files are served uncompressed from their package
  */
 export function mountDocs(app: FastifyInstance, document: OpenApiDocument, page: string | undefined): void {
   const text = JSON.stringify(document);
   const packed = { br: brotliCompressSync(text), gzip: gzipSync(text) };
   app.get(OPENAPI_PATH, async (request, reply) => {
-    // "Any" means gzip, as for all other answers.
+    // "Any" means gzip, as for all other responses.
     const accepted = request.headers["accept-encoding"]?.replace("*", "gzip") ?? "";
     const encoding = negotiate(accepted, [...ENCODINGS]);
     secured(reply, "application/json; charset=utf-8").header("Vary", "Accept-Encoding");
@@ -90,7 +90,7 @@ export function mountDocs(app: FastifyInstance, document: OpenApiDocument, page:
   });
 }
 
-/** Nothing from elsewhere runs on the page, and no other page frames it. */
+/** Prevents other origins' code on the page and framing by other pages. */
 const SECURITY_HEADERS = {
   "Content-Security-Policy": CONTENT_SECURITY_POLICY,
   "X-Content-Type-Options": "nosniff",

@@ -14,7 +14,7 @@ import { FAILURE, failureResponses, failureSchema } from "./failures.ts";
 import { rateLimitComponents } from "./headers.ts";
 import { aboutParameters, describeParameters } from "./parameters.ts";
 
-/** An operation as the document describes it. */
+/** An operation in the document. */
 export interface OpenApiOperation extends JsonSchema {
   operationId: string;
   "x-required-permission": string;
@@ -33,9 +33,9 @@ export interface OpenApiDocument {
 const SECURITY_SCHEME = "ServiceKey";
 
 /**
- * Describes the REST API from its bindings, the messages behind them, and what the proto files say of them.
+ * Describes the REST API from its bindings, messages, and the comments of the proto files.
  *
- * @param deliveryTimeoutMs how long a receiver may take to answer, in milliseconds
+ * @param deliveryTimeoutMs the timeout of a delivery, in milliseconds
  */
 export function openApiDocument(
   bindings: readonly RestBinding[],
@@ -69,16 +69,16 @@ export function openApiDocument(
       version: manifest.version,
       license: { name: manifest.license, identifier: manifest.license },
       description:
-        "Register HTTPS addresses for event types. Each event is then sent to every address registered for its type: " +
+        "Register HTTPS URLs for event types. Each event is delivered to every URL registered for its type: " +
         "signed, at least once, with up to 3 retries.\n\n" +
-        `Every request carries an API key in the header \`${KEY_HEADER}\`. Every answer has the same envelope: ` +
+        `Every request needs an API key in the header \`${KEY_HEADER}\`. Every answer has the same envelope: ` +
         "`Success`, `Data` and `Warnings`. All times are UTC in whole seconds, without a zone. " +
         "`Id` has up to 64 bits: read it with a JSON parser that keeps every digit.",
     },
-    // Wherever this document was read from.
+    // Relative to the location of this document.
     servers: [{ url: "/" }],
     tags: [
-      { name: "webhooks", description: "The webhooks and what they can be registered for." },
+      { name: "webhooks", description: "Webhooks, and the event types they can be registered for." },
       ...versions(bindings).map((name) => ({
         name,
         description: `The same operations under the prefix /api/${name}.`,
@@ -92,8 +92,7 @@ export function openApiDocument(
           type: "apiKey",
           in: "header",
           name: KEY_HEADER,
-          description:
-            "An API key. `x-required-permission` names the permission that it needs for an operation.",
+          description: "An API key. `x-required-permission` names the permission required by an operation.",
         },
       },
       schemas: { ...answers.components(), ...payloads.components(), [FAILURE]: failureSchema },
@@ -112,7 +111,7 @@ function versions(bindings: readonly RestBinding[]): string[] {
   return [...new Set(bindings.map(({ path }) => versionOf(path)))].filter((version) => version !== "").sort();
 }
 
-/** A message's name as components take it: nested ones with an underscore. */
+/** A message's name in components. Nested names are joined with an underscore. */
 function flatName(desc: DescMessage): string {
   return desc.parent ? `${flatName(desc.parent)}_${desc.name}` : desc.name;
 }

@@ -2,7 +2,7 @@ import type { DescMessage, JsonValue } from "@bufbuild/protobuf";
 import { sampleMessage } from "../json/sample.ts";
 import { type JsonAudience, jsonWriter } from "../json/writer.ts";
 
-/** An example of a message as it is written for an audience, the same at each call. */
+/** A deterministic example of a message for an audience. */
 export function exampleData(desc: DescMessage, audience: JsonAudience): JsonValue {
   return JSON.parse(jsonWriter(desc, audience)(sampleMessage(desc))) as JsonValue;
 }

@@ -2,7 +2,7 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import type { JsonSchema } from "../json/schema-scalars.ts";
 import { rateLimitHeaders, retryAfter } from "./headers.ts";
 
-/** The name of the schema that every failure has. */
+/** The name of the schema of all failures. */
 export const FAILURE = "Failure";
 
 /** The envelope of a failure (contract, section 2.2). */
@@ -23,25 +23,25 @@ export const failureSchema: JsonSchema = {
   },
 };
 
-/** A way in which requests fail, by its status. */
+/** A kind of failure, by status. */
 interface FailureKind {
-  /** Of its component. */
+  /** The name of its component. */
   name: string;
   description: string;
-  /** What the service says then. */
+  /** Example messages. */
   examples: Record<string, string>;
   headers?: Record<string, JsonSchema>;
 }
 
-/** The statuses of failures, and what they mean. */
+/** Failures by status. */
 export const FAILURES: Record<string, FailureKind> = {
   400: {
     name: "Refused",
     description: "The request cannot be done as it is. Warnings tells what to change.",
     examples: {
-      parameter: "webhookId is required: send a whole number, at most 9223372036854775807",
+      parameter: "webhookId is required; send a whole number, at most 9223372036854775807",
       unknownWebhook: "there is no webhook 4711; list the webhooks to find its Id",
-      http: "url must begin with https://, not http://",
+      http: "url begins with http://; only https:// is allowed",
     },
     headers: rateLimitHeaders,
   },
@@ -53,7 +53,7 @@ export const FAILURES: Record<string, FailureKind> = {
       authorization:
         "the header X-Service-Key is missing: send your API key in it, not in Authorization, which this service does not read",
       unknown: "the API key in X-Service-Key is unknown or revoked",
-      several: "X-Service-Key holds more than one key: send one, once",
+      several: "X-Service-Key contains more than one key; send exactly one",
     },
   },
   403: {
@@ -70,26 +70,28 @@ export const FAILURES: Record<string, FailureKind> = {
     description:
       "There is nothing at this path: it is misspelt, or the process that answers only delivers (role worker).",
     examples: {
-      misspelt:
-        "unknown path /api/webhooks; did you mean GET /api/webhook/list? /openapi.json lists all paths",
-      worker: "unknown path /api/webhook/list; this process only delivers; ask one with the role api",
+      misspelt: "no such path: /api/webhooks; did you mean GET /api/webhook/list? all paths: /openapi.json",
+      worker:
+        "no such path: /api/webhook/list; this process only delivers; call a process with ROLE=api or ROLE=all",
     },
   },
   429: {
     name: "TooManyRequests",
     description:
-      "The key has made its requests of this minute, or too many wrong keys came from the caller's address. The same request may succeed after Retry-After.",
+      "The key has used its requests of this minute, or too many wrong keys came from the caller's address. The same request may succeed after Retry-After.",
     examples: {
-      requests: "the API key has made its 600 requests of this minute: go on in 42 s",
+      requests: "the API key has used its 600 requests of this minute; retry in 42 s",
       wrongKeys:
-        "too many wrong API keys came from your address, so the one in X-Service-Key was not looked up: check it and try again in 42 s",
+        "too many wrong API keys came from your address, so the key in X-Service-Key was not checked; verify it and retry in 42 s",
     },
     headers: { "Retry-After": { ...retryAfter, required: true }, ...rateLimitHeaders },
   },
   500: {
     name: "Fault",
     description: "Server error. Warnings holds a reference id to look up in the service's log.",
-    examples: { internal: "internal error, in the log under 01a1fcb1-a29f-730e-bb2b-5a149b950abd" },
+    examples: {
+      internal: "internal error; reference in the service's log: 01a1fcb1-a29f-730e-bb2b-5a149b950abd",
+    },
     headers: rateLimitHeaders,
   },
   503: {
@@ -97,8 +99,8 @@ export const FAILURES: Record<string, FailureKind> = {
     description:
       "The database does not answer, or the service is stopping. The same request may succeed after Retry-After.",
     examples: {
-      database: "the database is away; try again",
-      stopping: "the service is stopping; try again",
+      database: "the database is unavailable; retry",
+      stopping: "the service is stopping; retry",
     },
     headers: { "Retry-After": { ...retryAfter, required: true }, ...rateLimitHeaders },
   },

@@ -1,35 +1,35 @@
 import type { JsonSchema } from "../json/schema-scalars.ts";
 import { RATE_LIMIT_FIELDS } from "../limits/request-limits.ts";
 
-/** The header of answers to requests that may succeed later. */
+/** The header of responses to requests that may be retried. */
 export const retryAfter: JsonSchema = {
-  description: "How many seconds to wait.",
+  description: "The delay before a retry, in seconds.",
   schema: { type: "integer", minimum: 0 },
   example: 42,
 };
 
-/** What they say, by the end of their name. */
+/** Descriptions by the end of the header's name. */
 const ABOUT: Record<string, [description: string, schema: JsonSchema, example: string | number]> = {
   Policy: ["The limit: `q` requests in `w` seconds.", { type: "string" }, '"key";q=600;w=60'],
-  Limit: ["Requests of a whole minute.", { type: "integer" }, 600],
-  Remaining: ["Requests left of it.", { type: "integer" }, 599],
-  Reset: ["Seconds until the next minute begins.", { type: "integer" }, 42],
+  Limit: ["Requests allowed per minute.", { type: "integer" }, 600],
+  Remaining: ["Requests left in this minute.", { type: "integer" }, 599],
+  Reset: ["Seconds until the quota resets.", { type: "integer" }, 42],
 };
 const STANDING: (typeof ABOUT)[string] = [
-  "How the key stands: `r` requests left, `t` seconds until the next minute.",
+  "The remaining quota: `r` requests, reset in `t` seconds.",
   { type: "string" },
   '"key";r=599;t=42',
 ];
 
-/** What is said of the headers that tell a key's limit, by name. There are none where keys have no limit. */
+/** Descriptions of the rate limit headers, by name. Sent only if keys have a limit. */
 export const rateLimitComponents: Record<string, JsonSchema> = Object.fromEntries(
   RATE_LIMIT_FIELDS.map((name) => {
     const [description, schema, example] = ABOUT[name.split("-")[1] ?? ""] ?? STANDING;
-    return [name, { description: `${description} Only where keys have a limit.`, schema, example }];
+    return [name, { description: `${description} Only if keys have a limit.`, schema, example }];
   }),
 );
 
-/** The same headers, as answers refer to them. */
+/** References to these headers, for responses. */
 export const rateLimitHeaders: Record<string, JsonSchema> = Object.fromEntries(
   RATE_LIMIT_FIELDS.map((name) => [name, { $ref: `#/components/headers/${name}` }]),
 );

@@ -8,25 +8,22 @@ import { type JsonSchema, SCALAR_SCHEMAS } from "../json/schema-scalars.ts";
 import type { RestBinding } from "../rest/bindings.ts";
 import { restFields } from "../rest/parameters.ts";
 
-/** Where a parameter may travel. */
+/** A location of a parameter. */
 export type Place = "query" | "json" | "form";
 
-/** The part of an operation that tells its parameters. */
+/** The part of an operation that describes its parameters. */
 export interface DescribedParameters {
   parameters?: JsonSchema[];
   requestBody?: JsonSchema;
-  /** Where the same parameters are taken too, beside what `parameters` and `requestBody` say. */
+  /** Further locations in which the same parameters are accepted. */
   "x-parameters-also-in"?: Place[];
 }
 
-/** Said of each operation with parameters, since OpenAPI cannot say "here or there". */
+/** Added to operations with parameters, because OpenAPI cannot express alternative locations. */
 const ANY_PLACE =
-  "Parameters may travel in the query, in a JSON body or in a form body. The same parameter with two values is an error.";
+  "Parameters can be sent in the query, in a JSON body or in a form body. The same parameter with two values is an error.";
 
-/**
- * Describes a request message in the one place where clients should put it: the body where the binding has one, else
- * the query.
- */
+/** Describes a request message in its preferred location: the body if the binding has one, otherwise the query. */
 export function describeParameters({ httpMethod, method }: RestBinding): DescribedParameters {
   const fields = restFields(method.input);
   if (fields.length === 0) return {};
@@ -39,7 +36,7 @@ export function describeParameters({ httpMethod, method }: RestBinding): Describ
       schema: parameterSchema(field),
       example: exampleOf(field),
     }));
-    // Bodies of GET are not read.
+    // Bodies of GET requests are ignored.
     return httpMethod === "GET" ? { parameters } : { parameters, "x-parameters-also-in": ["json", "form"] };
   }
   const media = { schema: bodySchema(method.input), example: exampleRequest(method.input) };
@@ -52,7 +49,7 @@ export function describeParameters({ httpMethod, method }: RestBinding): Describ
   };
 }
 
-/** What is said about parameters in the operation's description; undefined without parameters. */
+/** A note about parameters for the operation's description; undefined without parameters. */
 export function aboutParameters({ httpMethod, method }: RestBinding): string | undefined {
   return restFields(method.input).length === 0 || httpMethod === "GET" ? undefined : ANY_PLACE;
 }
@@ -75,7 +72,7 @@ function bodySchema(desc: DescMessage): JsonSchema {
   };
 }
 
-/** The schema of a parameter as `convertParameter` takes it, enums by number. */
+/** The schema of a parameter as `convertParameter` accepts it, with enums by number. */
 function parameterSchema(field: DescField): JsonSchema {
   if (field.fieldKind === "enum") {
     const values = field.enum.values.filter((value) => value.number !== 0 || !isRequired(field));

@@ -1,17 +1,17 @@
 import type { ApiKeyRow } from "../../db/keys/api-keys.ts";
 
-/** Names the admission of a call from REST to the services in memory. No other caller reaches those. */
+/** The header with the admission of a call from REST to the in-memory services. External calls never reach these. */
 export const ADMISSION_HEADER = "X-Admission";
 
 /**
- * The keys of REST requests that were admitted before their bodies were read. The library's transport in memory carries
- * headers only, so a call carries the name of its admission, and the gate takes the key from here.
+ * The keys of REST requests that were authenticated before their bodies were read. The in-memory transport transfers
+ * only headers, so a call has the name of its admission, by which the gate finds the key.
  */
 export class Admissions {
   readonly #keys = new Map<string, ApiKeyRow>();
   #entered = 0;
 
-  /** Remembers a key; answers the name of the admission. */
+  /** Stores a key. Returns the name of the admission. */
   enter(key: ApiKeyRow): string {
     this.#entered += 1;
     const name = String(this.#entered);
@@ -19,7 +19,7 @@ export class Admissions {
     return name;
   }
 
-  /** The key of an admission; undefined when it has ended. */
+  /** The key of an admission; undefined if it has ended. */
   find(name: string): ApiKeyRow | undefined {
     return this.#keys.get(name);
   }

@@ -4,21 +4,21 @@ import { http } from "../../../gen/google/api/annotations_pb.ts";
 import type { HttpRule } from "../../../gen/google/api/http_pb.ts";
 import { rest_data } from "../../../gen/webhook/v1/options_pb.ts";
 
-/** One REST address of a method. */
+/** A REST address of a method. */
 export interface RestBinding {
   httpMethod: "GET" | "PUT" | "POST" | "DELETE" | "PATCH";
   path: string;
   method: DescMethodUnary;
-  /** The field of the response that is answered as Data. */
+  /** The field of the response that becomes Data. */
   data: DescField;
-  /** The field `warnings` of the response, which is answered as Warnings; undefined when it has none. */
+  /** The field `warnings` of the response, which becomes Warnings; undefined if there is none. */
   warnings: DescField | undefined;
 }
 
 /**
- * Every REST address that the services' `google.api.http` options name, additional bindings included.
+ * All REST addresses in the services' `google.api.http` options, including additional bindings.
  *
- * @throws Error on options that the gateway has no way to serve, so that they are found at start-up
+ * @throws Error at startup for options that the gateway does not support
  */
 export function restBindings(services: readonly DescService[]): RestBinding[] {
   return services.flatMap((service) =>

@@ -3,19 +3,19 @@ import formbody from "@fastify/formbody";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { parseExactJson, repeatedName } from "../json/exact-json.ts";
 
-/** The largest REST body, in bytes: parameters are small. */
+/** The maximum size of a REST body, in bytes. */
 export const MAX_BODY_BYTES = 65_536;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 const FORM = /^application\/x-www-form-urlencoded\b/i;
-/** The longest content type that is repeated to its sender, in characters. */
+/** The maximum length of a content type repeated in an error, in characters. */
 const MAX_SHOWN_TYPE = 50;
 
 /**
- * What to do about a body that is neither JSON nor a form.
+ * The error for a body that is neither JSON nor a form.
  *
- * @param type the request's Content-Type; undefined without one
+ * @param type the request's Content-Type; undefined if missing
  */
 export function unsupportedType(type: string | undefined): string {
   const given = type && JSON.stringify(type.slice(0, MAX_SHOWN_TYPE));
@@ -23,18 +23,18 @@ export function unsupportedType(type: string | undefined): string {
   return `${problem}; send JSON with Content-Type: application/json, or a form with Content-Type: application/x-www-form-urlencoded`;
 }
 
-/** Whether the request says that its body is a form. */
+/** Whether the request declares its body as a form. */
 export function isForm(type: string | undefined): boolean {
   return FORM.test(type ?? "");
 }
 
-/** Reads JSON, with every digit of its numbers, and forms. An empty body is none, whatever its type. */
+/** Adds parsers for JSON, which keep all digits of numbers, and for forms. An empty body counts as none. */
 export async function addBodyParsers(app: FastifyInstance): Promise<void> {
   app.removeAllContentTypeParsers();
   app.addHook("preParsing", async (request) => refuseEncodings(request));
   await app.register(formbody, { bodyLimit: MAX_BODY_BYTES });
   app.addContentTypeParser<Buffer>(
-    // The framework matches the whole header, its parameters too.
+    // The framework matches the complete header, including parameters.
     /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i,
     { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES },
     (_request, body, done) => {
@@ -55,7 +55,7 @@ export async function addBodyParsers(app: FastifyInstance): Promise<void> {
   );
 }
 
-/** A compressed body would be read as if it were text. */
+/** Rejects compressed bodies, which would otherwise be parsed as text. */
 function refuseEncodings({ headers, method }: FastifyRequest): void {
   const encoding = headers["content-encoding"];
   if (encoding === undefined || /^(identity)?$/i.test(encoding) || method === "GET" || method === "HEAD")
@@ -68,7 +68,7 @@ function readJson(body: Buffer): unknown {
   const value = parse(text);
   const repeated = typeof value === "object" && value !== null ? repeatedName(text) : undefined;
   if (repeated !== undefined)
-    throw invalid(`the body gives ${JSON.stringify(repeated)} more than once; give it once`);
+    throw invalid(`the body contains ${JSON.stringify(repeated)} more than once; send it once`);
   return value;
 }
 

@@ -1,6 +1,6 @@
 import { Code } from "@connectrpc/connect";
 
-/** What every REST answer is sent as. */
+/** The content type of all REST responses. */
 export const JSON_CONTENT_TYPE = "application/json; charset=utf-8";
 
 /**
@@ -13,13 +13,13 @@ export function successEnvelope(data: string, warnings: readonly string[] = []):
   return `{"Success":true,"Data":${data},"Warnings":${JSON.stringify(warnings)}}`;
 }
 
-/** The envelope of a failure: Data is null, Warnings tells what to change. */
+/** The envelope of a failure: Data is null, Warnings contains the error. */
 export function failureEnvelope(message: string): string {
   return `{"Success":false,"Data":null,"Warnings":[${JSON.stringify(message)}]}`;
 }
 
-/** Our own fault: nothing the caller could change. */
-const OUR_FAULTS: readonly Code[] = [
+/** Codes of internal errors, which callers cannot fix. */
+const INTERNAL_ERROR_CODES: readonly Code[] = [
   Code.Internal,
   Code.Unknown,
   Code.DataLoss,
@@ -27,19 +27,19 @@ const OUR_FAULTS: readonly Code[] = [
   Code.DeadlineExceeded,
 ];
 
-/** The HTTP status of a failure: 400 unless keys, limits, the database or we ourselves are the reason. */
+/** The HTTP status of a failure: 400 unless keys, limits, the database or an internal error are the cause. */
 export function statusOf(code: Code): number {
   if (code === Code.Unauthenticated) return 401;
   if (code === Code.PermissionDenied) return 403;
   if (code === Code.ResourceExhausted) return 429;
   if (code === Code.Unavailable) return 503;
-  return OUR_FAULTS.includes(code) ? 500 : 400;
+  return INTERNAL_ERROR_CODES.includes(code) ? 500 : 400;
 }
 
 /**
- * A whole HTTP/1.1 answer, for where there is no framework to write one: the request could not be read.
+ * A complete HTTP/1.1 response, for requests that cannot be parsed and so never reach the framework.
  *
- * @param headers lines of headers
+ * @param headers header lines
  */
 export function rawFailure(message: string, headers: readonly string[]): string {
   const body = failureEnvelope(message);

@@ -7,36 +7,37 @@ import { answerUnknownMethod, isMethodCall, shortPath } from "../errors/unknown-
 import { MAX_BODY_BYTES, unsupportedType } from "./bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, statusOf } from "./envelope.ts";
 
-/** What the framework's own errors mean to callers. */
+/** Messages for errors of the framework. */
 const FRAMEWORK_MESSAGES: Record<string, string> = {
   FST_ERR_CTP_BODY_TOO_LARGE: `the body is too large; send at most ${MAX_BODY_BYTES} bytes`,
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "the body is not as long as Content-Length says",
   FST_ERR_BAD_URL: "the path is not validly percent-encoded",
 };
 
-/** The paths that are suggested instead of an unknown one: those of the API, its description and the probes. */
+/** The paths suggested instead of an unknown one: those of the API, its document and the health checks. */
 const SUGGESTED = /^\/(?:api\/[\w/]+|docs|openapi\.json|healthz|readyz)$/;
 
 /** Sends a failure in the envelope. */
 export function sendFailure(reply: FastifyReply, status: number, message: string): FastifyReply {
-  // The framework sets it after a body that it cannot read. HTTP/2 has no such header: Node would drop it, and warn on stderr.
+  // The framework sets this header after an unreadable body. HTTP/2 has no such header: Node would drop it and warn
+  // on stderr.
   if (reply.request.raw.httpVersionMajor > 1) reply.removeHeader("connection");
   return reply.code(status).type(JSON_CONTENT_TYPE).send(failureEnvelope(message));
 }
 
-/** Told to callers of what is not served: where to find what is. */
+/** Hints in errors for unknown paths and methods. */
 export interface WhatElse {
   paths: string;
   methods: string;
-  /** The paths of the methods that can be called; none where another process has to be asked. */
+  /** The paths of callable methods; empty if another process serves them. */
   callable: readonly string[];
 }
 
 /**
- * Sees to it that no failure leaves without the envelope, whether a service, the framework or a path is the reason;
- * but for calls of unknown methods, which are answered in their own protocol.
+ * Ensures that every failure has the envelope, whether a service, the framework or an unknown path causes it. Calls
+ * of unknown methods get an error in their own protocol instead.
  *
- * @param answerLost may answer who asks for an unknown path in a way of its own
+ * @param answerLost may respond to requests for unknown paths in another way
  */
 export function mountFailures(
   app: FastifyInstance,
@@ -53,7 +54,7 @@ export function mountFailures(
   const served = (): ServedPath[] => [
     ...[...allowed]
       .filter(([url]) => SUGGESTED.test(url))
-      // The latest version first: of paths that are equally near the first is suggested.
+      // The latest version first, because among equally similar paths the first one is suggested.
       .sort(([a], [b]) => (a < b ? 1 : -1))
       .map(([url, methods]) => ({ path: url, methods: [...methods] })),
     ...whatElse.callable.map((path) => ({ path, methods: ["POST"] })),
@@ -73,7 +74,7 @@ export function mountFailures(
       if (answered) return answered;
       const near = nearestPath(request.method, path, served());
       const meant = near === undefined ? "" : ` did you mean ${near}?`;
-      return sendFailure(reply, 404, `unknown path ${shortPath(path)};${meant} ${whatElse.paths}`);
+      return sendFailure(reply, 404, `no such path: ${shortPath(path)};${meant} ${whatElse.paths}`);
     }
     const names = [...methods].join(", ");
     reply.header("Allow", names);
@@ -82,11 +83,11 @@ export function mountFailures(
   app.setNotFoundHandler(notFound);
 
   app.setErrorHandler(async (error: FastifyError, request, reply) => {
-    // The connection was lost before the body arrived. Nobody reads an answer.
+    // The connection was closed before the body arrived, so nobody reads the response.
     if (error.code === "ECONNRESET" && !request.raw.complete) {
       return sendFailure(reply, 400, "the request did not arrive whole");
     }
-    // The body of a request to nowhere was looked at first; where it went matters more.
+    // The framework parses the body of a request to an unknown path first, but the path is the more important error.
     if (request.is404) return notFound(request, reply);
     const told =
       fromFramework(error, request) ?? toConnectError(error, context.log, request.routeOptions.url ?? "?");
@@ -97,7 +98,7 @@ export function mountFailures(
   });
 }
 
-/** For errors before a route was found. */
+/** Handles errors that occur before routing. */
 export function frameworkFailure(error: FastifyError, _request: FastifyRequest, reply: FastifyReply): void {
   sendFailure(reply, 400, FRAMEWORK_MESSAGES[error.code] ?? error.message);
 }

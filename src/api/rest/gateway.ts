@@ -15,26 +15,26 @@ import { readParameters } from "./parameters.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** The name of the request's admission, on routes of the REST gateway. */
+    /** The name of the request's admission, on REST routes. */
     admission: string | undefined;
   }
 }
 
-/** What the gateway stands on. */
+/** Dependencies of the REST gateway. */
 export interface RestGatewayOptions {
   context: ApiContext;
   bindings: readonly RestBinding[];
   /** Calls the services in memory. */
   transport: Transport;
-  /** The keys that the services' gate takes from `transport`. */
+  /** The keys for the services' gate. */
   admissions: Admissions;
   database: SilentDatabase;
   readAddress: AddressReader;
 }
 
 /**
- * Mounts a route for each binding. Each checks the key before it reads the request, and calls the service of the same name
- * through `transport`, so that the interceptors of gRPC hold here too.
+ * Mounts a route per binding. Each authenticates the key before it reads the request, and calls the method through
+ * `transport`, so that the interceptors of gRPC apply.
  */
 export async function mountRestGateway(app: FastifyInstance, options: RestGatewayOptions): Promise<void> {
   const { context, bindings, transport, admissions, database, readAddress } = options;
@@ -84,10 +84,10 @@ function keyOf(request: FastifyRequest): string {
   return String(request.headers[KEY_HEADER.toLowerCase()] ?? "");
 }
 
-/** Comes when the connection, or the stream of HTTP/2, ends before the answer. */
+/** Aborted when the connection or HTTP/2 stream closes before the response. */
 function untilCallerGoes({ raw }: FastifyReply): AbortSignal {
   const gone = new AbortController();
-  // Not the framework's own signal: that comes as soon as a request's body is read.
+  // Not the framework's signal, which aborts when a request's body has been read.
   raw.once("close", () => {
     if (!raw.writableEnded) gone.abort();
   });
@@ -98,7 +98,7 @@ function warningsOf({ warnings }: RestBinding, response: MessageShape<DescMessag
   return warnings ? ((response as unknown as Record<string, string[]>)[warnings.localName] ?? []) : [];
 }
 
-/** Writes the field of a response that the envelope's Data is. */
+/** Serializes the field of a response that becomes Data. */
 function dataWriter(field: DescField): (response: MessageShape<DescMessage>) => string {
   const read = (response: MessageShape<DescMessage>) =>
     (response as unknown as Record<string, unknown>)[field.localName];

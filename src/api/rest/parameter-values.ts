@@ -2,7 +2,7 @@ import type { DescEnum, DescField } from "@bufbuild/protobuf";
 import { ScalarType } from "@bufbuild/protobuf";
 import { enumMemberName } from "../json/names.ts";
 
-/** A parameter's value as the message holds it, or what is wrong with it. */
+/** A converted parameter value, or the problem with it. */
 export type Converted = { value: unknown } | { problem: string };
 
 const INT32 = { min: -(2n ** 31n), max: 2n ** 31n - 1n };
@@ -10,7 +10,7 @@ const INT64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
 const UINT32 = { min: 0n, max: 2n ** 32n - 1n };
 const UINT64 = { min: 0n, max: 2n ** 64n - 1n };
 
-/** The values that a field's kind can have, when it is a whole number. */
+/** The range of an integer field; undefined for other fields. */
 function rangeOf(scalar: ScalarType): { min: bigint; max: bigint; big: boolean } | undefined {
   switch (scalar) {
     case ScalarType.INT32:
@@ -32,34 +32,35 @@ function rangeOf(scalar: ScalarType): { min: bigint; max: bigint; big: boolean }
   }
 }
 
-/** What a parameter must be, for messages. */
+/** The allowed values of a parameter, for error messages. */
 export function expectation(field: DescField): string {
-  if (field.fieldKind === "enum") return `send one of: ${choices(field.enum)}`;
+  if (field.fieldKind === "enum") return `allowed: ${choices(field.enum)}`;
   if (field.fieldKind !== "scalar") return "send a value";
   const range = rangeOf(field.scalar);
   if (range) return `send a whole number, at most ${range.max}`;
-  return field.scalar === ScalarType.BOOL ? "send true or false" : "send a text";
+  if (field.scalar === ScalarType.BOOL) return "send true or false";
+  return field.name.endsWith("url") ? "send an https:// URL" : "send text";
 }
 
 /**
- * A value from a query, a form or exact JSON as a field of the message holds it.
+ * Converts a value from a query, a form or exact JSON for a field of a message.
  *
- * Numbers may come as text, since queries and forms know nothing else; 64-bit ones stay exact.
+ * Numbers may be strings, because queries and forms have no other type. 64-bit integers stay exact.
  */
 export function convertParameter(field: DescField, given: unknown): Converted {
-  if (given === "") return { problem: `is empty: ${expectation(field)}` };
+  if (given === "") return { problem: `is empty; ${expectation(field)}` };
   if (field.fieldKind === "enum") {
     const number = wholeNumber(given);
     const known = number !== undefined && field.enum.values.some((value) => BigInt(value.number) === number);
     if (known) return { value: Number(number) };
-    return { problem: `is ${shown(given)}, not a known value: ${expectation(field)}` };
+    return { problem: `is ${shown(given)}, not a known value; ${expectation(field)}` };
   }
   if (field.fieldKind !== "scalar") return { problem: "cannot be sent over REST" };
   const range = rangeOf(field.scalar);
   if (range) {
     const number = wholeNumber(given);
     if (number === undefined)
-      return { problem: `is ${shown(given)}, not a whole number: ${expectation(field)}` };
+      return { problem: `is ${shown(given)}, not a whole number; ${expectation(field)}` };
     if (number < range.min || number > range.max) {
       return { problem: `is out of range: it must be from ${range.min} to ${range.max}` };
     }
@@ -70,13 +71,13 @@ export function convertParameter(field: DescField, given: unknown): Converted {
     if (given === false || given === "false") return { value: false };
   }
   if (field.scalar === ScalarType.STRING && typeof given === "string") {
-    // Half of a surrogate pair would be replaced on its way to the service.
+    // Half of a surrogate pair would be replaced during serialization.
     return given.isWellFormed() ? { value: given } : { problem: "is not valid Unicode text" };
   }
-  return { problem: `is ${shown(given)}: ${expectation(field)}` };
+  return { problem: `is ${shown(given)}; ${expectation(field)}` };
 }
 
-/** More digits than any 64-bit number has are not worth reading. */
+/** Matches an integer. The number of digits is limited, because no 64-bit integer has more than 19. */
 const WHOLE_NUMBER = /^-?\d{1,40}$/;
 
 function wholeNumber(given: unknown): bigint | undefined {
@@ -92,7 +93,7 @@ function choices(desc: DescEnum): string {
     .join(", ");
 }
 
-/** A wrong value as it may be repeated to whoever sent it: short, and never a whole structure. */
+/** A short form of an invalid value for error messages. Never includes a complete structure. */
 function shown(given: unknown): string {
   if (Array.isArray(given)) return "a list";
   if (given !== null && typeof given === "object") return "an object";

@@ -5,11 +5,11 @@ import type { FieldViolation } from "../../contract/errors.ts";
 import { invalidFields } from "../errors/errors.ts";
 import { convertParameter, expectation } from "./parameter-values.ts";
 
-/** Where parameters may be, by name. */
+/** The locations of parameters. */
 export interface ParameterSources {
   query: Record<string, unknown>;
   body: unknown;
-  /** The body is a form: as in a query, an array is then a name given several times. */
+  /** Whether the body is a form. As in a query, an array then means a repeated name. */
   bodyIsForm: boolean;
 }
 
@@ -19,10 +19,10 @@ interface Source {
 }
 
 /**
- * Reads a request message from the query and the body, each field under its JSON name.
+ * Reads a request message from query and body, each field by its JSON name.
  *
- * @throws DomainError INVALID_ARGUMENT naming each parameter that is missing, empty, of the wrong type or given
- *   with two values
+ * @throws DomainError INVALID_ARGUMENT that names each parameter that is missing, empty, of the wrong type, or sent
+ *   with different values
  */
 export function readParameters<Desc extends DescMessage>(
   desc: Desc,
@@ -57,7 +57,7 @@ export function restFields(desc: DescMessage): DescField[] {
 const JSON_AS_FORM =
   "looks like JSON, but its Content-Type is application/x-www-form-urlencoded: send it with Content-Type: application/json";
 
-/** Whether a form has a name that begins as a JSON object does. */
+/** Whether a form has a name that starts like a JSON object. */
 function looksLikeJson(form: unknown): boolean {
   return Object.keys(bodyObject(form)).some((name) => /^\s*\{\s*(?:"|\})/.test(name));
 }
@@ -92,17 +92,17 @@ function readField(
     return {
       problem: near
         ? `is required; it was sent as ${near}, but its name is ${field.jsonName}`
-        : `is required: ${expectation(field)}`,
+        : `is required; ${expectation(field)}`,
     };
   }
   const converted = given.map((value) => convertParameter(field, value));
   const failed = converted.find((each) => "problem" in each);
   if (failed) return failed;
   const distinct = new Set(converted.map((each) => (each as { value: unknown }).value));
-  if (distinct.size > 1) return { problem: "is given more than once with different values; give it once" };
+  if (distinct.size > 1) return { problem: "was sent more than once with different values; send it once" };
   const [value] = distinct;
   if (isRequired(field) && (value === 0 || value === 0n))
-    return { problem: `must not be 0: ${expectation(field)}` };
+    return { problem: `must not be 0; ${expectation(field)}` };
   return { value };
 }
 
@@ -110,7 +110,7 @@ function isRequired(field: DescField): boolean {
   return hasOption(field, required) && getOption(field, required);
 }
 
-/** A name that was sent and differs only in case, underscores, brackets or spaces, which is the likeliest mistake. */
+/** A parameter whose name differs only in case, underscores, brackets or spaces, the most likely mistake. */
 function misspelt(name: string, sources: Source[]): string | undefined {
   const plain = (text: string) => text.replaceAll(/[_\-[\]\s]/g, "").toLowerCase();
   return sources

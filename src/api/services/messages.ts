@@ -17,21 +17,21 @@ import { findFieldViolations } from "./required-fields.ts";
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Whether PostgreSQL's uuid will take it, in the one form that we give out. */
+/** Whether a text is a UUID in the canonical form. */
 export function isUuid(text: string): boolean {
   return UUID.test(text);
 }
 
-/** @throws DomainError INVALID_ARGUMENT naming every required field that is missing and every time out of range */
+/** @throws DomainError INVALID_ARGUMENT that names all missing required fields and times out of range */
 export function assertFields<Desc extends DescMessage>(desc: Desc, message: MessageShape<Desc>): void {
   const violations = findFieldViolations(desc, message);
   if (violations.length > 0) throw invalidFields(violations);
 }
 
 /**
- * A text that people choose, such as a name.
+ * Checks a user-chosen text, such as a name.
  *
- * @throws DomainError INVALID_ARGUMENT when it is too long or PostgreSQL could not store it
+ * @throws DomainError INVALID_ARGUMENT if it is too long or PostgreSQL cannot store it
  */
 export function assertText(field: string, text: string, maxCharacters: number): void {
   if ([...text].length > maxCharacters) {
@@ -42,14 +42,14 @@ export function assertText(field: string, text: string, maxCharacters: number): 
   }
 }
 
-/** Every event type by number and name, for messages. */
+/** All event types by number and name, for messages. */
 export function processChoices(): string {
   return catalogue.map(({ number, name }) => `${number} (${name})`).join(", ");
 }
 
-/** What to do about a number that is no event type. */
+/** The error for an unknown event type number. */
 export function unknownProcess(number: number): string {
-  return `${number} is not an event type; send one of: ${processChoices()}`;
+  return `${number} is not an event type; allowed: ${processChoices()}`;
 }
 
 /** Whether the number is an event type of this version. */
@@ -126,14 +126,14 @@ export function installedAppMessage(row: InstalledAppRow): MessageInitShape<type
   return { id: row.id, name: row.name, created: timestampFromDate(row.created) };
 }
 
-/** The error for a webhook that does not exist, or that the caller cannot see. */
+/** The error for a webhook that does not exist or is outside the caller's scope. */
 export function noWebhook(id: bigint): DomainError {
   return new DomainError("NOT_FOUND", `there is no webhook ${id}; list the webhooks to find its Id`, {
     reason: "WEBHOOK_NOT_FOUND",
   });
 }
 
-/** The answer for one event that is stored. */
+/** The response for a stored event. */
 export function publishedMessage(published: Published): MessageInitShape<typeof PublishEventResponseSchema> {
   return {
     eventId: published.eventId,

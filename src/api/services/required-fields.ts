@@ -7,10 +7,10 @@ import { enumChoices } from "../json/names.ts";
 import { isTimestampInRange } from "../json/timestamp.ts";
 
 /**
- * Everything in a message, at any depth, that lacks a field with the option `required`, holds a time outside the
- * years 0001 to 9999, or lists more members of an enumeration than it has.
+ * Finds all violations in a message at any depth: missing `required` fields, times outside the years 0001 to 9999,
+ * and enum lists with more items than members.
  *
- * Compiled once a type, since publishing goes through it.
+ * Compiled once per type, because publishing uses it.
  */
 export function findFieldViolations<Desc extends DescMessage>(
   desc: Desc,
@@ -21,9 +21,9 @@ export function findFieldViolations<Desc extends DescMessage>(
   return found;
 }
 
-/** @param path of the message, ending in a dot unless it is empty */
+/** @param path the path of the message, ending in a dot unless it is empty */
 type Check = (message: Message, path: string, found: FieldViolation[]) => void;
-/** @param path of the value itself */
+/** @param path the path of the value */
 type ValueCheck = (value: unknown, path: string, found: FieldViolation[]) => void;
 
 const compiled = new Map<string, Check>();
@@ -32,7 +32,7 @@ function checkOf(desc: DescMessage): Check {
   const known = compiled.get(desc.typeName);
   if (known) return known;
   let checks: Check[] | undefined;
-  // Remembered before its fields are looked at, so that a type may hold itself.
+  // Registered before its fields are processed, so that types may be recursive.
   const check: Check = (message, path, found) => {
     checks ??= desc.fields.map(fieldCheck).filter((one) => one !== undefined);
     for (const one of checks) one(message, path, found);
@@ -41,7 +41,7 @@ function checkOf(desc: DescMessage): Check {
   return check;
 }
 
-/** Undefined for a field that nothing can be wrong with. */
+/** Undefined for a field without checks. */
 function fieldCheck(field: DescField): Check | undefined {
   const isRequired = hasOption(field, required) && getOption(field, required);
   const checkValue = valueCheck(field);
@@ -64,7 +64,7 @@ function fieldReader(field: DescField): (message: Message) => unknown {
   return (message) => (message as unknown as Record<string, { value?: unknown }>)[oneof]?.value;
 }
 
-/** What is to be checked within a field that is set. */
+/** The check of a field's value if set. */
 function valueCheck(field: DescField): ValueCheck | undefined {
   if (field.fieldKind === "message") return messageCheck(field.message);
   if (field.fieldKind === "list" && field.listKind === "enum") {
@@ -102,16 +102,16 @@ function messageCheck(desc: DescMessage): ValueCheck | undefined {
       found.push({ field, description: "must lie in the years 0001 to 9999" });
     };
   }
-  // The other well-known types hold no options of ours, and some have a shape of their own.
+  // Other well-known types have no such options, and some have a special representation.
   if (desc.typeName.startsWith("google.protobuf.")) return undefined;
   const check = checkOf(desc);
   return (value, path, found) => check(value as Message, `${path}.`, found);
 }
 
-/** Proto3 cannot tell a zero from nothing, so the text names both. */
+/** Proto3 does not distinguish zero from unset, so the text mentions both. */
 function requiredText(field: DescField): string {
   if (field.fieldKind === "enum")
-    return `is required and must not be 0; send one of: ${enumChoices(field.enum).join(", ")}`;
+    return `is required and must not be 0; allowed: ${enumChoices(field.enum).join(", ")}`;
   if (field.fieldKind === "message") return "is required";
   if (field.fieldKind === "scalar" && field.scalar === ScalarType.STRING)
     return "is required and must not be empty";

@@ -3,33 +3,33 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
 import { type ConnectedClient, requestCancel } from "./cancel-request.ts";
 
-/** Time between two requests to cancel the same statement, in milliseconds. */
-const REPEAT_MS = 1_000;
+/** The interval between repeated cancel requests for a statement, in milliseconds. */
+const CANCEL_INTERVAL_MS = 1_000;
 
-/** The signal that ends the call under way, for the queries that are made on its behalf. */
+/** The abort signal of the current API call, applied to its queries. */
 const calls = new AsyncLocalStorage<AbortSignal | undefined>();
 
-/** Runs work whose queries are given up when the signal comes: each is cancelled in the database. */
+/** Runs work whose queries are cancelled in the database when the signal aborts. */
 export function onBehalfOf<T>(signal: AbortSignal, work: () => T): T {
   return calls.run(signal, work);
 }
 
-/** Runs work that several calls share, and that therefore ends with none of them. */
+/** Runs work that several calls share, so that no single call's end cancels it. */
 export function onBehalfOfAll<T>(work: () => T): T {
   return calls.run(undefined, work);
 }
 
-/** Whether a query failed because it was given up. */
+/** Whether a query failed because its call ended. */
 export function isGivenUp(error: unknown): boolean {
   return error instanceof GivenUpError || (error as { code?: string } | null)?.code === "57014";
 }
 
-/** The call ended before its query began. */
+/** Thrown if the call ended before its query started. */
 export class GivenUpError extends Error {
   override name = "GivenUpError";
 }
 
-/** Runs a query, and cancels it in the database when the call that it is made for ends first. */
+/** Runs a query. Cancels it in the database if its call ends first. */
 export async function untilCallEnds<T>(db: Knex, query: Knex.Raw): Promise<T> {
   const signal = calls.getStore();
   if (!signal) return (await query) as T;
@@ -47,29 +47,29 @@ export async function untilCallEnds<T>(db: Knex, query: Knex.Raw): Promise<T> {
   } finally {
     signal.removeEventListener("abort", cancel);
     ended.abort();
-    // Until then the cancellation could hit whatever query the connection is used for next.
+    // Until the cancellation has finished, it could hit the connection's next query.
     await cancelled;
     await client.releaseConnection(connection);
   }
 }
 
 /**
- * Cancels the statement of a connection until it has ended. One request may not be enough: it has no effect on a statement
- * that has not reached the server yet, such as one that waits for a pooler's connection.
+ * Repeats cancel requests until the statement has ended. One request may have no effect: the statement may not have
+ * reached the server yet, for example while it waits for a pooler's connection.
  */
 async function cancelUntil(ended: AbortSignal, connection: PooledConnection): Promise<void> {
   while (!ended.aborted) {
     try {
       await requestCancel(connection);
     } catch (error) {
-      // It may still be acted upon, and must not hit another query: the pool closes the connection.
+      // The server may still act on the request and hit another query, so the pool must close the connection.
       connection.__knex__disposed = error;
     }
-    await wait(REPEAT_MS, undefined, { signal: ended }).catch(() => {});
+    await wait(CANCEL_INTERVAL_MS, undefined, { signal: ended }).catch(() => {});
   }
 }
 
-/** A connection of the pool; knex closes one that is marked as disposed instead of using it again. */
+/** A connection of the pool. Knex closes connections marked as disposed instead of reusing them. */
 interface PooledConnection extends ConnectedClient {
   __knex__disposed?: unknown;
 }

@@ -1,10 +1,10 @@
 import { Socket } from "node:net";
 import pg from "pg";
 
-/** How long the server may take to act on a request, in milliseconds. */
+/** The timeout for the server to act on a request, in milliseconds. */
 const TIMEOUT_MS = 5_000;
 
-/** What pg's client knows of its connection; its types leave most of it out. */
+/** The parts of pg's client that its types omit. */
 export interface ConnectedClient {
   host: string;
   port: number;
@@ -15,7 +15,7 @@ export interface ConnectedClient {
   connection: { stream: Socket };
 }
 
-/** pg's connection, with the parts that its types leave out. */
+/** pg's connection, including the parts that its types omit. */
 interface PgConnection extends pg.Connection {
   connect(port: number | string, host?: string): void;
   requestSsl(): void;
@@ -23,19 +23,19 @@ interface PgConnection extends pg.Connection {
 }
 
 /**
- * Asks the server to cancel the statement that a connection runs, by the protocol's CancelRequest: over a connection
- * to the same address, with TLS where the client uses TLS. A pooler finds the server's connection by the key that it has given
- * the client. `pg_cancel_backend` would not do: the process id that a pooler tells is made up, and may be that of another
- * session.
+ * Cancels the statement that a connection runs, with the protocol's CancelRequest: over a new connection to the same
+ * address, with TLS if the client uses TLS. A pooler finds the server connection by the key that it gave to the
+ * client. `pg_cancel_backend` does not work: the process id that a pooler reports is made up and may belong to
+ * another session.
  *
- * Resolves when the server has acted: a request cancels nothing later. One that finds no statement under way has no effect.
+ * Resolves when the server has acted, so that nothing is cancelled later. Has no effect if no statement is running.
  *
- * @throws Error when the server cannot be reached or has not acted within 5 seconds
+ * @throws Error if the server is unreachable or has not acted within 5 seconds
  */
 export function requestCancel(client: ConnectedClient): Promise<void> {
   const { host, port, ssl, sslNegotiation, processID, secretKey } = client;
   const socket = new Socket();
-  // A host name may stand for several servers, and only the one that gave the key knows it.
+  // A host name may resolve to several servers, and only the one that issued the key knows it.
   const { remoteAddress } = client.connection.stream;
   if (remoteAddress !== undefined) {
     const connect = socket.connect.bind(socket);

@@ -1,20 +1,23 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 
-/** Connections that one process uses beside its pool: to learn of changes, to announce events, and to migrate or see whether the database answers. */
-const BESIDE_POOL = 3;
+/**
+ * Connections that a process uses in addition to its pool: for change notifications, for announcements, and for
+ * migrations or liveness checks.
+ */
+const CONNECTIONS_OUTSIDE_POOL = 3;
 
-/** What PostgreSQL allows, and what is used of it at the moment. */
+/** The connection limit of PostgreSQL and its current use. */
 export interface ConnectionBudget {
-  /** Connections that are not reserved for administrators (`max_connections` less the reserved ones). */
+  /** Connections available to ordinary roles (`max_connections` minus reserved ones). */
   available: number;
-  /** Connections of all clients now. */
+  /** Connections of all clients at the moment. */
   used: number;
-  /** Processes with a pool of this size that `available` has room for. */
+  /** The number of processes with a pool of this size that fit into `available`. */
   processes: number;
 }
 
-/** Reads how many processes with pools of `poolSize` connections the server has room for. */
+/** Reads how many processes with pools of `poolSize` connections the server can serve. */
 export async function readConnectionBudget(db: Db, poolSize: number): Promise<ConnectionBudget> {
   const [row] = await rows<{ available: number; used: number }>(
     db,
@@ -23,14 +26,13 @@ export async function readConnectionBudget(db: Db, poolSize: number): Promise<Co
         (select count(*)::int from pg_stat_activity where backend_type = 'client backend') as used`,
   );
   const { available, used } = row as { available: number; used: number };
-  return { available, used, processes: Math.floor(available / (poolSize + BESIDE_POOL)) };
+  return { available, used, processes: Math.floor(available / (poolSize + CONNECTIONS_OUTSIDE_POOL)) };
 }
 
 /**
- * What to do about pools that the server has too little room for; null when there is enough for them and the connections
- * of others that are open now.
+ * A warning if the pools do not fit beside the connections that other clients have open; otherwise null.
  *
- * @param pools of this process and of those that it starts
+ * @param pools the number of pools of this process and the processes that it starts
  */
 export function budgetWarning(
   { available, used, processes }: ConnectionBudget,

@@ -1,10 +1,10 @@
 import pg from "pg";
 import type { Db } from "../database.ts";
 
-/** What pg says when a connection or a statement was not answered in time. */
-const UNANSWERED = /^(timeout expired|Query read timeout)$/;
+/** The errors with which pg reports a connection or statement timeout. */
+const TIMEOUT_MESSAGES = /^(timeout expired|Query read timeout)$/;
 
-/** Asks whether PostgreSQL answers, over a connection beside the pool: that of the pool may all be busy. */
+/** Checks whether PostgreSQL responds, over a separate connection, because all pooled ones may be busy. */
 export class LivenessProbe {
   readonly #db: Db;
   #client: pg.Client | undefined;
@@ -14,8 +14,9 @@ export class LivenessProbe {
   }
 
   /**
-   * False when PostgreSQL answers neither the connection nor a statement within `withinMs` milliseconds each. An error,
-   * such as a refused connection, is an answer: statements fail by themselves then. Never rejects.
+   * Returns false if PostgreSQL responds neither to the connection nor to a statement within `withinMs` milliseconds
+   * each. An error, such as a refused connection, counts as a response: statements then fail on their own. Never
+   * rejects.
    */
   async answers(withinMs: number): Promise<boolean> {
     try {
@@ -24,13 +25,13 @@ export class LivenessProbe {
       return true;
     } catch (error) {
       this.close();
-      return !(error instanceof Error && UNANSWERED.test(error.message));
+      return !(error instanceof Error && TIMEOUT_MESSAGES.test(error.message));
     }
   }
 
-  /** Closes the connection; the next question opens another one. */
+  /** Closes the connection. The next check opens a new one. */
   close(): void {
-    // A server that does not answer would never confirm the end.
+    // Not awaited: an unresponsive server never confirms the end.
     this.#client?.end().catch(() => {});
     this.#client = undefined;
   }

@@ -2,21 +2,21 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { NO_PREPARED_STATEMENTS } from "../database.ts";
 
-/** How often two connections are compared before a pooler is taken for one that gives each client its own connection. */
-const ROUNDS = 3;
+/** The number of comparisons of two connections before a pooler counts as session pooling. */
+const COMPARISONS = 3;
 
-/** A pooler is between the service and PostgreSQL that cannot carry what the settings send through it. */
+/** Thrown if a pooler between the service and PostgreSQL does not support the configured use. */
 export class PoolerError extends Error {
   override name = "PoolerError";
 }
 
 /**
- * Makes sure that the addresses of the database carry what is sent over them.
+ * Checks that the configured database addresses support what the service sends over them.
  *
- * @param url for statements and transactions
- * @param directUrl for LISTEN, migrations and settings of a connection; may be the same
- * @param preparedStatements whether statements are prepared over `url`
- * @throws PoolerError naming the variable to set
+ * @param url the address for statements and transactions
+ * @param directUrl the address for LISTEN, migrations and session settings; may be the same
+ * @param preparedStatements whether prepared statements are used over `url`
+ * @throws PoolerError that names the variable to set
  */
 export async function checkPooler(
   url: string,
@@ -35,9 +35,9 @@ export async function checkPooler(
 }
 
 interface Findings {
-  /** A connection gets a server's connection for a transaction at a time. */
+  /** Whether the pooler assigns server connections per transaction. */
   poolsTransactions: boolean;
-  /** Names of prepared statements are the client's own, or do not meet those of other clients. */
+  /** Whether prepared statements work: names do not collide with those of other clients. */
   keepsStatements: boolean;
 }
 
@@ -54,11 +54,11 @@ async function inspect(url: string): Promise<Findings> {
   }
 }
 
-/** Whether another connection gets the server process that this one used, or this one gets another. */
+/** Whether another connection gets the server process of this one, or this one gets a different process. */
 async function changesServers(client: pg.Client, server: number, url: string): Promise<boolean> {
   const other = await connect(url);
   try {
-    for (let round = 0; round < ROUNDS; round += 1) {
+    for (let round = 0; round < COMPARISONS; round += 1) {
       await other.query("begin");
       if ((await serverOf(other)) === server || (await serverOf(client)) !== server) return true;
       await other.query("rollback");
@@ -69,7 +69,7 @@ async function changesServers(client: pg.Client, server: number, url: string): P
   }
 }
 
-/** Whether the server gets another name for a prepared statement than this client gave. */
+/** Whether the server sees a different name for a prepared statement than this client gave. */
 async function renamesStatements(client: pg.Client): Promise<boolean> {
   const name = `pooler_check_${randomUUID()}`;
   const text = "select from pg_prepared_statements where name = $1";
@@ -80,7 +80,7 @@ async function renamesStatements(client: pg.Client): Promise<boolean> {
   return rowCount === 0;
 }
 
-/** The id of the server process that runs a statement of this connection. */
+/** The id of the server process that runs statements of this connection. */
 async function serverOf(client: pg.Client): Promise<number> {
   const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
   return (rows[0] as { pid: number }).pid;

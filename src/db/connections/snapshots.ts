@@ -1,27 +1,30 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 
-/** A snapshot held for longer keeps PostgreSQL from removing what claims have to pass by; in seconds. */
-const LONG_S = 300;
+/**
+ * The age of a snapshot, in seconds, from which it counts as long. It prevents the removal of dead rows, which claims
+ * must then skip.
+ */
+const LONG_SNAPSHOT_SECONDS = 300;
 
-/** Who holds a snapshot of the database. */
+/** A session that holds an old snapshot. */
 export interface LongSnapshot {
   pid: number;
   user: string;
   application: string;
-  /** Address of the client; null for a connection of the same machine. */
+  /** The client's address; null for a local socket. */
   client: string | null;
-  /** `active`, `idle in transaction` and the like; null where the role may not see it. */
+  /** The session's state, such as `active` or `idle in transaction`; null without the right to see it. */
   state: string | null;
-  /** Since the transaction began, in seconds. */
+  /** The age of the transaction, in seconds. */
   seconds: number;
 }
 
 /**
- * The oldest snapshot of this database that has been held for more than five minutes; null when there is none. Needs the
- * rights of `pg_monitor` to see the connections of other roles.
+ * The oldest snapshot in this database that is older than LONG_SNAPSHOT_SECONDS; null if there is none. Requires the rights of
+ * `pg_monitor` to see sessions of other roles.
  */
-export async function findLongSnapshot(db: Db, longS = LONG_S): Promise<LongSnapshot | null> {
+export async function findLongSnapshot(db: Db, longS = LONG_SNAPSHOT_SECONDS): Promise<LongSnapshot | null> {
   const [found] = await rows<LongSnapshot>(
     db,
     `select pid, usename as "user", application_name as application, client_addr::text as client, state,

@@ -4,13 +4,13 @@ import { timeOfId } from "../partitions.ts";
 import { WORKERS } from "../queue/workers.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 
-/** Where a delivery stands. */
+/** The state of a delivery. */
 export type DeliveryStateName = "pending" | "delivering" | "retrying" | "delivered" | "failed" | "cancelled";
 
-/** States in which nothing more happens to a delivery by itself: those of the log. */
+/** Final states: no further attempt is scheduled. Deliveries in these states are in the log. */
 export const FINAL_STATES: readonly DeliveryStateName[] = ["delivered", "failed", "cancelled"];
 
-/** A delivery with what people want to see of its webhook. */
+/** A delivery with the displayed attributes of its webhook. */
 export interface DeliveryRow {
   id: string;
   eventId: string;
@@ -19,16 +19,16 @@ export interface DeliveryRow {
   url: string;
   state: DeliveryStateName;
   attempts: number;
-  /** How many of them belong to earlier rounds. */
+  /** The number of attempts made in earlier rounds. */
   roundStart: number;
   created: Date;
-  /** When the next attempt is due, while retrying. */
+  /** The time of the next attempt, in the state retrying. */
   retryAt: Date | null;
   finished: Date | null;
   reason: string | null;
 }
 
-/** One recorded POST. */
+/** One recorded attempt. */
 export interface AttemptRow {
   number: number;
   started: Date;
@@ -38,10 +38,10 @@ export interface AttemptRow {
   responseStart: string | null;
 }
 
-/** A delivery as the parts of a list answer it: the time of its creation is in its id. */
+/** A delivery in a list. Its creation time is part of its id. */
 export type ListedRow = Omit<DeliveryRow, "created">;
 
-/** The columns of a ListedRow, from each table `d` and its webhook `w`. */
+/** The columns of a ListedRow by table, from the table `d` and its webhook `w`. */
 export const COLUMNS = {
   queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url,
     case when d.claimed_by = any(${WORKERS}) then 'delivering' else 'pending' end as state,
@@ -53,7 +53,7 @@ export const COLUMNS = {
     d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason`,
 } as const;
 
-/** The tables that a delivery may be in. */
+/** The tables that hold deliveries. */
 export const TABLES = ["queue", "retries", "deliveries"] as const;
 
 export function toDelivery(row: ListedRow): DeliveryRow {
@@ -61,8 +61,8 @@ export function toDelivery(row: ListedRow): DeliveryRow {
 }
 
 /**
- * One delivery with every attempt, in order, as of one moment; null when the scope has none with this id, which must be
- * a UUID.
+ * Loads one delivery with all attempts, in order, in one snapshot. Returns null if the scope has none with this id,
+ * which must be a UUID.
  */
 export async function getDelivery(
   db: Db,

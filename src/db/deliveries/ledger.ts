@@ -1,20 +1,20 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 
-/** Where every delivery is that was ever accepted and not dropped by retention, as of one moment. */
+/** Counts, in one snapshot, of all deliveries ever accepted and not dropped by retention. */
 export interface Ledger {
-  /** Recipients of all events. */
+  /** The number of recipients of all events. */
   accepted: bigint;
-  /** Not yet tried in their round. */
+  /** Deliveries without an attempt in their current round. */
   queued: bigint;
   retrying: bigint;
-  /** In the log. */
+  /** Deliveries in the log. */
   ended: bigint;
-  /** Of events that are still being fanned out: without a row of their own yet. */
+  /** Deliveries of events whose fan-out has not finished: they have no row yet. */
   toFanOut: bigint;
 }
 
-/** Reads the ledger in one snapshot. It counts the whole log, so it is not for every minute. */
+/** Reads the ledger in one snapshot. Scans the whole log, so do not call it frequently. */
 export async function readLedger(db: Db): Promise<Ledger> {
   const [ledger] = await rows<Ledger>(
     db,
@@ -31,7 +31,7 @@ export async function readLedger(db: Db): Promise<Ledger> {
   return ledger as Ledger;
 }
 
-/** How many deliveries are missing from the ledger, or, when negative, there too often; 0 when it balances. */
+/** The number of deliveries missing from the ledger; negative if some are counted twice, 0 if it balances. */
 export function imbalance({ accepted, queued, retrying, ended, toFanOut }: Ledger): bigint {
   return accepted - queued - retrying - ended - toFanOut;
 }

@@ -12,21 +12,21 @@ import {
   toDelivery,
 } from "./deliveries.ts";
 
-/** Which deliveries are meant; what is left out does not restrict. */
+/** A filter of deliveries. Omitted fields do not restrict. */
 export interface DeliveryFilter {
   deliveryId?: string | undefined;
   webhookId?: bigint | undefined;
   eventId?: string | undefined;
-  /** Number of the WebhookProcess. */
+  /** The number of the WebhookProcess. */
   process?: number | undefined;
   states?: readonly DeliveryStateName[] | undefined;
-  /** Created at this time or later. */
+  /** The earliest creation time, inclusive. */
   from?: Date | undefined;
-  /** Created before this time. */
+  /** The latest creation time, exclusive. */
   to?: Date | undefined;
-  /** Only those older than this id: where the page before ended. */
+  /** Only deliveries older than this id: the next page. */
   before?: string | undefined;
-  /** Only those newer than this id, and of these the ones next to it: a page back. */
+  /** Only deliveries newer than this id, closest first: the previous page. */
   after?: string | undefined;
 }
 
@@ -34,26 +34,26 @@ export interface DeliveryFilter {
 export interface DeliveryPage {
   deliveries: DeliveryRow[];
   /**
-   * The id that the search has come to, when it ended early: rows beyond it were not looked at. Null when it found as
-   * many as it may answer, or there are no more.
+   * The id at which the search stopped early; rows beyond it were not examined. Null if the page is full or no rows
+   * are left.
    */
   searchedTo: string | null;
 }
 
 /**
- * Rows that a page looks at, at most, of a table or of one webhook in it: some 50 ms of work. A filter that lets few of
- * them through ends its page early.
+ * The maximum number of rows examined per table, or per webhook in it: about 50 ms of work. A selective filter may
+ * end its page early.
  */
 const MAX_SCANNED = 20_000;
-/** A search over so many webhooks, at most, reads the rows of each; one over more reads everybody's. */
+/** The maximum number of webhooks whose rows are read separately. A search over more webhooks reads all rows. */
 const MAX_WEBHOOKS = 100;
 
 /**
- * A page of the scope's deliveries, newest first; with `after` the oldest that are newer than it. UUIDv7 ids are in the
- * order of time.
+ * A page of the scope's deliveries, newest first; with `after`, the oldest ones that are newer. Ids are UUIDv7 and
+ * therefore sorted by time.
  *
- * Every table is read in the order of ids, by the index that fits the filter best, and no further than the page needs or
- * `MAX_SCANNED` rows.
+ * Reads each table in id order over the index that fits the filter best, up to the size of the page or `MAX_SCANNED`
+ * rows.
  */
 export async function listDeliveries(
   db: Db,
@@ -72,14 +72,14 @@ export async function listDeliveries(
     read(part, place, reading),
   );
   if (parts.length === 0) return { deliveries: [], searchedTo: null };
-  // One statement, and so one snapshot: a delivery that moves on meanwhile is neither missed nor listed twice.
+  // One statement and therefore one snapshot: a delivery that changes tables is neither missed nor listed twice.
   const found = await rows<ListedRow & { searched: string | null }>(
     db,
     `select * from (${parts.map((part) => `(${part})`).join(" union all ")}) part`,
     { ...bindings, webhooks, webhookCount: webhooks?.length ?? 1, limit, scanned },
   );
   const older = (a: string, b: string) => (ascending ? a > b : a < b);
-  // The row that a part ends with tells how far it has searched, when that is not to the end.
+  // The last row of a part contains how far it searched, if it stopped early.
   const horizon = found
     .map(({ searched }) => searched)
     .filter((id) => id !== null)
@@ -93,10 +93,10 @@ export async function listDeliveries(
   return { deliveries: page, searchedTo: page.length < limit ? horizon : null };
 }
 
-/** The ids of the webhooks that scope and filter let through; null when there are too many, or nothing restricts them. */
+/** The ids of the webhooks that match scope and filter; null if there are too many or nothing restricts them. */
 async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter): Promise<bigint[] | null> {
   const { process, webhookId, deliveryId, eventId } = filter;
-  // Few rows are looked at whatever their webhook, so the conditions alone will do.
+  // Few rows are examined in any case, so conditions on the rows are enough.
   if (deliveryId !== undefined || eventId !== undefined) return null;
   if (scope === "everything" && process === undefined && webhookId === undefined) return null;
   const { sql, bindings } = webhookConditions(scope, filter);
@@ -115,7 +115,7 @@ function webhookConditions(scope: Scope, { process }: DeliveryFilter): { sql: st
   return { sql: `w.process = :process::int and ${inScope.sql}`, bindings: { process, ...inScope.bindings } };
 }
 
-/** `bounds` are of ids, which every index has; `conditions` are looked at row by row. */
+/** `bounds` restrict ids, which every index contains; `conditions` are checked per row. */
 function restrictions(
   scope: Scope,
   filter: DeliveryFilter,
@@ -134,7 +134,7 @@ function restrictions(
   if (from) bound(">=", "from", firstIdOf(from));
   if (to) bound("<", "to", firstIdOf(to));
   if (eventId !== undefined) {
-    // An event and its deliveries have the first eight bytes in common.
+    // Ids of an event and its deliveries share the first eight bytes.
     bound(">=", "eventFrom", `${eventId.slice(0, 18)}-0000-000000000000`);
     bound("<=", "eventTo", `${eventId.slice(0, 18)}-ffff-ffffffffffff`);
     conditions.push("d.event_id = :eventId::uuid");
@@ -147,12 +147,12 @@ function restrictions(
   return { bounds, conditions, bindings };
 }
 
-/** A part of a list: the rows of a table, or those of one state, which may have an index of their own. */
+/** A part of a list: the rows of a table, or of one state, which may have its own index. */
 interface Part {
   table: (typeof TABLES)[number];
-  /** What the index is restricted to. */
+  /** The condition of the partial index. */
   indexed: string | null;
-  /** What only some of the table's rows are. */
+  /** A condition on the state that the index does not cover. */
   state: string | null;
 }
 
@@ -172,24 +172,24 @@ function partsOf(table: Part["table"], states: readonly DeliveryStateName[] = []
   if (all || outcomes.length === 3) return [{ table, indexed: null, state: null }];
   return outcomes.map((outcome) => {
     const state = `d.outcome = '${outcome}'`;
-    // Most deliveries are delivered: these have no index of their own.
+    // Most deliveries are delivered, so that state has no index.
     return outcome === "delivered" ? { table, indexed: null, state } : { table, indexed: state, state: null };
   });
 }
 
-/** What is common to the parts of a list. */
+/** The parameters shared by the parts of a list. */
 interface Reading {
   bounds: readonly string[];
   conditions: readonly string[];
-  /** How many webhooks are named; null when all rows are read. */
+  /** The number of webhooks named; null if all rows are read. */
   webhooks: number | null;
   order: "asc" | "desc";
 }
 
 /**
- * Reads a part: rows in the order of ids, until `limit` pass or `scanned` were looked at. In the second case one more
- * row, with `searched` alone, tells how far it came. What restricts ids or picks an index is stated where rows are read,
- * everything else where they are looked at.
+ * The query of a part: rows in id order until `limit` rows match or `scanned` rows were examined. In the second case,
+ * one more row, with only `searched` set, contains how far it searched. Conditions on ids and indexes apply where
+ * rows are read; all others where they are examined.
  */
 function read({ table, indexed, state }: Part, place: number, reading: Reading): string {
   const { bounds, conditions, webhooks, order } = reading;
@@ -212,7 +212,7 @@ function read({ table, indexed, state }: Part, place: number, reading: Reading):
           select d.id from (${rowsOf(["d.webhook_id = named.id"], each)}) d order by d.id ${order} offset ${each} - 1 limit 1
         ) d order by d.id ${order} limit 1`;
   const passed = `passed_${place}`;
-  // Each webhook is read to a place of its own: a full page may reach beyond the nearest of these.
+  // Each webhook is searched to a different id: a full page may reach beyond the nearest of them.
   const several =
     webhooks === null || webhooks === 1
       ? ""

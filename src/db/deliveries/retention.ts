@@ -6,36 +6,36 @@ import { endExpired } from "../queue/endings.ts";
 import { deleteOldRollups } from "./rollups.ts";
 
 const DAY_MS = 86_400_000;
-/** A partition is dropped so many days after the last of its deliveries has expired. */
+/** The number of days between the expiry of a partition's last delivery and its drop. */
 const GRACE_DAYS = 7;
-/** Rows changed by one statement: few enough that nobody waits for it. */
-const STEP = 1_000;
-/** Accounts of runs that did something are kept for so many days; those of empty ones for one. */
-const BUSY_RUN_DAYS = 7;
-/** How long a change of a partition waits for those who use the table: they wait behind it meanwhile. */
+/** The maximum number of rows changed by one statement, so that no other statement waits long. */
+const MAX_ROWS_PER_STATEMENT = 1_000;
+/** The number of days for which runs with attempts are kept. Runs without attempts are kept for one day. */
+const RUN_RETENTION_DAYS = 7;
+/** The lock timeout for changes of partitions. Statements on the table wait behind a waiting lock. */
 const LOCK_TIMEOUT = "200ms";
 
-/** What one step of retention did; all zero when nothing is left to do. */
+/** The result of one retention step; all zero if nothing is left to do. */
 export interface RetentionStep {
-  /** Open deliveries that were failed, since they are older than the retention. */
+  /** The number of open deliveries failed because they exceed the retention. */
   expired: number;
-  /** Old events whose payloads were erased. */
+  /** The number of old events whose payloads were erased. */
   payloads: number;
-  /** Idempotency keys of events that are about to be dropped. */
+  /** The number of idempotency keys deleted before their events are dropped. */
   keys: number;
   runs: number;
-  /** Partitions that were dropped. */
+  /** Names of dropped partitions. */
   partitions: string[];
 }
 
 /**
- * One step of retention. Payloads of events older than `payloadDays` are erased, if given. Open deliveries older than `retentionDays` end as failed; partitions are dropped a week after
- * that, when no open delivery is of their time: the log and its attempts, then the events, whose idempotency keys go
- * before them. Accounts of runs and old rollups are deleted, too.
+ * One step of retention. Erases payloads of events older than `payloadDays`, if given. Fails open deliveries older
+ * than `retentionDays`. Drops partitions a week later, if no open delivery is that old: the log and its attempts,
+ * then idempotency keys and events. Also deletes old run records and rollups.
  *
- * A partition that somebody uses for longer than 200 ms stays, and is tried again at the next call.
+ * A partition that is locked for longer than LOCK_TIMEOUT is kept until the next call.
  *
- * @param directDb connections whose settings stay as they are set; `db` when no pooler is in between
+ * @param directDb direct connections that keep their session settings; the same as `db` without a pooler
  */
 export async function retentionStep(
   db: Db,
@@ -46,11 +46,15 @@ export async function retentionStep(
   const [clock] = await rows<{ now: Date }>(db, "select now() as now");
   const now = (clock as { now: Date }).now.getTime();
   const step: RetentionStep = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: [] };
-  step.expired = await endExpired(db, firstIdOf(new Date(now - retentionDays * DAY_MS)), STEP);
+  step.expired = await endExpired(
+    db,
+    firstIdOf(new Date(now - retentionDays * DAY_MS)),
+    MAX_ROWS_PER_STATEMENT,
+  );
   if (step.expired > 0) return step;
   if (payloadDays !== undefined) {
     const old = firstIdOf(new Date(now - payloadDays * DAY_MS));
-    step.payloads = await eraseOldPayloads(db, old, await oldestOpen(db), STEP);
+    step.payloads = await eraseOldPayloads(db, old, await oldestOpen(db), MAX_ROWS_PER_STATEMENT);
     if (step.payloads > 0) return step;
   }
   step.runs = await deleteRuns(db);
@@ -58,7 +62,7 @@ export async function retentionStep(
   const before = new Date(now - (retentionDays + GRACE_DAYS) * DAY_MS);
   await dropDetached(directDb);
   const oldest = await oldestOpen(db);
-  /** Nothing from here on goes: a partition before it is in use, and its events and attempts stay with it. */
+  /** The upper limit of dropped ranges: when a partition is in use, its events and attempts are kept too. */
   let end = before;
   for (const table of PARTITIONED) {
     for (const partition of await listPartitions(db, table)) {
@@ -76,7 +80,7 @@ export async function retentionStep(
       }
     }
   }
-  // Hours count what the log still has.
+  // Hourly rollups are kept as long as the log.
   const [kept] = await listPartitions(db, "deliveries");
   if (kept) await deleteOldRollups(db, kept.from < before ? kept.from : before);
   return step;
@@ -89,11 +93,11 @@ async function deleteRuns(db: Db): Promise<number> {
         select r.id from runs r
         where r.closed < now() - case when r.sent = 0 then interval '1 day' else make_interval(days => :busy::int) end
         order by id limit :step::int)`,
-    { busy: BUSY_RUN_DAYS, step: STEP },
+    { busy: RUN_RETENTION_DAYS, step: MAX_ROWS_PER_STATEMENT },
   );
 }
 
-/** The smallest id that is not in the log yet, an event's or a delivery's; null when nothing is open. */
+/** The smallest id of an open delivery or of an event with unfinished fan-out; null if nothing is open. */
 async function oldestOpen(db: Db): Promise<string | null> {
   const [open] = await rows<{ id: string | null }>(
     db,
@@ -116,11 +120,11 @@ async function deleteKeys(db: Db, { name }: Partition): Promise<number> {
         ) limit :step::int
       ) old
       where k.api_key_id = old.api_key_id and k.idempotency_key = old.idempotency_key and k.event_id = old.id`,
-    { step: STEP },
+    { step: MAX_ROWS_PER_STATEMENT },
   );
 }
 
-/** Remembers that rows with smaller ids may be gone, before any of them goes. */
+/** Stores that rows with smaller ids may be missing, before any of them is dropped. */
 async function setRetained(db: Db, id: string): Promise<void> {
   await count(
     db,
@@ -130,7 +134,7 @@ async function setRetained(db: Db, id: string): Promise<void> {
   );
 }
 
-/** Drops partitions that were detached by a call that then died. */
+/** Drops partitions that an interrupted call has detached. */
 async function dropDetached(db: Db): Promise<void> {
   const left = await rows<{ name: string }>(
     db,
@@ -143,8 +147,8 @@ async function dropDetached(db: Db): Promise<void> {
 }
 
 /**
- * Detaches a partition without locking others out, then drops it; false when somebody is in the way. A detachment that was
- * cut short is finished first.
+ * Detaches a partition concurrently, without blocking other sessions, then drops it. Finishes an interrupted detach
+ * first. Returns false if the lock timed out.
  */
 async function dropPartition(db: Db, table: Partitioned, { name, detaching }: Partition): Promise<boolean> {
   return withLockTimeout(db, async (run) => {
@@ -153,12 +157,12 @@ async function dropPartition(db: Db, table: Partitioned, { name, detaching }: Pa
   });
 }
 
-/** Changes tables without waiting long for a lock: others would wait behind it. False when somebody is in the way. */
+/** Changes tables with a lock timeout, because other statements wait behind the lock. Returns false if it timed out. */
 async function withLockTimeout(
   db: Db,
   work: (run: (sql: string) => Promise<unknown>) => Promise<unknown>,
 ): Promise<boolean> {
-  // DETACH CONCURRENTLY allows no transaction, and the time-out is that of a connection.
+  // DETACH CONCURRENTLY must not run in a transaction, and the lock timeout is a session setting.
   const connection = await db.client.acquireConnection();
   const run = async (sql: string) => db.raw(sql).connection(connection);
   try {

@@ -1,20 +1,20 @@
 /**
- * What happened to a delivery, as rollups count it. An attempt that ended its delivery counts as attempt and outcome.
- * A negative number takes an outcome back, when the delivery is sent again.
+ * Codes of changes counted by rollups. The attempt that ends a delivery counts as attempt and as outcome. A negative
+ * code subtracts an outcome, when a delivery is resent.
  */
 export const CHANGE = { retrying: 0, delivered: 1, failed: 2, cancelled: 3 } as const;
 
-/** Changes in one row, at most: it must fit a page, and each takes 14 bytes. */
-const MAX_CHANGES = 500;
+/** The maximum number of changes per row. A row must fit into a page; each change takes 14 bytes. */
+const MAX_CHANGES_PER_ROW = 500;
 
 /**
- * A part of a statement that records outcomes: one row with what it changed, to be folded into the rollups later.
+ * A part of a statement that records outcomes: inserts one row with the changes, to be folded into the rollups later.
  *
- * @param changes a query of `webhook_id`, `change` and `duration_ms`, where -1 stands for no attempt
+ * @param changes a query of `webhook_id`, `change` and `duration_ms`; a duration of -1 means no attempt
  */
 export const deltaOf = (changes: string) => `
   delta as (
     insert into rollup_deltas (minute, webhook_ids, changes, durations_ms)
     select date_trunc('minute', now()), array_agg(webhook_id), array_agg(change), array_agg(duration_ms)
-    from (select *, row_number() over () / ${MAX_CHANGES} as part from (${changes}) c) changed group by part
+    from (select *, row_number() over () / ${MAX_CHANGES_PER_ROW} as part from (${changes}) c) changed group by part
   )`;

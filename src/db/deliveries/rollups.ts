@@ -3,26 +3,26 @@ import { count, rows } from "../database.ts";
 import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../webhooks/webhook-health.ts";
 import { CHANGE } from "./rollup-deltas.ts";
 
-/** Rows of `rollup_deltas` that one step folds, at most. */
+/** The maximum number of rows of `rollup_deltas` folded in one step. */
 export const FOLD_STEP = 500;
-/** Minutes are kept for so many hours; hours as long as deliveries. */
-const MINUTES_KEPT_HOURS = 26;
-/** The advisory lock of a process that folds; any number, the same in every process. */
+/** The number of hours for which minute rollups are kept. Hour rollups are kept as long as deliveries. */
+const MINUTE_RETENTION_HOURS = 26;
+/** The advisory lock held while folding. An arbitrary number, the same in every process. */
 const FOLD_LOCK = 7_242_110_923;
 
 /**
- * Upper bounds of the latency classes, in milliseconds, from 2 to 65,536: each about 1.4 times the one before. Attempts that
- * took longer are in one more class. Never changed: stored counts are by these.
+ * Upper bounds of the latency classes, in milliseconds, from 2 to 65,536, each about 1.4 times the previous one.
+ * Slower attempts are in an additional class. Must never change, because stored counts use these classes.
  */
 export const LATENCY_BOUNDS_MS: readonly number[] = Array.from({ length: 31 }, (_, n) =>
   Math.round(2 ** ((n + 2) / 2)),
 );
 
 /**
- * The time, in milliseconds, that a part of all attempts stayed below, as the upper bound of a class; null without attempts.
- * The last class has no upper bound: its lower one stands for it.
+ * A percentile of the latency, in milliseconds, as the upper bound of its class; null without attempts. For the last
+ * class, which has no upper bound, returns its lower bound.
  *
- * @param part from 0 to 1
+ * @param part the percentile as a fraction, from 0 to 1
  */
 export function percentileMs(latency: readonly number[], part: number): number | null {
   const all = latency.reduce((sum, n) => sum + n, 0);
@@ -148,12 +148,12 @@ async function takeFoldLock(trx: Db): Promise<boolean> {
   return taken?.got === true;
 }
 
-/** Deletes minutes whose hours are enough by now, and hours from before `before`. */
+/** Deletes minute rollups after MINUTE_RETENTION_HOURS and hour rollups from before `before`. */
 export async function deleteOldRollups(db: Db, before: Date): Promise<number> {
   const minutes = await count(
     db,
     "delete from rollup_minutes where start < now() - make_interval(hours => :hours::int)",
-    { hours: MINUTES_KEPT_HOURS },
+    { hours: MINUTE_RETENTION_HOURS },
   );
   return minutes + (await count(db, "delete from rollup_hours where start < :before", { before }));
 }
@@ -167,7 +167,7 @@ export interface Counts {
 }
 
 /**
- * A query of `webhook_id`, `start` and counts from the rollups of a unit and from what is not folded yet.
+ * A query of `webhook_id`, `start` and counts from the rollups of a unit and from unfolded deltas.
  *
  * @param webhooks a condition on the column `webhook_id`
  * @param from a condition on the column `start`
@@ -183,7 +183,7 @@ export function countsSince(unit: "minute" | "hour", webhooks: string, from: str
     select *, null::int[] from (${sums("webhook_id, start", unfolded)}) unfolded where ${webhooks} and ${from}`;
 }
 
-/** Changes that are not folded yet, per webhook and for webhook 0, the sum of all. */
+/** Unfolded changes per webhook, and for webhook 0, which is the total. */
 const UNFOLDED = `
   select c.webhook_id, d.minute, c.change, c.duration_ms
   from rollup_deltas d cross join lateral unnest(webhook_ids, changes, durations_ms) as c(webhook_id, change, duration_ms)

@@ -6,19 +6,19 @@ import { type DeliveryRow, FINAL_STATES, getDelivery } from "./deliveries.ts";
 import { type DeliveryFilter, listDeliveries } from "./list.ts";
 import { CHANGE } from "./rollup-deltas.ts";
 
-/** A delivery that has had as many attempts as this is not sent again: their numbers are smallint. */
+/** The maximum number of attempts of a delivery that can be resent: attempt numbers are smallint. */
 const MAX_ATTEMPTS = 30_000;
-/** Deliveries changed by one statement: few enough that no claim waits for it. */
-const STEP = 500;
+/** The maximum number of deliveries changed by one statement, so that no claim waits long. */
+const MAX_ROWS_PER_STATEMENT = 500;
 
-/** Whether a delivery with this id is too old: it would end as expired. */
+/** Whether a delivery with this id exceeds the retention: it would expire immediately. */
 const IS_OLD = (id: string) => `time_of_id(${id}) < now() - make_interval(days => :retentionDays::int)`;
 
 /**
- * Starts another round for those of the scope's deliveries that are final and not too old, and whose webhook, key and
- * payload are there.
+ * Starts a new round for those of the scope's deliveries that are final and not too old, and whose webhook, key and
+ * payload still exist.
  *
- * @returns the ids of those that are pending now
+ * @returns the ids of the deliveries that are now pending
  */
 async function startRound(
   db: Db,
@@ -61,10 +61,10 @@ async function startRound(
 }
 
 /**
- * Starts another round for a final delivery, whose id must be a UUID: up to four more attempts, numbered on.
+ * Starts a new round for a final delivery, whose id must be a UUID: up to four more attempts, with continued numbers.
  *
- * @returns the delivery as it is now, or null when the scope has none
- * @throws DomainError FAILED_PRECONDITION while it is not final, and when its webhook or key is gone
+ * @returns the delivery in its new state; null if the scope has none
+ * @throws DomainError FAILED_PRECONDITION if it is not final, or its webhook or key no longer exists
  */
 export async function sendAgain(
   db: Db,
@@ -91,7 +91,7 @@ async function notNow(
   }
   if (attempts >= MAX_ATTEMPTS) {
     return refuse(
-      `delivery ${id} has had ${attempts} attempts, as many as one may have; publish the event anew`,
+      `delivery ${id} has had ${attempts} attempts; at most ${MAX_ATTEMPTS} are allowed; publish the event again`,
     );
   }
   const [found] = await rows<{ old: boolean; erased: boolean }>(
@@ -102,29 +102,29 @@ async function notNow(
   );
   if (found?.old) {
     return refuse(
-      `delivery ${id} is older than ${retentionDays} days (RETENTION_DAYS), and would expire; publish the event anew`,
+      `delivery ${id} is older than ${retentionDays} days (RETENTION_DAYS) and would expire immediately; publish the event again`,
     );
   }
   if (found?.erased)
-    return refuse(`the payload of delivery ${id} was erased; publish the event anew with its data`);
+    return refuse(`the payload of delivery ${id} was erased; publish the event again with its data`);
   return refuse(
-    `webhook ${webhookId} of delivery ${id}, or its key, is gone; register the address again and publish the event anew`,
+    `webhook ${webhookId} of delivery ${id}, or its API key, no longer exists; register the URL again and publish the event again`,
   );
 }
 
-/** What one call of `sendManyAgain` did. */
+/** The result of one call of `sendManyAgain`. */
 export interface SentAgain {
   sent: number;
-  /** Left as they are, since their webhook, key or payload is gone, or since they are too old. */
+  /** The number of deliveries not resent: their webhook, key or payload no longer exists, or they are too old. */
   skipped: number;
-  /** The id to go on before; null when nothing is left. */
+  /** The id before which to continue; null if nothing is left. */
   next: string | null;
 }
 
 /**
- * Starts another round for the scope's final deliveries that a filter finds, newest first, in small steps.
+ * Starts a new round for the scope's final deliveries that match a filter, newest first, in small steps.
  *
- * @param options.limit how many deliveries are looked at, at most
+ * @param options.limit the maximum number of deliveries examined
  */
 export async function sendManyAgain(
   db: Db,
@@ -134,7 +134,7 @@ export async function sendManyAgain(
 ): Promise<SentAgain> {
   const done: SentAgain = { sent: 0, skipped: 0, next: filter.before ?? null };
   for (let left = limit; left > 0; ) {
-    const step = Math.min(STEP, left);
+    const step = Math.min(MAX_ROWS_PER_STATEMENT, left);
     const page = await listDeliveries(db, scope, { ...filter, before: done.next ?? undefined }, step);
     const ids = page.deliveries.map(({ id }) => id);
     const again = await startRound(db, scope, ids, retentionDays);

@@ -3,18 +3,18 @@ import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 
-/** What a delivery sends, and the run that claimed it last. */
+/** The request of a delivery and the run that claimed it last. */
 export interface SentRequest {
   facts: DeliveryFacts;
-  /** The JSON body; null when it was erased. */
+  /** The JSON body; null if erased. */
   payload: string | null;
-  /** Null when no run has it, the run is forgotten, or the scope is that of an app. */
+  /** Null if no run holds it, the run's record is deleted, or the scope is that of an app. */
   run: { workflowId: string; runId: string } | null;
 }
 
 /**
- * What the delivery of this id, which must be a UUID, sends; null when the scope has none. Runs are of the whole service:
- * no installed app is told of them.
+ * The request of the delivery with this id, which must be a UUID; null if the scope has none. Runs belong to the
+ * whole service and are hidden from installed apps.
  */
 export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<SentRequest | null> {
   const inScope = webhookIn(scope, "w");

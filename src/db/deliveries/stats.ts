@@ -6,7 +6,7 @@ import { countsSince } from "./rollups.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
-/** How many deliveries stand where, and what ended in the last 24 hours. */
+/** Current counts by state, and outcomes in the last 24 hours. */
 export interface OverviewRow {
   pending: bigint;
   delivering: bigint;
@@ -22,7 +22,7 @@ export interface OverviewRow {
   failingWebhooks: bigint;
 }
 
-/** Webhook 0 of the rollups stands for all; the scope of an app is the sum of its own. */
+/** In the rollups, webhook 0 is the total of all webhooks. For an app's scope, its webhooks are summed. */
 function counted(scope: Scope): { webhooks: string; bindings: Record<string, unknown> } {
   if (scope === "everything") return { webhooks: "webhook_id = 0", bindings: {} };
   const { sql, bindings } = webhookIn(scope, "w");
@@ -71,7 +71,7 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
   return row as OverviewRow;
 }
 
-/** What happened in one span of time. */
+/** Counts in one time interval. */
 export interface HistoryRow {
   start: Date;
   attempts: bigint;
@@ -80,7 +80,7 @@ export interface HistoryRow {
   failedAttempts: bigint;
 }
 
-/** The 24 hours up to `end` in so many spans, oldest first, those in which nothing happened too. */
+/** The 24 hours up to `end` in the given number of equal intervals, oldest first, including empty ones. */
 export function readHistory(db: Db, scope: Scope, buckets: number, end: Date): Promise<HistoryRow[]> {
   const { webhooks, bindings } = counted(scope);
   return rows<HistoryRow>(
@@ -102,7 +102,7 @@ export function readHistory(db: Db, scope: Scope, buckets: number, end: Date): P
   );
 }
 
-/** What became of a webhook's deliveries. */
+/** Counts of a webhook's deliveries. */
 export interface WebhookStatsRow {
   webhookId: bigint;
   delivered: bigint;
@@ -114,9 +114,9 @@ export interface WebhookStatsRow {
 }
 
 /**
- * Counts by webhook over what happened to the scope's deliveries in the last 24 hours, to the hour.
+ * Counts by webhook over the scope's deliveries in the last 24 hours, rounded to the hour.
  *
- * @returns also from when on it is counted
+ * @returns the counts, and the start of the counted period
  */
 export async function webhookStats(
   db: Db,
@@ -138,7 +138,7 @@ export async function webhookStats(
   return { since, webhooks };
 }
 
-/** What happened to a webhook's deliveries in a period that ends now. */
+/** Counts of a webhook's deliveries in a period that ends now. */
 export interface WebhookPeriodRow {
   hours: number;
   attempts: bigint;
@@ -152,7 +152,7 @@ export interface WebhookPeriodRow {
 /** The periods of `readWebhookPeriods`, in hours. */
 const PERIODS = [1, 24, 168] as const;
 
-/** The last hour, day and week of a webhook; null when the scope has none with this id. Deleted ones count, too. */
+/** The last hour, day and week of a webhook, including deleted ones; null if the scope has none with this id. */
 export async function readWebhookPeriods(
   db: Db,
   scope: Scope,
@@ -191,17 +191,17 @@ export async function readWebhookPeriods(
 /** A dispatch run. */
 export interface RunRow {
   workflowId: string;
-  /** The first execution. */
+  /** The run id of its first execution. */
   runId: string;
   started: Date;
-  /** Null while it goes on. */
+  /** Null while the run is open. */
   closed: Date | null;
   sent: number;
   delivered: number;
   failed: number;
 }
 
-/** The last runs, newest first. */
+/** The latest runs, newest first. */
 export function listRuns(db: Db, limit: number): Promise<RunRow[]> {
   return rows(
     db,

@@ -3,24 +3,24 @@ import { count, rows } from "../database.ts";
 import { isInRangeOf } from "../partitions.ts";
 import { cancelOfErased } from "../queue/endings.ts";
 
-/** What one step erased. */
+/** The result of one erasure step. */
 export interface ErasedStep {
-  /** Events whose payload is gone. */
+  /** The number of events whose payload was erased. */
   erased: number;
-  /** Open deliveries of theirs that were cancelled. */
+  /** The number of their open deliveries that were cancelled. */
   cancelled: number;
 }
 
-/** The setting that holds how far `eraseOldPayloads` has come: events with smaller ids have no payload. */
+/** The setting that stores the progress of `eraseOldPayloads`: events with smaller ids have no payload. */
 const ERASED_TO = "payloads_erased_to";
 
 /**
- * Erases the payloads of old events, in the order of their ids, at most `limit` in a step. Stops at the first event that has
- * an open delivery.
+ * Erases the payloads of old events in id order, at most `limit` per step. Stops at the first event with an open
+ * delivery.
  *
  * @param before a UUID; payloads of events with smaller ids are erased
- * @param oldestOpen the smallest id of an open delivery or an event that is being fanned out; null when there is none
- * @returns how many events were looked at; 0 when nothing is left
+ * @param oldestOpen the smallest id of an open delivery or an event with unfinished fan-out; null if there is none
+ * @returns the number of events examined; 0 if nothing is left
  */
 export async function eraseOldPayloads(
   db: Db,
@@ -28,7 +28,7 @@ export async function eraseOldPayloads(
   oldestOpen: string | null,
   limit: number,
 ): Promise<number> {
-  // An event and its deliveries have the first eight bytes in common.
+  // Ids of an event and its deliveries share the first eight bytes.
   const firstOpen = oldestOpen === null ? null : `${oldestOpen.slice(0, 18)}-0000-000000000000`;
   const [step] = await rows<{ n: number }>(
     db,
@@ -53,15 +53,15 @@ export async function eraseOldPayloads(
   return step?.n ?? 0;
 }
 
-/** Texts of responses, in the tables that hold attempts. */
+/** Response excerpts in the tables that hold attempts. */
 const RESPONSES = [
   ["deliveries", "id"],
   ["attempts", "delivery_id"],
 ] as const;
 
 /**
- * Erases the payloads of a user's events, at most `limit`, in one transaction: with them the responses to their deliveries,
- * which may repeat what was sent. Ids, states and counts stay; open deliveries are cancelled.
+ * Erases the payloads of at most `limit` events of a user in one transaction, with the response excerpts of their
+ * deliveries, which may repeat the payload. Ids, states and counts are kept; open deliveries are cancelled.
  */
 export function erasePayloads(db: Db, userId: string, limit: number): Promise<ErasedStep> {
   return db.transaction(async (trx) => {

@@ -2,25 +2,27 @@ import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { MAX_INLINE_RECIPIENTS } from "./publish.ts";
 
-/** What a step of fan-out did. */
+/** The result of one fan-out step. */
 export interface FanOutStep {
-  /** Deliveries that it queued. */
+  /** The number of deliveries queued. */
   queued: number;
-  /** Deliveries of this event that are still to be queued. */
+  /** The number of deliveries of this event that are not queued yet. */
   remaining: number;
-  /** Recipients that were counted when the event was published and do not exist; 0 unless rows were changed by hand. */
+  /**
+   * The number of recipients that were counted at publication but do not exist; 0 unless rows were changed manually.
+   */
   missing: number;
 }
 
 /**
- * Queues the next deliveries, at most 1,000, of the oldest event that has some left. Steps of several processes take
+ * Queues the next deliveries, at most 1,000, of the oldest event with unfinished fan-out. Concurrent steps take
  * different events.
  *
- * An event's recipients were fixed when it was published: the webhooks of its type as of a revision. One that was
- * deleted since gets its delivery too, which is cancelled then.
+ * The recipients of an event are fixed at its publication: the webhooks of its type as of a revision. A webhook
+ * deleted since then still gets its delivery, which is then cancelled.
  *
- * @param most how many deliveries a step queues. Defaults to 1,000
- * @returns null when no event has deliveries left to queue, or another process has them all
+ * @param most the maximum number of deliveries queued. Defaults to 1,000
+ * @returns null if no event has unfinished fan-out, or other processes hold them all
  */
 export async function fanOutStep(db: Db, most = MAX_INLINE_RECIPIENTS): Promise<FanOutStep | null> {
   const [step] = await rows<FanOutStep>(

@@ -1,19 +1,19 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 
-/** An event as it was published. */
+/** A published event. */
 export interface StoredEvent {
   id: string;
-  /** Number of the WebhookProcess. */
+  /** The number of the WebhookProcess. */
   process: number;
   userId: string;
-  /** ISO 8601 in UTC, to the microsecond. */
+  /** ISO 8601 in UTC, in microseconds. */
   occurred: string;
-  /** The body receivers get; null once erased. */
+  /** The body that receivers get; null if erased. */
   payload: string | null;
 }
 
-/** The events that are still stored, in any order. */
+/** The given events that are still stored, in any order. */
 export function findEvents(db: Db, ids: readonly string[]): Promise<StoredEvent[]> {
   return rows<StoredEvent>(
     db,

@@ -3,53 +3,56 @@ import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { withPartitions } from "../partitions.ts";
 
-/** One occurrence to be published. */
+/** An event to publish. */
 export interface NewEvent {
   apiKeyId: string;
   idempotencyKey: string;
-  /** SHA-256 of the request: the same key with another hash is refused. */
+  /** The SHA-256 of the request. The same idempotency key with another hash is rejected. */
   requestSha256: Buffer;
-  /** Number of the WebhookProcess. */
+  /** The number of the WebhookProcess. */
   process: number;
   userId: string;
-  /** When it happened, ISO 8601; null for now. */
+  /** The time of the event, ISO 8601; null for now. */
   occurred: string | null;
-  /** The body receivers get. */
+  /** The body that receivers get. */
   payload: string;
 }
 
-/** An event with more recipients is fanned out by dispatch, in steps, so that publishing it takes no longer. */
+/**
+ * The maximum number of recipients queued while publishing. Dispatch fans out larger events in steps, so that
+ * publishing stays fast.
+ */
 export const MAX_INLINE_RECIPIENTS = 1_000;
 
-/** What publishing did. */
+/** The result of publishing an event. */
 export interface Published {
-  /** UUIDv7; that of the first call for a duplicate. */
+  /** A UUIDv7. For a duplicate, the id of the first call. */
   eventId: string;
-  /** Deliveries this call queued. */
+  /** The number of deliveries queued by this call. */
   queued: number;
   duplicate: boolean;
 }
 
-/** An event that was not stored: its idempotency key was used for another event. */
+/** The result for an event whose idempotency key was already used for a different event. */
 export interface KeyReused {
-  /** The event that was first published under the key. */
+  /** The id of the event first published with the key. */
   firstEventId: string;
 }
 
-/** An event as it stands under its idempotency key. */
+/** The stored event of an idempotency key. */
 interface Stored {
   id: string;
   hash: Buffer;
 }
 
 /**
- * Stores events and queues a delivery for each live webhook of their processes, all in one statement and so in one
- * transaction; with more than `MAX_INLINE_RECIPIENTS` webhooks the deliveries are left to `fanOutStep`, and counted.
- * Publishing the same again, within one call too, queues nothing.
+ * Stores events and queues a delivery for each live webhook of their processes, in one statement and therefore one
+ * transaction. Events with more than `MAX_INLINE_RECIPIENTS` webhooks are left to `fanOutStep`, and their deliveries
+ * counted. Publishing a duplicate, also within one call, queues nothing.
  *
- * @param maxInline with more webhooks an event is fanned out. Defaults to MAX_INLINE_RECIPIENTS
- * @returns for each event, in order, what publishing it did, or KeyReused when its idempotency key was used for another
- *   request; a refused event stops no other
+ * @param maxInline the maximum number of recipients queued inline. Defaults to MAX_INLINE_RECIPIENTS
+ * @returns the result for each event, in order: Published, or KeyReused if its idempotency key was used for a
+ *   different request. A rejected event does not affect the others
  */
 export async function publishEvents(
   db: Db,
@@ -75,7 +78,7 @@ export async function publishEvents(
     missing = missing.filter(([key]) => !stored.has(key));
     for (const [place, row] of await find(db, missing))
       stored.set((missing[place] as [string, unknown])[0], row);
-    // Gone in between, by retention: then the key is free again.
+    // Deleted by retention in the meantime: the key is free again.
     missing = missing.filter(([key]) => !stored.has(key));
   }
 
@@ -92,7 +95,7 @@ function repeated(event: NewEvent, { id, hash }: Stored): Published | KeyReused 
   return { firstEventId: id };
 }
 
-/** The events that were not there, by their place in the list. */
+/** Inserts the events that are not stored yet. Returns them by position in the list. */
 async function insert(
   db: Db,
   events: readonly (readonly [string, NewEvent])[],
@@ -115,8 +118,8 @@ async function insert(
 }
 
 /**
- * Ids are given in the order of the list. Idempotency keys go in in their own order, so that two statements that wait
- * for each other's keys cannot deadlock.
+ * Ids are assigned in the order of the list. Idempotency keys are inserted in sorted order, so that concurrent
+ * statements cannot deadlock on each other's keys.
  */
 const INSERT = `
   with given as materialized (
@@ -162,7 +165,7 @@ const INSERT = `
   )
   select id, place::int as place, recipients as queued from event`;
 
-/** The events that are there, by their place in the list. */
+/** The events that are already stored, by position in the list. */
 async function find(db: Db, events: readonly (readonly [string, NewEvent])[]): Promise<Map<number, Stored>> {
   if (events.length === 0) return new Map();
   const found = await rows<Stored & { place: number }>(
@@ -175,7 +178,7 @@ async function find(db: Db, events: readonly (readonly [string, NewEvent])[]): P
   return new Map(found.map(({ id, hash, place }) => [place - 1, { id, hash }]));
 }
 
-/** As PostgreSQL arrays. */
+/** The keys as PostgreSQL arrays. */
 function keysOf(events: readonly NewEvent[]): { apiKeyIds: string; idempotencyKeys: string } {
   return {
     apiKeyIds: plainArray(events.map(({ apiKeyId }) => apiKeyId)),

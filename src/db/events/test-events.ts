@@ -4,21 +4,21 @@ import { rows } from "../database.ts";
 import { withPartitions } from "../partitions.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 
-/** What X-Service-UserId says of a test event, where the webhook gets that header. */
+/** The value of X-Service-UserId for test events, if the webhook gets that header. */
 const USER_ID = "test";
 
-/** An event made up for one webhook. */
+/** A test event for one webhook. */
 export interface TestEvent {
   apiKeyId: string;
   webhookId: bigint;
-  /** The body its receiver gets. */
+  /** The body that the receiver gets. */
   payload: string;
 }
 
 /**
- * Stores an event that is marked as a test, with one pending delivery, for this webhook and no other.
+ * Stores an event marked as a test, with one pending delivery for this webhook only.
  *
- * @returns their ids, or null when the webhook was deleted or paused in the meantime, or is not in the scope
+ * @returns the ids of both; null if the webhook was deleted or paused in the meantime, or is not in the scope
  */
 export async function queueTestEvent(
   db: Db,
@@ -29,7 +29,7 @@ export async function queueTestEvent(
   const statement = () =>
     rows<{ eventId: string; deliveryId: string }>(
       db,
-      // The lock makes deleting the webhook wait, so that it cancels this delivery too.
+      // The lock blocks deletion of the webhook, so that deletion also cancels this delivery.
       `with target as (
         select w.id, w.process from webhooks w
         where w.id = :webhookId::bigint and w.deleted is null and w.paused is null and ${inScope.sql} for share

@@ -5,30 +5,30 @@ import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { keyIn, type Scope } from "../scope.ts";
 
-/** A key as stored: everything but its secret, of which only the SHA-256 exists. */
+/** A stored key. The secret is stored only as its SHA-256. */
 export interface ApiKeyRow {
   id: string;
   name: string;
-  /** The first characters of the secret, to tell keys apart: 12, or 4 of one that an operator chose. */
+  /** The first characters of the secret, to identify the key: 12, or 4 of an operator-chosen secret. */
   prefix: string;
   /** Numbers of Permission. */
   permissions: number[];
-  /** Numbers of WebhookProcess; every type when empty. */
+  /** Numbers of WebhookProcess; empty for all types. */
   allowedProcesses: number[];
   installedAppId: string | null;
   created: Date;
   revoked: Date | null;
-  /** To about a minute. */
+  /** The last use, accurate to about a minute. */
   lastUsed: Date | null;
 }
 
-/** A key as it is listed. */
+/** A key in a list. */
 export interface ListedApiKey extends ApiKeyRow {
-  /** Until when secrets from before a rotation are taken; null when none is. */
+  /** The time until which secrets from before a rotation remain valid; null if there are none. */
   oldSecretsExpire: Date | null;
 }
 
-/** What a new key may do. */
+/** The attributes of a new key. */
 export interface NewApiKey {
   name: string;
   permissions: readonly number[];
@@ -36,47 +36,46 @@ export interface NewApiKey {
   installedAppId?: string | null;
 }
 
-/** `whk_` and eight random characters. */
+/** The displayed length of a generated secret: `whk_` and eight random characters. */
 const PREFIX_LENGTH = 12;
-/** Of a secret that a person chose: it may hold less chance than ours. */
+/** The displayed length of an operator-chosen secret, which may have less entropy. */
 const CHOSEN_PREFIX_LENGTH = 4;
 const ADMIN_KEY_NAME = "Administrator";
 /** The columns of an ApiKeyRow. */
 export const API_KEY_COLUMNS = `id, name, prefix, permissions, allowed_processes as "allowedProcesses",
   installed_app_id as "installedAppId", created, revoked, last_used as "lastUsed"`;
 
-/** Every permission there is, as an administrator's key has them. */
+/** All permissions, as an administrator's key has them. */
 export const ALL_PERMISSIONS: readonly number[] = PermissionSchema.values
   .map((value) => value.number)
   .filter((number) => number !== Permission.UNSPECIFIED);
 
-/** A new secret: `whk_` and 32 random bytes. */
+/** Generates a secret: `whk_` and 32 random bytes. */
 export function generateApiKeySecret(): string {
   return `whk_${randomBytes(32).toString("base64url")}`;
 }
 
-/** What is stored of a secret. */
+/** The stored hash of a secret. */
 export function secretSha256(secret: string): Buffer {
   return createHash("sha256").update(secret).digest();
 }
 
-/** What is shown of a secret. */
+/** The displayed prefix of a secret. */
 export function secretPrefix(secret: string): string {
   return secret.slice(0, PREFIX_LENGTH);
 }
 
-/** The key with this secret, unless there is none or it was revoked. One indexed look-up. */
+/** The key with this secret; null if it does not exist or is revoked. One index lookup. */
 export async function findApiKey(db: Db, secret: string): Promise<ApiKeyRow | null> {
   const [key] = await findApiKeys(db, [secret]);
   return key ?? null;
 }
 
 /**
- * The keys with these secrets, in their order; null where there is none or it was revoked. One statement, and a second
- * when some are not known: those may be from before a rotation.
+ * The keys with these secrets, in order; null for those that do not exist or are revoked. Runs one statement, and a
+ * second one if some are unknown, because they may be from before a rotation.
  *
- * Secrets are found by the index of their SHA-256. The time that takes tells a guesser something of the hash at most,
- * which a guess cannot be steered by; no secret is ever compared.
+ * Keys are looked up by SHA-256 hash, so timing reveals nothing useful to an attacker.
  */
 export async function findApiKeys(db: Db, secrets: readonly string[]): Promise<(ApiKeyRow | null)[]> {
   const hashes = new Map(secrets.map((secret) => [secret, ""]));
@@ -104,7 +103,7 @@ export async function findApiKeys(db: Db, secrets: readonly string[]): Promise<(
   return secrets.map((secret) => keys.get(hashes.get(secret) as string) ?? null);
 }
 
-/** By the hash, in hex, that each was found by. */
+/** The keys by the hash, in hex, that matched each. */
 async function keysByHash(db: Db, sql: string, hashes: readonly string[]): Promise<Map<string, ApiKeyRow>> {
   const found = await rows<ApiKeyRow & { hash: string }>(db, sql, {
     hashes: hashes.map((hash) => Buffer.from(hash, "hex")),
@@ -112,15 +111,15 @@ async function keysByHash(db: Db, sql: string, hashes: readonly string[]): Promi
   return new Map(found.map(({ hash, ...key }) => [hash, key]));
 }
 
-/** The advisory lock under which keys are counted and made; any number, the same in every process. */
+/** The advisory lock for counting and creating keys. An arbitrary number, the same in every process. */
 const CREATION_LOCK = 7_242_110_920;
 
 /**
- * Makes a key, unless the service has as many as it may have, revoked ones included. The secret is in the answer and
- * never again. The id of its installed app must be a UUID.
+ * Creates a key, unless the service has `maxKeys`, including revoked ones. Only this response contains the secret.
+ * The id of its installed app must be a UUID.
  *
- * @returns null when there is no such installed app
- * @throws DomainError FAILED_PRECONDITION when there are `maxKeys` keys
+ * @returns null if the installed app does not exist
+ * @throws DomainError FAILED_PRECONDITION if there are `maxKeys` keys
  */
 export function createBoundedApiKey(
   db: Db,
@@ -128,18 +127,18 @@ export function createBoundedApiKey(
   maxKeys: number,
 ): Promise<{ key: ApiKeyRow; secret: string } | null> {
   return db.transaction(async (trx) => {
-    // The lock holds off the removal of the app.
+    // The lock blocks the removal of the app.
     const app = await rows(trx, "select 1 from installed_apps where id = :id::uuid for key share", {
       id: key.installedAppId ?? null,
     });
     if (key.installedAppId && app.length === 0) return null;
-    // One after the other: two at once could both find room for the last one.
+    // Serialized: two concurrent calls could both take the last slot.
     await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
     const full = await rows(trx, "select 1 from api_keys offset :max::int - 1 limit 1", { max: maxKeys });
     if (full.length > 0) {
       throw new DomainError(
         "FAILED_PRECONDITION",
-        `the service has ${maxKeys} API keys, revoked ones included, and takes no more; remove revoked keys with DeleteApiKey, or ask the operator to raise MAX_API_KEYS`,
+        `the service has ${maxKeys} API keys, including revoked ones, and at most ${maxKeys} are allowed; remove revoked keys with DeleteApiKey, or ask the operator to raise MAX_API_KEYS`,
         { reason: "TOO_MANY_API_KEYS" },
       );
     }
@@ -147,7 +146,7 @@ export function createBoundedApiKey(
   });
 }
 
-/** Makes a key, however many there are. The secret is in the answer and never again. */
+/** Creates a key without a limit. Only this response contains the secret. */
 export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKeyRow; secret: string }> {
   const secret = generateApiKeySecret();
   const [row] = await rows<ApiKeyRow>(
@@ -169,8 +168,8 @@ export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKe
 }
 
 /**
- * Makes a key with this secret exist, active, with every permission and without an installed app, as ADMIN_KEY asks for.
- * Safe to call from any number of processes at once.
+ * Ensures that an active key with this secret exists, with every permission and without an installed app, for
+ * ADMIN_KEY. Safe to call concurrently from any number of processes.
  */
 export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow> {
   const [row] = await rows<ApiKeyRow>(
@@ -191,7 +190,7 @@ export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow>
   return row as ApiKeyRow;
 }
 
-/** Every key of the scope, revoked ones too, oldest first. */
+/** All keys of the scope, including revoked ones, oldest first. */
 export function listApiKeys(db: Db, scope: Scope): Promise<ListedApiKey[]> {
   const inScope = keyIn(scope, "k");
   return rows<ListedApiKey>(
@@ -204,8 +203,8 @@ export function listApiKeys(db: Db, scope: Scope): Promise<ListedApiKey[]> {
 }
 
 /**
- * Takes down that keys were used. Those that another process wrote within `everyMs` stay as they are, and so do those
- * whose row is locked: nobody waits for this.
+ * Records that keys were used. Skips keys that another process has updated within `everyMs` milliseconds and keys
+ * whose row is locked, so that nothing waits for it.
  */
 export async function recordKeyUse(
   db: Db,
@@ -226,8 +225,8 @@ export async function recordKeyUse(
 }
 
 /**
- * Keys of the scope by id, locked in the order of their ids until the transaction ends: registrations under them wait, and two
- * callers that want the same keys cannot deadlock.
+ * The keys of the scope by id, locked in id order until the end of the transaction: registrations with them wait, and
+ * concurrent callers cannot deadlock.
  */
 export function lockApiKeys(trx: Db, scope: Scope, ids: readonly string[]): Promise<ApiKeyRow[]> {
   const inScope = keyIn(scope, "k");
@@ -239,7 +238,7 @@ export function lockApiKeys(trx: Db, scope: Scope, ids: readonly string[]): Prom
   );
 }
 
-/** Refuses the key from now on; what becomes of its webhooks is decided by `revokeApiKey`. */
+/** Revokes the key. `revokeApiKey` handles its webhooks. */
 export async function markRevoked(trx: Db, id: string): Promise<ApiKeyRow> {
   const [row] = await rows<ApiKeyRow>(
     trx,

@@ -4,24 +4,24 @@ import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import type { Scope } from "../scope.ts";
 
-/** An application that integrators install; `id` is its InstalledApplicationId. */
+/** An application that integrators install. `id` is its InstalledApplicationId. */
 export interface InstalledAppRow {
   id: string;
   name: string;
   created: Date;
 }
 
-/** The advisory lock under which apps are counted and made; any number, the same in every process. */
+/** The advisory lock for counting and creating apps. An arbitrary number, the same in every process. */
 const CREATION_LOCK = 7_242_110_921;
 
 /**
- * Makes an installed app, unless the service has as many as it may have; names need not differ.
+ * Creates an installed app, unless the service has `maxApps`. Names need not be unique.
  *
- * @throws DomainError FAILED_PRECONDITION when there are `maxApps` apps
+ * @throws DomainError FAILED_PRECONDITION if there are `maxApps` apps
  */
 export function createBoundedInstalledApp(db: Db, name: string, maxApps: number): Promise<InstalledAppRow> {
   return db.transaction(async (trx) => {
-    // One after the other: two at once could both find room for the last one.
+    // Serialized: two concurrent calls could both take the last slot.
     await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
     const full = await rows(trx, "select 1 from installed_apps offset :max::int - 1 limit 1", {
       max: maxApps,
@@ -29,7 +29,7 @@ export function createBoundedInstalledApp(db: Db, name: string, maxApps: number)
     if (full.length > 0) {
       throw new DomainError(
         "FAILED_PRECONDITION",
-        `the service has ${maxApps} installed apps and takes no more; remove unused apps with DeleteInstalledApp, or ask the operator to raise MAX_INSTALLED_APPS`,
+        `the service has ${maxApps} installed apps, and at most ${maxApps} are allowed; remove unused apps with DeleteInstalledApp, or ask the operator to raise MAX_INSTALLED_APPS`,
         { reason: "TOO_MANY_APPS" },
       );
     }
@@ -37,7 +37,7 @@ export function createBoundedInstalledApp(db: Db, name: string, maxApps: number)
   });
 }
 
-/** Makes an installed app, however many there are; names need not differ. */
+/** Creates an installed app without a limit. Names need not be unique. */
 export async function createInstalledApp(db: Db, name: string): Promise<InstalledAppRow> {
   const [row] = await rows<InstalledAppRow>(
     db,
@@ -47,7 +47,7 @@ export async function createInstalledApp(db: Db, name: string): Promise<Installe
   return row as InstalledAppRow;
 }
 
-/** Every installed app of the scope, oldest first. */
+/** All installed apps of the scope, oldest first. */
 export function listInstalledApps(db: Db, scope: Scope): Promise<InstalledAppRow[]> {
   const own = scope === "everything" ? null : scope.installedAppId;
   return rows<InstalledAppRow>(
@@ -58,23 +58,27 @@ export function listInstalledApps(db: Db, scope: Scope): Promise<InstalledAppRow
 }
 
 /**
- * Removes an installed app that has neither API keys, revoked ones included, nor webhooks. Webhooks that were deleted
- * keep its id, which no other app ever gets. `id` must be a UUID.
+ * Removes an installed app without API keys, including revoked ones, and without webhooks. Deleted webhooks keep its
+ * id, which is never reused. `id` must be a UUID.
  *
- * @throws DomainError NOT_FOUND when there is no such app, FAILED_PRECONDITION while it has keys or webhooks
+ * @throws DomainError NOT_FOUND if there is no such app; FAILED_PRECONDITION if it has keys or webhooks
  */
 export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow> {
   return db.transaction(async (trx) => {
-    // The lock holds off keys that are made for the app meanwhile, and without keys nobody registers webhooks for it.
+    // The lock blocks the creation of keys for the app, and without keys no webhooks can be registered for it.
     const [app] = await rows<InstalledAppRow>(
       trx,
       "select id, name, created from installed_apps where id = :id::uuid for update",
       { id },
     );
     if (!app) {
-      throw new DomainError("NOT_FOUND", `installed_application_id: there is no installed app ${id}`, {
-        reason: "APP_NOT_FOUND",
-      });
+      throw new DomainError(
+        "NOT_FOUND",
+        `installed_application_id: no installed app has the id ${id}; list them with ListInstalledApps`,
+        {
+          reason: "APP_NOT_FOUND",
+        },
+      );
     }
     const [{ keys, webhooks } = { keys: 0, webhooks: 0 }] = await rows<{ keys: number; webhooks: number }>(
       trx,
@@ -85,7 +89,7 @@ export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow>
     if (keys + webhooks > 0) {
       throw new DomainError(
         "FAILED_PRECONDITION",
-        `installed_application_id: the app ${id} has ${keys} API keys, revoked ones included, and ${webhooks} webhooks; revoke and remove its keys and delete its webhooks first`,
+        `installed_application_id: the app ${id} has ${keys} API keys, including revoked ones, and ${webhooks} webhooks; revoke and remove its keys and delete its webhooks first`,
       );
     }
     await count(trx, "delete from installed_apps where id = :id::uuid", { id });

@@ -5,11 +5,11 @@ import { assertNoMoreRights, type Scope } from "../scope.ts";
 import { type ApiKeyRow, lockApiKeys } from "./api-keys.ts";
 
 /**
- * Removes a revoked key for good, with its sessions and old secrets. Its deleted webhooks and the events published with
- * it keep its id, which no other key ever gets.
+ * Removes a revoked key permanently, with its sessions and old secrets. Deleted webhooks and events published with it
+ * keep its id, which is never reused.
  *
- * @throws DomainError NOT_FOUND when the scope has no such key; FAILED_PRECONDITION when it is not revoked;
- *   PERMISSION_DENIED when it has more rights than the scope
+ * @throws DomainError NOT_FOUND if the scope has no such key; FAILED_PRECONDITION if it is not revoked;
+ *   PERMISSION_DENIED if it has more rights than the scope
  */
 export function removeApiKey(db: Db, scope: Scope, id: string): Promise<ApiKeyRow> {
   return transactionWithRetry(db, async (trx) => {

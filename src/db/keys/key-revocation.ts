@@ -6,10 +6,10 @@ import { assertNoMoreRights, type Scope, scopeOf } from "../scope.ts";
 import { deleteWebhooksOfKey, ownsOutside, processesOfKey, transferWebhooks } from "../webhooks/webhooks.ts";
 import { type ApiKeyRow, lockApiKeys, markRevoked } from "./api-keys.ts";
 
-/** What becomes of a revoked key's webhooks: given to the key of this id, or deleted. */
+/** What happens to a revoked key's webhooks: they are transferred to another key, or deleted. */
 export type WebhooksFate = { transferTo: string } | "delete";
 
-/** What revoking did. */
+/** The result of a revocation. */
 export interface Revocation {
   key: ApiKeyRow;
   transferred: number;
@@ -17,11 +17,11 @@ export interface Revocation {
 }
 
 /**
- * Refuses a key from now on and moves or deletes its webhooks, in one transaction.
+ * Revokes a key and transfers or deletes its webhooks, in one transaction.
  *
- * @throws DomainError NOT_FOUND or FAILED_PRECONDITION, when the scope has not both keys, or either is revoked, or the
- *   receiving key may not subscribe to what it would get, or is of another app; PERMISSION_DENIED when the key has more
- *   rights than the scope
+ * @throws DomainError NOT_FOUND or FAILED_PRECONDITION if the scope lacks either key, either is revoked, or the
+ *   receiving key belongs to another app or may not subscribe to the event types; PERMISSION_DENIED if the key has
+ *   more rights than the scope
  */
 export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFate): Promise<Revocation> {
   return transactionWithRetry(db, async (trx) => {
@@ -45,25 +45,28 @@ function usable(locked: readonly ApiKeyRow[], id: string, field: string): ApiKey
       reason: "API_KEY_NOT_FOUND",
     });
   if (key.revoked)
-    throw new DomainError("FAILED_PRECONDITION", `${field}: the API key ${id} is revoked already`);
+    throw new DomainError(
+      "FAILED_PRECONDITION",
+      `${field}: the API key ${id} is already revoked; choose an active key`,
+    );
   return key;
 }
 
-/** A key of an app changes no webhook that it cannot see, whoever owns it. */
+/** A key of an app must not change webhooks outside its scope. */
 async function assertOwnWebhooks(trx: Db, scope: Scope, id: string): Promise<void> {
   if (!(await ownsOutside(trx, scope, id))) return;
   throw new DomainError(
     "FAILED_PRECONDITION",
-    `api_key_id: the API key ${id} owns webhooks that your key cannot see; revoke it with a key without an app`,
+    `api_key_id: the API key ${id} owns webhooks outside your key's scope; revoke it with a key without an app`,
   );
 }
 
-/** The key of an app owns webhooks of its app alone; one without an app may own any. */
+/** A key of an app may only own webhooks of its app; a key without an app may own any. */
 async function assertMayReceive(trx: Db, from: string, to: ApiKeyRow): Promise<void> {
   if (await ownsOutside(trx, scopeOf({ ...to, allowedProcesses: [] }), from)) {
     throw new DomainError(
       "FAILED_PRECONDITION",
-      `transfer_to_key_id: the API key ${to.id} belongs to an installed app that not all of the webhooks belong to; choose a key of their app or a key without an app, or delete the webhooks`,
+      `transfer_to_key_id: the API key ${to.id} belongs to an installed app, but some webhooks do not belong to that app; choose a key of their app or a key without an app, or delete the webhooks`,
     );
   }
   if (to.allowedProcesses.length === 0) return;

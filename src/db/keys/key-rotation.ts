@@ -12,16 +12,17 @@ import {
   secretSha256,
 } from "./api-keys.ts";
 
-/** Secrets of a key that may work at once, the current one included. */
+/** The maximum number of valid secrets of a key, including the current one. */
 const MAX_SECRETS = 5;
 
 /**
- * Gives a key a new secret; its id, permissions and webhooks stay.
+ * Replaces the secret of a key. Its id, permissions and webhooks stay the same.
  *
- * @param graceMs how long the secret of now still works; 0 refuses it and all before it from now on
- * @returns the key, and the secret, which is in this answer and never again
- * @throws DomainError NOT_FOUND or FAILED_PRECONDITION, when the scope has no such key, or it is revoked, or as many old
- *   secrets as there may be still work; PERMISSION_DENIED when it has more rights than the scope
+ * @param graceMs the time for which the current secret stays valid, in milliseconds; 0 revokes it and all earlier
+ *   ones immediately
+ * @returns the key and the secret. Only this response contains the secret
+ * @throws DomainError NOT_FOUND or FAILED_PRECONDITION if the scope has no such key, it is revoked, or it has the
+ *   maximum number of valid secrets; PERMISSION_DENIED if it has more rights than the scope
  */
 export function rotateApiKey(
   db: Db,
@@ -39,7 +40,7 @@ export function rotateApiKey(
     if (key.revoked) {
       throw new DomainError(
         "FAILED_PRECONDITION",
-        `api_key_id: the API key ${id} is revoked; create another`,
+        `api_key_id: the API key ${id} is revoked and cannot be rotated; create another key`,
       );
     }
     await count(
@@ -58,7 +59,7 @@ export function rotateApiKey(
   });
 }
 
-/** Lets the secret of now work on beside the next one; answers when the last of the old ones expires. */
+/** Keeps the current secret valid for the grace period. Returns the expiry of the last old secret. */
 async function keepSecret(trx: Db, id: string, graceMs: number): Promise<Date> {
   const [old] = await rows<{ n: number; first: Date | null }>(
     trx,
@@ -68,7 +69,7 @@ async function keepSecret(trx: Db, id: string, graceMs: number): Promise<Date> {
   if (old?.first && old.n >= MAX_SECRETS - 1) {
     throw new DomainError(
       "FAILED_PRECONDITION",
-      `the API key ${id} has ${MAX_SECRETS} secrets that work, the most there may be; rotate again after ${old.first.toISOString()}, when the first expires, or without grace_period, which refuses all old ones at once`,
+      `the API key ${id} has ${MAX_SECRETS} valid secrets, the maximum; rotate again after ${old.first.toISOString()}, when the first expires, or without grace_period, which revokes all old ones immediately`,
       { reason: "TOO_MANY_SECRETS" },
     );
   }

@@ -2,31 +2,31 @@ import { randomBytes } from "node:crypto";
 import { count, type Db, rows } from "../database.ts";
 import { API_KEY_COLUMNS, type ApiKeyRow, secretSha256 } from "./api-keys.ts";
 
-/** A session that is not used for so long has ended. */
-const IDLE_HOURS = 12;
-/** However much it is used. */
-const MOST_DAYS = 7;
-/** Each use moves the end, but only such a step is worth a write. */
-const STEP_MINUTES = 5;
+/** The inactivity timeout of a session, in hours. */
+const IDLE_TIMEOUT_HOURS = 12;
+/** The maximum lifetime of a session, in days. */
+const MAX_LIFETIME_DAYS = 7;
+/** The minimum extension of a session that is written to the database, in minutes. */
+const MIN_EXTENSION_MINUTES = 5;
 
-/** Sessions of a key at once; a further one ends the oldest. */
-const MAX_OF_KEY = 100;
+/** The maximum number of sessions per key. A further one ends the oldest. */
+const MAX_SESSIONS_PER_KEY = 100;
 
-/** The latest that a session may end, in seconds from its start. */
-export const SESSION_MOST_SECONDS = MOST_DAYS * 24 * 3_600;
+/** The maximum lifetime of a session, in seconds. */
+export const SESSION_MOST_SECONDS = MAX_LIFETIME_DAYS * 24 * 3_600;
 
-/** A session that goes on. */
+/** An active session. */
 export interface SessionRow {
   key: ApiKeyRow;
   expires: Date;
 }
 
 /**
- * Starts a session of a key, ends the key's oldest beyond 100, and forgets those that have ended.
+ * Starts a session of a key, ends the key's oldest ones beyond the maximum, and deletes expired sessions.
  *
- * @param secret one that the key is found by
- * @returns the token, which is in this answer and never again: only its SHA-256 is stored. Null when the secret was
- *   rotated away or the key revoked meanwhile.
+ * @param secret a valid secret of the key
+ * @returns the token; null if the secret was rotated away or the key revoked in the meantime. Only this response
+ *   contains the token: its SHA-256 is stored
  */
 export async function startSession(
   db: Db,
@@ -39,7 +39,7 @@ export async function startSession(
     db,
     `insert into sessions (token_sha256, api_key_id, key_secret_sha256, secret_sha256, expires)
       select :token, k.id, k.secret_sha256, :secret,
-        least(now() + make_interval(hours => ${IDLE_HOURS}), o.expires)
+        least(now() + make_interval(hours => ${IDLE_TIMEOUT_HOURS}), o.expires)
       from api_keys k left join api_key_old_secrets o
         on o.secret_sha256 = :secret and o.api_key_id = k.id and o.expires > now()
       where k.id = :keyId::uuid and k.revoked is null and (k.secret_sha256 = :secret or o.expires is not null)
@@ -50,24 +50,24 @@ export async function startSession(
   await count(
     db,
     `delete from sessions where token_sha256 in (
-      select token_sha256 from sessions where api_key_id = :keyId::uuid order by started desc offset ${MAX_OF_KEY})`,
+      select token_sha256 from sessions where api_key_id = :keyId::uuid order by started desc offset ${MAX_SESSIONS_PER_KEY})`,
     { keyId },
   );
   return { token, expires: row.expires };
 }
 
 /**
- * The session with this token, which this use makes longer; null when it has ended: by time, by signing out, when its
- * key was revoked or given another secret, or with the grace period of the secret that started it.
+ * The session with this token, extended by this use; null if it has ended: by expiry, sign-out, revocation or
+ * rotation of its key, or the end of the grace period of the secret that started it.
  */
 export async function findSession(db: Db, token: string): Promise<SessionRow | null> {
   const hash = secretSha256(token);
   const [row] = await rows<ApiKeyRow & { expires: Date; next: Date; due: boolean }>(
     db,
-    `select ${API_KEY_COLUMNS}, expires, next, next > expires + make_interval(mins => ${STEP_MINUTES}) as due
+    `select ${API_KEY_COLUMNS}, expires, next, next > expires + make_interval(mins => ${MIN_EXTENSION_MINUTES}) as due
       from (select s.api_key_id, s.key_secret_sha256, s.expires,
           s.secret_sha256 = s.key_secret_sha256 or o.expires is not null as works,
-          least(now() + make_interval(hours => ${IDLE_HOURS}), s.started + make_interval(days => ${MOST_DAYS}),
+          least(now() + make_interval(hours => ${IDLE_TIMEOUT_HOURS}), s.started + make_interval(days => ${MAX_LIFETIME_DAYS}),
             o.expires) as next
         from sessions s left join api_key_old_secrets o
           on o.secret_sha256 = s.secret_sha256 and o.api_key_id = s.api_key_id and o.expires > now()
@@ -83,7 +83,7 @@ export async function findSession(db: Db, token: string): Promise<SessionRow | n
   return { key, expires: next };
 }
 
-/** Ends a session; nothing happens when there is none. */
+/** Ends a session. Does nothing if there is none. */
 export async function endSession(db: Db, token: string): Promise<void> {
   await count(db, "delete from sessions where token_sha256 = :hash", { hash: secretSha256(token) });
 }

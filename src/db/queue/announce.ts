@@ -3,21 +3,24 @@ import type { Logger } from "pino";
 import { openDatabase } from "../database.ts";
 import { announceQueued } from "./changes.ts";
 
-/** Least time between two announcements of a process, in milliseconds: what is queued within it goes with one. */
-const GAP_MS = 5;
-/** The same while the database does not answer. */
-const AWAY_GAP_MS = 1_000;
+/**
+ * The minimum interval between announcements of a process, in milliseconds. One announcement covers everything queued
+ * within it.
+ */
+const MIN_INTERVAL_MS = 5;
+/** The same interval while the database is unavailable. */
+const UNAVAILABLE_INTERVAL_MS = 1_000;
 
-/** Tells the workers that something was queued. */
+/** Notifies the workers that deliveries were queued. */
 export interface Announcer {
-  /** Returns at once and never throws: workers look for themselves too, four times a second. */
+  /** Announces asynchronously. Never throws: workers also poll four times a second. */
   announce: () => void;
   close(): Promise<void>;
 }
 
 /**
- * Announces over a connection of its own: within each publishing transaction, an announcement would make commits wait for
- * one another.
+ * Creates an announcer with its own connection. A NOTIFY within each publishing transaction would serialize their
+ * commits.
  */
 export function createAnnouncer(databaseUrl: string, log: Logger): Announcer {
   const db = openDatabase(databaseUrl, { max: 1, applicationName: "webhook-service-announcements" });
@@ -34,11 +37,12 @@ export function createAnnouncer(databaseUrl: string, log: Logger): Announcer {
         isAway = false;
       } catch (err) {
         if (stopping.signal.aborted) return;
-        if (!isAway)
-          log.warn({ err }, "published events cannot be announced; workers find them within 250 ms");
+        if (!isAway) log.warn({ err }, "announcing published events failed; workers find them within 250 ms");
         isAway = true;
       }
-      await wait(isAway ? AWAY_GAP_MS : GAP_MS, undefined, { signal: stopping.signal }).catch(() => {});
+      await wait(isAway ? UNAVAILABLE_INTERVAL_MS : MIN_INTERVAL_MS, undefined, {
+        signal: stopping.signal,
+      }).catch(() => {});
     }
   }
 
@@ -46,7 +50,7 @@ export function createAnnouncer(databaseUrl: string, log: Logger): Announcer {
     wanted = true;
     working ??= work().finally(() => {
       working = undefined;
-      // Announced while the work was ending.
+      // Announced while the loop was ending.
       if (wanted && !stopping.signal.aborted) announce();
     });
   }

@@ -2,18 +2,18 @@ import pg from "pg";
 import { plainArray } from "../array-literal.ts";
 import { type Db, rows } from "../database.ts";
 
-/** The channel on which publishing tells the workers that something waits. */
+/** The notification channel for queued deliveries. */
 const CHANNEL = "webhook_deliveries";
 
-/** A connection of its own, beside the pool: it is never busy with anything else. */
+/** A dedicated connection for changes, outside the pool and therefore never busy. */
 export interface ChangeFeed {
-  /** A number that grows with every webhook that is made, paused, resumed or deleted. */
+  /** A number that increases whenever a webhook is created, paused, resumed or deleted. */
   revision(): Promise<bigint>;
   close(): Promise<void>;
 }
 
 /**
- * Connects to the database to be told of changes.
+ * Connects to the database and listens for changes.
  *
  * @param on.queued called whenever deliveries were queued
  * @param on.end called once when the connection has ended
@@ -51,7 +51,7 @@ export async function openChangeFeed(
   };
 }
 
-/** Those of the webhooks that get nothing any more: paused, deleted, or gone. */
+/** The given webhooks that are paused, deleted, or do not exist. */
 export async function loadStopped(db: Db, webhookIds: readonly bigint[]): Promise<bigint[]> {
   if (webhookIds.length === 0) return [];
   const found = await rows<{ id: bigint }>(
@@ -63,7 +63,7 @@ export async function loadStopped(db: Db, webhookIds: readonly bigint[]): Promis
   return found.map(({ id }) => id);
 }
 
-/** Tells every worker, in all processes, that deliveries were queued. */
+/** Notifies all workers that deliveries were queued. */
 export async function announceQueued(db: Db): Promise<void> {
   await rows(db, "select pg_notify(:channel, '')", { channel: CHANNEL });
 }

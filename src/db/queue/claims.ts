@@ -4,64 +4,65 @@ import { endInterrupted } from "./endings.ts";
 import { type ClaimedWebhook, loadClaimedWebhooks } from "./webhooks.ts";
 import { isFree, WORKERS } from "./workers.ts";
 
-/** A delivery claimed this often without a result fails as `interrupted`. */
+/** The maximum number of claims of a delivery without a result. Beyond it, the delivery fails as `interrupted`. */
 export const MAX_CLAIMS = 10;
-/** Webhooks visited by one claim of first attempts, at most: each costs a look into the index. */
-const WEBHOOKS = 512;
+/** The maximum number of webhooks visited by one claim of first attempts. Each costs an index probe. */
+const MAX_WEBHOOKS_PER_CLAIM = 512;
 
-/** Who claims, and for which run. */
+/** The worker and run that claim. */
 export interface Claimant {
-  /** Its row in `workers`. */
+  /** The worker's row in `workers`. */
   workerId: number;
   /** The run's row in `runs`. */
   runId: number;
 }
 
-/** A worker whose row is gone claims nothing: its claims would be free at once. */
+/** A worker without a row must not claim: its claims would be free immediately. */
 const IS_WORKER = `:workerId::int = any(${WORKERS})`;
 
-/** Names the attempt that a result is of; with it a result is recorded once, and only while the claim holds. */
+/** Identifies an attempt, so that its result is recorded once and only while the claim holds. */
 export interface ClaimToken {
   workerId: number;
-  /** Attempts recorded before this one. */
+  /** The number of attempts recorded before this one. */
   attempts: number;
   table: "queue" | "retries";
 }
 
-/** A delivery to be sent. Its payload is loaded once per event. */
+/** A claimed delivery. Its payload is loaded once per event. */
 export interface ClaimedDelivery {
   id: string;
   eventId: string;
-  /** One object for all deliveries of the webhook, until its row changes. */
+  /** Shared by all deliveries of the webhook until its row changes. */
   webhook: ClaimedWebhook;
   token: ClaimToken;
 }
 
-/** What a claim found. */
+/** The result of a claim. */
 export interface ClaimResult {
   deliveries: ClaimedDelivery[];
-  /** Rows claimed; 0 means that nothing was waiting. */
+  /** The number of rows claimed; 0 if none was available. */
   touched: number;
-  /** Some wait for their webhook's rate limit and can be claimed a little later. */
+  /** Whether some deliveries wait for their webhook's rate limit and can be claimed soon. */
   limited: boolean;
 }
 
 /**
- * Claims deliveries for their first attempt, oldest first within a webhook, fairly between webhooks: each that is
- * visited and waits gets the same share of `limit`, at least one. Paused and deleted webhooks get nothing.
+ * Claims deliveries for their first attempt, oldest first within a webhook and fairly between webhooks: each visited
+ * webhook with pending deliveries gets an equal share of `limit`, at least one. Paused and deleted webhooks are
+ * skipped.
  *
- * A claim changes no index and locks no row of another table.
+ * A claim updates no index and locks no row of another table.
  *
- * @param options.after webhooks are visited upwards from this id, so that the start can rotate
- * @param options.excluded webhooks that get nothing now
- * @returns also the webhook id to go on after, or null when the last webhook was visited
+ * @param options.after the webhook id after which the visit starts, so that the start can rotate
+ * @param options.excluded webhooks to skip
+ * @returns the claim, and the webhook id after which to continue; null if the last webhook was visited
  */
 export async function claimPending(
   db: Db,
   claimant: Claimant,
   options: { limit: number; after: bigint; excluded: readonly bigint[]; webhooks?: number },
 ): Promise<ClaimResult & { next: bigint | null }> {
-  const { limit, after, excluded, webhooks = WEBHOOKS } = options;
+  const { limit, after, excluded, webhooks = MAX_WEBHOOKS_PER_CLAIM } = options;
   const found = await rows<FoundRow & { next: bigint | null }>(
     db,
     `with recursive waiting(webhook_id, n) as (
@@ -105,10 +106,10 @@ export async function claimPending(
   return { ...(await toResult(db, claimant, "queue", found)), next: found[0]?.next ?? null };
 }
 
-/** What can be sent of a run's retries. */
+/** The condition for a run's retries that can be sent. */
 const DUE = `t.run_id = :runId::int and t.due <= now() and ${isFree("t")}`;
 
-/** Claims retries of a group that are due, fairly between its webhooks. */
+/** Claims due retries of a group, fairly between its webhooks. */
 export async function claimGroup(
   db: Db,
   claimant: Claimant,
@@ -142,7 +143,10 @@ export async function claimGroup(
   return toResult(db, claimant, "retries", found);
 }
 
-/** Marks the rows of `chosen(place)`, which the statement has locked. By place: a join by id may read the whole table. */
+/**
+ * SQL that marks the rows of `chosen(place)`, already locked by the statement. Joins by ctid: a join by id may scan
+ * the whole table.
+ */
 const claimed = (table: "queue" | "retries") => `
   claimed as (
     update ${table} set claimed_by = :workerId::int, run_id = :runId::int, claims = claims + 1
@@ -151,8 +155,8 @@ const claimed = (table: "queue" | "retries") => `
   )`;
 
 /**
- * How many deliveries each webhook of `source(webhook_id)` may be given now: null for as many as there are. Whoever
- * holds the webhook's row is giving it some already, so that the limit holds over all workers.
+ * SQL for the number of deliveries that each webhook of `source(webhook_id)` may get now; null for no limit. Skips
+ * webhooks whose row is locked by another claim, so that the rate limit holds over all workers.
  */
 const allowances = (source: string) => `
   metered as (
@@ -167,7 +171,7 @@ const allowances = (source: string) => `
     from ${source} s join webhooks w on w.id = s.webhook_id left join metered m on m.id = w.id
   )`;
 
-/** Takes what was claimed off the tokens of the webhooks that have a rate limit. */
+/** SQL that subtracts the claimed deliveries from the tokens of rate-limited webhooks. */
 const SPEND_ALLOWANCES = `
   spent as (
     update webhooks w set rate_at = greatest(w.rate_at, now()), rate_tokens = m.tokens - coalesce(c.n, 0)
@@ -175,7 +179,7 @@ const SPEND_ALLOWANCES = `
     where w.id = m.id
   )`;
 
-/** A row as a claim statement answers it; all null but the last where it claimed nothing. */
+/** A row of a claim statement; all columns but the last are null if nothing was claimed. */
 interface FoundRow {
   id: string | null;
   event_id: string;
@@ -208,7 +212,7 @@ async function toResult(
   };
 }
 
-/** Gives claimed deliveries back as if they had not been claimed. */
+/** Releases claimed deliveries as if they had not been claimed. */
 export async function release(
   db: Db,
   workerId: number,

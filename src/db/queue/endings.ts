@@ -4,17 +4,17 @@ import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { isInRangeOf } from "../partitions.ts";
 import { isFree } from "./workers.ts";
 
-/** How a delivery ends without an attempt. */
+/** The final state of a delivery that ends without an attempt. */
 interface Ending {
   outcome: "failed" | "cancelled";
   reason: string;
 }
 
 /**
- * Moves deliveries to the log as they are, without another attempt.
+ * Moves deliveries to the log without another attempt.
  *
- * @param choose the rows of a table, as `select ctid …`, locked
- * @returns how many were moved
+ * @param choose selects the rows of a table, as `select ctid …`, locked
+ * @returns the number of deliveries moved
  */
 async function end(
   db: Db,
@@ -46,7 +46,7 @@ async function end(
   return ended?.n ?? 0;
 }
 
-/** Fails claimed deliveries whose claims brought no result too often: each time the worker died with them. */
+/** Fails claimed deliveries that were claimed too often without a result, because the worker crashed each time. */
 export async function endInterrupted(
   db: Db,
   table: "queue" | "retries",
@@ -59,8 +59,8 @@ export async function endInterrupted(
 }
 
 /**
- * Cancels deliveries of deleted webhooks, at most `limit` of each table. Claimed ones are left to the result of their
- * attempt.
+ * Cancels deliveries of deleted webhooks, at most `limit` per table. Claimed ones are skipped: the result of their
+ * attempt ends them.
  */
 export async function cancelOfWebhooks(
   db: Db,
@@ -74,7 +74,7 @@ export async function cancelOfWebhooks(
   return end(db, choose, { outcome: "cancelled", reason: "webhook deleted" }, { webhookIds, limit });
 }
 
-/** Cancels open deliveries of events whose payload was erased, claimed ones excepted. Wants a transaction. */
+/** Cancels unclaimed open deliveries of events whose payload was erased. Requires a transaction. */
 export async function cancelOfErased(trx: Db, eventIds: readonly string[]): Promise<number> {
   const choose = (table: string) => `
     select q.ctid from unnest(:eventIds::uuid[]) e(id) join ${table} q
@@ -83,7 +83,7 @@ export async function cancelOfErased(trx: Db, eventIds: readonly string[]): Prom
   return end(trx, choose, { outcome: "cancelled", reason: "payload erased" }, { eventIds });
 }
 
-/** Fails open deliveries whose id is smaller than `before`, at most `limit` of each table, claimed ones excepted. */
+/** Fails unclaimed open deliveries with an id smaller than `before`, at most `limit` per table. */
 export async function endExpired(db: Db, before: string, limit: number): Promise<number> {
   const choose = (table: string) =>
     `select ctid from ${table} q where id < :before::uuid and ${isFree("q")} order by id limit :limit::int
@@ -92,8 +92,9 @@ export async function endExpired(db: Db, before: string, limit: number): Promise
 }
 
 /**
- * Fails the latest deliveries of webhooks of which more than `max` wait for their first attempt, so that the oldest `max`
- * stay; at most `limit`, claimed ones excepted. Visits every webhook that has any, and of each `max` entries of the index.
+ * Fails the latest unclaimed deliveries of webhooks with more than `max` pending first attempts, so that the oldest
+ * `max` remain; at most `limit`. Visits every webhook with pending deliveries, and at most `max` index entries of
+ * each.
  */
 export async function endBeyond(db: Db, max: number, limit: number): Promise<number> {
   const choose = () => `

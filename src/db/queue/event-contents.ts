@@ -2,21 +2,21 @@ import { plainArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 
-/** What an event gives to each of its deliveries. */
+/** The part of a request that all deliveries of an event share. */
 export interface EventContent {
-  /** The JSON body; null when it was erased, or when the event is not stored. */
+  /** The JSON body; null if it was erased or the event is not stored. */
   payload: string | null;
   userId: string;
-  /** Made up to test a webhook. */
+  /** Whether the event is a test event. */
   test?: boolean;
 }
 
 /**
- * The contents of events, by event id; one read each, however many deliveries carry it. Those that do not fit are left
- * out; an event that is not stored, as after a partial restore, has no payload.
+ * Loads the contents of events, by event id, each once. Payloads that do not fit are omitted. An event that is not
+ * stored, for example after a partial restore, has no payload.
  *
- * @param options.maxBytes of all payloads together
- * @param options.alone whether the first event's is read whatever its size
+ * @param options.maxBytes the maximum total size of the payloads
+ * @param options.alone whether the first payload is loaded regardless of its size
  */
 export async function loadContents(
   db: Db,
@@ -32,7 +32,7 @@ export async function loadContents(
     fits: boolean;
   }>(
     db,
-    // The length of a payload is known without reading it.
+    // PostgreSQL knows the length of a payload without reading it.
     `select id, user_id, test, fits, case when fits then payload end as payload from (
         select e.id, e.user_id, e.test, e.payload,
           coalesce(sum(octet_length(e.payload)) over before, 0) + coalesce(octet_length(e.payload), 0) <= :maxBytes::int8

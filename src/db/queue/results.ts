@@ -5,10 +5,10 @@ import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { timeOfId, withPartitions } from "../partitions.ts";
 import type { ClaimToken } from "./claims.ts";
 
-/** Attempts in a round: the first and three retries (contract, section 8). */
+/** The number of attempts per round: the first and three retries (contract, section 8). */
 export const ATTEMPTS_PER_ROUND = 4;
 
-/** One attempt to be recorded, with the claim under which it was made. */
+/** The result of one attempt and the claim under which it was made. */
 export interface AttemptResult {
   deliveryId: string;
   token: ClaimToken;
@@ -21,24 +21,26 @@ export interface AttemptResult {
   retryAfterMs: number | null;
 }
 
-/** What a delivery became by its recorded attempt. */
+/** The state of a delivery after a recorded attempt. */
 export type RecordedState = "delivered" | "retrying" | "failed" | "cancelled";
 
-/** How long to wait after a failed attempt: `initialDelayMs` before the first retry, each further `coefficient` times more. */
+/**
+ * The retry delay: `initialDelayMs` milliseconds before the first retry, then multiplied by `coefficient` each time.
+ */
 export interface RetrySpacing {
   initialDelayMs: number;
   coefficient: number;
 }
 
 /**
- * Records attempts and moves their deliveries on, in one statement: to the log when they have ended, with the attempt
- * that ended them, otherwise to the retries. The fourth failure of a round is the end, and any failure of a deleted
- * webhook's delivery.
+ * Records attempts and moves their deliveries in one statement: ended ones to the log, with their last attempt;
+ * others to the retries. A delivery fails with the fourth failure of a round, or with any failure if its webhook is
+ * deleted.
  *
- * A result matches the row only while the claim holds and no other result of this attempt was recorded. Calling again
- * with the same results changes nothing, so a call whose answer was lost can be repeated.
+ * A result matches its row only while the claim holds and no other result of this attempt is recorded. The operation
+ * is idempotent, so a call whose response was lost can be repeated.
  *
- * @returns the new state of each delivery that was recorded, by id
+ * @returns the new state of each recorded delivery, by id
  */
 export async function recordAttempts(
   db: Db,
@@ -61,7 +63,7 @@ export async function recordAttempts(
     initialDelay: spacing.initialDelayMs,
     coefficient: spacing.coefficient,
   };
-  // A statement for each table: neither looks for its results in the other one.
+  // Separate statements, so that first attempts do not search the retries table.
   const onlyFirst = results.every(({ token }) => token.table === "queue");
   const recorded = await withPartitions(
     db,
@@ -80,9 +82,9 @@ export async function recordAttempts(
 }
 
 /**
- * Rows are found one by one, by their id, and deleted by their place: a join may read the whole table while the planner
- * takes it for small. The claim is compared again, since older versions of PostgreSQL follow a place to the row's newer
- * version when another statement has changed the row meanwhile.
+ * Finds rows one by one by id and deletes them by ctid: a join may scan the whole table while its statistics show few
+ * rows. Compares the claim again, because older versions of PostgreSQL follow a ctid to a row version that was
+ * changed concurrently.
  */
 const found = (table: "queue" | "retries") => `
   ${table}_found as materialized (

@@ -1,28 +1,31 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 
-/** A run has at most this many retry groups, so that its history stays small. */
+/** The maximum number of retry groups of a run, which bounds the size of its history. */
 export const MAX_GROUPS = 200;
-/** When a row of `retries t` can be sent: when it is due, and while another worker holds it when that one's lease ends. */
+/**
+ * The time from which a row of `retries t` can be sent: when it is due and the lease of its claim, if any, has
+ * expired.
+ */
 const DUE = `greatest(t.due, (select lease_until from workers w where w.id = t.claimed_by))`;
-/** When more webhooks fail, at most so many have a group of their own: those with a large part of the deliveries. */
+/** The number of webhooks with a dedicated group if more than MAX_GROUPS fail: those with the most deliveries. */
 const OWN_GROUPS = 150;
-/** The others share so many. Each is an activity, which costs more than a delivery does. */
+/** The number of groups shared by the other webhooks. Each group is an activity, which costs more than a delivery. */
 const SHARED_GROUPS = MAX_GROUPS - OWN_GROUPS;
 
-/** One failing webhook within a run. */
+/** A failing webhook within a run. */
 export interface FailingWebhook {
   webhookId: bigint;
   group: number;
   targetUrl: string;
-  /** Its open deliveries in the run. */
+  /** The number of its open deliveries in the run. */
   deliveries: number;
-  /** Milliseconds until the first of them is due; 0 when one is. */
+  /** The time until the first of them is due, in milliseconds; 0 if one is due. */
   delayMs: number;
 }
 
-/** Retries that a run takes over in one step. */
-const ADOPTED_AT_ONCE = 10_000;
+/** The maximum number of retries that a run adopts in one step. */
+const MAX_ADOPTED_PER_STEP = 10_000;
 
 const adoptable = (ofRun: string) => `
   select t.ctid as place from retries t join webhooks w on w.id = t.webhook_id
@@ -30,8 +33,8 @@ const adoptable = (ofRun: string) => `
   limit :most::int for update of t skip locked`;
 
 /**
- * Gives a run the retries that are due within a minute and have no run, or one that has closed: their run was
- * cancelled, its lease expired, or their webhook was paused and is not any more.
+ * Assigns a run the retries that are due within a minute and have no run or a closed one: their run was cancelled or
+ * its lease expired, or their webhook was paused and is resumed.
  */
 export async function adoptRetries(db: Db, runId: number): Promise<number> {
   return count(
@@ -53,11 +56,11 @@ export async function adoptRetries(db: Db, runId: number): Promise<number> {
       ),
       chosen as (select place from orphans union all select place from left_over)
       update retries set run_id = :runId::int where ctid = any(array(select place from chosen))`,
-    { runId, most: ADOPTED_AT_ONCE },
+    { runId, most: MAX_ADOPTED_PER_STEP },
   );
 }
 
-/** Takes the retries of paused and deleted webhooks out of a run, so that it can close. */
+/** Removes the retries of paused and deleted webhooks from a run, so that it can close. */
 export async function leavePaused(db: Db, runId: number): Promise<number> {
   return count(
     db,
@@ -68,9 +71,9 @@ export async function leavePaused(db: Db, runId: number): Promise<number> {
 }
 
 /**
- * The webhooks with open deliveries in the run, each with its group. Groups are given once and kept, so the answer
- * is the same when it is asked for again. Those that share groups do so by address: the webhooks of one host are
- * retried together, over the same connections.
+ * The webhooks with open deliveries in the run, and the group of each. Groups are assigned once and stored, so
+ * repeated calls return the same. Shared groups are assigned by host: the webhooks of one host are retried together
+ * over the same connections.
  */
 export async function assignGroups(db: Db, runId: number): Promise<FailingWebhook[]> {
   await count(
@@ -124,15 +127,15 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
   }));
 }
 
-/** Where a group stands. */
+/** The status of a retry group. */
 export interface GroupStatus {
-  /** Open deliveries. */
+  /** The number of open deliveries. */
   open: number;
-  /** Milliseconds until the first of them is due; 0 when one is. */
+  /** The time until the first of them is due, in milliseconds; 0 if one is due. */
   delayMs: number;
 }
 
-/** What is open in retry groups, in their order; `open` is 0 when every delivery of one has come to an end. */
+/** The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended. */
 export async function groupStatuses(
   db: Db,
   groups: readonly { runId: number; group: number }[],

@@ -1,19 +1,19 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 
-/** A run as Temporal knows it; continue-as-new keeps both, so it stays the same run. */
+/** The key of a run in Temporal. Unchanged by continue-as-new. */
 export interface RunKey {
   workflowId: string;
   firstRunId: string;
 }
 
-/** A run that is asked for. */
+/** A request for a run's row. */
 export interface RunWish extends RunKey {
-  /** Its lease is set to at least so long from now, never shorter; milliseconds. */
+  /** The minimum duration of its lease from now, in milliseconds. An existing longer lease is kept. */
   leaseMs: number;
 }
 
-/** The rows of runs, made when they are first asked for; their ids, in the order of the wishes. */
+/** The ids of runs, in the order of the wishes. Inserts missing rows. */
 export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<number[]> {
   const opened = await rows<{ id: number; workflow_id: string; first_run_id: string }>(
     db,
@@ -35,22 +35,22 @@ export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<numb
   });
 }
 
-/** What a run's activities did, over all of them. */
+/** The totals of a run's activities. */
 export interface RunTotals {
-  /** Attempts recorded. */
+  /** The number of recorded attempts. */
   sent: number;
   delivered: number;
   failed: number;
 }
 
-/** A lease to be renewed, and what was done since the last time. */
+/** A lease to renew, and the counts since the last renewal. */
 export interface Renewal {
   runId: number;
   leaseMs: number;
   more?: RunTotals;
 }
 
-/** Sets leases to at least `leaseMs` from now, never shorter, and adds to the runs' totals. */
+/** Extends leases to at least `leaseMs` from now, and adds the counts to the runs' totals. */
 export async function renewLeases(db: Db, renewals: readonly Renewal[]): Promise<void> {
   await count(
     db,
@@ -74,15 +74,15 @@ export async function renewLeases(db: Db, renewals: readonly Renewal[]): Promise
   );
 }
 
-/** A run's account, and what it has left. */
+/** The totals of a run at its end. */
 export interface RunEnd extends RunTotals {
-  /** Retries that it still has; the run goes on. */
+  /** The number of its open retries. If not 0, the run continues. */
   open: number;
-  /** Retries left to other runs. */
+  /** The number of retries released for other runs. */
   putBack: number;
 }
 
-/** Ends a run that has no retries left; otherwise it goes on. */
+/** Closes a run without open retries. Otherwise the run continues. */
 export async function closeRun(db: Db, runId: number): Promise<RunEnd> {
   const [run] = await rows<RunTotals & { open: number }>(
     db,
@@ -95,7 +95,7 @@ export async function closeRun(db: Db, runId: number): Promise<RunEnd> {
   return { ...(run as RunTotals & { open: number }), putBack: 0 };
 }
 
-/** Ends a run that was cancelled: other runs adopt its retries. */
+/** Closes a cancelled run. Other runs adopt its retries. */
 export async function abandonRun(db: Db, runId: number): Promise<RunEnd> {
   return db.transaction(async (trx) => {
     const [totals] = await rows<RunTotals>(
@@ -107,7 +107,7 @@ export async function abandonRun(db: Db, runId: number): Promise<RunEnd> {
   });
 }
 
-/** Ends every run whose lease ran out, as happens when Temporal's state is lost; answers how many runs. */
+/** Closes all runs with an expired lease, for example after a loss of Temporal's state. Returns their number. */
 export async function closeExpiredRuns(db: Db): Promise<number> {
   const expired = await rows<{ id: number }>(
     db,
@@ -116,7 +116,7 @@ export async function closeExpiredRuns(db: Db): Promise<number> {
   let ended = 0;
   for (const { id } of expired) {
     await db.transaction(async (trx) => {
-      // Another process may be at it, or the run may have come back since.
+      // Another process may be closing it, or the run may have renewed its lease.
       const closed = await rows(
         trx,
         `update runs set closed = now() where id = (
@@ -132,7 +132,7 @@ export async function closeExpiredRuns(db: Db): Promise<number> {
   return ended;
 }
 
-/** Retries of a closed run wait for another run to adopt them. */
+/** Releases the retries of a closed run for adoption by other runs. */
 async function giveBack(db: Db, runId: number): Promise<number> {
   return count(db, "update retries set run_id = null where run_id = :runId::int", { runId });
 }

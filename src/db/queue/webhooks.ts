@@ -7,31 +7,32 @@ import {
   sealedSecretsOf,
 } from "../webhooks/webhook-secrets.ts";
 
-/** Where and how a webhook's deliveries go, as of the claim. */
+/** The target and attributes of a webhook at the time of a claim. */
 export interface ClaimedWebhook {
   id: bigint;
-  /** Number of the WebhookProcess. */
+  /** The number of the WebhookProcess. */
   process: number;
   targetUrl: string;
-  /** Newest first; those that have expired by the time of an attempt sign it no more. */
+  /** Newest first. Secrets that have expired at the time of an attempt do not sign it. */
   secrets: readonly SealedSecret[];
-  /** Set when the webhook was registered by an installed app. */
+  /** Set if the webhook belongs to an installed app. */
   installedAppId: string | null;
 }
 
-/** A webhook's row as it was read. Each change of the row gives it another version. */
+/** A cached row of a webhook. Each change of the row changes its version. */
 interface KnownWebhook {
   version: string;
   webhook: ClaimedWebhook;
 }
 
-/** Webhooks kept, at most; those read first go first. */
-const MOST_KNOWN = 10_000;
+/** The maximum number of cached webhooks. The least recently loaded are evicted first. */
+const MAX_CACHED_WEBHOOKS = 10_000;
 const knownOf = new WeakMap<Db, Map<bigint, KnownWebhook>>();
 
 /**
- * The webhooks of claimed deliveries, as they are now: one object each, the same as at the last claim unless its row
- * has changed since. Every claim asks for a hundred of them, and few change, so the rest are not sent again.
+ * The webhooks of claimed deliveries in their current state. Returns the same object as the last claim unless the row
+ * has changed. Every claim needs about a hundred webhooks and few change, so unchanged rows are not transferred
+ * again.
  *
  * Rows of webhooks are never deleted.
  */
@@ -44,7 +45,7 @@ export async function loadClaimedWebhooks(
   const asked = [...ids];
   const changed = await rows<Omit<ClaimedWebhook, "secrets"> & SecretsRow & { version: string }>(
     db,
-    // A row's xmin is the transaction that wrote it.
+    // A row's xmin is the id of the transaction that wrote it.
     `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
         installed_app_id as "installedAppId"
       from unnest(:ids::bigint[], :versions::text[]) k(id, version) join webhooks w on w.id = k.id
@@ -65,7 +66,7 @@ export async function loadClaimedWebhooks(
     known.set(id, { version, webhook });
   }
   for (const id of known.keys()) {
-    if (known.size <= MOST_KNOWN) break;
+    if (known.size <= MAX_CACHED_WEBHOOKS) break;
     known.delete(id);
   }
   return found;

@@ -1,19 +1,19 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 
-/** The ids of workers whose claims hold, as an array that a statement reads once. */
+/** The ids of workers with valid claims, as an array that a statement evaluates once. */
 export const WORKERS = "array(select id from workers)";
 
-/** That nobody holds a row of `queue` or `retries`. @param table its name in the query */
+/** The condition that a row of `queue` or `retries` is not claimed. @param table its name in the query */
 export const isFree = (table: string) =>
   `(${table}.claimed_by is null or ${table}.claimed_by <> all(${WORKERS}))`;
 
 /**
- * Makes a row for a process that is about to claim deliveries; it expires unless it is renewed.
+ * Adds a row for a process that will claim deliveries. The row expires unless renewed.
  *
- * @param worker.taskQueue on which it takes pumps in Temporal
- * @param worker.leaseMs how long the lease lasts, in milliseconds
- * @returns the id that its claims carry
+ * @param worker.taskQueue the Temporal task queue from which it takes pumps
+ * @param worker.leaseMs the duration of the lease, in milliseconds
+ * @returns the worker id of its claims
  */
 export async function addWorker(
   db: Db,
@@ -28,7 +28,7 @@ export async function addWorker(
   return (added as { id: number }).id;
 }
 
-/** The workers that live: one for each process, by the task queue on which it takes pumps. */
+/** The live workers, one per process, by the task queue from which they take pumps. */
 export function listLiveWorkers(db: Db): Promise<{ taskQueue: string; name: string }[]> {
   return rows(
     db,
@@ -37,7 +37,7 @@ export function listLiveWorkers(db: Db): Promise<{ taskQueue: string; name: stri
   );
 }
 
-/** Renews a lease, also one that has expired, as long as nobody has ended it; false once somebody has. */
+/** Renews a lease, even an expired one. Returns false if the row no longer exists. */
 export async function renewWorker(db: Db, id: number, leaseMs: number): Promise<boolean> {
   const renewed = await count(
     db,
@@ -49,9 +49,9 @@ export async function renewWorker(db: Db, id: number, leaseMs: number): Promise<
 }
 
 /**
- * Ends workers whose lease has expired, so that their claims are free; answers their names.
+ * Deletes workers with an expired lease, which frees their claims. Returns their names.
  *
- * @param own ids of the caller's process, which renews them itself once the database is back
+ * @param own ids of the calling process, which renews them itself when the database is available again
  */
 export async function endExpiredWorkers(db: Db, own: readonly number[] = []): Promise<string[]> {
   const ended = await rows<{ name: string }>(
@@ -62,7 +62,7 @@ export async function endExpiredWorkers(db: Db, own: readonly number[] = []): Pr
   return ended.map(({ name }) => name);
 }
 
-/** Ends a worker that has nothing claimed any more. */
+/** Deletes a worker without claims. */
 export async function removeWorker(db: Db, id: number): Promise<void> {
   await count(db, "delete from workers where id = :id::int", { id });
 }

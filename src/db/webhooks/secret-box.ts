@@ -1,32 +1,32 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 
 /**
- * What a sealed value is for; it opens for nothing else. A value of one row names the row too, so that it cannot be
- * moved to another.
+ * The context that a sealed value is bound to. A value of one row also names the row, so that it cannot be moved to
+ * another.
  */
 export type SecretContext = string | { purpose: string; row: string };
 
-/** Seals values that must be readable again, such as signing secrets, before they are stored. */
+/** Encrypts values that must be readable again, such as signing secrets, before they are stored. */
 export interface SecretBox {
-  /** Seals under the current key. */
+  /** Encrypts with the current key. */
   seal(plaintext: Buffer | string, context: SecretContext): Buffer;
-  /** @throws UnopenableError when no key of the box opens the value, it is for another context, or it is damaged */
+  /** @throws UnopenableError if no key fits, the context differs, or the value is damaged */
   open(sealed: Buffer, context: SecretContext): Buffer;
   /**
-   * The value under the current key and bound to its row, when it was sealed under a previous key or without its row;
-   * null when nothing is to be done.
+   * Re-encrypts a value with the current key and bound to its row, if it was sealed with a previous key or without
+   * its row; otherwise returns null.
    *
-   * @throws UnopenableError as `open`
+   * @throws UnopenableError as `open` does
    */
   reseal(sealed: Buffer, context: SecretContext): Buffer | null;
 }
 
-/** A sealed value that this process cannot read; the message says nothing of the value. */
+/** Thrown for a sealed value that this process cannot decrypt. The message reveals nothing about the value. */
 export class UnopenableError extends Error {
   override name = "UnopenableError";
 }
 
-/** The purpose of webhooks' signing secrets; earlier versions of the service sealed them for that alone. */
+/** The purpose of webhooks' signing secrets. Earlier versions of the service bound them to it alone. */
 export const WEBHOOK_SECRET_PURPOSE = "webhook-secret";
 
 /** The context of a webhook's signing secrets. */
@@ -34,21 +34,21 @@ export function webhookSecretContext(webhookId: bigint): SecretContext {
   return { purpose: WEBHOOK_SECRET_PURPOSE, row: String(webhookId) };
 }
 
-/** The first byte: sealed for a purpose, and sealed for a purpose and a row. */
+/** The version byte: bound to a purpose, or to a purpose and a row. */
 const FOR_PURPOSE = 1;
 const FOR_ROW = 2;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
 /**
- * AES-256-GCM with a random nonce; a version byte comes first, so that the form can change.
+ * AES-256-GCM with a random nonce. The first byte is a version, so that the format can change.
  *
- * @param key 32 bytes: the current key, which seals
- * @param previous keys that only open; which one sealed a value is found by trying
+ * @param key the current key, 32 bytes, used for encryption
+ * @param previous keys used for decryption only. All keys are tried
  */
 export function createSecretBox(key: Buffer, previous: readonly Buffer[] = []): SecretBox {
   if ([key, ...previous].some(({ length }) => length !== 32)) {
-    throw new Error("a secret box needs keys of 32 bytes");
+    throw new Error("a key of the secret box has the wrong length; each must have 32 bytes");
   }
 
   function seal(plaintext: Buffer | string, context: SecretContext): Buffer {
@@ -65,7 +65,7 @@ export function createSecretBox(key: Buffer, previous: readonly Buffer[] = []): 
       if (opened) return opened;
     }
     throw new UnopenableError(
-      `a stored secret (${nameOf(context)}) cannot be opened: it was sealed with another SECRET_KEY, which SECRET_KEY_PREVIOUS does not name either, or for another webhook, or it is damaged`,
+      `a stored secret (${nameOf(context)}) cannot be opened: it was encrypted with a key that is neither SECRET_KEY nor in SECRET_KEY_PREVIOUS, or for another webhook, or it is damaged; add that key to SECRET_KEY_PREVIOUS`,
     );
   }
 
@@ -80,11 +80,13 @@ export function createSecretBox(key: Buffer, previous: readonly Buffer[] = []): 
   };
 }
 
-/** Null when it was sealed with another key or for another context, or was damaged. */
+/** Null if it was sealed with another key or for another context, or is damaged. */
 function openWith(key: Buffer, sealed: Buffer, context: SecretContext): Buffer | null {
   const [version] = sealed;
   if ((version !== FOR_PURPOSE && version !== FOR_ROW) || sealed.length < 1 + NONCE_BYTES + TAG_BYTES) {
-    throw new UnopenableError("a stored secret is damaged or from a later version of the service");
+    throw new UnopenableError(
+      "a stored secret is damaged or was written by a later version of the service; start that version",
+    );
   }
   const nonce = sealed.subarray(1, 1 + NONCE_BYTES);
   const tag = sealed.subarray(1 + NONCE_BYTES, 1 + NONCE_BYTES + TAG_BYTES);
@@ -102,7 +104,7 @@ function versionFor(context: SecretContext): number {
   return typeof context === "string" ? FOR_PURPOSE : FOR_ROW;
 }
 
-/** What is authenticated beside the value. */
+/** The associated data: authenticated but not encrypted. */
 function authenticated(version: number, context: SecretContext): Buffer {
   if (typeof context === "string") return Buffer.from(context);
   return Buffer.from(version === FOR_ROW ? `${context.purpose}:${context.row}` : context.purpose);

@@ -1,16 +1,16 @@
 import { count, type Db, rows } from "../database.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
-/** What one pass over all signing secrets found. */
+/** The result of one pass over all signing secrets. */
 export interface Resealing {
-  /** Webhooks with a secret that was sealed anew, under the current key and for its webhook. */
+  /** The number of webhooks with re-encrypted secrets. */
   resealed: number;
-  /** Live webhooks with a secret that opens with no key. */
+  /** Live webhooks with a secret that no key decrypts. */
   unopenable: bigint[];
 }
 
-/** Webhooks read at once. */
-const PAGE = 200;
+/** The number of webhooks read per query. */
+const PAGE_SIZE = 200;
 
 interface Row {
   id: bigint;
@@ -20,11 +20,11 @@ interface Row {
 }
 
 /**
- * Seals anew what is sealed under a previous key, or without its webhook's id, webhook by webhook. Any number of processes may do it at once, and
- * secrets may be rotated meanwhile: a row is only replaced as it was read.
+ * Re-encrypts secrets that were sealed with a previous key or without their webhook's id, one webhook at a time. Safe
+ * to run in several processes and during rotations: a row is only replaced if it is unchanged since it was read.
  *
- * @param signal ends the pass between two webhooks
- * @throws what `signal` was aborted with
+ * @param signal stops the pass between two webhooks
+ * @throws the abort reason of `signal`
  */
 export async function resealSecrets(db: Db, box: SecretBox, signal?: AbortSignal): Promise<Resealing> {
   const done: Resealing = { resealed: 0, unopenable: [] };
@@ -33,14 +33,14 @@ export async function resealSecrets(db: Db, box: SecretBox, signal?: AbortSignal
     const page = await rows<Row>(
       db,
       `select id, secret, old_secrets as "oldSecrets", deleted is null as live
-        from webhooks where id > :after::bigint order by id limit ${PAGE}`,
+        from webhooks where id > :after::bigint order by id limit ${PAGE_SIZE}`,
       { after },
     );
     if (page.length === 0) return done;
     for (const row of page) {
       signal?.throwIfAborted();
       const outcome = await resealRow(db, box, row);
-      // Somebody replaced a secret since it was read: from here on once more.
+      // A secret was replaced since it was read: read again from here.
       if (outcome === "changed") break;
       after = row.id;
       if (outcome === "resealed") done.resealed += 1;

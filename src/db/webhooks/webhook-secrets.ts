@@ -4,45 +4,45 @@ import { count, type Db, rows } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
-/** A signing secret as it is stored. */
+/** A stored signing secret. */
 export interface SealedSecret {
-  /** The webhook that it was sealed for. */
+  /** The webhook that it is sealed for. */
   webhookId: bigint;
   sealed: Buffer;
-  /** When it stops signing; null for the newest. */
+  /** The time at which it stops signing; null for the newest. */
   expires: Date | null;
 }
 
-/** A signing secret that is valid now. */
+/** A valid signing secret. */
 export interface WebhookSecret {
   /** 32 bytes. */
   secret: Buffer;
-  /** When it stops signing; null for the newest. */
+  /** The time at which it stops signing; null for the newest. */
   expires: Date | null;
 }
 
-/** The columns of a webhook that hold its secrets, for whoever reads the row. */
+/** The columns of a webhook that hold its secrets. */
 export const SECRET_COLUMNS = `secret, old_secrets as "oldSecrets", old_secrets_expire as "oldSecretsExpire"`;
 
-/** A row's `SECRET_COLUMNS`. */
+/** The values of `SECRET_COLUMNS`. */
 export interface SecretsRow {
   secret: Buffer;
   oldSecrets: Buffer[];
   oldSecretsExpire: Date[];
 }
 
-/** How long a secret signs beside its successors. */
-const OLD_SECRET_HOURS = 24;
-/** Secrets of a webhook that may be valid at once. */
+/** The grace period of an old secret, in hours. */
+const GRACE_PERIOD_HOURS = 24;
+/** The maximum number of valid secrets of a webhook. */
 const MAX_SECRETS = 5;
 const SECRET_BYTES = 32;
 
-/** A new signing secret, sealed for its webhook. */
+/** Generates a signing secret, sealed for its webhook. */
 export function newSealedSecret(box: SecretBox, webhookId: bigint): Buffer {
   return box.seal(randomBytes(SECRET_BYTES), webhookSecretContext(webhookId));
 }
 
-/** A row's secrets, newest first; expired ones too, which whoever signs leaves out. */
+/** The secrets of a row, newest first, including expired ones. Callers must check the expiry. */
 export function sealedSecretsOf(
   webhookId: bigint,
   { secret, oldSecrets, oldSecretsExpire }: SecretsRow,
@@ -56,9 +56,9 @@ export function sealedSecretsOf(
 }
 
 /**
- * Every secret that signs a live webhook's deliveries now, newest first; null when the scope has no such webhook.
+ * All valid signing secrets of a live webhook, newest first; null if the scope has no such webhook.
  *
- * @throws DomainError FAILED_PRECONDITION when one of them opens with no key that this process has
+ * @throws DomainError FAILED_PRECONDITION if no key of this process decrypts one of them
  */
 export async function readWebhookSecrets(
   db: Db,
@@ -83,18 +83,18 @@ export async function readWebhookSecrets(
     if (!(error instanceof UnopenableError)) throw error;
     throw new DomainError(
       "FAILED_PRECONDITION",
-      `a signing secret of webhook ${id} opens with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or was stored for another webhook: give the service the key it was sealed with, or make a new secret with RotateWebhookSecret`,
+      `a signing secret of webhook ${id} can be decrypted with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or was stored for another webhook; give the service the key it was encrypted with, or create a new secret with RotateWebhookSecret`,
     );
   }
 }
 
 /**
- * Gives a live webhook a new signing secret. The one before signs beside it for a day, unless the old secrets are to be
- * revoked. A secret that cannot be opened any more is left behind, so that rotating mends its webhook.
+ * Gives a live webhook a new signing secret. The previous one stays valid for a day, unless old secrets are revoked.
+ * A secret that can no longer be decrypted is dropped, so that rotating repairs its webhook.
  *
- * @param revokeOld whether every old secret stops signing now
+ * @param revokeOld whether to revoke all old secrets immediately
  * @returns whether the scope has such a webhook
- * @throws DomainError FAILED_PRECONDITION when as many secrets as there may be are valid
+ * @throws DomainError FAILED_PRECONDITION if it has the maximum number of valid secrets
  */
 export function rotateWebhookSecret(
   db: Db,
@@ -109,7 +109,7 @@ export function rotateWebhookSecret(
       trx,
       `select ${SECRET_COLUMNS}, now() as now, now() + make_interval(hours => :hours::int) as "endOfOld"
         from webhooks where id = :id::bigint and deleted is null and ${inScope.sql} for no key update`,
-      { id, hours: OLD_SECRET_HOURS, ...inScope.bindings },
+      { id, hours: GRACE_PERIOD_HOURS, ...inScope.bindings },
     );
     if (!row) return false;
     const old = (revokeOld ? [] : validAt(row.now, id, row))
@@ -119,7 +119,7 @@ export function rotateWebhookSecret(
     if (oldest && old.length >= MAX_SECRETS) {
       throw new DomainError(
         "FAILED_PRECONDITION",
-        `webhook ${id} has ${MAX_SECRETS} valid signing secrets, the most there may be; rotate again after ${oldest.expires.toISOString()}, when the oldest ends, or with revoke_old_secrets, which ends all old ones at once`,
+        `webhook ${id} has ${MAX_SECRETS} valid signing secrets, the maximum; rotate again after ${oldest.expires.toISOString()}, when the oldest expires, or with revoke_old_secrets, which revokes all old ones immediately`,
         { reason: "TOO_MANY_SECRETS" },
       );
     }
@@ -139,11 +139,11 @@ export function rotateWebhookSecret(
   });
 }
 
-/** Forgets secrets of webhooks and keys that have expired: what counts no more need not lie about. */
+/** Deletes expired secrets of webhooks and keys. */
 export async function forgetExpiredSecrets(db: Db): Promise<void> {
   await count(db, "delete from api_key_old_secrets where expires <= now()");
-  // Those that still count come first. All is read from the row that is written, so that none is lost when its
-  // webhook's secret is rotated meanwhile.
+  // Valid secrets come first. All values are read from the row being written, so that a concurrent rotation is not
+  // lost.
   await count(
     db,
     `update webhooks w set

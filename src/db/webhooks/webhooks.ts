@@ -8,20 +8,20 @@ import type { SecretBox } from "./secret-box.ts";
 import type { Health } from "./webhook-health.ts";
 import { newSealedSecret } from "./webhook-secrets.ts";
 
-/** A registration, with the name of the installed app it belongs to; its signing secret is asked for apart. */
+/** A registered webhook with the name of its installed app, without its signing secret. */
 export interface WebhookRow {
   id: bigint;
   process: number;
-  /** As first given. */
+  /** The URL as registered. */
   url: string;
-  /** As requested. */
+  /** The normalized URL, as requested. */
   targetUrl: string;
   apiKeyId: string;
   installedAppId: string | null;
   applicationName: string | null;
-  /** Most deliveries a second; null for no limit. */
+  /** The maximum number of deliveries per second; null for no limit. */
   rateLimit: number | null;
-  /** Since when its deliveries are held back; null while they are sent. */
+  /** The time since which deliveries are paused; null if they are not. */
   paused: Date | null;
   created: Date;
   modified: Date;
@@ -37,16 +37,16 @@ export interface Trouble {
   lastError: string | null;
 }
 
-/** What is registered. */
+/** The attributes of a new webhook. */
 export interface NewWebhook {
   process: number;
   url: string;
-  /** `url` as TargetRules.normalise gives it: two with the same target and process are one webhook. */
+  /** `url` as normalized by TargetRules.normalise. Webhooks with the same target and process are identical. */
   targetUrl: string;
   apiKeyId: string;
 }
 
-/** The advisory lock under which webhooks are counted and made; any number, the same in every process. */
+/** The advisory lock for counting and creating webhooks. An arbitrary number, the same in every process. */
 const REGISTRATION_LOCK = 7_242_110_919;
 
 const columns = (
@@ -58,7 +58,10 @@ const columns = (
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 
-/** Sets or lifts the limit of deliveries a second; null when the scope has no live webhook with this id. */
+/**
+ * Sets or removes the rate limit, in deliveries per second. Returns null if the scope has no live webhook with this
+ * id.
+ */
 export async function setRateLimit(
   db: Db,
   scope: Scope,
@@ -76,8 +79,8 @@ export async function setRateLimit(
 }
 
 /**
- * Holds a live webhook's deliveries back, or sends them again; null when the scope has none with this id. One that is
- * so already is answered as it is.
+ * Pauses or resumes a live webhook. Returns it unchanged if it already is in that state, and null if the scope has
+ * none with this id.
  */
 export async function setPaused(
   db: Db,
@@ -96,7 +99,7 @@ export async function setPaused(
       { id, paused, ...inScope.bindings },
     );
     if (!webhook) return null;
-    // By this the workers see that something has changed.
+    // The revision notifies the workers of the change.
     await rows(trx, "update processes set revision = revision + 1 where process = :process::int", {
       process: webhook.process,
     });
@@ -137,12 +140,12 @@ export function listWebhooks(
 }
 
 /**
- * Registers a webhook with a fresh signing secret and the installed app of its key; where a live one has the same
- * process and target, changes nothing and answers that. Safe under concurrent calls.
+ * Registers a webhook with a new signing secret and the installed app of its key. If a live webhook has the same
+ * process and target, returns that one unchanged. Safe under concurrent calls.
  *
- * @param maxWebhooks how many live webhooks there may be
- * @throws DomainError UNAUTHENTICATED when the key was revoked in the meantime, FAILED_PRECONDITION when there are
- *   as many webhooks as there may be
+ * @param maxWebhooks the maximum number of live webhooks
+ * @throws DomainError UNAUTHENTICATED if the key was revoked in the meantime; FAILED_PRECONDITION if there are
+ *   `maxWebhooks`
  */
 export async function createWebhook(
   db: Db,
@@ -153,9 +156,10 @@ export async function createWebhook(
   const existing = await findWebhook(db, webhook);
   if (existing) return { webhook: existing, created: false };
   return db.transaction(async (trx) => {
-    // One after the other: two at once could both find room for the last one.
+    // Serialized: two concurrent calls could both take the last slot.
     await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: REGISTRATION_LOCK });
-    // Meanwhile another call may have made it, and every insert that conflicts uses up an id.
+    // Another call may have registered it in the meantime. Checked first, because every conflicting insert uses up an
+    // id.
     const other = await findWebhook(trx, webhook);
     if (other) return { webhook: other, created: false };
     await assertRoom(trx, maxWebhooks);
@@ -183,16 +187,16 @@ async function assertRoom(trx: Db, maxWebhooks: number): Promise<void> {
   if (!full) return;
   throw new DomainError(
     "FAILED_PRECONDITION",
-    `${maxWebhooks} webhooks are registered, as many as this service takes; delete some that are not needed, or ask its operator to raise MAX_WEBHOOKS`,
+    `${maxWebhooks} webhooks are registered, the maximum; delete unused ones, or ask the operator to raise MAX_WEBHOOKS`,
     { reason: "TOO_MANY_WEBHOOKS" },
   );
 }
 
 async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): Promise<WebhookRow> {
-  // Its secret is sealed for it, so the id comes first.
+  // The secret is sealed for its webhook, so the id must be known first.
   const [next] = await rows<{ id: bigint }>(trx, "select nextval('webhooks_id_seq') as id");
   const { id } = next as { id: bigint };
-  // The lock makes revoking the key wait, so that no webhook is left behind under a revoked key.
+  // The lock blocks revocation of the key, so that no webhook remains under a revoked key.
   const [made] = await rows<WebhookRow>(
     trx,
     `with owner as (
@@ -212,51 +216,51 @@ async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): 
       returning ${columns("w")}`,
     { ...webhook, id, secret: newSealedSecret(secrets, id) },
   );
-  if (!made) throw new DomainError("UNAUTHENTICATED", "the API key was revoked");
+  if (!made) throw new DomainError("UNAUTHENTICATED", "the API key was revoked; use another key");
   return made;
 }
 
-/** Open deliveries of a deleted webhook that are cancelled at once; maintenance cancels the others in steps. */
-const CANCELLED_AT_ONCE = 500;
+/** The number of open deliveries of a deleted webhook that are cancelled immediately. Maintenance cancels the rest. */
+const MAX_CANCELLED_IMMEDIATELY = 500;
 
 /**
- * Deletes a live webhook. Its open deliveries are cancelled: the first at once, the others in the background by
+ * Deletes a live webhook and cancels its open deliveries: the first ones immediately, the others in the background by
  * `cancelOfDeleted`. The contract (4.3) lets each key delete any webhook.
  *
- * @returns the deleted webhook, or null when there is no live one with this id
+ * @returns the deleted webhook; null if there is no live one with this id
  */
 export function deleteWebhook(db: Db, id: bigint): Promise<WebhookRow | null> {
   return transactionWithRetry(db, async (trx) => {
     const [webhook] = await markDeleted(trx, "w.id = :id::bigint", { id });
     if (!webhook) return null;
-    await cancelOfWebhooks(trx, [id], CANCELLED_AT_ONCE);
+    await cancelOfWebhooks(trx, [id], MAX_CANCELLED_IMMEDIATELY);
     return webhook;
   });
 }
 
-/** Deletes every live webhook of a key, as `deleteWebhook` does; answers how many. Wants a transaction. */
+/** Deletes all live webhooks of a key, as `deleteWebhook` does. Returns their number. Requires a transaction. */
 export async function deleteWebhooksOfKey(trx: Db, apiKeyId: string): Promise<number> {
   const deleted = await markDeleted(trx, "w.api_key_id = :apiKeyId::uuid", { apiKeyId });
   await cancelOfWebhooks(
     trx,
     deleted.map(({ id }) => id),
-    CANCELLED_AT_ONCE,
+    MAX_CANCELLED_IMMEDIATELY,
   );
   return deleted.length;
 }
 
 /**
- * Marks live webhooks as deleted, and raises the revision of their types in the same transaction: an event that is
- * published afterwards does not count them.
+ * Marks live webhooks as deleted and increments the revision of their types in the same transaction, so that events
+ * published afterwards do not count them.
  */
 async function markDeleted(trx: Db, condition: string, bindings: Bindings): Promise<WebhookRow[]> {
-  // Locked first: of two deletions at once, only one may count.
-  const doomed = await rows<{ id: bigint; process: number }>(
+  // Locked first, so that only one of two concurrent deletions counts.
+  const locked = await rows<{ id: bigint; process: number }>(
     trx,
     `select w.id, w.process from webhooks w where ${condition} and w.deleted is null order by w.id for update`,
     bindings,
   );
-  if (doomed.length === 0) return [];
+  if (locked.length === 0) return [];
   return rows<WebhookRow>(
     trx,
     `with type as (
@@ -270,24 +274,27 @@ async function markDeleted(trx: Db, condition: string, bindings: Bindings): Prom
         deleted_revision = type.revision
       from type where w.id = any(:ids::bigint[]) and type.process = w.process
       returning ${columns("w")}`,
-    { ids: doomed.map(({ id }) => id), processes: doomed.map(({ process }) => process) },
+    { ids: locked.map(({ id }) => id), processes: locked.map(({ process }) => process) },
   );
 }
 
-/** Whether webhook `w` has rows. With "exists" the planner expects to meet one soon and reads the table from its start. */
+/** Whether webhook `w` has rows. With "exists", the planner would scan the table from its start. */
 const hasRows = (table: "queue" | "retries") =>
   `(select t.webhook_id from ${table} t where t.webhook_id >= w.id order by t.webhook_id limit 1) = w.id`;
 
-/** Rows that one step of `cancelOfDeleted` moves, of each table. */
+/** The maximum number of rows per table moved by one step of `cancelOfDeleted`. */
 const CANCEL_STEP = 1_000;
-/** A publish that has read a webhook before its deletion has ended after this time, in seconds: statements end sooner. */
+/**
+ * The time after which a publish that read a webhook before its deletion must have ended, in seconds. Statements time
+ * out earlier.
+ */
 const LATEST_PUBLISH_S = 300;
 
 /**
- * Cancels open deliveries of deleted webhooks, in a step of at most 2,000. A webhook is looked at until none can appear any
- * more: a publish, an event that is being fanned out or a claim may bring some after its deletion.
+ * Cancels open deliveries of deleted webhooks, at most 2,000 per step. Checks a webhook until no new deliveries can
+ * appear: a publish, a fan-out or a claim may add some after its deletion.
  *
- * @returns how many were cancelled; when as many as a step has, there are more
+ * @returns the number cancelled. If the step is full, there may be more
  */
 export async function cancelOfDeleted(db: Db): Promise<number> {
   const withRows = await rows<{ id: bigint }>(
@@ -311,7 +318,7 @@ export async function cancelOfDeleted(db: Db): Promise<number> {
   return 0;
 }
 
-/** Gives every live webhook of one key to another; returns how many. They keep their installed app. */
+/** Transfers all live webhooks of a key to another. Returns their number. They keep their installed app. */
 export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): Promise<number> {
   return count(
     trx,
@@ -321,7 +328,7 @@ export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): P
   );
 }
 
-/** Whether a key owns live webhooks that are not in a scope. */
+/** Whether a key owns live webhooks outside a scope. */
 export async function ownsOutside(db: Db, scope: Scope, apiKeyId: string): Promise<boolean> {
   const inScope = webhookIn(scope, "w");
   const found = await rows(
@@ -333,7 +340,7 @@ export async function ownsOutside(db: Db, scope: Scope, apiKeyId: string): Promi
   return found.length > 0;
 }
 
-/** The processes that live webhooks of a key are registered for. */
+/** The processes of a key's live webhooks. */
 export async function processesOfKey(db: Db, apiKeyId: string): Promise<number[]> {
   const found = await rows<{ process: number }>(
     db,

@@ -1,6 +1,6 @@
 /**
- * Ports that browsers never fetch from ("bad ports" of the WHATWG fetch standard): a server of another protocol there
- * could take a line of an HTTP request for a command.
+ * Ports that browsers refuse to fetch from ("bad ports" of the WHATWG fetch standard): a server of another protocol
+ * could interpret a line of an HTTP request as a command.
  */
 const BAD_PORTS = [
   1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104,
@@ -8,12 +8,12 @@ const BAD_PORTS = [
   526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049,
   3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 ];
-/** Docker and etcd, databases and caches: MySQL, PostgreSQL, Redis, Elasticsearch, memcached, MongoDB. */
+/** Ports of Docker, etcd, databases and caches: MySQL, PostgreSQL, Redis, Elasticsearch, memcached, MongoDB. */
 const DATA_PORTS = [2375, 2379, 3306, 5432, 6379, 9200, 11211, 27017];
 
 const BLOCKED = new Set([0, ...BAD_PORTS, ...DATA_PORTS]);
 
-/** Whether deliveries may not go to the port unless an operator allows it. Port 0 can never be connected to. */
+/** Whether deliveries to the port are refused unless an operator allows them. Port 0 is never a valid target. */
 export function isBlockedPort(port: number): boolean {
   return BLOCKED.has(port);
 }

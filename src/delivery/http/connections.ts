@@ -1,40 +1,40 @@
 import { type buildConnector, Client, type Dispatcher } from "undici";
 
-/** A connection this old takes no further request, in milliseconds: receivers move by DNS. */
+/** The maximum age of a connection that takes another request, in milliseconds. Receivers change their DNS records. */
 const MAX_AGE_MS = 300_000;
-/** What ends a request on a connection that the receiver closed at the same moment. */
-const CLOSED = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"]);
+/** Error codes of a request on a connection that the receiver closed at the same moment. */
+const CLOSED_CONNECTION_CODES = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"]);
 
-/** One connection, with the client that holds it. */
+/** One connection and its client. */
 interface Kept {
   readonly origin: string;
   readonly client: Client;
-  /** Ends the connecting. */
+  /** Aborts connecting. */
   cancel: () => void;
-  /** When its socket was connected; undefined while it has none. */
+  /** The time at which the socket connected; undefined without a socket. */
   since: number | undefined;
-  /** Responses since then. */
+  /** The number of responses since the socket connected. */
   responses: number;
 }
 
-/** A request, and who is told of it. */
+/** A request and its callbacks. */
 export interface Exchange {
   options: Dispatcher.DispatchOptions & { origin: string };
   handler: Dispatcher.DispatchHandler;
-  /** Told when the request is sent once more. */
+  /** Called when the request is sent a second time. */
   onAgain?: () => void;
 }
 
-/** Connects, and answers what ends that early. */
+/** Starts connecting. Returns a function that aborts it. */
 export type Connect = (
   options: buildConnector.Options,
   callback: buildConnector.Callback,
 ) => (() => void) | undefined;
 
 /**
- * The connections of a process. A request goes over the connection of its host that was used last, or over a new one.
- * When a reused connection is closed before a byte of the response came, the request is sent once more over a new one:
- * the receiver had closed it at that moment.
+ * The connection pool of a process. A request uses the most recently used idle connection to its host, or a new one.
+ * If a reused connection closes before the first byte of the response, the request is sent once more over a new
+ * connection: the receiver closed the idle connection at that moment.
  */
 export class Connections {
   readonly #options: Omit<Client.Options, "connect">;
@@ -42,15 +42,15 @@ export class Connections {
   readonly #maxConnections: number;
   readonly #now: () => number;
   readonly #idle = new Map<string, Kept[]>();
-  /** In the order in which they became idle. */
+  /** Idle connections, longest idle first. */
   readonly #byAge = new Set<Kept>();
   readonly #all = new Set<Kept>();
 
   /**
-   * @param options of each connection's client
-   * @param options.maxConnections idle ones are kept while there are no more than so many, those in use included; the one
-   *   that has been idle for longest makes room
-   * @param options.now monotonic time in milliseconds; the system's unless given
+   * @param options options of each connection's client
+   * @param options.maxConnections the limit of connections, idle and in use, above which the longest idle connection
+   *   is closed
+   * @param options.now monotonic time in milliseconds. Defaults to the system's
    */
   constructor({
     connect,
@@ -64,18 +64,19 @@ export class Connections {
     this.#now = now;
   }
 
-  /** Open connections, those in use included, and hosts that have idle ones. */
+  /** Open connections, including those in use, and the number of hosts with idle connections. */
   get size(): { connections: number; idleHosts: number } {
     let connections = 0;
     for (const { since } of this.#all) if (since !== undefined) connections += 1;
     return { connections, idleHosts: this.#idle.size };
   }
 
-  /** Sends a request. @returns gives it up, also while it waits for its connection */
+  /** Sends a request. @returns aborts the request, also while it waits for its connection */
   dispatch(exchange: Exchange): () => void {
     const kept = this.#takeIdle(exchange.options.origin) ?? this.#open(exchange.options.origin);
     let current = this.#send(kept, exchange, (error) => {
-      if (kept.responses === 0 || !CLOSED.has((error as NodeJS.ErrnoException).code ?? "")) return false;
+      if (kept.responses === 0 || !CLOSED_CONNECTION_CODES.has((error as NodeJS.ErrnoException).code ?? ""))
+        return false;
       exchange.onAgain?.();
       current = this.#send(this.#open(exchange.options.origin), exchange, () => false);
       return true;
@@ -87,7 +88,7 @@ export class Connections {
     await Promise.all([...this.#all].map((kept) => this.#drop(kept)));
   }
 
-  /** @param again told of an error before the response began; true when it has sent the request once more */
+  /** @param again called with an error before the response started; returns true if it resent the request */
   #send(kept: Kept, { options, handler }: Exchange, again: (error: Error) => boolean): () => void {
     const { client } = kept;
     let begun = false;
@@ -101,7 +102,7 @@ export class Connections {
       onResponseData: (controller, chunk) => handler.onResponseData?.(controller, chunk),
       onResponseEnd: (controller, trailers) => {
         kept.responses += 1;
-        // The client takes a further request once it has left this call.
+        // The client accepts the next request only after this callback returns.
         queueMicrotask(() => this.#keep(kept));
         handler.onResponseEnd?.(controller, trailers);
       },
@@ -141,12 +142,12 @@ export class Connections {
     if (idle.length === 0) this.#idle.delete(origin);
     this.#byAge.delete(kept);
     if (!this.#isOld(kept)) return kept;
-    // Those that were used before it may be younger.
+    // Connections used earlier may be younger.
     void this.#drop(kept);
     return this.#takeIdle(origin);
   }
 
-  /** Whether it takes no further request: it has no socket any more, or has had it for too long. */
+  /** Whether the connection must not take another request: it has no socket, or has exceeded MAX_AGE_MS. */
   #isOld({ since }: Kept): boolean {
     return since === undefined || this.#now() - since > MAX_AGE_MS;
   }

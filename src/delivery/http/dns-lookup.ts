@@ -2,25 +2,25 @@ import { type LookupAddress, type RecordWithTtl, Resolver } from "node:dns";
 import { type LookupError, lookupError, lookupTimeout } from "./lookup-error.ts";
 
 /**
- * How long an answer for one family waits for the other's, in milliseconds (RFC 8305: the resolution delay). A name
- * server that never answers for AAAA then delays no connection over IPv4 by more than this.
+ * The time to wait for the second address family after the first has answered, in milliseconds (resolution delay of
+ * RFC 8305). Bounds the delay caused by a name server that never answers AAAA queries.
  */
 const GRACE_MS = 50;
-/** Addresses used of each family: a connection cannot try more within its timeout, however many an answer holds. */
+/** The maximum number of addresses used per family. A connection cannot try more within its timeout. */
 const MAX_ADDRESSES = 8;
 /**
- * When a query without an answer is sent again, in milliseconds after the first time; to the next name server where
- * there are several. c-ares would do so too, but drops an answer to an earlier one: a name server that takes two
- * seconds for each answer would never be understood.
+ * Delays after which an unanswered query is sent again, in milliseconds since the first one; to the next name server
+ * if there are several. c-ares' own retry is not used: it discards late answers to an earlier query, so a name server
+ * that takes two seconds per answer would never succeed.
  */
 const SEND_AGAIN_MS = [1_500, 3_500];
 
-/** The addresses of a name, and how long they hold. */
+/** The addresses of a name and their time to live. */
 export interface DnsAnswer {
   v4: LookupAddress[];
   v6: LookupAddress[];
   ttlMs: number;
-  /** False when one family's answer is missing: it failed or did not come within the grace time. */
+  /** False if one family's answer is missing: its query failed or did not finish within the grace period. */
   complete: boolean;
 }
 
@@ -34,16 +34,16 @@ export interface DnsLookup {
 }
 
 /**
- * Asks DNS for the addresses of a name by c-ares, which takes no thread: `dns.lookup` would hold one of libuv's four
- * until the name server answers, whoever else waits for it.
+ * Resolves a name over DNS with c-ares, which uses no thread. `dns.lookup` would block one of libuv's four threads
+ * until the name server answers.
  *
- * Each lookup has c-ares channels of its own. A channel can only cancel all of its queries, and keeps the resolv.conf
- * of its creation; a new one costs less than a tenth of a millisecond.
+ * Each lookup has its own c-ares channels, because a channel can only cancel all of its queries, and keeps the
+ * resolv.conf read at its creation. Creating one takes less than 0.1 ms.
  *
- * @param name the name in errors
- * @param candidates the names to ask for, one after the other, until one exists
- * @param options.servers `address:port` of name servers; those of resolv.conf if undefined
- * @param options.timeoutMs for the whole lookup
+ * @param name the name shown in errors
+ * @param candidates the names to query, in this order, until one exists
+ * @param options.servers name servers as `address:port`. Defaults to those of resolv.conf
+ * @param options.timeoutMs the timeout of the whole lookup, in milliseconds
  */
 export function startDnsLookup(
   name: string,
@@ -62,7 +62,7 @@ export function startDnsLookup(
     .then(resolve, ({ code = "" }: NodeJS.ErrnoException) =>
       reject(code === "ETIMEOUT" ? lookupTimeout(name, timeoutMs) : lookupError(name, code)),
     )
-    // A family that is still missing is not waited for.
+    // Cancels the other family's query if it is still pending.
     .finally(() => end(lookupError(name, "ECANCELLED")));
   return { answer: promise, startedAt: performance.now(), end };
 }
@@ -79,7 +79,7 @@ class Channels {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Asks for a name, again and again; the first result counts, whichever query it answers. */
+  /** Queries a name, resending on the schedule of SEND_AGAIN_MS. The first result wins, whichever query it answers. */
   async ask(name: string): Promise<DnsAnswer> {
     const { promise, resolve, reject } = Promise.withResolvers<DnsAnswer>();
     const send = (nth: number) => bothFamilies(this.#channel(nth), name).then(resolve, reject);
@@ -112,7 +112,7 @@ class Channels {
   }
 }
 
-/** Leaves the order of the system where Node does not take back what it gave, such as an address with a zone. */
+/** Keeps the system's order of servers if Node rejects an address that it returned itself, such as one with a zone. */
 function setServers(channel: Resolver, servers: readonly string[]): void {
   try {
     channel.setServers(servers);
@@ -128,14 +128,14 @@ async function firstThatExists(channels: Channels, candidates: readonly string[]
       return await channels.ask(candidate);
     } catch (reason) {
       if (!isNegative(reason as NodeJS.ErrnoException)) throw reason;
-      // That a name exists without addresses says more than that its neighbours do not exist.
+      // "Exists without addresses" is a better explanation than "another candidate does not exist".
       if (error?.code !== "ENODATA") error = reason as NodeJS.ErrnoException;
     }
   }
   throw error;
 }
 
-/** Asks for A and AAAA at once. */
+/** Queries A and AAAA records concurrently. */
 function bothFamilies(resolver: Resolver, name: string): Promise<DnsAnswer> {
   return new Promise((resolve, reject) => {
     const answer: DnsAnswer = { v4: [], v6: [], ttlMs: Number.POSITIVE_INFINITY, complete: false };
@@ -169,7 +169,7 @@ function bothFamilies(resolver: Resolver, name: string): Promise<DnsAnswer> {
   });
 }
 
-/** The name server answered: there is no such name, or no such record. */
+/** Whether the name server answered that the name or the record does not exist. */
 function isNegative({ code }: NodeJS.ErrnoException): boolean {
   return code === "ENOTFOUND" || code === "ENODATA";
 }

@@ -8,21 +8,24 @@ import { bareHost, HTTPS_PORT } from "../request/target-url.ts";
 import { Connections } from "./connections.ts";
 import { createPacer } from "./pacer.ts";
 
-/** Timeout of a connection, TLS included, in milliseconds. It starts after the lookup of the name and the wait for the handshake's turn. */
+/**
+ * The timeout of a connection including TLS, in milliseconds. It starts after the DNS lookup and the wait for a
+ * handshake slot.
+ */
 const CONNECT_TIMEOUT_MS = 5_000;
 /**
- * An idle connection is kept this long for the next delivery to the same host: less than the five seconds after which
- * many servers close theirs, since a request that crosses such a close on its way is a failed attempt.
+ * The keep-alive timeout of idle connections, in milliseconds. Shorter than the five seconds after which many servers
+ * close idle connections, because a request that crosses such a close fails.
  */
 const KEEP_ALIVE_MS = 4_000;
-/** TLS handshakes that may start at once, and a second: each takes the thread a millisecond. */
+/** Limits of TLS handshakes: the burst and the rate per second. Each handshake occupies the thread for 1 ms. */
 const HANDSHAKES = { atOnce: 100, perSecond: 400 };
 
 /**
- * The one HTTP client of a process: HTTP/1.1 only (HTTP/2 would lower-case the contract's headers), connections kept
- * alive, every address and port through the guard, proxy variables ignored.
+ * Creates the HTTP client of a process: HTTP/1.1 only (HTTP/2 would send the contract's headers in lower case), with
+ * keep-alive. The guard checks every address and port; proxy variables are ignored.
  *
- * @param maxConnections idle ones are kept while there are no more than so many in all
+ * @param maxConnections the limit of connections, idle and in use, above which idle ones are closed
  */
 export function createHttpClient(guard: AddressGuard, maxConnections: number): Connections {
   let made: Connect | undefined;
@@ -32,9 +35,9 @@ export function createHttpClient(guard: AddressGuard, maxConnections: number): C
     pipelining: 1,
     allowH2: false,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    // A receiver's hint may shorten it, not lengthen it.
+    // A receiver's Keep-Alive hint may shorten the timeout, never extend it.
     keepAliveMaxTimeout: KEEP_ALIVE_MS,
-    // Each attempt has a timer of its own, over headers and body together.
+    // Each attempt has one timer for headers and body together.
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: 16 * 1024,
@@ -50,7 +53,7 @@ export function createHttpClient(guard: AddressGuard, maxConnections: number): C
         });
       try {
         guard.checkPort(Number(options.port || HTTPS_PORT));
-        // A literal address is never looked up.
+        // A literal address needs no lookup.
         if (isIP(host) !== 0) {
           guard.check(host);
           start([]);
@@ -74,9 +77,9 @@ type Connect = (
   callback: buildConnector.Callback,
 ) => Socket | undefined;
 
-/** Makes connections to addresses that have been looked up and checked before, so that no timeout includes a lookup. */
+/** Connects to addresses that are already resolved and checked, so that the connection timeout includes no lookup. */
 function createConnect(): Connect {
-  /** By host name, while its connection starts: Node asks for the addresses within the call. */
+  /** Addresses by host name during `connector()`, within which Node calls `lookup`. */
   const checked = new Map<string, LookupAddress[]>();
   const lookup: LookupFunction = (hostname, options, callback) => {
     const addresses = checked.get(hostname);
@@ -86,7 +89,7 @@ function createConnect(): Connect {
     else callback(null, first.address, first.family);
   };
   const connector = buildConnector({
-    // One for all: each connection would make its own, with the authorities' certificates read anew.
+    // Shared: otherwise each connection reads the certificates of the authorities again.
     secureContext: createSecureContext(),
     // The default follows NODE_TLS_REJECT_UNAUTHORIZED, which may be set for another part of the process.
     rejectUnauthorized: true,
@@ -99,10 +102,10 @@ function createConnect(): Connect {
   return (options, addresses, callback) => {
     checked.set(options.hostname, addresses);
     try {
-      // It answers the socket, which its type does not say.
+      // The connector returns the socket, which its type does not declare.
       return connector(options, callback) as unknown as Socket;
     } catch (error) {
-      // After a lookup nobody else would catch it.
+      // After an asynchronous lookup no caller would catch this error.
       callback(error as Error, null);
       return undefined;
     } finally {

@@ -1,8 +1,8 @@
-/** Why a host name has no addresses at the moment; the message is fit for the attempt record. */
+/** The reason why a host name has no addresses. The message is stored in the attempt record and shown to users. */
 export class LookupError extends Error {
   readonly code = "LOOKUP_FAILED";
   override name = "LookupError";
-  /** Whether a new lookup would most likely fail alike, so that this error is worth a place in the cache. */
+  /** Whether to cache the error, because a new lookup would most likely fail in the same way. */
   readonly cacheable: boolean;
 
   constructor(message: string, { cacheable }: { cacheable: boolean }) {
@@ -11,7 +11,7 @@ export class LookupError extends Error {
   }
 }
 
-/** What c-ares reports, by its code; `%` is the name. */
+/** Messages by c-ares error code; `%` is replaced by the name. */
 const REASONS: Record<string, { message: string; cacheable: boolean }> = {
   ENOTFOUND: { message: "host name does not resolve: % does not exist (NXDOMAIN)", cacheable: true },
   ENODATA: {

@@ -15,16 +15,17 @@ const MAX_CACHED = 10_000;
 /** The interval between removals of expired names from the cache, in milliseconds. */
 const SWEEP_MS = 60_000;
 /**
- * The limit of lookups in progress. One more takes the place of the lookup that has run longest, which ends with an
- * error. No lookup waits in line: a name that resolves takes milliseconds and keeps its place, and names that hang keep
- * theirs only until others need them. Deliveries alone do not reach the limit: a process has fewer in flight.
+ * The maximum number of concurrent lookups. Beyond it, the longest running lookup ends with an error. Lookups are
+ * never queued: a name that resolves takes milliseconds, and only names that hang are displaced. Deliveries alone do
+ * not reach this limit, because a process has fewer requests in flight.
  */
 const MAX_LOOKUPS = 256;
 /** The time after which a lookup counts as slow, in milliseconds. */
 const SLOW_MS = 1_000;
 /**
- * The limit of slow lookups under one domain (the last two labels); beyond it the oldest ends with an error. Each slow
- * lookup holds the slot of a delivery, and one zone with hundreds of names must not hold them all until the timeout.
+ * The maximum number of slow lookups under one domain (the last two labels). Beyond it, the oldest one ends with an
+ * error. Each slow lookup occupies the slot of a delivery; without this limit one zone with hundreds of names could
+ * occupy all slots until their timeout.
  */
 const MAX_SLOW_EACH_DOMAIN = 16;
 
@@ -55,16 +56,15 @@ interface Running {
 }
 
 /**
- * The names of all receivers: first the hosts file, then the cache, then DNS. Callers that want the same name at the
- * same time share one lookup. The hosts file and search domains are honoured; other sources of names that a system
- * may have (NIS, mDNS) are not.
+ * Resolves host names of receivers: first the hosts file, then the cache, then DNS. Concurrent requests for one name
+ * share a lookup. Search domains are supported; other name sources of the system (NIS, mDNS) are not.
  */
 export class NameResolver implements Resolver {
   readonly #system: SystemNames;
   readonly #servers: readonly string[] | undefined;
   readonly #timeoutMs: number;
   readonly #cache = new Map<string, { expires: number; result: readonly LookupAddress[] | LookupError }>();
-  /** Lookups in progress, the oldest first. */
+  /** Lookups in progress, oldest first. */
   readonly #running = new Map<string, Running>();
   #swept = performance.now();
   #closed = false;
@@ -75,7 +75,7 @@ export class NameResolver implements Resolver {
     this.#system = new SystemNames(files);
   }
 
-  /** Lookups in progress, and names whose cached result still holds. */
+  /** The number of lookups in progress and of valid cache entries. */
   get size(): { running: number; cached: number } {
     this.#sweep();
     return { running: this.#running.size, cached: this.#cache.size };
@@ -104,7 +104,7 @@ export class NameResolver implements Resolver {
     if (this.#closed) throw lookupError(name, "ECANCELLED");
     if (this.#running.size >= MAX_LOOKUPS) {
       const [oldest = ""] = this.#running.keys();
-      this.#end(oldest, `${MAX_LOOKUPS} lookups were in progress, and this one ran longest`);
+      this.#end(oldest, `${MAX_LOOKUPS} lookups were in progress, and this one had run longest`);
     }
     const lookup = startDnsLookup(name, this.#system.candidates(name), {
       servers: this.#servers,
@@ -178,7 +178,10 @@ function domainOf(name: string): string {
   return name.split(".").slice(-2).join(".");
 }
 
-/** The connector alternates the families from the first address on: from IPv6 only where this machine has it. */
+/**
+ * Dial order. The connector alternates families starting with the first address: IPv6 first only if this machine has
+ * it.
+ */
 function inDialOrder({ v4, v6 }: DnsAnswer): LookupAddress[] {
   return v4.length > 0 && !hasIpv6() ? [...v4, ...v6] : [...v6, ...v4];
 }

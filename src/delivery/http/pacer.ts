@@ -1,16 +1,16 @@
 import type { Clock } from "../../process/clock.ts";
 
 /**
- * Starts work at once while there are few, and at a steady pace when there are many.
+ * Rate limiter that starts work at once within a burst, then at a steady rate.
  *
- * @param pace how many may start at once, and how many per second after them
+ * @param pace the burst, and the rate per second beyond it
  */
 export function createPacer(
   { atOnce, perSecond }: { atOnce: number; perSecond: number },
   clock: Pick<Clock, "now" | "after">,
 ): (start: () => void) => void {
   const gapMs = 1_000 / perSecond;
-  /** When the work of all who came before has its turn. */
+  /** The time of the next free slot. */
   let free = Number.NEGATIVE_INFINITY;
   return (start) => {
     const now = clock.now();

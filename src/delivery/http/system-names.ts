@@ -3,9 +3,9 @@ import { readFileSync, statSync } from "node:fs";
 import { isIP } from "node:net";
 import path from "node:path";
 
-/** The interval between two looks at whether a file has changed, in milliseconds. */
+/** The interval between checks for file changes, in milliseconds. */
 const RECHECK_MS = 1_000;
-/** Search domains used; each costs a name that does not exist two more queries. */
+/** The maximum number of search domains used. Each one costs two more queries for a name that does not exist. */
 const MAX_SEARCH_DOMAINS = 6;
 
 /** The longest name that DNS can hold, in characters. */
@@ -17,17 +17,17 @@ const HOSTS_FILE =
     : "/etc/hosts";
 const RESOLVER_FILE = "/etc/resolv.conf";
 
-/** Where the system keeps the names that it adds to DNS. */
+/** Files in which the system configures name resolution. */
 export interface SystemFiles {
-  /** Names with their addresses. Defaults to the system's, such as `/etc/hosts`. */
+  /** The hosts file. Defaults to the system's, such as `/etc/hosts`. */
   hostsFile?: string;
   /** The search domains. Defaults to `/etc/resolv.conf`. */
   resolverFile?: string;
 }
 
 /**
- * What the system says of names beside DNS: the hosts file, the search domains, and the names that RFC 6761 reserves.
- * c-ares queries DNS and nothing else. Both files are read again after a change, which is noticed within a second.
+ * Name resolution outside of DNS: the hosts file, search domains, and the names reserved by RFC 6761. c-ares supports
+ * none of them. Both files are read again within a second of a change.
  */
 export class SystemNames {
   readonly #hosts: WatchedFile<Map<string, LookupAddress[]>>;
@@ -38,14 +38,16 @@ export class SystemNames {
     this.#search = new WatchedFile(resolverFile, parseSearch);
   }
 
-  /** The addresses of a name that DNS is not asked for: empty for a name that cannot exist, undefined for all others. */
+  /**
+   * The addresses of a name that needs no DNS query: empty for a name that cannot exist, undefined if DNS is needed.
+   */
   addresses(name: string): readonly LookupAddress[] | undefined {
     return this.#hosts.content.get(name) ?? reserved(name);
   }
 
   /**
-   * The names to ask DNS for, one after the other, until one exists. A name with a dot is tried as it stands first,
-   * whatever `ndots` says: endpoints have absolute names, and a search domain must not take their place.
+   * The names to query in DNS, in this order, until one exists. A name with a dot is tried unchanged first,
+   * regardless of `ndots`: endpoints have absolute names, and a search domain must not shadow them.
    */
   candidates(name: string): string[] {
     const { domains, ndots } = this.#search.content;
@@ -67,13 +69,13 @@ function reserved(name: string): readonly LookupAddress[] | undefined {
   return top === "invalid" ? [] : undefined;
 }
 
-/** Addresses by name, in lower case, in the order of the file. */
+/** Parses a hosts file. Returns addresses by lower-case name, in the order of the file. */
 function parseHosts(text: string): Map<string, LookupAddress[]> {
   const hosts = new Map<string, LookupAddress[]>();
   for (const line of text.split("\n")) {
     const [address = "", ...names] = words(line);
     const family = isIP(address);
-    // Addresses with a zone, such as fe80::1%lo0, reach this link only.
+    // Addresses with a zone, such as fe80::1%lo0, are valid on one link only.
     if (family === 0 || address.includes("%")) continue;
     for (const name of names.map((each) => each.toLowerCase())) {
       const known = hosts.get(name);
@@ -86,11 +88,11 @@ function parseHosts(text: string): Map<string, LookupAddress[]> {
 
 interface SearchList {
   domains: string[];
-  /** From so many dots on, a name is tried as it stands before the search domains. */
+  /** The number of dots from which a name is tried unchanged before the search domains. */
   ndots: number;
 }
 
-/** As resolv.conf(5) says: the last `search` or `domain` counts. */
+/** Parses resolv.conf(5). The last `search` or `domain` line wins. */
 function parseSearch(text: string): SearchList {
   const list: SearchList = { domains: [], ndots: 1 };
   for (const line of text.split("\n")) {
@@ -108,7 +110,7 @@ function parseSearch(text: string): SearchList {
   return list;
 }
 
-/** The words of a line before its comment. */
+/** The words of a line, without its comment. */
 function words(line: string): string[] {
   return line
     .replace(/[#;].*$/, "")
@@ -116,7 +118,7 @@ function words(line: string): string[] {
     .filter((word) => word !== "");
 }
 
-/** The parsed content of a small file; read again when the file has changed, empty while the file cannot be read. */
+/** The parsed content of a small file. Reloaded when the file changes; empty if the file cannot be read. */
 class WatchedFile<Content> {
   readonly #path: string;
   readonly #parse: (text: string) => Content;

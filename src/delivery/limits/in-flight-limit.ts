@@ -1,16 +1,16 @@
-/** What the limit begins with, and never falls below. */
+/** The initial and minimum value of the limit, in requests. */
 const MIN_IN_FLIGHT = 64;
-/** How often it is adapted, in milliseconds. */
+/** The interval between adjustments of the limit, in milliseconds. */
 export const ADAPT_MS = 100;
-/** Below this part of the thread's time more may be in flight, above the other one less. */
-const IDLE = 0.75;
-const BUSY = 0.9;
-/** The weight of the latest measurement in the average, which follows the last third of a second. */
-const WEIGHT = 0.3;
-const GROWTH = 1.1;
-const SHRINKAGE = 0.95;
+/** Thread utilization below which the limit grows, and above which it shrinks. */
+const GROW_BELOW_UTILIZATION = 0.75;
+const SHRINK_ABOVE_UTILIZATION = 0.9;
+/** The weight of the latest sample in the moving average, which covers about the last third of a second. */
+const SAMPLE_WEIGHT = 0.3;
+const GROWTH_FACTOR = 1.1;
+const SHRINK_FACTOR = 0.95;
 
-/** The part of this thread's time that was taken since it was asked last, from 0 to 1. */
+/** Returns a function that measures the utilization of this thread since the previous call, from 0 to 1. */
 export function threadUtilization(): () => number {
   let last = performance.eventLoopUtilization();
   return () => {
@@ -22,9 +22,9 @@ export function threadUtilization(): () => number {
 }
 
 /**
- * How many requests a process has in flight at once: as few as keep its thread busy. While receivers are fast that is
- * some dozens, and more would cost memory and time for nothing. While they are far the thread waits, and the limit grows
- * by a tenth ten times a second.
+ * The adaptive limit of concurrent requests in a process: the lowest value that keeps the thread busy. With fast
+ * receivers that is some dozens; more would cost memory and time without benefit. With slow or distant receivers the
+ * thread is idle, and the limit grows by 10% every `ADAPT_MS`.
  */
 export class InFlightLimit {
   readonly max: number;
@@ -32,7 +32,7 @@ export class InFlightLimit {
   #value: number;
   #average: number | undefined;
 
-  /** @param utilization the part of the thread's time that was taken since it was asked last */
+  /** @param utilization returns the thread utilization since its previous call */
   constructor(max: number, utilization = threadUtilization()) {
     this.max = max;
     this.#utilization = utilization;
@@ -43,13 +43,17 @@ export class InFlightLimit {
     return this.#value;
   }
 
-  /** To be called every `ADAPT_MS`. @param wasReached whether something waited for it since the last time */
+  /**
+   * Adjusts the limit. Must be called every `ADAPT_MS`. @param wasReached whether the limit delayed a task since the
+   * last call
+   */
   adapt(wasReached: boolean): void {
     const latest = this.#utilization();
-    this.#average = (this.#average ?? latest) + (latest - (this.#average ?? latest)) * WEIGHT;
+    this.#average = (this.#average ?? latest) + (latest - (this.#average ?? latest)) * SAMPLE_WEIGHT;
     const taken = this.#average;
-    if (taken > BUSY)
-      this.#value = Math.max(Math.min(this.max, MIN_IN_FLIGHT), Math.floor(this.#value * SHRINKAGE));
-    else if (taken < IDLE && wasReached) this.#value = Math.min(this.max, Math.ceil(this.#value * GROWTH));
+    if (taken > SHRINK_ABOVE_UTILIZATION)
+      this.#value = Math.max(Math.min(this.max, MIN_IN_FLIGHT), Math.floor(this.#value * SHRINK_FACTOR));
+    else if (taken < GROW_BELOW_UTILIZATION && wasReached)
+      this.#value = Math.min(this.max, Math.ceil(this.#value * GROWTH_FACTOR));
   }
 }

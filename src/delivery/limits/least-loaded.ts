@@ -1,12 +1,12 @@
 /**
- * Items by their load, a small whole number: answers one with the least, the one that has had that load for longest.
- * Every operation takes constant time.
+ * Priority queue by load, a small integer. `first` returns the item with the lowest load; among equals, the one whose
+ * load has been unchanged for longest. Every operation takes constant time.
  */
 export class LeastLoaded<T> {
   readonly #loads = new Map<T, number>();
-  /** In the order in which they came to the load. */
+  /** Items by load, in the order in which they reached it. */
   readonly #byLoad: (Set<T> | undefined)[] = [];
-  /** No item has less. */
+  /** A lower bound of all loads. */
   #least = 0;
 
   get size(): number {
@@ -39,7 +39,7 @@ export class LeastLoaded<T> {
     this.#byLoad[known]?.delete(item);
   }
 
-  /** An item with the least load; undefined when there is none. */
+  /** An item with the lowest load; undefined if empty. */
   first(): T | undefined {
     if (this.#loads.size === 0) return undefined;
     for (; ; this.#least += 1) {

@@ -1,36 +1,36 @@
 import { readFileSync } from "node:fs";
 
-/** What a process needs besides deliveries: its code, the Temporal SDK, the database's pool; in bytes. */
+/** Memory that a process needs besides deliveries, in bytes: code, the Temporal SDK, the database pool. */
 export const BASE_MEMORY = 170 * 2 ** 20;
-/** What a request in flight takes: its connection with TLS, and its buffers; in bytes. Measured by the bench `farther`. */
+/** Memory per request in flight, in bytes: its connection with TLS and its buffers. Measured by the bench `farther`. */
 export const MEMORY_EACH = 160 * 2 ** 10;
-/** The part of the memory beyond that, which payloads may take. */
-const PAYLOAD_PART = 16;
-/** What a payload takes of it: as it was read, as it is sent, and encrypted. */
+/** The divisor of the memory above BASE_MEMORY that gives the share of payloads: one sixteenth. */
+const PAYLOAD_MEMORY_DIVISOR = 16;
+/** Copies of a payload in memory: as read, as sent, and encrypted. */
 const PAYLOAD_COPIES = 3;
-/** Files besides deliveries': idle connections, the database, Temporal, logs. */
-const OTHER_FILES = 1_200;
-/** Fewer are never allowed, whatever the limits: deliveries must go on. */
-const LEAST_IN_FLIGHT = 16;
+/** File descriptors reserved for other uses: idle connections, the database, Temporal, logs. */
+const RESERVED_FILES = 1_200;
+/** The minimum of the limit of requests in flight, whatever the system grants. */
+const MIN_IN_FLIGHT = 16;
 
-/** How much a process may have in flight. */
+/** Limits of a process: requests in flight, and payload memory in bytes. */
 export interface DeliveryLimits {
   maxInFlight: number;
   memoryBytes: number;
 }
 
-/** What the system grants the process; undefined where it says nothing. */
+/** Resources that the system grants the process; undefined if unknown. */
 export interface Granted {
-  /** Files that may be open at once. */
+  /** The limit of open files. */
   files: number | undefined;
-  /** Its part of a container's memory, in bytes. */
+  /** The share of the container's memory, in bytes. */
   memory: number | undefined;
 }
 
 /**
- * Reads what the system grants. Node has raised the file limit as far as it may by then.
+ * Reads the limits granted by the system. Node has already raised the soft file limit to the hard limit.
  *
- * @param sharedBy processes that share the memory evenly, this one included
+ * @param sharedBy the number of processes that share the memory evenly, including this one
  */
 export function readGranted(sharedBy: number): Granted {
   const memory = readMemoryLimit();
@@ -40,10 +40,10 @@ export function readGranted(sharedBy: number): Granted {
   };
 }
 
-/** The memory of the container, in bytes; undefined outside of one. */
+/** The memory limit of the container, in bytes; undefined without a limit. */
 export function readMemoryLimit(): number | undefined {
   const memory = process.constrainedMemory();
-  // Without a limit it is 0, or a number beyond all memory.
+  // Without a limit Node returns 0 or a number larger than any memory.
   return memory > 0 && memory < 2 ** 50 ? memory : undefined;
 }
 
@@ -58,10 +58,10 @@ function readFileLimit(): number | undefined {
 }
 
 /**
- * Lowers the configured limits to what the system grants.
+ * Reduces the configured limits to what the system grants.
  *
- * @param reservedFiles of the API's connections, where the process serves it too
- * @returns also a warning for each that was lowered, with the remedy
+ * @param reservedFiles file descriptors reserved for API connections in the same process
+ * @returns the limits, and a warning with the remedy for each that was reduced
  */
 export function clampToGranted(
   wanted: DeliveryLimits,
@@ -71,27 +71,27 @@ export function clampToGranted(
   const warnings: string[] = [];
   let { maxInFlight, memoryBytes } = wanted;
   const { files, memory } = granted;
-  if (files !== undefined && files < maxInFlight + OTHER_FILES + reservedFiles) {
-    // The API's connections may never come: deliveries give way to half of them.
+  if (files !== undefined && files < maxInFlight + RESERVED_FILES + reservedFiles) {
+    // API connections may never use their reservation, so deliveries always get at least half of all files.
     const left = Math.max(
-      LEAST_IN_FLIGHT,
-      Math.floor(Math.max(files - OTHER_FILES - reservedFiles, files / 2)),
+      MIN_IN_FLIGHT,
+      Math.floor(Math.max(files - RESERVED_FILES - reservedFiles, files / 2)),
     );
     if (left < maxInFlight) {
       warnings.push(
-        `at most ${left} requests can be in flight instead of DELIVERY_MAX_IN_FLIGHT=${maxInFlight}: the process may open ${files} files; raise that limit to ${maxInFlight + OTHER_FILES + reservedFiles} (ulimit -n, LimitNOFILE of systemd, --ulimit nofile of a container), or lower DELIVERY_MAX_IN_FLIGHT`,
+        `DELIVERY_MAX_IN_FLIGHT=${maxInFlight} reduced to ${left}: the process may open only ${files} files; raise that limit to ${maxInFlight + RESERVED_FILES + reservedFiles} (ulimit -n, LimitNOFILE of systemd, --ulimit nofile of a container), or lower DELIVERY_MAX_IN_FLIGHT`,
       );
       maxInFlight = left;
     }
   }
   if (memory !== undefined) {
     const spare = Math.max(0, memory - BASE_MEMORY);
-    const payloads = Math.max(2 ** 20, Math.floor(spare / PAYLOAD_PART));
+    const payloads = Math.max(2 ** 20, Math.floor(spare / PAYLOAD_MEMORY_DIVISOR));
     memoryBytes = Math.min(memoryBytes, payloads);
-    const left = Math.max(LEAST_IN_FLIGHT, Math.floor((spare - PAYLOAD_COPIES * memoryBytes) / MEMORY_EACH));
+    const left = Math.max(MIN_IN_FLIGHT, Math.floor((spare - PAYLOAD_COPIES * memoryBytes) / MEMORY_EACH));
     if (left < maxInFlight) {
       warnings.push(
-        `at most ${left} requests can be in flight instead of DELIVERY_MAX_IN_FLIGHT=${maxInFlight}: the process may use ${Math.round(memory / 2 ** 20)} MiB of memory; raise that limit, or lower DELIVERY_MAX_IN_FLIGHT`,
+        `DELIVERY_MAX_IN_FLIGHT=${maxInFlight} reduced to ${left}: the process may use only ${Math.round(memory / 2 ** 20)} MiB of memory; raise that limit, or lower DELIVERY_MAX_IN_FLIGHT`,
       );
       maxInFlight = left;
     }

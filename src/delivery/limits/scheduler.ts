@@ -1,87 +1,87 @@
 import { LeastLoaded } from "./least-loaded.ts";
 import { type Evidence, Windows } from "./windows.ts";
 
-/** First attempts and retries wait apart: each has its part of the budget. */
+/** First attempts and retries have separate queues and separate shares of the budget. */
 export type Kind = "first" | "retry";
 
-/** What waits to be sent. */
+/** An attempt to send. */
 export interface Task {
   readonly kind: Kind;
   readonly webhookId: bigint;
   readonly host: string;
 }
 
-/** What an attempt showed about its webhook and its host. */
+/** The effect of an attempt's outcome on the windows of its webhook and host. */
 export interface Verdict {
   webhook: Evidence;
   host: Evidence;
 }
 
-/** A webhook that tasks wait for. */
+/** A webhook with queued tasks. */
 export interface WaitingWebhook {
   webhookId: bigint;
   host: string;
   waiting: number;
 }
 
-/** The part of the budget that retries have while first attempts wait too: a fifth. */
-const RETRY_PART = 5;
-/** The part of the budget that receivers that did not answer in time may hold: a quarter. */
-const PROBE_PART = 4;
+/** The divisor of the budget that gives the share of retries while first attempts are queued: one fifth. */
+const RETRY_BUDGET_DIVISOR = 5;
+/** The divisor of the budget that gives the share of probes: one quarter. */
+const PROBE_BUDGET_DIVISOR = 4;
 
-/** The tasks of one webhook and kind, oldest first. */
+/** The queued tasks of one webhook and kind, oldest first. */
 interface WebhookQueue<T> {
   readonly webhookId: bigint;
   readonly host: HostQueue<T>;
   tasks: T[];
-  /** Tasks before this one have been taken. */
+  /** The index of the first task that has not been taken. */
   first: number;
 }
 
-/** The webhooks of one host that have tasks of a kind waiting. */
+/** The webhooks of one host with queued tasks of a kind. */
 interface HostQueue<T> {
   readonly host: string;
   readonly webhooks: Map<bigint, WebhookQueue<T>>;
-  /** Tasks of all of them. */
+  /** The number of queued tasks of all these webhooks. */
   waiting: number;
-  /** Those that may have room, by how much they have in flight. */
+  /** Webhooks that may have room in their window, by requests in flight. */
   readonly ready: LeastLoaded<WebhookQueue<T>>;
 }
 
-/** All that waits of one kind. */
+/** All queued tasks of one kind. */
 class Lane<T extends Task> {
   readonly hosts = new Map<string, HostQueue<T>>();
   readonly webhooks = new Map<bigint, WebhookQueue<T>>();
-  /** Hosts that may have room, by how much they have in flight. */
+  /** Hosts that may have room in their window, by requests in flight. */
   readonly ready = new LeastLoaded<HostQueue<T>>();
-  /** Hosts that did not answer in time and may be tried, and webhooks of others that did not. They take turns. */
+  /** Candidates for a probe, in turn: hosts whose last attempt timed out, and such webhooks of other hosts. */
   readonly hanging = new Set<WebhookQueue<T> | HostQueue<T>>();
   waiting = 0;
 }
 
 /**
- * Decides who may send next. A pure data structure: it sends nothing and knows no clock.
+ * Decides which task to send next. A pure data structure without I/O or clock.
  *
  * A task starts when the budget, its host's window and its webhook's window have room. The next slot goes to the host
- * with the fewest requests in flight, and there to the webhook with the fewest (max-min fairness), so that a few that
- * are busy or slow leave room for all others. A receiver that did not answer in time gets one request at a time, a
- * probe, and all probes together have at most a quarter of the budget.
+ * with the fewest requests in flight, and within it to the webhook with the fewest (max-min fairness), so that a few
+ * busy or slow receivers leave room for all others. A receiver whose last attempt timed out gets one request at a
+ * time, a probe. All probes together use at most a quarter of the budget.
  */
 export class Scheduler<T extends Task> {
   readonly webhooks: Windows<bigint>;
   readonly hosts: Windows<string>;
-  /** Requests in flight, at most; may be changed at any time. */
+  /** The maximum number of requests in flight. May be changed at any time. */
   budget: number;
   readonly #lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
   readonly #inFlight: Record<Kind, number> = { first: 0, retry: 0 };
   #turn = 0;
   /**
-   * Probes in flight, and whether they count in their host's window. One to a webhook that hangs does not: it could hold
-   * the only slot of its neighbours.
+   * Probes in flight, and whether each counts in its host's window. A probe of a webhook that hangs does not count:
+   * it could occupy the only slot of other webhooks on the host.
    */
   readonly #probes = new Map<T, boolean>();
 
-  /** @param limits the most in flight in all, to one host and to one webhook */
+  /** @param limits the maximum of requests in flight in total, per host and per webhook */
   constructor(limits: { budget: number; perHost: number; perWebhook: number }) {
     this.budget = limits.budget;
     this.hosts = new Windows(limits.perHost);
@@ -92,25 +92,25 @@ export class Scheduler<T extends Task> {
     return this.#inFlight.first + this.#inFlight.retry;
   }
 
-  /** Tasks of a kind that wait. */
+  /** The number of queued tasks of a kind. */
   waiting(kind: Kind): number {
     return this.#lanes[kind].waiting;
   }
 
-  /** Tasks that wait for a host, over all of its webhooks. */
+  /** The number of queued tasks of a host, over all of its webhooks. */
   waitingForHost(host: string): number {
     return (
       (this.#lanes.first.hosts.get(host)?.waiting ?? 0) + (this.#lanes.retry.hosts.get(host)?.waiting ?? 0)
     );
   }
 
-  /** The webhooks with waiting tasks of a kind: how many wait, and how many may be in flight. */
+  /** The webhooks with queued tasks of a kind, and the number of these tasks. */
   *queues(kind: Kind): Iterable<WaitingWebhook> {
     for (const { webhookId, host, tasks, first } of this.#lanes[kind].webhooks.values())
       yield { webhookId, host: host.host, waiting: tasks.length - first };
   }
 
-  /** Whether the windows of a webhook and its host have room, and not only for a probe. */
+  /** Whether the windows of a webhook and its host have room for more than a probe. */
   hasRoom(webhookId: bigint, host: string): boolean {
     return this.webhooks.isOpen(webhookId) && this.hosts.isOpen(host);
   }
@@ -123,7 +123,7 @@ export class Scheduler<T extends Task> {
     lane.waiting += 1;
   }
 
-  /** Takes the task that is to start now; undefined when nothing may. `end` is to be called for it. */
+  /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
   next(): T | undefined {
     if (this.inFlight >= this.budget) return undefined;
     return this.#isRetrysTurn()
@@ -131,14 +131,15 @@ export class Scheduler<T extends Task> {
       : (this.#take("first") ?? this.#take("retry"));
   }
 
-  /** Whether retries have less than their part in flight; of a small budget they have each fifth turn. */
+  /** Whether retries use less than their share. With a budget below RETRY_BUDGET_DIVISOR, they get every fifth turn. */
   #isRetrysTurn(): boolean {
-    if (this.budget >= RETRY_PART) return this.#inFlight.retry < Math.floor(this.budget / RETRY_PART);
-    this.#turn = (this.#turn + 1) % RETRY_PART;
+    if (this.budget >= RETRY_BUDGET_DIVISOR)
+      return this.#inFlight.retry < Math.floor(this.budget / RETRY_BUDGET_DIVISOR);
+    this.#turn = (this.#turn + 1) % RETRY_BUDGET_DIVISOR;
     return this.#turn === 0;
   }
 
-  /** Takes note of the end of a task that `next` answered. */
+  /** Records the end of a task that `next` returned. */
   end(task: T, verdict: Verdict): void {
     this.#inFlight[task.kind] -= 1;
     const hostHung = this.hosts.of(task.host).timedOut;
@@ -151,7 +152,7 @@ export class Scheduler<T extends Task> {
     this.#refresh(task);
   }
 
-  /** Takes the waiting tasks that `wanted` names out. */
+  /** Removes and returns the queued tasks for which `wanted` is true. */
   remove(wanted: (task: T) => boolean): T[] {
     const removed: T[] = [];
     for (const lane of [this.#lanes.first, this.#lanes.retry]) {
@@ -240,10 +241,10 @@ export class Scheduler<T extends Task> {
   }
 
   #mayProbe(): boolean {
-    return this.#probes.size < Math.max(1, Math.floor(this.budget / PROBE_PART));
+    return this.#probes.size < Math.max(1, Math.floor(this.budget / PROBE_BUDGET_DIVISOR));
   }
 
-  /** @param probe undefined for a task that is none; whether it counts in its host's window */
+  /** @param probe undefined if the task is not a probe; otherwise whether it counts in its host's window */
   #start(lane: Lane<T>, queue: WebhookQueue<T>, probe: boolean | undefined): T {
     const task = queue.tasks[queue.first] as T;
     queue.first += 1;
@@ -262,7 +263,7 @@ export class Scheduler<T extends Task> {
     return task;
   }
 
-  /** Brings what waits for the task's webhook and host up to date with what is in flight to them. */
+  /** Updates the ready queues of the task's webhook and host after a change of requests in flight. */
   #refresh({ webhookId, host: name }: T): void {
     for (const lane of [this.#lanes.first, this.#lanes.retry]) {
       const queue = lane.webhooks.get(webhookId);
@@ -297,7 +298,7 @@ export class Scheduler<T extends Task> {
     }
   }
 
-  /** A host answers again: those of its webhooks that hang need no room in its window any more. */
+  /** After a host has recovered: its hanging webhooks are probed outside its window again. */
   #refreshWebhooks(name: string): void {
     for (const lane of [this.#lanes.first, this.#lanes.retry]) {
       const queues = lane.hosts.get(name)?.webhooks.values() ?? [];

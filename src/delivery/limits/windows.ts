@@ -1,44 +1,44 @@
-/** What an attempt showed about a webhook or a host. */
+/** The effect of an attempt's outcome on a window. */
 export type Evidence =
-  /** It works: more may be in flight at once. */
+  /** Success: the window grows by one if it was full. */
   | "success"
-  /** It answered with an error, or broke off: half as much. */
+  /** An error response or a broken connection: the window is halved. */
   | "failure"
-  /** It did not answer in time: one at a time, until it does. */
+  /** A timeout: one request at a time until the next success or failure. */
   | "timeout"
-  /** Nothing: the attempt failed for another reason. */
+  /** No information: the attempt failed for another reason. */
   | "none";
 
-/** How much may be in flight to one webhook or host, and how much is. */
+/** The window of one webhook or host: attempts allowed in flight, and attempts in flight. */
 export interface Window {
   allowed: number;
   inFlight: number;
-  /** The last attempt that started filled it: more could have been in flight. */
+  /** Whether the last attempt that started filled the window. */
   isFull: boolean;
-  /** The last attempt that showed anything timed out. */
+  /** Whether the last attempt with evidence timed out. */
   timedOut: boolean;
 }
 
-/** What holds for a key that nothing is known of. */
-const START = 4;
-/** Windows of idle keys that are remembered, at most. */
+/** The initial window of an unknown key. */
+const INITIAL_WINDOW = 4;
+/** The maximum number of remembered windows; beyond it, idle ones are removed. */
 const MAX_REMEMBERED = 20_000;
 
 /**
- * How many attempts may be in flight to each key, a webhook or a host: few at first, one more with each success while
- * the window is full, half as many after a failure, one after a timeout. How long a response takes changes nothing:
- * a receiver that needs two seconds is healthy.
+ * Limits attempts in flight per key, a webhook or a host, by additive increase and multiplicative decrease. A window
+ * starts small, grows by one with each success while full, is halved by a failure, and set to one by a timeout.
+ * Response time has no effect: a receiver that takes two seconds is healthy.
  */
 export class Windows<Key> {
   readonly #max: number;
   readonly #windows = new Map<Key, Window>();
 
-  /** @param max the most that may be in flight to one key */
+  /** @param max the maximum window of a key */
   constructor(max: number) {
     this.#max = max;
   }
 
-  /** The key's window as it is now; a later change may replace the object. */
+  /** The key's current window. A later change may replace the object. */
   of(key: Key): Readonly<Window> {
     return this.#windows.get(key) ?? this.#fresh();
   }
@@ -48,7 +48,7 @@ export class Windows<Key> {
     return window === undefined || window.inFlight < window.allowed;
   }
 
-  /** Whether there is room, and not only for a probe. */
+  /** Whether there is room for more than a probe. */
   isOpen(key: Key): boolean {
     const window = this.#windows.get(key);
     return window === undefined || (window.inFlight < window.allowed && !window.timedOut);
@@ -65,7 +65,7 @@ export class Windows<Key> {
     this.learn(key, evidence);
   }
 
-  /** Takes note of an attempt that was not counted in the window. */
+  /** Applies the evidence of an attempt that was not counted in the window. */
   learn(key: Key, evidence: Evidence): void {
     if (evidence === "none") return;
     const window = this.#window(key);
@@ -76,7 +76,7 @@ export class Windows<Key> {
   }
 
   #fresh(): Window {
-    return { allowed: Math.min(START, this.#max), inFlight: 0, isFull: false, timedOut: false };
+    return { allowed: Math.min(INITIAL_WINDOW, this.#max), inFlight: 0, isFull: false, timedOut: false };
   }
 
   #window(key: Key): Window {

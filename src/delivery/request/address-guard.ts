@@ -5,38 +5,39 @@ import { isBlockedPort } from "../http/blocked-ports.ts";
 import { lookupError } from "../http/lookup-error.ts";
 import { NameResolver, type Resolver } from "../http/name-resolver.ts";
 
-/** An address or port that deliveries may not reach; the message names the remedy. */
+/** Thrown for an address or port to which deliveries are not allowed. The message names the remedy. */
 export class AddressRefusedError extends Error {
   readonly code = "ADDRESS_REFUSED";
   override name = "AddressRefusedError";
 }
 
-/** Keeps deliveries away from networks that are not public (server-side request forgery), and from other protocols. */
+/** Prevents deliveries to non-public networks (server-side request forgery) and to ports of other protocols. */
 export interface AddressGuard {
-  /** Throws AddressRefusedError when the literal address may not be dialled. */
+  /** Throws AddressRefusedError if connecting to the literal address is not allowed. */
   check(address: string): void;
-  /** Throws AddressRefusedError when the port may not be dialled. */
+  /** Throws AddressRefusedError if connecting to the port is not allowed. */
   checkPort(port: number): void;
   /**
-   * Resolves a name to the addresses that may be dialled, so that the address checked is the one dialled. The error
-   * does not say what the name resolves to: whoever registers webhooks could read an internal zone by it.
+   * Resolves a name to its allowed addresses. The caller must connect to these, so that the checked address is the
+   * one used. The error does not contain the resolved addresses: anyone who may register webhooks could read an
+   * internal zone.
    *
-   * @throws AddressRefusedError when there are addresses, and none may be dialled
+   * @throws AddressRefusedError if none of the name's addresses is allowed
    * @throws LookupError
    */
   resolve(name: string): Promise<LookupAddress[]>;
 }
 
-/** Azure's platform address: public by its range, yet it answers with the machine's own data. */
+/** Azure's platform address: in a public range, but serves instance metadata. */
 const PLATFORM_ADDRESSES = new Set(["168.63.129.16"]);
 const GLOBAL_UNICAST: Network = [ipaddr.IPv6.parse("2000::"), 3];
-/** NAT64 prefixes of local networks (RFC 8215): where the IPv4 address is within depends on the network. */
+/** NAT64 prefixes of local networks (RFC 8215). The position of the IPv4 address depends on the network. */
 const LOCAL_NAT64: Network = [ipaddr.IPv6.parse("64:ff9b:1::"), 48];
 
 /**
- * @param allowedNetworks networks that are let through although they are not public
- * @param options.allowedPorts ports that are let through although they are blocked
- * @param options.resolver how names are looked up. Defaults to the hosts file and DNS
+ * @param allowedNetworks non-public networks to which deliveries are allowed
+ * @param options.allowedPorts blocked ports to which deliveries are allowed
+ * @param options.resolver resolves host names. Defaults to the hosts file and DNS
  */
 export function createAddressGuard(
   allowedNetworks: readonly Network[],
@@ -60,7 +61,7 @@ export function createAddressGuard(
       if (!isBlockedPort(port) || (port !== 0 && allowedPorts.includes(port))) return;
       throw new AddressRefusedError(
         port === 0
-          ? "port 0 cannot be connected to; use a port from 1 to 65535"
+          ? "port 0 is not a valid port; use a port from 1 to 65535"
           : `port ${port} belongs to another protocol; use the port of an HTTPS server (an operator can allow port ${port} with DELIVERY_ALLOWED_PORTS)`,
       );
     },
@@ -79,7 +80,7 @@ export function createAddressGuard(
 const REMEDY =
   "deliveries go to public addresses only (an operator can allow its network with DELIVERY_ALLOWED_NETWORKS)";
 
-/** The kind of range that forbids the address, or undefined when it is public. */
+/** The kind of non-public range that contains the address; undefined if the address is allowed. */
 function refusal(address: ipaddr.IPv4 | ipaddr.IPv6, allowed: readonly Network[]): string | undefined {
   if (address.kind() === "ipv4") {
     if (PLATFORM_ADDRESSES.has(address.toString())) return "platform";
@@ -97,7 +98,7 @@ function refusal(address: ipaddr.IPv4 | ipaddr.IPv6, allowed: readonly Network[]
   return within(address, GLOBAL_UNICAST) ? undefined : "reserved";
 }
 
-/** The IPv4 address that a mapped (::ffff:0:0/96), NAT64 (64:ff9b::/96) or 6to4 (2002::/16) address leads to. */
+/** The IPv4 address embedded in a mapped (::ffff:0:0/96), NAT64 (64:ff9b::/96) or 6to4 (2002::/16) address. */
 function embeddedIpv4(address: ipaddr.IPv6): ipaddr.IPv4 | undefined {
   if (address.isIPv4MappedAddress()) return address.toIPv4Address();
   const bytes = address.toByteArray();
@@ -107,7 +108,7 @@ function embeddedIpv4(address: ipaddr.IPv6): ipaddr.IPv4 | undefined {
   return undefined;
 }
 
-/** Whether the interface identifier is 0:5efe or 200:5efe with an IPv4 address: a tunnel to it (RFC 5214, 6.1). */
+/** Whether the interface identifier is 0:5efe or 200:5efe with an IPv4 address: an ISATAP tunnel (RFC 5214, 6.1). */
 function isIsatap(address: ipaddr.IPv6): boolean {
   const [high, low] = address.parts.slice(4, 6);
   return (high === 0 || high === 0x0200) && low === 0x5efe;

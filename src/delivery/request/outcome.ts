@@ -1,37 +1,37 @@
-/** The longest Retry-After that is honoured, in milliseconds. */
+/** The maximum Retry-After that is respected, in milliseconds. Longer values are reduced to it. */
 export const MAX_RETRY_AFTER_MS = 3_600_000;
 
-/** What came of one POST, ready to be recorded as an attempt. */
+/** The outcome of one POST, to be recorded as an attempt. */
 export interface Outcome {
-  /** Any 2xx within the time-out; what becomes of its body changes nothing. */
+  /** True for any 2xx within the timeout, even if the body is incomplete. */
   delivered: boolean;
   started: Date;
   durationMs: number;
-  /** The HTTP status, when a response came. */
+  /** The HTTP status; null without a response. */
   status: number | null;
-  /** What went wrong, when it was not the status alone; never holds a URL or a secret. */
+  /** The error, if the status alone does not explain the outcome. Never contains a URL or a secret. */
   error: string | null;
-  /** The first 1 KiB of the response, as text. */
+  /** The first 1 KiB of the response body, as text. */
   responseStart: string | null;
-  /** How long the receiver asked to be left alone, at most an hour. */
+  /** The delay requested by the receiver's Retry-After, in milliseconds; at most MAX_RETRY_AFTER_MS. */
   retryAfterMs: number | null;
-  /** Who failed when no response came; null when one did. */
+  /** The part that failed, if there was no response; otherwise null. */
   failure: FailureOf | null;
 }
 
 /**
- * What failed without a response: the connection to the host or, once the request was sent, the webhook; and whether by
- * letting the time run out. `ours` stands for what no receiver can help.
+ * The part that failed without a response: the connection to the host or, once the request was sent, the webhook;
+ * each by an error or by a timeout. `ours` is a failure inside this service.
  */
 export type FailureOf = "host" | "host timeout" | "webhook" | "webhook timeout" | "ours";
 
-/** Whether a status counts as delivered: 2xx and nothing else, redirects and 410 included in the else. */
+/** Whether a status counts as delivered: any 2xx. Redirects and 410 do not. */
 export function isDelivered(status: number): boolean {
   return status >= 200 && status <= 299;
 }
 
 /**
- * The wait a Retry-After header asks for, in milliseconds, or null where there is none to honour.
+ * Parses a Retry-After header. Returns the delay in milliseconds, or null if there is none.
  *
  * @param header seconds or an HTTP date (RFC 9110, 10.2.3)
  */
@@ -42,14 +42,14 @@ export function parseRetryAfter(header: string | undefined, now: number): number
   return Number.isFinite(ms) && ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
 }
 
-/** The faults of a connection in words, by the code that Node, OpenSSL or undici gives. */
+/** Messages for connection errors, by error code of Node, OpenSSL or undici. */
 const FAULTS: Record<string, string> = {
   ECONNREFUSED: "connection refused",
   ECONNRESET: "connection reset",
   EPIPE: "connection reset",
   UND_ERR_SOCKET: "connection closed before the response was complete",
-  UND_ERR_CONNECT_TIMEOUT: "no connection in time",
-  ETIMEDOUT: "no connection in time",
+  UND_ERR_CONNECT_TIMEOUT: "connection timed out",
+  ETIMEDOUT: "connection timed out",
   EHOSTUNREACH: "host unreachable",
   ENETUNREACH: "network unreachable",
   CERT_HAS_EXPIRED: "certificate has expired",
@@ -57,14 +57,14 @@ const FAULTS: Record<string, string> = {
   SELF_SIGNED_CERT_IN_CHAIN: "certificate chain ends in an unknown authority",
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: "certificate is from an unknown authority",
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "certificate is from an unknown authority",
-  CERT_SIGNATURE_FAILURE: "certificate's signature is wrong",
+  CERT_SIGNATURE_FAILURE: "certificate has an invalid signature",
   CERT_NOT_YET_VALID: "certificate is not valid yet",
   ERR_TLS_CERT_ALTNAME_INVALID: "certificate is for another host",
   UND_ERR_HEADERS_OVERFLOW: "response headers too large",
   HPE_HEADER_OVERFLOW: "response headers too large",
 };
 
-/** A connection's error as one line for the attempt record. */
+/** Describes a connection error in one line for the attempt record. */
 export function describeFault(error: Error): string {
   const code = faultCode(error);
   if (code === "ADDRESS_REFUSED") return `address refused: ${error.message}`;
@@ -74,7 +74,7 @@ export function describeFault(error: Error): string {
   return words ? `${words} (${code})` : `request failed (${code})`;
 }
 
-/** Whom an error is charged to. @param sent whether the request had gone over a connection */
+/** The part that caused an error. @param sent whether the request was sent over a connection */
 export function failureOf(error: Error, sent: boolean): FailureOf {
   if (sent) return "webhook";
   const code = faultCode(error);
@@ -83,12 +83,12 @@ export function failureOf(error: Error, sent: boolean): FailureOf {
   return "host";
 }
 
-/** Codes that say only that this machine has no route for a family of addresses. */
+/** Error codes for an address family that this machine has no route for. */
 const NO_ROUTE = new Set(["ENETUNREACH", "EADDRNOTAVAIL", "EAFNOSUPPORT"]);
 
 function faultCode(error: Error): string {
   if (!(error instanceof AggregateError)) return (error as NodeJS.ErrnoException).code ?? error.name;
-  // Happy eyeballs fails with one error an address; the first of an address that could be tried says what happened.
+  // Happy Eyeballs fails with one error per address. Report the first address that this machine has a route for.
   const codes = error.errors.map(faultCode);
   return codes.find((code) => !NO_ROUTE.has(code)) ?? (codes[0] as string);
 }

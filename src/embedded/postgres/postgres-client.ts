@@ -1,22 +1,22 @@
 import pg from "pg";
 
-/** The superuser that initdb makes. Only the start of the embedded database uses it. */
+/** The superuser created by initdb. Used only while starting the embedded database. */
 export const SUPERUSER = "webhook";
-/** The role that the service connects as: it owns its database and nothing else. */
+/** The role of the service. It owns its database and has no other privileges. */
 export const SERVICE_ROLE = "webhook_service";
 
-/** Whom a connection is for. */
+/** The credentials of a connection. */
 export interface Login {
   role: string;
   password: string;
 }
 
-/** Connection address of a database of the embedded PostgreSQL. It holds the password: not for logs. */
+/** The connection URL of a database of the embedded PostgreSQL. Contains the password: do not log. */
 export function addressOf({ role, password }: Login, port: number, database: string): string {
   return `postgres://${role}:${encodeURIComponent(password)}@127.0.0.1:${port}/${database}`;
 }
 
-/** Resolves when the PostgreSQL at `url` answers and its data folder is `data`; rejects otherwise. */
+/** Resolves if the PostgreSQL at `url` responds and uses the data folder `data`; rejects otherwise. */
 export async function assertServes(url: string, data: string): Promise<void> {
   await withClient(url, async (client) => {
     const { rows } = await client.query<{ data_directory: string }>("show data_directory");
@@ -25,10 +25,10 @@ export async function assertServes(url: string, data: string): Promise<void> {
 }
 
 /**
- * Sees to it that the service's role exists, is no superuser and owns the database `name` with everything in it. In a
- * database of an earlier version of the service everything belonged to the superuser.
+ * Ensures that the service's role exists, is not a superuser, and owns the database `name` with all its objects. In
+ * databases of earlier versions the superuser owned everything.
  *
- * @param addressIn the superuser's address of a database of the server
+ * @param addressIn returns the superuser's URL of a database of the server
  */
 export async function ensureServiceDatabase(
   addressIn: (database: string) => string,
@@ -39,7 +39,7 @@ export async function ensureServiceDatabase(
     const role = client.escapeIdentifier(service.role);
     const known = await client.query("select from pg_roles where rolname = $1", [service.role]);
     if (known.rowCount === 0) await client.query(`create role ${role}`);
-    // Set anew at each start: its password file may have been lost.
+    // Set again at each start, because its password file may have been lost.
     await client.query(
       `alter role ${role} with login nosuperuser nocreatedb nocreaterole noreplication nobypassrls
         password ${client.escapeLiteral(service.password)}`,
@@ -59,8 +59,9 @@ export async function ensureServiceDatabase(
 }
 
 /**
- * Statements that give a role what belongs to others in a database. "reassign owned" refuses to take anything from the
- * superuser of initdb. What goes with a table (indexes, sequences of its columns, its row type) is left out.
+ * Statements that transfer the objects of other owners in a database to a role. "reassign owned" cannot reassign
+ * objects of initdb's superuser. Objects that follow their table (indexes, sequences of its columns, its row type)
+ * are omitted.
  */
 const OTHERS_OBJECTS = `
   with foreign_schema as (
@@ -92,7 +93,7 @@ async function withClient(url: string, use: (client: pg.Client) => Promise<void>
     connectionTimeoutMillis: 2_000,
     query_timeout: 30_000,
   });
-  // A server that dies under us emits this; the pending call rejects too.
+  // Emitted if the server ends. The pending call rejects as well.
   client.on("error", () => {});
   try {
     await client.connect();

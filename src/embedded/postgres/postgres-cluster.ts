@@ -11,24 +11,24 @@ import type { PostgresBinaries } from "./postgres-binaries.ts";
 import { type Login, SERVICE_ROLE, SUPERUSER } from "./postgres-client.ts";
 import type { PostgresHome } from "./postgres-home.ts";
 
-/** Where the superuser's password is kept, 0600. */
+/** The file with the superuser's password, mode 0600. */
 function superuserFile(dataDir: string): string {
   return path.join(dataDir, "postgres-password");
 }
 
-/** Where the password of the service's role is kept, 0600. */
+/** The file with the password of the service's role, mode 0600. */
 function serviceFile(dataDir: string): string {
   return path.join(dataDir, "postgres-service-password");
 }
 
-/** Makes a password at the first start; after that, and in later starts, it is the kept one. */
+/** The login of the service's role. Generates its password at the first start. */
 export async function ensureServiceLogin(dataDir: string): Promise<Login> {
   return { role: SERVICE_ROLE, password: await keepSecret(serviceFile(dataDir), makePassword) };
 }
 
 /**
- * Whom the service connects as, without making anything; null before the first start. A database of an earlier version,
- * which was not started since, has the superuser alone.
+ * The login of the service without creating anything; null before the first start. A database last started by an
+ * earlier version has only the superuser.
  */
 export async function findServiceLogin(dataDir: string): Promise<Login | null> {
   const service = await readText(serviceFile(dataDir));
@@ -40,9 +40,9 @@ export async function findServiceLogin(dataDir: string): Promise<Login | null> {
 const makePassword = () => randomBytes(24).toString("base64url");
 
 /**
- * Makes sure that `home` has a database cluster whose superuser has the password that is kept in `dataDir`.
+ * Ensures that `home` has a database cluster whose superuser has the password stored in `dataDir`.
  *
- * @throws Error with what initdb said when it fails; a cluster half made is never used.
+ * @throws Error with the output of initdb if it fails. An incomplete cluster is never used
  */
 export async function ensureCluster(
   dataDir: string,
@@ -53,7 +53,7 @@ export async function ensureCluster(
   const kept = await readText(superuserFile(dataDir));
   const password = await keepSecret(superuserFile(dataDir), makePassword);
   if (!(await hasCluster(home))) {
-    progress("making the database (first start)");
+    progress("creating the database (first start)");
     await initialise(home, binaries, password);
   } else if (kept === null) {
     progress("the database's password was lost; setting a new one");
@@ -69,13 +69,16 @@ async function hasCluster({ data }: PostgresHome): Promise<boolean> {
   );
 }
 
-/** Made under another name and renamed when whole, so that a kill amid initdb leaves nothing to trip over. */
+/**
+ * Initializes the cluster under a temporary name and renames it when complete, so that an interrupted initdb leaves
+ * no partial cluster.
+ */
 async function initialise(home: PostgresHome, { initdb }: PostgresBinaries, password: string): Promise<void> {
   for (const name of await readdir(home.folder)) await rm(path.join(home.folder, name), { recursive: true });
   const draft = path.join(home.folder, `draft-${randomUUID()}`);
   const secret = path.join(home.folder, `secret-${randomUUID()}`);
   try {
-    // A file, because the command line is everybody's to read; of its owner, because it runs as that user.
+    // A file, because command lines are visible to all users. Owned by the user that initdb runs as.
     await writeFile(secret, password, { mode: 0o600 });
     if (home.owner !== null) await chown(secret, home.owner.uid, home.owner.gid);
     const locale = ["--encoding=UTF8", "--locale=C"];
@@ -95,7 +98,7 @@ async function initialise(home: PostgresHome, { initdb }: PostgresBinaries, pass
   await rename(draft, home.data);
 }
 
-/** PostgreSQL's single-user mode asks for no password, and takes the statement from its input. */
+/** Sets the password in PostgreSQL's single-user mode, which requires none and reads the statement from its input. */
 async function setPassword(
   home: PostgresHome,
   { postgres }: PostgresBinaries,
@@ -115,14 +118,14 @@ async function run(home: PostgresHome, file: string, args: string[], input = "")
   const ended = new Promise<number | null>((resolve, reject) =>
     child.once("error", reject).once("close", resolve),
   );
-  child.stdin.on("error", () => {}); // It ended without reading; its code tells.
+  child.stdin.on("error", () => {}); // The process ended without reading; its exit code is checked below.
   child.stdin.end(input);
   const [code, output, errors] = await Promise.all([ended, text(child.stdout), text(child.stderr)]);
   if (code === 0) return;
   const said = excerpt((errors || output).trim());
   if (/user does not exist/.test(said)) {
     throw new Error(
-      `${said}. PostgreSQL needs a user with a name (in /etc/passwd): start as one, or set DATABASE_URL`,
+      `${said}. PostgreSQL requires a user with a name in /etc/passwd: start as such a user, or set DATABASE_URL`,
     );
   }
   throw new Error(`${path.basename(file)} failed (${code ?? "killed"}):\n${said}`);

@@ -8,54 +8,54 @@ import { sharedFolder } from "../process/shared-folder.ts";
 import { readState, writeState } from "../process/state-file.ts";
 import { POSTGRES_STOP_STEPS } from "./postmaster.ts";
 
-/** Where this DATA_DIR's database lives and whose it is. */
+/** The location and owner of a DATA_DIR's database. */
 export interface PostgresHome {
-  /** Belongs to `owner`, closed to everybody else; holds `data`. */
+  /** A folder that belongs to `owner` and is closed to others. Contains `data`. */
   folder: string;
-  /** PostgreSQL's data folder; absent until the first start. */
+  /** PostgreSQL's data folder. Missing before the first start. */
   data: string;
-  /** Whom PostgreSQL runs as; null: as we do. */
+  /** The user PostgreSQL runs as; null for the current user. */
   owner: Owner | null;
 }
 
-/** `DATA_DIR/postgres.json`: what a later start must know. */
+/** The content of `DATA_DIR/postgres.json`, for later starts. */
 export interface PostgresRecord {
-  /** Where the data is when it could not be in DATA_DIR itself. */
+  /** The location of the data if it is outside DATA_DIR. */
   elsewhere: string;
-  /** The DATA_DIR `elsewhere` was made for. */
+  /** The DATA_DIR that `elsewhere` was created for. */
   madeFor: string;
-  /** The port the caller asked for, and the one it became. */
+  /** The requested port and the actual one. */
   asked: number;
   port: number;
 }
 
-/** What is known from earlier starts; empty at first. */
+/** The record of earlier starts; empty at first. */
 export async function readPostgresRecord(dataDir: string): Promise<Partial<PostgresRecord>> {
   return (await readState<PostgresRecord>(recordFile(dataDir))) ?? {};
 }
 
-/** Adds to what later starts will know. */
+/** Merges `news` into the record. */
 export async function writePostgresRecord(dataDir: string, news: Partial<PostgresRecord>): Promise<void> {
   await writeState(recordFile(dataDir), { ...(await readPostgresRecord(dataDir)), ...news });
 }
 
-/** Where the database of `dataDir` (a real path) is, without making anything; null when it has none yet. */
+/** The location of the database of `dataDir` (a real path); null if it has none yet. Creates nothing. */
 export async function findPostgresHome(dataDir: string): Promise<PostgresHome | null> {
   const { elsewhere, madeFor } = await readPostgresRecord(dataDir);
   const folder = elsewhere ?? path.join(dataDir, "postgres");
-  // A copy of a DATA_DIR still names the original's database, which stays the original's.
+  // A copied DATA_DIR still names the original's database, which must stay the original's.
   if (madeFor !== undefined && madeFor !== dataDir && (await exists(recordFile(madeFor)))) return null;
   if (!(await exists(folder))) return null;
   return homeIn(folder, await ownerOf(folder));
 }
 
 /**
- * Finds or makes the folder for the database of `dataDir` (a real path).
+ * Finds or creates the folder for the database of `dataDir` (a real path).
  *
- * PostgreSQL refuses root's rights, so started by root it runs as `nobody`. Its data is in DATA_DIR/postgres
- * where that user can get there, else (a closed folder above) in a folder of its own in a shared place.
+ * PostgreSQL refuses to run as root, so for root it runs as `nobody`. Its data is in DATA_DIR/postgres if that user
+ * can access it, otherwise (a parent folder is closed) in a shared place.
  *
- * @throws Error when the folder can no longer be reached by its owner.
+ * @throws Error if its owner can no longer access the folder
  */
 export async function preparePostgresHome(dataDir: string, progress: Progress): Promise<PostgresHome> {
   const found = await findPostgresHome(dataDir);
@@ -73,12 +73,12 @@ export async function preparePostgresHome(dataDir: string, progress: Progress): 
   const home = await makeHome(elsewhere, NOBODY);
   await writePostgresRecord(dataDir, { elsewhere, madeFor: dataDir });
   progress(
-    `keeping the database in ${elsewhere}: PostgreSQL does not run as root, and nobody else can enter ${dataDir}`,
+    `keeping the database in ${elsewhere}: PostgreSQL does not run as root, and other users cannot access ${dataDir}`,
   );
   return home;
 }
 
-/** DATA_DIR was deleted, its database elsewhere was not: stopped, else it would go on for ever, but never deleted. */
+/** Stops databases stored elsewhere whose DATA_DIR was deleted, because they would run forever. Never deletes them. */
 async function tellOfOrphans(
   parent: string,
   mark: string,
@@ -86,17 +86,17 @@ async function tellOfOrphans(
   progress: Progress,
 ): Promise<void> {
   for (const { pid, command } of findByCommand(` -D ${path.join(parent, mark)}-`)) {
-    progress(`stopping the database (pid ${pid}) of an earlier ${dataDir}`);
+    progress(`stopping the database (pid ${pid}) of a deleted ${dataDir}`);
     await stopProcess(pid, command, POSTGRES_STOP_STEPS);
   }
   for (const name of (await readdir(parent)).filter((entry) => entry.startsWith(`${mark}-`))) {
     progress(
-      `${path.join(parent, name)} holds the database of an earlier ${dataDir}; delete it if you do not need it`,
+      `${path.join(parent, name)} contains the database of a deleted ${dataDir}; delete it if you do not need it`,
     );
   }
 }
 
-/** Deletes `dataDir`, its database included wherever that is. Nothing may run on it any more. */
+/** Deletes `dataDir` and its database, wherever it is stored. No server may use it any more. */
 export async function removeDataDir(dataDir: string): Promise<void> {
   const home = await realpath(dataDir).then(findPostgresHome, () => null);
   if (home !== null) await rm(home.folder, { recursive: true, force: true });
@@ -113,7 +113,7 @@ function homeIn(folder: string, owner: Owner | null): PostgresHome {
   return { folder, data: path.join(folder, "data"), owner };
 }
 
-/** Root leaves a database to whom it belongs: an ordinary user's own, begun without root's rights, too. */
+/** The owner of a database. Root runs PostgreSQL as that owner, including ordinary users. */
 async function ownerOf(folder: string): Promise<Owner | null> {
   if (!isRoot()) return null;
   const { uid, gid } = await stat(folder);
@@ -124,7 +124,7 @@ async function assertReachable({ folder, owner }: PostgresHome): Promise<void> {
   if (owner !== null) {
     if (await canReach(owner, folder)) return;
     throw new Error(
-      `the database in ${folder} belongs to user ${owner.uid}, who cannot get there: a folder above it is closed (chmod o+x)`,
+      `the database in ${folder} belongs to user ${owner.uid}, who cannot access it: a parent folder is closed; open it with chmod o+x`,
     );
   }
   const { uid } = await lstat(folder);

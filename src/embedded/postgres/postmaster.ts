@@ -3,26 +3,28 @@ import path from "node:path";
 import { isAlive, isOurs, type StopStep, waitForExit } from "../process/processes.ts";
 import { readText } from "../process/state-file.ts";
 
-/** PostgreSQL's fast shutdown, then its immediate one (it recovers at the next start), then force. */
+/** PostgreSQL's fast shutdown, then its immediate one (with recovery at the next start), then SIGKILL. */
 export const POSTGRES_STOP_STEPS: readonly StopStep[] = [
   { signal: "SIGINT", waitMs: 20_000 },
   { signal: "SIGQUIT", waitMs: 5_000 },
   { signal: "SIGKILL", waitMs: 5_000 },
 ];
 
-/** Where a PostgreSQL keeps its data. */
+/** The location of a PostgreSQL's data. */
 interface DataFolder {
   data: string;
 }
 
-/** What only the command line of this data folder's PostgreSQL contains (the settings that follow end the path). */
+/**
+ * A part of the command line that only this data folder's PostgreSQL has. The settings that follow delimit the path.
+ */
 export function postmasterMarker({ data }: DataFolder): string {
   return ` -D ${data} -c `;
 }
 
 /**
- * The PostgreSQL that runs on this data folder now, by the pid and port in its postmaster.pid, or null.
- * The pid counts only when its command line is ours.
+ * The PostgreSQL that runs on this data folder, by the pid and port in its postmaster.pid; null if none. The pid
+ * counts only if its command line matches.
  */
 export async function findPostmaster(home: DataFolder): Promise<{ pid: number; port: number } | null> {
   const lines = await postmasterFile(home);
@@ -32,9 +34,9 @@ export async function findPostmaster(home: DataFolder): Promise<{ pid: number; p
 }
 
 /**
- * To be called before a start: waits for the end of a dying predecessor, and removes a postmaster.pid whose pid has
- * become somebody else's. PostgreSQL would take either for another server of this folder and refuse to start.
- * A pid without a process is left to PostgreSQL, which then sees to what that server left behind.
+ * Prepares a start: waits for the end of a dying predecessor, and removes a postmaster.pid whose pid now belongs to
+ * another process. PostgreSQL would mistake either for another server of this folder and refuse to start. PostgreSQL
+ * itself handles a pid without a process.
  */
 export async function clearStalePidFile(home: DataFolder): Promise<void> {
   const marker = postmasterMarker(home);

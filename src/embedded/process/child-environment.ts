@@ -1,17 +1,29 @@
-/** What a server of ours needs from our environment. Nothing else is passed on: the rest may hold secrets. */
-const KEPT = ["PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "SystemRoot", "USERPROFILE", "APPDATA"];
+/** Variables passed to the embedded servers. No others are passed, because they may contain secrets. */
+const PASSED_VARIABLES = [
+  "PATH",
+  "HOME",
+  "TMPDIR",
+  "TEMP",
+  "TMP",
+  "SYSTEMROOT",
+  "SystemRoot",
+  "USERPROFILE",
+  "APPDATA",
+];
 
-/** What a downloader must not see. It does need the rest: proxies, certificates, pip's own settings. */
-const WITHHELD = /^(DATABASE_URL|ADMIN_KEY|SECRET_KEY(_PREVIOUS)?|TLS_(CERT|KEY)|TEMPORAL_.*|PG.*)$/;
+/** Variables hidden from downloaders. They need the others: proxies, certificates, pip's settings. */
+const SECRET_VARIABLES = /^(DATABASE_URL|ADMIN_KEY|SECRET_KEY(_PREVIOUS)?|TLS_(CERT|KEY)|TEMPORAL_.*|PG.*)$/;
 
-/** The environment of a database or Temporal server: fixed language and time zone, none of our settings. */
+/** The environment of a database or Temporal server: fixed language and time zone, without the service's settings. */
 export function serverEnvironment(): NodeJS.ProcessEnv {
-  const kept = KEPT.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]]));
+  const kept = PASSED_VARIABLES.flatMap((name) =>
+    process.env[name] === undefined ? [] : [[name, process.env[name]]],
+  );
   return { ...Object.fromEntries(kept), LC_ALL: "C", LANG: "C", TZ: "UTC" };
 }
 
-/** The environment of a downloader: ours without the service's secrets, and `extra`. */
+/** The environment of a downloader: this process's without the service's secrets, plus `extra`. */
 export function downloadEnvironment(extra: Record<string, string> = {}): NodeJS.ProcessEnv {
-  const kept = Object.entries(process.env).filter(([name]) => !WITHHELD.test(name));
+  const kept = Object.entries(process.env).filter(([name]) => !SECRET_VARIABLES.test(name));
   return { ...Object.fromEntries(kept), ...extra };
 }

@@ -2,8 +2,8 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
 /**
- * Whether process `pid` itself listens on TCP `port` of 127.0.0.1: an answer from there could be another's. True
- * where the system does not say (it does not of a process that is just ending: look again whether it lives).
+ * Whether process `pid` itself listens on TCP `port` of 127.0.0.1; another process could answer there. Returns true
+ * if the system does not reveal it (for example of an exiting process: check again whether it is alive).
  */
 export function listensOn(pid: number, port: number): boolean {
   try {
@@ -12,7 +12,7 @@ export function listensOn(pid: number, port: number): boolean {
     const query = ["-nP", "-a", "-p", String(pid), `-iTCP:${port}`, "-sTCP:LISTEN", "-t"];
     return execFileSync("lsof", query, { encoding: "utf8" }).trim() !== "";
   } catch (error) {
-    // lsof ends with 1 when it finds nothing; anything else means that it cannot tell.
+    // lsof exits with 1 if it finds nothing. Other codes are failures.
     return (error as { status?: number }).status !== 1;
   }
 }
@@ -29,7 +29,7 @@ function fromProc(pid: number, port: number): boolean {
     try {
       return inodes.includes(readlinkSync(`/proc/${pid}/fd/${fd}`));
     } catch {
-      return false; // Closed since the folder was read.
+      return false; // Closed in the meantime.
     }
   });
 }

@@ -6,7 +6,7 @@ const READ_BYTES = 64 * 1024;
 const HEAD_LINES = 3;
 const TAIL_LINES = 5;
 
-/** Opens a server's log for appending, emptied first when it is over 10 MB. The caller closes it. */
+/** Opens a server's log for appending. Empties it first if it exceeds 10 MB. The caller must close it. */
 export async function openLog(file: string): Promise<{ handle: FileHandle; offset: number }> {
   await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
   const size = await sizeOf(file);
@@ -14,7 +14,7 @@ export async function openLog(file: string): Promise<{ handle: FileHandle; offse
   return { handle: await open(file, "a", 0o600), offset: size > LIMIT_BYTES ? 0 : size };
 }
 
-/** What a log got after `offset` bytes, at most the first 64 KiB of it. */
+/** The content of a log after `offset` bytes, at most 64 KiB. */
 export async function readLog(file: string, offset: number): Promise<string> {
   const handle = await open(file, "r");
   try {
@@ -25,7 +25,7 @@ export async function readLog(file: string, offset: number): Promise<string> {
   }
 }
 
-/** The first and last lines of a log: what went wrong is in either. */
+/** The first and last lines of a log, which usually contain the cause of a failure. */
 export function excerpt(log: string): string {
   const lines = log.split("\n");
   if (lines.length <= HEAD_LINES + TAIL_LINES) return log;

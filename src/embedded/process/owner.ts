@@ -1,25 +1,25 @@
 import { lstat, realpath } from "node:fs/promises";
 import path from "node:path";
 
-/** The user a server runs as, when that is not the one we run as. */
+/** The user that a server runs as, if different from the current user. */
 export interface Owner {
   uid: number;
   gid: number;
 }
 
 /**
- * A user without rights of its own that exists: initdb wants a name for it. `nobody` has this number nearly
- * everywhere but on macOS, where 1 is `daemon`.
+ * An existing unprivileged user with a name, which initdb requires. This is the id of `nobody` on most systems; on
+ * macOS, 1 is `daemon`.
  */
 export const NOBODY: Owner =
   process.platform === "darwin" ? { uid: 1, gid: 1 } : { uid: 65_534, gid: 65_534 };
 
-/** Whether we are root (never on Windows). */
+/** Whether the current user is root (never on Windows). */
 export function isRoot(): boolean {
   return process.getuid?.() === 0;
 }
 
-/** Whether `owner` may enter (or run, or read) `target` and every folder above it, by their modes. */
+/** Whether `owner` may enter (or execute, or read) `target` and all its parent folders, according to their modes. */
 export async function canReach(owner: Owner, target: string): Promise<boolean> {
   for (let place = await realpath(target); ; place = path.dirname(place)) {
     const { uid, gid, mode } = await lstat(place);

@@ -1,16 +1,16 @@
 import { once } from "node:events";
 import { createConnection, createServer } from "node:net";
 
-/** How far above a taken port to look before asking the system for any: a near one is easier to remember. */
-const NEARBY = 20;
+/** The number of ports above a taken one to try before asking the system for any. A near port is easier to remember. */
+const MAX_NEARBY_PORTS = 20;
 
 /**
- * A free TCP port on 127.0.0.1: the first free one of `wanted` (most wanted first), else the next above the
- * first of them, else any. Ports in `not` are left out. Free when asked; whoever takes it must be ready to lose it.
+ * A free TCP port on 127.0.0.1: the first free one of `wanted`, in order of preference; else the next free one above
+ * the first of them; else any. Excludes the ports in `not`. Another process may take the port before the caller does.
  */
 export async function choosePort(wanted: readonly number[], not: readonly number[] = []): Promise<number> {
   const first = wanted[0] ?? 0;
-  const nearby = Array.from({ length: NEARBY }, (_, index) => first + 1 + index);
+  const nearby = Array.from({ length: MAX_NEARBY_PORTS }, (_, index) => first + 1 + index);
   for (const port of first > 0 ? [...wanted, ...nearby] : []) {
     if (!not.includes(port) && (await isPortFree(port))) return port;
   }
@@ -20,16 +20,16 @@ export async function choosePort(wanted: readonly number[], not: readonly number
   }
 }
 
-/** Whether nothing listens on this port of 127.0.0.1 and it can be listened on. */
+/** Whether nothing listens on this port of 127.0.0.1 and it is possible to listen on it. */
 export async function isPortFree(port: number): Promise<boolean> {
   if (!Number.isInteger(port) || port <= 0 || port > 65_535) return false;
-  // Where a wildcard listener does not stop a bind to 127.0.0.1 (macOS), the connection tells.
+  // On macOS a wildcard listener does not prevent binding to 127.0.0.1, so test with a connection.
   return !(await accepts(port)) && (await canListen(port));
 }
 
 /**
- * Which ports of a child to try: the one kept from before unless the caller now asks for another, then the
- * asked one.
+ * The ports to try for a child process: the stored one, unless the caller requests a different port than before; then
+ * the requested one.
  */
 export function portWishes(asked: number, kept: { asked?: number; port?: number } | undefined): number[] {
   if (kept?.port === undefined) return [asked];

@@ -2,10 +2,10 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** How long a process without a command line may still be on its way out, in milliseconds. */
-const DYING_MS = 2000;
+/** The time for which a process without a command line may still be exiting, in milliseconds. */
+const MAX_EXIT_MS = 2000;
 
-/** Whether a process of this id exists; it may be anybody's. */
+/** Whether a process with this id exists, of any user. */
 export function isAlive(pid: number): boolean {
   if (!Number.isSafeInteger(pid) || pid <= 0) return false;
   try {
@@ -16,7 +16,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** The command line of a process, its arguments joined by blanks; null when it is gone or only a zombie. */
+/** The command line of a process, with arguments separated by spaces; null if it does not exist or is a zombie. */
 export function commandOf(pid: number): string | null {
   if (!isAlive(pid)) return null;
   try {
@@ -31,22 +31,22 @@ export function commandOf(pid: number): string | null {
   }
 }
 
-/** Every process whose command line contains `marker`, this one excepted. */
+/** All processes whose command line contains `marker`, except this one. */
 export function findByCommand(marker: string): { pid: number; command: string }[] {
   return listProcesses().filter(({ pid, command }) => pid !== process.pid && command.includes(marker));
 }
 
-/** One signal and how long to wait for the end it should bring, in milliseconds. */
+/** A signal, and the time to wait for the process to end, in milliseconds. */
 export interface StopStep {
   signal: NodeJS.Signals;
   waitMs: number;
 }
 
 /**
- * Ends a process, sending each step's signal until it is gone. Before each it looks again whether the command
- * line still contains `marker`, because a pid may be somebody else's by now; that counts as gone.
+ * Ends a process by sending each step's signal until it has ended. Before each step, checks that the command line
+ * still contains `marker`, because the pid may have been reused; in that case the process counts as ended.
  *
- * @throws Error when it outlives the last step.
+ * @throws Error if the process survives the last step
  */
 export async function stopProcess(pid: number, marker: string, steps: readonly StopStep[]): Promise<void> {
   for (const { signal, waitMs } of steps) {
@@ -58,10 +58,10 @@ export async function stopProcess(pid: number, marker: string, steps: readonly S
     }
     if (await waitForExit(pid, marker, waitMs)) return;
   }
-  throw new Error(`process ${pid} cannot be stopped`);
+  throw new Error(`process ${pid} did not end after the last signal; stop it manually`);
 }
 
-/** Waits up to `waitMs` for the end of our process `pid`; whether it has ended. */
+/** Waits up to `waitMs` milliseconds for the end of process `pid`. Returns whether it has ended. */
 export async function waitForExit(pid: number, marker: string, waitMs: number): Promise<boolean> {
   const deadline = Date.now() + waitMs;
   let dyingSince: number | null = null;
@@ -70,20 +70,20 @@ export async function waitForExit(pid: number, marker: string, waitMs: number): 
     const command = commandOf(pid);
     if (command !== null && !command.includes(marker)) return true;
     if (command === null && isDead(pid)) return true;
-    // Its command line goes before its ports do; but a zombie nobody reaps may stay for ever.
+    // The command line disappears before the ports are closed; but an unreaped zombie may stay forever.
     if (command === null) dyingSince ??= Date.now();
-    if (dyingSince !== null && Date.now() - dyingSince > DYING_MS) return true;
+    if (dyingSince !== null && Date.now() - dyingSince > MAX_EXIT_MS) return true;
     if (Date.now() >= deadline) return false;
     await sleep(process.platform === "linux" ? 20 : 100);
   }
 }
 
-/** Whether `pid` is running now with a command line that contains `marker`. */
+/** Whether `pid` is running with a command line that contains `marker`. */
 export function isOurs(pid: number, marker: string): boolean {
   return commandOf(pid)?.includes(marker) ?? false;
 }
 
-/** On Linux: whether all of it but its exit code is gone, every thread and so every port included. */
+/** On Linux: whether only the exit code of a process is left, so that all its threads and ports are gone. */
 function isDead(pid: number): boolean {
   if (process.platform !== "linux") return false;
   try {
@@ -96,7 +96,7 @@ function isDead(pid: number): boolean {
 
 function fromProc(pid: number): string | null {
   const command = readFileSync(`/proc/${pid}/cmdline`, "utf8");
-  // A zombie, and a kernel thread, have an empty one.
+  // Zombies and kernel threads have an empty command line.
   return command === "" ? null : command.replace(/\0+$/, "").replaceAll("\0", " ");
 }
 
@@ -119,7 +119,7 @@ function listProcesses(): { pid: number; command: string }[] {
         const command = fromProc(Number(name));
         return command === null ? [] : [{ pid: Number(name), command }];
       } catch {
-        return []; // Gone since the folder was read.
+        return []; // Ended in the meantime.
       }
     });
 }

@@ -6,38 +6,38 @@ import { serverEnvironment } from "./child-environment.ts";
 import { excerpt, openLog, readLog } from "./log-file.ts";
 import { commandOf, isOurs, type StopStep, stopProcess } from "./processes.ts";
 
-/** How one of our servers is run, told from others, asked whether it is up, and stopped. */
+/** How to run an embedded server, identify it, check that it is up, and stop it. */
 export interface ServerDefinition {
   name: string;
   file: string;
   args: readonly string[];
-  /** The part of the command line that only this DATA_DIR's server has. */
+  /** A part of the command line that is unique to this DATA_DIR's server. */
   marker: string;
   logFile: string;
-  /** Where it runs; it must be able to enter it. */
+  /** The working directory, which the server's user must be able to enter. */
   cwd: string;
-  /** Whom it runs as; absent: as we do. */
+  /** The user it runs as. Defaults to the current user. */
   uid?: number;
   gid?: number;
-  /** What must be done just before each start. */
+  /** Called before each start. */
   prepare?(): Promise<void>;
-  /** What it logs when it cannot start now but may in a moment. */
+  /** Matches log output of a temporary failure to start. */
   passing?: RegExp;
-  /** Resolves when this very server answers, and rejects while it does not (yet). */
+  /** Resolves if this server responds; rejects until then. */
   probe(pid: number): Promise<void>;
-  /** How long it may take to answer, in milliseconds. */
+  /** The timeout of a start, in milliseconds. */
   startTimeoutMs: number;
   stopSteps: readonly StopStep[];
 }
 
-/** A server that answers. `died` resolves when it has ended, for whatever reason. */
+/** A server that responds. `died` resolves when its process has ended for any reason. */
 export interface LiveServer {
   readonly pid: number;
   readonly died: Promise<void>;
   alive(): boolean;
 }
 
-/** A server did not come up. `output` is what it logged meanwhile. */
+/** Thrown if a server does not start. `output` is its log since the start. */
 export class ServerStartError extends Error {
   readonly output: string;
 
@@ -47,26 +47,26 @@ export class ServerStartError extends Error {
     this.output = output;
   }
 
-  /** Somebody else got one of its ports between our look and its start. */
+  /** Whether another process took one of its ports before the start. */
   get portTaken(): boolean {
     return /address already in use|could not bind|only one usage of each socket address/i.test(this.output);
   }
 }
 
 const ADOPT_TIMEOUT_MS = 5_000;
-const PASSING_MS = 10_000;
-const PORT_ATTEMPTS = 5;
-const POLL_MS = process.platform === "linux" ? 250 : 1000;
+const TEMPORARY_FAILURE_TIMEOUT_MS = 10_000;
+const MAX_PORT_ATTEMPTS = 5;
+const POLL_INTERVAL_MS = process.platform === "linux" ? 250 : 1000;
 
 /**
- * Starts a server and waits until it answers.
+ * Starts a server and waits until it responds.
  *
- * It gets a process group of its own, so that Ctrl-C reaches the service alone, which stops its servers last.
+ * The server has its own process group, so that Ctrl-C reaches only the service, which stops its servers last.
  *
- * @throws ServerStartError when it ends, or does not answer in time (it is stopped then), or `signal` aborts.
+ * @throws ServerStartError if it ends, does not respond in time (then it is stopped), or `signal` aborts
  */
 export async function launch(server: ServerDefinition, signal?: AbortSignal): Promise<LiveServer> {
-  const deadline = Date.now() + PASSING_MS;
+  const deadline = Date.now() + TEMPORARY_FAILURE_TIMEOUT_MS;
   for (;;) {
     try {
       await server.prepare?.();
@@ -96,7 +96,7 @@ async function launchOnce(server: ServerDefinition, signal?: AbortSignal): Promi
   await log.handle.close();
   if (refused !== null)
     throw new ServerStartError(`cannot run ${server.file}: ${refused.message}`, "", refused);
-  // Without this a service that ends without stopping its servers would wait for them instead.
+  // Otherwise a service that exits without stopping its servers would wait for them.
   child.unref();
   try {
     await answered(server, live, server.startTimeoutMs, signal);
@@ -105,17 +105,17 @@ async function launchOnce(server: ServerDefinition, signal?: AbortSignal): Promi
     const ended = !live.alive();
     if (!ended) await stopProcess(live.pid, server.marker, server.stopSteps);
     const output = await readLog(server.logFile, log.offset);
-    const what = ended ? "ended while starting" : "did not answer";
+    const what = ended ? "ended while starting" : "did not respond in time";
     const reason = output === "" ? (cause as Error).message : excerpt(output);
     throw new ServerStartError(`${server.name} ${what} (log: ${server.logFile}):\n${reason}`, output, cause);
   }
 }
 
 /**
- * Takes over a server that a killed service left running when it is just what we would start, and answers within
- * 5 s; else stops it and returns null.
+ * Takes over a server that a killed service left running, if its settings match and it responds within 5 s. Otherwise
+ * stops it and returns null.
  *
- * @throws Error when it cannot be stopped.
+ * @throws Error if it cannot be stopped
  */
 export async function adoptOrStop(
   server: ServerDefinition,
@@ -130,33 +130,33 @@ export async function adoptOrStop(
       progress(`taking over ${server.name} (pid ${pid}), left running by an earlier service`);
       return { server, live };
     } catch {
-      // Stopped below, like one with other ports or settings.
+      // Stopped below, like a server with other ports or settings.
     }
   }
   progress(
-    `stopping ${server.name} (pid ${pid}), left by an earlier service ${asWanted ? "and silent" : "with other settings"}`,
+    `stopping ${server.name} (pid ${pid}), left by an earlier service ${asWanted ? "and does not respond" : "with other settings"}`,
   );
   await stopProcess(pid, server.marker, server.stopSteps);
   return null;
 }
 
-/** Runs `start`, again (at most five times in all) when somebody else got a port it had found free. */
+/** Runs `start`, and again up to five times in total if another process takes a port that was free. */
 export async function onFreePorts<T>(start: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await start();
     } catch (error) {
-      if (!(error instanceof ServerStartError && error.portTaken && attempt < PORT_ATTEMPTS)) throw error;
+      if (!(error instanceof ServerStartError && error.portTaken && attempt < MAX_PORT_ATTEMPTS)) throw error;
     }
   }
 }
 
-/** Asks until it answers, with pauses of 25 to 250 ms; gives up at once when it has ended. */
+/** Polls until the server responds, with pauses of 25 to 250 ms. Stops immediately if its process has ended. */
 async function answered(server: ServerDefinition, live: LiveServer, timeoutMs: number, signal?: AbortSignal) {
   const attempt = async () => {
     if (!live.alive()) throw new AbortError(`${server.name} has ended`);
     await server.probe(live.pid);
-    // It may have ended for want of its port, and what answered there be what has it.
+    // The server may have ended because another process, which now responds, has taken its port.
     if (!isOurs(live.pid, server.marker)) throw new Error(`${server.name} has ended`);
   };
   await pRetry(attempt, {
@@ -169,7 +169,7 @@ async function answered(server: ServerDefinition, live: LiveServer, timeoutMs: n
   });
 }
 
-/** Null when the program was started, else why not. */
+/** Null if the program was started; otherwise the error. */
 function spawned(child: ChildProcess): Promise<Error | null> {
   return new Promise((resolve) => {
     child.once("spawn", () => resolve(null));
@@ -187,18 +187,18 @@ function ofChild(child: ChildProcess): LiveServer {
     child.once("exit", end);
     child.once("error", end);
   });
-  // Without a pid it was not started at all; "error" follows.
+  // Without a pid the program was not started; an "error" event follows.
   return { pid: child.pid ?? 0, died, alive: () => alive && child.pid !== undefined };
 }
 
-/** No event tells of the end of somebody else's child, so this one is looked at now and then. */
+/** Watches a process by polling, because there is no exit event for a process that this one did not start. */
 function ofPid(pid: number, marker: string): LiveServer {
   const { promise: died, resolve } = Promise.withResolvers<void>();
   const timer = setInterval(() => {
     if (isOurs(pid, marker)) return;
     clearInterval(timer);
     resolve();
-  }, POLL_MS);
+  }, POLL_INTERVAL_MS);
   timer.unref();
   return { pid, died, alive: () => isOurs(pid, marker) };
 }

@@ -3,10 +3,10 @@ import os from "node:os";
 import path from "node:path";
 
 /**
- * A folder `name` of root's that every user can enter: below /var/lib, which outlives a reboot, else below the
+ * A folder `name` owned by root that all users can enter: below /var/lib, which survives a reboot, else below the
  * folder for temporary files.
  *
- * @throws Error when neither can be made, or a folder there is not root's alone to change.
+ * @throws Error if neither can be created, or other users can modify a folder there
  */
 export async function sharedFolder(name: string): Promise<string> {
   const failures: string[] = [];
@@ -25,10 +25,11 @@ export async function sharedFolder(name: string): Promise<string> {
 async function makeSafely(folder: string): Promise<string> {
   await mkdir(folder, { recursive: true, mode: 0o755 });
   for (const place of [path.dirname(folder), folder]) {
-    // In a folder for temporary files anybody could have made it first, to slip in programs of theirs.
+    // In the folder for temporary files another user could have created it first, to plant programs.
     const { uid, mode } = await lstat(place);
-    if (uid !== 0 || (mode & 0o022) !== 0) throw new Error(`${place} is not root's alone to change`);
-    // A strict umask took from the mode asked for above.
+    if (uid !== 0 || (mode & 0o022) !== 0)
+      throw new Error(`${place} can be modified by other users than root`);
+    // A strict umask may have reduced the mode requested above.
     if ((mode & 0o055) !== 0o055) await chmod(place, 0o755);
   }
   return folder;

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { chmod, link, mkdir, readFile, realpath, rename, rm, writeFile } from "node:fs/promises";
 import { isRoot } from "./owner.ts";
 
-/** The JSON kept in `file`, or null when there is none or it cannot be read as JSON (a torn or foreign file). */
+/** The JSON content of `file`; null if it does not exist or is not valid JSON (partially written or foreign). */
 export async function readState<T>(file: string): Promise<Partial<T> | null> {
   const text = await readText(file);
   if (text === null) return null;
@@ -14,19 +14,19 @@ export async function readState<T>(file: string): Promise<Partial<T> | null> {
   }
 }
 
-/** Replaces `file` with `value` as JSON, whole or not at all, readable by its owner only. */
+/** Atomically replaces `file` with `value` as JSON, readable only by its owner. */
 export async function writeState(file: string, value: object): Promise<void> {
   const draft = `${file}.${randomUUID()}`;
   await writeFile(draft, `${JSON.stringify(value, null, 2)}\n`, { mode: 0o600 });
   await rename(draft, file);
 }
 
-/** The secret kept in `file`, made by `make` and written with mode 0600 when there is none yet. */
+/** The secret stored in `file`. If there is none, generates it with `make` and stores it with mode 0600. */
 export async function keepSecret(file: string, make: () => string): Promise<string> {
   const draft = `${file}.${randomUUID()}`;
   await writeFile(draft, make(), { mode: 0o600 });
   try {
-    // A link fails where the name exists, so two starters agree on one secret, and never see half of it.
+    // Linking fails if the name exists, so concurrent starts agree on one secret and never read a partial one.
     await link(draft, file).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== "EEXIST") throw error;
     });
@@ -37,7 +37,7 @@ export async function keepSecret(file: string, make: () => string): Promise<stri
   return (await readFile(file, "utf8")).trim();
 }
 
-/** The text of `file`, or null when there is no such file. Other failures are thrown. */
+/** The content of `file`; null if it does not exist. Other errors are thrown. */
 export async function readText(file: string): Promise<string | null> {
   try {
     return await readFile(file, "utf8");
@@ -47,9 +47,9 @@ export async function readText(file: string): Promise<string | null> {
   }
 }
 
-/** Makes `dataDir`, closed to others when new, and returns its real path. */
+/** Creates `dataDir`, closed to others, if it does not exist. Returns its real path. */
 export async function ensureDataDir(dataDir: string): Promise<string> {
-  // As root the database runs as somebody else, who must get through to it, and can list and read nothing.
+  // As root, the database runs as another user, who must be able to traverse the folder, but not to list or read it.
   await mkdir(dataDir, { recursive: true, mode: isRoot() ? 0o711 : 0o700 });
   return realpath(dataDir);
 }

@@ -4,24 +4,24 @@ import type { Progress } from "../../process/progress.ts";
 import { isOurs, stopProcess } from "./processes.ts";
 import { type LiveServer, launch, type ServerDefinition, ServerStartError } from "./server-process.ts";
 
-/** A running server under our control. */
+/** Controls a running server. */
 export interface ServerControl {
-  /** Changes when it is started again. */
+  /** Changes with a restart. */
   readonly pid: number;
-  /** Ends it cleanly and waits for its end; harmless when it has ended already. */
+  /** Stops the server and waits for its end. Has no effect if it has already ended. */
   stop(): Promise<void>;
-  /** SIGKILL, without waiting: a fault, so a supervised server comes back. */
+  /** Sends SIGKILL without waiting, to simulate a fault. A supervised server restarts. */
   kill(): void;
-  /** Starts it again on the same ports; stops it first when it runs. Rejects when it does not come up. */
+  /** Restarts the server on the same ports. Rejects if it does not come up. */
   restart(): Promise<void>;
 }
 
-/** How long a server stays down after an unasked end before it is started again, in milliseconds. */
-const REVIVE_AFTER_MS = 1000;
+/** The delay before a server that ended unexpectedly is restarted, in milliseconds. */
+const RESTART_DELAY_MS = 1000;
 
 /**
- * Controls a running server. With `revive`, an end nobody asked for is followed by a new start, tried again
- * until it works or `stop` is called; without, it is only told.
+ * Controls a running server. With `revive`, restarts it after an unexpected end, and retries until it is up or `stop`
+ * is called. Without, only reports the end.
  */
 export function supervise(
   server: ServerDefinition,
@@ -34,7 +34,7 @@ export function supervise(
   let reviving = new AbortController();
   let turn: Promise<unknown> = Promise.resolve();
 
-  /** One change at a time, so that a revival and a `restart` do not both start one. */
+  /** Serializes changes, so that an automatic and a manual restart do not both start a server. */
   function inTurn(change: () => Promise<void>): Promise<void> {
     const next = turn.then(change);
     turn = next.catch(() => {});
@@ -42,7 +42,7 @@ export function supervise(
   }
 
   async function start(signal?: AbortSignal): Promise<void> {
-    // Its ports stay what callers know, so a port somebody else has for a moment is waited for.
+    // Callers know its ports, so wait if another process uses one temporarily.
     const live = await pRetry(() => launch(server, signal), {
       retries: 10,
       minTimeout: 200,
@@ -61,23 +61,23 @@ export function supervise(
     live = next;
     void next.died.then(() => {
       if (stopped || live !== next) return;
-      progress(`${server.name} (pid ${next.pid}) ended unasked; its log is ${server.logFile}`);
+      progress(`${server.name} (pid ${next.pid}) ended unexpectedly; log: ${server.logFile}`);
       if (options.revive) void revive(reviving.signal);
     });
   }
 
   async function revive(signal: AbortSignal): Promise<void> {
     try {
-      await sleep(REVIVE_AFTER_MS, undefined, { signal });
+      await sleep(RESTART_DELAY_MS, undefined, { signal });
       await inTurn(async () => {
         if (live.alive()) return;
         await pRetry(() => start(signal), {
           retries: Number.POSITIVE_INFINITY,
-          minTimeout: REVIVE_AFTER_MS,
+          minTimeout: RESTART_DELAY_MS,
           maxTimeout: 15_000,
           signal,
           onFailedAttempt: ({ error }) =>
-            progress(`${server.name} does not start again yet: ${error.message}`),
+            progress(`${server.name} failed to restart, retrying: ${error.message}`),
         });
         progress(`${server.name} is running again (pid ${live.pid})`);
       });
@@ -95,7 +95,7 @@ export function supervise(
       stopped = true;
       reviving.abort();
       return inTurn(() => {
-        // A restart that was under way has taken it back.
+        // A restart in progress has reset it.
         stopped = true;
         return end();
       });
@@ -104,7 +104,7 @@ export function supervise(
       if (live.alive() && isOurs(live.pid, server.marker)) process.kill(live.pid, "SIGKILL");
     },
     restart() {
-      // What the revival would do is done here and now.
+      // The manual restart replaces the automatic one.
       reviving.abort();
       return inTurn(async () => {
         stopped = true;
@@ -117,7 +117,7 @@ export function supervise(
   };
 }
 
-/** A server's control with its addresses beside it; `pid` stays live. */
+/** A server's control combined with its addresses. `pid` stays current. */
 export function withAddresses<T extends object>(control: ServerControl, addresses: T): ServerControl & T {
   return {
     ...addresses,

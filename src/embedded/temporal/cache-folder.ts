@@ -3,8 +3,8 @@ import os from "node:os";
 import path from "node:path";
 
 /**
- * Where downloads are kept for every DATA_DIR of this user: `webhook-service` below `$XDG_CACHE_HOME` or `~/.cache`;
- * DATA_DIR/cache where that cannot be written. It exists when this returns.
+ * The download folder shared by every DATA_DIR of this user: `webhook-service` below `$XDG_CACHE_HOME` or `~/.cache`;
+ * DATA_DIR/cache if that is not writable. Creates the folder.
  */
 export async function cacheFolder(dataDir: string): Promise<string> {
   const caches = process.env.XDG_CACHE_HOME || path.join(os.homedir(), ".cache");

@@ -11,31 +11,31 @@ import { cacheFolder } from "./cache-folder.ts";
 import { findTemporalCli } from "./temporal-cli.ts";
 import { assertTemporalServes } from "./temporal-client.ts";
 
-/** A running Temporal server of ours, with its UI. */
+/** A running embedded Temporal server with its UI. */
 export interface EmbeddedTemporal {
-  /** `127.0.0.1:port` of its gRPC. */
+  /** `127.0.0.1:port` of its gRPC API. */
   address: string;
   uiUrl: string;
-  /** Changes when it is started again. */
+  /** Changes with a restart. */
   pid: number;
-  /** SIGTERM, and SIGKILL after 10 s; resolves when it has ended, at once when it had. */
+  /** Sends SIGTERM, and SIGKILL after 10 s. Resolves when the server has ended. */
   stop(): Promise<void>;
-  /** SIGKILL, for fault tests: does not wait, and a supervised one comes back. */
+  /** Sends SIGKILL without waiting, for fault tests. A supervised server restarts. */
   kill(): void;
-  /** Starts it again on the same ports, after a death or a `stop`. */
+  /** Restarts the server on the same ports. */
   restart(): Promise<void>;
 }
 
-/** What `startEmbeddedTemporal` takes. */
+/** Options of `startEmbeddedTemporal`. */
 export interface EmbeddedTemporalOptions {
   dataDir: string;
   progress: Progress;
-  /** The ports wished for (7233 and 8233): free ones when they are taken, and then those over restarts. */
+  /** The preferred ports. Default to 7233 and 8233. If they are taken, free ones are chosen and kept over restarts. */
   port?: number;
   uiPort?: number;
-  /** "default" unless given; made at the start. */
+  /** The namespace, created at the start. Defaults to "default". */
   namespace?: string;
-  /** Start it again by itself when it ends unasked. */
+  /** Whether to restart the server if it ends unexpectedly. */
   superviseRestart?: boolean;
   /** Custom search attributes to register, with their types. */
   searchAttributes?: Record<string, "KeywordList" | "Keyword" | "Int" | "Text">;
@@ -43,10 +43,10 @@ export interface EmbeddedTemporalOptions {
   dynamicConfig?: Record<string, string>;
 }
 
-/** `DATA_DIR/temporal/server.json`: what a later start must know. */
+/** The content of `DATA_DIR/temporal/server.json`, for later starts. */
 interface TemporalRecord {
   pid: number;
-  /** What the caller asked for, and what it became. */
+  /** The requested ports, and the actual ones. */
   asked: Ports;
   ports: Ports;
 }
@@ -63,11 +63,11 @@ const STOP_STEPS: readonly StopStep[] = [
 ];
 
 /**
- * Starts this DATA_DIR's own Temporal server on 127.0.0.1, its state in a file there, downloading the CLI when
- * there is none; one a killed service left running is taken over. Only one caller a DATA_DIR at a time
+ * Starts the Temporal server of this DATA_DIR on 127.0.0.1, with its state in a file there. Downloads the CLI if
+ * there is none. Takes over a server that a killed service left running. Only one caller per DATA_DIR at a time
  * (`lockDataDir`).
  *
- * @throws Error saying what to do: no CLI, or the end of its log.
+ * @throws Error with the remedy: no CLI, or the end of the server's log
  */
 export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): Promise<EmbeddedTemporal> {
   const { progress, namespace = "default", searchAttributes = {} } = options;
@@ -144,8 +144,8 @@ function wishesOf(asked: Ports, record: Partial<TemporalRecord> | null): { grpc:
 }
 
 /**
- * The servers that run on our state file, the recorded one first. Not only that one is looked for: a service may
- * have been killed before it wrote the record, or after its server was started again.
+ * The servers that use our state file, the recorded one first. Searches for others too: a service may have been
+ * killed before it wrote the record, or after a restart of its server.
  */
 function findLeftOvers(recorded: number | undefined, marker: string): number[] {
   const pids = findByCommand(marker).map(({ pid }) => pid);

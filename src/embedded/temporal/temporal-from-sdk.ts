@@ -4,16 +4,16 @@ import { fileURLToPath } from "node:url";
 import type { Progress } from "../../process/progress.ts";
 import { runDownload } from "./watched-download.ts";
 
-/** How long it may send nothing. */
+/** The idle timeout of the download, in milliseconds. */
 export const SDK_IDLE_MS = 10_000;
 
 /**
- * Lets Temporal's SDK download its default CLI into `workFolder` (empty, ours), in a process that can be killed:
- * the SDK itself cannot be told to give up.
+ * Downloads the SDK's default CLI into `workFolder` (empty), in a child process that can be killed, because the SDK
+ * has no way to cancel.
  *
- * @param idleMs how long it may send nothing
- * @returns the path of the program.
- * @throws Error when it fails, or no byte arrives for so long.
+ * @param idleMs the idle timeout, in milliseconds
+ * @returns the path of the program
+ * @throws Error if the download fails or the timeout expires
  */
 export async function downloadWithSdk(
   workFolder: string,
@@ -32,8 +32,8 @@ export async function downloadWithSdk(
     () => null,
     (error: Error) => error,
   );
-  // The name it is given when it is whole. It may be there though the server started to get it did not come up.
+  // The name of a complete download. It may exist even if the server started for the download failed.
   const name = (await readdir(workFolder)).find((entry) => /^temporal-cli-.*(?<!\.downloading)$/.test(entry));
-  if (name === undefined) throw failure ?? new Error("the SDK left no program");
+  if (name === undefined) throw failure ?? new Error("the SDK downloaded no program");
   return path.join(workFolder, name);
 }

@@ -8,33 +8,34 @@ import { downloadEnvironment } from "../process/child-environment.ts";
 
 /** A program that downloads into a folder. */
 export interface Download {
-  /** What is downloaded, for people. */
+  /** The name of the download, for messages. */
   label: string;
   file: string;
   args: readonly string[];
   env?: Record<string, string>;
-  /** The folder that grows by what arrives. */
+  /** The folder whose growth shows the progress. */
   folder: string;
-  /** Given up after so many milliseconds in which nothing arrived. */
+  /** The idle timeout, in milliseconds. */
   idleMs: number;
   progress: Progress;
 }
 
-const LOOK_MS = 200;
-const TELL_MS = 2_000;
-const KEPT_OUTPUT = 4_000;
+const POLL_INTERVAL_MS = 200;
+const PROGRESS_INTERVAL_MS = 2_000;
+const MAX_OUTPUT_CHARACTERS = 4_000;
 
 /**
- * Runs a downloader, telling every 2 s how much has arrived, until it ends by itself.
+ * Runs a downloader until it ends, and reports its progress every 2 s.
  *
- * @returns what it wrote to its standard output.
- * @throws Error when it cannot be run, fails, or nothing arrives for `idleMs`: it is killed then, children included.
+ * @returns its standard output
+ * @throws Error if it does not run, fails, or receives nothing for `idleMs`; then it is killed with its child
+ *   processes
  */
 export async function runDownload(download: Download): Promise<string> {
   const { label, folder, progress } = download;
   const child = spawn(download.file, download.args, {
     cwd: folder,
-    // A group of its own, so that giving up ends whatever it started as well.
+    // A separate process group, so that a kill includes its child processes.
     detached: process.platform !== "win32",
     windowsHide: true,
     stdio: ["ignore", "pipe", "pipe"],
@@ -42,8 +43,8 @@ export async function runDownload(download: Download): Promise<string> {
   });
   let output = "";
   let errors = "";
-  child.stdout.on("data", (chunk: Buffer) => (output = (output + chunk).slice(-KEPT_OUTPUT)));
-  child.stderr.on("data", (chunk: Buffer) => (errors = (errors + chunk).slice(-KEPT_OUTPUT)));
+  child.stdout.on("data", (chunk: Buffer) => (output = (output + chunk).slice(-MAX_OUTPUT_CHARACTERS)));
+  child.stderr.on("data", (chunk: Buffer) => (errors = (errors + chunk).slice(-MAX_OUTPUT_CHARACTERS)));
   let ended = false;
   const end = new Promise<number | null>((resolve, reject) =>
     child.once("error", reject).once("close", resolve),
@@ -51,22 +52,22 @@ export async function runDownload(download: Download): Promise<string> {
   const done = end.finally(() => {
     ended = true;
   });
-  done.catch(() => {}); // Awaited below; it may reject before.
+  done.catch(() => {}); // Awaited below, but may reject before.
 
   let size = 0;
   let grewAt = Date.now();
   let toldAt = Date.now();
   while (!ended) {
-    await Promise.race([done.catch(() => {}), sleep(LOOK_MS)]);
+    await Promise.race([done.catch(() => {}), sleep(POLL_INTERVAL_MS)]);
     const now = await sizeOf(folder);
     if (now !== size) [size, grewAt] = [now, Date.now()];
-    if (Date.now() - toldAt >= TELL_MS) {
+    if (Date.now() - toldAt >= PROGRESS_INTERVAL_MS) {
       toldAt = Date.now();
       progress(`downloading ${label} ... ${Math.floor(size / 1e6)} MB`);
     }
     if (!ended && Date.now() - grewAt >= download.idleMs) {
       killGroup(child.pid);
-      throw new Error(`nothing arrived for ${download.idleMs / 1000} s`);
+      throw new Error(`nothing received for ${download.idleMs / 1000} s`);
     }
   }
   const code = await done;

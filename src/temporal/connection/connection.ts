@@ -4,7 +4,7 @@ import pRetry from "p-retry";
 import type { Logger } from "pino";
 import type { TemporalTarget } from "./target.ts";
 
-/** Connections of a worker process: one for the workers, one for the client. */
+/** The Temporal connections of a worker process: one for the workers, one for the client. */
 export interface TemporalConnections {
   native: NativeConnection;
   client: Client;
@@ -12,7 +12,7 @@ export interface TemporalConnections {
   close(): Promise<void>;
 }
 
-/** Connects, waiting for a Temporal that is not up yet; ends when `stopping` is aborted. */
+/** Connects to Temporal. Retries until it is available or `stopping` aborts. */
 export function connectTemporal(
   target: TemporalTarget,
   log: Logger,

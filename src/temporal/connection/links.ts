@@ -1,7 +1,7 @@
 /**
- * Where the Temporal UI shows a workflow's execution.
+ * Links to executions of a workflow in the Temporal UI.
  *
- * @param uiUrl address of the UI; without one there are no links
+ * @param uiUrl the URL of the UI; without it there are no links
  */
 export function workflowLinks(
   uiUrl: string | undefined,

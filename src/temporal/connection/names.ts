@@ -1,16 +1,16 @@
-/** What this service is called in a Temporal namespace. Two services in one namespace need different names. */
+/** Names used in a Temporal namespace. Two services in one namespace need different names. */
 export interface TemporalNames {
-  /** Also the id that the schedule's runs are named after. */
+  /** The id of the dispatch schedule, and the prefix of its runs' ids. */
   scheduleId: string;
-  /** The schedule that deletes what is older than the retention. */
+  /** The id of the schedule that applies the retention. */
   retentionScheduleId: string;
-  /** Workflows, first attempts. */
+  /** The task queue of workflows and first attempts. */
   dispatchTaskQueue: string;
-  /** Retries, apart, so that failing webhooks never hold up first attempts. */
+  /** The task queue of retries, separate so that failing webhooks do not delay first attempts. */
   retryTaskQueue: string;
 }
 
-/** @param prefix set where several services share a namespace, as tests do */
+/** @param prefix distinguishes several services in one namespace, for example in tests */
 export function temporalNames(prefix = ""): TemporalNames {
   return {
     scheduleId: `${prefix}dispatch-pending-deliveries`,

@@ -4,30 +4,31 @@ import type { Logger } from "pino";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../../workflows/dispatch-input.ts";
 
 const LEVELS = { TRACE: "trace", DEBUG: "debug", INFO: "debug", WARN: "warn", ERROR: "error" } as const;
-const EXPECTED: ReadonlySet<string> = new Set([DELIVERIES_FAILED, UNDELIVERED]);
-/** Said of the worker of the retries, which has no workflows on purpose. */
-const NO_WORKFLOWS = "No workflows registered, not polling for workflow tasks";
-/** Updates of metrics that wait to be read, at most; more are lost, and the log says so. */
+const EXPECTED_FAILURE_TYPES: ReadonlySet<string> = new Set([DELIVERIES_FAILED, UNDELIVERED]);
+/** Suppresses the SDK's warning for the retry worker, which registers no workflows by design. */
+const NO_WORKFLOWS_WARNING = "No workflows registered, not polling for workflow tasks";
+/** The attributes of SDK log lines that identify a workflow or activity. Others, such as task tokens, are omitted. */
+const IDENTIFYING_ATTRIBUTES = ["workflowType", "workflowId", "activityType", "attempt", "taskQueue"];
+/** The maximum number of metric updates that wait to be read. Further updates are dropped with a warning. */
 const MAX_UPDATES = 100_000;
-/** What tells one workflow or activity from another; task tokens and the like help nobody. */
-const TELLING = ["workflowType", "workflowId", "activityType", "attempt", "taskQueue"];
-
 /**
- * Sends the SDK's log to ours, its notices about each worker and activity as debug lines, and leaves signals to the
- * service, which ends its parts in order. Once a process, before the first worker.
+ * Redirects the SDK's log to the service's log, with notices about workers and activities at debug level. Leaves
+ * signals to the service, which stops its parts in order. Must be called once per process, before the first worker
+ * starts.
  *
- * @param measures whether the SDK measures
- * @returns what it measures, to be read often; undefined where it does not
+ * @param measures whether the SDK collects metrics
+ * @returns the buffer of metric updates, to be read often; undefined without metrics
  */
 export function installRuntime(log: Logger, measures = false): MetricsBuffer | undefined {
   const logger = new DefaultLogger("INFO", ({ level, message, meta = {} }) => {
     const { error } = meta as { error?: unknown };
     const about = Object.fromEntries(
-      TELLING.filter((name) => name in meta).map((name) => [name, meta[name]]),
+      IDENTIFYING_ATTRIBUTES.filter((name) => name in meta).map((name) => [name, meta[name]]),
     );
-    // A receiver that fails is the business of the attempt's record and of the Temporal UI, not of the log.
+    // Failures of receivers are recorded with the attempts and shown in the Temporal UI, so the log omits them.
     const expected =
-      message === NO_WORKFLOWS || (error instanceof ApplicationFailure && EXPECTED.has(error.type ?? ""));
+      message === NO_WORKFLOWS_WARNING ||
+      (error instanceof ApplicationFailure && EXPECTED_FAILURE_TYPES.has(error.type ?? ""));
     log[expected ? "debug" : LEVELS[level]]({ ...about, ...(error ? { err: error } : {}) }, message);
   });
   const buffer = measures

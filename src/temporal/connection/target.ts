@@ -1,13 +1,13 @@
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 
-/** Where Temporal is: TLS, API key and namespace included. */
+/** The address of Temporal with TLS, API key and namespace. */
 export type TemporalTarget = ReturnType<typeof loadClientConnectConfig> & { namespace: string };
 
 /**
- * Temporal's own environment variables and profile files (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY,
- * TEMPORAL_TLS_…, TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE), so that a cluster and Temporal Cloud both work.
+ * Reads Temporal's own environment variables and profile files (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE,
+ * TEMPORAL_API_KEY, TEMPORAL_TLS_…, TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE), for clusters and Temporal Cloud.
  *
- * @param embeddedAddress overrides them all when Temporal is a part of this process
+ * @param embeddedAddress the address of an embedded Temporal, which overrides all of them
  */
 export function temporalTarget(environment: NodeJS.ProcessEnv, embeddedAddress?: string): TemporalTarget {
   if (embeddedAddress !== undefined) {

@@ -31,7 +31,7 @@ async function start(): Promise<Parts> {
     {
       write(line: string) {
         const { msg, err } = JSON.parse(line) as { msg: string; err: { code?: string; message: string } };
-        if (msg === "the database is away") causes.push(err.code ?? err.message);
+        if (msg === "the database is unavailable") causes.push(err.code ?? err.message);
       },
     },
   );
@@ -46,7 +46,7 @@ async function start(): Promise<Parts> {
   return { api, gateway, direct, causes };
 }
 
-const AWAY = { Success: false, Data: null, Warnings: ["the database is away; try again"] };
+const AWAY = { Success: false, Data: null, Warnings: ["the database is unavailable; retry"] };
 
 /** What every kind of caller is told while the database is away: one with a key, one with a wrong key, each protocol. */
 async function expectAway(api: TestApi): Promise<void> {

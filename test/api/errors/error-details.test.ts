@@ -36,7 +36,7 @@ describe.each(PROTOCOLS)("over %s", (_name, transport) => {
     expect(bad?.fieldViolations.map(({ field, description }) => [field, description])).toEqual([
       [
         "process",
-        "is required and must not be 0; send one of: WEBHOOK_PROCESS_ORDER_DISPATCHED, WEBHOOK_PROCESS_DOCUMENT_CREATED, WEBHOOK_PROCESS_STOCK_LEVEL_CHANGED",
+        "is required and must not be 0; allowed: WEBHOOK_PROCESS_ORDER_DISPATCHED, WEBHOOK_PROCESS_DOCUMENT_CREATED, WEBHOOK_PROCESS_STOCK_LEVEL_CHANGED",
       ],
       ["url", "is required and must not be empty"],
     ]);
@@ -87,5 +87,7 @@ test("a fault of ours is told as a reference, which is among the metadata too", 
   const error = toConnectError(new Error("select secret from keys"), pino({ level: "silent" }), "Test");
   const [info] = error.findDetails(ErrorInfoSchema);
   expect([error.code, info?.reason]).toEqual([Code.Internal, "INTERNAL"]);
-  expect(error.rawMessage).toBe(`internal error, in the log under ${info?.metadata.reference}`);
+  expect(error.rawMessage).toBe(
+    `internal error; reference in the service's log: ${info?.metadata.reference}`,
+  );
 });

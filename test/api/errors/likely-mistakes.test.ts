@@ -75,7 +75,7 @@ test("§5.6: the name of a scheme before the key is told to be left out, and the
   const { status, envelope } = await api.rest("GET", "/api/webhook/list", { key: `Bearer ${SECRET}` });
   expect([status, envelope.Warnings]).toEqual([
     401,
-    ["X-Service-Key holds the name of a scheme before the key: send the key alone"],
+    ["X-Service-Key contains a scheme before the key; send only the key"],
   ]);
 });
 
@@ -100,7 +100,7 @@ test.each([
   const { status, envelope } = await api.rest(method, path);
   expect([status, envelope.Warnings]).toEqual([
     404,
-    [`unknown path ${path}; did you mean ${meant}? /openapi.json lists all paths`],
+    [`no such path: ${path}; did you mean ${meant}? all paths: /openapi.json`],
   ]);
 });
 
@@ -110,7 +110,7 @@ test.each([
 ])("a %s path that is like no other is told of none", async (_length, path) => {
   const { status, envelope } = await api.rest("GET", path);
   expect(status).toBe(404);
-  expect(envelope.Warnings[0]).toMatch(/^unknown path \S+; \/openapi\.json lists all paths$/);
+  expect(envelope.Warnings[0]).toMatch(/^no such path: \S+; all paths: \/openapi\.json$/);
 });
 
 test("a name that an enumeration lacks is told all the names it has", async () => {
@@ -123,7 +123,7 @@ test("a name that an enumeration lacks is told all the names it has", async () =
   expect(answer.status).toBe(400);
   expect(message).toContain('"OrderDispatched"');
   expect(message).toMatch(
-    /; send one of: WEBHOOK_PROCESS_ORDER_DISPATCHED, WEBHOOK_PROCESS_DOCUMENT_CREATED, WEBHOOK_PROCESS_STOCK_LEVEL_CHANGED$/,
+    /; allowed: WEBHOOK_PROCESS_ORDER_DISPATCHED, WEBHOOK_PROCESS_DOCUMENT_CREATED, WEBHOOK_PROCESS_STOCK_LEVEL_CHANGED$/,
   );
 });
 
@@ -134,6 +134,6 @@ test("a number that an enumeration lacks is told all that it has", async () => {
   );
   expect([error?.code, error?.rawMessage]).toEqual([
     Code.InvalidArgument,
-    "process 99 is not an event type; send one of: 1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged)",
+    "process 99 is not an event type; allowed: 1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged)",
   ]);
 });

@@ -35,7 +35,7 @@ test("§7.4: an unknown path is 404 in the envelope, whatever the method, the ke
     expect(envelope).toEqual({
       ...FAILURE,
       Warnings: [
-        `unknown path /api/webhooks; did you mean ${nearest[method] ?? "POST or DELETE /api/webhook"}? /openapi.json lists all paths`,
+        `no such path: /api/webhooks; did you mean ${nearest[method] ?? "POST or DELETE /api/webhook"}? all paths: /openapi.json`,
       ],
     });
   }
@@ -121,7 +121,7 @@ test("our own fault is 500 in the envelope, with a reference and nothing of the 
     await broken.context.db.raw("alter table webhooks rename column url to address");
     const { status, envelope } = await broken.rest("GET", "/api/webhook/list");
     expect(status).toBe(500);
-    expect(envelope.Warnings[0]).toMatch(/^internal error, in the log under [0-9a-f-]{36}$/);
+    expect(envelope.Warnings[0]).toMatch(/^internal error; reference in the service's log: [0-9a-f-]{36}$/);
   } finally {
     await broken.stop();
   }

@@ -31,7 +31,7 @@ afterAll(async () => {
 
 const PATH = "/webhook.v1.WebhookService/Nope";
 const METHODS = WebhookService.methods.map(({ name }) => name).join(", ");
-const SAID = `there is no method ${PATH}; webhook.v1.WebhookService has the methods ${METHODS}; list the services by reflection`;
+const SAID = `no such method: ${PATH}; webhook.v1.WebhookService has the methods ${METHODS}; list the services by reflection`;
 
 /** Calls a method that the service does not have. */
 function callUnknown(transport: Transport): Promise<ConnectError> {
@@ -88,7 +88,7 @@ test("what is no call of a method is 404 in the envelope on the HTTP port, and i
     404,
     {
       code: "unimplemented",
-      message: "there is no method /api/webhook/list; list the services by reflection",
+      message: "no such method: /api/webhook/list; list the services by reflection",
     },
   ]);
 });
@@ -99,7 +99,7 @@ test("a call to a process that only delivers is told where to ask", async () => 
   const error = await callUnknown(createConnectTransport({ baseUrl: worker.url, httpVersion: "1.1" }));
   expect([error.code, error.rawMessage]).toEqual([
     Code.Unimplemented,
-    `there is no method ${PATH}; this process only delivers; ask one with the role api`,
+    `no such method: ${PATH}; this process only delivers; call a process with ROLE=api or ROLE=all`,
   ]);
 });
 
@@ -113,7 +113,7 @@ test.each([
   ["/webhook.v1.EventServce/PublishEventBach", "/webhook.v1.EventService/PublishEventBatch"],
   ["/webhook.v2.WebhookService/ListWebhooks", "/webhook.v1.WebhookService/ListWebhooks"],
 ])("a call of %s is told of %s, over HTTP and gRPC", async (asked, meant) => {
-  const said = `there is no method ${asked}; did you mean ${meant}? list the services by reflection`;
+  const said = `no such method: ${asked}; did you mean ${meant}? list the services by reflection`;
   const answer = await fetch(`${plain.url}${asked}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },

@@ -54,7 +54,7 @@ test("messages come whole to clients of any make, whatever characters they have"
   const error = await client
     .call("CreateWebhook", { process: 1, url })
     .catch((reason: ServiceError) => reason);
-  expect((error as ServiceError).details).toBe("url must begin with https://, not ftp://");
+  expect((error as ServiceError).details).toBe("url begins with ftp://; only https:// is allowed");
   const other = await client
     .call("CreateWebhook", { process: 4711, url })
     .catch((reason: ServiceError) => reason);

@@ -38,7 +38,7 @@ describe("wrong keys", () => {
     expect(envelope).toEqual({
       Success: false,
       Data: null,
-      Warnings: [expect.stringMatching(/^too many wrong API keys.*X-Service-Key.*try again in \d+ s$/)],
+      Warnings: [expect.stringMatching(/^too many wrong API keys.*X-Service-Key.*retry in \d+ s$/)],
     });
     expect(envelope.Warnings[0]).toContain(` ${wait} s`);
   });
@@ -250,7 +250,7 @@ describe("requests of a key", () => {
     expect([status, headers.get("RateLimit-Remaining")]).toEqual([429, "0"]);
     expect(headers.get("Retry-After")).toBe(headers.get("RateLimit-Reset"));
     expect(envelope).toMatchObject({ Success: false, Data: null });
-    expect(envelope.Warnings).toEqual([expect.stringMatching(/made its 3 requests of this minute.*\d+ s$/)]);
+    expect(envelope.Warnings).toEqual([expect.stringMatching(/used its 3 requests of this minute.*\d+ s$/)]);
   });
 
   test("count for each key apart", async () => {

@@ -101,7 +101,7 @@ describe("stopping", () => {
     const stopped = own.stop();
     expect(await listed).toMatchObject({
       code: grpcJs.status.UNAVAILABLE,
-      details: "the service is stopping; try again",
+      details: "the service is stopping; retry",
     });
     const error = await overConnect;
     expect([error.code, reasonOf(error)]).toEqual([Code.Unavailable, "STOPPING"]);

@@ -121,14 +121,14 @@ test("with the database killed, calls are UNAVAILABLE and /readyz says so; with 
     .poll(() => probe(api, "/readyz"))
     .toEqual({
       status: 503,
-      body: { status: "not ready", reasons: ["the database does not answer"] },
+      body: { status: "not ready", reasons: ["the database does not respond"] },
     });
   expect((await probe(api, "/healthz")).status).toBe(200);
   const { status, headers, envelope } = await api.rest("GET", "/api/webhook/list");
   expect([status, headers.get("Retry-After")]).toEqual([503, "1"]);
-  expect(envelope).toEqual({ Success: false, Data: null, Warnings: ["the database is away; try again"] });
+  expect(envelope).toEqual({ Success: false, Data: null, Warnings: ["the database is unavailable; retry"] });
   const refused = await createClient(WebhookService, grpc(api)).listWebhooks({}).catch(ConnectError.from);
-  expect(refused).toMatchObject({ code: Code.Unavailable, rawMessage: "the database is away; try again" });
+  expect(refused).toMatchObject({ code: Code.Unavailable, rawMessage: "the database is unavailable; retry" });
   expect((await createClient(Health, grpc(api)).check({})).status).toBe(Status.NOT_SERVING);
 
   await postgres.restart();
@@ -143,7 +143,7 @@ test("a process that only delivers has /healthz and /readyz, and neither REST no
   const { status, envelope } = await api.rest("GET", "/api/webhook/list");
   expect([status, envelope.Warnings]).toEqual([
     404,
-    ["unknown path /api/webhook/list; this process only delivers; ask one with the role api"],
+    ["no such path: /api/webhook/list; this process only delivers; call a process with ROLE=api or ROLE=all"],
   ]);
 });
 

@@ -57,7 +57,7 @@ describe.each(PROTOCOLS)("over %s", (name, transport) => {
     const invalid = await failure(webhooks.createWebhook({}));
     expect([invalid?.code, invalid?.rawMessage]).toEqual([
       Code.InvalidArgument,
-      "process is required and must not be 0; send one of: WEBHOOK_PROCESS_ORDER_DISPATCHED, WEBHOOK_PROCESS_DOCUMENT_CREATED, WEBHOOK_PROCESS_STOCK_LEVEL_CHANGED; url is required and must not be empty",
+      "process is required and must not be 0; allowed: WEBHOOK_PROCESS_ORDER_DISPATCHED, WEBHOOK_PROCESS_DOCUMENT_CREATED, WEBHOOK_PROCESS_STOCK_LEVEL_CHANGED; url is required and must not be empty",
     ]);
   });
 

@@ -31,7 +31,7 @@ test("the description tells receivers the configured DELIVERY_TIMEOUT", async ()
   const text = await (await fetch(`${api.url}/openapi.json`)).text();
   const { OrderDispatched } = (JSON.parse(text) as typeof described).webhooks;
   expect(OrderDispatched?.post).toMatchObject({
-    description: expect.stringContaining("Answer with any 2xx within 7.5 seconds."),
+    description: expect.stringContaining("Respond with any 2xx within 7.5 seconds."),
     responses: { "2XX": { description: expect.stringContaining("within 7.5 seconds") } },
   });
   expect(text).not.toContain("15 s");

@@ -186,7 +186,7 @@ test("§7.2: a failure has status 400, Success false, Data null and a message th
   expect(envelope).toEqual({
     Success: false,
     Data: null,
-    Warnings: ["url must begin with https://, not http://"],
+    Warnings: ["url begins with http://; only https:// is allowed"],
   });
 });
 

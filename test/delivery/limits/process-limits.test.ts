@@ -13,7 +13,7 @@ test("a low file limit lowers the requests in flight, and the warning says how t
   const { maxInFlight, warnings } = clampToGranted(wanted, { files: 1_024, memory: undefined }, 0);
   expect(maxInFlight).toBe(512);
   expect(warnings).toEqual([
-    expect.stringMatching(/may open 1024 files; raise that limit to 5200 \(ulimit -n/),
+    expect.stringMatching(/may open only 1024 files; raise that limit to 5200 \(ulimit -n/),
   ]);
 });
 
@@ -26,7 +26,7 @@ test("a container's memory lowers the requests in flight and the payloads held",
   expect(memoryBytes).toBe(5.375 * MIB);
   expect(maxInFlight).toBeGreaterThan(100);
   expect(maxInFlight).toBeLessThan(500);
-  expect(warnings).toEqual([expect.stringMatching(/may use 256 MiB of memory; raise that limit/)]);
+  expect(warnings).toEqual([expect.stringMatching(/may use only 256 MiB of memory; raise that limit/)]);
 });
 
 test("something is in flight however little the system grants", () => {

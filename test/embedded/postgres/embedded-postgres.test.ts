@@ -163,7 +163,7 @@ test("one that dies unasked is started again on the same port, and one that is s
   expect(await query(server.url, "select answer from kept")).toEqual([{ answer: 42 }]);
   // Amid a revival, too.
   server.kill();
-  await until(() => lines.filter((line) => line.includes("ended unasked")).length === 2);
+  await until(() => lines.filter((line) => line.includes("ended unexpectedly")).length === 2);
   await server.stop();
   expect(await findRunningPostgres(dataDir)).toBeNull();
 });

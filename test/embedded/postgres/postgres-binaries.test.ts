@@ -33,7 +33,7 @@ test("where the links cannot be made, the error says what to do", async () => {
   const { folder } = await unhydratedPackage();
   await rm(path.join(folder, "scripts"), { recursive: true });
   await expect(findPostgresBinaries(null, silent, folder)).rejects.toThrow(
-    /cannot be used[\s\S]*DATABASE_URL[\s\S]*--omit=optional[\s\S]*install scripts/,
+    /is not usable[\s\S]*DATABASE_URL[\s\S]*--omit=optional[\s\S]*install scripts/,
   );
 });
 

@@ -38,11 +38,11 @@ import {
 
 const DEFAULT_PAGE = 100;
 const MAX_PAGE = 1_000;
-/** Deliveries that one SendAgainMany looks at. */
+/** The number of deliveries that one SendAgainMany call examines. */
 const DEFAULT_AGAIN = 1_000;
 const MAX_AGAIN = 10_000;
 
-/** Tells what became of each delivery, and sends it again. */
+/** Lists deliveries and resends them. */
 export function deliveryService({
   db,
   onQueued = () => {},
@@ -56,7 +56,7 @@ export function deliveryService({
         ...deliveryFilter(request),
         deliveryId: optionalUuid("delivery_id", request.deliveryId),
       };
-      // One more tells whether there is another page.
+      // Reads one more to detect another page.
       const found = await listDeliveries(db, callerScope(handler), filter, limit + 1);
       return pageMessage(found, limit, filter);
     },
@@ -112,7 +112,7 @@ export function deliveryService({
   };
 }
 
-/** @param found one more than a page has where there is another page in the direction of reading */
+/** @param found includes one more than the page if there is another page in the direction of reading */
 function pageMessage(
   { deliveries: found, searchedTo }: DeliveryPage,
   limit: number,
@@ -127,16 +127,16 @@ function pageMessage(
   const last = page.at(-1);
   return {
     deliveries: page.map(deliveryMessage),
-    // What a page was read back or on from lies beside it.
+    // The page that this one continues from is adjacent to it.
     nextPageToken: last && (more || back) ? pageToken(last.id) : "",
     previousPageToken: back ? (first && more ? newerPageToken(first.id) : "") : newerThan(page, before),
   };
 }
 
-/** Names the page of what is newer than a page that was read to the older; empty when there is nothing to go back from. */
+/** The token of the page newer than a page that was read towards older deliveries; empty if there is none. */
 function newerThan([newest]: readonly DeliveryRow[], before: string | undefined): string {
   if (newest) return newerPageToken(newest.id);
-  // What was searched before ended beside `before`, which may have been found there.
+  // The previous search ended next to `before`, and may have found it.
   return before === undefined ? "" : newerPageToken(idBefore(before));
 }
 
@@ -145,7 +145,7 @@ function idBefore(id: string): string {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }
 
-/** A page that holds fewer deliveries than it may, since the search stopped at an id. */
+/** A page that is not full because the search stopped early. */
 function endedEarly(
   found: readonly DeliveryRow[],
   searchedTo: string,

@@ -5,7 +5,7 @@ import type { DeliveryFilter } from "../../../db/deliveries/list.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { isProcess, isUuid, unknownProcess } from "../messages.ts";
 
-/** The column's name of each state, by the number in the proto. */
+/** State names in the database by proto number. */
 const stateNames = new Map(
   DeliveryStateSchema.values
     .filter((value) => value.number !== DeliveryState.UNSPECIFIED)
@@ -15,12 +15,12 @@ const stateNames = new Map(
     ]),
 );
 
-/** The number in the proto of each state, by the column's name. */
+/** Proto numbers of states by their name in the database. */
 export const stateNumbers: ReadonlyMap<DeliveryStateName, DeliveryState> = new Map(
   [...stateNames].map(([number, name]) => [name, number as DeliveryState]),
 );
 
-/** What requests that name deliveries by what they have in common hold. */
+/** The filter fields that several requests share. */
 interface FilterFields {
   webhookId?: bigint | undefined;
   process?: number | undefined;
@@ -31,7 +31,7 @@ interface FilterFields {
   pageToken: string;
 }
 
-/** @throws DomainError INVALID_ARGUMENT naming the field that is wrong */
+/** @throws DomainError INVALID_ARGUMENT that names the invalid field */
 export function deliveryFilter(request: FilterFields): DeliveryFilter {
   if (request.process !== undefined && !isProcess(request.process)) {
     throw invalidFields([{ field: "process", description: unknownProcess(request.process) }]);
@@ -47,7 +47,7 @@ export function deliveryFilter(request: FilterFields): DeliveryFilter {
   };
 }
 
-/** @throws DomainError INVALID_ARGUMENT when it is none */
+/** @throws DomainError INVALID_ARGUMENT if it is not a UUID */
 export function optionalUuid(field: string, id: string | undefined): string | undefined {
   if (id !== undefined && !isUuid(id)) {
     const thing = field.replace(/_id$/, "");
@@ -60,7 +60,7 @@ function article(noun: string): string {
   return /^[aeiou]/.test(noun) ? "an" : "a";
 }
 
-/** @throws DomainError INVALID_ARGUMENT when more are asked for than a page may have */
+/** @throws DomainError INVALID_ARGUMENT if the size exceeds the maximum */
 export function pageSize(asked: number, { most, usual }: { most: number; usual: number }): number {
   if (asked < 0 || asked > most) {
     throw invalidFields([{ field: "page_size", description: `must be from 1 to ${most}` }]);
@@ -77,25 +77,25 @@ function stateName(state: number): DeliveryStateName {
   return name;
 }
 
-/** A state as callers send it over JSON. */
+/** A state as callers send it in JSON. */
 export function stateText(name: DeliveryStateName): string {
   return `DELIVERY_STATE_${name.toUpperCase()}`;
 }
 
-/** Marks the token of a page that is newer than an id. */
+/** The prefix of tokens of newer pages. */
 const NEWER = "n";
 
-/** Names the page of what is older than an id; callers are not meant to look inside. */
+/** The token of the page older than an id. Opaque for callers. */
 export function pageToken(id: string): string {
   return Buffer.from(id.replaceAll("-", ""), "hex").toString("base64url");
 }
 
-/** Names the page of what is newer than an id. */
+/** The token of the page newer than an id. */
 export function newerPageToken(id: string): string {
   return `${NEWER}.${pageToken(id)}`;
 }
 
-/** Names the page of an id itself and what is older. */
+/** The token of the page that starts with an id and continues with older ones. */
 export function inclusivePageToken(id: string): string {
   const after = BigInt(`0x${id.replaceAll("-", "")}`) + 1n;
   return Buffer.from(after.toString(16).padStart(32, "0"), "hex").toString("base64url");

@@ -12,18 +12,18 @@ import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
 import { createPublisher } from "./publisher.ts";
 import { Room } from "./room.ts";
 
-/** Most events of one stream: what its one answer has room for. */
+/** The maximum number of events per stream, which bounds the size of its response. */
 const MAX_STREAM_EVENTS = 10_000;
 const MAX_BATCH_EVENTS = 1_000;
-/** Events whose payload one call erases, at most. */
-const ERASED_AT_ONCE = 1_000;
-/** Bytes that the events of all streams and batches may take while they wait to be written, a process. */
-const SERIES_ROOM = 16 * 1024 * 1024;
+/** The maximum number of events whose payload one call erases. */
+const MAX_ERASED_PER_CALL = 1_000;
+/** The maximum size of events in streams and batches that wait to be written, in bytes per process. */
+const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 
-/** For internal callers: tells the service that something happened (contract, section 6). */
+/** Publishes events, for internal callers (contract, section 6). */
 export function eventService(context: ApiContext): ServiceImpl<typeof EventService> {
   const publish = createPublisher(context.db, context.instruments.published, context.onQueued);
-  const room = new Room(SERIES_ROOM);
+  const room = new Room(MAX_WAITING_BYTES);
   const seriesOptions = (handler: HandlerContext): SeriesOptions => ({
     publish,
     room,
@@ -58,8 +58,8 @@ export function eventService(context: ApiContext): ServiceImpl<typeof EventServi
 
     async erasePayloads(request, handler) {
       assertServiceWide(handler);
-      const step = await erasePayloads(context.db, request.userId, ERASED_AT_ONCE);
-      return { ...step, more: step.erased === ERASED_AT_ONCE };
+      const step = await erasePayloads(context.db, request.userId, MAX_ERASED_PER_CALL);
+      return { ...step, more: step.erased === MAX_ERASED_PER_CALL };
     },
 
     async publishEventBatch({ events }, handler) {

@@ -9,29 +9,29 @@ import { gathering } from "../../../db/gathering.ts";
 import { type ExactJson, parseExactJson } from "../../json/exact-json.ts";
 import { propertyName } from "../../json/names.ts";
 
-/** Events read at once, each with a payload of up to 256 KiB. */
-const MAX_READ = 20;
-/** The maximum number of differing fields that one message names. */
-const MAX_NAMED = 3;
+/** The number of events read per query, each with a payload of up to 256 KiB. */
+const MAX_EVENTS_PER_QUERY = 20;
+/** The maximum number of differing fields named in a message. */
+const MAX_NAMED_FIELDS = 3;
 
-/** Makes the error for an event whose idempotency key was used for another event. */
+/** Creates the error for an event whose idempotency key was already used for a different event. */
 export type KeyReuse = (event: NewEvent, firstEventId: string) => Promise<DomainError>;
 
-/** Compares refused events with what is stored of the first ones, and names the fields that differ, never their values. */
+/** Compares rejected events with the stored first ones, and names the differing fields, never their values. */
 export function createKeyReuse(db: Db): KeyReuse {
   const find = gathering(
     async (ids: readonly string[]) => {
       const found = new Map((await findEvents(db, ids)).map((event) => [event.id, event]));
       return ids.map((id) => found.get(id));
     },
-    { most: MAX_READ, atOnce: 1 },
+    { most: MAX_EVENTS_PER_QUERY, atOnce: 1 },
   );
   return async (event, firstEventId) => {
     const first = await find(firstEventId);
     const fields = first ? differences(first, event) : [];
     return new DomainError(
       "ALREADY_EXISTS",
-      `idempotency_key was used for another event, ${firstEventId}${inWords(first, fields)}; use a new key for a new event`,
+      `idempotency_key was already used for a different event, ${firstEventId}${inWords(first, fields)}; use a new key for a new event`,
       {
         reason: "IDEMPOTENCY_KEY_REUSED",
         metadata: { event_id: firstEventId, ...(fields.length > 0 ? { fields: fields.join(",") } : {}) },
@@ -44,17 +44,17 @@ function inWords(first: StoredEvent | undefined, fields: readonly string[]): str
   if (!first) return ", which is no longer stored";
   const erased = first.payload === null ? "; its payload is erased and was not compared" : "";
   if (fields.length > 0) {
-    const more = fields.length > MAX_NAMED ? ` and ${fields.length - MAX_NAMED} more` : "";
-    return `: they differ in ${fields.slice(0, MAX_NAMED).join(", ")}${more}${erased}`;
+    const more = fields.length > MAX_NAMED_FIELDS ? ` and ${fields.length - MAX_NAMED_FIELDS} more` : "";
+    return `: they differ in ${fields.slice(0, MAX_NAMED_FIELDS).join(", ")}${more}${erased}`;
   }
   return erased || ": they differ in time, or in fractions of a second";
 }
 
-/** The fields that differ, by their paths in PublishEventRequest. */
+/** The differing fields, by their paths in PublishEventRequest. */
 function differences(first: StoredEvent, event: NewEvent): string[] {
   const found: string[] = [];
   if (first.userId !== event.userId) found.push("user_id");
-  // Without a time the request meant the moment of publishing, which is another one each time.
+  // Without a time, a request means the time of publishing, which differs each time.
   if (event.occurred !== null && first.occurred !== event.occurred) found.push("time");
   if (first.process !== event.process) return [...found, "data"];
   const entry = catalogue.find(({ number }) => number === event.process);
@@ -64,7 +64,7 @@ function differences(first: StoredEvent, event: NewEvent): string[] {
   return found;
 }
 
-/** @param path of the message that both values are the JSON of */
+/** @param path the path of the message that both JSON values represent */
 function compare(
   desc: DescMessage,
   path: string,
@@ -78,7 +78,7 @@ function compare(
   }
   for (const field of desc.fields) {
     const name = propertyName(field);
-    // An earlier version of the service did not write fields that it did not know.
+    // Earlier versions of the service did not write fields unknown to them.
     const [before, now] = [first[name] ?? null, second[name] ?? null];
     if (isDeepStrictEqual(before, now)) continue;
     const at = `${path}.${field.name}`;

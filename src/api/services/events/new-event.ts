@@ -8,16 +8,16 @@ import { sortableTime } from "../../json/timestamp.ts";
 import { jsonWriter } from "../../json/writer.ts";
 import { assertFields, assertText } from "../messages.ts";
 
-/** The largest payload, as the JSON that receivers get, in bytes. */
+/** The maximum size of a payload as JSON, in bytes. */
 const MAX_PAYLOAD_BYTES = 262_144;
 const MAX_KEY_CHARACTERS = 255;
 const MAX_USER_ID_CHARACTERS = 128;
 const USER_ID_ALLOWED = "visible ASCII characters (no spaces)";
 
 /**
- * A request to publish as it is to be stored.
+ * Converts a publish request for storage.
  *
- * @throws DomainError INVALID_ARGUMENT saying what to change
+ * @throws DomainError INVALID_ARGUMENT with the remedy
  */
 export function newEvent(apiKeyId: string, request: PublishEventRequest): NewEvent {
   assertFields(PublishEventRequestSchema, request);
@@ -33,7 +33,7 @@ export function newEvent(apiKeyId: string, request: PublishEventRequest): NewEve
   };
 }
 
-/** The user is never repeated: an id may be a person's name or address. */
+/** Checks the user id. Errors never repeat it, because it may be personal data. */
 function assertUserId(userId: string): void {
   const problems: string[] = [];
   const { length } = [...userId];
@@ -60,7 +60,7 @@ const dataFields = new Map<string | undefined, DescField>(
     .map((field) => [field.localName, field]),
 );
 
-/** The process of the event and the body its receivers get. */
+/** The event's process and the body that its receivers get. */
 function payloadOf(request: PublishEventRequest): { process: number; payload: string } {
   const field = dataFields.get(request.data.case);
   const process = field && processOfField(field.name);
@@ -94,7 +94,7 @@ function writePayload(field: string, write: () => string): string {
   }
 }
 
-/** To the microsecond, which is what the database keeps. */
+/** The time in microseconds, the precision of the database. */
 function occurredAt({ time }: PublishEventRequest): string | null {
   return time ? `${sortableTime(time)}.${String(time.nanos).padStart(9, "0").slice(0, 6)}Z` : null;
 }

@@ -13,7 +13,7 @@ import type { Room } from "./room.ts";
 
 type Result = MessageInitShape<typeof PublishResultSchema>;
 
-/** What a series stands on. */
+/** Dependencies of a series. */
 export interface SeriesOptions {
   publish: Publisher;
   /** In bytes; shared by all series of the process. */
@@ -24,22 +24,22 @@ export interface SeriesOptions {
   /** The call, for the log. */
   method: string;
   apiKeyId: string;
-  /** Rejects once the caller's key may publish no more. */
+  /** Rejects when the caller's key may no longer publish. */
   admit: () => Promise<void>;
 }
 
-/** What an event takes in memory beside its payload, in bytes. */
+/** The memory of an event in addition to its payload, in bytes. */
 const EVENT_BYTES = 2_048;
 const MAX_MESSAGE_CHARACTERS = 300;
-/** What concerns the caller or the service, not one event, and so ends the whole call. */
+/** Codes that concern the caller or the service instead of one event, and therefore end the whole call. */
 const FATAL = new Set([Code.Unavailable, Code.Unauthenticated, Code.PermissionDenied]);
 
-/** Many events of one caller, each with a result of its own, in order. */
+/** Publishes many events of one caller, each with its own result, in order. */
 export class PublishedSeries {
   readonly #options: SeriesOptions;
   readonly #results: Result[] = [];
   readonly #underWay = new Set<Promise<void>>();
-  /** The last event under way of each idempotency key: the next of that key waits for it, so that order decides. */
+  /** The last pending event per idempotency key. The next event with that key waits for it, so that order is kept. */
   readonly #lastOfKey = new Map<string, Promise<void>>();
   #fault: { error: unknown } | undefined;
 
@@ -47,15 +47,15 @@ export class PublishedSeries {
     this.#options = options;
   }
 
-  /** Events added, refused ones included. */
+  /** The number of events added, including rejected ones. */
   get size(): number {
     return this.#results.length;
   }
 
   /**
-   * Takes the next event; resolves when the one after it may come, which is before this one is stored.
+   * Adds an event. Resolves when the next one may be added, which is before this one is stored.
    *
-   * @throws what ended the series as a whole: the key was revoked, or the database is away
+   * @throws the error that ended the whole series: the key was revoked, or the database is unavailable
    */
   async add(request: PublishEventRequest): Promise<void> {
     const index = this.#results.push({}) - 1;
@@ -80,7 +80,7 @@ export class PublishedSeries {
     this.#assertSound();
   }
 
-  /** The results of all events, once each is stored or refused. Throws as `add`. */
+  /** The results of all events, when each is stored or rejected. Throws as `add` does. */
   async results(): Promise<Result[]> {
     await Promise.all(this.#underWay);
     this.#assertSound();

@@ -6,23 +6,23 @@ import { isTransient } from "../../../db/faults.ts";
 import { gathering } from "../../../db/gathering.ts";
 import { createKeyReuse } from "./key-reuse.ts";
 
-/** Stores one event, together with whatever else is published at the moment; a refusal is an answer, not thrown. */
+/** Stores one event in a batch with concurrent ones. Rejections are returned, not thrown. */
 export type Publisher = (event: NewEvent) => Promise<Published | DomainError>;
 
 type Result = Published | KeyReused | Promise<Published | KeyReused>;
 
-/** Most events of one statement. */
+/** The maximum number of events per statement. */
 const MAX_GROUP = 500;
-/** A statement that writes about this many bytes takes no more events. */
+/** The size of a statement from which no more events are added, in bytes. */
 const MAX_GROUP_BYTES = 4 * 1024 * 1024;
-/** Statements under way at once, a process. */
-const GROUPS_AT_ONCE = 2;
-/** What an event and a delivery add to a statement's work beside the payload, in bytes. */
+/** The maximum number of concurrent statements per process. */
+const MAX_CONCURRENT_GROUPS = 2;
+/** The cost of an event and a delivery in addition to the payload, in bytes. */
 const ROW_BYTES = 512;
 
 /**
- * Publishes in groups: while one is written the next gathers. Many callers thus share a statement and its commit,
- * and one alone waits for nobody.
+ * Publishes in batches: while one is written, the next one fills. Concurrent callers share a statement and its
+ * commit; a single caller does not wait.
  *
  * @param published counts the events that were stored
  * @param onQueued told after each group that queued deliveries
@@ -47,7 +47,7 @@ export function createPublisher(db: Db, published: Counter, onQueued: () => void
     return results;
   }
 
-  /** An event that cannot be written fails alone: the others of its group are written without it. */
+  /** Writes the batch. If an event cannot be written, only that one fails: the others are written without it. */
   async function writeOrSplit(events: readonly NewEvent[]): Promise<Result[]> {
     try {
       return await write(events);
@@ -65,12 +65,12 @@ export function createPublisher(db: Db, published: Counter, onQueued: () => void
 
   const publish = gathering(writeOrSplit, {
     most: MAX_GROUP,
-    atOnce: GROUPS_AT_ONCE,
+    atOnce: MAX_CONCURRENT_GROUPS,
     maxWeight: MAX_GROUP_BYTES,
     weigh: ({ payload, process }) => payload.length + ROW_BYTES * (1 + (fanOut.get(process) ?? 1)),
   });
   const keyReuse = createKeyReuse(db);
-  // After the group, whose other events do not wait for the comparison.
+  // After the batch, so that its other events do not wait for the comparison.
   return async (event) => {
     const result = await publish(event);
     return "firstEventId" in result ? keyReuse(event, result.firstEventId) : result;

@@ -1,16 +1,16 @@
-/** A bound on what is held in memory: callers wait, first come first served, until there is room for theirs. */
+/** A bound on held memory. Callers wait in order of arrival until there is room. */
 export class Room {
   readonly #size: number;
   #free: number;
   readonly #waiting: { amount: number; enter: () => void }[] = [];
 
-  /** @param size in whatever unit the callers count in */
+  /** @param size the capacity, in the callers' unit */
   constructor(size: number) {
     this.#size = size;
     this.#free = size;
   }
 
-  /** Resolves once there is room; undefined when there is at once. What is larger than the room takes all of it. */
+  /** Resolves when there is room; undefined if there is room immediately. A larger amount takes the whole capacity. */
   enter(amount: number): Promise<void> | undefined {
     const taken = Math.min(amount, this.#size);
     if (this.#waiting.length === 0 && taken <= this.#free) {
@@ -20,7 +20,7 @@ export class Room {
     return new Promise((enter) => this.#waiting.push({ amount: taken, enter }));
   }
 
-  /** Gives back what was entered with the same amount. */
+  /** Releases an amount that entered. */
   leave(amount: number): void {
     this.#free += Math.min(amount, this.#size);
     for (let next = this.#waiting[0]; next && next.amount <= this.#free; next = this.#waiting[0]) {

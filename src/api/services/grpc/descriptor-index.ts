@@ -1,19 +1,19 @@
 import type { DescEnum, DescExtension, DescFile, DescMessage, DescService } from "@bufbuild/protobuf";
 import { nestedTypes } from "@bufbuild/protobuf/reflect";
 
-/** The descriptors of some files and of all they import, by what callers of server reflection ask for. */
+/** An index of file descriptors and their imports, for the requests of server reflection. */
 export interface DescriptorIndex {
-  /** By its path, such as `webhook/v1/event.proto`. */
+  /** A file by its path, such as `webhook/v1/event.proto`. */
   file(path: string): DescFile | undefined;
   /** The file that declares a message, enum, service, method, field, oneof, enum value or extension, by full name. */
   fileOfSymbol(name: string): DescFile | undefined;
-  /** The file that declares the extension of a message under a field number. */
+  /** The file that declares the extension of a message with a field number. */
   fileOfExtension(typeName: string, number: number): DescFile | undefined;
-  /** The numbers of a message's extensions, in ascending order; undefined when there is no such message. */
+  /** The numbers of a message's extensions in ascending order; undefined for an unknown message. */
   extensionNumbers(typeName: string): number[] | undefined;
 }
 
-/** Indexes the files and, at any depth, what they import. */
+/** Indexes the files and all their imports. */
 export function indexDescriptors(roots: Iterable<DescFile>): DescriptorIndex {
   const files = new Map<string, DescFile>();
   for (const root of roots) for (const file of withImports(root)) files.set(file.proto.name, file);
@@ -43,10 +43,10 @@ export function indexDescriptors(roots: Iterable<DescFile>): DescriptorIndex {
   };
 }
 
-/** A file, then what it imports at any depth, each once. */
+/** A file and all its imports, each once. */
 export function withImports(file: DescFile): Set<DescFile> {
   const found = new Set([file]);
-  // A set's iteration comes to what is added on the way.
+  // Iterating over a set includes items added meanwhile.
   for (const each of found) for (const imported of each.dependencies) found.add(imported);
   return found;
 }
@@ -59,7 +59,7 @@ function namesIn(type: DescMessage | DescEnum | DescExtension | DescService): st
     case "service":
       return [typeName, ...type.methods.map(({ name }) => `${typeName}.${name}`)];
     case "enum": {
-      // Values are siblings of their enum, as in C++.
+      // Enum values are siblings of their enum, as in C++.
       const scope = typeName.slice(0, typeName.lastIndexOf(".") + 1);
       return [typeName, ...type.values.map(({ name }) => scope + name)];
     }

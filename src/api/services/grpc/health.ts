@@ -11,7 +11,7 @@ import type { Readiness } from "../../readiness.ts";
 
 const WATCH_INTERVAL_MS = 500;
 
-/** The gRPC health protocol: the empty name and each service's name, all serving while the process is ready. */
+/** The gRPC health protocol: the empty name and each service's name are serving while the process is ready. */
 export function healthService(
   services: readonly DescService[],
   readiness: Readiness,

@@ -13,12 +13,12 @@ import { type DescriptorIndex, indexDescriptors, withImports } from "./descripto
 type Answer = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;
 
 /**
- * gRPC server reflection: tells the contract to clients that come without its files, such as grpcurl. The types of
- * error details are told too, so that these clients can show them.
+ * gRPC server reflection, for clients without the proto files, such as grpcurl. Includes the types of error details,
+ * so that these clients can show them.
  *
- * Versions v1 and v1alpha differ in their package only, so this serves either.
+ * Versions v1 and v1alpha differ only in their package, so this serves both.
  *
- * @param services everything that is served, reflection included
+ * @param services all services, including reflection
  * @param stopping ends the streams, which clients would keep open
  */
 export function reflectionService(
@@ -28,7 +28,7 @@ export function reflectionService(
   const index = indexDescriptors([...services.map(({ file }) => file), file_google_rpc_error_details]);
   return {
     async *serverReflectionInfo(requests) {
-      /** The files that this stream has told, which need not be told as imports of others. */
+      /** The files already sent on this stream, which are not sent again as imports. */
       const told = new Set<DescFile>();
       for await (const request of untilAborted(requests, stopping)) {
         yield {
@@ -74,7 +74,7 @@ function answer(
   }
 }
 
-/** The file and what it imports, but for imports that were told before. */
+/** The file and its imports, except imports already sent. */
 function files(file: DescFile | undefined, told: Set<DescFile>): Answer | undefined {
   if (!file) return undefined;
   const needed = [...withImports(file)].filter((each) => each === file || !told.has(each));

@@ -29,7 +29,7 @@ import {
 const MAX_NAME_CHARACTERS = 100;
 const MAX_GRACE_MS = 7 * 24 * 3_600_000;
 
-/** Makes and ends the keys that every request carries (contract, section 5). */
+/** Manages API keys and installed apps (contract, section 5). */
 export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof ApiKeyService> {
   return {
     async createApiKey(request, handler) {
@@ -123,7 +123,7 @@ function noSuchApp(): DomainError {
   ]);
 }
 
-/** @throws DomainError PERMISSION_DENIED when a key of an app would make one of another app or of none */
+/** @throws DomainError PERMISSION_DENIED if a key of an app would create a key of another app or of none */
 function assertOwnApp(scope: Scope, installedAppId: string | null): void {
   if (scope === "everything" || installedAppId === scope.installedAppId) return;
   throw new DomainError(
@@ -146,7 +146,7 @@ function assertName(name: string): void {
     ]);
 }
 
-/** What becomes of the key's webhooks must be told, even when it has none: nobody loses any by leaving it out. */
+/** What happens to the key's webhooks. Required even if it has none, so that no webhook is lost by an omission. */
 function fateOf(request: RevokeApiKeyRequest): WebhooksFate {
   switch (request.webhooks.case) {
     case "deleteWebhooks":
@@ -168,7 +168,7 @@ function fateOf(request: RevokeApiKeyRequest): WebhooksFate {
   }
 }
 
-/** In milliseconds. */
+/** The grace period in milliseconds. */
 function graceOf(period: Duration | undefined): number {
   const ms = period === undefined ? 0 : Number(period.seconds) * 1_000 + period.nanos / 1_000_000;
   if (ms >= 0 && ms <= MAX_GRACE_MS) return ms;

@@ -18,8 +18,8 @@ import {
 import type { ApiContext } from "../../context.ts";
 import { apiKeyMessage } from "../messages.ts";
 
-/** A key needs one of these, or the page would have nothing to show. */
-const ENOUGH = [Permission.MANAGE_API_KEYS, Permission.READ_ADMINISTRATIVE_DATA];
+/** A key needs one of these permissions to use the admin UI. */
+const SUFFICIENT_PERMISSIONS = [Permission.MANAGE_API_KEYS, Permission.READ_ADMINISTRATIVE_DATA];
 
 /** Signs browsers in and out. */
 export function sessionService(context: ApiContext): ServiceImpl<typeof SessionService> {
@@ -32,16 +32,19 @@ export function sessionService(context: ApiContext): ServiceImpl<typeof SessionS
         address: () => addressOf(handler),
         tell: (name, value) => handler.responseHeader.set(name, value),
       });
-      if (!ENOUGH.some((permission) => key.permissions.includes(permission))) {
+      if (!SUFFICIENT_PERMISSIONS.some((permission) => key.permissions.includes(permission))) {
         throw new DomainError(
           "PERMISSION_DENIED",
-          `the API key "${key.name}" may not use the settings page: sign in with one that has ${ENOUGH.map(permissionName).join(" or ")}`,
-          { reason: "PERMISSION_MISSING", metadata: { permission: ENOUGH.map(permissionName).join(",") } },
+          `the API key "${key.name}" lacks permission for the settings page; sign in with a key that has ${SUFFICIENT_PERMISSIONS.map(permissionName).join(" or ")}`,
+          {
+            reason: "PERMISSION_MISSING",
+            metadata: { permission: SUFFICIENT_PERMISSIONS.map(permissionName).join(",") },
+          },
         );
       }
       const session = await startSession(db, key.id, request.apiKey);
       if (!session) throw unknownKey(request.apiKey);
-      // Whoever signs in again leaves no session behind that nobody holds the token of.
+      // Ends the previous session, whose token nobody would hold any more.
       const before = sessionToken(handler);
       if (before !== null) await endSession(db, before);
       handler.responseHeader.set("Set-Cookie", sessionCookie(handler, session.token));
@@ -69,7 +72,7 @@ export function sessionService(context: ApiContext): ServiceImpl<typeof SessionS
   };
 }
 
-/** @throws DomainError PERMISSION_DENIED for what another page, or no page at all, sent */
+/** @throws DomainError PERMISSION_DENIED for requests not sent by the admin UI */
 function assertFromPage(handler: HandlerContext): void {
   if (isFromPage(handler)) return;
   throw new DomainError(

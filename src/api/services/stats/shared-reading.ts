@@ -1,13 +1,13 @@
 import { onBehalfOfAll } from "../../../db/connections/call-signal.ts";
 
-/** A reading is kept this many times as long as it took, so that it never takes more than a tenth of the time. */
-const REST = 10;
+/** The cache time of a read, as a multiple of its duration: reads take at most a tenth of the time. */
+const CACHE_TIME_FACTOR = 10;
 
 /**
- * Reads for many callers at once: who asks while a reading is under way, or is fresh, shares it. One that fails is
- * shared by those who waited for it, and not kept.
+ * Shares a read among concurrent callers and caches its result. An error is shared by the callers that waited for it,
+ * and not cached.
  *
- * @param freshMs how long a reading is fresh at least, in milliseconds
+ * @param freshMs the minimum cache time, in milliseconds
  */
 export function sharedReading<T>(read: () => Promise<T>, freshMs: number): () => Promise<T> {
   let current: Promise<T> | undefined;
@@ -16,13 +16,13 @@ export function sharedReading<T>(read: () => Promise<T>, freshMs: number): () =>
     if (current && performance.now() < staleAt) return current;
     const started = performance.now();
     staleAt = Number.POSITIVE_INFINITY;
-    // Whose call happened to start it must not matter: its end would be the others' too.
+    // The read must not be cancelled when the call that happened to start it ends.
     const reading = onBehalfOfAll(read);
     current = reading;
     reading.then(
       () => {
         const now = performance.now();
-        staleAt = now + Math.max(freshMs, REST * (now - started));
+        staleAt = now + Math.max(freshMs, CACHE_TIME_FACTOR * (now - started));
       },
       () => {
         staleAt = 0;
@@ -32,14 +32,14 @@ export function sharedReading<T>(read: () => Promise<T>, freshMs: number): () =>
   };
 }
 
-/** Readings that are kept at once; beyond this the oldest is forgotten. */
+/** The maximum number of cached reads. Beyond it the oldest is removed. */
 const MAX_READINGS = 1_000;
 
 /**
- * A `sharedReading` for each thing that is asked for, so that only those who ask for the same share one.
+ * A `sharedReading` per key, so that only requests for the same data share one.
  *
- * @param nameOf the same for what is the same
- * @param freshMs how long a reading is fresh at least, in milliseconds
+ * @param nameOf the cache key
+ * @param freshMs the minimum cache time, in milliseconds
  */
 export function sharedReadings<K, T>(
   read: (asked: K) => Promise<T>,

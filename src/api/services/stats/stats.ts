@@ -28,9 +28,9 @@ import { pageSize } from "../deliveries/delivery-filter.ts";
 import { noWebhook } from "../messages.ts";
 import { sharedReadings } from "./shared-reading.ts";
 
-/** How often an overview is read while somebody watches, in milliseconds. */
+/** The interval between reads of the overview while it is watched, in milliseconds. */
 const WATCH_INTERVAL_MS = 1_000;
-/** How long counts by webhook are taken for current, in milliseconds. */
+/** The cache time of counts by webhook, in milliseconds. */
 const WEBHOOKS_FRESH_MS = 15_000;
 const MAX_BUCKETS = 288;
 const DEFAULT_BUCKETS = 24;
@@ -38,13 +38,13 @@ const MAX_RUNS = 100;
 const DEFAULT_RUNS = 20;
 
 /**
- * Tells how the service does, and starts a dispatch.
+ * The statistics service, which also starts dispatches.
  *
  * @param stopping ends WatchOverview
  */
 export function statsService(context: ApiContext, stopping: AbortSignal): ServiceImpl<typeof StatsService> {
   const { db, dispatchNow, workflowUrl } = context;
-  // Shared by those who may see the same, and by nobody else.
+  // Shared only by callers with the same scope.
   const overview = sharedReadings((scope) => readOverview(db, scope), scopeName, WATCH_INTERVAL_MS);
   const webhooks = sharedReadings((scope) => webhookStats(db, scope), scopeName, WEBHOOKS_FRESH_MS);
   const history = sharedReadings(

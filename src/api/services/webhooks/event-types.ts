@@ -5,22 +5,22 @@ import { sampleMessage } from "../../json/sample.ts";
 import { payloadSchema } from "../../json/schema.ts";
 import { jsonWriter } from "../../json/writer.ts";
 
-/** An event type as integrators are told about it. */
+/** An event type as described for integrators. */
 export interface EventType {
   number: number;
   name: string;
-  /** What has happened. */
+  /** What happened. */
   description: string;
-  /** A payload as receivers get it: JSON text. */
+  /** A sample payload as JSON text. */
   sample: string;
-  /** The JSON Schema (2020-12) of its payloads: JSON text. */
+  /** The JSON Schema (2020-12) of its payloads, as JSON text. */
   schema: string;
 }
 
 /**
- * The whole catalogue, in the order of its numbers, made from the proto files alone.
+ * The complete catalogue in numerical order, generated from the proto files.
  *
- * @throws Error when the proto files hold something that has no JSON or an example that is none
+ * @throws Error if a proto type has no JSON representation or an invalid example
  */
 export function describeEventTypes(entries: readonly CatalogueEntry[] = catalogue): EventType[] {
   return entries.map(({ number, name, payload }) => ({

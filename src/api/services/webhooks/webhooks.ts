@@ -33,10 +33,10 @@ import { invalidFields } from "../../errors/errors.ts";
 import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
 
-/** In deliveries a second. */
+/** In deliveries per second. */
 const MAX_RATE_LIMIT = 10_000;
 
-/** Registers the addresses that events are delivered to (contract, section 4). */
+/** Manages webhooks (contract, section 4). */
 export function webhookService({
   db,
   secrets,
@@ -72,7 +72,7 @@ export function webhookService({
       }
       const caller = callerOf(handler);
       assertMaySubscribe(caller, process);
-      // URL parsing drops some of these, yet the address is stored as it was given.
+      // URL parsing drops some of these, but the URL is stored as given.
       if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
         throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
       }
@@ -169,7 +169,7 @@ export function webhookService({
   };
 }
 
-/** Every secret that signs, newest first; the newest apart too. */
+/** All valid secrets, newest first, and the newest one separately. */
 function secretsMessage(
   found: WebhookSecret[] | null,
   webhookId: bigint,
@@ -183,7 +183,7 @@ function secretsMessage(
   return { secret: told[0]?.secret ?? "", secrets: told };
 }
 
-/** The key determines which events may be subscribed to (contract, section 5, rule 4). */
+/** The key determines which event types may be subscribed to (contract, section 5, rule 4). */
 function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
   if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
   throw new DomainError(
@@ -193,7 +193,7 @@ function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
   );
 }
 
-/** What the caller is told of a webhook that was there already; whose it is, is no app's business but its own. */
+/** The note about a webhook that already existed. Its owner is hidden from other apps. */
 function ownedByAnother(webhook: WebhookRow, scope: Scope): string {
   const found = `webhook ${webhook.id} was registered for this event type and URL before, with another API key; nothing was changed`;
   if (reachesWebhook(scope, webhook)) return found;

@@ -30,7 +30,7 @@ const unknown = (path: string, name: string, method = "GET"): Corner => ({
   path,
   bytes: keyed,
   status: 404,
-  says: "/openapi.json lists all paths",
+  says: "all paths: /openapi.json",
 });
 
 /** Paths and methods. */

@@ -2,35 +2,35 @@ import { type Corner, jsonText, MEMBERS, refusedBy } from "./corner.ts";
 
 const URL = "https://receiver.example/refused";
 const refused = refusedBy("POST", "/webhook");
-const choose = `send one of: ${MEMBERS}`;
+const choose = `allowed: ${MEMBERS}`;
 
 /** `process`: missing, empty, of the wrong type, unknown, repeated, in conflict. */
 export const processCorners: Corner[] = [
-  refused("without process", { json: { url: URL } }, `process is required: ${choose}`),
-  refused("with process null", { json: { url: URL, process: null } }, `process is required: ${choose}`),
+  refused("without process", { json: { url: URL } }, `process is required; ${choose}`),
+  refused("with process null", { json: { url: URL, process: null } }, `process is required; ${choose}`),
   refused(
     "with process empty in the query",
     { query: { url: URL, process: "" } },
-    `process is empty: ${choose}`,
+    `process is empty; ${choose}`,
   ),
-  refused("with process empty in JSON", { json: { url: URL, process: "" } }, `process is empty: ${choose}`),
-  refused("with process empty in a form", { form: { url: URL, process: "" } }, `process is empty: ${choose}`),
+  refused("with process empty in JSON", { json: { url: URL, process: "" } }, `process is empty; ${choose}`),
+  refused("with process empty in a form", { form: { url: URL, process: "" } }, `process is empty; ${choose}`),
   refused(
     "with process of spaces",
     { json: { url: URL, process: "  " } },
     `process is "  ", not a known value`,
   ),
-  refused("with process 0", { json: { url: URL, process: 0 } }, `process must not be 0: ${choose}`),
-  refused("with process -0", jsonText(`{"url":"${URL}","process":-0}`), `process must not be 0: ${choose}`),
+  refused("with process 0", { json: { url: URL, process: 0 } }, `process must not be 0; ${choose}`),
+  refused("with process -0", jsonText(`{"url":"${URL}","process":-0}`), `process must not be 0; ${choose}`),
   refused(
     "with an unknown process",
     { query: { url: URL, process: "99" } },
-    `process is "99", not a known value: ${choose}`,
+    `process is "99", not a known value; ${choose}`,
   ),
   refused(
     "with process -1",
     { json: { url: URL, process: -1 } },
-    `process is -1, not a known value: ${choose}`,
+    `process is -1, not a known value; ${choose}`,
   ),
   refused(
     "with process 2^32+1, which is 1 in 32 bits",
@@ -45,7 +45,7 @@ export const processCorners: Corner[] = [
   refused(
     "with process as a name",
     { query: { url: URL, process: "OrderDispatched" } },
-    `process is "OrderDispatched", not a known value: ${choose}`,
+    `process is "OrderDispatched", not a known value; ${choose}`,
   ),
   refused(
     "with process as a fraction",
@@ -93,7 +93,7 @@ export const processCorners: Corner[] = [
         ["url", URL],
       ],
     },
-    "process is given more than once with different values; give it once",
+    "process was sent more than once with different values; send it once",
   ),
   refused(
     "with two processes in a form",
@@ -104,22 +104,22 @@ export const processCorners: Corner[] = [
         ["url", URL],
       ],
     },
-    "process is given more than once with different values; give it once",
+    "process was sent more than once with different values; send it once",
   ),
   refused(
     "with two processes in JSON",
     jsonText(`{"process":1,"url":"${URL}","process":2}`),
-    'the body gives "process" more than once; give it once',
+    'the body contains "process" more than once; send it once',
   ),
   refused(
     "with one process in the query and another in JSON",
     { query: { process: "1" }, json: { process: 2, url: URL } },
-    "process is given more than once with different values; give it once",
+    "process was sent more than once with different values; send it once",
   ),
   refused(
     "with one process in the query and another in a form",
     { query: { process: "1" }, form: { process: "2", url: URL } },
-    "process is given more than once with different values; give it once",
+    "process was sent more than once with different values; send it once",
   ),
   refused(
     "with a good process in JSON and a bad one in the query",

@@ -5,18 +5,22 @@ const refused = refusedBy("POST", "/webhook");
 
 /** `url`: missing, empty, of the wrong type, repeated, none that a webhook can have. */
 export const urlCorners: Corner[] = [
-  refused("without url", { json: { process: 1 } }, "url is required: send a text"),
-  refused("with url null", { json: { process: 1, url: null } }, "url is required: send a text"),
-  refused("with url empty", { form: { process: "1", url: "" } }, "url is empty: send a text"),
-  refused("with url as a number", { json: { process: 1, url: 7 } }, "url is 7: send a text"),
+  refused("without url", { json: { process: 1 } }, "url is required; send an https:// URL"),
+  refused("with url null", { json: { process: 1, url: null } }, "url is required; send an https:// URL"),
+  refused("with url empty", { form: { process: "1", url: "" } }, "url is empty; send an https:// URL"),
+  refused("with url as a number", { json: { process: 1, url: 7 } }, "url is 7; send an https:// URL"),
   refused(
     "with url as a number beyond 2^53",
     jsonText('{"process":1,"url":9007199254740993}'),
-    "url is 9007199254740993: send a text",
+    "url is 9007199254740993; send an https:// URL",
   ),
-  refused("with url false", { json: { process: 1, url: false } }, "url is false: send a text"),
-  refused("with url as a list", { json: { process: 1, url: [URL] } }, "url is a list: send a text"),
-  refused("with url as an object", { json: { process: 1, url: {} } }, "url is an object: send a text"),
+  refused("with url false", { json: { process: 1, url: false } }, "url is false; send an https:// URL"),
+  refused("with url as a list", { json: { process: 1, url: [URL] } }, "url is a list; send an https:// URL"),
+  refused(
+    "with url as an object",
+    { json: { process: 1, url: {} } },
+    "url is an object; send an https:// URL",
+  ),
   refused(
     "with two urls in a form",
     {
@@ -26,7 +30,7 @@ export const urlCorners: Corner[] = [
         ["url", `${URL}2`],
       ],
     },
-    "url is given more than once with different values; give it once",
+    "url was sent more than once with different values; send it once",
   ),
   refused(
     "with url in the wrong case",
@@ -42,7 +46,7 @@ export const urlCorners: Corner[] = [
   refused(
     "with a url of http",
     { json: { process: 1, url: "http://a.example/" } },
-    "url must begin with https://, not http://",
+    "url begins with http://; only https:// is allowed",
   ),
   refused("with a url of another scheme", { json: { process: 1, url: "javascript:alert(1)" } }, "https://"),
   refused("with a url that names a user", { json: { process: 1, url: "https://u:p@a.example/" } }, "user"),

@@ -3,7 +3,7 @@ import { type Corner, jsonText, refusedBy, takenBy } from "./corner.ts";
 
 const refused = refusedBy("DELETE", "/webhook");
 const taken = takenBy("DELETE", "/webhook", ({ id }) => id);
-const whole = "not a whole number: send a whole number, at most 9223372036854775807";
+const whole = "not a whole number; send a whole number, at most 9223372036854775807";
 const range = "webhookId is out of range: it must be from -9223372036854775808 to 9223372036854775807";
 
 /** A webhookId that no webhook has, in each place it can travel in: the number must come back with every digit. */
@@ -27,14 +27,14 @@ const unknownIds: Corner[] = [
 /** `webhookId`: missing, empty, of the wrong type, the edges of 64 bits, repeated, in conflict. */
 export const idCorners: Corner[] = [
   ...unknownIds,
-  refused("without webhookId", {}, "webhookId is required: send a whole number, at most 9223372036854775807"),
+  refused("without webhookId", {}, "webhookId is required; send a whole number, at most 9223372036854775807"),
   refused("with webhookId null", { json: { webhookId: null } }, "webhookId is required"),
-  refused("with webhookId empty", { query: { webhookId: "" } }, "webhookId is empty: send a whole number"),
-  refused("of webhook 0", { json: { webhookId: 0 } }, "webhookId must not be 0: send a whole number"),
+  refused("with webhookId empty", { query: { webhookId: "" } }, "webhookId is empty; send a whole number"),
+  refused("of webhook 0", { json: { webhookId: 0 } }, "webhookId must not be 0; send a whole number"),
   refused(
     "of webhook 0 in the query",
     { query: { webhookId: "0" } },
-    "webhookId must not be 0: send a whole number",
+    "webhookId must not be 0; send a whole number",
   ),
   refused("of a word", { query: { webhookId: "one" } }, `webhookId is "one", ${whole}`),
   refused(
@@ -72,7 +72,7 @@ export const idCorners: Corner[] = [
   refused(
     "of one webhook in the query and another in a form",
     { query: { webhookId: "1" }, form: { webhookId: "2" } },
-    "webhookId is given more than once with different values; give it once",
+    "webhookId was sent more than once with different values; send it once",
   ),
   refused(
     "of two webhooks in the query",
@@ -82,7 +82,7 @@ export const idCorners: Corner[] = [
         ["webhookId", "2"],
       ],
     },
-    "webhookId is given more than once with different values; give it once",
+    "webhookId was sent more than once with different values; send it once",
   ),
   refused(
     "of two webhooks beyond 2^53 that a double cannot tell apart",
@@ -90,7 +90,7 @@ export const idCorners: Corner[] = [
       query: { webhookId: "9007199254740992" },
       raw: jsonText('{"webhookId":9007199254740993}').raw as NonNullable<RestRequest["raw"]>,
     },
-    "webhookId is given more than once with different values; give it once",
+    "webhookId was sent more than once with different values; send it once",
   ),
   refused(
     "with XML",

@@ -6,7 +6,7 @@ const sent =
   ({ key }: { key: string }) => ({ head: head.map((line) => line(key)) });
 const MISSING = "the header X-Service-Key is missing: send your API key in it";
 const UNKNOWN = "the API key in X-Service-Key is unknown or revoked";
-const SEVERAL = "X-Service-Key holds more than one key: send one, once";
+const SEVERAL = "X-Service-Key contains more than one key; send exactly one";
 
 /** The header of the key. What is wrong with the rest of a request is told to those who may make it, and to no one else. */
 export const keyCorners: Corner[] = [

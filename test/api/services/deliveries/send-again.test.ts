@@ -193,7 +193,7 @@ test("a delivery whose webhook or key is gone is not sent again", async () => {
   await api.rest("DELETE", "/api/webhook", { query: { webhookId: String(webhookId) } });
   const refused = await failure(deliveries.sendAgain({ deliveryId }));
   expect(refused?.code).toBe(Code.FailedPrecondition);
-  expect(refused?.rawMessage).toContain("is gone");
+  expect(refused?.rawMessage).toContain("no longer exists");
   expect(await row(deliveryId)).toMatchObject({ state: "failed", reason: "interrupted" });
 });
 
@@ -318,12 +318,12 @@ test("a delivery older than RETENTION_DAYS, or whose payload was erased, is not 
   const tooOld = await failure(deliveries.sendAgain({ deliveryId: old }));
   expect(tooOld?.code).toBe(Code.FailedPrecondition);
   expect(tooOld?.rawMessage).toMatch(
-    /is older than 30 days \(RETENTION_DAYS\), and would expire; publish the event anew/,
+    /is older than 30 days \(RETENTION_DAYS\) and would expire immediately; publish the event again/,
   );
   const gone = await failure(deliveries.sendAgain({ deliveryId: erased }));
   expect(gone?.code).toBe(Code.FailedPrecondition);
   expect(gone?.rawMessage).toMatch(
-    /the payload of delivery .* was erased; publish the event anew with its data/,
+    /the payload of delivery .* was erased; publish the event again with its data/,
   );
   expect(await deliveries.sendAgainMany({ webhookId })).toMatchObject({ sentAgain: 0, skipped: 2 });
   for (const id of [old, erased]) expect((await row(id)).state).toBe("failed");

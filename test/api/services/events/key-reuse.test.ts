@@ -110,7 +110,7 @@ test.each(ways)(
     for (const [event, fields] of cases) {
       expect(await publish(event)).toMatchObject({
         code: Code.AlreadyExists,
-        message: `idempotency_key was used for another event, ${eventId}: they differ in ${fields}; use a new key for a new event`,
+        message: `idempotency_key was already used for a different event, ${eventId}: they differ in ${fields}; use a new key for a new event`,
       });
     }
   },
@@ -138,7 +138,7 @@ test("of an event whose payload is erased only the other fields are compared", a
   const { eventId } = await events.publishEvent(first);
   expect((await events.erasePayloads({ userId })).erased).toBe(1);
   const again = { idempotencyKey: first.idempotencyKey };
-  const start = `idempotency_key was used for another event, ${eventId}`;
+  const start = `idempotency_key was already used for a different event, ${eventId}`;
   const end = "; its payload is erased and was not compared; use a new key for a new event";
   const data = await failure(events.publishEvent(request({ ...again, userId }, { orderNumber: "SO-2" })));
   expect(data?.rawMessage).toBe(start + end);
@@ -154,6 +154,6 @@ test("of an event that is no longer stored the id is named", async () => {
     events.publishEvent(request({ idempotencyKey: first.idempotencyKey }, { orderNumber: "SO-2" })),
   );
   expect(error?.rawMessage).toBe(
-    `idempotency_key was used for another event, ${eventId}, which is no longer stored; use a new key for a new event`,
+    `idempotency_key was already used for a different event, ${eventId}, which is no longer stored; use a new key for a new event`,
   );
 });

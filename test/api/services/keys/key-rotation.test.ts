@@ -110,7 +110,7 @@ describe("rotating a key", () => {
     for (let n = 0; n < 4; n += 1) await keys.rotateApiKey({ apiKeyId: id, gracePeriod });
     const refused = await failure(keys.rotateApiKey({ apiKeyId: id, gracePeriod }));
     expect(refused?.code).toBe(Code.FailedPrecondition);
-    expect(refused?.rawMessage).toMatch(/5 secrets.*rotate again after .*without grace_period/);
+    expect(refused?.rawMessage).toMatch(/5 valid secrets.*rotate again after .*without grace_period/);
     await keys.rotateApiKey({ apiKeyId: id });
   });
 

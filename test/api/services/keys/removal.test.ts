@@ -73,9 +73,9 @@ describe("removing an installed app", () => {
     await keys.deleteApiKey({ apiKeyId: id });
     problems.push((await failure(remove()))?.rawMessage);
     expect(problems).toEqual([
-      expect.stringContaining("has 1 API keys, revoked ones included, and 1 webhooks"),
-      expect.stringContaining("has 1 API keys, revoked ones included, and 1 webhooks"),
-      expect.stringContaining("has 0 API keys, revoked ones included, and 1 webhooks"),
+      expect.stringContaining("has 1 API keys, including revoked ones, and 1 webhooks"),
+      expect.stringContaining("has 1 API keys, including revoked ones, and 1 webhooks"),
+      expect.stringContaining("has 0 API keys, including revoked ones, and 1 webhooks"),
     ]);
     await createClient(WebhookService, grpc(api)).deleteWebhook({ webhookId: webhook?.id as bigint });
     expect((await remove()).installedApp).toMatchObject({ name: "Shop" });

@@ -125,6 +125,6 @@ test("a member of an enum that has no name is refused, since receivers are promi
   );
   expect(refused).toMatchObject({
     code: Code.InvalidArgument,
-    rawMessage: expect.stringContaining("kind is 99, which is no DocumentKind; send one of: DOCUMENT_KIND_"),
+    rawMessage: expect.stringContaining("kind is 99, which is no DocumentKind; allowed: DOCUMENT_KIND_"),
   });
 });
