@@ -1,16 +1,22 @@
+import { setTimeout as wait } from "node:timers/promises";
 import type { MetricsBuffer } from "@temporalio/worker";
-import { DOCS_PATH } from "./api/openapi/docs-pages.ts";
 import { type Config, deliversInItself, exportsMetrics, readConfig } from "./config/config.ts";
 import { explain } from "./process/explain.ts";
 import { createLogger } from "./process/logger.ts";
 import type { Progress } from "./process/progress.ts";
 import { untilToldToStop } from "./process/shutdown.ts";
-import { type Service, startService } from "./service.ts";
+import type { Service } from "./service.ts";
 import { restartAsFits } from "./worker/small-memory.ts";
+
+/** The time for stopping what has started when the service is stopped while it starts, in milliseconds. */
+const GIVE_UP_MS = { external: 2_000, embedded: 15_000 };
 
 /** The entry point of `npm start`. */
 async function main(): Promise<void> {
   restartAsFits();
+  // Before everything that takes time: as PID 1 of a container, a process without a handler ignores SIGTERM.
+  const told = untilToldToStop();
+  const { startService } = await import("./service.ts");
   const config = readConfig(process.env);
   const progress: Progress = (line) => console.log(`  ${line}`);
   let temporalMetrics: MetricsBuffer | undefined;
@@ -19,9 +25,24 @@ async function main(): Promise<void> {
     temporalMetrics = installRuntime(createLogger(config.logLevel), exportsMetrics(config));
   }
   console.log("Webhook service");
-  const service = await startService(config, { progress, ...(temporalMetrics ? { temporalMetrics } : {}) });
-  // Whoever reads that it is ready may stop it at once.
-  const told = untilToldToStop();
+  const giveUp = new AbortController();
+  const starting = startService(config, {
+    progress,
+    giveUp: giveUp.signal,
+    ...(temporalMetrics ? { temporalMetrics } : {}),
+  });
+  const service = await Promise.race([starting, told.then(() => undefined)]);
+  if (!service) {
+    console.log("stopping before the service is ready");
+    giveUp.abort();
+    const isEmbedded = config.database.url === undefined || !config.temporal.external;
+    const stopped = starting.then(
+      (late) => late.stop(),
+      () => {},
+    );
+    await Promise.race([stopped, wait(isEmbedded ? GIVE_UP_MS.embedded : GIVE_UP_MS.external)]);
+    return;
+  }
   console.log(describe(service, config));
   await told;
   console.log("stopping: completing requests in flight");
@@ -34,7 +55,7 @@ function describe(service: Service, config: Config): string {
     `ready (role: ${config.role})`,
     ...(service.metricsUrl ? [`  metrics      ${service.metricsUrl}`] : []),
     config.role === "worker" ? `  health       ${service.url}/readyz` : `  API          ${service.url}`,
-    ...(config.role === "worker" ? [] : [`  API docs     ${service.url}${DOCS_PATH}`]),
+    ...(config.role === "worker" ? [] : [`  API docs     ${service.url}/docs`]),
     ...(service.hasPage ? [`  settings     ${service.url}/`] : []),
     ...(service.grpcPort === null || config.role === "worker"
       ? []

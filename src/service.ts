@@ -64,6 +64,8 @@ export interface ServiceOverrides {
   environment?: NodeJS.ProcessEnv;
   /** What Temporal's SDK measures in this process. */
   temporalMetrics?: MetricsBuffer;
+  /** Aborted while the service starts: what has started is stopped, and the start rejects. */
+  giveUp?: AbortSignal;
 }
 
 /** Logged at startup, because the variable is usually left over from a test. */
@@ -81,6 +83,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   const { progress = () => {}, names = temporalNames(), environment = process.env } = overrides;
   const log = createLogger(config.logLevel);
   const stopping = new AbortController();
+  overrides.giveUp?.addEventListener("abort", () => stopping.abort(), { once: true });
   if (environment.NODE_TLS_REJECT_UNAUTHORIZED === "0") log.warn(UNVERIFIED_TLS);
   const stops: (() => Promise<unknown>)[] = [];
   async function stop(): Promise<void> {
@@ -104,6 +107,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       log.warn("the settings page is not built; run `npm run build`");
     const embedded = await startEmbeddedParts(config, environment, progress);
     stops.push(embedded.stop);
+    stopping.signal.throwIfAborted();
 
     const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
     const { poolSize, preparedStatements } = config.database;
@@ -119,7 +123,10 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         await checkPooler(databaseUrl, directUrl, preparedStatements);
         await migrate(directUrl, config.dispatch.retentionDays);
       },
-      { onFirstFault: (err) => log.warn({ err }, "waiting for the database") },
+      {
+        signal: stopping.signal,
+        onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
+      },
     );
 
     stops.push(metrics.watchBacklog(directUrl));
@@ -171,6 +178,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     );
     stops.push(() => api.stop());
 
+    stopping.signal.throwIfAborted();
     if (config.role !== "api") {
       progress("starting the delivery worker");
       let delivery: Delivery | undefined;
