@@ -44,6 +44,20 @@ test("a session of an app's key shows the app's webhooks, and nothing of dispatc
     await takeScreenshots(page, "app-overview");
   }));
 
+test("a session of an app's key sends a test event, and cannot start a run for it", async () => {
+  const { webhooks, publish } = web.service;
+  const own = (await webhooks.listWebhooks({})).webhooks.find(({ url }) => url.endsWith("/own"));
+  // The test event waits behind these.
+  await webhooks.setWebhookRateLimit({ webhookId: own?.id ?? 0n, rateLimit: 1 });
+  for (let n = 0; n < 20; n += 1) await publish();
+  await web.visit({ path: "/webhooks", key }, async (page) => {
+    await page.getByRole("link", { name: "receiver.example/own" }).first().click();
+    await page.getByRole("button", { name: "Send test event" }).click();
+    await page.getByText("It waits for the next dispatch.").waitFor();
+    expect(await page.getByRole("button", { name: "Dispatch now" }).count()).toBe(0);
+  });
+});
+
 test("an address that another key registered is told so, and stays another's", () =>
   web.visit({ path: "/webhooks?new=1", key }, async (page) => {
     await dialog(page).getByRole("combobox", { name: "Event type" }).click();

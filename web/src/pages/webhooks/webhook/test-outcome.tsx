@@ -10,6 +10,7 @@ import {
 } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { StatsService } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { useOwnApp } from "../../../api/session.tsx";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
@@ -29,6 +30,8 @@ export function TestOutcome({ deliveryId }: { deliveryId: string }) {
   const state = data?.delivery?.state;
   const dispatch = useMutation(StatsService.method.dispatchNow);
   const readAnew = useReadAnew();
+  // A run sends the deliveries of all webhooks: keys of apps cannot start one.
+  const isOfApp = useOwnApp() !== undefined;
   useEffect(() => {
     if (state === undefined) return;
     // The list of the webhook's deliveries, below, says the same at the same time.
@@ -53,7 +56,7 @@ export function TestOutcome({ deliveryId }: { deliveryId: string }) {
         )}
       </Group>
       <Group gap="md">
-        {delivery.state === DeliveryState.PENDING && !dispatch.isSuccess && (
+        {delivery.state === DeliveryState.PENDING && !isOfApp && !dispatch.isSuccess && (
           <Button
             size="xs"
             variant="default"
