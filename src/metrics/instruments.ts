@@ -108,7 +108,7 @@ export function createDeliveryInstruments(meter: Meter): DeliveryInstruments {
     ),
     attempts: meter.createCounter("webhook.delivery.attempts", {
       unit: "{attempt}",
-      description: "Recorded attempts, by what became of the delivery and by the number of the attempt.",
+      description: "Recorded attempts, by the state of the delivery and the number of the attempt.",
     }),
     failed: counter(
       meter,
