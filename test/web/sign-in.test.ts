@@ -72,7 +72,7 @@ describe("signing in", () => {
     await web.visit({ path: "/sign-in", key: null }, async (page) => {
       await enter(page, publisher);
       expect(await page.getByRole("alert").textContent()).toContain(
-        "sign in with one that has Manage_Api_Keys or Read_Administrative_Data",
+        "sign in with a key that has Manage_Api_Keys or Read_Administrative_Data",
       );
     });
   });

@@ -86,8 +86,11 @@ test("an address is refused at its field, in the service's words, and can be put
     await page.getByRole("option", { name: /^DocumentCreated/ }).click();
     const address = page.getByRole("textbox", { name: "Address" });
     for (const [given, words] of [
-      ["http://shop.example/hooks", "Must begin with https://, not http://."],
-      ["https://user:secret@shop.example/", "Must not hold a user or password."],
+      ["http://shop.example/hooks", "Begins with http://; only https:// is allowed."],
+      [
+        "https://user:secret@shop.example/",
+        "Contains a user name or password, which is not allowed; remove it.",
+      ],
       ["https://10.0.0.7/hooks", /10\.0\.0\.7/],
     ] as const) {
       await address.fill(given);

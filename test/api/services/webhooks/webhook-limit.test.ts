@@ -33,7 +33,7 @@ test("when as many webhooks are registered as there may be, another is refused w
   });
   expect(status).toBe(400);
   expect(envelope.Warnings).toEqual([
-    expect.stringMatching(/^5 webhooks are registered.*delete some.*MAX_WEBHOOKS$/),
+    expect.stringMatching(/^5 webhooks are registered.*delete unused ones.*MAX_WEBHOOKS$/),
   ]);
   expect((await failure(register(6)))?.code).toBe(Code.FailedPrecondition);
 });
