@@ -17,6 +17,7 @@ async function main(): Promise<void> {
   // Before everything that takes time: as PID 1 of a container, a process without a handler ignores SIGTERM.
   const told = untilToldToStop();
   const { startService } = await import("./service.ts");
+  const { DOCS_PATH } = await import("./api/openapi/docs-pages.ts");
   const config = readConfig(process.env);
   const progress: Progress = (line) => console.log(`  ${line}`);
   let temporalMetrics: MetricsBuffer | undefined;
@@ -43,19 +44,19 @@ async function main(): Promise<void> {
     await Promise.race([stopped, wait(isEmbedded ? GIVE_UP_MS.embedded : GIVE_UP_MS.external)]);
     return;
   }
-  console.log(describe(service, config));
+  console.log(describe(service, config, DOCS_PATH));
   await told;
   console.log("stopping: completing requests in flight");
   await service.stop();
 }
 
 /** The addresses of the service, printed at startup. */
-function describe(service: Service, config: Config): string {
+function describe(service: Service, config: Config, docsPath: string): string {
   return [
     `ready (role: ${config.role})`,
     ...(service.metricsUrl ? [`  metrics      ${service.metricsUrl}`] : []),
     config.role === "worker" ? `  health       ${service.url}/readyz` : `  API          ${service.url}`,
-    ...(config.role === "worker" ? [] : [`  API docs     ${service.url}/docs`]),
+    ...(config.role === "worker" ? [] : [`  API docs     ${service.url}${docsPath}`]),
     ...(service.hasPage ? [`  settings     ${service.url}/`] : []),
     ...(service.grpcPort === null || config.role === "worker"
       ? []

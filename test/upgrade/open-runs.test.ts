@@ -4,6 +4,7 @@ import type { Receiver } from "../../demo/receiver.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { Service } from "../../src/service.ts";
 import { FULL_SIZE } from "../faults/scale.ts";
+import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 import { ASK_FIRST, ASK_LAST, behindPatch, bundleChanged } from "./changed-workflows.ts";
 import { type History, stepsOf } from "./shapes.ts";
@@ -39,19 +40,6 @@ async function deploy(bundle?: { code: string }): Promise<void> {
   worker = await service.startWorker(bundle);
 }
 
-async function startRun(id: string) {
-  const { action } = await service.temporal.schedule.getHandle(service.scheduleId).describe();
-  const { workflowType, taskQueue, args } = action as {
-    workflowType: string;
-    taskQueue: string;
-    args: object[];
-  };
-  return service.temporal.workflow.start(workflowType, {
-    workflowId: `${service.scheduleId}-${id}`,
-    taskQueue,
-    args,
-  });
-}
 type Run = Awaited<ReturnType<typeof startRun>>;
 
 const steps = async (run: Run) => stepsOf(await run.fetchHistory());
@@ -65,7 +53,7 @@ async function startWaitingRun(id: string) {
   });
   await service.register(`${receiver.url}/`);
   const { eventId } = await service.publish();
-  const run = await startRun(id);
+  const run = await startRun(service, id);
   await expect.poll(() => steps(run), PATIENT).toContain("wait for a retry");
   expect(receiver.received).toHaveLength(1);
   return { run, eventId, receiver };
@@ -158,7 +146,7 @@ test.runIf(FULL_SIZE)(
       .where({ workflow_id: waiting.run.workflowId })
       .update({ lease_until: new Date(0) });
     await service.db("retries").update({ due: new Date() });
-    const next = await startRun("after-left");
+    const next = await startRun(service, "after-left");
     expect(await next.result()).toMatchObject({ sent: 2, delivered: 1 });
     expect(await service.untilFinal(waiting.eventId)).toMatchObject([
       { state: DeliveryState.DELIVERED, attemptCount: 3 },

@@ -3,6 +3,7 @@ import proto from "@temporalio/proto";
 import { Worker } from "@temporalio/worker";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
 let service: TestService;
@@ -18,21 +19,6 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 afterEach(() => service.removeWebhooks());
-
-/** Starts a run by itself, beside those of the schedule, so that its id is known. */
-async function startRun(id: string, input: Record<string, unknown> = {}) {
-  const { action } = await service.temporal.schedule.getHandle(service.scheduleId).describe();
-  const { workflowType, taskQueue, args } = action as {
-    workflowType: string;
-    taskQueue: string;
-    args: object[];
-  };
-  return service.temporal.workflow.start(workflowType, {
-    workflowId: `${service.scheduleId}-${id}`,
-    taskQueue,
-    args: [{ ...args[0], ...input }],
-  });
-}
 
 async function replay(history: unknown): Promise<void> {
   const code = await readFile(inject("workflowBundle"), "utf8");
@@ -68,7 +54,7 @@ function retriesOf(history: proto.temporal.api.history.v1.IHistory): Map<string,
 
 describe("the dispatch workflow replays", () => {
   test("a run in which there was nothing to do", async () => {
-    const handle = await startRun("nothing");
+    const handle = await startRun(service, "nothing");
     expect(await handle.result()).toEqual({
       summary: "0 sent, 0 delivered",
       sent: 0,
@@ -83,7 +69,7 @@ describe("the dispatch workflow replays", () => {
     const receiver = await service.receiver();
     await service.register(`${receiver.url}/`);
     const { eventId } = await service.publish();
-    const handle = await startRun("success");
+    const handle = await startRun(service, "success");
     expect(await handle.result()).toMatchObject({
       summary: "1 sent, 1 delivered",
       sent: 1,
@@ -105,7 +91,7 @@ describe("the dispatch workflow replays", () => {
     await service.register(`${recovering.url}/`);
     await service.register(`${failing.url}/`);
     await service.publish();
-    const handle = await startRun("retry");
+    const handle = await startRun(service, "retry");
     expect(await handle.result()).toMatchObject({ sent: 7, delivered: 1, failed: 1 });
     const history = await handle.fetchHistory();
     await replay(history);
@@ -121,7 +107,7 @@ describe("the dispatch workflow replays", () => {
     const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200));
     await service.register(`${receiver.url}/`);
     // Longer than it takes to publish and to ask what failed.
-    const handle = await startRun("lingering", { lingers: true, pumpMs: 5_000 });
+    const handle = await startRun(service, "lingering", { lingers: true, pumpMs: 5_000 });
     await expect.poll(() => service.db("runs").where({ workflow_id: handle.workflowId })).toHaveLength(1);
     const { eventId } = await service.publish();
     expect(await service.untilFinal(eventId)).toMatchObject([
@@ -140,7 +126,7 @@ describe("the dispatch workflow replays", () => {
     const failing = await service.receiver(() => 500);
     await service.register(`${failing.url}/`);
     await service.publish();
-    const handle = await startRun("continued", { continueAsNewAfter: 1 });
+    const handle = await startRun(service, "continued", { continueAsNewAfter: 1 });
     const first = await handle.describe();
     expect(await handle.result()).toMatchObject({ sent: 4, failed: 1 });
     const listed = async () => {
@@ -167,7 +153,7 @@ describe("the dispatch workflow replays", () => {
     const receiver = await service.receiver(() => answer.promise);
     await service.register(`${receiver.url}/`);
     const { eventId } = await service.publish();
-    const handle = await startRun("cancelled-pump");
+    const handle = await startRun(service, "cancelled-pump");
     await expect.poll(() => receiver.received.length).toBe(1);
     await handle.cancel();
     const history = () => handle.fetchHistory();
@@ -178,7 +164,7 @@ describe("the dispatch workflow replays", () => {
     expect(await service.untilFinal(eventId)).toMatchObject([
       { state: DeliveryState.DELIVERED, attemptCount: 1 },
     ]);
-    const next = await startRun("after-cancelled-pump");
+    const next = await startRun(service, "after-cancelled-pump");
     expect(await next.result()).toMatchObject({ sent: 0 });
     expect(receiver.received).toHaveLength(1);
   });
@@ -192,7 +178,7 @@ describe("the dispatch workflow replays", () => {
     });
     await service.register(`${failing.url}/`);
     const { eventId } = await service.publish();
-    const handle = await startRun("cancelled");
+    const handle = await startRun(service, "cancelled");
     const attempts = async () =>
       (await service.deliveries.listDeliveries({ eventId })).deliveries[0]?.attemptCount;
     await expect.poll(attempts).toBe(2);
@@ -202,7 +188,7 @@ describe("the dispatch workflow replays", () => {
     const [delivery] = (await service.deliveries.listDeliveries({ eventId })).deliveries;
     expect(delivery?.state).toBe(DeliveryState.RETRYING);
     expect([delivery?.attemptCount, failing.received.length]).toEqual([2, 2]);
-    const next = await startRun("after-cancel");
+    const next = await startRun(service, "after-cancel");
     await next.result();
     const [after] = await service.untilFinal(eventId);
     expect(after).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 3 });
