@@ -8,6 +8,7 @@ import type { Measurement, Scenario } from "./parts/scenario.ts";
 import { toTable } from "./parts/table.ts";
 import { backlog } from "./scenarios/backlog.ts";
 import { bytes } from "./scenarios/bytes.ts";
+import { churn } from "./scenarios/churn.ts";
 import { drain } from "./scenarios/drain.ts";
 import { failing } from "./scenarios/failing.ts";
 import { fanout } from "./scenarios/fanout.ts";
@@ -24,6 +25,7 @@ import { publishBeside } from "./scenarios/publish-beside.ts";
 import { retries } from "./scenarios/retries.ts";
 import { sharedHost } from "./scenarios/shared-host.ts";
 import { slowHealthy } from "./scenarios/slow-healthy.ts";
+import { soak } from "./scenarios/soak.ts";
 import { spreadLatency } from "./scenarios/spread-latency.ts";
 import { subscribers } from "./scenarios/subscribers.ts";
 import { temporal } from "./scenarios/temporal.ts";
@@ -59,6 +61,10 @@ const scenarios: readonly Scenario[] = [
   peers,
 ];
 
+/** Scenarios of an hour, which run only when named. */
+const longScenarios: readonly Scenario[] = [churn, soak];
+const everyScenario = [...scenarios, ...longScenarios];
+
 const SMALL = "-small";
 const REPEATS = 3;
 
@@ -78,7 +84,7 @@ const usage = `npm run bench -- [NAME…] [--small] [--repeats N] [--count N] [-
   --profile    write CPU profiles of the service, beside the results
   --results F  write latest.json to folder F instead of bench/results
 
-${scenarios.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join("\n")}`;
+${everyScenario.map(({ name, what }) => `  ${name.padEnd(14)} ${what}`).join("\n")}`;
 
 /** The named scenarios (default: all) and those that they are compared with, in the order of the list. */
 function choose(names: readonly string[], allSmall: boolean, countGiven: number | undefined): Variant[] {
@@ -87,7 +93,7 @@ function choose(names: readonly string[], allSmall: boolean, countGiven: number 
       allSmall && !name.endsWith(SMALL) ? name + SMALL : name,
     ),
   );
-  const all = scenarios.flatMap((scenario) =>
+  const all = everyScenario.flatMap((scenario) =>
     [false, true].map((small) => ({
       name: small ? scenario.name + SMALL : scenario.name,
       small,
@@ -165,6 +171,7 @@ async function main(): Promise<number> {
   });
   await using bench = await openBench({
     show,
+    results: path.resolve(values.results),
     profiles: values.profile ? path.resolve(values.results) : undefined,
     stopping: stopping.signal,
   });

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type Certificate, createLocalAuthority } from "../../demo/certificates.ts";
@@ -20,6 +20,8 @@ export interface Bench extends AsyncDisposable {
   authorityFile: string;
   /** The folder for CPU profiles of the service; undefined to write none. */
   profiles: string | undefined;
+  /** The folder for results and charts. */
+  results: string;
   show: Show;
   /** Aborted to end the run early: waits are given up and started processes are stopped. */
   stopping: AbortSignal;
@@ -29,8 +31,11 @@ export interface Bench extends AsyncDisposable {
 const DURABLE = { fsync: "on", synchronous_commit: "on", full_page_writes: "on" };
 
 /** Starts the PostgreSQL of a run and creates its receivers' certificate, in a folder that is removed at the end. */
-export async function openBench(options: Pick<Bench, "show" | "profiles" | "stopping">): Promise<Bench> {
+export async function openBench(
+  options: Pick<Bench, "show" | "profiles" | "results" | "stopping">,
+): Promise<Bench> {
   await using stack = new AsyncDisposableStack();
+  await mkdir(options.results, { recursive: true });
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-bench-"));
   stack.defer(() => rm(folder, { recursive: true, force: true }));
   const dataDir = path.join(folder, "postgres");

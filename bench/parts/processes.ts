@@ -7,15 +7,29 @@ export function processorTime(pid: number): number {
 
 /** The processor time of a process and all its current children, in microseconds. */
 export function processorTimeOfFamily(pid: number): number {
-  return [pid, ...childrenOf(pid)].reduce(
-    (sum, each) => sum + (unlessEnded(() => processorTime(each)) ?? 0),
-    0,
-  );
+  return sumOfFamily(pid, processorTime);
+}
+
+/** The resident memory of a process and all its children, in bytes. Linux only. */
+export function memoryOfFamily(pid: number): number {
+  return sumOfFamily(pid, (each) => {
+    const kibibytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${each}/status`, "utf8"))?.[1];
+    return Number(kibibytes) * 1_024;
+  });
+}
+
+/** The number of open files and sockets of a process and all its children. Linux only. */
+export function openFilesOfFamily(pid: number): number {
+  return sumOfFamily(pid, (each) => readdirSync(`/proc/${each}/fd`).length);
 }
 
 /** The pid of a process's parent. */
 export function parentOf(pid: number): number {
   return statOf(pid).parent;
+}
+
+function sumOfFamily(pid: number, of: (pid: number) => number): number {
+  return [pid, ...childrenOf(pid)].reduce((sum, each) => sum + (unlessEnded(() => of(each)) ?? 0), 0);
 }
 
 /** The first child of a process; undefined if none. */

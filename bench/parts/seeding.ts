@@ -50,9 +50,21 @@ export async function countWebhooks(db: Db): Promise<void> {
 }
 
 /** Stores `events` events with a pending delivery for each webhook, as publishing does. */
-export async function seedPending(
+export async function seedPending(stage: Pick<Stage, "db" | "bench">, pending: Pending): Promise<void> {
+  await insertPending(stage, pending);
+  await settleTables(stage.db);
+}
+
+/** Events to store, each with a delivery for every webhook. */
+export interface Pending {
+  events: number;
+  webhooks: readonly bigint[];
+}
+
+/** Stores pending deliveries, and leaves all other work on the tables to PostgreSQL. */
+export async function insertPending(
   { db, bench }: Pick<Stage, "db" | "bench">,
-  { events, webhooks }: { events: number; webhooks: readonly bigint[] },
+  { events, webhooks }: Pending,
 ): Promise<void> {
   const chunk = Math.max(1, Math.floor(CHUNK / webhooks.length));
   const key = randomUUID();
@@ -89,7 +101,6 @@ export async function seedPending(
       events * webhooks.length,
     );
   }
-  await settleTables(db);
 }
 
 /** Deletes events and deliveries, for example after a warm-up. */

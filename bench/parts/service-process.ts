@@ -8,6 +8,8 @@ export interface ServiceProcess extends AsyncDisposable {
   url: string;
   /** `http://localhost:port`: gRPC. */
   grpcUrl: string;
+  /** 0 without METRICS_PORT. */
+  metricsPort: number;
 }
 
 /** The time to stop, in milliseconds, before the process is killed: it may wait for receivers that never respond. */
@@ -29,6 +31,7 @@ export async function startService(
     pid: service.pid,
     url: `http://localhost:${service.httpPort}`,
     grpcUrl: `http://localhost:${service.grpcPort}`,
+    metricsPort: service.metricsPort,
     async [Symbol.asyncDispose]() {
       const ended = service.end("SIGTERM");
       if (await Promise.race([ended.then(() => true), wait(STOP_TIMEOUT_MS, false, { ref: false })])) return;

@@ -3,7 +3,8 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { readConfig } from "../../src/config/config.ts";
-import { toChart } from "./chart.ts";
+import { toChart } from "../parts/chart.ts";
+import { SIMULATION_PANELS } from "./chart.ts";
 import { type Sample, type SimulationOptions, type SimulationResult, simulate } from "./simulation.ts";
 
 const BILLION_A_DAY = 1e9 / 86_400;
@@ -211,7 +212,7 @@ async function main(): Promise<number> {
       : undefined;
   const chart = path.resolve(values.chart);
   await mkdir(path.dirname(chart), { recursive: true });
-  await writeFile(chart, toChart(result.samples));
+  await writeFile(chart, toChart("The simulation over its time", SIMULATION_PANELS, result.samples));
   console.log(toTable(result, options, baseline));
   for (const fault of result.measurements.faults) console.log(`exceeded: ${fault}`);
   console.log(`\n${options.seconds} s simulated in ${took.toFixed(0)} s; chart: ${chart}`);

@@ -6,7 +6,8 @@ import { isGivenUp, onBehalfOf } from "../db/connections/call-signal.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
 import { needsDatabase } from "./auth/public-services.ts";
 import { orAborted, untilAborted } from "./ending.ts";
-import { reasonOf, statusNameOf, toConnectError } from "./errors/errors.ts";
+import { statusNameOf, toConnectError } from "./errors/errors.ts";
+import type { OnRefused } from "./limits/refused-bytes.ts";
 import { ADMISSION_HEADER } from "./rest/admissions.ts";
 import { assertFields } from "./services/messages.ts";
 import type { SilentDatabase } from "./silent-database.ts";
@@ -21,7 +22,11 @@ const PUBLISHING: ReadonlySet<DescMethod> = new Set([
  * outcome and milliseconds, never header values or messages. Refused calls are counted here, but for those of REST, which
  * its failures count.
  */
-export function errorInterceptor(log: Logger, { rpcDuration, refusals }: ApiInstruments): Interceptor {
+export function errorInterceptor(
+  log: Logger,
+  { rpcDuration }: ApiInstruments,
+  onRefused: OnRefused,
+): Interceptor {
   return (next) => async (request) => {
     const name = nameOf(request);
     const started = performance.now();
@@ -33,7 +38,7 @@ export function errorInterceptor(log: Logger, { rpcDuration, refusals }: ApiInst
     const failed = (error: unknown) => {
       const told = toConnectError(error, log, name);
       done(told.code);
-      if (!request.header.has(ADMISSION_HEADER)) refusals.add(1, { reason: reasonOf(told) });
+      if (!request.header.has(ADMISSION_HEADER)) onRefused(request.contextValues, told);
       return told;
     };
     try {

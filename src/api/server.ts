@@ -8,7 +8,7 @@ import {
 } from "./auth/client-address.ts";
 import type { ApiContext } from "./context.ts";
 import { explainEarlyRefusals } from "./errors/early-refusals.ts";
-import { refusal, stoppingError } from "./errors/errors.ts";
+import { reasonOf, refusal, stoppingError } from "./errors/errors.ts";
 import {
   endingInterceptor,
   errorInterceptor,
@@ -18,6 +18,7 @@ import {
 } from "./interceptors.ts";
 import { AddressCounter, MAX_PUBLIC_CALLS } from "./limits/address-counter.ts";
 import { HeldBytes } from "./limits/held-bytes.ts";
+import { type OnRefused, RefusedBytes } from "./limits/refused-bytes.ts";
 import { RPC_COMPRESSION } from "./listeners/compression.ts";
 import type { ConnectionLimits } from "./listeners/connection-limits.ts";
 import { listenForGrpc } from "./listeners/grpc-listener.ts";
@@ -83,14 +84,19 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   /** Ends calls that have not completed in time. */
   const ending = new AbortController();
   const database = watchForSilence(context.db, log);
+  const refusedBytes = new RefusedBytes();
+  const onRefused: OnRefused = (values, error) => {
+    context.instruments.refusals.add(1, { reason: reasonOf(error) });
+    if (values) refusedBytes.charge(values, error);
+  };
   const addServices = createRoutes(context, readiness, stopping.signal);
   const routes = (router: ConnectRouter) => {
     addServices(router);
-    explainEarlyRefusals(router, context.instruments);
+    explainEarlyRefusals(router, onRefused);
   };
   const routerOptions: ConnectRouterOptions = {
     interceptors: [
-      errorInterceptor(context.log, context.instruments),
+      errorInterceptor(context.log, context.instruments, onRefused),
       silenceInterceptor(database),
       endingInterceptor(context.log),
       readingInterceptor,
@@ -120,6 +126,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           contextValues,
           readAddress,
           heldBytes: new HeldBytes(MAX_HELD_BYTES),
+          refusedBytes,
+          onRefused,
           publicCalls: new AddressCounter(MAX_PUBLIC_CALLS, isTrusted),
           idleMs: limits.requestIdleMs,
           log,

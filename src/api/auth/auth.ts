@@ -1,5 +1,5 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import { createContextKey, type HandlerContext } from "@connectrpc/connect";
+import { type ContextValues, createContextKey, type HandlerContext } from "@connectrpc/connect";
 import { neededPermission, permissionName } from "../../contract/permissions.ts";
 import { gathering } from "../../db/gathering.ts";
 import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
@@ -32,6 +32,11 @@ export function callerOf(context: HandlerContext): ApiKeyRow {
   const caller = context.values.get(callerKey);
   if (!caller) throw new Error(`${context.method.name} was called without passing the gate`);
   return caller;
+}
+
+/** The key in a call's context values; null for public methods and before authentication. */
+export function callerIn(values: ContextValues): ApiKeyRow | null {
+  return values.get(callerKey);
 }
 
 /** The state that the gate of one API keeps between requests. */

@@ -14,10 +14,10 @@ import { findTrailerError, setTrailerStatus } from "@connectrpc/connect/protocol
 import { trailerFlag, trailerParse, trailerSerialize } from "@connectrpc/connect/protocol-grpc-web";
 import { DomainError } from "../../contract/errors.ts";
 import { callableByGet } from "../../contract/secret-fields.ts";
-import type { ApiInstruments } from "../../metrics/instruments.ts";
 import { decompress, REQUEST_ENCODINGS } from "../limits/decompress.ts";
+import type { OnRefused } from "../limits/refused-bytes.ts";
 import { withWords } from "./bare-refusals.ts";
-import { reasonOf, refusal, withReason } from "./errors.ts";
+import { refusal, withReason } from "./errors.ts";
 
 /** The size limit for parsing errors, in bytes. Larger than any error of the library. */
 const MAX_ERROR_BYTES = 1_048_576;
@@ -32,16 +32,16 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
  *
  * Must be called after all services are registered.
  */
-export function explainEarlyRefusals(router: ConnectRouter, instruments: ApiInstruments): void {
-  const refused = (error: ConnectError) => {
-    instruments.refusals.add(1, { reason: reasonOf(error) });
-    return error;
-  };
+export function explainEarlyRefusals(router: ConnectRouter, onRefused: OnRefused): void {
   for (const [place, handler] of router.handlers.entries()) {
     const explaining: UniversalHandler = Object.assign(async (request: Parameters<UniversalHandler>[0]) => {
       forgetEndlessTimeout(request.header);
       if (request.method === "GET" && !callableByGet(handler.method))
         return withWords({ status: 405 }, handler.method);
+      const refused = (error: ConnectError) => {
+        onRefused(request.contextValues, error);
+        return error;
+      };
       return explained(await handler(request), handler.method, request, refused);
     }, handler);
     router.handlers[place] = explaining;

@@ -119,6 +119,11 @@ export class HeldCall {
     });
   }
 
+  /** The number of bytes held now. */
+  get held(): number {
+    return this.#held;
+  }
+
   /** Releases the given number of bytes. Defaults to all. */
   release(bytes: number = this.#held): void {
     const given = Math.min(bytes, this.#held);

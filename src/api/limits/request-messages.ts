@@ -23,6 +23,18 @@ const GRPC = /^application\/grpc/i;
 const FREED_FROM_BYTES = 16 * 1_024;
 const JSON_TYPE = /\bjson\b/i;
 
+/** The limits of one call's body beside those of its method. */
+export interface BodyLimits {
+  /** The account of the bytes; the caller closes it when the call ends. */
+  call: HeldCall;
+  /** The timeout for a message without new data, in milliseconds. */
+  idleMs: number;
+  /** Rejects if the call may not hold so many bytes; undefined if it may. Called before they are read. */
+  assertMayHold: (bytes: number) => Promise<void> | undefined;
+  /** Called if a message is refused here, with details, before the library parses it. */
+  onRefused: (error: ConnectError) => void;
+}
+
 /** How to read the messages of a request. */
 interface Reading {
   method: DescMethod;
@@ -34,6 +46,9 @@ interface Reading {
   isGrpc: boolean;
   isJson: boolean;
   call: HeldCall;
+  assertMayHold: BodyLimits["assertMayHold"];
+  /** Does nothing for streams of requests, whose errors pass the interceptors. */
+  onRefused: BodyLimits["onRefused"];
   /** The timeout for an incomplete message without new data, in milliseconds; undefined for none. */
   idleMs: number | undefined;
 }
@@ -43,14 +58,11 @@ interface Reading {
  * library only gets complete, uncompressed messages. Reads only when the library asks, which it does after
  * authentication.
  *
- * @param call the account of the bytes; the caller closes it when the call ends
- * @param idleMs the timeout for a message without new data, in milliseconds
  */
 export function withBoundedBody(
   request: UniversalServerRequest,
   method: DescMethod,
-  call: HeldCall,
-  idleMs: number,
+  { call, idleMs, assertMayHold, onRefused }: BodyLimits,
 ): UniversalServerRequest {
   const body = request.body;
   if (typeof body !== "object" || body === null || !(Symbol.asyncIterator in body)) return request;
@@ -77,6 +89,8 @@ export function withBoundedBody(
     isGrpc,
     isJson: JSON_TYPE.test(type),
     call,
+    assertMayHold,
+    onRefused: streamsForLong ? () => {} : onRefused,
     // Authenticated publishers may keep a stream idle between events; other callers may not.
     idleMs: streamsForLong && !isPublic(method) ? undefined : idleMs,
   };
@@ -93,25 +107,25 @@ async function* wholeBody(
   reading: Reading,
   length: string | null,
 ): AsyncIterable<Uint8Array> {
-  assertEncoding(reading);
   const { maxBytes } = reading.limits;
-  // If the length is known, the library copies chunks as they arrive.
-  const isKnown = Number.isSafeInteger(Number.parseInt(length ?? "", 10));
-  const bytes = await readAllBytes(received(body, reading, isKnown), maxBytes, length).catch(
-    (error: unknown) => {
-      throw tooLargeOr(error, maxBytes);
-    },
-  );
-  yield await plain(bytes, reading);
+  try {
+    assertEncoding(reading);
+    // If the length is known, the library copies chunks as they arrive.
+    const isKnown = Number.isSafeInteger(Number.parseInt(length ?? "", 10));
+    const bytes = await readAllBytes(received(body, reading, isKnown), maxBytes, length);
+    yield await plain(bytes, reading);
+  } catch (error) {
+    throw told(error, reading);
+  }
 }
 
 /** The messages of a call as uncompressed envelopes. */
 async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): AsyncIterable<Uint8Array> {
-  assertEncoding(reading);
   const { method, limits, call, encoding } = reading;
   const isUnary = method.methodKind === "unary";
   const split = transformSplitEnvelope(limits.maxBytes)(received(body, reading, false));
   try {
+    assertEncoding(reading);
     for await (const { flags, data } of split) {
       const compressed = (flags & compressedFlag) !== 0;
       if (compressed && encoding === null) throw namesNoEncoding(reading);
@@ -121,7 +135,7 @@ async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): As
       if (!isUnary) call.release();
     }
   } catch (error) {
-    throw tooLargeOr(error, limits.maxBytes);
+    throw told(error, reading);
   }
 }
 
@@ -135,7 +149,7 @@ async function* received(
   reading: Reading,
   copied: boolean,
 ): AsyncIterable<Uint8Array> {
-  const { call, idleMs } = reading;
+  const { call, idleMs, assertMayHold } = reading;
   // Not `for await`: ending it would destroy the request and, over HTTP/1.1, the connection needed for the error.
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
@@ -143,6 +157,8 @@ async function* received(
       ? chunks.next()
       : withinIdleTime(chunks.next(), idleMs));
     if (done) return;
+    const asserted = assertMayHold(call.held + value.byteLength);
+    if (asserted) await asserted;
     await counted(call.hold(value.byteLength));
     yield value;
     if (copied) free(value);
@@ -160,8 +176,9 @@ function free({ buffer, byteLength }: Uint8Array): void {
 
 /** The message, decompressed and checked. */
 async function plain(bytes: Uint8Array, reading: Reading): Promise<Uint8Array> {
-  const { encoding, limits, call } = reading;
+  const { encoding, limits, call, assertMayHold } = reading;
   if (encoding === null) return check(bytes, reading);
+  await assertMayHold(limits.maxBytes);
   // Reserves the maximum size first, because concurrent messages are decompressed at the same time.
   await counted(call.hold(limits.maxBytes));
   const message = await decompress(encoding, bytes, limits.maxBytes).catch(asRefusal);
@@ -202,10 +219,14 @@ function namesNoEncoding({ encodingHeader }: Reading): ConnectError {
   );
 }
 
-function tooLargeOr(error: unknown, maxBytes: number): unknown {
-  const isTooLarge =
-    error instanceof ConnectError && error.code === Code.ResourceExhausted && error.details.length === 0;
-  return isTooLarge ? refusal(messageTooLarge(maxBytes)) : error;
+/** The error for the caller. The library names no limit. */
+function told(error: unknown, { limits, onRefused }: Reading): unknown {
+  if (!(error instanceof ConnectError)) return error;
+  const hasDetails = error.details.length > 0;
+  const isTooLarge = error.code === Code.ResourceExhausted && !hasDetails;
+  const answered = isTooLarge ? refusal(messageTooLarge(limits.maxBytes)) : error;
+  if (answered.details.length > 0) onRefused(answered);
+  return answered;
 }
 
 async function counted(room: Promise<void> | undefined): Promise<void> {

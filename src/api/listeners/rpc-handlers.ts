@@ -5,6 +5,7 @@ import {
   ConnectError,
   type ConnectRouter,
   type ConnectRouterOptions,
+  type ContextValues,
   createConnectRouter,
 } from "@connectrpc/connect";
 import type {
@@ -20,7 +21,8 @@ import { isPublic } from "../auth/public-services.ts";
 import { closeStream, sendError } from "../errors/unknown-method.ts";
 import { type AddressCounter, tooManyPublicCalls } from "../limits/address-counter.ts";
 import type { HeldBytes, HeldCall } from "../limits/held-bytes.ts";
-import { withBoundedBody } from "../limits/request-messages.ts";
+import { type OnRefused, type RefusedBytes, withHeldCall } from "../limits/refused-bytes.ts";
+import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
 
 type NodeRequest = IncomingMessage | Http2ServerRequest;
 type NodeResponse = ServerResponse | Http2ServerResponse;
@@ -38,6 +40,10 @@ export interface RpcHandlerOptions {
   readAddress: AddressReader;
   /** Counts the bytes of request messages. */
   heldBytes: HeldBytes;
+  /** Limits the refused messages of each key. */
+  refusedBytes: RefusedBytes;
+  /** Called for calls whose message is refused before any interceptor. */
+  onRefused: OnRefused;
   /** Counts calls without a key. */
   publicCalls: AddressCounter;
   /** The timeout for a message without new data, in milliseconds. */
@@ -53,11 +59,19 @@ export function createRpcHandlers(options: RpcHandlerOptions): ReadonlyMap<strin
 }
 
 function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcHandler {
-  const { contextValues, readAddress, heldBytes, publicCalls, idleMs, log } = options;
+  const { contextValues, readAddress, heldBytes, refusedBytes, onRefused, publicCalls, idleMs, log } =
+    options;
   const { method } = handler;
 
   async function answer(request: NodeRequest, response: NodeResponse, call: HeldCall): Promise<void> {
-    const asked = withBoundedBody(universalRequest(request, response, contextValues), method, call, idleMs);
+    const values = withHeldCall(contextValues(request), call);
+    const read: BodyLimits = {
+      call,
+      idleMs,
+      assertMayHold: (bytes) => refusedBytes.assertWithin(values, bytes),
+      onRefused: (error) => onRefused(values, error),
+    };
+    const asked = withBoundedBody(universalRequest(request, response, values), method, read);
     const answered = await handler(asked);
     if (request.method === "HEAD") {
       writeHead(answered, response);
@@ -96,15 +110,10 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
 function universalRequest(
   request: NodeRequest,
   response: NodeResponse,
-  contextValues: AddressValues,
+  values: ContextValues,
 ): UniversalServerRequest {
   try {
-    return universalRequestFromNodeRequest(
-      request,
-      response as ServerResponse,
-      undefined,
-      contextValues(request),
-    );
+    return universalRequestFromNodeRequest(request, response as ServerResponse, undefined, values);
   } catch {
     // The library builds a URL from the Host header, the only part that an HTTP parser does not validate.
     throw new DomainError(
