@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import type { MetricsBuffer } from "@temporalio/worker";
 import { startApi } from "./api/server.ts";
 import { findSettingsPage } from "./api/settings-page.ts";
@@ -86,14 +87,20 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   overrides.giveUp?.addEventListener("abort", () => stopping.abort(), { once: true });
   if (environment.NODE_TLS_REJECT_UNAUTHORIZED === "0") log.warn(UNVERIFIED_TLS);
   const stops: (() => Promise<unknown>)[] = [];
+  let isPrepared = false;
+  let left: Promise<void> | undefined;
+  /** Set once the API listens: it serves on for SHUTDOWN_DELAY, and `/readyz` answers 503. */
+  let leave = async () => {};
   async function stop(): Promise<void> {
     stopping.abort();
+    left = leave();
     for (const end of stops.splice(0).reverse()) await end();
   }
 
   try {
     /** Delivery processes, once they run. */
     let processes: DeliveryProcesses | undefined;
+    let delivery: Delivery | undefined;
     const metrics = await exportMetrics(config, log, async () => (await processes?.snapshots()) ?? []);
     stops.push(metrics.close);
     const { meter } = metrics;
@@ -118,32 +125,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     stops.push(databases.close);
     const { db, directDb, directUrl } = databases;
     observePool(meter, db);
-    await untilAnswered(
-      async () => {
-        await checkPooler(databaseUrl, directUrl, preparedStatements);
-        await migrate(directUrl, config.dispatch.retentionDays);
-      },
-      {
-        signal: stopping.signal,
-        onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
-      },
-    );
-
-    stops.push(metrics.watchBacklog(directUrl));
-
-    // Behind a pooler, the pooler decides how many connections PostgreSQL gets.
-    if (directDb === db) {
-      const pools = 1 + (deliversInItself(config) || config.role === "api" ? 0 : config.delivery.processes);
-      const budget = budgetWarning(await readConnectionBudget(db, poolSize), poolSize, pools);
-      if (budget) log.warn(budget);
-    }
-
     const secretKey = await findSecretKey(config.secretKey, config.dataDir);
     const secrets = createSecretBox(secretKey, config.previousSecretKeys);
-    await checkSecretKey(db, secrets);
-    stops.push(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
-    const adminKeyFile = await ensureFirstAdmin(db, config);
-
     const target = temporalTarget(environment, embedded.temporalAddress);
     let dispatch: DispatchTrigger | undefined;
     const knowsTemporal = config.temporal.external || embedded.temporalAddress !== undefined;
@@ -156,11 +139,18 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       announcer = createAnnouncer(databaseUrl, log);
       stops.push(announcer.close);
     }
-    const readiness: (() => Promise<string[]>)[] = [];
+    const readiness = [
+      async () => (stopping.signal.aborted ? ["the service is stopping"] : []),
+      async () => (isPrepared ? [] : ["the service is starting and waits for its database"]),
+    ];
+    if (config.role !== "api")
+      readiness.push(async () => delivery?.unready() ?? ["the delivery worker is starting"]);
+    // Before the database is available, so that probes see a process that is alive and why it is not ready.
     const api = await startApi(
       {
         db,
         secrets,
+        isPrepared: () => isPrepared,
         log,
         instruments: createApiInstruments(meter),
         limits: config.limits,
@@ -176,17 +166,46 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       },
       { ...config, services: config.role !== "worker", page },
     );
-    stops.push(() => api.stop());
+    leave = async () => {
+      if (!isPrepared || config.role === "worker" || overrides.giveUp?.aborted) return;
+      api.turnAway();
+      await wait(config.shutdownDelayMs);
+    };
+    stops.push(async () => {
+      await left;
+      await api.stop();
+    });
+
+    const adminKeyFile = await untilAnswered(
+      async () => {
+        await checkPooler(databaseUrl, directUrl, preparedStatements);
+        await migrate(directUrl, config.dispatch.retentionDays);
+        await checkSecretKey(db, secrets);
+        // Behind a pooler, the pooler decides how many connections PostgreSQL gets.
+        if (directDb === db) {
+          const pools =
+            1 + (deliversInItself(config) || config.role === "api" ? 0 : config.delivery.processes);
+          const budget = budgetWarning(await readConnectionBudget(db, poolSize), poolSize, pools);
+          if (budget) log.warn(budget);
+        }
+        return ensureFirstAdmin(db, config);
+      },
+      {
+        signal: stopping.signal,
+        onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
+      },
+    );
+    isPrepared = true;
+    stops.push(metrics.watchBacklog(directUrl));
+    stops.push(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
 
     stopping.signal.throwIfAborted();
     if (config.role !== "api") {
       progress("starting the delivery worker");
-      let delivery: Delivery | undefined;
-      readiness.push(async () => delivery?.unready() ?? ["the delivery worker is starting"]);
       if (deliversInItself(config)) {
         // Loaded on demand: Temporal's native code takes about 40 MiB.
         const { startDelivery } = await import("./worker/delivery.ts");
-        delivery = await startDelivery({
+        delivery = startDelivery({
           db,
           directDb,
           directUrl,
@@ -213,10 +232,11 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           stopping: stopping.signal,
           log,
         });
-        await processes.ready;
         delivery = processes;
       }
       stops.push(delivery.stop);
+      await delivery.ready;
+      stopping.signal.throwIfAborted();
     }
 
     const temporalUiUrl = config.temporal.uiUrl ?? embedded.temporalUiUrl;

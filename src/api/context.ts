@@ -18,6 +18,8 @@ export interface ApiContext {
   deliveryTimeoutMs: number;
   /** The age in days from which deliveries cannot be resent. */
   retentionDays: number;
+  /** Whether the schema is that of this version. Until then, calls are refused with UNAVAILABLE. Defaults to true. */
+  isPrepared?: () => boolean;
   log: Logger;
   instruments: ApiInstruments;
   /** Told after each write that queued deliveries; returns at once. */

@@ -59,6 +59,8 @@ export interface Api {
   grpcPort: number | null;
   /** The URL for callers on this machine. */
   url: string;
+  /** Serves on, but ends each HTTP/1.1 connection with its next response, so that clients and proxies leave. */
+  turnAway(): void;
   /** Stops accepting calls and completes those in flight within a limited time. */
   stop(): Promise<void>;
 }
@@ -83,7 +85,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const contextValues = addressValues(readAddress, createTlsReader(limits.trustedProxies));
   /** Ends calls that have not completed in time. */
   const ending = new AbortController();
-  const database = watchForSilence(context.db, log);
+  const database = watchForSilence(context.db, log, context.isPrepared ?? (() => true));
   const refusedBytes = new RefusedBytes();
   const onRefused: OnRefused = (values, error) => {
     context.instruments.refusals.add(1, { reason: reasonOf(error) });
@@ -176,6 +178,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     httpPort: http.port,
     grpcPort: grpc?.port ?? null,
     url: `${tls ? "https" : "http"}://localhost:${http.port}`,
+    turnAway: http.turnAway,
     async stop() {
       const reason = refusal(stoppingError());
       stopping.abort(reason);

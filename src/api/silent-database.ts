@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import { LivenessProbe } from "../db/connections/liveness.ts";
 import type { Db } from "../db/database.ts";
-import { databaseAway } from "./errors/errors.ts";
+import { databaseAway, startingError } from "./errors/errors.ts";
 
 /** The duration of a call after which the database is checked, in milliseconds. */
 const CHECK_AFTER_MS = 1_000;
@@ -16,6 +16,7 @@ export interface SilentDatabase {
   /**
    * Returns the work's result. The work itself is not cancelled.
    *
+   * @throws DomainError UNAVAILABLE until the schema is prepared
    * @throws DomainError UNAVAILABLE when the database has not responded for about 3 s, and immediately while it does
    *   not respond
    */
@@ -32,8 +33,10 @@ interface Call {
  * Detects an unresponsive database. A slow statement and a hanging server look the same to a waiting call, so long
  * calls trigger a check over another connection. Callers get an error well before their deadline, and no more work
  * accumulates in memory.
+ *
+ * @param isPrepared whether the schema is that of this version
  */
-export function watchForSilence(db: Db, log: Logger): SilentDatabase {
+export function watchForSilence(db: Db, log: Logger, isPrepared: () => boolean): SilentDatabase {
   /** The longest running first. */
   const calls = new Set<Call>();
   const probe = new LivenessProbe(db);
@@ -70,6 +73,7 @@ export function watchForSilence(db: Db, log: Logger): SilentDatabase {
 
   return {
     async refuseWhileSilent(work) {
+      if (!isPrepared()) throw startingError();
       if (isSilent) throw databaseAway();
       return new Promise((resolve, reject) => {
         const call = { started: performance.now(), refuse: reject };

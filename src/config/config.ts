@@ -29,6 +29,8 @@ export interface Config {
   logLevel: string;
   /** A log line for each request. */
   accessLog: boolean;
+  /** The time after SIGTERM for which the API still serves while `/readyz` answers 503. */
+  shutdownDelayMs: number;
   /** Where embedded parts keep their state. */
   dataDir: string;
   database: DatabaseConfig;
@@ -151,6 +153,7 @@ const variables = {
     default: "info",
   }),
   ACCESS_LOG: bool({ default: false }),
+  SHUTDOWN_DELAY: duration({ min: 0, max: 10 * 60_000 })({ default: 0 }),
   DATA_DIR: str({ default: ".data" }),
   DATABASE_URL: postgresUrl({ default: undefined }),
   DATABASE_DIRECT_URL: postgresUrl({ default: undefined }),
@@ -225,6 +228,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
         : undefined,
     logLevel: env.LOG_LEVEL,
     accessLog: env.ACCESS_LOG,
+    shutdownDelayMs: env.SHUTDOWN_DELAY,
     dataDir: env.DATA_DIR,
     database: {
       url: env.DATABASE_URL,

@@ -1,9 +1,12 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { isGrpcServiceError } from "@temporalio/client";
 import { Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import pRetry from "p-retry";
 import type { Logger } from "pino";
 import type { Activities } from "../../workflows/activities.ts";
 import type { DispatchConfig } from "../config/config.ts";
+import { LivenessProbe } from "../db/connections/liveness.ts";
+import { untilAnswered } from "../db/faults.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { createActivities } from "./activities.ts";
 import { connectTemporal, type TemporalConnections } from "./connection/connection.ts";
@@ -17,7 +20,6 @@ import {
   triggerDispatch,
 } from "./schedule.ts";
 import { ensureSearchAttributes } from "./search-attributes.ts";
-import { builtWorkflows } from "./workflow-bundle.ts";
 
 /** The maximum number of concurrent retry activities per process. A waiting activity uses almost no resources. */
 const MAX_RETRY_ACTIVITIES = 2_000;
@@ -27,8 +29,10 @@ const MAX_RETRY_ACTIVITIES = 2_000;
  */
 const MAX_PUMPS = 100;
 
-/** A running delivery worker. */
+/** A delivery worker. */
 export interface DeliveryWorker {
+  /** Resolves when the workers first poll, or when they were stopped before. */
+  ready: Promise<void>;
   /** The reasons why it cannot work; empty if ready. */
   unready(): Promise<string[]>;
   /** Completes requests in flight and releases other claims. The engine's `stopping` must be aborted first. */
@@ -42,41 +46,74 @@ export interface WorkerOptions {
   engine: DeliveryEngine;
   dispatch: DispatchConfig;
   log: Logger;
-  /** A prebuilt bundle, shared by tests that start several workers in one process. */
-  workflowBundle?: WorkflowBundleOption;
+  /** The built workflows. */
+  workflowBundle: WorkflowBundleOption;
 }
 
-/**
- * Starts the workers of the three task queues. While Temporal is unavailable they wait; when their connection fails
- * permanently they are recreated. Resolves when they first poll.
- */
-export async function startDeliveryWorker(options: WorkerOptions): Promise<DeliveryWorker> {
-  const { engine, log } = options;
-  const activities = {
-    ...createActivities(engine, dispatchInput(options.dispatch, options.names, false)),
-    deleteExpired: createDeleteExpired(engine, options.dispatch),
-  };
-  const bundle = options.workflowBundle ?? builtWorkflows();
-  let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
-  let firstStart: () => void = () => {};
-  const started = new Promise<void>((resolve) => {
-    firstStart = resolve;
-  });
+/** The delay before the workers are created again after an error, in milliseconds. */
+const RESTART_DELAY_MS = 1_000;
+/** The interval between looks at the lease, in milliseconds. */
+const LEASE_CHECK_MS = 1_000;
+/** The timeout for PostgreSQL's answer while the lease is not valid, in milliseconds. */
+const DATABASE_TIMEOUT_MS = 5_000;
 
+/**
+ * Starts the workers of the three task queues. While Temporal or the database is unavailable they wait and do not poll;
+ * when their connection fails permanently they are recreated.
+ */
+export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
+  const { engine, log } = options;
+  const timing = dispatchInput(options.dispatch, options.names, false);
+  let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
+  /** Why nothing polls, while `live` is undefined. */
+  let waiting = NO_TEMPORAL;
+  const { promise: started, resolve: firstStart } = Promise.withResolvers<void>();
+
+  /** Works until the service stops, the database is lost or a worker fails. */
   async function once(): Promise<void> {
+    waiting = NO_TEMPORAL;
     const connections = await connectTemporal(options.target, log, engine.stopping);
     try {
-      await pRetry(() => prepare(connections, options), { ...RETRY_FOREVER, signal: engine.stopping });
+      await untilPrepared(connections, options, (reason) => {
+        waiting = reason;
+      });
+      waiting = NO_DATABASE;
+      await untilAnswered(() => engine.db.raw("select 1"), { signal: engine.stopping });
       await engine.lease.start();
-      const workers = await createWorkers(connections, options, activities, bundle);
+      const databaseLost = new AbortController();
+      const stopping = AbortSignal.any([engine.stopping, databaseLost.signal]);
+      const activities = {
+        ...createActivities({ ...engine, stopping }, timing),
+        deleteExpired: createDeleteExpired(engine, options.dispatch),
+      };
+      const workers = await createWorkers(connections, options, activities);
       live = { connections, workers };
       const runs = workers.map((worker) => worker.run());
       if (options.dispatch.onPublish) await triggerDispatch(connections.client, options.names);
       firstStart();
-      if (engine.stopping.aborted) shutDown(workers);
+      const stop = () => {
+        live = undefined;
+        waiting = databaseLost.signal.aborted ? NO_DATABASE : STOPPING;
+        shutDown(workers);
+      };
+      if (stopping.aborted) stop();
+      stopping.addEventListener("abort", stop, { once: true });
+      const ended = new AbortController();
+      const watching = untilDatabaseLost(engine, AbortSignal.any([engine.stopping, ended.signal])).then(
+        (lost) => {
+          if (!lost) return;
+          log.warn("the database does not respond; polling Temporal stops until it does");
+          databaseLost.abort();
+        },
+      );
       // The workers share a connection, so if one fails the other must stop too.
       for (const run of runs) run.catch(() => shutDown(workers));
       const ends = await Promise.allSettled(runs);
+      ended.abort();
+      await watching;
+      stopping.removeEventListener("abort", stop);
+      // Activities that wait for the lost database do not end in time.
+      if (databaseLost.signal.aborted) return;
       for (const end of ends) if (end.status === "rejected") throw end.reason;
     } finally {
       live = undefined;
@@ -91,16 +128,15 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
       } catch (error) {
         if (engine.stopping.aborted) return;
         log.error({ err: error }, "the delivery worker failed; restarting");
-        await wait(1_000);
+        await wait(RESTART_DELAY_MS);
       }
     }
   })();
 
-  engine.stopping.addEventListener("abort", () => shutDown(live?.workers ?? []));
-  await Promise.race([started, supervised]);
   return {
+    ready: Promise.race([started, supervised]),
     async unready() {
-      if (!live) return ["Temporal cannot be reached"];
+      if (!live) return [waiting];
       try {
         const { client } = live.connections;
         await client.connection.withDeadline(Date.now() + 2_000, () =>
@@ -115,13 +151,75 @@ export async function startDeliveryWorker(options: WorkerOptions): Promise<Deliv
   };
 }
 
+const STOPPING = "the delivery worker is stopping";
+const NO_TEMPORAL = "Temporal cannot be reached";
+const NO_DATABASE = "the delivery worker does not poll Temporal, because the database does not respond";
+
+/** Resolves with true once the lease has expired and PostgreSQL executes nothing, or with false when the signal aborts. */
+async function untilDatabaseLost({ db, lease }: DeliveryEngine, signal: AbortSignal): Promise<boolean> {
+  const probe = new LivenessProbe(db);
+  try {
+    while (!signal.aborted) {
+      await wait(LEASE_CHECK_MS, undefined, { signal, ref: false }).catch(() => {});
+      // A lease also expires in a process that was paused or had no processor time.
+      if (signal.aborted || lease.isValid()) continue;
+      if (!(await probe.works(DATABASE_TIMEOUT_MS)) && !lease.isValid()) return !signal.aborted;
+    }
+    return false;
+  } finally {
+    probe.close();
+  }
+}
+
 function shutDown(workers: readonly Worker[]): void {
   for (const worker of workers) if (worker.getState() === "RUNNING") worker.shutdown();
 }
 
 const RETRY_FOREVER = { retries: Number.POSITIVE_INFINITY, minTimeout: 500, maxTimeout: 5_000 };
 
-async function prepare({ client, namespace }: TemporalConnections, options: WorkerOptions): Promise<void> {
+/**
+ * Prepares the namespace. Retries until that succeeds.
+ *
+ * @param tell called with the reason of each failure
+ */
+function untilPrepared(
+  connections: TemporalConnections,
+  options: WorkerOptions,
+  tell: (reason: string) => void,
+): Promise<void> {
+  let told: string | undefined;
+  return pRetry(() => prepare(connections, options), {
+    ...RETRY_FOREVER,
+    signal: options.engine.stopping,
+    onFailedAttempt: ({ error }) => {
+      const reason = isGrpcServiceError(error)
+        ? `Temporal: ${error.details || error.message}`
+        : error.message;
+      tell(reason);
+      if (reason !== told) options.log.warn({ reason }, "waiting for Temporal");
+      told = reason;
+    },
+  });
+}
+
+/** The status code of gRPC. */
+const NOT_FOUND = 5;
+
+/** @throws Error that names the namespace if it does not exist */
+async function assertNamespace({ client, namespace }: TemporalConnections): Promise<void> {
+  try {
+    await client.workflowService.describeNamespace({ namespace });
+  } catch (error) {
+    if (!isGrpcServiceError(error) || error.code !== NOT_FOUND) throw error;
+    throw new Error(
+      `Temporal has no namespace "${namespace}" (TEMPORAL_NAMESPACE); create it: temporal operator namespace create --namespace ${namespace}`,
+    );
+  }
+}
+
+async function prepare(connections: TemporalConnections, options: WorkerOptions): Promise<void> {
+  await assertNamespace(connections);
+  const { client, namespace } = connections;
   const searchable = await ensureSearchAttributes(client, namespace, options.log);
   await ensureDispatchSchedule(client, options.names, options.dispatch, searchable);
   await ensureRetentionSchedule(client, options.names, options.dispatch);
@@ -129,9 +227,8 @@ async function prepare({ client, namespace }: TemporalConnections, options: Work
 
 async function createWorkers(
   { native, namespace }: TemporalConnections,
-  { names, engine }: WorkerOptions,
+  { names, engine, workflowBundle }: WorkerOptions,
   activities: Activities,
-  workflowBundle: WorkflowBundleOption,
 ): Promise<Worker[]> {
   const common = {
     connection: native,

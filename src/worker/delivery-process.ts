@@ -43,7 +43,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
     operationDuration: metrics.exports && createOperationDuration(metrics.meter),
   });
   observePool(metrics.meter, databases.db);
-  const delivery = await startDelivery({
+  const delivery = startDelivery({
     ...databases,
     secrets: createSecretBox(config.secretKey as Buffer, config.previousSecretKeys),
     target: temporalTarget(process.env),

@@ -49,8 +49,6 @@ interface Place {
 
 /** Delivery in processes of their own. */
 export interface DeliveryProcesses extends Delivery {
-  /** Resolves when the first of them delivers, or when all have stopped. */
-  ready: Promise<void>;
   /** What each of them has measured, but for those that do not answer. */
   snapshots(): Promise<Snapshot[]>;
 }

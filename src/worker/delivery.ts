@@ -1,8 +1,11 @@
 import { createDeliveryEngine } from "../delivery/engine.ts";
 import { startDeliveryWorker } from "../temporal/worker.ts";
+import { builtWorkflows } from "../temporal/workflow-bundle.ts";
 
 /** The delivery engine, in this process or in child processes. */
 export interface Delivery {
+  /** Resolves when it first delivers, or when it was stopped before. */
+  ready: Promise<void>;
   /** The reasons why it cannot deliver; empty if ready. */
   unready(): Promise<string[]>;
   /** Completes requests in flight and releases other claims. */
@@ -10,34 +13,24 @@ export interface Delivery {
 }
 
 /**
- * Delivers in this process: the engine, and the Temporal workers that use it. Resolves when they first poll.
+ * Delivers in this process: the engine, and the Temporal workers that use it.
  *
  * @param parts.stopping aborted to stop claiming and sending. Must be aborted before `stop` is called
  */
-export async function startDelivery(
+export function startDelivery(
   parts: Parameters<typeof createDeliveryEngine>[0] &
-    Omit<Parameters<typeof startDeliveryWorker>[0], "engine">,
-): Promise<Delivery> {
-  const { target, names, dispatch, log, workflowBundle } = parts;
+    Omit<Parameters<typeof startDeliveryWorker>[0], "engine" | "workflowBundle"> &
+    Partial<Pick<Parameters<typeof startDeliveryWorker>[0], "workflowBundle">>,
+): Delivery {
+  const { target, names, dispatch, log, workflowBundle = builtWorkflows() } = parts;
   const engine = createDeliveryEngine(parts);
-  try {
-    const worker = await startDeliveryWorker({
-      target,
-      names,
-      engine,
-      dispatch,
-      log,
-      ...(workflowBundle ? { workflowBundle } : {}),
-    });
-    return {
-      unready: worker.unready,
-      async stop() {
-        await worker.stop();
-        await engine.close();
-      },
-    };
-  } catch (error) {
-    await engine.close();
-    throw error;
-  }
+  const worker = startDeliveryWorker({ target, names, engine, dispatch, log, workflowBundle });
+  return {
+    ready: worker.ready,
+    unready: worker.unready,
+    async stop() {
+      await worker.stop();
+      await engine.close();
+    },
+  };
 }

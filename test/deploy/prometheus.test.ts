@@ -1,11 +1,11 @@
-import { type ChildProcess, execFile, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { parse } from "yaml";
 import { startReceiver } from "../../demo/receiver.ts";
 import { EXPRESSIONS } from "../../scripts/dashboard.ts";
@@ -14,16 +14,9 @@ import { type FaultParts, publishMany, register, startFaultParts, untilAllFinal 
 import { scrapeText } from "../metrics/scrapes.ts";
 import { anyPort } from "../support/any-port.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
+import { describeWith } from "./programs.ts";
 
 const file = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
-
-const isInstalled = (program: string) => spawnSync(program, ["--version"], { stdio: "ignore" }).status === 0;
-
-/** Tests that need a program: skipped where it is missing, and the title says why. */
-function describeWith(program: string, name: string, tests: () => void): void {
-  if (isInstalled(program)) describe(name, tests);
-  else describe.skip(`${name} (skipped: ${program} is not on PATH)`, tests);
-}
 
 /** What promtool prints, and its exit code. */
 async function promtool(args: string[], input = ""): Promise<{ code: number | null; output: string }> {
@@ -35,7 +28,7 @@ async function promtool(args: string[], input = ""): Promise<{ code: number | nu
   return { code, output };
 }
 
-describeWith("promtool", "the alert rules", () => {
+describeWith(["promtool"], "the alert rules", () => {
   test("fire when they should, and only then", async () => {
     expect(await promtool(["test", "rules", file("test/deploy/alerts.yml")])).toMatchObject({ code: 0 });
   });
@@ -54,7 +47,7 @@ describeWith("promtool", "the alert rules", () => {
   });
 });
 
-describeWith("prometheus", "two APIs and two workers", () => {
+describeWith(["prometheus"], "two APIs and two workers", () => {
   const EVENTS = 40;
   let parts: FaultParts;
   let services: ServiceProcess[];

@@ -57,7 +57,7 @@ export async function startScriptedService(
     async startWorker() {
       const code = await readFile(inject("workflowBundle"), "utf8");
       const target = temporalTarget({ TEMPORAL_ADDRESS: inject("temporalAddress") });
-      worker = await startDeliveryWorker({
+      worker = startDeliveryWorker({
         target,
         names: own,
         engine,
@@ -65,6 +65,7 @@ export async function startScriptedService(
         log,
         workflowBundle: { code },
       });
+      await worker.ready;
     },
     stopWorker,
     async stop() {

@@ -211,7 +211,7 @@ export function keyedTransport(grpcPort: number, key: string): Transport {
 let quiet = false;
 
 /** The SDK's log goes where the service's goes; once a process. */
-function quietRuntime(): void {
+export function quietRuntime(): void {
   if (!quiet) installRuntime(createLogger(LOG_LEVEL));
   quiet = true;
 }

@@ -87,6 +87,14 @@ export function databaseAway(): DomainError {
   });
 }
 
+/** The error until the service has found and migrated its database. */
+export function startingError(): DomainError {
+  return new DomainError("UNAVAILABLE", "the service is starting and waits for its database; retry", {
+    reason: "DATABASE_AWAY",
+    retryAfterMs: RETRY_AWAY_MS,
+  });
+}
+
 /** The error while the service is stopping. */
 export function stoppingError(): DomainError {
   return new DomainError("UNAVAILABLE", "the service is stopping; retry", {

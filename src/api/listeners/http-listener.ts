@@ -82,7 +82,10 @@ const ELSEWHERE = "this process only delivers; call a process with ROLE=api or R
 const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE, callable: [] };
 
 /** Serves REST, Connect and gRPC-Web over HTTP/1.1. With TLS, also gRPC and HTTP/2, selected by ALPN. */
-export async function listenForHttp(context: ApiContext, options: HttpListenerOptions): Promise<Listener> {
+export async function listenForHttp(
+  context: ApiContext,
+  options: HttpListenerOptions,
+): Promise<Listener & { turnAway(): void }> {
   const app = createApp(options.tls, options.http2);
   limitConnections(app.server, options.connections);
   if (options.accessLog) logAccess(app.server, context.log);
@@ -128,6 +131,12 @@ export async function listenForHttp(context: ApiContext, options: HttpListenerOp
 
   return {
     port: (app.server.address() as AddressInfo).port,
+    turnAway() {
+      app.server.prependListener("request", (request: IncomingMessage, response: ServerResponse) => {
+        // HTTP/2 has no such header; its sessions end with a GOAWAY frame when the listener closes.
+        if (request.httpVersionMajor === 1) response.shouldKeepAlive = false;
+      });
+    },
     async close() {
       // Closes connections that become idle from now on.
       app.server.keepAliveTimeout = 1;

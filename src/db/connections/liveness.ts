@@ -19,13 +19,22 @@ export class LivenessProbe {
    * rejects.
    */
   async answers(withinMs: number): Promise<boolean> {
+    return (await this.#ask(withinMs)) !== "silent";
+  }
+
+  /** Whether PostgreSQL executes a statement within `withinMs` milliseconds; an error means no. Never rejects. */
+  async works(withinMs: number): Promise<boolean> {
+    return (await this.#ask(withinMs)) === "works";
+  }
+
+  async #ask(withinMs: number): Promise<"works" | "refuses" | "silent"> {
     try {
       this.#client ??= await this.#connect(withinMs);
       await this.#client.query("select 1");
-      return true;
+      return "works";
     } catch (error) {
       this.close();
-      return !(error instanceof Error && TIMEOUT_MESSAGES.test(error.message));
+      return error instanceof Error && TIMEOUT_MESSAGES.test(error.message) ? "silent" : "refuses";
     }
   }
 

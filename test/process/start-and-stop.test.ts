@@ -1,0 +1,205 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { Agent, request } from "node:http";
+import type { Socket } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
+import { Code, createClient } from "@connectrpc/connect";
+import { Connection } from "@temporalio/client";
+import proto from "@temporalio/proto";
+import { expect, inject, onTestFinished, test } from "vitest";
+import { Health, HealthCheckResponse_ServingStatus } from "../../gen/health/v1/health_pb.ts";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { readConfig } from "../../src/config/config.ts";
+import { startService } from "../../src/service.ts";
+import { temporalNames } from "../../src/temporal/connection/names.ts";
+import { anyPort } from "../support/any-port.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { startDatabaseGateway } from "../support/database-gateway.ts";
+import { keyedTransport, quietRuntime, startTestService, WOKEN } from "../support/test-service.ts";
+
+const { EventType } = proto.temporal.api.enums.v1;
+const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
+
+/** The settings of a process beside its addresses. */
+const settings = {
+  HOST: "127.0.0.1",
+  LOG_LEVEL: "silent",
+  SECRET_KEY: randomBytes(32).toString("base64"),
+  ADMIN_KEY: adminKey,
+  TEMPORAL_ADDRESS: inject("temporalAddress"),
+};
+
+async function readiness(url: string): Promise<{ status: number; reasons: string[] }> {
+  const response = await fetch(`${url}/readyz`);
+  const { reasons = [] } = (await response.json()) as { reasons?: string[] };
+  return { status: response.status, reasons };
+}
+
+test("an API listens before its database is available, says why it is not ready, and serves once it is", async () => {
+  const database = await createTestDatabase();
+  const gateway = await startDatabaseGateway(database.url);
+  await gateway.set("refuse");
+  const [httpPort, grpcPort] = [await anyPort(), await anyPort()];
+  const url = `http://127.0.0.1:${httpPort}`;
+  const starting = startService(
+    readConfig({
+      ...settings,
+      ROLE: "api",
+      HTTP_PORT: String(httpPort),
+      GRPC_PORT: String(grpcPort),
+      DATABASE_URL: gateway.url,
+    }),
+    { environment: { TEMPORAL_ADDRESS: settings.TEMPORAL_ADDRESS } },
+  );
+  onTestFinished(async () => {
+    await gateway.set("pass");
+    await (await starting).stop();
+    await gateway.close();
+    await database.drop();
+  });
+  const alive = () => fetch(`${url}/healthz`).then(({ status }) => status);
+  await expect.poll(() => alive().catch(() => 0)).toBe(200);
+  expect(await readiness(url)).toEqual({
+    status: 503,
+    reasons: expect.arrayContaining([
+      "the database does not respond",
+      "the service is starting and waits for its database",
+    ]),
+  });
+  const webhooks = createClient(WebhookService, keyedTransport(grpcPort, adminKey));
+  await expect(webhooks.listWebhooks({})).rejects.toMatchObject({ code: Code.Unavailable });
+  const refused = await fetch(`${url}/api/webhook/list`, { headers: { "X-Service-Key": adminKey } });
+  expect(refused.status).toBe(503);
+  expect(refused.headers.get("Retry-After")).not.toBeNull();
+
+  await gateway.set("pass");
+  await starting;
+  expect(await readiness(url)).toEqual({ status: 200, reasons: [] });
+  expect((await webhooks.listWebhooks({})).webhooks).toEqual([]);
+});
+
+test("a worker names the Temporal namespace that does not exist, and delivers once it does", async () => {
+  const database = await createTestDatabase();
+  quietRuntime();
+  const namespace = `missing-${randomUUID()}`;
+  const httpPort = await anyPort();
+  const url = `http://127.0.0.1:${httpPort}`;
+  const starting = startService(
+    readConfig({ ...settings, ROLE: "worker", HTTP_PORT: String(httpPort), DATABASE_URL: database.url }),
+    {
+      names: temporalNames(`${randomUUID()}-`),
+      environment: { TEMPORAL_ADDRESS: settings.TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace },
+    },
+  );
+  const connection = await Connection.connect({ address: settings.TEMPORAL_ADDRESS });
+  onTestFinished(async () => {
+    await (await starting).stop();
+    await connection.close();
+    await database.drop();
+  });
+  await expect
+    .poll(() => readiness(url).catch(() => undefined))
+    .toEqual({
+      status: 503,
+      reasons: [
+        `Temporal has no namespace "${namespace}" (TEMPORAL_NAMESPACE); create it: temporal operator namespace create --namespace ${namespace}`,
+      ],
+    });
+  await connection.workflowService.registerNamespace({
+    namespace,
+    workflowExecutionRetentionPeriod: { seconds: 86_400 as never },
+  });
+  await starting;
+  expect(await readiness(url)).toEqual({ status: 200, reasons: [] });
+});
+
+test("a worker that cannot reach its database takes nothing from Temporal until it can", async () => {
+  let gateway: Awaited<ReturnType<typeof startDatabaseGateway>> | undefined;
+  const service = await startTestService({ ...WOKEN, HEARTBEAT_TIMEOUT: "1s" }, async (url) => {
+    gateway = await startDatabaseGateway(url);
+    return { DATABASE_URL: gateway.url };
+  });
+  onTestFinished(async () => {
+    await gateway?.set("pass");
+    await service.stop();
+    await gateway?.close();
+  });
+  const receiver = await service.receiver();
+  await service.register(`${receiver.url}/`);
+  await service.untilFinal((await service.publish()).eventId);
+
+  await gateway?.set("refuse");
+  await expect
+    .poll(async () => (await readiness(service.url)).reasons)
+    .toContain("the delivery worker does not poll Temporal, because the database does not respond");
+  const { action } = await service.temporal.schedule.getHandle(service.scheduleId).describe();
+  const handle = await service.temporal.workflow.start("dispatchPendingDeliveries", {
+    taskQueue: action.taskQueue,
+    workflowId: randomUUID(),
+    args: action.args ?? [],
+  });
+  // A worker that polls takes it within milliseconds.
+  await wait(1_000);
+  const history = await handle.fetchHistory();
+  expect(history.events?.map(({ eventType }) => eventType)).toEqual([
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
+  ]);
+  await gateway?.set("pass");
+  await handle.result();
+  await service.untilFinal((await service.publish()).eventId);
+  expect(await readiness(service.url)).toMatchObject({ status: 200 });
+});
+
+test("a stopping API is not ready, yet serves calls for SHUTDOWN_DELAY and ends HTTP/1.1 connections", async () => {
+  const database = await createTestDatabase();
+  const service = await startService(
+    readConfig({
+      ...settings,
+      ROLE: "api",
+      HTTP_PORT: "0",
+      GRPC_PORT: "0",
+      DATABASE_URL: database.url,
+      SHUTDOWN_DELAY: "3s",
+    }),
+    { environment: { TEMPORAL_ADDRESS: settings.TEMPORAL_ADDRESS } },
+  );
+  onTestFinished(async () => {
+    await service.stop();
+    await database.drop();
+  });
+  const transport = keyedTransport(service.grpcPort as number, adminKey);
+  const webhooks = createClient(WebhookService, transport);
+  await webhooks.listWebhooks({});
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  onTestFinished(() => agent.destroy());
+  const list = async () => {
+    const call = request(`${service.url}/api/webhook/list`, {
+      agent,
+      headers: { "X-Service-Key": adminKey },
+    }).end();
+    const [response] = await once(call, "response");
+    response.resume();
+    return {
+      status: response.statusCode,
+      connection: response.headers.connection,
+      socket: call.socket as Socket,
+    };
+  };
+  const before = await list();
+  expect(before).toMatchObject({ status: 200, connection: "keep-alive" });
+
+  const stopped = service.stop();
+  await expect
+    .poll(() => readiness(service.url))
+    .toEqual({ status: 503, reasons: ["the service is stopping"] });
+  expect(await createClient(Health, transport).check({})).toMatchObject({
+    status: HealthCheckResponse_ServingStatus.NOT_SERVING,
+  });
+  expect((await webhooks.listWebhooks({})).webhooks).toEqual([]);
+  const during = await list();
+  expect(during).toMatchObject({ status: 200, connection: "close", socket: before.socket });
+  expect(await list()).toMatchObject({ status: 200 });
+  await stopped;
+  await expect(fetch(`${service.url}/healthz`)).rejects.toThrow();
+});
