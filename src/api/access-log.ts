@@ -3,6 +3,7 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Server } from "node:net";
 import type { Logger } from "pino";
 import { KEY_HEADER } from "./auth/key-refusals.ts";
+import { hideSecrets } from "./errors/hidden-secrets.ts";
 
 /** Characters of a path that are logged. */
 const MAX_PATH = 200;
@@ -12,8 +13,6 @@ const MADE_KEY = /^(whk_[\w-]{8})[\w-]{35}$/;
 const CHOSEN_PREFIX = 4;
 /** A shorter text is no API key, and is not logged at all. */
 const MIN_KEY = 32;
-/** An API key that somebody put into the path. */
-const KEY_IN_PATH = /whk_[\w-]*/g;
 
 /** Logs each request of a listener when its answer has ended: never a query, a body, or the secret part of a key. */
 export function logAccess(server: Server, log: Logger): void {
@@ -43,10 +42,7 @@ export function logAccess(server: Server, log: Logger): void {
 }
 
 function pathOf(url: string): string {
-  return url
-    .replace(/[?#].*/s, "")
-    .replaceAll(KEY_IN_PATH, "whk_…")
-    .slice(0, MAX_PATH);
+  return hideSecrets(url.replace(/[?#].*/s, "")).slice(0, MAX_PATH);
 }
 
 /** The prefix of the key that a request came with, right or wrong; null without one, as in sessions of the page. */

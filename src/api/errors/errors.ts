@@ -8,9 +8,13 @@ import {
   ErrorInfoSchema,
   RetryInfoSchema,
 } from "../../../gen/google/rpc/error_details_pb.ts";
+import { file_webhook_v1_api_key } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { file_webhook_v1_delivery } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { file_webhook_v1_event } from "../../../gen/webhook/v1/event_pb.ts";
 import { file_webhook_v1_options } from "../../../gen/webhook/v1/options_pb.ts";
+import { file_webhook_v1_session } from "../../../gen/webhook/v1/session_pb.ts";
+import { file_webhook_v1_stats } from "../../../gen/webhook/v1/stats_pb.ts";
+import { file_webhook_v1_webhook } from "../../../gen/webhook/v1/webhook_pb.ts";
 import {
   DEFAULT_REASONS,
   DomainError,
@@ -23,6 +27,7 @@ import {
 import { InvalidTargetError } from "../../contract/target-rules.ts";
 import { isTransient } from "../../db/faults.ts";
 import { enumChoices } from "../json/names.ts";
+import { hideSecrets } from "./hidden-secrets.ts";
 
 const STATUS_NAMES = new Map<number, StatusName>(
   Object.entries(STATUS_CODES).map(([name, number]) => [number, name as StatusName]),
@@ -125,16 +130,26 @@ export function withReason(error: ConnectError): ConnectError {
   return told;
 }
 
-const enums = new Map(
-  [file_webhook_v1_event, file_webhook_v1_delivery, file_webhook_v1_options]
-    .flatMap((file) => file.enums)
-    .map((desc) => [desc.typeName, desc]),
-);
+const files = [
+  file_webhook_v1_api_key,
+  file_webhook_v1_delivery,
+  file_webhook_v1_event,
+  file_webhook_v1_options,
+  file_webhook_v1_session,
+  file_webhook_v1_stats,
+  file_webhook_v1_webhook,
+];
+const enums = new Map(files.flatMap((file) => file.enums).map((desc) => [desc.typeName, desc]));
+const messages = new Map(files.flatMap((file) => file.messages).map((desc) => [desc.typeName, desc]));
 
-/** Adds the allowed values to the library's message about an unknown enum value in JSON. */
+/** Adds the allowed values or names to the library's message about an unknown enum value or field in JSON. */
 function withChoices(message: string): string {
-  const desc = enums.get(/cannot decode enum ([\w.]+) from JSON/.exec(message)?.[1] ?? "");
-  return desc ? `${message}; allowed: ${enumChoices(desc).join(", ")}` : message;
+  const [, kind, name = ""] = /^cannot decode (enum|message) ([\w.]+) from JSON: /.exec(message) ?? [];
+  let choices: string[] = [];
+  if (kind === "enum") choices = [enums.get(name) ?? []].flat().flatMap(enumChoices);
+  else if (message.endsWith(" is unknown"))
+    choices = (messages.get(name)?.fields ?? []).map(({ jsonName }) => jsonName);
+  return choices.length > 0 ? `${message}; allowed: ${choices.join(", ")}` : message;
 }
 
 /** A status as gRPC spells it. */
@@ -178,7 +193,10 @@ function detailed(message: string, code: Code, details: Details): ConnectError {
   return error;
 }
 
-/** Truncates text and makes it encodable as UTF-8. A request may contain half of a surrogate pair. */
-function bounded(text: string, maxLength: number): string {
+/**
+ * Truncates text, hides the secrets in it, and makes it encodable as UTF-8: a request may contain half of a surrogate pair.
+ */
+function bounded(given: string, maxLength: number): string {
+  const text = hideSecrets(given);
   return (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();
 }

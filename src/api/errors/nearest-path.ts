@@ -5,6 +5,20 @@ const MAX_COMPARED_LENGTH = 100;
 /** The maximum share of differing characters of a name. */
 const MAX_DIFFERENCE = 0.4;
 
+/**
+ * Methods that have no REST path, and pages, by names under which callers look for them. The last part of a path that is
+ * one of the names, such as `/api/v1/events`, leads there.
+ */
+const KNOWN_AS: readonly [RegExp, string][] = [
+  [/^(?:events?|publish)$/, "/webhook.v1.EventService/PublishEvent"],
+  [/^(?:deliver(?:y|ies)|attempts?|logs?)$/, "/webhook.v1.DeliveryService/ListDeliveries"],
+  [/^(?:api-?)?keys?$/, "/webhook.v1.ApiKeyService/ListApiKeys"],
+  [/^(?:installed-?)?apps?$/, "/webhook.v1.ApiKeyService/ListInstalledApps"],
+  [/^(?:stats|statistics|overview)$/, "/webhook.v1.StatsService/GetOverview"],
+  [/^(?:docs|swagger(?:-ui)?)$/, "/docs"],
+  [/^(?:health(?:check)?|ping|status)$/, "/healthz"],
+];
+
 /** A path and its HTTP methods. */
 export interface ServedPath {
   path: string;
@@ -19,7 +33,9 @@ export interface ServedPath {
  */
 export function nearestPath(method: string, path: string, served: readonly ServedPath[]): string | undefined {
   const taking = served.filter(({ methods }) => methods.includes(method));
+  const last = path.slice(path.lastIndexOf("/") + 1).toLowerCase();
   const near =
+    KNOWN_AS.find(([names, known]) => names.test(last) && served.some((each) => each.path === known))?.[1] ??
     closest(
       path,
       taking.map((each) => each.path),

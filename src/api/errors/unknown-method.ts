@@ -5,6 +5,7 @@ import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { DomainError } from "../../contract/errors.ts";
 import { grpcSpelling } from "./early-refusals.ts";
 import { refusal } from "./errors.ts";
+import { hideSecrets } from "./hidden-secrets.ts";
 import { nearestMethod } from "./nearest-path.ts";
 
 /** Matches a content type of gRPC or gRPC-Web, ignoring the encoding. */
@@ -96,7 +97,8 @@ export function closeStream({ stream }: Pick<NodeAnswer, "stream">): void {
   stream?.close(constants.NGHTTP2_NO_ERROR);
 }
 
-/** Truncates a path for error messages. */
+/** Truncates a path for error messages, and hides the secrets in it. */
 export function shortPath(path: string): string {
-  return path.length > 100 ? `${path.slice(0, 100)}…` : path;
+  const shown = hideSecrets(path);
+  return shown.length > 100 ? `${shown.slice(0, 100)}…` : shown;
 }

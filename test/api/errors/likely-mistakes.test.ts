@@ -96,6 +96,13 @@ test.each([
   ["GET", "//api/webhook/list", "GET /api/webhook/list"],
   ["GET", "/openapi.yaml", "GET /openapi.json"],
   ["POST", "/WebhookService/ListWebhooks", "POST /webhook.v1.WebhookService/ListWebhooks"],
+  ["POST", "/api/events", "POST /webhook.v1.EventService/PublishEvent"],
+  ["POST", "/api/v1/event", "POST /webhook.v1.EventService/PublishEvent"],
+  ["POST", "/api/webhook/publish", "POST /webhook.v1.EventService/PublishEvent"],
+  ["GET", "/api/deliveries", "POST /webhook.v1.DeliveryService/ListDeliveries"],
+  ["GET", "/api/keys", "POST /webhook.v1.ApiKeyService/ListApiKeys"],
+  ["GET", "/api/docs", "GET /docs"],
+  ["GET", "/health", "GET /healthz"],
 ])("§7.4: %s %s is 404 and told of %s", async (method, path, meant) => {
   const { status, envelope } = await api.rest(method, path);
   expect([status, envelope.Warnings]).toEqual([
@@ -111,6 +118,64 @@ test.each([
   const { status, envelope } = await api.rest("GET", path);
   expect(status).toBe(404);
   expect(envelope.Warnings[0]).toMatch(/^no such path: \S+; all paths: \/openapi\.json$/);
+});
+
+test("an API key or signing secret in a path, a body or a header is not repeated", async () => {
+  const key = `whk_${"k".repeat(43)}`;
+  const secret = `whsec_${"s".repeat(30)}+/==`;
+  const json = { "Content-Type": "application/json" };
+  const requests: [string, string, { headers?: Record<string, string>; body?: string }, number][] = [
+    ["GET", `/api/webhook/${key}`, {}, 404],
+    ["GET", `/api/${"x".repeat(90)}/${key}`, {}, 404],
+    ["POST", `/webhook.v1.WebhookService/${key}`, { headers: json, body: "{}" }, 404],
+    ["POST", "/api/webhook", { headers: json, body: `{"process": "${key}", "url": "${secret}"}` }, 400],
+    ["POST", "/api/webhook", { headers: json, body: `{"url": ${secret}` }, 400],
+    ["POST", "/api/webhook", { headers: { "Content-Type": key }, body: "{}" }, 400],
+    ["POST", "/webhook.v1.WebhookService/CreateWebhook", { headers: json, body: `{"${key}": 1}` }, 400],
+    [
+      "POST",
+      "/webhook.v1.WebhookService/CreateWebhook",
+      { headers: json, body: '{"process": "whsec_sss+/="}' },
+      400,
+    ],
+  ];
+  for (const [method, path, { headers, body }, expected] of requests) {
+    const answer = await fetch(`${api.url}${path}`, {
+      method,
+      headers: { "X-Service-Key": api.adminKey, ...headers },
+      ...(body === undefined ? {} : { body }),
+    });
+    const text = await answer.text();
+    expect([answer.status, text]).toEqual([expected, expect.not.stringMatching(/kkk|sss|a2tr|c3Nz/)]);
+    expect(text).toMatch(/whk_…|whsec_…|x…/);
+  }
+});
+
+test("a field that a message lacks is told all the fields it has", async () => {
+  const answer = await fetch(`${api.url}/webhook.v1.WebhookService/CreateWebhook`, {
+    method: "POST",
+    headers: { "X-Service-Key": api.adminKey, "Content-Type": "application/json" },
+    body: '{"process": 1, "address": "https://receiver.example/field"}',
+  });
+  const { message } = (await answer.json()) as { message: string };
+  expect([answer.status, message]).toEqual([
+    400,
+    'cannot decode message webhook.v1.CreateWebhookRequest from JSON: key "address" is unknown; allowed: process, url',
+  ]);
+});
+
+test.each([
+  ["webhook.v1.WebhookService/ListWebhooks", { health: ["BROKEN"] }, "WEBHOOK_HEALTH_HEALTHY"],
+  ["webhook.v1.DeliveryService/ListDeliveries", { states: ["LOST"] }, "DELIVERY_STATE_PENDING"],
+  ["webhook.v1.ApiKeyService/CreateApiKey", { permissions: ["ALL"] }, "PERMISSION_READ_ADMINISTRATIVE_DATA"],
+])("an unknown name of a value is told the names of %s", async (path, body, first) => {
+  const answer = await fetch(`${api.url}/${path}`, {
+    method: "POST",
+    headers: { "X-Service-Key": api.adminKey, "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  const { message } = (await answer.json()) as { message: string };
+  expect(message).toContain(`; allowed: ${first}, `);
 });
 
 test("a name that an enumeration lacks is told all the names it has", async () => {
