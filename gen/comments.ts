@@ -119,7 +119,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.Attempt": "A recorded HTTP POST of a delivery.",
   "webhook.v1.Attempt.number": "The number of the attempt, starting at 1. Continues when a delivery is resent.",
   "webhook.v1.Attempt.status": "The HTTP status, if there was a response.",
-  "webhook.v1.Attempt.error": "The error, if the status alone does not explain the outcome.",
+  "webhook.v1.Attempt.error": "The error without a response. With one: what the status does not say, such as `redirects are not followed` or `Retry-After: 120 s`.",
   "webhook.v1.Attempt.response_start": "The first 1 KiB of the response body.",
   "webhook.v1.ListDeliveriesRequest.webhook_id": "Only deliveries of this webhook.",
   "webhook.v1.ListDeliveriesRequest.event_id": "Only deliveries of this event.",

@@ -154,7 +154,8 @@ class Pass implements Owner {
     countIn(this.counts, state);
     if (!outcome.delivered) {
       const { host } = targetOf(delivery.webhook);
-      this.lastFailure = `${outcome.error ?? outcome.status} from ${host}`;
+      const { status, error } = outcome;
+      this.lastFailure = `${[status, error].filter((each) => each !== null).join(", ")} from ${host}`;
     }
     this.returned();
   }

@@ -136,7 +136,8 @@ export type Attempt = Message<"webhook.v1.Attempt"> & {
   status?: number | undefined;
 
   /**
-   * The error, if the status alone does not explain the outcome.
+   * The error without a response. With one: what the status does not say, such as `redirects are not followed` or
+   * `Retry-After: 120 s`.
    *
    * @generated from field: optional string error = 5;
    */

@@ -71,7 +71,7 @@ export const NOTE_ATTEMPTS = `
  * Each is found by an index that begins with the webhook.
  */
 const LATEST_ERROR = `
-  select coalesce(error, 'HTTP status ' || status) as error from (
+  select nullif(concat_ws(': ', 'HTTP status ' || status, error), '') as error from (
     (select a.started, a.error, a.status
       from (
         select id, attempts from retries where webhook_id = h.webhook_id order by id desc limit ${ERRORS_COMPARED}

@@ -9,7 +9,7 @@ export interface Outcome {
   durationMs: number;
   /** The HTTP status; null without a response. */
   status: number | null;
-  /** The error, if the status alone does not explain the outcome. Never contains a URL or a secret. */
+  /** What the status alone does not say, or the error without a response. Never contains a URL or a secret. */
   error: string | null;
   /** The first 1 KiB of the response body, as text. */
   responseStart: string | null;
@@ -31,6 +31,19 @@ export function isDelivered(status: number): boolean {
 }
 
 /**
+ * What a status alone does not say about a failed attempt; null if it says all.
+ *
+ * @param retryAfterMs as parsed by parseRetryAfter
+ */
+export function describeStatus(status: number, retryAfterMs: number | null): string | null {
+  if (isDelivered(status)) return null;
+  if (status >= 300 && status <= 399) return "redirects are not followed";
+  if (retryAfterMs === null) return null;
+  const longest = retryAfterMs === MAX_RETRY_AFTER_MS ? ", the maximum" : "";
+  return `Retry-After: ${Math.ceil(retryAfterMs / 1_000)} s${longest}`;
+}
+
+/**
  * Parses a Retry-After header. Returns the delay in milliseconds, or null if there is none.
  *
  * @param header seconds or an HTTP date (RFC 9110, 10.2.3)
@@ -41,6 +54,10 @@ export function parseRetryAfter(header: string | undefined, now: number): number
   const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - now;
   return Number.isFinite(ms) && ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
 }
+
+/** Why a receiver ends a TLS handshake that it and this service cannot agree on. */
+const NO_COMMON_TLS = "the receiver only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required";
+const CLIENT_CERTIFICATE = "the receiver demands a client certificate, which this service does not send";
 
 /** Messages for connection errors, by error code of Node, OpenSSL or undici. */
 const FAULTS: Record<string, string> = {
@@ -55,11 +72,29 @@ const FAULTS: Record<string, string> = {
   CERT_HAS_EXPIRED: "certificate has expired",
   DEPTH_ZERO_SELF_SIGNED_CERT: "certificate is self-signed",
   SELF_SIGNED_CERT_IN_CHAIN: "certificate chain ends in an unknown authority",
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "certificate is from an unknown authority",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    "certificate is from an unknown authority, or the receiver does not send the intermediate certificates",
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "certificate is from an unknown authority",
   CERT_SIGNATURE_FAILURE: "certificate has an invalid signature",
   CERT_NOT_YET_VALID: "certificate is not valid yet",
+  CERT_REVOKED: "certificate is revoked",
+  EE_KEY_TOO_SMALL: "certificate's key is too short",
+  CA_MD_TOO_WEAK: "certificate's signature uses a weak hash",
   ERR_TLS_CERT_ALTNAME_INVALID: "certificate is for another host",
+  ERR_SSL_WRONG_VERSION_NUMBER: "this port does not speak TLS; it may speak plain HTTP",
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: "this port does not speak TLS; it may speak plain HTTP",
+  ERR_SSL_UNSUPPORTED_PROTOCOL: NO_COMMON_TLS,
+  ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: NO_COMMON_TLS,
+  "ERR_SSL_SSL/TLS_ALERT_HANDSHAKE_FAILURE":
+    "TLS handshake refused: the receiver shares no cipher suite with this service, or demands a client certificate",
+  ERR_SSL_TLSV1_ALERT_INSUFFICIENT_SECURITY:
+    "TLS handshake refused: the receiver demands stronger cipher suites",
+  ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: CLIENT_CERTIFICATE,
+  "ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE": CLIENT_CERTIFICATE,
+  ERR_SSL_TLSV1_UNRECOGNIZED_NAME:
+    "TLS handshake refused: the receiver has no certificate for this host name",
+  ERR_SSL_TLSV1_ALERT_INTERNAL_ERROR:
+    "TLS handshake refused: internal error of the receiver, often a missing certificate for this host name",
   UND_ERR_HEADERS_OVERFLOW: "response headers too large",
   HPE_HEADER_OVERFLOW: "response headers too large",
 };
@@ -70,8 +105,20 @@ export function describeFault(error: Error): string {
   if (code === "ADDRESS_REFUSED") return `address refused: ${error.message}`;
   if (code === "LOOKUP_FAILED") return error.message;
   if (/^(HPE_|HTTPParserError)/.test(code) && !FAULTS[code]) return `response is not HTTP (${code})`;
-  const words = FAULTS[code];
+  // Node's own error, without a system call, if the receiver closed the connection amid the handshake.
+  if (code === "ECONNRESET" && error.message.startsWith(CLOSED_IN_HANDSHAKE))
+    return `the receiver closed the connection during the TLS handshake (${code})`;
+  const words = FAULTS[code] ?? (code.startsWith("ERR_SSL_") ? `TLS error: ${tlsReason(error)}` : undefined);
   return words ? `${words} (${code})` : `request failed (${code})`;
+}
+
+/** The start of Node's message for a connection that ended before TLS was established. */
+const CLOSED_IN_HANDSHAKE = "Client network socket disconnected before secure TLS connection";
+
+/** OpenSSL's words for an error, such as `tlsv1 alert decode error`. */
+function tlsReason(error: Error): string {
+  const { reason } = error as { reason?: unknown };
+  return typeof reason === "string" ? reason : "the handshake failed";
 }
 
 /** The part that caused an error. @param sent whether the request was sent over a connection */

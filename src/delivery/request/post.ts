@@ -2,6 +2,7 @@ import type { Dispatcher } from "undici";
 import type { Connections } from "../http/connections.ts";
 import {
   describeFault,
+  describeStatus,
   type FailureOf,
   failureOf,
   isDelivered,
@@ -61,7 +62,7 @@ export function post(
     // A request that was sent could be answered meanwhile, but no connection be made.
     const isOurs = failure === "host timeout" && durationMs > timeoutMs + STOOD_STILL_MS;
     outcome({
-      delivered: error === null && state.status !== null && isDelivered(state.status),
+      delivered: state.status !== null && isDelivered(state.status),
       started: state.started,
       durationMs,
       status: state.status,
@@ -86,7 +87,7 @@ export function post(
 
   /** From the response headers on, the status decides, even if the body is incomplete. */
   function endBody(): void {
-    settle(null, null);
+    settle(describeStatus(state.status as number, state.retryAfterMs), null);
   }
 
   function withdraw(controller: Dispatcher.DispatchController): void {

@@ -7,9 +7,10 @@ export function resultInWords(attempt: Pick<Attempt, "status" | "error">): strin
   const { status, error } = attempt;
   if (status === undefined) return sentence(error ?? "no answer");
   const answer = `${status} ${statuses.message[status] ?? ""}`.trim();
-  if (error !== undefined) return `${answer}, then: ${error}`;
-  if (!arrived(attempt) && status >= 300 && status <= 399) return `${answer}: redirects are not followed`;
-  return answer;
+  // Attempts of earlier releases have no text for redirects.
+  const isRedirect = !arrived(attempt) && status >= 300 && status <= 399;
+  const told = error ?? (isRedirect ? "redirects are not followed" : undefined);
+  return told === undefined ? answer : `${answer}: ${told}`;
 }
 
 function sentence(text: string): string {
