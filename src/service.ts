@@ -5,6 +5,7 @@ import { findSettingsPage } from "./api/settings-page.ts";
 import { type Config, deliversInItself, exportsMetrics } from "./config/config.ts";
 import { budgetWarning, readConnectionBudget } from "./db/connections/connection-budget.ts";
 import { checkPooler } from "./db/connections/pooler.ts";
+import { readReplica } from "./db/connections/read-replica.ts";
 import { openDatabases } from "./db/database.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { migrate } from "./db/migrate.ts";
@@ -18,11 +19,12 @@ import {
   createDeliveryInstruments,
   createOperationDuration,
 } from "./metrics/instruments.ts";
-import { observeCertificate, observePool } from "./metrics/process-gauges.ts";
+import { observeCertificate, observePool, observeReplicaLag } from "./metrics/process-gauges.ts";
 import { exportMetrics } from "./metrics/service-metrics.ts";
 import { drainTemporalMetrics } from "./metrics/temporal-metrics.ts";
 import { createLogger } from "./process/logger.ts";
 import type { Progress } from "./process/progress.ts";
+import { watchFiles } from "./process/watched-files.ts";
 import { ensureFirstAdmin } from "./startup/first-admin.ts";
 import { findSecretKey } from "./startup/instance-secrets.ts";
 import { checkSecretKey, keepSealed } from "./startup/secret-keys.ts";
@@ -104,7 +106,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const metrics = await exportMetrics(config, log, async () => (await processes?.snapshots()) ?? []);
     stops.push(metrics.close);
     const { meter } = metrics;
-    if (config.tls) observeCertificate(meter, config.tls.cert);
+    let certificate = config.tls?.cert ?? "";
+    if (config.tls) observeCertificate(meter, () => certificate);
     if (overrides.temporalMetrics) {
       const endDraining = drainTemporalMetrics(meter, overrides.temporalMetrics);
       stops.push(async () => endDraining());
@@ -125,6 +128,15 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     stops.push(databases.close);
     const { db, directDb, directUrl } = databases;
     observePool(meter, db);
+    const { readUrl } = config.database;
+    const reads =
+      readUrl === undefined || config.role === "worker"
+        ? undefined
+        : readReplica(db, readUrl, { poolSize, preparedStatements, log });
+    if (reads) {
+      observeReplicaLag(meter, reads.lagMs);
+      stops.push(reads.close);
+    }
     const secretKey = await findSecretKey(config.secretKey, config.dataDir);
     const secrets = createSecretBox(secretKey, config.previousSecretKeys);
     const target = temporalTarget(environment, embedded.temporalAddress);
@@ -149,6 +161,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const api = await startApi(
       {
         db,
+        ...(reads ? { reads } : {}),
         secrets,
         isPrepared: () => isPrepared,
         log,
@@ -166,6 +179,24 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       },
       { ...config, services: config.role !== "worker", page },
     );
+    if (config.tls) {
+      const { cert, key, certFile, keyFile } = config.tls;
+      const stopWatching = watchFiles(
+        [certFile, keyFile],
+        [cert, key],
+        ([newCert = "", newKey = ""]) => {
+          api.setCertificate({ cert: newCert, key: newKey });
+          certificate = newCert;
+          log.info({ certFile }, "the TLS certificate was reloaded");
+        },
+        (err) =>
+          log.warn(
+            { err, certFile, keyFile },
+            "reloading the TLS certificate failed; the old one stays in use",
+          ),
+      );
+      stops.push(async () => stopWatching());
+    }
     leave = async () => {
       if (!isPrepared || config.role === "worker" || overrides.giveUp?.aborted) return;
       api.turnAway();

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { LimitsConfig } from "../config/config.ts";
 import type { TargetRules } from "../contract/target-rules.ts";
+import type { StaleReads } from "../db/connections/read-replica.ts";
 import type { Db } from "../db/database.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
@@ -8,6 +9,8 @@ import type { ApiInstruments } from "../metrics/instruments.ts";
 /** Dependencies of the API. */
 export interface ApiContext {
   db: Db;
+  /** Reads lists of deliveries, from a replica if there is one. Defaults to reading `db`. */
+  reads?: StaleReads;
   /** Encrypts webhooks' signing secrets. */
   secrets: SecretBox;
   /** The rules for webhooks' target URLs. */

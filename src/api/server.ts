@@ -61,6 +61,8 @@ export interface Api {
   url: string;
   /** Serves on, but ends each HTTP/1.1 connection with its next response, so that clients and proxies leave. */
   turnAway(): void;
+  /** Uses another certificate for new connections. @throws Error if certificate and key do not fit each other */
+  setCertificate(tls: TlsOptions): void;
   /** Stops accepting calls and completes those in flight within a limited time. */
   stop(): Promise<void>;
 }
@@ -179,6 +181,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     grpcPort: grpc?.port ?? null,
     url: `${tls ? "https" : "http"}://localhost:${http.port}`,
     turnAway: http.turnAway,
+    setCertificate: http.setCertificate,
     async stop() {
       const reason = refusal(stoppingError());
       stopping.abort(reason);

@@ -1,6 +1,7 @@
-import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { bool, cleanEnv, EnvMissingError, str, url } from "envalid";
+import { ConfigError } from "./config-error.ts";
+import { readText, withSecretFiles } from "./secret-files.ts";
 import type { Network } from "./values.ts";
 import {
   apiKeySecret,
@@ -25,7 +26,8 @@ export interface Config {
   httpPort: number;
   grpcPort: number;
   metrics: MetricsConfig;
-  tls: { cert: string; key: string } | undefined;
+  /** The certificate and key of the listeners, PEM, and their files, which are read again when they change. */
+  tls: TlsConfig | undefined;
   logLevel: string;
   /** A log line for each request. */
   accessLog: boolean;
@@ -49,6 +51,14 @@ export interface Config {
   delivery: DeliveryConfig;
 }
 
+/** A certificate chain and its private key, both PEM, with the paths of their files. */
+export interface TlsConfig {
+  cert: string;
+  key: string;
+  certFile: string;
+  keyFile: string;
+}
+
 /** How what the process measures is exported. */
 export interface MetricsConfig {
   /** Where Prometheus scrapes; 0: any free one. Undefined: nowhere. */
@@ -63,6 +73,8 @@ export interface DatabaseConfig {
   url: string | undefined;
   /** The address for uses that a pooler in transaction mode does not support. Undefined: same as `url`. */
   directUrl: string | undefined;
+  /** A streaming replica that lists of deliveries and statistics are read from. Undefined: none. */
+  readUrl: string | undefined;
   poolSize: number;
   /** Whether frequent statements are prepared once per connection. */
   preparedStatements: boolean;
@@ -132,11 +144,6 @@ export interface DeliveryConfig {
   allowedPorts: number[];
 }
 
-/** Thrown for invalid settings. The message names each variable and the allowed values. */
-export class ConfigError extends Error {
-  override name = "ConfigError";
-}
-
 const HOUR = 3_600_000;
 const MIB = 2 ** 20;
 
@@ -157,6 +164,7 @@ const variables = {
   DATA_DIR: str({ default: ".data" }),
   DATABASE_URL: postgresUrl({ default: undefined }),
   DATABASE_DIRECT_URL: postgresUrl({ default: undefined }),
+  DATABASE_READ_URL: postgresUrl({ default: undefined }),
   DATABASE_POOL_SIZE: integer({ min: 2, max: 500 })({ default: 20 }),
   DATABASE_PREPARED_STATEMENTS: bool({ default: true }),
   TEMPORAL_ADDRESS: str({ default: undefined }),
@@ -205,7 +213,8 @@ export const variableNames = Object.keys(variables);
  */
 export function readConfig(environment: NodeJS.ProcessEnv): Config {
   // Compose files write an empty value for "not set".
-  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ""));
+  const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ""));
+  const given = withSecretFiles(set);
   const env = cleanEnv(given, variables, {
     reporter: ({ errors }) => {
       const lines = Object.entries(errors).map(([name, error]) =>
@@ -224,7 +233,12 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     metrics: { port: env.METRICS_PORT, otlp: sendsByOtlp(given) },
     tls:
       env.TLS_CERT && env.TLS_KEY
-        ? { cert: file("TLS_CERT", env.TLS_CERT), key: file("TLS_KEY", env.TLS_KEY) }
+        ? {
+            cert: readText("TLS_CERT", env.TLS_CERT),
+            key: readText("TLS_KEY", env.TLS_KEY),
+            certFile: env.TLS_CERT,
+            keyFile: env.TLS_KEY,
+          }
         : undefined,
     logLevel: env.LOG_LEVEL,
     accessLog: env.ACCESS_LOG,
@@ -233,6 +247,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     database: {
       url: env.DATABASE_URL,
       directUrl: env.DATABASE_DIRECT_URL,
+      readUrl: env.DATABASE_READ_URL,
       poolSize: env.DATABASE_POOL_SIZE,
       preparedStatements: env.DATABASE_PREPARED_STATEMENTS,
     },
@@ -311,6 +326,7 @@ function checkTogether(
     ROLE: Role;
     DATABASE_URL: string | undefined;
     DATABASE_DIRECT_URL: string | undefined;
+    DATABASE_READ_URL: string | undefined;
     SECRET_KEY: Buffer | undefined;
     TLS_CERT: string | undefined;
     TLS_KEY: string | undefined;
@@ -325,6 +341,11 @@ function checkTogether(
   if (env.DATABASE_DIRECT_URL && !env.DATABASE_URL) {
     wrong.push(
       "DATABASE_URL is missing: DATABASE_DIRECT_URL is a second address of the same database; set both, or neither",
+    );
+  }
+  if (env.DATABASE_READ_URL && !env.DATABASE_URL) {
+    wrong.push(
+      "DATABASE_URL is missing: DATABASE_READ_URL is the address of its replica; set both, or neither",
     );
   }
   if (env.DATABASE_URL && !env.SECRET_KEY) {
@@ -348,12 +369,4 @@ function checkTogether(
     );
   }
   if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
-}
-
-function file(name: string, path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    throw new ConfigError(`${name}: cannot read the file ${path} (${(error as NodeJS.ErrnoException).code})`);
-  }
 }

@@ -60,8 +60,21 @@ export function observePool(meter: Meter, db: Db): void {
     .addCallback((result) => result.observe(pool.numPendingAcquires(), name));
 }
 
-/** Measures how long the certificate of the listeners stays valid. @param cert PEM; the first certificate counts */
-export function observeCertificate(meter: Meter, cert: string): void {
+/** Measures how far the replica is behind. @param lagMs returns milliseconds; null while that is unknown */
+export function observeReplicaLag(meter: Meter, lagMs: () => number | null | undefined): void {
+  meter
+    .createObservableGauge("webhook.database.replica.lag", {
+      unit: "s",
+      description: "How far the replica in DATABASE_READ_URL is behind its primary.",
+    })
+    .addCallback((result) => {
+      const lag = lagMs();
+      if (typeof lag === "number") result.observe(lag / 1_000);
+    });
+}
+
+/** Measures how long the certificate of the listeners stays valid. @param cert returns the PEM in use; its first certificate counts */
+export function observeCertificate(meter: Meter, cert: () => string): void {
   meter
     .createObservableGauge("webhook.tls.certificate.remaining", {
       unit: "s",
@@ -69,7 +82,7 @@ export function observeCertificate(meter: Meter, cert: string): void {
     })
     .addCallback((result) => {
       // Here and not at the start, where the listener says what is wrong with a certificate.
-      const expires = new X509Certificate(cert).validToDate.getTime();
+      const expires = new X509Certificate(cert()).validToDate.getTime();
       result.observe((expires - Date.now()) / 1_000);
     });
 }

@@ -1,6 +1,7 @@
 import { Client, Connection } from "@temporalio/client";
 import type { Logger } from "pino";
 import { DomainError } from "../contract/errors.ts";
+import { followApiKey } from "./connection/api-key.ts";
 import type { TemporalNames } from "./connection/names.ts";
 import type { TemporalTarget } from "./connection/target.ts";
 import { triggerDispatch } from "./schedule.ts";
@@ -29,6 +30,7 @@ export function createDispatchTrigger(
 ): DispatchTrigger {
   const connection = Connection.lazy(target.connectionOptions as Parameters<typeof Connection.lazy>[0]);
   const client = new Client({ connection, namespace: target.namespace });
+  const stopFollowing = followApiKey(target, [connection], log);
 
   return {
     async trigger() {
@@ -50,6 +52,9 @@ export function createDispatchTrigger(
         { reason: "STATE_NOT_FIT" },
       );
     },
-    close: () => connection.close(),
+    async close() {
+      stopFollowing();
+      await connection.close();
+    },
   };
 }

@@ -182,7 +182,17 @@ async function untilEnded(child: ChildProcess, stopping: AbortSignal, stopMs: nu
 }
 
 /** Variables of this service that a delivery process does not need. */
-const NOT_FOR_DELIVERY = ["ADMIN_KEY", "TLS_CERT", "TLS_KEY"];
+const NOT_FOR_DELIVERY = [
+  "ADMIN_KEY",
+  "ADMIN_KEY_FILE",
+  "TLS_CERT",
+  "TLS_KEY",
+  "DATABASE_READ_URL",
+  "DATABASE_READ_URL_FILE",
+  // Their contents are passed on.
+  "DATABASE_URL_FILE",
+  "SECRET_KEY_FILE",
+];
 
 /**
  * The environment of a delivery process: this process's settings, and what it determined itself.

@@ -1,5 +1,9 @@
-import { describe, expect, test } from "vitest";
-import { ConfigError, readConfig } from "../../src/config/config.ts";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { readConfig } from "../../src/config/config.ts";
+import { ConfigError } from "../../src/config/config-error.ts";
 
 const KEY = Buffer.alloc(32, 7).toString("base64");
 const DATABASE = "postgres://user:telling-password@db.example:5432/webhook";
@@ -140,5 +144,48 @@ describe("the settings", () => {
     const shared = { DATABASE_URL: DATABASE, SECRET_KEY: KEY, ROLE: "worker" };
     expect(readConfig({ ...shared, TEMPORAL_ADDRESS: "temporal:7233" }).temporal.external).toBe(true);
     expect(readConfig({ ...shared, TEMPORAL_PROFILE: "cloud" }).temporal.external).toBe(true);
+  });
+});
+
+describe("secrets from files", () => {
+  /** Writes a file with the text; returns its path. */
+  function file(text: string): string {
+    const folder = mkdtempSync(path.join(tmpdir(), "webhook-test-secrets-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const name = path.join(folder, "secret");
+    writeFileSync(name, text);
+    return name;
+  }
+
+  test("are taken without the line break at their end", () => {
+    const fromFiles = readConfig({
+      DATABASE_URL_FILE: file(`${DATABASE}\n`),
+      DATABASE_READ_URL_FILE: file(`${DATABASE}-replica\n`),
+      SECRET_KEY_FILE: file(`${KEY}\n`),
+      ADMIN_KEY_FILE: file(`${"k".repeat(40)}\n`),
+    });
+    expect(fromFiles).toEqual(
+      readConfig({
+        DATABASE_URL: DATABASE,
+        DATABASE_READ_URL: `${DATABASE}-replica`,
+        SECRET_KEY: KEY,
+        ADMIN_KEY: "k".repeat(40),
+      }),
+    );
+  });
+
+  test("cannot be set in both ways, missing or empty; the error names the variable and no secret", () => {
+    const empty = file("\n");
+    const message = refusal({
+      DATABASE_URL: DATABASE,
+      DATABASE_URL_FILE: file(DATABASE),
+      SECRET_KEY_FILE: "/nowhere/key",
+      ADMIN_KEY_FILE: empty,
+    });
+    expect(message.split("\n")).toEqual([
+      "DATABASE_URL and DATABASE_URL_FILE are both set; set one of them",
+      "SECRET_KEY_FILE: cannot read the file /nowhere/key (ENOENT); name a file that this user can read",
+      `ADMIN_KEY_FILE: the file ${empty} is empty; write the value into it`,
+    ]);
   });
 });

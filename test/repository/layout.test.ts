@@ -16,7 +16,15 @@ const MAY_IMPORT: Record<string, string[]> = {
   "src/delivery": ["src/config", "src/contract", "src/db", "src/metrics", "src/process", "workflows"],
   "src/embedded": ["src/config", "src/process", "src/temporal"],
   "src/startup": ["src/config", "src/db"],
-  "src/temporal": ["src/config", "src/contract", "src/db", "src/delivery", "src/metrics", "workflows"],
+  "src/temporal": [
+    "src/config",
+    "src/contract",
+    "src/db",
+    "src/delivery",
+    "src/metrics",
+    "src/process",
+    "workflows",
+  ],
   "src/worker": ["src/config", "src/db", "src/delivery", "src/metrics", "src/process", "src/temporal"],
   workflows: [],
   // The settings page knows the contract; it calls the API like everybody else.

@@ -5,6 +5,7 @@ import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import type { ApiContext } from "../../src/api/context.ts";
 import { type Api, type ApiOptions, startApi } from "../../src/api/server.ts";
 import { readConfig } from "../../src/config/config.ts";
+import type { StaleReads } from "../../src/db/connections/read-replica.ts";
 import { openDatabase } from "../../src/db/database.ts";
 import { ALL_PERMISSIONS, createApiKey, type NewApiKey } from "../../src/db/keys/api-keys.ts";
 import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
@@ -66,18 +67,22 @@ export async function startTestApi(
     readiness?: ApiContext["readiness"];
     limits?: Partial<ApiContext["limits"]>;
     log?: ApiContext["log"];
+    /** Makes what lists are read with. */
+    reads?: (log: ApiContext["log"]) => StaleReads;
   } = {},
 ): Promise<TestApi> {
   const database = options.databaseUrl
     ? { url: options.databaseUrl, drop: async () => {} }
     : await createTestDatabase();
   const db = openDatabase(database.url, { max: 10, applicationName: "test" });
+  const log = options.log ?? pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" });
   const context: ApiContext = {
     db,
+    ...(options.reads ? { reads: options.reads(log) } : {}),
     secrets: createSecretBox(randomBytes(32)),
     targets: createTargetRules(createAddressGuard([])),
     instruments: createApiInstruments(createNoopMeter()),
-    log: options.log ?? pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" }),
+    log,
     // Tests send wrong keys by the dozen, all from one address.
     limits: { ...readConfig({}).limits, wrongKeysPerMinute: 0, ...options.limits },
     deliveryTimeoutMs: DESCRIBED_TIMEOUT_MS,

@@ -81,11 +81,19 @@ const SERVED = { paths: `all paths: ${OPENAPI_PATH}`, methods: LISTED_BY_REFLECT
 const ELSEWHERE = "this process only delivers; call a process with ROLE=api or ROLE=all";
 const ONLY_DELIVERS = { paths: ELSEWHERE, methods: ELSEWHERE, callable: [] };
 
+/** The HTTP listener. */
+export interface HttpListener extends Listener {
+  /** Ends each HTTP/1.1 connection with its next response. */
+  turnAway(): void;
+  /** Uses another certificate for new connections. @throws Error if certificate and key do not fit each other */
+  setCertificate(tls: TlsOptions): void;
+}
+
 /** Serves REST, Connect and gRPC-Web over HTTP/1.1. With TLS, also gRPC and HTTP/2, selected by ALPN. */
 export async function listenForHttp(
   context: ApiContext,
   options: HttpListenerOptions,
-): Promise<Listener & { turnAway(): void }> {
+): Promise<HttpListener> {
   const app = createApp(options.tls, options.http2);
   limitConnections(app.server, options.connections);
   if (options.accessLog) logAccess(app.server, context.log);
@@ -137,6 +145,8 @@ export async function listenForHttp(
         if (request.httpVersionMajor === 1) response.shouldKeepAlive = false;
       });
     },
+    setCertificate: ({ cert, key }) =>
+      (app.server as unknown as Http2SecureServer).setSecureContext({ ...TLS_POLICY, cert, key }),
     async close() {
       // Closes connections that become idle from now on.
       app.server.keepAliveTimeout = 1;

@@ -2,6 +2,7 @@ import { Client, Connection } from "@temporalio/client";
 import { NativeConnection } from "@temporalio/worker";
 import pRetry from "p-retry";
 import type { Logger } from "pino";
+import { followApiKey } from "./api-key.ts";
 import type { TemporalTarget } from "./target.ts";
 
 /** The Temporal connections of a worker process: one for the workers, one for the client. */
@@ -25,11 +26,13 @@ export function connectTemporal(
       const connection = await Connection.connect(
         connectionOptions as Parameters<typeof Connection.connect>[0],
       );
+      const stopFollowing = followApiKey(target, [native, connection], log);
       return {
         native,
         namespace,
         client: new Client({ connection, namespace }),
         async close() {
+          stopFollowing();
           await Promise.allSettled([connection.close(), native.close()]);
         },
       };

@@ -1,11 +1,21 @@
 import { loadClientConnectConfig } from "@temporalio/envconfig";
+import { ConfigError } from "../../config/config-error.ts";
+import { readSecret } from "../../config/secret-files.ts";
 
 /** The address of Temporal with TLS, API key and namespace. */
-export type TemporalTarget = ReturnType<typeof loadClientConnectConfig> & { namespace: string };
+export type TemporalTarget = ReturnType<typeof loadClientConnectConfig> & {
+  namespace: string;
+  /** The file with the API key, which is read again when it changes. Undefined: the key is fixed, or there is none. */
+  apiKeyFile?: string;
+};
+
+/** The setting with the path of the API key's file. */
+const API_KEY_FILE = "TEMPORAL_API_KEY_FILE";
 
 /**
  * Reads Temporal's own environment variables and profile files (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE,
- * TEMPORAL_API_KEY, TEMPORAL_TLS_…, TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE), for clusters and Temporal Cloud.
+ * TEMPORAL_API_KEY, TEMPORAL_TLS_…, TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE), for clusters and Temporal Cloud; and
+ * TEMPORAL_API_KEY_FILE, a file with the API key.
  *
  * @param embeddedAddress the address of an embedded Temporal, which overrides all of them
  */
@@ -20,6 +30,12 @@ export function temporalTarget(environment: NodeJS.ProcessEnv, embeddedAddress?:
     string,
     string
   >;
+  const apiKeyFile = given[API_KEY_FILE];
+  if (apiKeyFile !== undefined) {
+    if (given.TEMPORAL_API_KEY)
+      throw new ConfigError(`TEMPORAL_API_KEY and ${API_KEY_FILE} are both set; set one of them`);
+    given.TEMPORAL_API_KEY = readSecret(API_KEY_FILE, apiKeyFile);
+  }
   const config = loadClientConnectConfig({ overrideEnvVars: given });
-  return { ...config, namespace: config.namespace ?? "default" };
+  return { ...config, namespace: config.namespace ?? "default", ...(apiKeyFile ? { apiKeyFile } : {}) };
 }

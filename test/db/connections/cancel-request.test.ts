@@ -3,8 +3,11 @@ import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createLocalAuthority } from "../../../demo/certificates.ts";
+import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
+import { readConfig } from "../../../src/config/config.ts";
 import { isGivenUp, onBehalfOf } from "../../../src/db/connections/call-signal.ts";
 import { type Db, openDatabase, rows } from "../../../src/db/database.ts";
 import {
@@ -12,7 +15,12 @@ import {
   startEmbeddedPostgres,
 } from "../../../src/embedded/postgres/embedded-postgres.ts";
 import { removeDataDir } from "../../../src/embedded/postgres/postgres-home.ts";
+import { startService } from "../../../src/service.ts";
 import { anyPort } from "../../support/any-port.ts";
+import { orderEvent } from "../../support/grpc-calls.ts";
+import { keyedTransport } from "../../support/test-service.ts";
+
+const ADMIN_KEY = "whk_an-administrators-key-for-tests-only";
 
 let folder: string;
 let postgres: EmbeddedPostgres;
@@ -105,6 +113,40 @@ describe.each(Object.entries(through))("over %s", (way, url) => {
       "completed",
       "completed",
     ]);
+  });
+});
+
+describe("a service whose DATABASE_URL asks for TLS", () => {
+  const settings = (url: string) =>
+    readConfig({
+      ROLE: "api",
+      HOST: "127.0.0.1",
+      HTTP_PORT: "0",
+      GRPC_PORT: "0",
+      LOG_LEVEL: "silent",
+      DATABASE_URL: url,
+      SECRET_KEY: Buffer.alloc(32, 1).toString("base64"),
+      ADMIN_KEY: ADMIN_KEY,
+    });
+
+  test("has no connection without it, and serves", async () => {
+    const service = await startService(settings(through.TLS()), { environment: {} });
+    onTestFinished(() => service.stop());
+    const events = createClient(EventService, keyedTransport(service.grpcPort as number, ADMIN_KEY));
+    await events.publishEvent(orderEvent());
+    const { rows: found } = await admin.raw(
+      `select application_name as name, bool_and(ssl) as tls from pg_stat_ssl join pg_stat_activity using (pid)
+        where application_name like 'webhook-service%' and usename <> current_user group by 1 order by 1`,
+    );
+    expect(found).toContainEqual({ name: "webhook-service", tls: true });
+    expect(found.every(({ tls }: { tls: boolean }) => tls)).toBe(true);
+  });
+
+  test("does not start when the server's certificate is of another authority, and says so", async () => {
+    const other = path.join(folder, "other.pem");
+    await writeFile(other, (await createLocalAuthority()).cert);
+    const url = `${postgres.url}?sslmode=verify-full&sslrootcert=${other}`;
+    await expect(startService(settings(url), { environment: {} })).rejects.toThrow(/certificate/);
   });
 });
 

@@ -12,6 +12,7 @@ import {
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { deliveryHeaders } from "../../../contract/delivery-headers.ts";
 import { DomainError } from "../../../contract/errors.ts";
+import { readPrimary } from "../../../db/connections/read-replica.ts";
 import {
   type AttemptRow,
   type DeliveryRow,
@@ -36,6 +37,8 @@ import {
   stateText,
 } from "./delivery-filter.ts";
 
+/** On lists that were read from a replica: how far it was behind its primary, in milliseconds. */
+const REPLICA_LAG_HEADER = "X-Replica-Lag-Ms";
 const DEFAULT_PAGE = 100;
 const MAX_PAGE = 1_000;
 /** The number of deliveries that one SendAgainMany call examines. */
@@ -45,6 +48,7 @@ const MAX_AGAIN = 10_000;
 /** Lists deliveries and resends them. */
 export function deliveryService({
   db,
+  reads = readPrimary(db),
   onQueued = () => {},
   workflowUrl,
   retentionDays,
@@ -57,8 +61,11 @@ export function deliveryService({
         deliveryId: optionalUuid("delivery_id", request.deliveryId),
       };
       // Reads one more to detect another page.
-      const found = await listDeliveries(db, callerScope(handler), filter, limit + 1);
-      return pageMessage(found, limit, filter);
+      const { result, lagMs } = await reads.read((from) =>
+        listDeliveries(from, callerScope(handler), filter, limit + 1),
+      );
+      if (lagMs !== null) handler.responseHeader.set(REPLICA_LAG_HEADER, String(lagMs));
+      return pageMessage(result, limit, filter);
     },
 
     async sendAgain(request, handler) {

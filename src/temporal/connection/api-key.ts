@@ -1,0 +1,33 @@
+import type { Logger } from "pino";
+import { watchFiles } from "../../process/watched-files.ts";
+import type { TemporalTarget } from "./target.ts";
+
+/** A connection whose API key can be replaced: of the client or of the workers. */
+interface Keyed {
+  setApiKey(key: string): Promise<void> | void;
+}
+
+/**
+ * Replaces the API key of connections whenever the file of TEMPORAL_API_KEY_FILE changes. The calls that follow carry the
+ * new key; open ones are not interrupted.
+ *
+ * @returns stops watching
+ */
+export function followApiKey(
+  { apiKeyFile, connectionOptions }: TemporalTarget,
+  connections: readonly Keyed[],
+  log: Logger,
+): () => void {
+  if (apiKeyFile === undefined) return () => {};
+  return watchFiles(
+    [apiKeyFile],
+    [connectionOptions.apiKey ?? ""],
+    async ([content = ""]) => {
+      const key = content.trim();
+      if (key === "") throw new Error("the file is empty");
+      await Promise.all(connections.map((connection) => connection.setApiKey(key)));
+      log.info({ apiKeyFile }, "Temporal's API key was reloaded");
+    },
+    (err) => log.warn({ err, apiKeyFile }, "reloading Temporal's API key failed; the old one stays in use"),
+  );
+}

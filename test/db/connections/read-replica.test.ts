@@ -1,0 +1,93 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
+import { MAX_LAG_MS, readReplica, type StaleReads } from "../../../src/db/connections/read-replica.ts";
+import { type Db, openDatabase } from "../../../src/db/database.ts";
+import { migrate } from "../../../src/db/migrate.ts";
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from "../../../src/embedded/postgres/embedded-postgres.ts";
+import { removeDataDir } from "../../../src/embedded/postgres/postgres-home.ts";
+import { type Standby, startStandby } from "../../faults/standby.ts";
+import { anyPort } from "../../support/any-port.ts";
+import { orderEvent } from "../../support/grpc-calls.ts";
+import { startTestApi, type TestApi } from "../../support/test-api.ts";
+import { keyedTransport } from "../../support/test-service.ts";
+
+let folder: string;
+let postgres: EmbeddedPostgres;
+let standby: Standby;
+let replica: Db;
+let reads: StaleReads;
+let api: TestApi;
+
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), "webhook-test-replica-"));
+  postgres = await startEmbeddedPostgres({ dataDir: folder, progress: () => {}, port: await anyPort() });
+  await migrate(postgres.url);
+  standby = await startStandby(postgres);
+  const superuserUrl = Object.assign(new URL(postgres.superuserUrl), { port: new URL(standby.url).port });
+  replica = openDatabase(superuserUrl.href, { max: 1 });
+  const primary = openDatabase(postgres.url, { max: 2 });
+  api = await startTestApi({
+    databaseUrl: postgres.url,
+    reads: (log) => readReplica(primary, standby.url, { poolSize: 2, preparedStatements: true, log }),
+  });
+  reads = api.context.reads as StaleReads;
+  const { close } = reads;
+  reads.close = async () => {
+    await close();
+    await primary.destroy();
+  };
+});
+afterAll(async () => {
+  await api?.stop();
+  await reads?.close();
+  await replica?.destroy();
+  await standby?.stop();
+  await postgres?.stop();
+  await removeDataDir(folder);
+  await rm(folder, { recursive: true, force: true });
+});
+
+test("lists come from the replica, with its lag, and from the primary while it lags too much or is away", async () => {
+  const transport = keyedTransport(api.grpcPort as number, api.adminKey);
+  const events = createClient(EventService, transport);
+  const deliveries = createClient(DeliveryService, transport);
+  /** How many deliveries the list has, and the lag in its header; null without one. */
+  const list = async () => {
+    let lag: string | null = null;
+    const page = await deliveries.listDeliveries(
+      {},
+      { onHeader: (headers) => (lag = headers.get("X-Replica-Lag-Ms")) },
+    );
+    return { deliveries: page.deliveries.length, lag: lag === null ? null : Number(lag) };
+  };
+  await api.register();
+  await events.publishEvent(orderEvent());
+  await expect.poll(list).toEqual({ deliveries: 1, lag: 0 });
+
+  await replica.raw("select pg_wal_replay_pause()");
+  await events.publishEvent(orderEvent());
+  await expect.poll(() => reads.lagMs()).toBeGreaterThan(0);
+  const behind = await list();
+  expect(behind.deliveries).toBe(1);
+  expect(behind.lag).toBeGreaterThan(0);
+  // Time itself is what lags.
+  await expect.poll(list, { timeout: 2 * MAX_LAG_MS }).toEqual({ deliveries: 2, lag: null });
+  await replica.raw("select pg_wal_replay_resume()");
+  await expect.poll(list).toEqual({ deliveries: 2, lag: 0 });
+
+  const answers = Array.from({ length: 20 }, list);
+  standby.kill();
+  for (const { deliveries: found } of await Promise.all(answers)) expect(found).toBe(2);
+  await expect.poll(list).toEqual({ deliveries: 2, lag: null });
+  expect(reads.lagMs()).toBeNull();
+  await standby.restart();
+  await expect.poll(list).toEqual({ deliveries: 2, lag: 0 });
+});
