@@ -5,6 +5,7 @@ export type DomainErrorCode = Extract<
   | "NOT_FOUND"
   | "ALREADY_EXISTS"
   | "FAILED_PRECONDITION"
+  | "ABORTED"
   | "UNAUTHENTICATED"
   | "PERMISSION_DENIED"
   | "RESOURCE_EXHAUSTED"
@@ -103,6 +104,14 @@ export const ERROR_REASONS = {
   IDEMPOTENCY_KEY_REUSED: {
     status: "ALREADY_EXISTS",
     meaning: "the idempotency key was used for a different event",
+  },
+  WEBHOOK_EXISTS: {
+    status: "ALREADY_EXISTS",
+    meaning: "another webhook has this event type and URL",
+  },
+  REVISION_CHANGED: {
+    status: "ABORTED",
+    meaning: "the webhook was changed since its revision was read; the metadata holds the current one",
   },
   ALREADY_EXISTS: { status: "ALREADY_EXISTS", meaning: "a different resource with this identifier exists" },
   STATE_NOT_FIT: {

@@ -98,7 +98,7 @@ export function createDeliveryEngine(options: {
     clock,
     log,
     openFeed: (on) => openChangeFeed(directUrl, on),
-    loadStopped: (webhookIds) => loadStopped(db, webhookIds),
+    loadStopped: (held) => loadStopped(db, held),
     listener: {
       queued: () => pumps.wake(),
       held: () => sender.held(),

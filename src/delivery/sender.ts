@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { untilAnswered } from "../db/faults.ts";
+import type { HeldWebhook } from "../db/queue/changes.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
 import { UnopenableError } from "../db/webhooks/secret-box.ts";
@@ -44,7 +45,7 @@ export interface SenderParts {
 interface Sending extends Task {
   readonly delivery: ClaimedDelivery;
   owner: Owner;
-  /** Whether the webhook was paused or deleted while the delivery waited for its connection. */
+  /** Whether the webhook was paused, deleted or moved while the delivery waited for its connection. */
   isStopped: boolean;
 }
 
@@ -73,7 +74,7 @@ export class Sender {
   /**
    * Webhooks of hosts without room that have enough queued deliveries: excluded from claims until the host has room.
    */
-  readonly #crowded = new Map<bigint, string>();
+  readonly #crowded = new Map<bigint, HeldWebhook>();
   /** Deliveries that wait for a connection. */
   readonly #connecting = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
@@ -140,8 +141,8 @@ export class Sender {
       }
       supplied.push(webhookId);
     }
-    for (const [webhookId, host] of this.#crowded) {
-      if (this.#scheduler.hosts.hasRoom(host)) this.#crowded.delete(webhookId);
+    for (const [webhookId, webhook] of this.#crowded) {
+      if (this.#scheduler.hosts.hasRoom(targetOf(webhook).host)) this.#crowded.delete(webhookId);
       else supplied.push(webhookId);
     }
     return supplied;
@@ -149,7 +150,7 @@ export class Sender {
 
   /**
    * Takes over claimed deliveries. Sends them as soon as the limits allow; releases those whose payload does not fit,
-   * or whose webhook was paused or deleted since the claim.
+   * or whose webhook was paused, deleted or moved since the claim.
    *
    * @param revision the revision read before the claim
    */
@@ -164,9 +165,7 @@ export class Sender {
     let stopped: ReadonlySet<bigint>;
     try {
       unheld = await this.#parts.contents.hold(deliveries);
-      stopped = await this.#parts.watch.stoppedSince(revision, () => [
-        ...new Set(deliveries.map(idOfWebhook)),
-      ]);
+      stopped = await this.#parts.watch.stoppedSince(revision, () => distinctWebhooks(deliveries));
     } catch (error) {
       const without = new Set(unheld);
       for (const delivery of deliveries) if (!without.has(delivery)) this.#parts.contents.release(delivery);
@@ -187,7 +186,7 @@ export class Sender {
         isStopped: false,
       };
       if (stopped.has(sending.webhookId) || this.#isCrowded(sending)) unsendable.push(sending);
-      else this.#scheduler.push(sending);
+      else unsendable.push(...this.#scheduler.push(sending));
     }
     this.#return(unsendable);
     this.#plan();
@@ -209,20 +208,22 @@ export class Sender {
     return waiting.length;
   }
 
-  /** The webhooks of the deliveries that are queued or wait for a connection. */
-  held(): bigint[] {
+  /** The webhooks of the deliveries that are queued or wait for a connection, and those excluded from claims. */
+  held(): HeldWebhook[] {
     const waiting = [
-      ...this.#scheduler.queues("first"),
-      ...this.#scheduler.queues("retry"),
+      ...this.#scheduler.tasks("first"),
+      ...this.#scheduler.tasks("retry"),
       ...this.#connecting,
     ];
-    return [...new Set(waiting.map(({ webhookId }) => webhookId))];
+    return [...distinctWebhooks(waiting.map(({ delivery }) => delivery)), ...this.#crowded.values()];
   }
 
-  /** Releases the queued deliveries of paused or deleted webhooks. */
+  /** Releases the queued deliveries of paused, deleted or moved webhooks. */
   stop(webhookIds: ReadonlySet<bigint>): void {
     this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
     for (const sending of this.#connecting) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
+    // A moved one may have room at its new host.
+    for (const id of webhookIds) this.#crowded.delete(id);
   }
 
   /** Stops the adjustment of the limit, and resolves when all releases have finished. */
@@ -325,11 +326,11 @@ export class Sender {
   }
 
   /** Whether so many deliveries are queued for a host without room that another one would only use memory. */
-  #isCrowded({ webhookId, host }: Sending): boolean {
+  #isCrowded({ webhookId, host, delivery }: Sending): boolean {
     if (this.#scheduler.hosts.hasRoom(host)) return false;
     const { allowed } = this.#scheduler.hosts.of(host);
     if (this.#scheduler.waitingForHost(host) < MAX_QUEUED_BEYOND_WINDOW + allowed) return false;
-    this.#crowded.set(webhookId, host);
+    this.#crowded.set(webhookId, delivery.webhook);
     return true;
   }
 
@@ -363,7 +364,10 @@ export class Sender {
   }
 }
 
-const idOfWebhook = ({ webhook }: ClaimedDelivery) => webhook.id;
+/** Once per state of a webhook: before and after a change they are two. */
+const distinctWebhooks = (deliveries: readonly ClaimedDelivery[]): HeldWebhook[] => [
+  ...new Set(deliveries.map(({ webhook }) => webhook)),
+];
 
 const NO_VERDICT: Verdict = { webhook: "none", host: "none" };
 

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { isTransient, untilAnswered } from "../db/faults.ts";
-import type { ChangeFeed, openChangeFeed } from "../db/queue/changes.ts";
+import type { ChangeFeed, HeldWebhook, openChangeFeed } from "../db/queue/changes.ts";
 import type { Clock } from "../process/clock.ts";
 
 /** The interval between reads of the revision, in milliseconds. */
@@ -15,8 +15,8 @@ export interface WatchListener {
   /** Called when deliveries were queued, by any process. */
   queued(): void;
   /** Returns the webhooks of the deliveries that this process holds. */
-  held(): bigint[];
-  /** Called with webhooks that were paused or deleted. */
+  held(): HeldWebhook[];
+  /** Called with webhooks that were paused, deleted or moved to another URL. */
   stopped(webhookIds: ReadonlySet<bigint>): void;
 }
 
@@ -26,13 +26,13 @@ export interface WatchParts {
   log: Logger;
   /** Connects directly to the database; connections of a pooler cannot listen. */
   openFeed: (on: Parameters<typeof openChangeFeed>[1]) => Promise<ChangeFeed>;
-  /** Returns which of the webhooks are paused or deleted. */
-  loadStopped: (webhookIds: readonly bigint[]) => Promise<bigint[]>;
+  /** Returns which of the webhooks are paused, deleted or moved to another URL. */
+  loadStopped: (held: readonly HeldWebhook[]) => Promise<bigint[]>;
   listener: WatchListener;
 }
 
 /**
- * Detects paused and deleted webhooks, so that no process sends to them later than one second after the API call has
+ * Detects paused, deleted and moved webhooks, so that no process sends to them, or to the old URL, later than one second after the API call has
  * returned. Reads a revision number four times a second over a dedicated connection. While that fails, nothing is
  * sent.
  */
@@ -50,7 +50,7 @@ export class WebhookWatch {
     this.#parts = parts;
   }
 
-  /** Whether requests may start: the last read is recent enough to know of pauses and deletions a second ago. */
+  /** Whether requests may start: the last read is recent enough to know of changes a second ago. */
   isFresh(): boolean {
     return this.#parts.clock.now() - this.#readAt < MAX_AGE_MS;
   }
@@ -60,12 +60,12 @@ export class WebhookWatch {
     return this.#revision;
   }
 
-  /** The given webhooks that are paused or deleted, if the revision has changed since. */
-  async stoppedSince(revision: bigint, webhookIds: () => bigint[]): Promise<ReadonlySet<bigint>> {
+  /** The given webhooks that are paused, deleted or moved to another URL, if the revision has changed since. */
+  async stoppedSince(revision: bigint, held: () => HeldWebhook[]): Promise<ReadonlySet<bigint>> {
     const stopped = new Set<bigint>();
     for (let known = revision; known !== this.#revision; ) {
       known = this.#revision;
-      const found = await untilAnswered(() => this.#parts.loadStopped(webhookIds()), {
+      const found = await untilAnswered(() => this.#parts.loadStopped(held()), {
         signal: this.#end.signal,
       });
       for (const id of found) stopped.add(id);

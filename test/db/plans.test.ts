@@ -201,7 +201,10 @@ describe("no table that grows is read from end to end", () => {
     ],
     ["closing a run that has retries left", (trx) => closeRun(trx, claimant.runId)],
     ["abandoning a run", (trx) => abandonRun(trx, claimant.runId)],
-    ["looking which webhooks are stopped", (trx) => loadStopped(trx, [webhookId])],
+    [
+      "looking which webhooks are stopped",
+      (trx) => loadStopped(trx, [{ id: webhookId, targetUrl: "https://receiver.example/" }]),
+    ],
     [
       "closing expired runs",
       async (trx) => {

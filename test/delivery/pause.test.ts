@@ -75,7 +75,7 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
       },
       close: async () => {},
     }),
-    loadStopped: (ids) => answer(() => ids.filter((id) => isPaused(Number(id)))),
+    loadStopped: (some) => answer(() => some.map(({ id }) => id).filter((id) => isPaused(Number(id)))),
     listener: { queued: () => {}, held: () => sender.held(), stopped: (ids) => sender.stop(ids) },
   });
   const starts: Start[] = [];

@@ -2,7 +2,8 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
-import { deleteWebhook, setPaused } from "../../src/db/webhooks/webhooks.ts";
+import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
+import { deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
 import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
 import { trustedAuthority } from "../support/test-service.ts";
@@ -52,7 +53,7 @@ async function slowly(): Promise<number> {
 }
 
 const changes: [string, (db: Db, id: bigint) => Promise<unknown>, string][] = [
-  ["paused", (db, id) => setPaused(db, "everything", id, true), "pending"],
+  ["paused", (db, id) => updateWebhook(db, "everything", id, { paused: true }), "pending"],
   ["deleted", (db, id) => deleteWebhook(db, id), "cancelled"],
 ];
 test.each(changes)(
@@ -89,13 +90,44 @@ test.each(changes)(
   },
 );
 
+test("what waits goes to the new address once a webhook is moved elsewhere, though the old host hangs with no room left", async () => {
+  const deliveries = 2_000;
+  const hanging: (() => void)[] = [];
+  const { parts, receiver } = await start(
+    () => new Promise<number>((resolve) => hanging.push(() => resolve(200))),
+  );
+  const target = await startReceiver(await (await trustedAuthority()).issue(["localhost"]));
+  ends.push(target.close);
+  await queueFor(parts, receiver.url, { webhooks: 2, events: deliveries });
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  // Four fit into the window of the host, which both webhooks share.
+  await expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(4);
+  await expect.poll(() => claimed(parts)).toBeGreaterThan(4);
+  const api = elsewhere(parts);
+  const [webhook, other] = await rows<{ id: bigint }>(api, "select id from webhooks order by id");
+  if (!webhook || !other) throw new Error("two webhooks were to be there");
+  const started = receiver.received.filter(({ path }) => path === "/1").length;
+  const url = `${target.url}/moved`;
+  await updateWebhook(api, "everything", webhook.id, { address: { url, targetUrl: url } });
+  // All that has not started, while the other webhook's deliveries still wait for the old host.
+  await target.until((received) => received.length === deliveries - started);
+  expect(receiver.received).toHaveLength(4);
+  await updateWebhook(api, "everything", other.id, { paused: true });
+  await expect.poll(() => claimed(parts)).toBe(4);
+  for (const answer of hanging) answer();
+  await pumped;
+  const delivered =
+    "select count(*)::int as n from deliveries where outcome = 'delivered' and webhook_id = :id::bigint";
+  expect(await rows(parts.db, delivered, { id: webhook.id })).toEqual([{ n: deliveries }]);
+});
+
 test("another webhook's deliveries go on while one is paused", async () => {
   const { parts, receiver } = await start(slowly);
   await queueFor(parts, receiver.url, { webhooks: 2, events: 300 });
   const pumped = pump(parts.engine, await freshRun(parts.db));
   await receiver.until((received) => received.length > 20);
   const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks order by id");
-  await setPaused(elsewhere(parts), "everything", webhook?.id as bigint, true);
+  await updateWebhook(elsewhere(parts), "everything", webhook?.id as bigint, { paused: true });
   await pumped;
   const paths = receiver.received.map(({ path }) => path);
   expect(paths.filter((path) => path === "/2")).toHaveLength(300);
@@ -141,7 +173,7 @@ test("nothing is sent to a webhook that is paused while the lookup of its host's
   const pumped = pump(parts.engine, await freshRun(parts.db));
   await expect.poll(() => lookups.length).toBe(4);
   const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
-  await setPaused(elsewhere(parts), "everything", webhook?.id as bigint, true);
+  await updateWebhook(elsewhere(parts), "everything", webhook?.id as bigint, { paused: true });
   await wait(PROMISED_MS);
   for (const resolve of lookups) resolve([{ address: "127.0.0.1", family: 4 }]);
   await pumped;

@@ -16,7 +16,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEijQUKB1dlYmhvb2sSEAoCaWQYASABKANCBIi1GAESMQoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBIi1GAESMgoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjkKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESLgoDdXJsGAUgASgJQiGItRgBorUYGWh0dHBzOi8vZXhhbXBsZS5jb20vaG9va3MSQgoLYXBwbGljYXRpb24YBiABKAlCKKK1GCQwMWExZmNiMS1hMjlmLTczMGUtYmIyYi01YTE0OWI5NTBhYmRIAIgBARIjChBhcHBsaWNhdGlvbl9uYW1lGAcgASgJQgSQtRgBSAGIAQESGAoKYXBpX2tleV9pZBgIIAEoCUIEkLUYARIdCgpyYXRlX2xpbWl0GAkgASgFQgSQtRgBSAKIAQESMAoGcGF1c2VkGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYARIvCgZoZWFsdGgYCyABKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCBJC1GAESNwoNZmFpbGluZ19zaW5jZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESHQoKbGFzdF9lcnJvchgNIAEoCUIEkLUYAUgDiAEBQg4KDF9hcHBsaWNhdGlvbkITChFfYXBwbGljYXRpb25fbmFtZUINCgtfcmF0ZV9saW1pdEINCgtfbGFzdF9lcnJvciL2AQoJRXZlbnRUeXBlEhQKBm51bWJlchgBIAEoBUIEiLUYARIlCgRuYW1lGAIgASgJQheItRgBorUYD09yZGVyRGlzcGF0Y2hlZBI5CgtkZXNjcmlwdGlvbhgDIAEoCUIkorUYIEFuIG9yZGVyIGhhcyBsZWZ0IHRoZSB3YXJlaG91c2UuEikKBnNhbXBsZRgEIAEoCUIZmLUYAaK1GBF7Ik9yZGVySWQiOiAxMDAxfRJGCgZzY2hlbWEYBSABKAlCNpi1GAGitRgueyJ0aXRsZSI6ICJPcmRlckRpc3BhdGNoZWQiLCAidHlwZSI6ICJvYmplY3QifSJGChNMaXN0V2ViaG9va3NSZXF1ZXN0Ei8KBmhlYWx0aBgBIAMoDjIZLndlYmhvb2sudjEuV2ViaG9va0hlYWx0aEIEkLUYASI9ChRMaXN0V2ViaG9va3NSZXNwb25zZRIlCgh3ZWJob29rcxgBIAMoCzITLndlYmhvb2sudjEuV2ViaG9vayItChFHZXRXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIm8KEkdldFdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rEjMKD292ZXJkdWVfcmV0cmllcxgCIAEoCzIaLndlYmhvb2sudjEuT3ZlcmR1ZVJldHJpZXMiTwoOT3ZlcmR1ZVJldHJpZXMSDQoFY291bnQYASABKAUSLgoKb2xkZXN0X2R1ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXAoUQ3JlYXRlV2ViaG9va1JlcXVlc3QSMQoHcHJvY2VzcxgBIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESEQoDdXJsGAIgASgJQgSItRgBImAKFUNyZWF0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rEg8KB2NyZWF0ZWQYAiABKAgSEAoId2FybmluZ3MYAyADKAkiMAoURGVsZXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI9ChVEZWxldGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIWChRMaXN0UHJvY2Vzc2VzUmVxdWVzdCJBChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USKAoJcHJvY2Vzc2VzGAEgAygLMhUud2ViaG9vay52MS5FdmVudFR5cGUiXgoaU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIXCgpyYXRlX2xpbWl0GAIgASgFSACIAQFCDQoLX3JhdGVfbGltaXQiQwobU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siLwoTUGF1c2VXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIjwKFFBhdXNlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siMAoUUmVzdW1lV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI9ChVSZXN1bWVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIwChRTZW5kVGVzdEV2ZW50UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj4KFVNlbmRUZXN0RXZlbnRSZXNwb25zZRIQCghldmVudF9pZBgBIAEoCRITCgtkZWxpdmVyeV9pZBgCIAEoCSIzChdHZXRXZWJob29rU2VjcmV0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIlsKGEdldFdlYmhvb2tTZWNyZXRSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IlEKDVdlYmhvb2tTZWNyZXQSEwoGc2VjcmV0GAEgASgJQgOAAQESKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiUgoaUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIaChJyZXZva2Vfb2xkX3NlY3JldHMYAiABKAgiXgobUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQqhAEKDVdlYmhvb2tIZWFsdGgSHgoaV0VCSE9PS19IRUFMVEhfVU5TUEVDSUZJRUQQABIaChZXRUJIT09LX0hFQUxUSF9IRUFMVEhZEAESGwoXV0VCSE9PS19IRUFMVEhfREVHUkFERUQQAhIaChZXRUJIT09LX0hFQUxUSF9GQUlMSU5HEAMyiwsKDldlYmhvb2tTZXJ2aWNlEq8BCgxMaXN0V2ViaG9va3MSHy53ZWJob29rLnYxLkxpc3RXZWJob29rc1JlcXVlc3QaIC53ZWJob29rLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIlyQAgGItRgBkrUYCHdlYmhvb2tzgtPkkwJDWhYSFC9hcGkvdjEvd2ViaG9vay9saXN0WhYSFC9hcGkvdjIvd2ViaG9vay9saXN0EhEvYXBpL3dlYmhvb2svbGlzdBJUCgpHZXRXZWJob29rEh0ud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdBoeLndlYmhvb2sudjEuR2V0V2ViaG9va1Jlc3BvbnNlIgeQAgGItRgBEqsBCg1DcmVhdGVXZWJob29rEiAud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1Jlc3BvbnNlIlWQAgKItRgCkrUYB3dlYmhvb2uC0+STAj06ASpaFDoBKiIPL2FwaS92MS93ZWJob29rWhQ6ASoiDy9hcGkvdjIvd2ViaG9vayIML2FwaS93ZWJob29rEp8BCg1EZWxldGVXZWJob29rEiAud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1Jlc3BvbnNlIkmItRgCkrUYB3dlYmhvb2uC0+STAjRaESoPL2FwaS92MS93ZWJob29rWhEqDy9hcGkvdjIvd2ViaG9vayoML2FwaS93ZWJob29rEsIBCg1MaXN0UHJvY2Vzc2VzEiAud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBohLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlImyQAgGItRgBkrUYCXByb2Nlc3Nlc4LT5JMCUlobEhkvYXBpL3YxL3dlYmhvb2svcHJvY2Vzc2VzWhsSGS9hcGkvdjIvd2ViaG9vay9wcm9jZXNzZXMSFi9hcGkvd2ViaG9vay9wcm9jZXNzZXMSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJaCgxQYXVzZVdlYmhvb2sSHy53ZWJob29rLnYxLlBhdXNlV2ViaG9va1JlcXVlc3QaIC53ZWJob29rLnYxLlBhdXNlV2ViaG9va1Jlc3BvbnNlIgeQAgKItRgCEl0KDVJlc3VtZVdlYmhvb2sSIC53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5SZXN1bWVXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISWgoNU2VuZFRlc3RFdmVudBIgLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlcXVlc3QaIS53ZWJob29rLnYxLlNlbmRUZXN0RXZlbnRSZXNwb25zZSIEiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCEmwKE1JvdGF0ZVdlYmhvb2tTZWNyZXQSJi53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0Gicud2ViaG9vay52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2UiBIi1GAJiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEixwUKB1dlYmhvb2sSEAoCaWQYASABKANCBIi1GAESMQoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBIi1GAESMgoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjkKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESLgoDdXJsGAUgASgJQiGItRgBorUYGWh0dHBzOi8vZXhhbXBsZS5jb20vaG9va3MSQgoLYXBwbGljYXRpb24YBiABKAlCKKK1GCQwMWExZmNiMS1hMjlmLTczMGUtYmIyYi01YTE0OWI5NTBhYmRIAIgBARIjChBhcHBsaWNhdGlvbl9uYW1lGAcgASgJQgSQtRgBSAGIAQESGAoKYXBpX2tleV9pZBgIIAEoCUIEkLUYARIdCgpyYXRlX2xpbWl0GAkgASgFQgSQtRgBSAKIAQESMAoGcGF1c2VkGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYARIvCgZoZWFsdGgYCyABKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCBJC1GAESNwoNZmFpbGluZ19zaW5jZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESHQoKbGFzdF9lcnJvchgNIAEoCUIEkLUYAUgDiAEBEhcKBG5hbWUYDiABKAlCBJC1GAFIBIgBARIWCghyZXZpc2lvbhgPIAEoA0IEkLUYAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXRCDQoLX2xhc3RfZXJyb3JCBwoFX25hbWUi9gEKCUV2ZW50VHlwZRIUCgZudW1iZXIYASABKAVCBIi1GAESJQoEbmFtZRgCIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSOQoLZGVzY3JpcHRpb24YAyABKAlCJKK1GCBBbiBvcmRlciBoYXMgbGVmdCB0aGUgd2FyZWhvdXNlLhIpCgZzYW1wbGUYBCABKAlCGZi1GAGitRgReyJPcmRlcklkIjogMTAwMX0SRgoGc2NoZW1hGAUgASgJQjaYtRgBorUYLnsidGl0bGUiOiAiT3JkZXJEaXNwYXRjaGVkIiwgInR5cGUiOiAib2JqZWN0In0iRgoTTGlzdFdlYmhvb2tzUmVxdWVzdBIvCgZoZWFsdGgYASADKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCBJC1GAEiPQoUTGlzdFdlYmhvb2tzUmVzcG9uc2USJQoId2ViaG9va3MYASADKAsyEy53ZWJob29rLnYxLldlYmhvb2siLQoRR2V0V2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJvChJHZXRXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIzCg9vdmVyZHVlX3JldHJpZXMYAiABKAsyGi53ZWJob29rLnYxLk92ZXJkdWVSZXRyaWVzIk8KDk92ZXJkdWVSZXRyaWVzEg0KBWNvdW50GAEgASgFEi4KCm9sZGVzdF9kdWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlwKFENyZWF0ZVdlYmhvb2tSZXF1ZXN0EjEKB3Byb2Nlc3MYASABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEhEKA3VybBgCIAEoCUIEiLUYASJgChVDcmVhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vaxIPCgdjcmVhdGVkGAIgASgIEhAKCHdhcm5pbmdzGAMgAygJItIBChRVcGRhdGVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhUKCHJldmlzaW9uGAIgASgDSACIAQESEQoEbmFtZRgDIAEoCUgBiAEBEhAKA3VybBgEIAEoCUgCiAEBEhcKCnJhdGVfbGltaXQYBSABKAVIA4gBARITCgZwYXVzZWQYBiABKAhIBIgBAUILCglfcmV2aXNpb25CBwoFX25hbWVCBgoEX3VybEINCgtfcmF0ZV9saW1pdEIJCgdfcGF1c2VkIj0KFVVwZGF0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siFgoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QiQQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEigKCXByb2Nlc3NlcxgBIAMoCzIVLndlYmhvb2sudjEuRXZlbnRUeXBlIl4KGlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFwoKcmF0ZV9saW1pdBgCIAEoBUgAiAEBQg0KC19yYXRlX2xpbWl0IkMKG1NldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIi8KE1BhdXNlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI8ChRQYXVzZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFFJlc3VtZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVUmVzdW1lV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siMAoUU2VuZFRlc3RFdmVudFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI+ChVTZW5kVGVzdEV2ZW50UmVzcG9uc2USEAoIZXZlbnRfaWQYASABKAkSEwoLZGVsaXZlcnlfaWQYAiABKAkiMwoXR2V0V2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJbChhHZXRXZWJob29rU2VjcmV0UmVzcG9uc2USEwoGc2VjcmV0GAEgASgJQgOAAQESKgoHc2VjcmV0cxgCIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1NlY3JldCJRCg1XZWJob29rU2VjcmV0EhMKBnNlY3JldBgBIAEoCUIDgAEBEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlIKGlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESGgoScmV2b2tlX29sZF9zZWNyZXRzGAIgASgIIl4KG1JvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0KoQBCg1XZWJob29rSGVhbHRoEh4KGldFQkhPT0tfSEVBTFRIX1VOU1BFQ0lGSUVEEAASGgoWV0VCSE9PS19IRUFMVEhfSEVBTFRIWRABEhsKF1dFQkhPT0tfSEVBTFRIX0RFR1JBREVEEAISGgoWV0VCSE9PS19IRUFMVEhfRkFJTElORxADMucLCg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSVAoKR2V0V2ViaG9vaxIdLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3QaHi53ZWJob29rLnYxLkdldFdlYmhvb2tSZXNwb25zZSIHkAIBiLUYARKrAQoNQ3JlYXRlV2ViaG9vaxIgLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXNwb25zZSJVkAICiLUYApK1GAd3ZWJob29rgtPkkwI9OgEqWhQ6ASoiDy9hcGkvdjEvd2ViaG9va1oUOgEqIg8vYXBpL3YyL3dlYmhvb2siDC9hcGkvd2ViaG9vaxJaCg1VcGRhdGVXZWJob29rEiAud2ViaG9vay52MS5VcGRhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuVXBkYXRlV2ViaG9va1Jlc3BvbnNlIgSItRgCEp8BCg1EZWxldGVXZWJob29rEiAud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1Jlc3BvbnNlIkmItRgCkrUYB3dlYmhvb2uC0+STAjRaESoPL2FwaS92MS93ZWJob29rWhEqDy9hcGkvdjIvd2ViaG9vayoML2FwaS93ZWJob29rEsIBCg1MaXN0UHJvY2Vzc2VzEiAud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBohLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlImyQAgGItRgBkrUYCXByb2Nlc3Nlc4LT5JMCUlobEhkvYXBpL3YxL3dlYmhvb2svcHJvY2Vzc2VzWhsSGS9hcGkvdjIvd2ViaG9vay9wcm9jZXNzZXMSFi9hcGkvd2ViaG9vay9wcm9jZXNzZXMSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJaCgxQYXVzZVdlYmhvb2sSHy53ZWJob29rLnYxLlBhdXNlV2ViaG9va1JlcXVlc3QaIC53ZWJob29rLnYxLlBhdXNlV2ViaG9va1Jlc3BvbnNlIgeQAgKItRgCEl0KDVJlc3VtZVdlYmhvb2sSIC53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5SZXN1bWVXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISWgoNU2VuZFRlc3RFdmVudBIgLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlcXVlc3QaIS53ZWJob29rLnYxLlNlbmRUZXN0RXZlbnRSZXNwb25zZSIEiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCEmwKE1JvdGF0ZVdlYmhvb2tTZWNyZXQSJi53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0Gicud2ViaG9vay52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2UiBIi1GAJiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * A registration: this event type to this URL. In REST answers it is the contract's Webhook object (2.1).
@@ -114,6 +114,20 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
    * @generated from field: optional string last_error = 13;
    */
   lastError?: string | undefined;
+
+  /**
+   * A name for people, given with UpdateWebhook. Unset if it has none.
+   *
+   * @generated from field: optional string name = 14;
+   */
+  name?: string | undefined;
+
+  /**
+   * Increases with each change of the webhook. UpdateWebhook compares it. 0 if the webhook is outside the caller's scope.
+   *
+   * @generated from field: int64 revision = 15;
+   */
+  revision: bigint;
 };
 
 /**
@@ -336,6 +350,77 @@ export const CreateWebhookResponseSchema: GenMessage<CreateWebhookResponse> = /*
   messageDesc(file_webhook_v1_webhook, 8);
 
 /**
+ * Only the fields that are set are changed.
+ *
+ * @generated from message webhook.v1.UpdateWebhookRequest
+ */
+export type UpdateWebhookRequest = Message<"webhook.v1.UpdateWebhookRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+
+  /**
+   * The revision that the caller has read. If unset, the change is made whatever others have changed meanwhile.
+   *
+   * @generated from field: optional int64 revision = 2;
+   */
+  revision?: bigint | undefined;
+
+  /**
+   * At most 100 characters. Empty removes the name.
+   *
+   * @generated from field: optional string name = 3;
+   */
+  name?: string | undefined;
+
+  /**
+   * As in CreateWebhook.
+   *
+   * @generated from field: optional string url = 4;
+   */
+  url?: string | undefined;
+
+  /**
+   * From 1 to 10,000 deliveries per second. 0 removes the limit.
+   *
+   * @generated from field: optional int32 rate_limit = 5;
+   */
+  rateLimit?: number | undefined;
+
+  /**
+   * Whether deliveries are paused, as by PauseWebhook and ResumeWebhook.
+   *
+   * @generated from field: optional bool paused = 6;
+   */
+  paused?: boolean | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.UpdateWebhookRequest.
+ * Use `create(UpdateWebhookRequestSchema)` to create a new message.
+ */
+export const UpdateWebhookRequestSchema: GenMessage<UpdateWebhookRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 9);
+
+/**
+ * @generated from message webhook.v1.UpdateWebhookResponse
+ */
+export type UpdateWebhookResponse = Message<"webhook.v1.UpdateWebhookResponse"> & {
+  /**
+   * @generated from field: webhook.v1.Webhook webhook = 1;
+   */
+  webhook?: Webhook | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.UpdateWebhookResponse.
+ * Use `create(UpdateWebhookResponseSchema)` to create a new message.
+ */
+export const UpdateWebhookResponseSchema: GenMessage<UpdateWebhookResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 10);
+
+/**
  * @generated from message webhook.v1.DeleteWebhookRequest
  */
 export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & {
@@ -352,7 +437,7 @@ export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & 
  * Use `create(DeleteWebhookRequestSchema)` to create a new message.
  */
 export const DeleteWebhookRequestSchema: GenMessage<DeleteWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 9);
+  messageDesc(file_webhook_v1_webhook, 11);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookResponse
@@ -369,7 +454,7 @@ export type DeleteWebhookResponse = Message<"webhook.v1.DeleteWebhookResponse"> 
  * Use `create(DeleteWebhookResponseSchema)` to create a new message.
  */
 export const DeleteWebhookResponseSchema: GenMessage<DeleteWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 10);
+  messageDesc(file_webhook_v1_webhook, 12);
 
 /**
  * @generated from message webhook.v1.ListProcessesRequest
@@ -382,7 +467,7 @@ export type ListProcessesRequest = Message<"webhook.v1.ListProcessesRequest"> & 
  * Use `create(ListProcessesRequestSchema)` to create a new message.
  */
 export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 11);
+  messageDesc(file_webhook_v1_webhook, 13);
 
 /**
  * @generated from message webhook.v1.ListProcessesResponse
@@ -399,7 +484,7 @@ export type ListProcessesResponse = Message<"webhook.v1.ListProcessesResponse"> 
  * Use `create(ListProcessesResponseSchema)` to create a new message.
  */
 export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 12);
+  messageDesc(file_webhook_v1_webhook, 14);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitRequest
@@ -423,7 +508,7 @@ export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimit
  * Use `create(SetWebhookRateLimitRequestSchema)` to create a new message.
  */
 export const SetWebhookRateLimitRequestSchema: GenMessage<SetWebhookRateLimitRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 13);
+  messageDesc(file_webhook_v1_webhook, 15);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitResponse
@@ -440,7 +525,7 @@ export type SetWebhookRateLimitResponse = Message<"webhook.v1.SetWebhookRateLimi
  * Use `create(SetWebhookRateLimitResponseSchema)` to create a new message.
  */
 export const SetWebhookRateLimitResponseSchema: GenMessage<SetWebhookRateLimitResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 14);
+  messageDesc(file_webhook_v1_webhook, 16);
 
 /**
  * @generated from message webhook.v1.PauseWebhookRequest
@@ -457,7 +542,7 @@ export type PauseWebhookRequest = Message<"webhook.v1.PauseWebhookRequest"> & {
  * Use `create(PauseWebhookRequestSchema)` to create a new message.
  */
 export const PauseWebhookRequestSchema: GenMessage<PauseWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 15);
+  messageDesc(file_webhook_v1_webhook, 17);
 
 /**
  * @generated from message webhook.v1.PauseWebhookResponse
@@ -474,7 +559,7 @@ export type PauseWebhookResponse = Message<"webhook.v1.PauseWebhookResponse"> & 
  * Use `create(PauseWebhookResponseSchema)` to create a new message.
  */
 export const PauseWebhookResponseSchema: GenMessage<PauseWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 16);
+  messageDesc(file_webhook_v1_webhook, 18);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookRequest
@@ -491,7 +576,7 @@ export type ResumeWebhookRequest = Message<"webhook.v1.ResumeWebhookRequest"> & 
  * Use `create(ResumeWebhookRequestSchema)` to create a new message.
  */
 export const ResumeWebhookRequestSchema: GenMessage<ResumeWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 17);
+  messageDesc(file_webhook_v1_webhook, 19);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookResponse
@@ -508,7 +593,7 @@ export type ResumeWebhookResponse = Message<"webhook.v1.ResumeWebhookResponse"> 
  * Use `create(ResumeWebhookResponseSchema)` to create a new message.
  */
 export const ResumeWebhookResponseSchema: GenMessage<ResumeWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 18);
+  messageDesc(file_webhook_v1_webhook, 20);
 
 /**
  * @generated from message webhook.v1.SendTestEventRequest
@@ -525,7 +610,7 @@ export type SendTestEventRequest = Message<"webhook.v1.SendTestEventRequest"> & 
  * Use `create(SendTestEventRequestSchema)` to create a new message.
  */
 export const SendTestEventRequestSchema: GenMessage<SendTestEventRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 19);
+  messageDesc(file_webhook_v1_webhook, 21);
 
 /**
  * @generated from message webhook.v1.SendTestEventResponse
@@ -549,7 +634,7 @@ export type SendTestEventResponse = Message<"webhook.v1.SendTestEventResponse"> 
  * Use `create(SendTestEventResponseSchema)` to create a new message.
  */
 export const SendTestEventResponseSchema: GenMessage<SendTestEventResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 20);
+  messageDesc(file_webhook_v1_webhook, 22);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretRequest
@@ -566,7 +651,7 @@ export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretReques
  * Use `create(GetWebhookSecretRequestSchema)` to create a new message.
  */
 export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 21);
+  messageDesc(file_webhook_v1_webhook, 23);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretResponse
@@ -592,7 +677,7 @@ export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretRespo
  * Use `create(GetWebhookSecretResponseSchema)` to create a new message.
  */
 export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 22);
+  messageDesc(file_webhook_v1_webhook, 24);
 
 /**
  * @generated from message webhook.v1.WebhookSecret
@@ -618,7 +703,7 @@ export type WebhookSecret = Message<"webhook.v1.WebhookSecret"> & {
  * Use `create(WebhookSecretSchema)` to create a new message.
  */
 export const WebhookSecretSchema: GenMessage<WebhookSecret> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 23);
+  messageDesc(file_webhook_v1_webhook, 25);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretRequest
@@ -643,7 +728,7 @@ export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecret
  * Use `create(RotateWebhookSecretRequestSchema)` to create a new message.
  */
 export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 24);
+  messageDesc(file_webhook_v1_webhook, 26);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretResponse
@@ -669,7 +754,7 @@ export type RotateWebhookSecretResponse = Message<"webhook.v1.RotateWebhookSecre
  * Use `create(RotateWebhookSecretResponseSchema)` to create a new message.
  */
 export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 25);
+  messageDesc(file_webhook_v1_webhook, 27);
 
 /**
  * How a webhook's endpoint answers, by all attempts, those that will be retried included. A change shows within seconds.
@@ -761,6 +846,21 @@ export const WebhookService: GenService<{
     methodKind: "unary";
     input: typeof CreateWebhookRequestSchema;
     output: typeof CreateWebhookResponseSchema;
+  },
+  /**
+   * Changes a webhook. Fields that the request leaves unset keep their values, as do the id, the event type, the signing
+   * secrets and the log. Undelivered deliveries go to the new URL, retries at their planned times; an attempt that has
+   * started completes at the old one.
+   *
+   * ABORTED with the reason REVISION_CHANGED if `revision` is set and is not the webhook's revision: get the webhook and
+   * decide again. ALREADY_EXISTS with the reason WEBHOOK_EXISTS if another webhook has its event type and the new URL.
+   *
+   * @generated from rpc webhook.v1.WebhookService.UpdateWebhook
+   */
+  updateWebhook: {
+    methodKind: "unary";
+    input: typeof UpdateWebhookRequestSchema;
+    output: typeof UpdateWebhookResponseSchema;
   },
   /**
    * Deletes a webhook and cancels its undelivered deliveries. Its log is kept. Returns the deleted webhook.

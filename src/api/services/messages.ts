@@ -91,6 +91,8 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...contract,
     ...(row.applicationName === null ? {} : { applicationName: row.applicationName }),
     apiKeyId: row.apiKeyId,
+    revision: row.revision,
+    ...(row.name === null ? {} : { name: row.name }),
     ...(row.rateLimit === null ? {} : { rateLimit: row.rateLimit }),
     ...(row.paused === null ? {} : { paused: timestampFromDate(row.paused) }),
     ...troubleFields(row.trouble),

@@ -7,7 +7,7 @@ const CHANNEL = "webhook_deliveries";
 
 /** A dedicated connection for changes, outside the pool and therefore never busy. */
 export interface ChangeFeed {
-  /** A number that increases whenever a webhook is created, paused, resumed or deleted. */
+  /** A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted. */
   revision(): Promise<bigint>;
   close(): Promise<void>;
 }
@@ -51,14 +51,22 @@ export async function openChangeFeed(
   };
 }
 
-/** The given webhooks that are paused, deleted, or do not exist. */
-export async function loadStopped(db: Db, webhookIds: readonly bigint[]): Promise<bigint[]> {
-  if (webhookIds.length === 0) return [];
+/** A webhook of a claimed delivery, with the target as it was at the claim. */
+export interface HeldWebhook {
+  id: bigint;
+  targetUrl: string;
+}
+
+/** Of the given webhooks, those that are paused or deleted, do not exist, or have another target. */
+export async function loadStopped(db: Db, held: readonly HeldWebhook[]): Promise<bigint[]> {
+  if (held.length === 0) return [];
   const found = await rows<{ id: bigint }>(
     db,
-    `select k.id from unnest(:ids::bigint[]) k(id) left join webhooks w on w.id = k.id
-      where w.id is null or w.paused is not null or w.deleted is not null`,
-    { ids: plainArray(webhookIds) },
+    `select distinct k.id from unnest(:ids::bigint[], :targetUrls::text[]) k(id, target_url)
+        left join webhooks w on w.id = k.id
+      where w.id is null or w.paused is not null or w.deleted is not null or w.target_url <> k.target_url
+      order by k.id`,
+    { ids: plainArray(held.map(({ id }) => id)), targetUrls: held.map(({ targetUrl }) => targetUrl) },
   );
   return found.map(({ id }) => id);
 }

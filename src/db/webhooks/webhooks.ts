@@ -11,6 +11,10 @@ import { newSealedSecret } from "./webhook-secrets.ts";
 /** A registered webhook with the name of its installed app, without its signing secret. */
 export interface WebhookRow {
   id: bigint;
+  /** Increases with each change. */
+  revision: bigint;
+  /** A name for people, or null. */
+  name: string | null;
   process: number;
   /** The URL as registered. */
   url: string;
@@ -46,73 +50,25 @@ export interface NewWebhook {
   apiKeyId: string;
 }
 
-/** The advisory lock for counting and creating webhooks. An arbitrary number, the same in every process. */
-const REGISTRATION_LOCK = 7_242_110_919;
+/** The advisory lock for counting, creating and moving webhooks. An arbitrary number, the same in every process. */
+export const REGISTRATION_LOCK = 7_242_110_919;
 
-const columns = (
+/** The columns of `WebhookRow`. @param table the name of `webhooks` in the query */
+export const webhookColumns = (
   table: string,
-) => `${table}.id, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
+) => `${table}.id, ${table}.revision, ${table}.name, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
   ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
   ${table}.rate_limit as "rateLimit", ${table}.paused, ${table}.created, ${table}.modified,
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 
-/**
- * Sets or removes the rate limit, in deliveries per second. Returns null if the scope has no live webhook with this
- * id.
- */
-export async function setRateLimit(
-  db: Db,
-  scope: Scope,
-  id: bigint,
-  rateLimit: number | null,
-): Promise<WebhookRow | null> {
-  const inScope = webhookIn(scope, "w");
-  const [webhook] = await rows<WebhookRow>(
-    db,
-    `update webhooks w set rate_limit = :rateLimit::int, rate_tokens = 0, rate_at = now(), modified = now(), revision = w.revision + 1
-      where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
-    { id, rateLimit, ...inScope.bindings },
-  );
-  return webhook ?? null;
-}
-
-/**
- * Pauses or resumes a live webhook. Returns it unchanged if it already is in that state, and null if the scope has
- * none with this id.
- */
-export async function setPaused(
-  db: Db,
-  scope: Scope,
-  id: bigint,
-  paused: boolean,
-): Promise<WebhookRow | null> {
-  const inScope = webhookIn(scope, "w");
-  return transactionWithRetry(db, async (trx) => {
-    const [webhook] = await rows<WebhookRow>(
-      trx,
-      `update webhooks w set paused = case when :paused::bool then coalesce(w.paused, now()) end,
-          modified = case when (w.paused is not null) = :paused::bool then w.modified else now() end,
-          revision = w.revision + 1
-        where w.id = :id::bigint and w.deleted is null and ${inScope.sql} returning ${columns("w")}`,
-      { id, paused, ...inScope.bindings },
-    );
-    if (!webhook) return null;
-    // The revision notifies the workers of the change.
-    await rows(trx, "update processes set revision = revision + 1 where process = :process::int", {
-      process: webhook.process,
-    });
-    return webhook;
-  });
-}
-
 /** A live webhook of the scope, or null. */
 export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
   const inScope = webhookIn(scope, "w");
   const [webhook] = await rows<WebhookRow>(
     db,
-    `select ${columns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null and ${inScope.sql}`,
+    `select ${webhookColumns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null and ${inScope.sql}`,
     { id, ...inScope.bindings },
   );
   return webhook ?? null;
@@ -126,7 +82,7 @@ export function listWebhooks(
   db: Db,
   wanted?: { scope: Scope; health: readonly Health[] },
 ): Promise<WebhookRow[]> {
-  const all = `select ${columns("w")} from webhooks w where w.deleted is null`;
+  const all = `select ${webhookColumns("w")} from webhooks w where w.deleted is null`;
   if (!wanted) return rows<WebhookRow>(db, `${all} order by w.id`);
   const inScope = webhookIn(wanted.scope, "w");
   // A webhook without a row is healthy.
@@ -167,10 +123,14 @@ export async function createWebhook(
   });
 }
 
-async function findWebhook(db: Db, { process, targetUrl }: NewWebhook): Promise<WebhookRow | undefined> {
+/** The live webhook with an event type and target, if any. */
+export async function findWebhook(
+  db: Db,
+  { process, targetUrl }: Pick<NewWebhook, "process" | "targetUrl">,
+): Promise<WebhookRow | undefined> {
   const [existing] = await rows<WebhookRow>(
     db,
-    `select ${columns("w")} from webhooks w
+    `select ${webhookColumns("w")} from webhooks w
       where w.process = :process::int and w.target_url = :targetUrl and w.deleted is null`,
     { process, targetUrl },
   );
@@ -213,7 +173,7 @@ async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): 
       select :id::bigint, :process::int, :url::text, :targetUrl::text, owner.id, installed_app_id, :secret::bytea,
         type.revision
       from owner cross join type
-      returning ${columns("w")}`,
+      returning ${webhookColumns("w")}`,
     { ...webhook, id, secret: newSealedSecret(secrets, id) },
   );
   if (!made) throw new DomainError("UNAUTHENTICATED", "the API key was revoked; use another key");
@@ -273,7 +233,7 @@ async function markDeleted(trx: Db, condition: string, bindings: Bindings): Prom
       update webhooks w set deleted = now(), modified = now(), revision = w.revision + 1,
         deleted_revision = type.revision
       from type where w.id = any(:ids::bigint[]) and type.process = w.process
-      returning ${columns("w")}`,
+      returning ${webhookColumns("w")}`,
     { ids: locked.map(({ id }) => id), processes: locked.map(({ process }) => process) },
   );
 }
@@ -322,7 +282,7 @@ export async function cancelOfDeleted(db: Db): Promise<number> {
 export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): Promise<number> {
   return count(
     trx,
-    `update webhooks set api_key_id = :toKeyId::uuid, modified = now()
+    `update webhooks set api_key_id = :toKeyId::uuid, modified = now(), revision = revision + 1
       where api_key_id = :fromKeyId::uuid and deleted is null`,
     { fromKeyId, toKeyId },
   );

@@ -29,7 +29,9 @@ const RETRY_BUDGET_DIVISOR = 5;
 /** The divisor of the budget that gives the share of probes: one quarter. */
 const PROBE_BUDGET_DIVISOR = 4;
 
-/** The queued tasks of one webhook and kind, oldest first. */
+const NONE: readonly never[] = [];
+
+/** The queued tasks of one webhook and kind, oldest first, all for one host. */
 interface WebhookQueue<T> {
   readonly webhookId: bigint;
   readonly host: HostQueue<T>;
@@ -115,12 +117,29 @@ export class Scheduler<T extends Task> {
     return this.webhooks.isOpen(webhookId) && this.hosts.isOpen(host);
   }
 
-  push(task: T): void {
+  /** All queued tasks of a kind. */
+  *tasks(kind: Kind): Iterable<T> {
+    for (const { tasks, first } of this.#lanes[kind].webhooks.values()) yield* tasks.slice(first);
+  }
+
+  /**
+   * Queues a task. Queued tasks of its webhook for another host, from before the webhook was moved, are removed.
+   *
+   * @returns the removed tasks
+   */
+  push(task: T): readonly T[] {
     const lane = this.#lanes[task.kind];
-    const queue = lane.webhooks.get(task.webhookId) ?? this.#addQueue(lane, task);
+    const known = lane.webhooks.get(task.webhookId);
+    if (known && known.host.host !== task.host) {
+      const removed = this.#empty(lane, known, () => true);
+      this.push(task);
+      return removed;
+    }
+    const queue = known ?? this.#addQueue(lane, task);
     queue.tasks.push(task);
     queue.host.waiting += 1;
     lane.waiting += 1;
+    return NONE;
   }
 
   /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
@@ -154,19 +173,19 @@ export class Scheduler<T extends Task> {
 
   /** Removes and returns the queued tasks for which `wanted` is true. */
   remove(wanted: (task: T) => boolean): T[] {
-    const removed: T[] = [];
-    for (const lane of [this.#lanes.first, this.#lanes.retry]) {
-      for (const queue of [...lane.webhooks.values()]) {
-        const kept: T[] = [];
-        for (const task of queue.tasks.slice(queue.first)) (wanted(task) ? removed : kept).push(task);
-        const gone = queue.tasks.length - queue.first - kept.length;
-        lane.waiting -= gone;
-        queue.host.waiting -= gone;
-        queue.tasks = kept;
-        queue.first = 0;
-        if (kept.length === 0) this.#forget(lane, queue);
-      }
-    }
+    return [this.#lanes.first, this.#lanes.retry].flatMap((lane) =>
+      [...lane.webhooks.values()].flatMap((queue) => this.#empty(lane, queue, wanted)),
+    );
+  }
+
+  #empty(lane: Lane<T>, queue: WebhookQueue<T>, wanted: (task: T) => boolean): T[] {
+    const [removed, kept]: [T[], T[]] = [[], []];
+    for (const task of queue.tasks.slice(queue.first)) (wanted(task) ? removed : kept).push(task);
+    lane.waiting -= removed.length;
+    queue.host.waiting -= removed.length;
+    queue.tasks = kept;
+    queue.first = 0;
+    if (kept.length === 0) this.#forget(lane, queue);
     return removed;
   }
 

@@ -68,6 +68,7 @@ describe("webhooks", () => {
       (webhookId) => client.pauseWebhook({ webhookId }),
       (webhookId) => client.resumeWebhook({ webhookId }),
       (webhookId) => client.setWebhookRateLimit({ webhookId, rateLimit: 1 }),
+      (webhookId) => client.updateWebhook({ webhookId, name: "Shop", revision: 1n }),
       (webhookId) => client.sendTestEvent({ webhookId }),
     ];
     const unknown = 4_711n;
@@ -89,6 +90,8 @@ describe("webhooks", () => {
     await client.pauseWebhook({ webhookId: own.id });
     await client.resumeWebhook({ webhookId: own.id });
     await client.setWebhookRateLimit({ webhookId: own.id, rateLimit: 5 });
+    const { webhook } = await client.updateWebhook({ webhookId: own.id, name: "Shop", rateLimit: 6 });
+    expect(webhook).toMatchObject({ name: "Shop", rateLimit: 6, url: own.url });
     const { deliveryId } = await client.sendTestEvent({ webhookId: own.id });
     expect((await deliveriesAs(narrow).getDelivery({ deliveryId })).delivery?.webhookId).toBe(own.id);
     expect((await failure(client.getWebhookSecret({ webhookId: otherType.id })))?.code).toBe(Code.NotFound);

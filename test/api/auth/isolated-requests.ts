@@ -46,6 +46,20 @@ export const REQUESTS: Record<string, Requests> = {
       fc.constantFrom(...world.webhooks).map(({ process, url }) => ({ process, url })),
       fc.record({ process, url: fc.constant("https://receiver.example/new") }),
     ),
+  "WebhookService.UpdateWebhook": (world) =>
+    fc.record({
+      webhookId: webhookId(world),
+      revision: optional(fc.constantFrom(1n, 2n)),
+      name: optional(fc.constantFrom("", "Shop")),
+      url: optional(
+        fc.oneof(
+          fc.constantFrom(...world.webhooks.map(({ url }) => url)),
+          fc.constant("https://receiver.example/moved"),
+        ),
+      ),
+      rateLimit: optional(fc.integer({ min: 0, max: 100 })),
+      paused: optional(fc.boolean()),
+    }),
   "WebhookService.DeleteWebhook": aboutWebhook,
   "WebhookService.ListProcesses": none,
   "WebhookService.SetWebhookRateLimit": (world) =>

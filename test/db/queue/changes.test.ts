@@ -5,7 +5,8 @@ import { type Db, openDatabase } from "../../../src/db/database.ts";
 import { createAnnouncer } from "../../../src/db/queue/announce.ts";
 import { announceQueued, loadStopped, openChangeFeed } from "../../../src/db/queue/changes.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
-import { createWebhook, deleteWebhook, setPaused } from "../../../src/db/webhooks/webhooks.ts";
+import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
+import { createWebhook, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { queue, TABLES } from "./queue.ts";
 
@@ -43,7 +44,7 @@ describe("whoever listens for changes", () => {
     await expect.poll(() => other.queued.mock.calls.length).toBe(1);
   });
 
-  test("sees another revision whenever a webhook is made, paused, resumed or deleted, and at no other time", async () => {
+  test("sees another revision whenever a webhook is made, paused, resumed, moved or deleted, and at no other time", async () => {
     const { feed } = await listen();
     const apiKeyId = randomUUID();
     const key = {
@@ -61,16 +62,19 @@ describe("whoever listens for changes", () => {
     const { webhook } = await createWebhook(db, createSecretBox(Buffer.alloc(32, 1)), registration, 10);
     await look();
     for (const paused of [true, false]) {
-      await setPaused(db, "everything", webhook.id, paused);
+      await updateWebhook(db, "everything", webhook.id, { paused });
       await look();
     }
+    const moved = "https://elsewhere.example/";
+    await updateWebhook(db, "everything", webhook.id, { address: { url: moved, targetUrl: moved } });
+    await look();
     await deleteWebhook(db, webhook.id);
     await look();
     for (const [index, revision] of revisions.entries())
       expect(revision).toBeGreaterThan(revisions[index - 1] ?? -1n);
     await queue(db, 1);
     const last = await feed.revision();
-    await setPaused(db, "everything", webhook.id, true).catch(() => {});
+    expect(await updateWebhook(db, "everything", webhook.id, { paused: true })).toBeNull();
     expect(await feed.revision()).toBe(last);
   });
 
@@ -82,14 +86,28 @@ describe("whoever listens for changes", () => {
   });
 });
 
-test("a webhook is stopped while it is paused, once it is deleted, and when it is not there", async () => {
-  const [live, paused, deleted] = [await queue(db, 0), await queue(db, 0), await queue(db, 0)];
-  await setPaused(db, "everything", paused, true);
+test("a webhook is stopped while it is paused, once it is deleted or moved, and when it is not there", async () => {
+  const [live, paused, deleted, moved] = [
+    await queue(db, 0),
+    await queue(db, 0),
+    await queue(db, 0),
+    await queue(db, 0),
+  ];
+  const held = async (...ids: bigint[]) =>
+    (await db("webhooks").whereIn("id", ids.map(String))).map(({ id, target_url }) => ({
+      id,
+      targetUrl: target_url,
+    }));
+  const before = await held(live, paused, deleted, moved);
+  await updateWebhook(db, "everything", paused, { paused: true });
   await deleteWebhook(db, deleted);
-  const missing = 1_000_000n;
-  expect(await loadStopped(db, [live, paused, deleted, missing])).toEqual([paused, deleted, missing]);
-  await setPaused(db, "everything", paused, false);
-  expect(await loadStopped(db, [live, paused])).toEqual([]);
+  const address = { url: "https://moved.example/", targetUrl: "https://moved.example/" };
+  await updateWebhook(db, "everything", moved, { address });
+  const missing = { id: 1_000_000n, targetUrl: "https://missing.example/" };
+  expect(await loadStopped(db, [...before, missing])).toEqual([paused, deleted, moved, missing.id]);
+  expect(await loadStopped(db, [...before, ...(await held(moved))])).toEqual([paused, deleted, moved]);
+  await updateWebhook(db, "everything", paused, { paused: false });
+  expect(await loadStopped(db, await held(live, paused, moved))).toEqual([]);
   expect(await loadStopped(db, [])).toEqual([]);
 });
 

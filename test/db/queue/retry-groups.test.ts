@@ -15,7 +15,7 @@ import {
 } from "../../../src/db/queue/retry-groups.ts";
 import { abandonRun } from "../../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
-import { setPaused } from "../../../src/db/webhooks/webhooks.ts";
+import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import {
   ALL,
   databaseTime,
@@ -204,11 +204,11 @@ describe("a run", () => {
     await queue(db, 1);
     const { runId } = await failing(3);
     await db.raw("update retries set due = now()");
-    await setPaused(db, "everything", paused, true);
+    await updateWebhook(db, "everything", paused, { paused: true });
     expect(await leavePaused(db, runId)).toBe(2);
     expect(await adoptRetries(db, runId)).toBe(0);
     expect(await assignGroups(db, runId)).toMatchObject([{ deliveries: 1 }]);
-    await setPaused(db, "everything", paused, false);
+    await updateWebhook(db, "everything", paused, { paused: false });
     expect(await adoptRetries(db, runId)).toBe(2);
     expect(await assignGroups(db, runId)).toHaveLength(2);
   });

@@ -17,12 +17,8 @@ import {
 } from "../../../src/db/queue/retry-groups.ts";
 import { abandonRun, closeRun } from "../../../src/db/queue/runs.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
-import {
-  cancelOfDeleted,
-  createWebhook,
-  deleteWebhook,
-  setPaused,
-} from "../../../src/db/webhooks/webhooks.ts";
+import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
+import { cancelOfDeleted, createWebhook, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { FULL_SIZE, tell } from "../../faults/scale.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { NO_WAIT, result, TABLES } from "./queue.ts";
@@ -160,7 +156,7 @@ const commands: fc.Arbitrary<Command>[] = [
         n,
       );
       if (!webhook) return nothing;
-      await setPaused(on, "everything", webhook.id, paused);
+      await updateWebhook(on, "everything", webhook.id, { paused });
       webhook.paused = paused;
       return nothing;
     }),

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Verdict } from "../../../src/delivery/limits/scheduler.ts";
+import { Scheduler, type Task } from "../../../src/delivery/limits/scheduler.ts";
 import { FakeReceivers } from "./fake-receivers.ts";
 
 const WEBHOOKS = 8;
@@ -186,4 +187,18 @@ test("of a budget of one, first attempts have four turns and retries the fifth",
   }
   expect(kinds.filter((kind) => kind === "retry")).toHaveLength(4);
   expect(kinds).toHaveLength(20);
+});
+
+test("tasks of a moved webhook take the place of those for its old host, and start within the limits of the new one", () => {
+  const scheduler = new Scheduler<Task>({ budget: 10, perHost: 4, perWebhook: 4 });
+  const task = (host: string): Task => ({ kind: "first", webhookId: 1n, host });
+  const [old, moved] = [task("old.example"), task("new.example")];
+  expect(scheduler.push(old)).toEqual([]);
+  expect(scheduler.push(moved)).toEqual([old]);
+  expect([...scheduler.tasks("first")]).toEqual([moved]);
+  expect(scheduler.waitingForHost("old.example")).toBe(0);
+  expect([scheduler.next(), scheduler.next()]).toEqual([moved, undefined]);
+  expect([scheduler.hosts.of("old.example").inFlight, scheduler.hosts.of("new.example").inFlight]).toEqual([
+    0, 1,
+  ]);
 });

@@ -1,6 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { ServiceImpl } from "@connectrpc/connect";
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type {
   GetWebhookSecretResponseSchema,
   RotateWebhookSecretResponseSchema,
@@ -8,6 +8,8 @@ import type {
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../contract/catalogue.ts";
 import { DomainError } from "../../../contract/errors.ts";
+import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
+import type { TargetRules } from "../../../contract/target-rules.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
 import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
@@ -17,22 +19,30 @@ import {
   rotateWebhookSecret,
   type WebhookSecret,
 } from "../../../db/webhooks/webhook-secrets.ts";
+import { updateWebhook, type WebhookChanges } from "../../../db/webhooks/webhook-update.ts";
 import {
   createWebhook,
   deleteWebhook,
   getWebhook,
   listWebhooks,
-  setPaused,
-  setRateLimit,
   type WebhookRow,
 } from "../../../db/webhooks/webhooks.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
+import {
+  assertText,
+  healthNames,
+  isProcess,
+  noWebhook,
+  unknownProcess,
+  webhookMessage,
+} from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
 
+/** The maximum length of a webhook's name, in characters. */
+const MAX_NAME_CHARACTERS = 100;
 /** In deliveries per second. */
 const MAX_RATE_LIMIT = 10_000;
 
@@ -45,6 +55,23 @@ export function webhookService({
   onQueued = () => {},
 }: ApiContext): ServiceImpl<typeof WebhookService> {
   const processes = describeEventTypes();
+
+  /** Changes a webhook of the caller's scope. @throws DomainError NOT_FOUND if there is none with this id */
+  async function change(
+    handler: HandlerContext,
+    webhookId: bigint,
+    changes: WebhookChanges,
+    revision?: bigint,
+  ) {
+    const scope = callerScope(handler);
+    const options = revision === undefined ? {} : { revision };
+    const webhook = await updateWebhook(db, scope, webhookId, changes, options);
+    if (!webhook) throw noWebhook(webhookId);
+    // Its pending deliveries can be sent now.
+    if (changes.paused === false) onQueued();
+    return { webhook: webhookMessage(webhook, scope) };
+  }
+
   return {
     async listWebhooks({ health }, handler) {
       const scope = callerScope(handler);
@@ -72,11 +99,7 @@ export function webhookService({
       }
       const caller = callerOf(handler);
       assertMaySubscribe(caller, process);
-      // URL parsing drops some of these, but the URL is stored as given.
-      if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
-        throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
-      }
-      const registration = { process, url, targetUrl: targets.normalise(url), apiKeyId: caller.id };
+      const registration = { process, ...checkedAddress(targets, url), apiKeyId: caller.id };
       const made = await createWebhook(db, secrets, registration, limits.maxWebhooks);
       const scope = callerScope(handler);
       return {
@@ -96,36 +119,24 @@ export function webhookService({
       return { processes };
     },
 
-    async setWebhookRateLimit(request, handler) {
-      const { webhookId, rateLimit } = request;
-      if (rateLimit !== undefined && (rateLimit < 1 || rateLimit > MAX_RATE_LIMIT)) {
-        throw invalidFields([
-          {
-            field: "rate_limit",
-            description: `must be 1 to ${MAX_RATE_LIMIT} deliveries a second, or unset`,
-          },
-        ]);
-      }
-      const scope = callerScope(handler);
-      const webhook = await setRateLimit(db, scope, webhookId, rateLimit ?? null);
-      if (!webhook) throw noWebhook(webhookId);
-      return { webhook: webhookMessage(webhook, scope) };
+    async updateWebhook({ webhookId, revision, name, url, rateLimit, paused }, handler) {
+      const changes: WebhookChanges = {
+        ...(name === undefined ? {} : { name: checkedName(name) }),
+        ...(url === undefined ? {} : { address: checkedAddress(targets, url) }),
+        ...(rateLimit === undefined
+          ? {}
+          : { rateLimit: rateLimit === 0 ? null : checkedRateLimit(rateLimit) }),
+        ...(paused === undefined ? {} : { paused }),
+      };
+      return change(handler, webhookId, changes, revision);
     },
 
-    async pauseWebhook(request, handler) {
-      const scope = callerScope(handler);
-      const webhook = await setPaused(db, scope, request.webhookId, true);
-      if (!webhook) throw noWebhook(request.webhookId);
-      return { webhook: webhookMessage(webhook, scope) };
-    },
+    setWebhookRateLimit: ({ webhookId, rateLimit }, handler) =>
+      change(handler, webhookId, { rateLimit: rateLimit === undefined ? null : checkedRateLimit(rateLimit) }),
 
-    async resumeWebhook(request, handler) {
-      const scope = callerScope(handler);
-      const webhook = await setPaused(db, scope, request.webhookId, false);
-      if (!webhook) throw noWebhook(request.webhookId);
-      onQueued();
-      return { webhook: webhookMessage(webhook, scope) };
-    },
+    pauseWebhook: ({ webhookId }, handler) => change(handler, webhookId, { paused: true }),
+
+    resumeWebhook: ({ webhookId }, handler) => change(handler, webhookId, { paused: false }),
 
     async sendTestEvent(request, handler) {
       const { webhookId } = request;
@@ -181,6 +192,33 @@ function secretsMessage(
     ...(expires === null ? {} : { expires: timestampFromDate(expires) }),
   }));
   return { secret: told[0]?.secret ?? "", secrets: told };
+}
+
+/** @throws DomainError INVALID_ARGUMENT if no webhook can have the URL */
+function checkedAddress(targets: TargetRules, url: string): { url: string; targetUrl: string } {
+  // URL parsing drops some of these, but the URL is stored as given.
+  if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
+    throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
+  }
+  return { url, targetUrl: targets.normalise(url) };
+}
+
+/** Null for an empty name. @throws DomainError INVALID_ARGUMENT */
+function checkedName(name: string): string | null {
+  assertText("name", name, MAX_NAME_CHARACTERS);
+  const invisible = invisibleCharacter(name);
+  if (invisible) {
+    throw invalidFields([{ field: "name", description: `must not hold ${invisible}, which cannot be seen` }]);
+  }
+  return name.trim() || null;
+}
+
+/** @throws DomainError INVALID_ARGUMENT */
+function checkedRateLimit(rateLimit: number): number {
+  if (rateLimit >= 1 && rateLimit <= MAX_RATE_LIMIT) return rateLimit;
+  throw invalidFields([
+    { field: "rate_limit", description: `must be 1 to ${MAX_RATE_LIMIT} deliveries a second, or unset` },
+  ]);
 }
 
 /** The key determines which event types may be subscribed to (contract, section 5, rule 4). */

@@ -1,0 +1,98 @@
+import { DomainError } from "../../contract/errors.ts";
+import { type Db, rows } from "../database.ts";
+import { transactionWithRetry } from "../deadlock.ts";
+import { type Scope, webhookIn } from "../scope.ts";
+import { findWebhook, REGISTRATION_LOCK, type WebhookRow, webhookColumns } from "./webhooks.ts";
+
+/** The changes of one update. A property that is left out keeps its value. */
+export interface WebhookChanges {
+  /** Null removes the name. */
+  name?: string | null;
+  /** The URL as given, and as normalized by TargetRules.normalise. */
+  address?: { url: string; targetUrl: string };
+  /** In deliveries per second; null removes the limit. */
+  rateLimit?: number | null;
+  paused?: boolean;
+}
+
+/**
+ * Changes a live webhook. Workers learn within a second that it is paused, resumed or has another target. Values equal
+ * to the current ones change nothing, not even the revision.
+ *
+ * @param options.revision the revision that the webhook must have; any when left out
+ * @returns the changed webhook; null if the scope has no live webhook with this id
+ * @throws DomainError ABORTED if the webhook has another revision; ALREADY_EXISTS if another one has its event type and
+ *   the new target
+ */
+export function updateWebhook(
+  db: Db,
+  scope: Scope,
+  id: bigint,
+  changes: WebhookChanges,
+  { revision }: { revision?: bigint } = {},
+): Promise<WebhookRow | null> {
+  const inScope = webhookIn(scope, "w");
+  return transactionWithRetry(db, async (trx) => {
+    // Serialized with registrations, and taken first as they do: both could take the same address.
+    if (changes.address)
+      await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: REGISTRATION_LOCK });
+    const [before] = await rows<WebhookRow>(
+      trx,
+      `select ${webhookColumns("w")} from webhooks w
+        where w.id = :id::bigint and w.deleted is null and ${inScope.sql} for no key update`,
+      { id, ...inScope.bindings },
+    );
+    if (!before) return null;
+    if (revision !== undefined && revision !== before.revision) throw revisionChanged(before, revision);
+    const after = changed(before, changes);
+    const moves = after.targetUrl !== before.targetUrl;
+    if (moves && (await findWebhook(trx, after))) throw addressTaken(after.url);
+    const [webhook] = await rows<WebhookRow>(
+      trx,
+      `update webhooks w set name = :name::text, url = :url::text, target_url = :targetUrl::text,
+          paused = case when :paused::bool then coalesce(w.paused, now()) end, rate_limit = :rateLimit::int,
+          rate_tokens = case when w.rate_limit is distinct from :rateLimit::int then 0 else w.rate_tokens end,
+          rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
+          modified = now(), revision = w.revision + 1
+        where w.id = :id::bigint and (w.name, w.url, w.rate_limit, w.paused is not null)
+          is distinct from (:name::text, :url::text, :rateLimit::int, :paused::bool)
+        returning ${webhookColumns("w")}`,
+      { id, ...after },
+    );
+    if (!webhook) return before;
+    if (moves || after.paused !== (before.paused !== null)) {
+      // The revision notifies the workers of the change.
+      await rows(trx, "update processes set revision = revision + 1 where process = :process::int", {
+        process: webhook.process,
+      });
+    }
+    return webhook;
+  });
+}
+
+function changed(before: WebhookRow, { name, address, rateLimit, paused }: WebhookChanges) {
+  return {
+    process: before.process,
+    name: name === undefined ? before.name : name,
+    url: address?.url ?? before.url,
+    targetUrl: address?.targetUrl ?? before.targetUrl,
+    rateLimit: rateLimit === undefined ? before.rateLimit : rateLimit,
+    paused: paused ?? before.paused !== null,
+  };
+}
+
+function revisionChanged({ id, revision }: WebhookRow, given: bigint): DomainError {
+  return new DomainError(
+    "ABORTED",
+    `webhook ${id} has revision ${revision}, not ${given}: it was changed meanwhile; get the webhook and decide again`,
+    { reason: "REVISION_CHANGED", metadata: { revision: String(revision) } },
+  );
+}
+
+function addressTaken(url: string): DomainError {
+  return new DomainError(
+    "ALREADY_EXISTS",
+    `another webhook has this event type and the URL ${url}; choose another URL, or delete one of the two webhooks`,
+    { reason: "WEBHOOK_EXISTS" },
+  );
+}
