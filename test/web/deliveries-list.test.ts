@@ -204,6 +204,20 @@ test("all that a filter finds is sent again, after a question that says how many
     expect(states).toEqual(["pending"]);
   }));
 
+test("a replay of every webhook's deliveries says so, and takes a typed word", () =>
+  web.visit({ path: "/deliveries?state=cancelled&last=24h" }, async (page) => {
+    await page.getByRole("button", { name: "Send all of these again…" }).click();
+    const dialog = page.getByRole("dialog", { name: /^Send .* again\?$/ });
+    await dialog.getByText("This covers every webhook and every user").waitFor();
+    const send = dialog.getByRole("button", { name: "Send again" });
+    expect(await send.isDisabled()).toBe(true);
+    await takeScreenshots(page, "deliveries-send-everyone");
+    await expectAccessible(page);
+    await dialog.getByRole("textbox", { name: "Type “replay” to confirm" }).fill("replay");
+    expect(await send.isEnabled()).toBe(true);
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+  }));
+
 test("who may only read sees no way to send again", async () => {
   const { secret } = await web.service.keys.createApiKey({
     name: "reader",

@@ -37,7 +37,7 @@ interface Looked {
 const pages = (): Looked[] => [
   { path: "/", heading: "Overview", picture: { name: "overview", height: 1_205 } },
   { path: "/webhooks", heading: "Webhooks", picture: { name: "webhooks", height: 820 } },
-  { path: `/webhooks/${there.webhookId}`, heading: /^OrderDispatched to / },
+  { path: `/webhooks/${there.webhookId}`, heading: "returns.example/integrations/northwind/orders" },
   { path: "/deliveries?state=failed", heading: "Deliveries" },
   {
     path: `/deliveries/${there.deliveryId}`,

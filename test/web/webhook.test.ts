@@ -64,7 +64,9 @@ test("each webhook of the list shows how it did in the last day, with a way to i
 
 test("a webhook's page tells what is registered, how it did, and what became of its last deliveries", () =>
   web.visit({ path: `/webhooks/${badId}`, key: reader }, async (page) => {
-    await page.getByRole("heading", { name: `OrderDispatched to ${new URL(bad.url).host}` }).waitFor();
+    const address = `${new URL(bad.url).host}/integrations/orders/`;
+    await page.getByRole("heading", { level: 1, name: address }).waitFor();
+    expect(await page.title()).toContain(address);
     await page.getByRole("img", { name: "0% delivered" }).first().waitFor();
     await page.getByRole("region", { name: "Registration" }).getByText(`${bad.url}/integrations`).waitFor();
     const last = page.getByRole("region", { name: "Last deliveries" });
@@ -75,7 +77,7 @@ test("a webhook's page tells what is registered, how it did, and what became of 
     expect(await last.getByText("Failed", { exact: true }).count()).toBe(3);
     // Who may only read is offered nothing else.
     const buttons = await page.getByRole("main").getByRole("button").allTextContents();
-    expect(buttons.filter((text) => /Send|Pause|Delete|secret|Rotate|Change/.test(text))).toEqual([]);
+    expect(buttons.filter((text) => /Send|Pause|Delete|secret|Rotate|Edit|Replay/.test(text))).toEqual([]);
   }));
 
 test("a test event is sent and followed to its arrival, and leads to its delivery", () =>
@@ -173,18 +175,76 @@ test("a rotation that revokes the old secret leaves the new one alone", () =>
     expect(await page.getByRole("dialog").getByLabel("For 24 hours").isChecked()).toBe(true);
   }));
 
-test("the rate limit is set, and lifted again", () =>
-  web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
-    await page.getByRole("button", { name: "Change the rate limit" }).click();
-    await page.getByRole("textbox", { name: "Deliveries a second" }).fill("20");
-    await page.getByRole("button", { name: "Set the limit" }).click();
+test("a webhook is named, limited and moved to another address, which its waiting deliveries go to", async () => {
+  const target = await web.service.receiver();
+  const webhookId = await web.service.register("https://moving.example/orders");
+  await web.service.webhooks.pauseWebhook({ webhookId });
+  const { eventId } = await web.service.publish(6n);
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    await page.getByRole("heading", { level: 1, name: "moving.example/orders" }).waitFor();
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    const dialog = page.getByRole("dialog", { name: "Edit webhook" });
+    const name = dialog.getByRole("textbox", { name: "Name" });
+    await expect.poll(() => name.evaluate("(field) => field === document.activeElement")).toBe(true);
+    await name.fill("Shop orders");
+    const address = dialog.getByRole("textbox", { name: "Address" });
+    await address.fill("http://elsewhere.example/");
+    await dialog.getByRole("textbox", { name: "Deliveries a second" }).fill("20");
+    await dialog.getByText("1 delivery not delivered yet goes to the new URL.").waitFor();
+    await takeScreenshots(page, "webhook-edit");
+    await expectAccessible(page);
+    await dialog.getByRole("button", { name: "Save changes" }).click();
+    await dialog.getByText(/only https:\/\/ is allowed/).waitFor();
+    await address.fill(`${target.url}/moved`);
+    await dialog.getByRole("button", { name: "Save changes" }).click();
+    await page.getByText("Changes saved").waitFor();
+    await page.getByRole("heading", { level: 1, name: "Shop orders" }).waitFor();
+    expect(await page.title()).toContain("Shop orders");
     await page.getByText("20 deliveries a second").waitFor();
-    await page.getByRole("button", { name: "Change the rate limit" }).click();
-    await page.getByRole("textbox", { name: "Deliveries a second" }).fill("");
-    await page.getByRole("button", { name: "Set the limit" }).click();
-    await page.getByText("20 deliveries a second").waitFor({ state: "detached" });
-    expect((await web.service.webhooks.getWebhook({ webhookId: goodId })).webhook?.rateLimit).toBeUndefined();
-  }));
+    await page.getByRole("button", { name: "Resume" }).click();
+    const sent = await web.service.untilFinal(eventId);
+    expect(sent.find((each) => each.webhookId === webhookId)?.state).toBe(DeliveryState.DELIVERED);
+    expect(target.received.map(({ path }) => path)).toEqual(["/moved"]);
+    // Somebody else's change in between is not written over.
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    await web.service.webhooks.updateWebhook({ webhookId, name: "", rateLimit: 0 });
+    await name.fill("Mine");
+    await dialog.getByRole("button", { name: "Save changes" }).click();
+    await dialog.getByText("This webhook was changed meanwhile").waitFor();
+    await dialog.getByRole("button", { name: "Load the current values" }).click();
+    expect(await name.inputValue()).toBe("");
+    await name.fill("Mine");
+    await dialog.getByRole("button", { name: "Save changes" }).click();
+    await page.getByRole("heading", { level: 1, name: "Mine" }).waitFor();
+    const { webhook } = await web.service.webhooks.getWebhook({ webhookId });
+    expect([webhook?.name, webhook?.rateLimit]).toEqual(["Mine", undefined]);
+  });
+  await web.service.webhooks.deleteWebhook({ webhookId });
+});
+
+test("all failed deliveries of a webhook are replayed from its page, and no others", async () => {
+  let status = 500;
+  const moody = await web.service.receiver(() => status);
+  const webhookId = await web.service.register(`${moody.url}/moody`);
+  const { eventId } = await web.service.publish(7n);
+  await web.service.untilFinal(eventId);
+  status = 200;
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    await page.getByRole("button", { name: "Replay failed…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Send 1 delivery again?" });
+    await dialog.getByText("/moody").waitFor();
+    await expectAccessible(page);
+    // It is of one webhook: nothing is to be typed.
+    await dialog.getByRole("button", { name: "Send again" }).click();
+    await page.getByText("1 delivery will be sent with the next dispatch").waitFor();
+  });
+  await vi.waitFor(async () => {
+    const { deliveries } = await web.service.deliveries.listDeliveries({ webhookId });
+    expect(deliveries.map(({ state }) => state)).toEqual([DeliveryState.DELIVERED]);
+  }, 20_000);
+  expect(moody.received).toHaveLength(5);
+  await web.service.webhooks.deleteWebhook({ webhookId });
+});
 
 test("a webhook is deleted once it is confirmed by address and event type, and what waits is cancelled", async () => {
   const webhookId = await web.service.register("https://gone.example/hooks");

@@ -1,6 +1,7 @@
 import { skipToken, useMutation, useQuery } from "@connectrpc/connect-query";
-import { Skeleton, Text } from "@mantine/core";
+import { Alert, Skeleton, Text, TextInput } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
+import { IconAlertTriangle } from "@tabler/icons-react";
 import { useRef, useState } from "react";
 import { DeliveryService } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
@@ -21,6 +22,16 @@ const STEP = 1_000;
 /** Which deliveries are sent again: those of final states that a filter finds. */
 export type ManyFilter = DeliveryFilter & { eventId?: string };
 
+/** Typed to confirm a replay of every webhook's deliveries. */
+const CONFIRMATION = "replay";
+/** Filters that leave out no webhook and no user. */
+const WIDE: ReadonlySet<string> = new Set(["states", "from", "to"]);
+
+/** Whether a filter restricts neither webhooks nor events nor users. */
+function coversEveryone(filter: ManyFilter): boolean {
+  return Object.entries(filter).every(([name, value]) => WIDE.has(name) || value === undefined || value === "");
+}
+
 /** Asks before all that a filter finds is sent again, says how many and which, and tells how far it is. */
 export function SendFilteredDialog(props: {
   opened: boolean;
@@ -36,6 +47,8 @@ export function SendFilteredDialog(props: {
     { enabled: opened, staleTime: 0, gcTime: 0 },
   );
   const [sent, setSent] = useState(0);
+  const [typed, setTyped] = useState("");
+  const everyone = coversEveryone(filter);
   // What a call that failed left is gone on with when it is tried again.
   const progress = useRef({ token: "", sent: 0, skipped: 0 });
   const count = counted.data?.deliveries.length ?? 0;
@@ -60,6 +73,7 @@ export function SendFilteredDialog(props: {
   function close() {
     progress.current = { token: "", sent: 0, skipped: 0 };
     setSent(0);
+    setTyped("");
     onClose();
   }
 
@@ -69,7 +83,7 @@ export function SendFilteredDialog(props: {
       onClose={close}
       title={counted.data ? `Send ${howMany} again?` : "Send them again?"}
       confirm="Send again"
-      ready={count > 0}
+      ready={count > 0 && (!everyone || typed.trim().toLowerCase() === CONFIRMATION)}
       onConfirm={run}
     >
       {counted.isError ? (
@@ -88,6 +102,27 @@ export function SendFilteredDialog(props: {
         </Text>
       )}
       <Which filter={filter} />
+      {everyone && count > 0 && (
+        <Alert
+          color="orange"
+          variant="light"
+          icon={<IconAlertTriangle />}
+          title="This covers every webhook and every user"
+        >
+          <Text size="sm">
+            No webhook, event type or event is chosen, so deliveries of all endpoints are sent again.
+          </Text>
+          <TextInput
+            mt="sm"
+            label={`Type “${CONFIRMATION}” to confirm`}
+            value={typed}
+            onChange={(event) => setTyped(event.currentTarget.value)}
+            autoComplete="off"
+            spellCheck={false}
+            data-autofocus
+          />
+        </Alert>
+      )}
       {sent > 0 && (
         <Text size="sm" role="status">
           {countOf(sent, "delivery is", "deliveries are")} queued again so far.

@@ -46,10 +46,11 @@ export function findWebhooks(
   return found.sort((a, b) => compare(b.id, a.id));
 }
 
-/** Whether a webhook has every word somewhere: in its address, its event type, its application or as its id. */
+/** Whether a webhook has every word somewhere: in its name, its address, its event type, its application or as its id. */
 function matches(webhook: Webhook, words: readonly string[]): boolean {
   if (words.length === 0) return true;
-  const text = [webhook.url, processName(webhook.webhookProcess), webhook.applicationName ?? ""]
+  const { name = "", url, applicationName = "" } = webhook;
+  const text = [name, url, processName(webhook.webhookProcess), applicationName]
     .join(" ")
     .toLowerCase();
   const id = String(webhook.id);

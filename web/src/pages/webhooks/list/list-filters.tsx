@@ -37,7 +37,7 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
       <Grid.Col span={{ base: 12, md: 8 }}>
         <SearchField
           label="Search webhooks"
-          placeholder="Address, event type, app or id"
+          placeholder="Name, address, event type, app or id"
           value={filters.search}
           onChange={(search) => change({ search, page: "" }, { replace: true })}
         />

@@ -60,8 +60,21 @@ export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
   );
 }
 
-/** A webhook's address, which leads to its page. */
+/** A webhook's name or address, which leads to its page; below a name, the address. */
 export function WebhookLink({ webhook }: { webhook: Webhook }) {
+  return (
+    <>
+      <Address webhook={webhook} />
+      {webhook.name !== undefined && (
+        <Text size="xs" c="dimmed" lineClamp={1} title={webhook.url} style={{ overflowWrap: "anywhere" }}>
+          {webhook.url}
+        </Text>
+      )}
+    </>
+  );
+}
+
+function Address({ webhook }: { webhook: Webhook }) {
   return (
     <Anchor
       component={Link}
@@ -72,7 +85,7 @@ export function WebhookLink({ webhook }: { webhook: Webhook }) {
       title={webhook.url}
       style={{ overflowWrap: "anywhere" }}
     >
-      <Breakable text={webhook.url} />
+      <Breakable text={webhook.name ?? webhook.url} />
     </Anchor>
   );
 }

@@ -1,14 +1,19 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Group, Stack, Table, Text } from "@mantine/core";
+import { Anchor, Button, Group, Stack, Table, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { IconRefresh } from "@tabler/icons-react";
 import { generatePath, Link } from "react-router";
-import { type Delivery, DeliveryService } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { type Delivery, DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { useMay } from "../../../api/session.tsx";
+import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { Section } from "../../../parts/layout/section.tsx";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
 import { Time } from "../../../parts/text/time.tsx";
+import { SendFilteredDialog } from "../../deliveries/send/send-filtered.tsx";
 import { deliveriesOf } from "../list/webhook-table.tsx";
 
 const SHOWN = 10;
@@ -26,9 +31,12 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
     <Section
       title="Last deliveries"
       actions={
-        <Anchor component={Link} to={deliveriesOf(webhookId)} size="sm">
-          All of its deliveries
-        </Anchor>
+        <>
+          <Anchor component={Link} to={deliveriesOf(webhookId)} size="sm">
+            All of its deliveries
+          </Anchor>
+          <ReplayFailed webhookId={webhookId} />
+        </>
       }
     >
       {isPending ? (
@@ -43,6 +51,29 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
         <List deliveries={data.deliveries} />
       )}
     </Section>
+  );
+}
+
+const FAILED = [DeliveryState.FAILED];
+
+/** Sends all failed deliveries of a webhook again, once that is confirmed. */
+function ReplayFailed({ webhookId }: { webhookId: bigint }) {
+  const mayWrite = useMay("Write_Administrative_Data");
+  const [opened, { open, close }] = useDisclosure();
+  const readAnew = useReadAnew();
+  if (!mayWrite) return null;
+  return (
+    <>
+      <Button variant="default" size="xs" leftSection={<IconRefresh size={14} />} onClick={open}>
+        Replay failed…
+      </Button>
+      <SendFilteredDialog
+        opened={opened}
+        onClose={close}
+        filter={{ webhookId, states: FAILED }}
+        onDone={() => void readAnew(DeliveryService)}
+      />
+    </>
   );
 }
 

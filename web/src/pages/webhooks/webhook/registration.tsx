@@ -1,6 +1,7 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Box, Button, Code, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
+import { IconPencil } from "@tabler/icons-react";
 import { createSearchParams, Link } from "react-router";
 import { ApiKeyService } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
@@ -15,14 +16,15 @@ import { CopyButton } from "../../../parts/text/copy-button.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
 import { Time } from "../../../parts/text/time.tsx";
 import { useEventTypes } from "../new/use-event-types.ts";
-import { RateLimit } from "./rate-limit.tsx";
+import { EditWebhook } from "./edit-webhook.tsx";
 
 /** What is registered, by whom and when. */
 export function Registration({ webhook }: { webhook: Webhook }) {
   const { data: types } = useEventTypes();
+  const mayWrite = useMay("Write_Administrative_Data");
   const type = types?.processes.find(({ number }) => number === webhook.webhookProcess);
   return (
-    <Section title="Registration">
+    <Section title="Registration" actions={mayWrite && <Edit webhook={webhook} />}>
       <Facts
         facts={[
           ["State", <WebhookHealthBadges key="state" webhook={webhook} />],
@@ -35,11 +37,12 @@ export function Registration({ webhook }: { webhook: Webhook }) {
               </Text>
             </>,
           ],
+          webhook.name !== undefined && ["Name", webhook.name],
           ["Address", <Copied key="url" value={webhook.url} of="the address" />],
           ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook’s id" />],
           ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
           ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],
-          ["Rate limit", <RateLimitFact key="limit" webhook={webhook} />],
+          ["Rate limit", rateLimitInWords(webhook.rateLimit)],
           ["Created", <Time key="created" value={webhook.created} />],
           ["Changed", <Time key="modified" value={webhook.modified} />],
         ]}
@@ -79,19 +82,18 @@ function ApiKeyName({ id }: { id: string }) {
   );
 }
 
-function RateLimitFact({ webhook }: { webhook: Webhook }) {
-  const mayWrite = useMay("Write_Administrative_Data");
+function rateLimitInWords(limit: number | undefined): string {
+  return limit === undefined ? "None" : `${countOf(limit, "delivery", "deliveries")} a second`;
+}
+
+function Edit({ webhook }: { webhook: Webhook }) {
   const [opened, { open, close }] = useDisclosure();
-  const limit = webhook.rateLimit;
   return (
-    <Group gap="xs">
-      <span>{limit === undefined ? "None" : `${countOf(limit, "delivery", "deliveries")} a second`}</span>
-      {mayWrite && (
-        <Button variant="default" size="compact-xs" onClick={open} aria-label="Change the rate limit">
-          Change
-        </Button>
-      )}
-      {mayWrite && <RateLimit webhook={webhook} opened={opened} onClose={close} />}
-    </Group>
+    <>
+      <Button variant="default" leftSection={<IconPencil size={16} />} onClick={open}>
+        Edit
+      </Button>
+      <EditWebhook webhook={webhook} opened={opened} onClose={close} />
+    </>
   );
 }

@@ -5,6 +5,7 @@ import type { OverdueRetries, Webhook } from "../../../../../gen/webhook/v1/webh
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { useMay } from "../../../api/session.tsx";
 import { PageTitle } from "../../../parts/layout/page-title.tsx";
+import { webhookTitle } from "../../../parts/text/webhook-title.ts";
 import { DeleteWebhook } from "../actions/delete-webhook.tsx";
 import { PausedNotice, PauseWebhook, useResume } from "../actions/pausing.tsx";
 import { SigningSecret } from "../actions/signing-secret.tsx";
@@ -27,7 +28,8 @@ export function WebhookDetails({
   return (
     <>
       <PageTitle
-        title={`${processName(webhook.webhookProcess)} to ${hostOf(webhook.url)}`}
+        title={webhookTitle(webhook)}
+        description={processName(webhook.webhookProcess)}
         actions={mayWrite && <Actions webhook={webhook} />}
       />
       <Stack gap="lg">
@@ -77,9 +79,4 @@ function Actions({ webhook }: { webhook: Webhook }) {
       <DeleteWebhook webhook={webhook} opened={deleting} onClose={remove.close} />
     </>
   );
-}
-
-/** `shop.example`, or the whole text where no host can be told. */
-function hostOf(url: string): string {
-  return URL.canParse(url) ? new URL(url).host : url;
 }

@@ -1,0 +1,13 @@
+import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
+
+/** The name of a webhook, or the host and path of its URL: `shop.example/hooks/orders`. */
+export function webhookTitle({ name, url }: Pick<Webhook, "name" | "url">): string {
+  return name ?? addressInShort(url);
+}
+
+/** Host and path of a URL: `shop.example/hooks/orders`; the whole text if it is not a URL. */
+export function addressInShort(url: string): string {
+  if (!URL.canParse(url)) return url;
+  const { host, pathname } = new URL(url);
+  return pathname === "/" ? host : `${host}${pathname}`;
+}
