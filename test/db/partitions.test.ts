@@ -194,7 +194,7 @@ describe("a row whose partition is missing", () => {
   test("of a test event is stored, too", async () => {
     const webhookId = await queue(db, 0);
     for (const table of PARTITIONED) await dropAll(table);
-    const made = { apiKeyId: randomUUID(), webhookId, payload: "{}" };
+    const made = { apiKeyId: randomUUID(), webhookId, process: 1, payload: "{}" };
     expect(await queueTestEvent(db, "everything", made)).not.toBeNull();
     expect(await db("events").pluck("test")).toEqual([true]);
   });

@@ -159,7 +159,8 @@ describe("no table that grows is read from end to end", () => {
     ],
     [
       "sending a test event",
-      (trx) => queueTestEvent(trx, "everything", { apiKeyId: randomUUID(), webhookId, payload: "{}" }),
+      (trx) =>
+        queueTestEvent(trx, "everything", { apiKeyId: randomUUID(), webhookId, process: 1, payload: "{}" }),
     ],
     [
       "fanning out",

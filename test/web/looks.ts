@@ -10,7 +10,10 @@ const SCHEMES = ["light", "dark"] as const;
 const OF_COLOURS = ["color-contrast", "link-in-text-block"];
 const GRAVE = new Set(["serious", "critical"]);
 
-/** Fails the test where axe finds what keeps people from using the page, in light or in dark. */
+/**
+ * Fails the test where axe finds what keeps people from using the page, in light or in dark; in an open dialog, whatever
+ * it finds.
+ */
 export async function expectAccessible(page: Page): Promise<void> {
   for (const colorScheme of SCHEMES) {
     await page.emulateMedia({ colorScheme });
@@ -21,6 +24,15 @@ export async function expectAccessible(page: Page): Promise<void> {
       .filter(({ impact }) => GRAVE.has(impact ?? ""))
       .map(({ id, help, nodes }) => ({ id, help, where: nodes.map((node) => node.html.slice(0, 200)) }));
     expect(grave, colorScheme).toEqual([]);
+  }
+  if ((await page.getByRole("dialog").count()) > 0) {
+    const dialog = await new AxeBuilder({ page }).setLegacyMode().include("[role=dialog]").analyze();
+    const found = dialog.violations.map(({ id, help, nodes }) => ({
+      id,
+      help,
+      where: nodes.map((node) => node.html.slice(0, 200)),
+    }));
+    expect(found, "dialog").toEqual([]);
   }
   await page.emulateMedia({ colorScheme: WINDOW.colorScheme ?? null });
 }

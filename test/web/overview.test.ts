@@ -2,6 +2,7 @@ import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
+import { CHANGE } from "../../src/db/deliveries/rollup-deltas.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -25,18 +26,20 @@ test("shows how many deliveries stand where, which webhooks fail and are slow, a
   await createClient(StatsService, service.transport).dispatchNow({});
   for (const { eventId } of published) await service.untilFinal(eventId);
   await web.visit({ path: "/" }, async (page) => {
-    await page.getByRole("link", { name: "Delivered 3 last 24 hours" }).waitFor();
-    await page.getByRole("link", { name: "Failed 3 last 24 hours" }).waitFor();
+    await page.getByRole("link", { name: "Delivered 3 last 24 hours none the day before" }).waitFor();
+    const failed = page.getByRole("link", { name: "Failed deliveries 3 last 24 hours none the day before" });
+    expect(await failed.getAttribute("href")).toBe("/deliveries?state=failed&last=24h");
     await page
       .getByRole("img", { name: "In the last 24 hours 3 attempts succeeded and 12 failed." })
       .waitFor();
-    await page.getByRole("link", { name: "Failed attempts 12 last 24 hours, retried or not" }).waitFor();
+    await page.getByRole("link", { name: /^Failed attempts 12 last 24 hours/ }).waitFor();
     const failing = page.locator("section").filter({ hasText: "Most failed attempts" });
     await failing.getByText("12 of 12").waitFor();
     expect(await failing.getByRole("row").count()).toBe(2);
     const slow = page.locator("section").filter({ hasText: "Slowest webhooks" });
     expect(await slow.getByRole("row").count()).toBe(3);
     const runs = page.locator("section").filter({ hasText: "Last dispatch runs" });
+    await runs.getByRole("button", { name: "Show" }).click();
     const link = runs.getByRole("link", { name: "Open in a new tab" }).first();
     expect(await link.getAttribute("href")).toMatch(
       /^https:\/\/temporal\.example\/namespaces\/default\/workflows\//,
@@ -49,14 +52,46 @@ test("shows how many deliveries stand where, which webhooks fail and are slow, a
 
 test("keeps its figures up to date without being loaded anew, and dispatches when told to", () =>
   web.visit({ path: "/" }, async (page) => {
-    await page.getByRole("link", { name: "Pending 0 now" }).waitFor();
+    await page.getByRole("link", { name: "Pending 0" }).waitFor();
     const { eventId } = await web.service.publish(4n);
-    await page.getByRole("link", { name: "Pending 2 now" }).waitFor();
+    await page.getByRole("link", { name: "Pending 2" }).waitFor();
     await page.getByRole("button", { name: "Dispatch now" }).click();
     await page.getByText("A dispatch has started").waitFor();
     await web.service.untilFinal(eventId);
-    await page.getByRole("link", { name: "Pending 0 now" }).waitFor();
-    await page.getByRole("link", { name: "Delivered 4 last 24 hours" }).waitFor();
+    await page.getByRole("link", { name: "Pending 0" }).waitFor();
+    await page.getByRole("link", { name: /^Delivered 4 last 24 hours/ }).waitFor();
+  }));
+
+test("figures of a day are compared with those of the day before", async () => {
+  const { db } = web.service;
+  const minute = new Date(Date.now() - 30 * 3_600_000);
+  minute.setSeconds(0, 0);
+  const { delivered, failed, retrying } = CHANGE;
+  const changes = [...Array(8).fill(delivered), failed, ...Array(3).fill(retrying)];
+  await db("rollup_deltas").insert({
+    minute,
+    webhook_ids: changes.map(() => "1"),
+    changes,
+    durations_ms: changes.map(() => 5),
+  });
+  await web.visit({ path: "/" }, async (page) => {
+    await page.getByRole("link", { name: /^Delivered 4 .* 50% fewer than the day before \(8\)$/ }).waitFor();
+    await page
+      .getByRole("link", { name: /^Failed deliveries \d+ .* more than the day before \(1\)$/ })
+      .waitFor();
+  });
+});
+
+test("times are shown with their zone, and in UTC at the press of a button, which is kept", () =>
+  web.visit({ path: "/webhooks/1" }, async (page) => {
+    const created = page.locator("time").filter({ hasText: /\d{4}/ }).first();
+    await created.filter({ hasText: /CET|CEST|GMT\+[12]/ }).waitFor();
+    await page.getByRole("button", { name: /Show times in UTC/ }).click();
+    await created.filter({ hasText: /UTC/ }).waitFor();
+    const utc = (await created.getAttribute("datetime")) ?? "";
+    expect(await created.textContent()).toContain(utc.slice(11, 19));
+    await page.reload();
+    await created.filter({ hasText: /UTC/ }).waitFor();
   }));
 
 test("says that its figures are not live while the service cannot be reached, and goes on by itself", () =>
@@ -65,7 +100,7 @@ test("says that its figures are not live while the service cannot be reached, an
     await page.getByRole("link", { name: "Overview" }).click();
     await page.getByText("The figures are not live at the moment").waitFor();
     await page.unroute("**/WatchOverview");
-    await page.getByRole("link", { name: /^Pending \d+ now$/ }).waitFor();
+    await page.getByRole("link", { name: /^Pending \d+$/ }).waitFor();
     expect(await page.getByText("The figures are not live at the moment").count()).toBe(0);
   }));
 
@@ -75,7 +110,7 @@ test("offers a dispatch to nobody who may only read", async () => {
     permissions: [Permission.READ_ADMINISTRATIVE_DATA],
   });
   await web.visit({ path: "/", key: secret }, async (page) => {
-    await page.getByRole("link", { name: /^Pending \d+ now$/ }).waitFor();
+    await page.getByRole("link", { name: /^Pending \d+$/ }).waitFor();
     expect(await page.getByRole("button", { name: "Dispatch now" }).count()).toBe(0);
   });
 });

@@ -94,6 +94,41 @@ test("a webhook's page shows its success, deliveries, attempts and latency of an
     await expectFitsPhone(page);
   }));
 
+test("attempts by outcome and latency are charted over a chosen period, and lead to the deliveries of an interval", () =>
+  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Attempts", exact: true });
+    await section
+      .getByRole("img", { name: /^2,00\d attempts in the last 24 hours, 5 failed; p50 / })
+      .waitFor();
+    await section.getByText("7 days").click();
+    await section.getByRole("img", { name: /^10,004 attempts in the last 7 days, 5 failed/ }).waitFor();
+    await section.getByText("1 hour").click();
+    await section.getByRole("img", { name: /^8 attempts in the last hour, 5 failed/ }).waitFor();
+    await takeScreenshots(page, "webhook-charts");
+    await section.locator(".recharts-bar-rectangle path").last().click();
+    await page.waitForURL(new RegExp(`/deliveries\\?webhook=${webhookId}&from=.*&to=`));
+    await page.goBack();
+    await section.getByRole("button", { name: "Show as a table" }).click();
+    const table = section.getByRole("table", { name: "Attempts over time" });
+    const link = table.getByRole("link", { name: "Deliveries" }).first();
+    expect(await link.getAttribute("href")).toMatch(/^\/deliveries\?webhook=\d+&from=.*&to=/);
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+  }));
+
+test("each row of the list has its webhook's attempts of a chosen period", () =>
+  web.visit({ path: "/webhooks" }, async (page) => {
+    await page.getByRole("img", { name: /^2,00\d attempts in the last 24 hours, 5 failed; p50 / }).waitFor();
+    await page.getByText("1 hour", { exact: true }).click();
+    const row = page
+      .getByRole("row")
+      .filter({ has: page.getByRole("img", { name: /^8 attempts in the last hour/ }) });
+    await row.getByText(/^p95 /).waitFor();
+    expect(new URL(page.url()).search).toBe("?period=1h");
+    await takeScreenshots(page, "webhooks-charts");
+    await expectAccessible(page);
+  }));
+
 test("a webhook without deliveries says so in place of figures", () =>
   web.visit({ path: `/webhooks/${untouchedId}` }, async (page) => {
     const section = page.getByRole("region", { name: "Statistics" });

@@ -102,7 +102,7 @@ test("an address is refused at its field, in the service's words, and can be put
     await takeScreenshots(page, "webhook-new");
     await address.fill("https://shop.example/documents");
     await page.getByRole("button", { name: "Register webhook" }).click();
-    await page.getByRole("heading", { name: "DocumentCreated to shop.example" }).waitFor();
+    await page.getByRole("heading", { name: "shop.example/documents" }).waitFor();
   }));
 
 test("registering what is registered already is told, and leads to that webhook", async () => {

@@ -1,36 +1,116 @@
 import {
   Alert,
+  Badge,
+  Button,
   Code,
   type CSSVariablesResolver,
   createTheme,
+  Input,
   localStorageColorSchemeManager,
+  type MantineColorsTuple,
   Modal,
   NavLink,
   Notification,
+  Table,
   TableScrollContainer,
 } from "@mantine/core";
 
-/** The look of the page. Fonts are the system's, so none is fetched. */
+/** The colour of links, buttons and what is chosen; shade 7 has a contrast of 7 to white. */
+const INK: MantineColorsTuple = [
+  "#eef1fb",
+  "#dce2f5",
+  "#b7c2ea",
+  "#8fa0df",
+  "#6c81d4",
+  "#5169cc",
+  "#3f57b8",
+  "#31459a",
+  "#27387d",
+  "#1c2a61",
+];
+
+/** Grounds, lines and quiet text, slightly blue. */
+const SLATE: MantineColorsTuple = [
+  "#f7f8fa",
+  "#eff1f5",
+  "#e3e6ec",
+  "#d0d5de",
+  "#b3bac7",
+  "#8d96a6",
+  "#6a7485",
+  "#4f5968",
+  "#353d4a",
+  "#1d232e",
+];
+
+/** The same in the dark, light text first. */
+const NIGHT: MantineColorsTuple = [
+  "#c9d1dc",
+  "#a9b3c1",
+  "#8892a2",
+  "#5d6776",
+  "#3f4856",
+  "#303844",
+  "#262d38",
+  "#1a202a",
+  "#141922",
+  "#0e1219",
+];
+
+/** The look of the page: a scale of 11 to 22 pixels, dense rows and square corners. Fonts are the system's, so none is
+ * fetched. Colour has meaning: red failed, orange degraded or late, green arrived; all else is ink or slate. */
 export const theme = createTheme({
-  primaryColor: "blue",
+  primaryColor: "ink",
+  colors: { ink: INK, gray: SLATE, dark: NIGHT },
   // Shades whose text and whose white-on-colour both reach a contrast of 4.5.
-  primaryShade: { light: 8, dark: 8 },
-  defaultRadius: "md",
+  primaryShade: { light: 7, dark: 6 },
+  defaultRadius: "sm",
+  radius: { xs: "2px", sm: "4px", md: "6px", lg: "8px", xl: "12px" },
   cursorType: "pointer",
   respectReducedMotion: true,
   autoContrast: true,
-  headings: { fontWeight: "650" },
+  fontFamily: '"Inter", "Segoe UI", system-ui, -apple-system, "Helvetica Neue", Arial, sans-serif',
+  fontFamilyMonospace:
+    'ui-monospace, "SF Mono", "JetBrains Mono", "Cascadia Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace',
+  fontSizes: { xs: "0.75rem", sm: "0.8125rem", md: "0.875rem", lg: "1rem", xl: "1.125rem" },
+  lineHeights: { xs: "1.4", sm: "1.45", md: "1.5", lg: "1.5", xl: "1.5" },
+  spacing: { xs: "0.5rem", sm: "0.625rem", md: "0.875rem", lg: "1.125rem", xl: "1.5rem" },
+  headings: {
+    fontWeight: "620",
+    sizes: {
+      h1: { fontSize: "1.375rem", lineHeight: "1.3" },
+      h2: { fontSize: "1.375rem", lineHeight: "1.3" },
+      h3: { fontSize: "1rem", lineHeight: "1.4" },
+      h4: { fontSize: "0.9375rem", lineHeight: "1.4" },
+    },
+  },
   components: {
-    NavLink: NavLink.extend({ styles: { root: { borderRadius: "var(--mantine-radius-md)" } } }),
-    Alert: Alert.extend({ styles: { message: { color: "var(--mantine-color-text)" } } }),
+    Button: Button.extend({ defaultProps: { size: "xs" } }),
+    Input: Input.extend({ defaultProps: { size: "sm" } }),
+    Badge: Badge.extend({
+      defaultProps: { radius: "sm", size: "sm" },
+      styles: { root: { fontWeight: 550, letterSpacing: 0 } },
+    }),
+    Table: Table.extend({
+      defaultProps: { verticalSpacing: 6, horizontalSpacing: "sm" },
+      styles: { th: { fontSize: "var(--mantine-font-size-xs)", fontWeight: 550 } },
+    }),
+    NavLink: NavLink.extend({
+      styles: { root: { borderRadius: "var(--mantine-radius-sm)", paddingBlock: 6 } },
+    }),
+    Alert: Alert.extend({
+      defaultProps: { p: "sm" },
+      styles: { message: { color: "var(--mantine-color-text)", fontSize: "var(--mantine-font-size-sm)" } },
+    }),
     // At the top, so that a dialog stays where it is when there comes to be more in it.
     Modal: Modal.extend({
-      defaultProps: { closeButtonProps: { "aria-label": "Close" } },
-      styles: { title: { fontWeight: 650, lineHeight: 1.4 } },
+      // Open at once: what is typed meanwhile is not lost.
+      defaultProps: { closeButtonProps: { "aria-label": "Close" }, transitionProps: { duration: 0 } },
+      styles: { title: { fontWeight: 620, fontSize: "1rem", lineHeight: 1.4 } },
     }),
     // The library's own scrollbars leave room for themselves below tables that do not scroll.
     TableScrollContainer: TableScrollContainer.extend({ defaultProps: { type: "native" } }),
-    Code: Code.extend({ defaultProps: { fz: "0.9em" } }),
+    Code: Code.extend({ defaultProps: { fz: "0.92em" } }),
     Notification: Notification.extend({
       defaultProps: { closeButtonProps: { "aria-label": "Close this message" } },
       styles: { description: { color: "var(--mantine-color-dimmed)", overflowWrap: "anywhere" } },
@@ -39,7 +119,7 @@ export const theme = createTheme({
 });
 
 /** Colours of badges and notices, whose text is of the colour too. */
-const TINTS = ["gray", "red", "orange", "yellow", "green", "teal", "blue"];
+const TINTS = ["gray", "red", "orange", "yellow", "green", "teal", "blue", "ink"];
 const IN_LIGHT = Object.fromEntries(
   TINTS.map((tint) => [
     `--mantine-color-${tint}-light-color`,
@@ -61,14 +141,29 @@ const IN_DARK = Object.fromEntries(
 export const cssVariables: CSSVariablesResolver = () => ({
   variables: {},
   light: {
+    "--page-ground": "var(--mantine-color-gray-0)",
+    "--line": "var(--mantine-color-gray-2)",
+    "--chart-succeeded": "#8fa0df",
+    "--chart-failed": "#c92a2a",
+    "--rate-delivered": "#2b8a3e",
+    "--chart-p50": "#5169cc",
+    "--chart-p95": "#b06a00",
     "--mantine-color-dimmed": "var(--mantine-color-gray-7)",
     "--mantine-color-placeholder": "var(--mantine-color-gray-6)",
     "--mantine-color-error": "var(--mantine-color-red-8)",
     ...IN_LIGHT,
   },
   dark: {
+    "--page-ground": "var(--mantine-color-dark-8)",
+    "--line": "var(--mantine-color-dark-5)",
+    "--chart-succeeded": "#5169cc",
+    "--chart-failed": "#fa5252",
+    "--rate-delivered": "#37b24d",
+    "--chart-p50": "#8fa0df",
+    "--chart-p95": "#e8a33d",
+    "--mantine-color-anchor": "var(--mantine-color-ink-2)",
     "--mantine-color-dimmed": "var(--mantine-color-dark-1)",
-    "--mantine-color-placeholder": "var(--mantine-color-dark-2)",
+    "--mantine-color-placeholder": "var(--mantine-color-dark-1)",
     "--mantine-color-error": "var(--mantine-color-red-4)",
     ...IN_DARK,
   },

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/stats.proto.
  */
 export const file_webhook_v1_stats: GenFile = /*@__PURE__*/
-  fileDesc("ChZ3ZWJob29rL3YxL3N0YXRzLnByb3RvEgp3ZWJob29rLnYxIqUCCghPdmVydmlldxIPCgdwZW5kaW5nGAEgASgDEhIKCmRlbGl2ZXJpbmcYAiABKAMSEAoIcmV0cnlpbmcYAyABKAMSDgoGZmFpbGVkGAQgASgDEhEKCWNhbmNlbGxlZBgFIAEoAxIZChFhdHRlbXB0c19sYXN0X2RheRgGIAEoAxIaChJkZWxpdmVyZWRfbGFzdF9kYXkYByABKAMSFwoPZmFpbGVkX2xhc3RfZGF5GAggASgDEiAKGGZhaWxlZF9hdHRlbXB0c19sYXN0X2RheRgJIAEoAxIYChBoZWFsdGh5X3dlYmhvb2tzGAogASgDEhkKEWRlZ3JhZGVkX3dlYmhvb2tzGAsgASgDEhgKEGZhaWxpbmdfd2ViaG9va3MYDCABKAMiiAEKDUhpc3RvcnlCdWNrZXQSKQoFc3RhcnQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGF0dGVtcHRzGAIgASgDEhEKCWRlbGl2ZXJlZBgDIAEoAxIOCgZmYWlsZWQYBCABKAMSFwoPZmFpbGVkX2F0dGVtcHRzGAUgASgDIpgBCgxXZWJob29rU3RhdHMSEgoKd2ViaG9va19pZBgBIAEoAxIRCglkZWxpdmVyZWQYAiABKAMSDgoGZmFpbGVkGAMgASgDEhAKCGF0dGVtcHRzGAQgASgDEhIKCmF2ZXJhZ2VfbXMYBSABKAESEgoKbG9uZ2VzdF9tcxgGIAEoBRIXCg9mYWlsZWRfYXR0ZW1wdHMYByABKAMi2gEKC0Rpc3BhdGNoUnVuEhMKC3dvcmtmbG93X2lkGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIrCgdzdGFydGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZjbG9zZWQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGF0dGVtcHRzGAUgASgFEhEKCWRlbGl2ZXJlZBgGIAEoBRIOCgZmYWlsZWQYByABKAUSEAoDdXJsGAggASgJSACIAQFCBgoEX3VybCIUChJHZXRPdmVydmlld1JlcXVlc3QiPQoTR2V0T3ZlcnZpZXdSZXNwb25zZRImCghvdmVydmlldxgBIAEoCzIULndlYmhvb2sudjEuT3ZlcnZpZXciFgoUV2F0Y2hPdmVydmlld1JlcXVlc3QiPwoVV2F0Y2hPdmVydmlld1Jlc3BvbnNlEiYKCG92ZXJ2aWV3GAEgASgLMhQud2ViaG9vay52MS5PdmVydmlldyIkChFHZXRIaXN0b3J5UmVxdWVzdBIPCgdidWNrZXRzGAEgASgFIkAKEkdldEhpc3RvcnlSZXNwb25zZRIqCgdidWNrZXRzGAEgAygLMhkud2ViaG9vay52MS5IaXN0b3J5QnVja2V0IhkKF0xpc3RXZWJob29rU3RhdHNSZXF1ZXN0InEKGExpc3RXZWJob29rU3RhdHNSZXNwb25zZRIqCgh3ZWJob29rcxgBIAMoCzIYLndlYmhvb2sudjEuV2ViaG9va1N0YXRzEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIyChZHZXRXZWJob29rU3RhdHNSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiRQoXR2V0V2ViaG9va1N0YXRzUmVzcG9uc2USKgoHcGVyaW9kcxgBIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1BlcmlvZCLMAQoNV2ViaG9va1BlcmlvZBINCgVob3VycxgBIAEoBRIQCghhdHRlbXB0cxgCIAEoAxIRCglkZWxpdmVyZWQYAyABKAMSDgoGZmFpbGVkGAQgASgDEhsKDmxhdGVuY3lfcDUwX21zGAUgASgFSACIAQESGwoObGF0ZW5jeV9wOTVfbXMYBiABKAVIAYgBARIXCg9mYWlsZWRfYXR0ZW1wdHMYByABKANCEQoPX2xhdGVuY3lfcDUwX21zQhEKD19sYXRlbmN5X3A5NV9tcyIsChdMaXN0RGlzcGF0Y2hSdW5zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUiQQoYTGlzdERpc3BhdGNoUnVuc1Jlc3BvbnNlEiUKBHJ1bnMYASADKAsyFy53ZWJob29rLnYxLkRpc3BhdGNoUnVuIhQKEkRpc3BhdGNoTm93UmVxdWVzdCIVChNEaXNwYXRjaE5vd1Jlc3BvbnNlMqYFCgxTdGF0c1NlcnZpY2USVwoLR2V0T3ZlcnZpZXcSHi53ZWJob29rLnYxLkdldE92ZXJ2aWV3UmVxdWVzdBofLndlYmhvb2sudjEuR2V0T3ZlcnZpZXdSZXNwb25zZSIHkAIBiLUYARJcCg1XYXRjaE92ZXJ2aWV3EiAud2ViaG9vay52MS5XYXRjaE92ZXJ2aWV3UmVxdWVzdBohLndlYmhvb2sudjEuV2F0Y2hPdmVydmlld1Jlc3BvbnNlIgSItRgBMAESVAoKR2V0SGlzdG9yeRIdLndlYmhvb2sudjEuR2V0SGlzdG9yeVJlcXVlc3QaHi53ZWJob29rLnYxLkdldEhpc3RvcnlSZXNwb25zZSIHkAIBiLUYARJmChBMaXN0V2ViaG9va1N0YXRzEiMud2ViaG9vay52MS5MaXN0V2ViaG9va1N0YXRzUmVxdWVzdBokLndlYmhvb2sudjEuTGlzdFdlYmhvb2tTdGF0c1Jlc3BvbnNlIgeQAgGItRgBEmMKD0dldFdlYmhvb2tTdGF0cxIiLndlYmhvb2sudjEuR2V0V2ViaG9va1N0YXRzUmVxdWVzdBojLndlYmhvb2sudjEuR2V0V2ViaG9va1N0YXRzUmVzcG9uc2UiB5ACAYi1GAESZgoQTGlzdERpc3BhdGNoUnVucxIjLndlYmhvb2sudjEuTGlzdERpc3BhdGNoUnVuc1JlcXVlc3QaJC53ZWJob29rLnYxLkxpc3REaXNwYXRjaFJ1bnNSZXNwb25zZSIHkAIBiLUYARJUCgtEaXNwYXRjaE5vdxIeLndlYmhvb2sudjEuRGlzcGF0Y2hOb3dSZXF1ZXN0Gh8ud2ViaG9vay52MS5EaXNwYXRjaE5vd1Jlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_protobuf_timestamp, file_webhook_v1_options]);
+  fileDesc("ChZ3ZWJob29rL3YxL3N0YXRzLnByb3RvEgp3ZWJob29rLnYxIqcDCghPdmVydmlldxIPCgdwZW5kaW5nGAEgASgDEhIKCmRlbGl2ZXJpbmcYAiABKAMSEAoIcmV0cnlpbmcYAyABKAMSDgoGZmFpbGVkGAQgASgDEhEKCWNhbmNlbGxlZBgFIAEoAxIZChFhdHRlbXB0c19sYXN0X2RheRgGIAEoAxIaChJkZWxpdmVyZWRfbGFzdF9kYXkYByABKAMSFwoPZmFpbGVkX2xhc3RfZGF5GAggASgDEiAKGGZhaWxlZF9hdHRlbXB0c19sYXN0X2RheRgJIAEoAxIYChBoZWFsdGh5X3dlYmhvb2tzGAogASgDEhkKEWRlZ3JhZGVkX3dlYmhvb2tzGAsgASgDEhgKEGZhaWxpbmdfd2ViaG9va3MYDCABKAMSHQoVYXR0ZW1wdHNfcHJldmlvdXNfZGF5GA0gASgDEh4KFmRlbGl2ZXJlZF9wcmV2aW91c19kYXkYDiABKAMSGwoTZmFpbGVkX3ByZXZpb3VzX2RheRgPIAEoAxIkChxmYWlsZWRfYXR0ZW1wdHNfcHJldmlvdXNfZGF5GBAgASgDIogBCg1IaXN0b3J5QnVja2V0EikKBXN0YXJ0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhdHRlbXB0cxgCIAEoAxIRCglkZWxpdmVyZWQYAyABKAMSDgoGZmFpbGVkGAQgASgDEhcKD2ZhaWxlZF9hdHRlbXB0cxgFIAEoAyKYAQoMV2ViaG9va1N0YXRzEhIKCndlYmhvb2tfaWQYASABKAMSEQoJZGVsaXZlcmVkGAIgASgDEg4KBmZhaWxlZBgDIAEoAxIQCghhdHRlbXB0cxgEIAEoAxISCgphdmVyYWdlX21zGAUgASgBEhIKCmxvbmdlc3RfbXMYBiABKAUSFwoPZmFpbGVkX2F0dGVtcHRzGAcgASgDItoBCgtEaXNwYXRjaFJ1bhITCgt3b3JrZmxvd19pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSKwoHc3RhcnRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VkGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhdHRlbXB0cxgFIAEoBRIRCglkZWxpdmVyZWQYBiABKAUSDgoGZmFpbGVkGAcgASgFEhAKA3VybBgIIAEoCUgAiAEBQgYKBF91cmwiFAoSR2V0T3ZlcnZpZXdSZXF1ZXN0Ij0KE0dldE92ZXJ2aWV3UmVzcG9uc2USJgoIb3ZlcnZpZXcYASABKAsyFC53ZWJob29rLnYxLk92ZXJ2aWV3IhYKFFdhdGNoT3ZlcnZpZXdSZXF1ZXN0Ij8KFVdhdGNoT3ZlcnZpZXdSZXNwb25zZRImCghvdmVydmlldxgBIAEoCzIULndlYmhvb2sudjEuT3ZlcnZpZXciJAoRR2V0SGlzdG9yeVJlcXVlc3QSDwoHYnVja2V0cxgBIAEoBSJAChJHZXRIaXN0b3J5UmVzcG9uc2USKgoHYnVja2V0cxgBIAMoCzIZLndlYmhvb2sudjEuSGlzdG9yeUJ1Y2tldCIZChdMaXN0V2ViaG9va1N0YXRzUmVxdWVzdCJxChhMaXN0V2ViaG9va1N0YXRzUmVzcG9uc2USKgoId2ViaG9va3MYASADKAsyGC53ZWJob29rLnYxLldlYmhvb2tTdGF0cxIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiMgoWR2V0V2ViaG9va1N0YXRzUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIkUKF0dldFdlYmhvb2tTdGF0c1Jlc3BvbnNlEioKB3BlcmlvZHMYASADKAsyGS53ZWJob29rLnYxLldlYmhvb2tQZXJpb2QizAEKDVdlYmhvb2tQZXJpb2QSDQoFaG91cnMYASABKAUSEAoIYXR0ZW1wdHMYAiABKAMSEQoJZGVsaXZlcmVkGAMgASgDEg4KBmZhaWxlZBgEIAEoAxIbCg5sYXRlbmN5X3A1MF9tcxgFIAEoBUgAiAEBEhsKDmxhdGVuY3lfcDk1X21zGAYgASgFSAGIAQESFwoPZmFpbGVkX2F0dGVtcHRzGAcgASgDQhEKD19sYXRlbmN5X3A1MF9tc0IRCg9fbGF0ZW5jeV9wOTVfbXMiPwoZTGlzdFdlYmhvb2tIaXN0b3J5UmVxdWVzdBITCgt3ZWJob29rX2lkcxgBIAMoAxINCgVob3VycxgCIAEoBSJkChpMaXN0V2ViaG9va0hpc3RvcnlSZXNwb25zZRIsCgh3ZWJob29rcxgBIAMoCzIaLndlYmhvb2sudjEuV2ViaG9va0hpc3RvcnkSGAoQaW50ZXJ2YWxfc2Vjb25kcxgCIAEoBSLfAQoOV2ViaG9va0hpc3RvcnkSEgoKd2ViaG9va19pZBgBIAEoAxIuCglpbnRlcnZhbHMYAiADKAsyGy53ZWJob29rLnYxLldlYmhvb2tJbnRlcnZhbBIQCghhdHRlbXB0cxgDIAEoAxIXCg9mYWlsZWRfYXR0ZW1wdHMYBCABKAMSGwoObGF0ZW5jeV9wNTBfbXMYBSABKAVIAIgBARIbCg5sYXRlbmN5X3A5NV9tcxgGIAEoBUgBiAEBQhEKD19sYXRlbmN5X3A1MF9tc0IRCg9fbGF0ZW5jeV9wOTVfbXMixwEKD1dlYmhvb2tJbnRlcnZhbBIpCgVzdGFydBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYXR0ZW1wdHMYAiABKAMSFwoPZmFpbGVkX2F0dGVtcHRzGAMgASgDEhsKDmxhdGVuY3lfcDUwX21zGAQgASgFSACIAQESGwoObGF0ZW5jeV9wOTVfbXMYBSABKAVIAYgBAUIRCg9fbGF0ZW5jeV9wNTBfbXNCEQoPX2xhdGVuY3lfcDk1X21zIiwKF0xpc3REaXNwYXRjaFJ1bnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBSJBChhMaXN0RGlzcGF0Y2hSdW5zUmVzcG9uc2USJQoEcnVucxgBIAMoCzIXLndlYmhvb2sudjEuRGlzcGF0Y2hSdW4iFAoSRGlzcGF0Y2hOb3dSZXF1ZXN0IhUKE0Rpc3BhdGNoTm93UmVzcG9uc2UylAYKDFN0YXRzU2VydmljZRJXCgtHZXRPdmVydmlldxIeLndlYmhvb2sudjEuR2V0T3ZlcnZpZXdSZXF1ZXN0Gh8ud2ViaG9vay52MS5HZXRPdmVydmlld1Jlc3BvbnNlIgeQAgGItRgBElwKDVdhdGNoT3ZlcnZpZXcSIC53ZWJob29rLnYxLldhdGNoT3ZlcnZpZXdSZXF1ZXN0GiEud2ViaG9vay52MS5XYXRjaE92ZXJ2aWV3UmVzcG9uc2UiBIi1GAEwARJUCgpHZXRIaXN0b3J5Eh0ud2ViaG9vay52MS5HZXRIaXN0b3J5UmVxdWVzdBoeLndlYmhvb2sudjEuR2V0SGlzdG9yeVJlc3BvbnNlIgeQAgGItRgBEmYKEExpc3RXZWJob29rU3RhdHMSIy53ZWJob29rLnYxLkxpc3RXZWJob29rU3RhdHNSZXF1ZXN0GiQud2ViaG9vay52MS5MaXN0V2ViaG9va1N0YXRzUmVzcG9uc2UiB5ACAYi1GAESYwoPR2V0V2ViaG9va1N0YXRzEiIud2ViaG9vay52MS5HZXRXZWJob29rU3RhdHNSZXF1ZXN0GiMud2ViaG9vay52MS5HZXRXZWJob29rU3RhdHNSZXNwb25zZSIHkAIBiLUYARJsChJMaXN0V2ViaG9va0hpc3RvcnkSJS53ZWJob29rLnYxLkxpc3RXZWJob29rSGlzdG9yeVJlcXVlc3QaJi53ZWJob29rLnYxLkxpc3RXZWJob29rSGlzdG9yeVJlc3BvbnNlIgeQAgGItRgBEmYKEExpc3REaXNwYXRjaFJ1bnMSIy53ZWJob29rLnYxLkxpc3REaXNwYXRjaFJ1bnNSZXF1ZXN0GiQud2ViaG9vay52MS5MaXN0RGlzcGF0Y2hSdW5zUmVzcG9uc2UiB5ACAYi1GAESVAoLRGlzcGF0Y2hOb3cSHi53ZWJob29rLnYxLkRpc3BhdGNoTm93UmVxdWVzdBofLndlYmhvb2sudjEuRGlzcGF0Y2hOb3dSZXNwb25zZSIEiLUYAmIGcHJvdG8z", [file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
  * Current counts by state, and the results of the last day's runs.
@@ -104,6 +104,28 @@ export type Overview = Message<"webhook.v1.Overview"> & {
    * @generated from field: int64 failing_webhooks = 12;
    */
   failingWebhooks: bigint;
+
+  /**
+   * The same as the fields of the last 24 hours, for the 24 hours before, by full hours: the base of trends.
+   *
+   * @generated from field: int64 attempts_previous_day = 13;
+   */
+  attemptsPreviousDay: bigint;
+
+  /**
+   * @generated from field: int64 delivered_previous_day = 14;
+   */
+  deliveredPreviousDay: bigint;
+
+  /**
+   * @generated from field: int64 failed_previous_day = 15;
+   */
+  failedPreviousDay: bigint;
+
+  /**
+   * @generated from field: int64 failed_attempts_previous_day = 16;
+   */
+  failedAttemptsPreviousDay: bigint;
 };
 
 /**
@@ -520,6 +542,161 @@ export const WebhookPeriodSchema: GenMessage<WebhookPeriod> = /*@__PURE__*/
   messageDesc(file_webhook_v1_stats, 14);
 
 /**
+ * @generated from message webhook.v1.ListWebhookHistoryRequest
+ */
+export type ListWebhookHistoryRequest = Message<"webhook.v1.ListWebhookHistoryRequest"> & {
+  /**
+   * At most 100. Webhooks that do not exist or are outside the caller's scope are left out of the response.
+   *
+   * @generated from field: repeated int64 webhook_ids = 1;
+   */
+  webhookIds: bigint[];
+
+  /**
+   * The length of the period: 1, 24 or 168. 0 means 24.
+   *
+   * @generated from field: int32 hours = 2;
+   */
+  hours: number;
+};
+
+/**
+ * Describes the message webhook.v1.ListWebhookHistoryRequest.
+ * Use `create(ListWebhookHistoryRequestSchema)` to create a new message.
+ */
+export const ListWebhookHistoryRequestSchema: GenMessage<ListWebhookHistoryRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_stats, 15);
+
+/**
+ * @generated from message webhook.v1.ListWebhookHistoryResponse
+ */
+export type ListWebhookHistoryResponse = Message<"webhook.v1.ListWebhookHistoryResponse"> & {
+  /**
+   * In the order of the request.
+   *
+   * @generated from field: repeated webhook.v1.WebhookHistory webhooks = 1;
+   */
+  webhooks: WebhookHistory[];
+
+  /**
+   * The length of an interval in seconds: 120, 3,600 or 21,600 for a period of 1, 24 or 168 hours.
+   *
+   * @generated from field: int32 interval_seconds = 2;
+   */
+  intervalSeconds: number;
+};
+
+/**
+ * Describes the message webhook.v1.ListWebhookHistoryResponse.
+ * Use `create(ListWebhookHistoryResponseSchema)` to create a new message.
+ */
+export const ListWebhookHistoryResponseSchema: GenMessage<ListWebhookHistoryResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_stats, 16);
+
+/**
+ * A webhook's attempts over time.
+ *
+ * @generated from message webhook.v1.WebhookHistory
+ */
+export type WebhookHistory = Message<"webhook.v1.WebhookHistory"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+
+  /**
+   * Intervals of equal length up to now, oldest first, including empty ones. The last one is not over.
+   *
+   * @generated from field: repeated webhook.v1.WebhookInterval intervals = 2;
+   */
+  intervals: WebhookInterval[];
+
+  /**
+   * Over the whole period.
+   *
+   * @generated from field: int64 attempts = 3;
+   */
+  attempts: bigint;
+
+  /**
+   * Over the whole period.
+   *
+   * @generated from field: int64 failed_attempts = 4;
+   */
+  failedAttempts: bigint;
+
+  /**
+   * Over the whole period, as in WebhookPeriod.
+   *
+   * @generated from field: optional int32 latency_p50_ms = 5;
+   */
+  latencyP50Ms?: number | undefined;
+
+  /**
+   * Over the whole period, as in WebhookPeriod.
+   *
+   * @generated from field: optional int32 latency_p95_ms = 6;
+   */
+  latencyP95Ms?: number | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.WebhookHistory.
+ * Use `create(WebhookHistorySchema)` to create a new message.
+ */
+export const WebhookHistorySchema: GenMessage<WebhookHistory> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_stats, 17);
+
+/**
+ * A webhook's attempts within an interval.
+ *
+ * @generated from message webhook.v1.WebhookInterval
+ */
+export type WebhookInterval = Message<"webhook.v1.WebhookInterval"> & {
+  /**
+   * A multiple of the interval's length.
+   *
+   * @generated from field: google.protobuf.Timestamp start = 1;
+   */
+  start?: Timestamp | undefined;
+
+  /**
+   * The number of attempts.
+   *
+   * @generated from field: int64 attempts = 2;
+   */
+  attempts: bigint;
+
+  /**
+   * Attempts that failed, those that were or will be retried included.
+   *
+   * @generated from field: int64 failed_attempts = 3;
+   */
+  failedAttempts: bigint;
+
+  /**
+   * As in WebhookPeriod.
+   *
+   * @generated from field: optional int32 latency_p50_ms = 4;
+   */
+  latencyP50Ms?: number | undefined;
+
+  /**
+   * As in WebhookPeriod.
+   *
+   * @generated from field: optional int32 latency_p95_ms = 5;
+   */
+  latencyP95Ms?: number | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.WebhookInterval.
+ * Use `create(WebhookIntervalSchema)` to create a new message.
+ */
+export const WebhookIntervalSchema: GenMessage<WebhookInterval> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_stats, 18);
+
+/**
  * @generated from message webhook.v1.ListDispatchRunsRequest
  */
 export type ListDispatchRunsRequest = Message<"webhook.v1.ListDispatchRunsRequest"> & {
@@ -536,7 +713,7 @@ export type ListDispatchRunsRequest = Message<"webhook.v1.ListDispatchRunsReques
  * Use `create(ListDispatchRunsRequestSchema)` to create a new message.
  */
 export const ListDispatchRunsRequestSchema: GenMessage<ListDispatchRunsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_stats, 15);
+  messageDesc(file_webhook_v1_stats, 19);
 
 /**
  * @generated from message webhook.v1.ListDispatchRunsResponse
@@ -553,7 +730,7 @@ export type ListDispatchRunsResponse = Message<"webhook.v1.ListDispatchRunsRespo
  * Use `create(ListDispatchRunsResponseSchema)` to create a new message.
  */
 export const ListDispatchRunsResponseSchema: GenMessage<ListDispatchRunsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_stats, 16);
+  messageDesc(file_webhook_v1_stats, 20);
 
 /**
  * @generated from message webhook.v1.DispatchNowRequest
@@ -566,7 +743,7 @@ export type DispatchNowRequest = Message<"webhook.v1.DispatchNowRequest"> & {
  * Use `create(DispatchNowRequestSchema)` to create a new message.
  */
 export const DispatchNowRequestSchema: GenMessage<DispatchNowRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_stats, 17);
+  messageDesc(file_webhook_v1_stats, 21);
 
 /**
  * @generated from message webhook.v1.DispatchNowResponse
@@ -579,7 +756,7 @@ export type DispatchNowResponse = Message<"webhook.v1.DispatchNowResponse"> & {
  * Use `create(DispatchNowResponseSchema)` to create a new message.
  */
 export const DispatchNowResponseSchema: GenMessage<DispatchNowResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_stats, 18);
+  messageDesc(file_webhook_v1_stats, 22);
 
 /**
  * Statistics, and starting a dispatch. A key of an installed app sees the webhooks of its app only.
@@ -636,6 +813,16 @@ export const StatsService: GenService<{
     methodKind: "unary";
     input: typeof GetWebhookStatsRequestSchema;
     output: typeof GetWebhookStatsResponseSchema;
+  },
+  /**
+   * Returns attempts by outcome and their latency over time, for one or more webhooks.
+   *
+   * @generated from rpc webhook.v1.StatsService.ListWebhookHistory
+   */
+  listWebhookHistory: {
+    methodKind: "unary";
+    input: typeof ListWebhookHistoryRequestSchema;
+    output: typeof ListWebhookHistoryResponseSchema;
   },
   /**
    * Lists the latest dispatch runs, newest first. PERMISSION_DENIED for a key of an installed app, because runs

@@ -28,7 +28,7 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
     firstRunId: string | null;
   }>(
     db,
-    `select w.process, w.installed_app_id as "installedAppId", e.user_id as "userId", e.test, e.payload,
+    `select e.process, w.installed_app_id as "installedAppId", e.user_id as "userId", e.test, e.payload,
         r.workflow_id as "workflowId", r.first_run_id as "firstRunId"
       from (
           select id, event_id, webhook_id, run_id from queue where id = :id::uuid

@@ -17,6 +17,10 @@ export interface OverviewRow {
   deliveredLastDay: bigint;
   failedLastDay: bigint;
   failedAttemptsLastDay: bigint;
+  attemptsPreviousDay: bigint;
+  deliveredPreviousDay: bigint;
+  failedPreviousDay: bigint;
+  failedAttemptsPreviousDay: bigint;
   healthyWebhooks: bigint;
   degradedWebhooks: bigint;
   failingWebhooks: bigint;
@@ -45,6 +49,8 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
     `select queued.pending, queued.delivering, retries.retrying, ended.failed, ended.cancelled,
         day.attempts as "attemptsLastDay", day.delivered as "deliveredLastDay", day.failed as "failedLastDay",
         day.failed_attempts as "failedAttemptsLastDay",
+        before.attempts as "attemptsPreviousDay", before.delivered as "deliveredPreviousDay",
+        before.failed as "failedPreviousDay", before.failed_attempts as "failedAttemptsPreviousDay",
         greatest(0, live.webhooks - troubled.degraded - troubled.failing) as "healthyWebhooks",
         troubled.degraded as "degradedWebhooks", troubled.failing as "failingWebhooks"
       from (
@@ -60,7 +66,12 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
         select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
           coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(failed_attempts), 0)::bigint as failed_attempts
         from (${countsSince("minute", webhooks, "start > now() - interval '24 hours'")}) c
-      ) day, (${liveWebhooks(scope)}) live, (
+      ) day, (
+        -- Minutes are not kept as long.
+        select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
+          coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(failed_attempts), 0)::bigint as failed_attempts
+        from (${countsSince("hour", webhooks, "start > now() - interval '48 hours' and start <= now() - interval '24 hours'")}) c
+      ) before, (${liveWebhooks(scope)}) live, (
         select count(*) filter (where h.health = 'degraded') as degraded,
           count(*) filter (where h.health = 'failing') as failing
         from webhook_health h join webhooks w on w.id = h.webhook_id and w.deleted is null
@@ -186,6 +197,64 @@ export async function readWebhookPeriods(
       return { hours, ...(row as Omit<WebhookPeriodRow, "hours">) };
     }),
   );
+}
+
+/** A webhook's attempts within an interval. */
+export interface WebhookIntervalRow {
+  webhookId: bigint;
+  start: Date;
+  attempts: bigint;
+  failedAttempts: bigint;
+  /** Attempts by class of `LATENCY_BOUNDS_MS`; those of the last second may be missing. */
+  latency: number[];
+}
+
+/** The periods of `readWebhookHistory` in hours, with the lengths of their intervals in seconds. */
+export const HISTORY_INTERVALS = { 1: 120, 24: 3_600, 168: 21_600 } as const;
+
+/**
+ * The attempts of webhooks in the intervals of a period up to now.
+ *
+ * @returns the interval in which the period begins, the end of the last interval, the webhooks of the scope among those
+ *   given, and their intervals with attempts, oldest first
+ */
+export async function readWebhookHistory(
+  db: Db,
+  scope: Scope,
+  webhookIds: readonly bigint[],
+  hours: keyof typeof HISTORY_INTERVALS,
+): Promise<{ start: Date; end: Date; webhookIds: Set<bigint>; intervals: WebhookIntervalRow[] }> {
+  const intervalMs = HISTORY_INTERVALS[hours] * 1_000;
+  const end = new Date((Math.floor(Date.now() / intervalMs) + 1) * intervalMs);
+  const start = new Date(end.getTime() - hours * 3_600_000);
+  const inScope = webhookIn(scope, "w");
+  const own = `webhook_id = any(array(
+      select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}))`;
+  const bindings = { webhookIds: webhookIds.map(String), ...inScope.bindings };
+  const [known, intervals] = await Promise.all([
+    rows<{ id: bigint }>(
+      db,
+      `select w.id from webhooks w where w.id = any(:webhookIds::bigint[]) and ${inScope.sql}`,
+      bindings,
+    ),
+    rows<WebhookIntervalRow>(
+      db,
+      `with counted as materialized (
+          select c.*, date_bin(make_interval(secs => :seconds::int), c.start, :start::timestamptz) as interval
+          from (${countsSince(hours === 1 ? "minute" : "hour", own, "start >= :start::timestamptz")}) c
+        )
+        select c.webhook_id as "webhookId", c.interval as start, sum(c.attempts)::bigint as attempts,
+          sum(c.failed_attempts)::bigint as "failedAttempts", (
+            select coalesce(array_agg(l.n order by l.class), '{}') from (
+              select class, sum(n)::int as n from counted i cross join unnest(i.latency) with ordinality u(n, class)
+              where i.webhook_id = c.webhook_id and i.interval = c.interval group by class
+            ) l
+          ) as latency
+        from counted c group by c.webhook_id, c.interval order by c.webhook_id, c.interval`,
+      { ...bindings, start, seconds: HISTORY_INTERVALS[hours] },
+    ),
+  ]);
+  return { start, end, webhookIds: new Set(known.map(({ id }) => id)), intervals };
 }
 
 /** A dispatch run. */

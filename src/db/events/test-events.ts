@@ -11,14 +11,17 @@ const USER_ID = "test";
 export interface TestEvent {
   apiKeyId: string;
   webhookId: bigint;
+  /** The number of the event type, which may be another one than the webhook's. */
+  process: number;
   /** The body that the receiver gets. */
   payload: string;
 }
 
 /**
- * Stores an event marked as a test, with one pending delivery for this webhook only.
+ * Stores an event marked as a test, with one pending delivery for this webhook only. If the webhook is paused, its first
+ * attempt is made nevertheless, as that of its latest test event.
  *
- * @returns the ids of both; null if the webhook was deleted or paused in the meantime, or is not in the scope
+ * @returns the ids of both; null if the webhook was deleted in the meantime, or is not in the scope
  */
 export async function queueTestEvent(
   db: Db,
@@ -31,19 +34,23 @@ export async function queueTestEvent(
       db,
       // The lock blocks deletion of the webhook, so that deletion also cancels this delivery.
       `with target as (
-        select w.id, w.process from webhooks w
-        where w.id = :webhookId::bigint and w.deleted is null and w.paused is null and ${inScope.sql} for share
+        select w.id from webhooks w
+        where w.id = :webhookId::bigint and w.deleted is null and ${inScope.sql} for no key update
       ),
       event as (
         insert into events
           (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload, test)
-        select new_event_id(), :apiKeyId::uuid, :key::text, process, :userId::text, now(), 1, :payload::text, true
+        select new_event_id(), :apiKeyId::uuid, :key::text, :process::int, :userId::text, now(), 1, :payload::text, true
         from target returning id
       ),
       queued as (
         insert into queue (id, event_id, webhook_id) select new_delivery_id(event.id), event.id, target.id
         from event, target
         returning id, event_id
+      ),
+      paused as (
+        update webhooks w set test_delivery = queued.id from queued, target
+        where w.id = target.id and w.paused is not null
       )
       select event_id as "eventId", id as "deliveryId" from queued`,
       { ...event, key: `test/${randomUUID()}`, userId: USER_ID, ...inScope.bindings },

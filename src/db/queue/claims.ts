@@ -17,6 +17,10 @@ export interface Claimant {
   runId: number;
 }
 
+/** The bounds of all ids of deliveries. */
+const MIN_ID = "00000000-0000-0000-0000-000000000000";
+const MAX_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff";
+
 /** A worker without a row must not claim: its claims would be free immediately. */
 const IS_WORKER = `:workerId::int = any(${WORKERS})`;
 
@@ -49,7 +53,7 @@ export interface ClaimResult {
 /**
  * Claims deliveries for their first attempt, oldest first within a webhook and fairly between webhooks: each visited
  * webhook with pending deliveries gets an equal share of `limit`, at least one. Paused and deleted webhooks are
- * skipped.
+ * skipped, except for the test delivery of a paused one.
  *
  * A claim updates no index and locks no row of another table.
  *
@@ -73,20 +77,25 @@ export async function claimPending(
       from waiting where waiting.webhook_id is not null and n < :webhooks::int
     ),
     eligible as materialized (
-      select s.webhook_id from waiting s cross join lateral (
-        select from webhooks w
-        where w.id = s.webhook_id and w.paused is null and w.deleted is null and s.webhook_id <> all(:excluded::bigint[])
-          and ${IS_WORKER}
+      select s.webhook_id, w.first_id, w.last_id from waiting s cross join lateral (
+        -- Of a paused webhook, the test delivery alone.
+        select case when w.paused is null then '${MIN_ID}' else w.test_delivery end as first_id,
+          case when w.paused is null then '${MAX_ID}' else w.test_delivery end as last_id
+        from webhooks w
+        where w.id = s.webhook_id and (w.paused is null or w.test_delivery is not null) and w.deleted is null
+          and s.webhook_id <> all(:excluded::bigint[]) and ${IS_WORKER}
         offset 0
       ) w
         -- One whose rows are all claimed must not make the others' shares smaller.
         cross join lateral (
-          select from queue q where q.webhook_id = s.webhook_id and ${isFree("q")} order by id limit 1
+          select from queue q where q.webhook_id = s.webhook_id and q.id between w.first_id and w.last_id
+            and ${isFree("q")} order by id limit 1
         ) free
     ), ${allowances("eligible")},
     chosen as (
       select d.place from allowed s cross join lateral (
-        select ctid as place from queue q where q.webhook_id = s.webhook_id and ${isFree("q")} order by id
+        select ctid as place from queue q
+        where q.webhook_id = s.webhook_id and q.id between s.first_id and s.last_id and ${isFree("q")} order by id
         limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from eligible))))
         for update skip locked
       ) d limit :limit::int
@@ -167,7 +176,7 @@ const allowances = (source: string) => `
     for update skip locked
   ),
   allowed as (
-    select s.webhook_id, case when w.rate_limit is not null then coalesce(greatest(0, floor(m.tokens))::int, 0) end as most
+    select s.*, case when w.rate_limit is not null then coalesce(greatest(0, floor(m.tokens))::int, 0) end as most
     from ${source} s join webhooks w on w.id = s.webhook_id left join metered m on m.id = w.id
   )`;
 

@@ -7,6 +7,8 @@ export interface EventContent {
   /** The JSON body; null if it was erased or the event is not stored. */
   payload: string | null;
   userId: string;
+  /** The number of its event type; undefined if the event is not stored. */
+  process?: number;
   /** Whether the event is a test event. */
   test?: boolean;
 }
@@ -28,13 +30,14 @@ export async function loadContents(
     id: string;
     payload: string | null;
     user_id: string;
+    process: number;
     test: boolean;
     fits: boolean;
   }>(
     db,
     // PostgreSQL knows the length of a payload without reading it.
-    `select id, user_id, test, fits, case when fits then payload end as payload from (
-        select e.id, e.user_id, e.test, e.payload,
+    `select id, user_id, process, test, fits, case when fits then payload end as payload from (
+        select e.id, e.user_id, e.process, e.test, e.payload,
           coalesce(sum(octet_length(e.payload)) over before, 0) + coalesce(octet_length(e.payload), 0) <= :maxBytes::int8
             or :alone::bool and a.place = 1 as fits
         from unnest(:eventIds::uuid[]) with ordinality a(id, place) join events e on e.id = a.id
@@ -44,8 +47,8 @@ export async function loadContents(
     { prepare: "load_contents" },
   );
   const contents = new Map<string, EventContent>(asked.map((id) => [id, { payload: null, userId: "" }]));
-  for (const { id, payload, user_id, test, fits } of found) {
-    if (fits) contents.set(id, { payload, userId: user_id, test });
+  for (const { id, payload, user_id, process, test, fits } of found) {
+    if (fits) contents.set(id, { payload, userId: user_id, process, test });
     else contents.delete(id);
   }
   return contents;

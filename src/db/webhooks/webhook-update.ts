@@ -51,6 +51,7 @@ export function updateWebhook(
       trx,
       `update webhooks w set name = :name::text, url = :url::text, target_url = :targetUrl::text,
           paused = case when :paused::bool then coalesce(w.paused, now()) end, rate_limit = :rateLimit::int,
+          test_delivery = case when (w.paused is not null) = :paused::bool then w.test_delivery end,
           rate_tokens = case when w.rate_limit is distinct from :rateLimit::int then 0 else w.rate_tokens end,
           rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
           modified = now(), revision = w.revision + 1

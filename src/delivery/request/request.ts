@@ -12,14 +12,13 @@ export class NoPayloadError extends Error {
 /** Builds the POST of an attempt: the contract's headers (6.2) and a new signature. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
-  { payload: body, userId, test }: EventContent,
+  { payload: body, userId, process = webhook.process, test }: EventContent,
   sign: Signer,
 ): { origin: string; path: string; headers: string[]; body: string } {
   if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
   const { origin, path } = targetOf(webhook);
   const signature = sign(webhook.secrets, id, new Date(), body);
-  const { process, installedAppId } = webhook;
-  const headers = deliveryHeaders({ id, process, installedAppId, userId, test });
+  const headers = deliveryHeaders({ id, process, installedAppId: webhook.installedAppId, userId, test });
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
   return { origin, path, headers, body };
 }

@@ -66,7 +66,12 @@ export const REQUESTS: Record<string, Requests> = {
     fc.record({ webhookId: webhookId(world), rateLimit: optional(fc.integer({ min: 1, max: 100 })) }),
   "WebhookService.PauseWebhook": aboutWebhook,
   "WebhookService.ResumeWebhook": aboutWebhook,
-  "WebhookService.SendTestEvent": aboutWebhook,
+  "WebhookService.SendTestEvent": (world) =>
+    fc.record({
+      webhookId: webhookId(world),
+      process: optional(process),
+      payload: optional(fc.constant('{"Test": 1}')),
+    }),
   "WebhookService.GetWebhookSecret": aboutWebhook,
   "WebhookService.RotateWebhookSecret": (world) =>
     fc.record({ webhookId: webhookId(world), revokeOldSecrets: fc.boolean() }),
@@ -114,6 +119,11 @@ export const REQUESTS: Record<string, Requests> = {
   "StatsService.GetHistory": () => fc.record({ buckets: fc.constantFrom(0, 3) }),
   "StatsService.ListWebhookStats": none,
   "StatsService.GetWebhookStats": (world) => fc.record({ webhookId: webhookId(world) }),
+  "StatsService.ListWebhookHistory": (world) =>
+    fc.record({
+      webhookIds: fc.constant(world.webhooks.map(({ id }) => id)),
+      hours: fc.constantFrom(0, 1, 24, 168),
+    }),
   "StatsService.ListDispatchRuns": none,
   "StatsService.DispatchNow": none,
 };

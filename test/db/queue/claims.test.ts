@@ -1,6 +1,9 @@
+import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import { claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
+import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { ALL, freshClaimant, openQueueDatabase, queue, stored } from "./queue.ts";
 
 const db = await openQueueDatabase();
@@ -92,6 +95,24 @@ describe("a claim", () => {
     // What the bucket held, and what came in meanwhile.
     expect(claimed).toBeLessThanOrEqual(50 + Math.ceil(tookSeconds * 50));
     expect(claims.every(({ limited }) => limited)).toBe(true);
+  });
+
+  test("takes the latest test delivery of a paused webhook, once, and all that waits when it is resumed", async () => {
+    const webhookId = await queue(db, 3);
+    const test = { apiKeyId: randomUUID(), webhookId, process: 1, payload: "{}" };
+    await updateWebhook(db, "everything", webhookId, { paused: true });
+    await queueTestEvent(db, "everything", test);
+    const latest = await queueTestEvent(db, "everything", test);
+    const claimant = await freshClaimant(db);
+    const { deliveries } = await claimPending(db, claimant, ALL);
+    expect(deliveries.map(({ id }) => id)).toEqual([latest?.deliveryId]);
+    expect((await claimPending(db, claimant, ALL)).deliveries).toEqual([]);
+    await updateWebhook(db, "everything", webhookId, { paused: false });
+    expect((await claimPending(db, claimant, ALL)).deliveries).toHaveLength(4);
+    // What was tested during one pause is not sent in the next.
+    await updateWebhook(db, "everything", webhookId, { paused: true });
+    await release(db, claimant.workerId, deliveries);
+    expect((await claimPending(db, claimant, ALL)).deliveries).toEqual([]);
   });
 
   test("leaves out what is excluded, what is paused and what belongs to a deleted webhook", async () => {

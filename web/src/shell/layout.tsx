@@ -5,6 +5,7 @@ import { type ReactNode, useEffect, useRef } from "react";
 import { Outlet, NavLink as RouterLink, useLocation } from "react-router";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { type PermissionName, useMay } from "../api/session.tsx";
+import { ZoneSwitch } from "../parts/time/zone-switch.tsx";
 import { AccountMenu } from "./account-menu.tsx";
 import { Brand } from "./brand.tsx";
 import { ColourSchemeSwitch } from "./colour-scheme-switch.tsx";
@@ -60,6 +61,7 @@ export function Layout() {
             <Brand />
           </Group>
           <Group gap="xs" wrap="nowrap">
+            <ZoneSwitch />
             <ColourSchemeSwitch />
             <AccountMenu />
           </Group>

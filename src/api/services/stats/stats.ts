@@ -5,17 +5,22 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type {
   DispatchRunSchema,
   StatsService,
+  WebhookHistorySchema,
+  WebhookIntervalSchema,
   WebhookPeriodSchema,
 } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
-import { percentileMs } from "../../../db/deliveries/rollups.ts";
+import { LATENCY_BOUNDS_MS, percentileMs } from "../../../db/deliveries/rollups.ts";
 import {
+  HISTORY_INTERVALS,
   listRuns,
   type OverviewRow,
   type RunRow,
   readHistory,
   readOverview,
+  readWebhookHistory,
   readWebhookPeriods,
+  type WebhookIntervalRow,
   type WebhookPeriodRow,
   webhookStats,
 } from "../../../db/deliveries/stats.ts";
@@ -32,6 +37,7 @@ import { sharedReadings } from "./shared-reading.ts";
 const WATCH_INTERVAL_MS = 1_000;
 /** The cache time of counts by webhook, in milliseconds. */
 const WEBHOOKS_FRESH_MS = 15_000;
+const MAX_HISTORIES = 100;
 const MAX_BUCKETS = 288;
 const DEFAULT_BUCKETS = 24;
 const MAX_RUNS = 100;
@@ -105,6 +111,28 @@ export function statsService(context: ApiContext, stopping: AbortSignal): Servic
       return { periods: found.map(periodMessage) };
     },
 
+    async listWebhookHistory({ webhookIds, hours }, handler) {
+      if (webhookIds.length > MAX_HISTORIES) {
+        const description = `has ${webhookIds.length} ids; at most ${MAX_HISTORIES} are allowed`;
+        throw invalidFields([{ field: "webhook_ids", description }]);
+      }
+      const period = hours || 24;
+      if (period !== 1 && period !== 24 && period !== 168) {
+        throw invalidFields([{ field: "hours", description: `is ${hours}; allowed: 1, 24, 168` }]);
+      }
+      const found = await readWebhookHistory(db, callerScope(handler), webhookIds, period);
+      const seconds = HISTORY_INTERVALS[period];
+      const starts: number[] = [];
+      for (let at = found.start.getTime(); at < found.end.getTime(); at += seconds * 1_000) starts.push(at);
+      const ofWebhook = Map.groupBy(found.intervals, ({ webhookId }) => webhookId);
+      return {
+        intervalSeconds: seconds,
+        webhooks: [...new Set(webhookIds)]
+          .filter((id) => found.webhookIds.has(id))
+          .map((webhookId) => historyMessage(webhookId, starts, ofWebhook.get(webhookId) ?? [])),
+      };
+    },
+
     async listDispatchRuns(request, handler) {
       assertServiceWide(handler);
       const limit = pageSize(request.pageSize, { most: MAX_RUNS, usual: DEFAULT_RUNS });
@@ -130,9 +158,46 @@ function periodMessage({
   latency,
   ...period
 }: WebhookPeriodRow): MessageInitShape<typeof WebhookPeriodSchema> {
+  return { ...period, ...percentiles(latency) };
+}
+
+/** @param starts the starts of all intervals, in milliseconds */
+function historyMessage(
+  webhookId: bigint,
+  starts: readonly number[],
+  found: readonly WebhookIntervalRow[],
+): MessageInitShape<typeof WebhookHistorySchema> {
+  const byStart = new Map(found.map((each) => [each.start.getTime(), each]));
+  const latency = LATENCY_BOUNDS_MS.map(() => 0).concat(0);
+  let [attempts, failedAttempts] = [0n, 0n];
+  for (const each of found) {
+    attempts += each.attempts;
+    failedAttempts += each.failedAttempts;
+    for (const [index, n] of each.latency.entries()) latency[index] = (latency[index] ?? 0) + n;
+  }
+  return {
+    webhookId,
+    intervals: starts.map((at) => intervalMessage(at, byStart.get(at))),
+    attempts,
+    failedAttempts,
+    ...percentiles(latency),
+  };
+}
+
+/** @param row undefined for an interval without attempts */
+function intervalMessage(
+  at: number,
+  row: WebhookIntervalRow | undefined,
+): MessageInitShape<typeof WebhookIntervalSchema> {
+  const start = timestampFromDate(new Date(at));
+  if (!row) return { start };
+  const { attempts, failedAttempts, latency } = row;
+  return { start, attempts, failedAttempts, ...percentiles(latency) };
+}
+
+function percentiles(latency: readonly number[]): { latencyP50Ms?: number; latencyP95Ms?: number } {
   const [p50, p95] = [percentileMs(latency, 0.5), percentileMs(latency, 0.95)];
   return {
-    ...period,
     ...(p50 === null ? {} : { latencyP50Ms: p50 }),
     ...(p95 === null ? {} : { latencyP95Ms: p95 }),
   };

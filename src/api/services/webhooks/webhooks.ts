@@ -43,6 +43,8 @@ import { describeEventTypes } from "./event-types.ts";
 
 /** The maximum length of a webhook's name, in characters. */
 const MAX_NAME_CHARACTERS = 100;
+/** The maximum size of a test event's payload, in bytes. As a JSON string it fits into a request of 64 KiB. */
+const MAX_TEST_PAYLOAD_BYTES = 32_768;
 /** In deliveries per second. */
 const MAX_RATE_LIMIT = 10_000;
 
@@ -138,25 +140,28 @@ export function webhookService({
 
     resumeWebhook: ({ webhookId }, handler) => change(handler, webhookId, { paused: false }),
 
-    async sendTestEvent(request, handler) {
-      const { webhookId } = request;
+    async sendTestEvent({ webhookId, process: chosen, payload }, handler) {
       const scope = callerScope(handler);
       const webhook = await getWebhook(db, scope, webhookId);
       if (!webhook) throw noWebhook(webhookId);
-      const sample = processes.find(({ number }) => number === webhook.process)?.sample;
-      if (sample === undefined) {
-        throw notNow(
-          `webhook ${webhookId} is for event type ${webhook.process}, which this version does not know`,
-        );
+      const process = chosen || webhook.process;
+      if (chosen && !isProcess(chosen)) {
+        throw invalidFields([{ field: "process", description: unknownProcess(chosen) }]);
       }
-      if (webhook.paused) throw notNow(`webhook ${webhookId} is paused: resume it, then send the test event`);
+      const caller = callerOf(handler);
+      if (process !== webhook.process) assertMaySubscribe(caller, process);
+      const sample = processes.find(({ number }) => number === process)?.sample;
+      if (sample === undefined) {
+        throw notNow(`webhook ${webhookId} is for event type ${process}, which this version does not know`);
+      }
+      const body = payload === undefined ? sample : checkedPayload(payload);
       const queued = await queueTestEvent(db, scope, {
-        apiKeyId: callerOf(handler).id,
+        apiKeyId: caller.id,
         webhookId,
-        payload: sample,
+        process,
+        payload: body,
       });
-      if (!queued)
-        throw notNow(`webhook ${webhookId} was paused or deleted just now; look at it and try again`);
+      if (!queued) throw noWebhook(webhookId);
       onQueued();
       return queued;
     },
@@ -211,6 +216,26 @@ function checkedName(name: string): string | null {
     throw invalidFields([{ field: "name", description: `must not hold ${invisible}, which cannot be seen` }]);
   }
   return name.trim() || null;
+}
+
+/** The body of a test event. @throws DomainError INVALID_ARGUMENT unless it is a JSON object of an allowed size */
+function checkedPayload(payload: string): string {
+  const refuse = (description: string) => invalidFields([{ field: "payload", description }]);
+  const bytes = Buffer.byteLength(payload);
+  if (bytes > MAX_TEST_PAYLOAD_BYTES) {
+    throw refuse(`is ${bytes} bytes, more than the ${MAX_TEST_PAYLOAD_BYTES} allowed`);
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(payload);
+  } catch (error) {
+    throw refuse(`is not valid JSON: ${(error as Error).message}`);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw refuse('must be a JSON object, such as {"OrderId": 1}');
+  }
+  if (!payload.isWellFormed()) throw refuse("must be valid Unicode text");
+  return payload;
 }
 
 /** @throws DomainError INVALID_ARGUMENT */

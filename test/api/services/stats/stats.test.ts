@@ -78,6 +78,10 @@ const COUNTED = {
   attemptsLastDay: 13n,
   deliveredLastDay: 7n,
   failedLastDay: 1n,
+  attemptsPreviousDay: 100n,
+  deliveredPreviousDay: 90n,
+  failedPreviousDay: 10n,
+  failedAttemptsPreviousDay: 10n,
 };
 
 test("the overview counts open deliveries by state, the log's by outcome, and what happened in the last day", async () => {
@@ -199,6 +203,66 @@ test("a webhook's last hour, day and week have counts and latencies, and no othe
   expect((await failure(stats.getWebhookStats({ webhookId: 999_999n })))?.code).toBe(Code.NotFound);
 });
 
+test("the attempts of webhooks and their latency are read over an hour, a day and a week, up to now", async () => {
+  const { db } = api.context;
+  const [own, quiet] = [await api.register(), await api.register()];
+  const minute = 60_000;
+  /** The middle of an interval of two minutes, of an hour and of six hours that is over. */
+  const [recent, today, lately] = [10 * minute, 5 * HOUR, 3 * 24 * HOUR].map((ago) => Date.now() - ago) as [
+    number,
+    number,
+    number,
+  ];
+  const { delivered, retrying } = CHANGE;
+  const tried = (at: number, changes: number[], durations: number[]) => ({
+    minute: new Date(Math.floor(at / minute) * minute),
+    webhook_ids: changes.map(() => String(own)),
+    changes,
+    durations_ms: durations,
+  });
+  await db("rollup_deltas").insert([
+    tried(recent, [delivered, delivered, retrying], [3, 3, 90]),
+    tried(today, [delivered, retrying], [3, 900]),
+    tried(lately, [delivered], [14_000]),
+  ]);
+  while ((await foldDeltas(db)) > 0);
+  const read = async (hours: number) => {
+    const { webhooks, intervalSeconds } = await stats.listWebhookHistory({
+      webhookIds: [quiet, own, 999_999n, own],
+      hours,
+    });
+    expect(webhooks.map((each) => each.webhookId)).toEqual([quiet, own]);
+    const [none, some] = webhooks.map(({ intervals }) => intervals);
+    expect(none?.every(({ attempts, latencyP50Ms }) => attempts === 0n && latencyP50Ms === undefined)).toBe(
+      true,
+    );
+    const starts = some?.map(({ start }) => (start ? timestampDate(start).getTime() : 0)) ?? [];
+    for (const [index, start] of starts.entries()) {
+      expect(start % (intervalSeconds * 1_000)).toBe(0);
+      if (index > 0) expect(start - (starts[index - 1] as number)).toBe(intervalSeconds * 1_000);
+    }
+    expect(starts.at(-1)).toBeGreaterThan(Date.now() - intervalSeconds * 1_000 - minute);
+    const at = (time: number) => {
+      const interval = some?.[starts.findLastIndex((start) => start <= time)];
+      return [interval?.attempts, interval?.failedAttempts, interval?.latencyP50Ms, interval?.latencyP95Ms];
+    };
+    const { attempts, latencyP50Ms, latencyP95Ms } = webhooks[1] ?? {};
+    expect(some?.reduce((sum, each) => sum + each.attempts, 0n)).toBe(attempts);
+    expect((latencyP95Ms ?? 0) >= (latencyP50Ms ?? 1)).toBe(true);
+    return { count: starts.length, intervalSeconds, attempts, at };
+  };
+  const floor = (time: number) => Math.floor(time / minute) * minute;
+  const hour = await read(1);
+  expect([hour.count, hour.intervalSeconds, hour.attempts]).toEqual([30, 120, 3n]);
+  expect(hour.at(floor(recent))).toEqual([3n, 1n, 4, 91]);
+  const day = await read(0);
+  expect([day.count, day.intervalSeconds, day.attempts]).toEqual([24, 3_600, 5n]);
+  expect(day.at(floor(today))).toEqual([2n, 1n, 4, 1_024]);
+  const week = await read(168);
+  expect([week.count, week.intervalSeconds, week.attempts]).toEqual([28, 21_600, 6n]);
+  expect(week.at(floor(lately))).toEqual([1n, 0n, 16_384, 16_384]);
+});
+
 test("the last runs are listed newest first", async () => {
   const { runs } = await stats.listDispatchRuns({ pageSize: 3 });
   expect(runs.map(({ attempts, delivered, failed }) => [attempts, delivered, failed])).toEqual([
@@ -283,6 +347,8 @@ test("more spans or runs than there may be are INVALID_ARGUMENT", async () => {
     failure(stats.getHistory({ buckets: 289 })),
     failure(stats.getHistory({ buckets: -1 })),
     failure(stats.listDispatchRuns({ pageSize: 101 })),
+    failure(stats.listWebhookHistory({ hours: 2 })),
+    failure(stats.listWebhookHistory({ webhookIds: Array.from({ length: 101 }, (_, n) => BigInt(n + 1)) })),
   ]);
   expect(refused.map((error) => error?.code)).toEqual(refused.map(() => Code.InvalidArgument));
 });

@@ -58,12 +58,34 @@ test("a test event queues one delivery of the catalogue's sample, for this webho
   expect(stored).toMatchObject({ payload: processes[0]?.sample, process: 1, test: true });
 });
 
-test("a paused webhook is not tested, since the event would wait", async () => {
+test("a test event has the event type and payload that the call gives, and a payload that cannot be sent is refused", async () => {
   const webhookId = await api.register();
   await webhooks.pauseWebhook({ webhookId });
-  const refused = await failure(webhooks.sendTestEvent({ webhookId }));
-  expect(refused?.code).toBe(Code.FailedPrecondition);
-  expect(refused?.rawMessage).toContain("resume it");
+  const payload = '{"Id": 9007199254740993}';
+  const { eventId, deliveryId } = await webhooks.sendTestEvent({ webhookId, process: 3, payload });
+  const stored = await api.context.db("events").where("id", eventId).first();
+  expect(stored).toMatchObject({ payload, process: 3, test: true });
+  const { request } = await createClient(DeliveryService, grpc(api)).getDelivery({ deliveryId });
+  const name = request?.headers.find((header) => header.name === "X-Service-Webhook-Process")?.value;
+  expect([request?.body, name]).toEqual([payload, "StockLevelChanged"]);
+  const wrong: [object, RegExp][] = [
+    [{ payload: "{" }, /^payload is not valid JSON/],
+    [{ payload: "[]" }, /must be a JSON object/],
+    [{ payload: "" }, /is not valid JSON/],
+    [{ payload: `{"a": "${"x".repeat(32_768)}"}` }, /is 32777 bytes, more than the 32768 allowed/],
+    [{ process: 99 }, /99 is not an event type; allowed: 1/],
+  ];
+  for (const [change, message] of wrong) {
+    const refused = await failure(webhooks.sendTestEvent({ webhookId, ...change }));
+    expect([refused?.code, refused?.rawMessage]).toEqual([
+      Code.InvalidArgument,
+      expect.stringMatching(message),
+    ]);
+  }
+  const narrow = await api.key({ allowedProcesses: [1] });
+  const client = createClient(WebhookService, grpc(api, narrow.secret));
+  expect((await failure(client.sendTestEvent({ webhookId, process: 2 })))?.code).toBe(Code.PermissionDenied);
+  expect((await client.sendTestEvent({ webhookId, process: 1 })).deliveryId).not.toBe("");
 });
 
 test("webhooks that are not there can be neither paused, resumed nor tested", async () => {

@@ -1,111 +1,177 @@
-import { Card, SimpleGrid, Skeleton, Text, UnstyledButton } from "@mantine/core";
+import { Anchor, Card, Group, SimpleGrid, Skeleton, Text, UnstyledButton } from "@mantine/core";
+import { IconArrowDown, IconArrowUp } from "@tabler/icons-react";
 import { Link } from "react-router";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 
-/** One figure: what it counts, and where the deliveries behind it are listed. */
-interface Count {
+/** A figure of the last 24 hours. */
+interface DayFigure {
   label: string;
-  span: string;
   of: (overview: Overview) => bigint;
+  /** The same figure for the 24 hours before. */
+  before: (overview: Overview) => bigint;
   /** Filter of the list of deliveries. */
   state: string;
-  /** Whether it counts the last 24 hours alone. */
-  lastDay?: boolean;
-  /** Nobody wants more than none. */
+  /** Whether more is worse. */
   bad?: boolean;
 }
 
-const COUNTS: readonly Count[] = [
-  { label: "Pending", span: "now", of: ({ pending }) => pending, state: "pending" },
-  { label: "Delivering", span: "now", of: ({ delivering }) => delivering, state: "delivering" },
-  { label: "Retrying", span: "now", of: ({ retrying }) => retrying, state: "retrying" },
-  { label: "Failed", span: "still in the log", of: ({ failed }) => failed, state: "failed", bad: true },
+const DAY: readonly DayFigure[] = [
   {
-    label: "Delivered",
-    span: "last 24 hours",
-    of: ({ deliveredLastDay }) => deliveredLastDay,
-    state: "delivered",
-    lastDay: true,
+    label: "Failed deliveries",
+    of: ({ failedLastDay }) => failedLastDay,
+    before: ({ failedPreviousDay }) => failedPreviousDay,
+    state: "failed",
+    bad: true,
   },
   {
     label: "Failed attempts",
-    span: "last 24 hours, retried or not",
     of: ({ failedAttemptsLastDay }) => failedAttemptsLastDay,
+    before: ({ failedAttemptsPreviousDay }) => failedAttemptsPreviousDay,
     state: "retrying,failed",
-    lastDay: true,
     bad: true,
   },
   {
-    label: "Failed",
-    span: "last 24 hours",
-    of: ({ failedLastDay }) => failedLastDay,
-    state: "failed",
-    lastDay: true,
-    bad: true,
+    label: "Delivered",
+    of: ({ deliveredLastDay }) => deliveredLastDay,
+    before: ({ deliveredPreviousDay }) => deliveredPreviousDay,
+    state: "delivered",
   },
 ];
 
-const MINUTE_MS = 60_000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
+/** A figure of this moment. */
+const NOW: readonly { label: string; of: (overview: Overview) => bigint; state: string }[] = [
+  { label: "Pending", of: ({ pending }) => pending, state: "pending" },
+  { label: "Delivering", of: ({ delivering }) => delivering, state: "delivering" },
+  { label: "Retrying", of: ({ retrying }) => retrying, state: "retrying" },
+  { label: "Failed, in the log", of: ({ failed }) => failed, state: "failed" },
+];
 
-/** Webhooks that are failing, and where they are listed. */
-const FAILING = { label: "Failing webhooks", span: "now", to: `${PAGE_PATHS.webhooks}?health=failing` };
+const PERCENT = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 0 });
+/** Beyond it, a change is told as a factor. */
+const MAX_PERCENTAGE = 10;
 
-/** The filter of the list of deliveries; by whole minutes, so that links stay the same for a while. */
-function filterOf({ state, lastDay = false }: Count): string {
-  const filter = new URLSearchParams({ state });
-  const from = new Date(Math.floor((Date.now() - DAY_MS) / MINUTE_MS) * MINUTE_MS);
-  if (lastDay) filter.set("from", from.toISOString());
-  return filter.toString();
-}
+const deliveriesIn = (filter: Record<string, string>) =>
+  `${PAGE_PATHS.deliveries}?${new URLSearchParams(filter)}`;
 
-/** How many deliveries stand where. */
+/** What failed and what arrived in the last 24 hours, against the 24 hours before, and what is open now. */
 export function Counts({ overview }: { overview: Overview | undefined }) {
   return (
-    <SimpleGrid cols={{ base: 2, sm: 4 }} spacing="md">
-      {COUNTS.map((count) => (
-        <CountCard
-          key={`${count.label} ${count.span}`}
-          label={count.label}
-          span={count.span}
-          to={`${PAGE_PATHS.deliveries}?${filterOf(count)}`}
-          value={overview && count.of(overview)}
-          bad={count.bad === true}
+    <>
+      <SimpleGrid cols={{ base: 2, sm: 4 }} spacing="md">
+        <Tile
+          label="Failing webhooks"
+          span="now"
+          to={`${PAGE_PATHS.webhooks}?health=failing`}
+          value={overview?.failingWebhooks}
+          bad
         />
-      ))}
-      <CountCard {...FAILING} value={overview?.failingWebhooks} bad />
-    </SimpleGrid>
+        {DAY.map((figure) => (
+          <Tile
+            key={figure.label}
+            label={figure.label}
+            span="last 24 hours"
+            to={deliveriesIn({ state: figure.state, last: "24h" })}
+            value={overview && figure.of(overview)}
+            before={overview && figure.before(overview)}
+            bad={figure.bad === true}
+          />
+        ))}
+      </SimpleGrid>
+      <Open overview={overview} />
+    </>
   );
 }
 
-interface CountCardProps {
+/** Where open deliveries are now, on one line. */
+function Open({ overview }: { overview: Overview | undefined }) {
+  return (
+    <Card withBorder padding="sm" component="section" aria-label="Deliveries now">
+      <Group gap="xl">
+        {NOW.map(({ label, of, state }) => (
+          <Anchor key={label} component={Link} to={deliveriesIn({ state })} underline="never" c="inherit">
+            <Group gap={8} align="baseline">
+              <Text size="sm" c="dimmed">
+                {label}
+              </Text>
+              {overview ? (
+                <Text className="figures" fw={600}>
+                  {of(overview).toLocaleString()}
+                </Text>
+              ) : (
+                <Skeleton height={14} width={24} />
+              )}
+            </Group>
+          </Anchor>
+        ))}
+      </Group>
+    </Card>
+  );
+}
+
+interface TileProps {
   label: string;
   span: string;
   to: string;
   value: bigint | undefined;
+  /** The figure of the period before; undefined for one of this moment. */
+  before?: bigint | undefined;
   bad: boolean;
 }
 
-function CountCard({ label, span, to, value, bad }: CountCardProps) {
+function Tile({ label, span, to, value, before, bad }: TileProps) {
   const loud = bad && value !== undefined && value > 0n;
   return (
     <UnstyledButton component={Link} to={to}>
-      <Card withBorder padding="md" h="100%">
-        <Text size="sm" fw={500}>
+      <Card withBorder padding="md" h="100%" className={loud ? "tile tile-loud" : "tile"}>
+        <Text size="sm" c="dimmed">
           {label}
         </Text>
         {value === undefined ? (
-          <Skeleton height={34} width="60%" my={4} />
+          <Skeleton height={30} width="60%" my={4} />
         ) : (
-          <Text fz={28} fw={650} lh={1.5} c={loud ? "var(--mantine-color-error)" : undefined}>
+          <Text className="tile-figure figures" c={loud ? "var(--mantine-color-error)" : undefined}>
             {value.toLocaleString()}
           </Text>
         )}
         <Text size="xs" c="dimmed">
           {span}
         </Text>
+        {value !== undefined && before !== undefined && <Trend now={value} before={before} bad={bad} />}
       </Card>
     </UnstyledButton>
   );
+}
+
+/** How a figure differs from that of the 24 hours before; red or green where the change is bad or good. */
+function Trend({ now, before, bad }: { now: bigint; before: bigint; bad: boolean }) {
+  if (now === before) return <TrendText>as many as the day before</TrendText>;
+  const more = now > before;
+  const colour = more === bad ? "red" : "green";
+  const Icon = more ? IconArrowUp : IconArrowDown;
+  return (
+    <TrendText colour={colour}>
+      <Icon size={12} aria-hidden style={{ verticalAlign: "-1px" }} /> {changeInWords(now, before)}
+    </TrendText>
+  );
+}
+
+function TrendText({ colour, children }: { colour?: "red" | "green"; children: React.ReactNode }) {
+  return (
+    <Text size="xs" className="figures" c={colour ? `var(--mantine-color-${colour}-light-color)` : "dimmed"}>
+      {children}
+    </Text>
+  );
+}
+
+/** `12% more than the day before (340)`, `none the day before`. */
+function changeInWords(now: bigint, before: bigint): string {
+  if (before === 0n) return "none the day before";
+  const part = Math.abs(Number(now - before)) / Number(before);
+  const word = now > before ? "more" : "fewer";
+  const change =
+    part > MAX_PERCENTAGE
+      ? `${Math.round(Number(now) / Number(before))} times as many`
+      : `${PERCENT.format(part)} ${word}`;
+  return `${change} than the day before (${before.toLocaleString()})`.replace("as many than", "as many as");
 }

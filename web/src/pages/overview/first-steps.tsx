@@ -1,34 +1,44 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Box, List } from "@mantine/core";
-import { Link } from "react-router";
+import { generatePath, Link } from "react-router";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
-import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { isReachable } from "../../api/reachable.ts";
 import { useMay } from "../../api/session.tsx";
 import { Section } from "../../parts/layout/section.tsx";
 import { CodeBlock } from "../../parts/text/code-block.tsx";
 
-/** Says where to begin, while no webhook is registered. To be shown only where nothing has been sent. */
+/** Says how to begin. To be shown only while nothing has been sent. */
 export function FirstSteps() {
   const mayWrite = useMay("Write_Administrative_Data");
   const managesKeys = useMay("Manage_Api_Keys");
   const list = useQuery(WebhookService.method.listWebhooks, {});
-  if (list.data?.webhooks.filter(isReachable).length !== 0 || !mayWrite) return null;
+  const webhooks = list.data?.webhooks.filter(isReachable);
+  if (!webhooks || !mayWrite) return null;
+  const isEmpty = webhooks.length === 0;
   return (
-    <Section title="First steps" description="Nothing is registered here yet.">
+    <Section
+      title="First steps"
+      description={isEmpty ? "Nothing is registered here yet." : "Nothing has been sent yet."}
+    >
       <List type="ordered" size="sm" spacing="xs">
-        {managesKeys && (
+        {isEmpty && managesKeys && (
           <List.Item>
             <Step to={PAGE_PATHS.keys}>Make an API key</Step> for each application that registers webhooks or
             publishes events.
           </List.Item>
         )}
+        {isEmpty && (
+          <List.Item>
+            <Step to={`${PAGE_PATHS.webhooks}?new=1`}>Register a webhook</Step>: an event type, and the https
+            address of its endpoint.
+          </List.Item>
+        )}
         <List.Item>
-          <Step to={`${PAGE_PATHS.webhooks}?new=1`}>Register a webhook</Step>: an event type, and the https
-          address of its receiver.
+          {isEmpty ? "Send a test event from its page" : <Step to={testPage(webhooks)}>Send a test event</Step>} to
+          verify delivery.
         </List.Item>
-        <List.Item>Send it a test event from its page, and see here and there what becomes of it.</List.Item>
         <List.Item>
           Publish an event with a key that has the permission Publish_Events, in place of {KEY_PLACEHOLDER}:
         </List.Item>
@@ -38,6 +48,13 @@ export function FirstSteps() {
       </Box>
     </Section>
   );
+}
+
+/** The page of the only webhook, or the list. */
+function testPage(webhooks: readonly Webhook[]): string {
+  const [first, second] = webhooks;
+  if (!first || second) return PAGE_PATHS.webhooks;
+  return generatePath(PAGE_PATHS.webhook, { id: String(first.id) });
 }
 
 /** Stands where the command takes an API key. */

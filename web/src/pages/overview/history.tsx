@@ -5,15 +5,15 @@ import { BarChart } from "@mantine/charts";
 import { Box, Skeleton, Text } from "@mantine/core";
 import { type HistoryBucket, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { Failure } from "../../parts/status/failure.tsx";
+import { useZone, type ZoneFormats } from "../../parts/time/zone.ts";
 
-const HEIGHT = 260;
+const HEIGHT = 200;
 const BUCKETS = 48;
 const REFRESH_MS = 15_000;
-const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
 
 const SERIES = [
-  { name: "succeeded", label: "Succeeded", color: "teal.6" },
-  { name: "failed", label: "Failed", color: "red.7" },
+  { name: "succeeded", label: "Succeeded", color: "var(--chart-succeeded)" },
+  { name: "failed", label: "Failed", color: "var(--chart-failed)" },
 ];
 
 /** The attempts of the last 24 hours by outcome, by half hours; those that will be retried count as failed, too. */
@@ -23,6 +23,7 @@ export function History() {
     { buckets: BUCKETS },
     { refetchInterval: REFRESH_MS },
   );
+  const zone = useZone();
   if (history.isPending) return <Skeleton height={HEIGHT} />;
   if (history.isError) return <Failure error={history.error} onRetry={() => void history.refetch()} />;
   const { buckets } = history.data;
@@ -43,7 +44,7 @@ export function History() {
       <BarChart
         h={HEIGHT}
         type="stacked"
-        data={buckets.map(plotted)}
+        data={buckets.map((bucket) => plotted(bucket, zone))}
         dataKey="time"
         series={SERIES}
         withLegend
@@ -57,9 +58,9 @@ export function History() {
   );
 }
 
-function plotted({ start, attempts, failedAttempts }: HistoryBucket) {
+function plotted({ start, attempts, failedAttempts }: HistoryBucket, { time }: ZoneFormats) {
   return {
-    time: start ? CLOCK.format(timestampDate(start)) : "",
+    time: start ? time.format(timestampDate(start)) : "",
     succeeded: Number(attempts - failedAttempts),
     failed: Number(failedAttempts),
   };

@@ -1,4 +1,5 @@
-import { Alert, Grid, Stack } from "@mantine/core";
+import { Alert, Button, Grid, Stack } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
 import { IconPlugConnectedX } from "@tabler/icons-react";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { failureInWords } from "../../api/failure.ts";
@@ -18,14 +19,14 @@ import { WebhookFigures } from "./webhook-figures.tsx";
 export default function OverviewPage() {
   const { overview, failure } = useLiveOverview();
   const isOfApp = useOwnApp() !== undefined;
+  // Plumbing: of use when something is wrong with the service itself.
+  const [runsShown, runs] = useDisclosure();
   return (
     <>
       <PageTitle
         title="Overview"
         description={
-          isOfApp
-            ? "Live delivery status of your app’s webhooks"
-            : "What waits, what arrived and what failed. The page keeps itself up to date."
+          isOfApp ? "Live delivery status of your app’s webhooks" : "Live delivery status across all webhooks"
         }
         actions={<DispatchNow />}
       />
@@ -34,7 +35,7 @@ export default function OverviewPage() {
         {overview && isUnused(overview) && <FirstSteps />}
         {overview && <TroubledWebhooks overview={overview} />}
         <Counts overview={overview} />
-        <Section title="Attempts of the last 24 hours">
+        <Section title="Attempts in the last 24 hours">
           <History />
         </Section>
         <Grid gap="lg">
@@ -50,8 +51,15 @@ export default function OverviewPage() {
           </Grid.Col>
         </Grid>
         {!isOfApp && (
-          <Section title="Last dispatch runs">
-            <Runs />
+          <Section
+            title="Last dispatch runs"
+            actions={
+              <Button variant="subtle" size="compact-sm" onClick={runs.toggle} aria-expanded={runsShown}>
+                {runsShown ? "Hide" : "Show"}
+              </Button>
+            }
+          >
+            {runsShown && <Runs />}
           </Section>
         )}
       </Stack>

@@ -8,6 +8,7 @@ import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { LastError } from "../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { countOf } from "../../parts/text/count-of.ts";
+import { webhookTitle } from "../../parts/text/webhook-title.ts";
 
 /** Failing webhooks that are named. */
 const SHOWN = 5;
@@ -76,7 +77,7 @@ function Failing({ count }: { count: number }) {
             underline="always"
             style={{ overflowWrap: "anywhere" }}
           >
-            <Breakable text={webhook.url.replace("https://", "")} />
+            <Breakable text={webhookTitle(webhook)} />
           </Anchor>
           <LastError webhook={webhook} />
         </li>

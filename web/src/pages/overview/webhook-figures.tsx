@@ -10,6 +10,7 @@ import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { durationInWords } from "../../parts/text/duration.ts";
+import { webhookTitle } from "../../parts/text/webhook-title.ts";
 
 const SHOWN = 5;
 /** The service counts anew four times a minute. */
@@ -95,7 +96,7 @@ function WebhookLink({ id }: { id: bigint }) {
         title={webhook?.url}
         style={{ overflowWrap: "anywhere" }}
       >
-        {webhook ? <Breakable text={webhook.url.replace("https://", "")} /> : `Webhook ${id}`}
+        {webhook ? <Breakable text={webhookTitle(webhook)} /> : `Webhook ${id}`}
       </Anchor>
       <Text size="xs" c="dimmed">
         {webhook ? processName(webhook.webhookProcess) : "\u00a0"}

@@ -1,10 +1,12 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Button } from "@mantine/core";
+import { Button, Group } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { isReachable } from "../../api/reachable.ts";
 import { useMay } from "../../api/session.tsx";
+import { PeriodSelect } from "../../parts/charts/period-select.tsx";
+import { periodOf } from "../../parts/charts/periods.ts";
 import { useFocusBack } from "../../parts/dialogs/use-focus-back.ts";
 import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { Empty } from "../../parts/lists/empty.tsx";
@@ -18,6 +20,7 @@ import { FoundWebhooks } from "./list/found-webhooks.tsx";
 import { useLastDay } from "./list/last-day.ts";
 import { ListFilters } from "./list/list-filters.tsx";
 import { NewWebhook } from "./new/new-webhook.tsx";
+import { useEventTypes } from "./new/use-event-types.ts";
 
 /** Health changes by itself; a list of ten thousand is some megabytes. */
 const REFRESH_MS = 30_000;
@@ -40,6 +43,8 @@ export default function WebhooksPage() {
     [webhooks, filters, lastDay.stats],
   );
 
+  // Read before the dialog that shows them opens.
+  useEventTypes();
   const isMaking = mayWrite && filters.new !== "";
   // A link from another page opens it too: what that was is gone when it closes.
   useFocusBack(isMaking);
@@ -48,7 +53,7 @@ export default function WebhooksPage() {
     <>
       <PageTitle
         title="Webhooks"
-        description="Which events are sent where: each webhook is an event type and an https address."
+        description="Each webhook sends the events of one type to an https address."
         // In this place whatever is listed: one that moved once the list is read would be gone from under a finger.
         actions={
           mayWrite && (
@@ -78,6 +83,14 @@ export default function WebhooksPage() {
               onRetry={lastDay.retry}
             />
           )}
+          <Group justify="flex-end" mb="xs">
+            <PeriodSelect
+              period={periodOf(filters.period)}
+              onChange={({ value }) =>
+                change({ period: value === periodOf("").value ? "" : value }, { replace: true })
+              }
+            />
+          </Group>
           {found.length === 0 ? (
             <NothingFound
               of="webhook"
@@ -95,6 +108,7 @@ export default function WebhooksPage() {
             <FoundWebhooks
               webhooks={found}
               lastDay={lastDay}
+              period={periodOf(filters.period)}
               page={Number(filters.page) || 1}
               onPage={(page) => change({ page: page === 1 ? "" : String(page) })}
             />

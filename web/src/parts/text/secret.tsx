@@ -1,4 +1,4 @@
-import { Center, Group, PasswordInput } from "@mantine/core";
+import { Center, Group, PasswordInput, TextInput } from "@mantine/core";
 import { CopyButton } from "./copy-button.tsx";
 
 /** A secret that is shown. */
@@ -7,24 +7,33 @@ export interface SecretProps {
   /** What it is: "Signing secret". */
   label: string;
   description?: string;
+  /** Whether the secret is in clear: where a button before has revealed it. Otherwise a click on its eye does. */
+  revealed?: boolean;
 }
 
-/** A secret, hidden until somebody asks to see it, and copied without that. */
-export function Secret({ value, label, description }: SecretProps) {
+/** A secret, with a button that copies it. */
+export function Secret({ value, label, description, revealed = false }: SecretProps) {
+  const field = {
+    label,
+    description,
+    value,
+    readOnly: true,
+    autoComplete: "off",
+    spellCheck: false,
+    style: { flexGrow: 1 },
+    onFocus: (event: React.FocusEvent<HTMLInputElement>) => event.currentTarget.select(),
+  };
   return (
     <Group align="flex-end" gap="xs" wrap="nowrap">
-      <PasswordInput
-        label={label}
-        description={description}
-        value={value}
-        readOnly
-        autoComplete="off"
-        spellCheck={false}
-        style={{ flexGrow: 1 }}
-        styles={{ innerInput: { fontFamily: "var(--mantine-font-family-monospace)" } }}
-        visibilityToggleButtonProps={{ "aria-label": `Show or hide: ${label}` }}
-        onFocus={(event) => event.currentTarget.select()}
-      />
+      {revealed ? (
+        <TextInput {...field} styles={{ input: MONOSPACE }} />
+      ) : (
+        <PasswordInput
+          {...field}
+          styles={{ innerInput: MONOSPACE }}
+          visibilityToggleButtonProps={{ "aria-label": `Show or hide: ${label}` }}
+        />
+      )}
       {/* As high as the field, so that the button is in its line. */}
       <Center h={36}>
         <CopyButton value={value} of={label} />
@@ -32,3 +41,5 @@ export function Secret({ value, label, description }: SecretProps) {
     </Group>
   );
 }
+
+const MONOSPACE = { fontFamily: "var(--mantine-font-family-monospace)" };

@@ -2,8 +2,8 @@ import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Text, type TextProps } from "@mantine/core";
 import { useInterval } from "@mantine/hooks";
 import { useState } from "react";
+import { useZone } from "../time/zone.ts";
 
-const IN_FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 const REFRESH_MS = 10_000;
 
@@ -26,8 +26,9 @@ export interface TimeProps extends TextProps {
   otherwise?: string;
 }
 
-/** A time in the viewer's zone; a pointer held on it shows it in UTC, exactly. */
+/** A time in the chosen zone; a pointer held on it shows it in UTC, exactly. */
 export function Time({ value, relative = false, otherwise = "–", ...text }: TimeProps) {
+  const { full } = useZone();
   if (!value)
     return (
       <Text span inherit {...text}>
@@ -41,11 +42,11 @@ export function Time({ value, relative = false, otherwise = "–", ...text }: Ti
       component="time"
       inherit
       dateTime={utc}
-      title={`${relative ? `${IN_FULL.format(date)}, ` : ""}${utc.slice(0, 19).replace("T", " ")} UTC`}
+      title={`${relative ? `${full.format(date)}, ` : ""}${utc.slice(0, 19).replace("T", " ")} UTC`}
       style={{ whiteSpace: "nowrap" }}
       {...text}
     >
-      {relative ? <FromNow date={date} /> : IN_FULL.format(date)}
+      {relative ? <FromNow date={date} /> : full.format(date)}
     </Text>
   );
 }

@@ -29,7 +29,9 @@ const WIDE: ReadonlySet<string> = new Set(["states", "from", "to"]);
 
 /** Whether a filter restricts neither webhooks nor events nor users. */
 function coversEveryone(filter: ManyFilter): boolean {
-  return Object.entries(filter).every(([name, value]) => WIDE.has(name) || value === undefined || value === "");
+  return Object.entries(filter).every(
+    ([name, value]) => WIDE.has(name) || value === undefined || value === "",
+  );
 }
 
 /** Asks before all that a filter finds is sent again, says how many and which, and tells how far it is. */
@@ -102,7 +104,7 @@ export function SendFilteredDialog(props: {
         </Text>
       )}
       <Which filter={filter} />
-      {everyone && count > 0 && (
+      {everyone && (counted.isPending || count > 0) && (
         <Alert
           color="orange"
           variant="light"

@@ -34,7 +34,7 @@ export function SigningSecret({ webhook }: { webhook: Webhook }) {
             leftSection={shown ? <IconEyeOff size={16} /> : <IconKey size={16} />}
             onClick={show.toggle}
           >
-            {shown ? "Hide secret" : "Reveal secret"}
+            {shown ? "Hide" : "Reveal secret"}
           </Button>
           <Button variant="default" leftSection={<IconRefresh size={16} />} onClick={rotate.open}>
             Rotate
@@ -52,7 +52,7 @@ function Secrets({ webhookId }: { webhookId: bigint }) {
   const { data, error, refetch } = useQuery(
     WebhookService.method.getWebhookSecret,
     { webhookId },
-    // Forgotten as soon as it is put away.
+    // Removed from memory as soon as it is hidden.
     { gcTime: 0, staleTime: 0 },
   );
   if (!data) return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading lines={2} />;
@@ -71,6 +71,7 @@ function OneSecret({ secret: { secret, expires }, place }: { secret: WebhookSecr
     <div>
       <Secret
         value={secret}
+        revealed
         label={place === 0 ? "Signing secret" : place === 1 ? "Old secret" : `Old secret ${place}`}
       />
       {expires && (

@@ -10,6 +10,7 @@ export const FILTER_NAMES = [
   "state",
   "application",
   "sort",
+  "period",
   "page",
   "new",
 ] as const;
@@ -50,9 +51,7 @@ export function findWebhooks(
 function matches(webhook: Webhook, words: readonly string[]): boolean {
   if (words.length === 0) return true;
   const { name = "", url, applicationName = "" } = webhook;
-  const text = [name, url, processName(webhook.webhookProcess), applicationName]
-    .join(" ")
-    .toLowerCase();
+  const text = [name, url, processName(webhook.webhookProcess), applicationName].join(" ").toLowerCase();
   const id = String(webhook.id);
   return words.every((word) => text.includes(word) || id === word);
 }

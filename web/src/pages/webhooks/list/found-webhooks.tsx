@@ -1,8 +1,10 @@
 import { Group, Pagination, Text } from "@mantine/core";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import type { Period } from "../../../parts/charts/periods.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { countOf } from "../../../parts/text/count-of.ts";
 import type { LastDay } from "./last-day.ts";
+import { useHistories } from "./use-histories.ts";
 import { WebhookCards } from "./webhook-cards.tsx";
 import { WebhookTable } from "./webhook-table.tsx";
 
@@ -13,19 +15,24 @@ export interface FoundWebhooksProps {
   /** At least one. */
   webhooks: readonly Webhook[];
   lastDay: LastDay;
+  /** The period of the charts. */
+  period: Period;
   /** Page number, starting at 1; values outside the range are clamped. */
   page: number;
   onPage: (page: number) => void;
 }
 
 /** One page of webhooks, and the way to the others. */
-export function FoundWebhooks({ webhooks, lastDay, page, onPage }: FoundWebhooksProps) {
+export function FoundWebhooks({ webhooks, lastDay, period, page, onPage }: FoundWebhooksProps) {
   const List = useBelow("md") ? WebhookCards : WebhookTable;
   const pages = Math.ceil(webhooks.length / PAGE_SIZE);
   const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
   const from = (shown - 1) * PAGE_SIZE;
   const to = Math.min(from + PAGE_SIZE, webhooks.length);
   const total = countOf(webhooks.length, "webhook", "webhooks");
+
+  const onPageNow = webhooks.slice(from, to);
+  const histories = useHistories(onPageNow, period);
 
   function goTo(next: number) {
     onPage(next);
@@ -34,7 +41,7 @@ export function FoundWebhooks({ webhooks, lastDay, page, onPage }: FoundWebhooks
 
   return (
     <>
-      <List webhooks={webhooks.slice(from, to)} lastDay={lastDay} />
+      <List webhooks={onPageNow} lastDay={lastDay} histories={histories} period={period} />
       <Group justify="space-between" gap="md" py="md">
         <Text size="sm" c="dimmed" role="status">
           {pages === 1 ? total : `${(from + 1).toLocaleString()}–${to.toLocaleString()} of ${total}`}

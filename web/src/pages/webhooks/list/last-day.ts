@@ -44,11 +44,3 @@ export function successRate({
 export function percentage(rate: number): string {
   return PERCENT.format(rate);
 }
-
-/** What a ring shows of a rate of success: the part that arrived and the part that failed. @param rate 0 to 1 */
-export function ringSections(rate: number): { value: number; color: string }[] {
-  return [
-    { value: rate * 100, color: "green" },
-    { value: (1 - rate) * 100, color: "red" },
-  ];
-}

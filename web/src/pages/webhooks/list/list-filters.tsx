@@ -6,8 +6,8 @@ import { SearchField } from "../../../parts/lists/search-field.tsx";
 import { WEBHOOK_HEALTHS } from "../../../parts/status/webhook-health.tsx";
 import { NO_APPLICATION, type WebhookFilters } from "./find-webhooks.ts";
 
-const NARROW = { base: 6, md: 3 };
-const ORDER = { base: 12, md: 4 };
+const NARROW = { base: 6, md: 3, lg: 1.75 };
+const ORDER = { base: 12, md: 4, lg: 2 };
 const HEALTHS = WEBHOOK_HEALTHS.map(({ name, label }) => ({ value: name, label }));
 const NEWEST = "newest";
 const ORDERS = [
@@ -34,7 +34,7 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
   const applications = useMemo(() => applicationChoices(webhooks), [webhooks]);
   return (
     <Grid gap="sm" mb="md">
-      <Grid.Col span={{ base: 12, md: 8 }}>
+      <Grid.Col span={{ base: 12, md: 8, lg: 3 }}>
         <SearchField
           label="Search webhooks"
           placeholder="Name, address, event type, app or id"

@@ -1,7 +1,7 @@
-import { Group, RingProgress, Skeleton, Text } from "@mantine/core";
+import { Box, Group, Skeleton, Text } from "@mantine/core";
 import type { WebhookStats } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import { countOf } from "../../../parts/text/count-of.ts";
-import { type LastDay, percentage, ringSections, successRate } from "./last-day.ts";
+import { type LastDay, percentage, successRate } from "./last-day.ts";
 
 /** Of what is shown, in pixels: as high while it loads. */
 const HEIGHT = 38;
@@ -33,21 +33,30 @@ export function Success({ of, lastDay }: SuccessProps) {
     );
   }
   return (
-    <Group gap="xs" wrap="nowrap" mih={HEIGHT}>
-      <RingProgress size={32} thickness={5} roundCaps={false} sections={ringSections(rate)} aria-hidden />
-      <div>
-        <Text size="sm" fw={500}>
+    <Box mih={HEIGHT} maw={170}>
+      <Group gap={6} wrap="nowrap" align="baseline">
+        <Text size="sm" fw={620} className="figures">
           {percentage(rate)}
         </Text>
-        <Text size="xs" c="dimmed">
+        <Text size="xs" c="dimmed" className="figures" style={{ whiteSpace: "nowrap" }}>
           {stats.delivered.toLocaleString()} delivered, {stats.failed.toLocaleString()} failed
         </Text>
-        {stats.failedAttempts > 0n && (
-          <Text size="xs" c="dimmed">
-            {countOf(Number(stats.failedAttempts), "failed attempt", "failed attempts")}
-          </Text>
-        )}
-      </div>
-    </Group>
+      </Group>
+      <RateBar rate={rate} />
+      {stats.failedAttempts > 0n && (
+        <Text size="xs" c="dimmed">
+          {countOf(Number(stats.failedAttempts), "failed attempt", "failed attempts")}
+        </Text>
+      )}
+    </Box>
+  );
+}
+
+/** A rate of success as a thin bar: the part that arrived, and the part that failed in red. @param rate 0 to 1 */
+export function RateBar({ rate }: { rate: number }) {
+  return (
+    <Box className="rate-bar" mt={2} aria-hidden>
+      <Box w={`${rate * 100}%`} className="rate-bar-delivered" />
+    </Box>
   );
 }

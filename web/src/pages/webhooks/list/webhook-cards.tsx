@@ -1,12 +1,13 @@
 import { Card, Group, Stack, Text } from "@mantine/core";
 import { processName } from "../../../../../src/contract/catalogue.ts";
+import { AttemptBars } from "../../../parts/charts/attempt-bars.tsx";
 import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import { Success } from "./success.tsx";
 import { ApplicationName, DeliveriesLink, WebhookLink, type WebhookRowsProps } from "./webhook-table.tsx";
 
 /** Webhooks on a narrow screen. */
-export function WebhookCards({ webhooks, lastDay }: WebhookRowsProps) {
+export function WebhookCards({ webhooks, lastDay, histories, period }: WebhookRowsProps) {
   return (
     <Stack gap="sm" component="ul" p={0} m={0} style={{ listStyle: "none" }}>
       {webhooks.map((webhook) => (
@@ -23,7 +24,10 @@ export function WebhookCards({ webhooks, lastDay }: WebhookRowsProps) {
             </Group>
             <WebhookLink webhook={webhook} />
             <LastError webhook={webhook} />
-            <Success of={webhook.id} lastDay={lastDay} />
+            <Group justify="space-between" gap="xs" align="flex-end">
+              <Success of={webhook.id} lastDay={lastDay} />
+              <AttemptBars history={histories?.get(webhook.id)} period={period} />
+            </Group>
             <Group justify="space-between" gap="xs">
               <Text size="xs" c="dimmed">
                 Created <Time value={webhook.created} />

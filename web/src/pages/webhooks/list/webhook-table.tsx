@@ -1,11 +1,13 @@
 import { Anchor, Table, Text } from "@mantine/core";
 import { generatePath, Link } from "react-router";
+import type { WebhookHistory } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { AttemptBars } from "../../../parts/charts/attempt-bars.tsx";
+import type { Period } from "../../../parts/charts/periods.ts";
 import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
-import { Time } from "../../../parts/text/time.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
 
@@ -13,19 +15,22 @@ import { Success } from "./success.tsx";
 export interface WebhookRowsProps {
   webhooks: readonly Webhook[];
   lastDay: LastDay;
+  /** Their attempts over the chosen period; undefined until they are read. */
+  histories: ReadonlyMap<bigint, WebhookHistory> | undefined;
+  period: Period;
 }
 
 /** Webhooks on a wide screen. */
-export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
+export function WebhookTable({ webhooks, lastDay, histories, period }: WebhookRowsProps) {
   return (
-    <Table.ScrollContainer minWidth={640}>
-      <Table verticalSpacing="sm" layout="fixed" highlightOnHover>
+    <Table.ScrollContainer minWidth={640} className="list-surface">
+      <Table layout="fixed" highlightOnHover>
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Webhook</Table.Th>
             <Table.Th w={122}>State</Table.Th>
-            <Table.Th w={205}>Last 24 hours</Table.Th>
-            <Table.Th w={125}>Created</Table.Th>
+            <Table.Th w={150}>Attempts, {period.label}</Table.Th>
+            <Table.Th w={195}>Delivered, 24 hours</Table.Th>
             <Table.Th w={100}>Log</Table.Th>
           </Table.Tr>
         </Table.Thead>
@@ -44,10 +49,10 @@ export function WebhookTable({ webhooks, lastDay }: WebhookRowsProps) {
                 <WebhookHealthBadges webhook={webhook} />
               </Table.Td>
               <Table.Td>
-                <Success of={webhook.id} lastDay={lastDay} />
+                <AttemptBars history={histories?.get(webhook.id)} period={period} />
               </Table.Td>
               <Table.Td>
-                <Time value={webhook.created} relative size="sm" />
+                <Success of={webhook.id} lastDay={lastDay} />
               </Table.Td>
               <Table.Td>
                 <DeliveriesLink webhook={webhook} />

@@ -22,6 +22,7 @@ export function EventTypeSelect({ eventTypes, value, onChange, error }: EventTyp
       description="The event that triggers this webhook."
       placeholder="Choose an event type"
       required
+      data-autofocus
       data={eventTypes.map(({ number, name }) => ({
         value: String(number),
         label: name,
@@ -31,7 +32,7 @@ export function EventTypeSelect({ eventTypes, value, onChange, error }: EventTyp
       onChange={onChange}
       error={error}
       searchable
-      nothingFoundMessage="No such event type"
+      nothingFoundMessage={eventTypes.length === 0 ? "Loading…" : "No such event type"}
       maxDropdownHeight={320}
       filter={({ options, search }) => {
         const word = search.trim().toLowerCase();

@@ -12,7 +12,6 @@ import { isReachable } from "../../../api/reachable.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
-import { Loading } from "../../../parts/status/loading.tsx";
 import { CodeBlock } from "../../../parts/text/code-block.tsx";
 import { layOutJson } from "../../../parts/text/json-text.ts";
 import { EventTypeSelect } from "./event-type-select.tsx";
@@ -35,9 +34,9 @@ export function NewWebhook({ opened, onClose }: NewWebhookProps) {
 
 function Fields({ onClose }: { onClose: () => void }) {
   const types = useEventTypes();
-  if (types.isPending) return <Loading lines={5} height={36} />;
   if (types.isError) return <Failure error={types.error} onRetry={() => void types.refetch()} />;
-  return <Form eventTypes={types.data.processes} onClose={onClose} />;
+  // The form is there at once; its choices follow.
+  return <Form eventTypes={types.data?.processes ?? []} onClose={onClose} />;
 }
 
 interface FormProps {

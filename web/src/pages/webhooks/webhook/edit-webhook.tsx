@@ -115,7 +115,9 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
               title="This webhook was changed meanwhile"
             >
               <Stack align="flex-start" gap="sm">
-                <Text size="sm">Nothing was saved. Load the current values, then make your changes again.</Text>
+                <Text size="sm">
+                  Nothing was saved. Load the current values, then make your changes again.
+                </Text>
                 <Button size="xs" variant="default" onClick={takeCurrent}>
                   Load the current values
                 </Button>

@@ -1,12 +1,13 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { RingProgress, Table, Text } from "@mantine/core";
+import { Box, Table, Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import { StatsService, type WebhookPeriod } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import { Section } from "../../../parts/layout/section.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
-import { percentage, ringSections, successRate } from "../list/last-day.ts";
+import { percentage, successRate } from "../list/last-day.ts";
+import { RateBar } from "../list/success.tsx";
 
 const REFRESH_MS = 15_000;
 
@@ -103,27 +104,17 @@ function lengthOf({ hours }: WebhookPeriod): string {
   return hours <= 24 ? `${hours} hours` : `${Math.round(hours / 24)} days`;
 }
 
-/** The part of the ended deliveries that arrived, as a ring and as a number. */
+/** The part of the ended deliveries that arrived, as a number and as a bar. */
 function Rate({ of: period }: { of: WebhookPeriod }) {
   const rate = successRate(period);
   if (rate === undefined) return <None meaning="No delivery ended" />;
   return (
-    <RingProgress
-      size={68}
-      thickness={5}
-      ml="auto"
-      // The ring is drawn this far from its edges.
-      mr={-6}
-      roundCaps={false}
-      sections={ringSections(rate)}
-      label={
-        <Text ta="center" size="xs" fw={650}>
-          {percentage(rate)}
-        </Text>
-      }
-      role="img"
-      aria-label={`${percentage(rate)} delivered`}
-    />
+    <Box role="img" aria-label={`${percentage(rate)} delivered`} ml="auto" w={56}>
+      <Text size="sm" fw={620} ta="right">
+        {percentage(rate)}
+      </Text>
+      <RateBar rate={rate} />
+    </Box>
   );
 }
 

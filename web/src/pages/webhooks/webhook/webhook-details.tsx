@@ -9,6 +9,7 @@ import { webhookTitle } from "../../../parts/text/webhook-title.ts";
 import { DeleteWebhook } from "../actions/delete-webhook.tsx";
 import { PausedNotice, PauseWebhook, useResume } from "../actions/pausing.tsx";
 import { SigningSecret } from "../actions/signing-secret.tsx";
+import { AttemptCharts } from "./attempt-charts.tsx";
 import { LastDeliveries } from "./last-deliveries.tsx";
 import { Registration } from "./registration.tsx";
 import { Statistics } from "./statistics.tsx";
@@ -43,6 +44,7 @@ export function WebhookDetails({
             <Statistics webhookId={webhook.id} />
           </Grid.Col>
         </Grid>
+        <AttemptCharts webhookId={webhook.id} />
         {mayWrite && <TestEvent webhook={webhook} />}
         <LastDeliveries webhookId={webhook.id} />
         {mayWrite && <SigningSecret webhook={webhook} />}
