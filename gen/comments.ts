@@ -111,6 +111,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.ApiKeyService.ListInstalledApps": "Lists all installed apps, oldest first; for a key of an installed app, only its own.",
   "webhook.v1.Delivery": "The delivery of one event to one webhook.",
   "webhook.v1.Delivery.id": "A UUIDv7. Receivers get it in X-Service-Webhook-Id, the same with every attempt.",
+  "webhook.v1.Delivery.url": "The webhook's URL; of an ended delivery, the URL at its last attempt.",
   "webhook.v1.Delivery.attempt_count": "The number of recorded attempts, over all rounds.",
   "webhook.v1.Delivery.next_attempt": "The time of the next attempt, in the state retrying.",
   "webhook.v1.Delivery.finished": "The time at which it was delivered, failed or cancelled.",

@@ -203,7 +203,7 @@ export class Sender {
     const waiting = this.#scheduler.remove((sending) => sending.owner === from);
     for (const sending of waiting) {
       sending.owner = to;
-      this.#scheduler.push(sending);
+      this.#return(this.#scheduler.push(sending));
     }
     return waiting.length;
   }

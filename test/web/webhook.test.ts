@@ -237,7 +237,14 @@ test("a webhook is named, limited and moved to another address, which its waitin
     const sent = await web.service.untilFinal(eventId);
     expect(sent.find((each) => each.webhookId === webhookId)?.state).toBe(DeliveryState.DELIVERED);
     expect(target.received.map(({ path }) => path)).toEqual(["/moved"]);
+    // What was sent keeps its address in the log when the webhook moves on.
+    await web.service.webhooks.updateWebhook({ webhookId, url: "https://next.example/orders" });
+    const { deliveries } = await web.service.deliveries.listDeliveries({ webhookId });
+    expect(deliveries.map(({ url }) => url)).toEqual([`${target.url}/moved`]);
+    const shown = await web.service.deliveries.getDelivery({ deliveryId: deliveries[0]?.id ?? "" });
+    expect(shown.delivery?.url).toBe(`${target.url}/moved`);
     // Somebody else's change in between is not written over.
+    await page.reload();
     await page.getByRole("button", { name: "Edit", exact: true }).click();
     await web.service.webhooks.updateWebhook({ webhookId, name: "", rateLimit: 0 });
     await name.fill("Mine");

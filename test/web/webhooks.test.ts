@@ -49,7 +49,7 @@ test("a webhook is registered by keyboard alone, from the sample of its event ty
     await page.keyboard.press("Tab");
     await page.keyboard.type("https://shop.example/stock");
     await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "StockLevelChanged to shop.example" }).waitFor();
+    await page.getByRole("heading", { name: "shop.example/stock" }).waitFor();
     await page.getByText("Webhook registered").waitFor();
     // The dialog is not in the way of going back.
     await page.goBack();

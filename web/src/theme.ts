@@ -105,7 +105,12 @@ export const theme = createTheme({
     // At the top, so that a dialog stays where it is when there comes to be more in it.
     Modal: Modal.extend({
       // Open at once: what is typed meanwhile is not lost.
-      defaultProps: { closeButtonProps: { "aria-label": "Close" }, transitionProps: { duration: 0 } },
+      defaultProps: {
+        closeButtonProps: { "aria-label": "Close" },
+        transitionProps: { duration: 0 },
+        // The title of a dialog is not the banner of the page.
+        attributes: { header: { role: "none" } },
+      },
       styles: { title: { fontWeight: 620, fontSize: "1rem", lineHeight: 1.4 } },
     }),
     // The library's own scrollbars leave room for themselves below tables that do not scroll.

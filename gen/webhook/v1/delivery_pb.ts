@@ -46,6 +46,8 @@ export type Delivery = Message<"webhook.v1.Delivery"> & {
   webhookProcess: WebhookProcess;
 
   /**
+   * The webhook's URL; of an ended delivery, the URL at its last attempt.
+   *
    * @generated from field: string url = 5;
    */
   url: string;

@@ -41,6 +41,11 @@ export interface AttemptRow {
 /** A delivery in a list. Its creation time is part of its id. */
 export type ListedRow = Omit<DeliveryRow, "created">;
 
+/** The URL that the webhook `w` had when the last attempt of `deliveries d` started. */
+const URL_AT_END = `coalesce(
+    (select o.url from webhook_old_urls o where o.webhook_id = d.webhook_id and o.until > coalesce(d.started, d.finished)
+      order by o.until limit 1), w.url) as url`;
+
 /** The columns of a ListedRow by table, from the table `d` and its webhook `w`. */
 export const COLUMNS = {
   queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url,
@@ -49,7 +54,7 @@ export const COLUMNS = {
     null::text as reason`,
   retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, 'retrying' as state, d.attempts,
     d.round_start as "roundStart", d.due as "retryAt", null::timestamptz as finished, null::text as reason`,
-  deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, d.outcome::text as state,
+  deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, ${URL_AT_END}, d.outcome::text as state,
     d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason`,
 } as const;
 

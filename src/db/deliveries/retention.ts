@@ -82,7 +82,9 @@ export async function retentionStep(
   }
   // Hourly rollups are kept as long as the log.
   const [kept] = await listPartitions(db, "deliveries");
-  if (kept) await deleteOldRollups(db, kept.from < before ? kept.from : before);
+  const keptFrom = kept && kept.from < before ? kept.from : before;
+  if (kept) await deleteOldRollups(db, keptFrom);
+  await count(db, "delete from webhook_old_urls where until < :before", { before: keptFrom });
   return step;
 }
 

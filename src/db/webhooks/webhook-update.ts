@@ -61,6 +61,13 @@ export function updateWebhook(
       { id, ...after },
     );
     if (!webhook) return before;
+    if (webhook.url !== before.url) {
+      await rows(
+        trx,
+        `insert into webhook_old_urls (webhook_id, until, url) values (:id::bigint, clock_timestamp(), :url::text)`,
+        { id, url: before.url },
+      );
+    }
     if (moves || after.paused !== (before.paused !== null)) {
       // The revision notifies the workers of the change.
       await rows(trx, "update processes set revision = revision + 1 where process = :process::int", {

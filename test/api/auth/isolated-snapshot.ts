@@ -9,6 +9,7 @@ const TABLES = [
   "sessions",
   "processes",
   "webhooks",
+  "webhook_old_urls",
   "events",
   "idempotency_keys",
   "fan_out",

@@ -61,7 +61,7 @@ export function Layout() {
             <Brand />
           </Group>
           <Group gap="xs" wrap="nowrap">
-            <ZoneSwitch />
+            <ZoneSwitch visibleFrom="sm" />
             <ColourSchemeSwitch />
             <AccountMenu />
           </Group>
@@ -74,6 +74,7 @@ export function Layout() {
           ))}
         </AppShell.Section>
         <AppShell.Section>
+          <ZoneSwitch hiddenFrom="sm" />
           <NavLink
             href="/docs"
             target="_blank"

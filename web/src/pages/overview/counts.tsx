@@ -87,7 +87,7 @@ export function Counts({ overview }: { overview: Overview | undefined }) {
 function Open({ overview }: { overview: Overview | undefined }) {
   return (
     <Card withBorder padding="sm" component="section" aria-label="Deliveries now">
-      <Group gap="xl">
+      <Group gap="xl" style={{ rowGap: 8 }}>
         {NOW.map(({ label, of, state }) => (
           <Anchor key={label} component={Link} to={deliveriesIn({ state })} underline="never" c="inherit">
             <Group gap={8} align="baseline">

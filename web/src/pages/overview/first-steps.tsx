@@ -36,8 +36,12 @@ export function FirstSteps() {
           </List.Item>
         )}
         <List.Item>
-          {isEmpty ? "Send a test event from its page" : <Step to={testPage(webhooks)}>Send a test event</Step>} to
-          verify delivery.
+          {isEmpty ? (
+            "Send a test event from its page"
+          ) : (
+            <Step to={testPage(webhooks)}>Send a test event</Step>
+          )}{" "}
+          to verify delivery.
         </List.Item>
         <List.Item>
           Publish an event with a key that has the permission Publish_Events, in place of {KEY_PLACEHOLDER}:

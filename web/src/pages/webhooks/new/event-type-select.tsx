@@ -23,6 +23,8 @@ export function EventTypeSelect({ eventTypes, value, onChange, error }: EventTyp
       placeholder="Choose an event type"
       required
       data-autofocus
+      // It has the focus when the dialog opens: what it offers is not to lie over the rest.
+      openOnFocus={false}
       data={eventTypes.map(({ number, name }) => ({
         value: String(number),
         label: name,

@@ -142,7 +142,7 @@ function Moves({ webhookId }: { webhookId: bigint }) {
         ? "Undelivered deliveries go to the new URL."
         : `${undelivered.charAt(0).toUpperCase()}${undelivered.slice(1)} not delivered yet ${undelivered === "1 delivery" ? "goes" : "go"} to the new URL.`;
   return (
-    <Alert color="blue" variant="light" icon={<IconArrowRight />} title="The URL changes" role="status">
+    <Alert color="ink" variant="light" icon={<IconArrowRight />} title="The URL changes" role="status">
       {waiting} Retries keep their planned times. The signing secret, the id and the log stay.
     </Alert>
   );
