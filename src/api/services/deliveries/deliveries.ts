@@ -26,12 +26,12 @@ import { timeOfId } from "../../../db/partitions.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
+import { pageSize } from "../paging.ts";
 import {
   deliveryFilter,
   inclusivePageToken,
   newerPageToken,
   optionalUuid,
-  pageSize,
   pageToken,
   stateNumbers,
   stateText,

@@ -31,6 +31,7 @@ import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
+import { BY_ID, readPage } from "../paging.ts";
 import { describeEventTypes } from "./event-types.ts";
 
 /** In deliveries per second. */
@@ -46,10 +47,14 @@ export function webhookService({
 }: ApiContext): ServiceImpl<typeof WebhookService> {
   const processes = describeEventTypes();
   return {
-    async listWebhooks({ health }, handler) {
+    async listWebhooks(request, handler) {
       const scope = callerScope(handler);
+      const { health } = request;
       const wanted = health.length === 0 ? undefined : { scope, health: healthNames(health) };
-      return { webhooks: (await listWebhooks(db, wanted)).map((webhook) => webhookMessage(webhook, scope)) };
+      const { rows, nextPageToken } = await readPage(request, BY_ID, (page) =>
+        listWebhooks(db, page, wanted),
+      );
+      return { webhooks: rows.map((webhook) => webhookMessage(webhook, scope)), nextPageToken };
     },
 
     async getWebhook(request, handler) {

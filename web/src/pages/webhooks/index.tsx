@@ -1,10 +1,10 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Button } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { isReachable } from "../../api/reachable.ts";
 import { useMay } from "../../api/session.tsx";
+import { useAllPages } from "../../api/use-all-pages.ts";
 import { useFocusBack } from "../../parts/dialogs/use-focus-back.ts";
 import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { Empty } from "../../parts/lists/empty.tsx";
@@ -19,7 +19,7 @@ import { useLastDay } from "./list/last-day.ts";
 import { ListFilters } from "./list/list-filters.tsx";
 import { NewWebhook } from "./new/new-webhook.tsx";
 
-/** Health changes by itself; a list of ten thousand is some megabytes. */
+/** Health changes by itself. */
 const REFRESH_MS = 30_000;
 const NO_WEBHOOKS: readonly Webhook[] = [];
 
@@ -27,12 +27,13 @@ const NO_WEBHOOKS: readonly Webhook[] = [];
 export default function WebhooksPage() {
   const [filters, change] = useUrlFilters(FILTER_NAMES);
   const wanted = WEBHOOK_HEALTHS.filter(({ name }) => name === filters.health);
-  const list = useQuery(
+  const list = useAllPages(
     WebhookService.method.listWebhooks,
     { health: wanted.map(({ health }) => health) },
-    { refetchInterval: REFRESH_MS, placeholderData: (before) => before },
+    { refreshMs: REFRESH_MS, keepsPrevious: true },
   );
-  const lastDay = useLastDay();
+  // Only this order needs the statistics of webhooks that are not shown.
+  const lastDay = useLastDay(filters.sort === "failures" ? "all" : []);
   const mayWrite = useMay("Write_Administrative_Data");
   const webhooks = useMemo(() => list.data?.webhooks.filter(isReachable) ?? NO_WEBHOOKS, [list.data]);
   const found = useMemo(
@@ -94,7 +95,6 @@ export default function WebhooksPage() {
           ) : (
             <FoundWebhooks
               webhooks={found}
-              lastDay={lastDay}
               page={Number(filters.page) || 1}
               onPage={(page) => change({ page: page === 1 ? "" : String(page) })}
             />

@@ -1,8 +1,9 @@
 import { Group, Pagination, Text } from "@mantine/core";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
+import { Failure } from "../../../parts/status/failure.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
-import type { LastDay } from "./last-day.ts";
+import { useLastDay } from "./last-day.ts";
 import { WebhookCards } from "./webhook-cards.tsx";
 import { WebhookTable } from "./webhook-table.tsx";
 
@@ -12,19 +13,20 @@ const PAGE_SIZE = 50;
 export interface FoundWebhooksProps {
   /** At least one. */
   webhooks: readonly Webhook[];
-  lastDay: LastDay;
   /** Page number, starting at 1; values outside the range are clamped. */
   page: number;
   onPage: (page: number) => void;
 }
 
 /** One page of webhooks, and the way to the others. */
-export function FoundWebhooks({ webhooks, lastDay, page, onPage }: FoundWebhooksProps) {
+export function FoundWebhooks({ webhooks, page, onPage }: FoundWebhooksProps) {
   const List = useBelow("md") ? WebhookCards : WebhookTable;
   const pages = Math.ceil(webhooks.length / PAGE_SIZE);
   const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
   const from = (shown - 1) * PAGE_SIZE;
   const to = Math.min(from + PAGE_SIZE, webhooks.length);
+  const onPageNow = webhooks.slice(from, to);
+  const lastDay = useLastDay(onPageNow.map(({ id }) => id));
   const total = countOf(webhooks.length, "webhook", "webhooks");
 
   function goTo(next: number) {
@@ -34,7 +36,10 @@ export function FoundWebhooks({ webhooks, lastDay, page, onPage }: FoundWebhooks
 
   return (
     <>
-      <List webhooks={webhooks.slice(from, to)} lastDay={lastDay} />
+      {lastDay.error !== null && (
+        <Failure error={lastDay.error} title="How the webhooks did is not known" onRetry={lastDay.retry} />
+      )}
+      <List webhooks={onPageNow} lastDay={lastDay} />
       <Group justify="space-between" gap="md" py="md">
         <Text size="sm" c="dimmed" role="status">
           {pages === 1 ? total : `${(from + 1).toLocaleString()}–${to.toLocaleString()} of ${total}`}
