@@ -11,7 +11,7 @@ import { parseArgs, styleText } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { Webhook } from "standardwebhooks";
-import { WebhookService } from "../gen/webhook/v1/webhook_pb.ts";
+import { type Webhook as RegisteredWebhook, WebhookService } from "../gen/webhook/v1/webhook_pb.ts";
 import { explain } from "../src/process/explain.ts";
 import { untilToldToStop } from "../src/process/shutdown.ts";
 import { ADMIN_KEY_FILE, readSecretFile } from "../src/startup/instance-secrets.ts";
@@ -84,8 +84,13 @@ async function secretsOf(serviceUrl: string, port: number): Promise<string[]> {
     createConnectTransport({ httpVersion: "1.1", baseUrl: serviceUrl }),
   );
   const options = { headers: { "X-Service-Key": key }, timeoutMs: 5_000 };
-  const { webhooks } = await client.listWebhooks({}, options);
-  const ours = webhooks.filter(({ url }) => new URL(url).port === String(port));
+  const ours: RegisteredWebhook[] = [];
+  let pageToken = "";
+  do {
+    const page = await client.listWebhooks({ pageToken }, options);
+    ours.push(...page.webhooks.filter(({ url }) => new URL(url).port === String(port)));
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
   return Promise.all(
     ours.map(async ({ id }) => (await client.getWebhookSecret({ webhookId: id }, options)).secret),
   );

@@ -169,7 +169,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         limits: config.limits,
         deliveryTimeoutMs: config.delivery.timeoutMs,
         retentionDays: config.dispatch.retentionDays,
-        ...(dispatch ? { dispatchNow: dispatch.trigger } : {}),
+        ...(dispatch ? { dispatchNow: dispatch.trigger, findActivity: dispatch.findActivity } : {}),
         ...(announcer ? { onQueued: announcer.announce } : {}),
         workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),
         targets: createTargetRules(

@@ -40,9 +40,9 @@ export interface Activities {
   listUndelivered(run: RunKey): Promise<UndeliveredList>;
   /**
    * Sends the due retries of a group. Throws while any remain, with the delay until the next is due; and at the end
-   * if any has failed finally, so that operators see it.
+   * if any has failed finally, so that operators see it. `of` names webhook and host in the Temporal UI.
    */
-  retryDeliveries(input: RunKey & { group: number }): Promise<AttemptCounts & Summarised>;
+  retryDeliveries(input: RunKey & { group: number; of?: string }): Promise<AttemptCounts & Summarised>;
   /**
    * Closes the run and returns its totals, unless it has retries left. An abandoned run leaves its retries to other
    * runs.

@@ -12,6 +12,8 @@ export interface DispatchInput {
   retryTaskQueue: string;
   /** Whether FailingWebhookIds and FailingHosts are registered in the namespace. */
   searchAttributes: boolean;
+  /** Whether DeliveryAttempts is registered in the namespace. Unset in the input of earlier releases. */
+  attemptsSearchable?: boolean;
   /** The length of the history from which the run continues in a new execution, in events. */
   continueAsNewAfter: number;
   /** Set by continue-as-new: first attempts are completed. */
@@ -50,7 +52,7 @@ export interface RunClosing {
 /** A retry group. */
 export interface RetryGroup {
   group: number;
-  /** `shop.example, 4 deliveries`. */
+  /** `webhook 12, shop.example, 4 deliveries`. */
   summary: string;
   /** The delay until it is due, in milliseconds. */
   delayMs: number;

@@ -14,6 +14,7 @@ import type { Activities, PumpResult } from "./activities.ts";
 import { pumpOptions, untilAnswered } from "./activity-options.ts";
 import type { DispatchInput, DispatchReport, LiveWorker, RunKey } from "./dispatch-input.ts";
 import { RetryGroups } from "./retry-groups.ts";
+import { RunDescription } from "./run-description.ts";
 
 /** The minimum and maximum interval between requests for failed deliveries while pumps work, in milliseconds. */
 const ASK_MS = { min: 1_000, max: 15_000 };
@@ -29,10 +30,15 @@ const MAX_OFFERS = 2;
  */
 export async function dispatchPendingDeliveries(input: DispatchInput): Promise<DispatchReport> {
   const key: RunKey = { firstRunId: workflowInfo().firstExecutionRunId };
-  const retries = new RetryGroups(input, key);
-  const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>(untilAnswered(input));
+  const description = new RunDescription(input);
+  const retries = new RetryGroups(input, key, description);
+  const { closeRun } = proxyActivities<Pick<Activities, "closeRun">>({
+    ...untilAnswered(input),
+    summary: "the run's totals",
+  });
   try {
-    if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries);
+    if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries, description);
+    description.firstAttemptsEnded();
     // A new execution retries first even with a small limit. Otherwise it would continue as new forever.
     let isNew = Boolean(input.firstAttemptsDone);
     for (;;) {
@@ -41,8 +47,10 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
         await continueAsNew<typeof dispatchPendingDeliveries>({ ...input, firstAttemptsDone: true });
       isNew = false;
       if ((await retries.ask()).groups.length > 0) continue;
-      const { report, open } = await closeRun(key);
-      if (open === 0) return report;
+      const closing = await closeRun(key);
+      if (closing.open > 0) continue;
+      description.closed(closing);
+      return closing.report;
     }
   } catch (error) {
     // Cancelled by an operator: other runs adopt the open retries.
@@ -53,7 +61,12 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
 }
 
 /** Runs pumps on all live workers and concurrently retries failed deliveries. */
-async function makeFirstAttempts(input: DispatchInput, key: RunKey, retries: RetryGroups): Promise<void> {
+async function makeFirstAttempts(
+  input: DispatchInput,
+  key: RunKey,
+  retries: RetryGroups,
+  description: RunDescription,
+): Promise<void> {
   const pumps = new Map<string, Promise<void>>();
   const until = Date.now() + input.pumpMs;
   const askMs = Math.max(
@@ -69,8 +82,10 @@ async function makeFirstAttempts(input: DispatchInput, key: RunKey, retries: Ret
       const { taskQueue } = worker;
       if (pumps.has(taskQueue)) continue;
       const pump = runPump(input, key, worker, until)
-        .then((end) => {
-          tookOver ||= end === "superseded";
+        .then((result) => {
+          if (!result) return;
+          tookOver ||= result.end === "superseded";
+          description.addPump(result);
         })
         .catch((error) => {
           cancelled = error;
@@ -95,7 +110,7 @@ async function makeFirstAttempts(input: DispatchInput, key: RunKey, retries: Ret
 }
 
 /**
- * Runs the pump of one worker. Returns the reason for its end; undefined if it was lost. Throws only if the run is
+ * Runs the pump of one worker. Returns its result; undefined if it was lost. Throws only if the run is
  * cancelled: later runs deliver what is unclaimed.
  */
 async function runPump(
@@ -103,13 +118,13 @@ async function runPump(
   key: RunKey,
   worker: LiveWorker,
   until: number,
-): Promise<PumpResult["end"] | undefined> {
+): Promise<PumpResult | undefined> {
   const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>(pumpOptions(input, worker));
   for (let offer = 1; ; offer += 1) {
     try {
       // A pump that starts late ends with the others: first attempts end within the run's time.
       const forMs = Math.max(0, until - Date.now());
-      return (await deliverPending({ ...key, lingers: input.lingers, forMs })).end;
+      return await deliverPending({ ...key, lingers: input.lingers, forMs });
     } catch (error) {
       if (isCancellation(error)) throw error;
       if (wasNotTaken(error) && offer < MAX_OFFERS) continue;

@@ -17,6 +17,7 @@ import {
   UNDELIVERED,
   type UndeliveredList,
 } from "./dispatch-input.ts";
+import type { RunDescription } from "./run-description.ts";
 
 const FAILING_WEBHOOK_IDS = defineSearchAttributeKey("FailingWebhookIds", SearchAttributeType.KEYWORD_LIST);
 const FAILING_HOSTS = defineSearchAttributeKey("FailingHosts", SearchAttributeType.KEYWORD_LIST);
@@ -30,15 +31,20 @@ const LOST_RETRY_DELAY_MS = 5_000;
 export class RetryGroups {
   readonly #input: DispatchInput;
   readonly #key: RunKey;
+  readonly #description: RunDescription;
   readonly #activities: Pick<Activities, "listUndelivered">;
   readonly #running = new Map<number, Promise<void>>();
   #shown = "";
   #error: unknown;
 
-  constructor(input: DispatchInput, key: RunKey) {
+  constructor(input: DispatchInput, key: RunKey, description: RunDescription) {
     this.#input = input;
     this.#key = key;
-    this.#activities = proxyActivities<Pick<Activities, "listUndelivered">>(untilAnswered(input));
+    this.#description = description;
+    this.#activities = proxyActivities<Pick<Activities, "listUndelivered">>({
+      ...untilAnswered(input),
+      summary: "which deliveries are to be retried, and which workers are live",
+    });
   }
 
   /** Lists failed deliveries and retries the groups that are not being retried already. */
@@ -46,6 +52,7 @@ export class RetryGroups {
     if (this.#error !== undefined) throw this.#error;
     const undelivered = await this.#activities.listUndelivered(this.#key);
     this.#showInSearch(undelivered);
+    this.#description.addGroups(undelivered.groups);
     for (const group of undelivered.groups) {
       if (this.#running.has(group.group)) continue;
       const retries = this.#retry(group)
@@ -76,7 +83,7 @@ export class RetryGroups {
     for (let activities = 0; activities < ACTIVITIES_PER_ASK; activities += 1) {
       if (delayMs > 0) await sleep(delayMs, { summary: `before retrying ${summary}` });
       try {
-        await retryDeliveries({ ...this.#key, group });
+        await retryDeliveries({ ...this.#key, group, of: summary });
         return;
       } catch (error) {
         if (isCancellation(error) || !(error instanceof ActivityFailure)) throw error;

@@ -1,4 +1,4 @@
-# Install from PyPI: grpcio, grpcio-tools, googleapis-common-protos.
+# Install from PyPI: grpcio, grpcio-tools, grpcio-status, googleapis-common-protos.
 packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 python3 -m grpc_tools.protoc -I"${PROTO_DIR:-proto}" -I"$packages" --python_out=. --grpc_python_out=. \

@@ -33,8 +33,16 @@ export interface ApiContext {
    * @throws DomainError FAILED_PRECONDITION while the schedule is paused; UNAVAILABLE if Temporal does not respond
    */
   dispatchNow?: () => Promise<void>;
-  /** The URL of a workflow's execution in the Temporal UI. Undefined without a UI. */
-  workflowUrl?: ((workflowId: string, runId: string) => string) | undefined;
+  /** The URL of a workflow's execution, or of an event of it, in the Temporal UI. Undefined without a UI. */
+  workflowUrl?: ((workflowId: string, runId: string, eventId?: string) => string) | undefined;
+  /**
+   * Finds the activity of a run that sends a delivery of a retry group, or a first attempt if null. Undefined if the
+   * process has no Temporal; its result is undefined if Temporal does not respond, or does not say which.
+   */
+  findActivity?: (
+    run: { workflowId: string; runId: string },
+    group: number | null,
+  ) => Promise<{ runId: string; eventId: string } | undefined>;
   /** The reasons why the rest of the process is not ready; empty if ready. The API checks the database itself. */
   readiness: () => Promise<string[]>;
 }

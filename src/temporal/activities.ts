@@ -1,5 +1,6 @@
 import { ApplicationFailure, Context } from "@temporalio/activity";
 import type { Activities } from "../../workflows/activities.ts";
+import { countsInWords } from "../../workflows/counts-in-words.ts";
 import type { DispatchInput, RunKey } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
 import { untilAnswered } from "../db/faults.ts";
@@ -8,7 +9,7 @@ import { abandonRun, closeExpiredRuns, closeRun } from "../db/queue/runs.ts";
 import { listLiveWorkers } from "../db/queue/workers.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { keepAlive, withHeartbeats } from "./keep-alive.ts";
-import { summariseCounts, summariseGroups, summarisePass } from "./summaries.ts";
+import { summariseGroups, summarisePass } from "./summaries.ts";
 
 /** The delay before another worker retries a stopped pass, in milliseconds. */
 const STOPPED_RETRY_DELAY_MS = 1_000;
@@ -51,7 +52,7 @@ export function createActivities(
             tell(counts);
           }),
         );
-        return { ...result, summary: summariseCounts(result) };
+        return { ...result, summary: countsInWords(result) };
       });
     },
 
@@ -70,7 +71,7 @@ export function createActivities(
       });
     },
 
-    retryDeliveries({ group, ...run }) {
+    retryDeliveries({ group, of: _, ...run }) {
       return withHeartbeats(heartbeatTimeoutMs, async (tell) => {
         const runId = await open(run, leaseMargin);
         const result = await keepAlive(engine, runId, leaseMargin, renewEveryMs, (report, cancelled) =>
@@ -102,7 +103,7 @@ export function createActivities(
             nonRetryable: true,
           });
         }
-        return { ...counts, summary: summariseCounts(counts) };
+        return { ...counts, summary: countsInWords(counts) };
       });
     },
 
@@ -121,7 +122,7 @@ export function createActivities(
             "dispatch run ended",
           );
         }
-        return { report: { summary: summariseCounts(totals), ...totals }, open: left };
+        return { report: { summary: countsInWords(totals, "retried"), ...totals }, open: left };
       });
     },
   };

@@ -1,9 +1,11 @@
 import { Client, Connection } from "@temporalio/client";
+import pLimit from "p-limit";
 import type { Logger } from "pino";
 import { DomainError } from "../contract/errors.ts";
 import { followApiKey } from "./connection/api-key.ts";
 import type { TemporalNames } from "./connection/names.ts";
 import type { TemporalTarget } from "./connection/target.ts";
+import { type DispatchRunKey, type FoundActivity, findActivity } from "./find-activity.ts";
 import { triggerDispatch } from "./schedule.ts";
 
 /** The timeout of the call to Temporal, in milliseconds. Short, because an API caller waits for it. */
@@ -11,7 +13,10 @@ const DEADLINE_MS = 3_000;
 /** The delay before a caller may retry, in milliseconds. */
 const RETRY_AFTER_MS = 2_000;
 
-/** Starts a dispatch run on request. */
+/** The maximum number of concurrent searches of histories, and of those that wait for one. */
+const MAX_SEARCHES = { atOnce: 2, waiting: 20 };
+
+/** What the API asks of Temporal. */
 export interface DispatchTrigger {
   /**
    * Triggers the schedule. Resolves when Temporal has accepted the request.
@@ -19,6 +24,8 @@ export interface DispatchTrigger {
    * @throws DomainError FAILED_PRECONDITION while the schedule is paused; UNAVAILABLE if Temporal does not respond
    */
   trigger: () => Promise<void>;
+  /** The activity of a run, as `findActivity`; undefined also if Temporal does not respond in time or is busy. */
+  findActivity: (run: DispatchRunKey, group: number | null) => Promise<FoundActivity | undefined>;
   close(): Promise<void>;
 }
 
@@ -32,7 +39,21 @@ export function createDispatchTrigger(
   const client = new Client({ connection, namespace: target.namespace });
   const stopFollowing = followApiKey(target, [connection], log);
 
+  const search = pLimit(MAX_SEARCHES.atOnce);
+
   return {
+    async findActivity(run, group) {
+      if (search.pendingCount >= MAX_SEARCHES.waiting) return undefined;
+      try {
+        return await search(() =>
+          connection.withDeadline(Date.now() + DEADLINE_MS, () => findActivity(client, run, group)),
+        );
+      } catch (err) {
+        log.debug({ err, workflowId: run.workflowId }, "reading the history of a run failed");
+        return undefined;
+      }
+    },
+
     async trigger() {
       let triggered: boolean;
       try {

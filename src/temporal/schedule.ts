@@ -7,6 +7,7 @@ import {
 import type { DispatchInput } from "../../workflows/dispatch-input.ts";
 import type { DispatchConfig } from "../config/config.ts";
 import type { TemporalNames } from "./connection/names.ts";
+import type { Searchable } from "./search-attributes.ts";
 
 /**
  * The time that pumps work beyond the interval, in milliseconds, so that the next run's pumps take over before they
@@ -21,7 +22,7 @@ const HOUR_MS = 3_600_000;
 export function dispatchInput(
   config: DispatchConfig,
   names: TemporalNames,
-  searchAttributes: boolean,
+  searchable: Searchable,
 ): DispatchInput {
   return {
     pumpMs: config.intervalMs + OVERLAP_MS,
@@ -29,7 +30,8 @@ export function dispatchInput(
     heartbeatTimeoutMs: config.heartbeatTimeoutMs,
     retryInitialDelayMs: config.retryInitialDelayMs,
     retryTaskQueue: names.retryTaskQueue,
-    searchAttributes,
+    searchAttributes: searchable.failing,
+    attemptsSearchable: searchable.attempts,
     continueAsNewAfter: 4_000,
   };
 }
@@ -39,7 +41,7 @@ export function ensureDispatchSchedule(
   client: Client,
   names: TemporalNames,
   config: DispatchConfig,
-  searchAttributes: boolean,
+  searchable: Searchable,
 ): Promise<void> {
   return ensureSchedule(client, names.scheduleId, {
     spec: { intervals: [{ every: config.intervalMs }] },
@@ -48,7 +50,7 @@ export function ensureDispatchSchedule(
       workflowType: "dispatchPendingDeliveries",
       workflowId: names.scheduleId,
       taskQueue: names.dispatchTaskQueue,
-      args: [dispatchInput(config, names, searchAttributes)],
+      args: [dispatchInput(config, names, searchable)],
     },
     policies: {
       // Claims are exclusive, so a run that still retries does not delay the next one.

@@ -1,16 +1,9 @@
-import type { AttemptCounts } from "../../workflows/activities.ts";
 import type { RetryGroup, UndeliveredList } from "../../workflows/dispatch-input.ts";
 import { ATTEMPTS_PER_ROUND } from "../db/queue/results.ts";
 import type { FailingWebhook } from "../db/queue/retry-groups.ts";
 import type { PassResult } from "../delivery/retry-pass.ts";
 
 const number = new Intl.NumberFormat("en-US");
-
-/** A summary for the Temporal UI: `1,000 sent, 996 delivered, 4 failed`. */
-export function summariseCounts(counts: Pick<AttemptCounts, "sent" | "delivered" | "failed">): string {
-  const failed = counts.failed > 0 ? `, ${number.format(counts.failed)} failed` : "";
-  return `${number.format(counts.sent)} sent, ${number.format(counts.delivered)} delivered${failed}`;
-}
 
 /** The remaining deliveries of a pass, for operators: `3 of 12 undelivered, last: 503 from shop.example`. */
 export function summarisePass({ status, failed, sent, lastFailure, complete }: PassResult): string {
@@ -59,7 +52,9 @@ export function summariseGroups(failing: readonly FailingWebhook[]): Omit<Undeli
 function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup {
   const deliveries = members.reduce((sum, member) => sum + member.deliveries, 0);
   const [host, ...otherHosts] = new Set(members.map(({ targetUrl }) => new URL(targetUrl).host));
+  const [only, ...others] = members;
   const who = [
+    ...(only && others.length === 0 ? [`webhook ${only.webhookId}`] : []),
     ...(host && otherHosts.length === 0 ? [host] : []),
     ...(members.length > 1 ? [`${number.format(members.length)} webhooks`] : []),
   ];

@@ -63,7 +63,7 @@ const DATABASE_TIMEOUT_MS = 5_000;
  */
 export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
   const { engine, log } = options;
-  const timing = dispatchInput(options.dispatch, options.names, false);
+  const timing = dispatchInput(options.dispatch, options.names, { failing: false, attempts: false });
   let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
   /** Why nothing polls, while `live` is undefined. */
   let waiting = NO_TEMPORAL;

@@ -1,11 +1,15 @@
-import { execFile, spawnSync } from "node:child_process";
-import { copyFile, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { execFile, spawn } from "node:child_process";
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { startTestApi, type TestApi } from "../support/test-api.ts";
+import { openDatabase } from "../../src/db/database.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
+import { loseFirstAnswer } from "./broken-answer.ts";
+import { GO_ENVIRONMENT, has, pythonFolder } from "./toolchains.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const examples = path.join(root, "clients/examples");
@@ -13,7 +17,7 @@ const URL_LISTED = "https://receiver.example/clients";
 /** What docs/clients.md tells dependents to install with the package, by its folder here. */
 const DOCUMENTED = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-node"];
 /** What else the examples need. */
-const BESIDE = ["@grpc/grpc-js", "@grpc/proto-loader", "@types/node"];
+const BESIDE = ["@grpc/grpc-js", "@grpc/proto-loader", "@types/node", "@types/pg", "pg"];
 
 let api: TestApi;
 /** The packed files of the package, and of what is installed with it. */
@@ -72,6 +76,13 @@ async function installBeside(folders: readonly string[]): Promise<string> {
     await symlink(path.join(root, "node_modules", name), place, "junction");
   }
   return project;
+}
+
+/** Has `python3` be one with the packages that the examples need. */
+async function usePython(): Promise<void> {
+  const folder = await pythonFolder();
+  if (!environment.PATH?.startsWith(folder))
+    environment.PATH = `${folder}${path.delimiter}${environment.PATH}`;
 }
 
 /** Sees to it that the example published its event, and listed the webhook. */
@@ -147,13 +158,11 @@ describe("the client package, installed from what npm packs", () => {
   });
 });
 
-function succeeds(program: string, ...args: string[]): boolean {
-  return spawnSync(program, args, { stdio: "ignore" }).status === 0;
-}
-const without = (has: boolean, what: string) => (has ? "" : ` (skipped: ${what})`);
-const hasPython = succeeds("python3", "-c", "import grpc, grpc_tools, google.api.http_pb2");
-const hasCurl = succeeds("curl", "--version");
-const hasGrpcurl = succeeds("grpcurl", "-version");
+const without = (isThere: boolean, what: string) => (isThere ? "" : ` (skipped: ${what})`);
+const hasPython = has("python3", "-m", "venv", "-h");
+const hasGo = hasPython && has("go", "version");
+const hasCurl = has("curl", "--version");
+const hasGrpcurl = has("grpcurl", "-version");
 
 describe("the example publishes an event and lists the webhooks", () => {
   test("in TypeScript with Connect", async () => {
@@ -167,8 +176,9 @@ describe("the example publishes an event and lists the webhooks", () => {
   });
 
   test.skipIf(!hasPython)(
-    `in Python with grpcio${without(hasPython, "this python3 lacks grpcio, grpcio-tools or googleapis-common-protos")}`,
+    `in Python with grpcio${without(hasPython, "there is no python3 with venv")}`,
     async () => {
+      await usePython();
       await output("sh", ["-eu", path.join(examples, "grpcio-generate.sh")]);
       await copyFile(path.join(examples, "grpcio.py"), path.join(dependent, "call_webhook_service.py"));
       await expectCalls(await output("python3", ["call_webhook_service.py"]), "grpcio-1001");
@@ -181,5 +191,115 @@ describe("the example publishes an event and lists the webhooks", () => {
 
   test.skipIf(!hasGrpcurl)(`with grpcurl${without(hasGrpcurl, "there is no grpcurl")}`, async () => {
     await expectCalls(await output("sh", ["-eu", path.join(examples, "grpcurl.sh")]), "grpcurl-1001");
+  });
+});
+
+describe("the example publishes one event, a batch and a stream, repeats a lost call, and reads errors", () => {
+  /** Runs a program with a key of the permission that the document names, and the first answer lost. */
+  async function expectPublishing(language: string, run: () => Promise<string>): Promise<void> {
+    const { secret } = await api.key({ permissions: ONLY.publish });
+    const proxy = await loseFirstAnswer(api.grpcPort as number);
+    onTestFinished(() => proxy.close());
+    const before = environment;
+    environment = { ...environment, WEBHOOK_KEY: secret, WEBHOOK_GRPC: proxy.address };
+    const printed = await run().finally(() => {
+      environment = before;
+    });
+    const stored = await api.context
+      .db("events")
+      .whereLike("idempotency_key", `${language}-%`)
+      .orderBy("idempotency_key");
+    expect(stored).toHaveLength(1_002);
+    const idOf = (n: number) => stored.find((event) => event.idempotency_key === `${language}-${n}`).id;
+    expect(proxy.hasBroken()).toBe(true);
+    expect(printed.trim().split("\n")).toEqual([
+      `published ${idOf(1)}, duplicate: true`,
+      `published ${idOf(2)}`,
+      "event 1 refused: FIELDS_INVALID: user_id has a space as character 4; allowed: 1 to 128 visible ASCII characters (no spaces)",
+      "streamed 1000 events",
+      "FIELDS_INVALID: user_id",
+      "IDEMPOTENCY_KEY_REUSED: user_id",
+    ]);
+  }
+  const folder = path.join(examples, "publishing");
+
+  test("in TypeScript", async () => {
+    await copyFile(path.join(folder, "publishing.ts"), path.join(dependent, "publishing.ts"));
+    const types = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node"];
+    await output(path.join(root, "node_modules/.bin/tsc"), [...types, "publishing.ts"]);
+    await expectPublishing("typescript", () => output(process.execPath, ["publishing.ts"]));
+  });
+
+  test.skipIf(!hasPython)(`in Python${without(hasPython, "there is no python3 with venv")}`, async () => {
+    await usePython();
+    await output("sh", ["-eu", path.join(examples, "grpcio-generate.sh")]);
+    await copyFile(path.join(folder, "publishing.py"), path.join(dependent, "publishing.py"));
+    await expectPublishing("python", () => output("python3", ["publishing.py"]));
+  });
+
+  test.skipIf(!hasGo)(
+    `in Go${without(hasGo, "there is no Go, or no python3 with venv, whose protoc it uses")}`,
+    async () => {
+      await usePython();
+      const project = await mkdtemp(path.join(tmpdir(), "webhook-go-"));
+      onTestFinished(() => rm(project, { recursive: true, force: true }));
+      await copyFile(path.join(folder, "publishing.go"), path.join(project, "main.go"));
+      Object.assign(environment, GO_ENVIRONMENT, { PROTOC: "python3 -m grpc_tools.protoc" });
+      await output("sh", ["-eu", path.join(folder, "go-generate.sh")], project);
+      await output("go", ["vet", "."], project);
+      await output("go", ["build", "-o", "publisher", "."], project);
+      await expectPublishing("go", () => output(path.join(project, "publisher"), [], project));
+    },
+    600_000,
+  );
+});
+
+test("the outbox example publishes each event once, though an answer is lost and the relay is killed", async () => {
+  const database = await createTestDatabase();
+  const store = openDatabase(database.url, { max: 1, applicationName: "outbox" });
+  onTestFinished(async () => {
+    await store.destroy();
+    await database.drop();
+  });
+  await store.raw(await readFile(path.join(examples, "outbox/outbox.sql"), "utf8"));
+  await store.raw(`update outbox set event = event - 'userId' where id = 700`);
+  await copyFile(path.join(examples, "outbox/outbox.ts"), path.join(dependent, "outbox.ts"));
+  const types = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node"];
+  await output(path.join(root, "node_modules/.bin/tsc"), [...types, "outbox.ts"]);
+  const { secret } = await api.key({ permissions: ONLY.publish });
+  const proxy = await loseFirstAnswer(api.grpcPort as number);
+  onTestFinished(() => proxy.close());
+  const startRelay = (address: string) => {
+    const env = {
+      ...environment,
+      WEBHOOK_KEY: secret,
+      WEBHOOK_GRPC: address,
+      OUTBOX_DATABASE_URL: database.url,
+    };
+    const relay = spawn(process.execPath, ["outbox.ts"], { cwd: dependent, env, stdio: "ignore" });
+    onTestFinished(() => void relay.kill("SIGKILL"));
+    return relay;
+  };
+  const left = async () => Number((await store("outbox").count())[0]?.count);
+  const relay = startRelay(proxy.address);
+  await expect.poll(() => proxy.hasBroken()).toBe(true);
+  // Its first batch is published, and the transaction that would delete the rows is not committed.
+  relay.kill("SIGKILL");
+  expect(await left()).toBe(1_200);
+  startRelay(`127.0.0.1:${api.grpcPort}`);
+  await expect.poll(left).toBe(1);
+  const published = await api.context.db("events").whereLike("idempotency_key", "outbox-%");
+  expect(published).toHaveLength(1_199);
+  const deliveries = await api.context
+    .db("queue")
+    .whereIn(
+      "event_id",
+      published.map(({ id }) => id),
+    )
+    .count();
+  expect(Number(deliveries[0]?.count)).toBe(1_199);
+  expect(await store("outbox").first()).toMatchObject({
+    id: 700n,
+    error: "user_id is required and must not be empty",
   });
 });

@@ -29,7 +29,12 @@ import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import type { Scope } from "../../src/db/scope.ts";
 import { readOverdueRetries } from "../../src/db/webhooks/overdue-retries.ts";
 import { judgeHealth } from "../../src/db/webhooks/webhook-health.ts";
-import { cancelOfDeleted, deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
+import {
+  cancelOfDeleted,
+  deleteWebhook,
+  listWebhookIds,
+  listWebhooks,
+} from "../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";
 import { type PlanNode, plansOf } from "./explained.ts";
@@ -274,7 +279,9 @@ describe("no table that grows is read from end to end", () => {
     ["an app's overview", (trx) => readOverview(trx, app)],
     ["an app's history", (trx) => readHistory(trx, app, 24, new Date())],
     ["the history of all", (trx) => readHistory(trx, "everything", 24, new Date())],
-    ["how an app's webhooks did", (trx) => webhookStats(trx, app)],
+    ["a page of an app's webhooks", (trx) => listWebhookIds(trx, app, null, { after: 5n, limit: 50 })],
+    ["a page of all webhooks", (trx) => listWebhooks(trx, { after: 5n, limit: 50 })],
+    ["how some webhooks did", (trx) => webhookStats(trx, [webhookId, 7n])],
     [
       "folding statistics",
       async (trx) => {

@@ -12,7 +12,7 @@ const includedBy = (text: string) =>
   new Map([...text.matchAll(INCLUDE)].map(([, file = "", included]) => [file, included]));
 const included = includedBy(document);
 
-test.each(globSync("clients/examples/*", { cwd: root }).sort())(
+test.each(globSync("clients/examples/**/*.*", { cwd: root }).sort())(
   "docs/clients.md shows %s as it is",
   (file) => {
     expect(included.get(file.split(path.sep).join("/"))).toBe(readFileSync(root + file, "utf8"));

@@ -18,7 +18,7 @@ test("comments of the proto files are found by what they stand at", () => {
     "Manages API keys and installed apps. Every request must carry a key.",
   );
   expect(commentOf(ApiKeyService.method.listApiKeys)).toBe(
-    "Lists all keys, including revoked ones, oldest first.",
+    "Lists keys, including revoked ones, oldest first, in pages.",
   );
   const [data] = PublishEventRequestSchema.oneofs;
   expect(data && commentOf(data)).toMatch(/^What happened\. /);

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { FailingWebhook } from "../../src/db/queue/retry-groups.ts";
 import { summariseGroups } from "../../src/temporal/summaries.ts";
+import { countsInWords } from "../../workflows/counts-in-words.ts";
 
 let nextId = 1n;
 
@@ -10,15 +11,16 @@ function failing(group: number, targetUrl: string, deliveries: number, delayMs =
 }
 
 test("an operator reads of a retry group how much of whose it is", () => {
+  const first = failing(1, "https://shop.example/hooks", 1);
   const { groups } = summariseGroups([
-    failing(1, "https://shop.example/hooks", 1),
+    first,
     failing(2, "https://shop.example/a", 1_200),
     failing(2, "https://shop.example/b", 34),
     failing(3, "https://shop.example/c", 1),
     failing(3, "https://other.example/", 1),
   ]);
   expect(groups.map(({ summary }) => summary)).toEqual([
-    "shop.example, 1 delivery",
+    `webhook ${first.webhookId}, shop.example, 1 delivery`,
     "shop.example, 2 webhooks, 1,234 deliveries",
     "2 webhooks, 2 deliveries",
   ]);
@@ -55,4 +57,14 @@ test("the search attributes of a run name every webhook and host where all fit",
   const { webhookIds, hosts } = summariseGroups(few);
   expect(webhookIds).toEqual(few.map(({ webhookId }) => String(webhookId)));
   expect(hosts).toEqual(Array.from({ length: 20 }, (_, n) => `h${n}.example`));
+});
+
+test.each([
+  [{ sent: 0, delivered: 0, failed: 0 }, "0 attempts"],
+  [{ sent: 1, delivered: 1, failed: 0 }, "1 attempt: 1 delivered"],
+  [{ sent: 4, delivered: 0, failed: 1 }, "4 attempts: 0 delivered, 1 failed, 3 to retry"],
+  [{ sent: 4, delivered: 3, failed: 1 }, "4 attempts: 3 delivered, 1 failed"],
+  [{ sent: 1_200, delivered: 1_000, failed: 0 }, "1,200 attempts: 1,000 delivered, 0 failed, 200 to retry"],
+])("the counts of %o add up: %s", (counts, words) => {
+  expect(countsInWords(counts)).toBe(words);
 });

@@ -13,7 +13,7 @@ export const ASK_FIRST = {
 };
 /** An activity before a run tries to close, which is what runs that wait for a retry have still to do. */
 export const ASK_LAST = {
-  before: "      const { report, open } = await closeRun(key);",
+  before: "      const closing = await closeRun(key);",
   insert: "await retries.ask();",
 };
 

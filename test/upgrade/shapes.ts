@@ -119,7 +119,7 @@ function stepOf(event: Event, activity: (scheduledId: unknown) => string): strin
   if (lost) return [`${activity(lost.scheduledEventId)} lost by ${timeoutOf(lost.failure)}`];
   if (event.timerStartedEventAttributes) return [event.userMetadata?.summary ? "wait for a retry" : "timer"];
   const { markerRecordedEventAttributes: marker } = event;
-  if (marker) return [`marker ${marker.markerName}`];
+  if (marker) return [`patch ${patchOf(marker)}`];
   if (event.upsertWorkflowSearchAttributesEventAttributes) return ["search attributes"];
   if (event.workflowTaskFailedEventAttributes) return ["workflow task failed"];
   if (event.workflowExecutionCancelRequestedEventAttributes) return ["cancel requested"];
@@ -127,6 +127,12 @@ function stepOf(event: Event, activity: (scheduledId: unknown) => string): strin
   if (event.workflowExecutionCanceledEventAttributes) return ["cancelled"];
   if (event.workflowExecutionContinuedAsNewEventAttributes) return ["continued as new"];
   return [];
+}
+
+/** The id of a patch, the only marker that the workflows make. */
+function patchOf({ details }: proto.temporal.api.history.v1.IMarkerRecordedEventAttributes): string {
+  const data = details?.["patch-data"]?.payloads?.[0]?.data ?? "{}";
+  return (JSON.parse(Buffer.from(data).toString()) as { id: string }).id;
 }
 
 /** Why an activity was lost, as Temporal names it, in small letters; undefined when it failed otherwise. */

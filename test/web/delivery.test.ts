@@ -93,6 +93,20 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
     expect(await run.getAttribute("href")).toMatch(
       /^http:\/\/temporal\.example:8233\/namespaces\/default\/workflows\//,
     );
+    // The activity of its retries, of all activities of the run.
+    const activity = page.getByRole("link", { name: "Open its activity in the Temporal UI" });
+    const address = (await activity.getAttribute("href")) ?? "";
+    const [, workflowId = "", runId = "", eventId] =
+      /\/workflows\/([^/]+)\/([^/]+)\/history\/events\/(\d+)$/.exec(address) ?? [];
+    const history = await web.service.temporal.workflow
+      .getHandle(decodeURIComponent(workflowId), runId)
+      .fetchHistory();
+    const event = history.events?.find((each) => String(each.eventId) === eventId);
+    const scheduled = event?.activityTaskScheduledEventAttributes;
+    expect(scheduled?.activityType?.name).toBe("retryDeliveries");
+    expect(Buffer.from(scheduled?.input?.payloads?.[0]?.data ?? "").toString()).toContain(
+      `webhook ${webhookId}, ${new URL(receiver.url).host}, 1 delivery`,
+    );
     await expectAccessible(page);
     await expectFitsPhone(page);
     await takeScreenshots(page, "delivery-failed");

@@ -1,16 +1,26 @@
 import { readFile } from "node:fs/promises";
+import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
 import proto from "@temporalio/proto";
 import { Worker } from "@temporalio/worker";
+import { workflowMetadataQuery } from "@temporalio/workflow";
+import pino from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { ensureSearchAttributes } from "../../src/temporal/search-attributes.ts";
 import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
+
+const DELIVERY_ATTEMPTS = defineSearchAttributeKey("DeliveryAttempts", SearchAttributeType.INT);
 
 let service: TestService;
 /** Types of events, which a history as it comes has as numbers. */
 const TIMER_STARTED = proto.temporal.api.enums.v1.EventType.EVENT_TYPE_TIMER_STARTED;
 const ACTIVITY_CANCEL_REQUESTED =
   proto.temporal.api.enums.v1.EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED;
+const MARKER = proto.temporal.api.enums.v1.EventType.EVENT_TYPE_MARKER_RECORDED;
+const MEMO = proto.temporal.api.enums.v1.EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED;
+/** Events of the patch and of the memo. */
+const DESCRIBING: readonly number[] = [MARKER, MEMO];
 type History = Parameters<typeof Worker.runReplayHistory>[1];
 
 beforeAll(async () => {
@@ -36,6 +46,15 @@ function scheduledActivities(history: proto.temporal.api.history.v1.IHistory): s
   );
 }
 
+/** The inputs of a run's activities of a type. */
+function inputsOf(history: proto.temporal.api.history.v1.IHistory, type: string): Record<string, unknown>[] {
+  return (history.events ?? []).flatMap(({ activityTaskScheduledEventAttributes: scheduled }) =>
+    scheduled?.activityType?.name === type
+      ? [JSON.parse(Buffer.from(scheduled.input?.payloads?.[0]?.data ?? "").toString())]
+      : [],
+  );
+}
+
 /** Attempts of each retry activity, by its summary. */
 function retriesOf(history: proto.temporal.api.history.v1.IHistory): Map<string, number[]> {
   const events = history.events ?? [];
@@ -56,13 +75,40 @@ describe("the dispatch workflow replays", () => {
   test("a run in which there was nothing to do", async () => {
     const handle = await startRun(service, "nothing");
     expect(await handle.result()).toEqual({
-      summary: "0 sent, 0 delivered",
+      summary: "0 attempts",
       sent: 0,
       delivered: 0,
       failed: 0,
       putBack: 0,
     });
-    await replay(await handle.fetchHistory());
+    expect((await handle.describe()).memo).toEqual({});
+    const history = await handle.fetchHistory();
+    // Most runs are empty: describing runs adds nothing to their histories.
+    expect(eventTypes(history).filter((type) => DESCRIBING.includes(type as number))).toEqual([]);
+    await replay(history);
+  });
+
+  test("busy runs, which a search finds by their attempts; without the search attribute they run as well", async () => {
+    const receiver = await service.receiver();
+    await service.register(`${receiver.url}/`);
+    await service.publish();
+    const busy = await startRun(service, "busy");
+    await busy.result();
+    await service.publish();
+    const unsearchable = await startRun(service, "unsearchable", { attemptsSearchable: false });
+    await unsearchable.result();
+    const { memo } = await unsearchable.describe();
+    expect(memo).toEqual({ outcome: "1 attempt: 1 delivered" });
+    const empty = await startRun(service, "empty");
+    await empty.result();
+    const found = async (query: string) => {
+      const ids = [];
+      for await (const run of service.temporal.workflow.list({ query })) ids.push(run.workflowId);
+      return ids.filter((id) => [busy, unsearchable, empty].some(({ workflowId }) => workflowId === id));
+    };
+    await expect.poll(() => found("ExecutionStatus = 'Completed'").then((ids) => ids.length)).toBe(3);
+    expect(await found("DeliveryAttempts > 0")).toEqual([busy.workflowId]);
+    for (const run of [busy, unsearchable]) await replay(await run.fetchHistory());
   });
 
   test("a run in which everything was delivered", async () => {
@@ -71,7 +117,7 @@ describe("the dispatch workflow replays", () => {
     const { eventId } = await service.publish();
     const handle = await startRun(service, "success");
     expect(await handle.result()).toMatchObject({
-      summary: "1 sent, 1 delivered",
+      summary: "1 attempt: 1 delivered",
       sent: 1,
       delivered: 1,
       failed: 0,
@@ -88,8 +134,8 @@ describe("the dispatch workflow replays", () => {
       return undefined;
     });
     const failing = await service.receiver(() => 500);
-    await service.register(`${recovering.url}/`);
-    await service.register(`${failing.url}/`);
+    const recoveringId = await service.register(`${recovering.url}/`);
+    const failingId = await service.register(`${failing.url}/`);
     await service.publish();
     const handle = await startRun(service, "retry");
     expect(await handle.result()).toMatchObject({ sent: 7, delivered: 1, failed: 1 });
@@ -99,8 +145,30 @@ describe("the dispatch workflow replays", () => {
     expect(failing.received).toHaveLength(4);
     // The three retries of the failing webhook are the three attempts of an activity; those of the other are two.
     const host = new URL(failing.url).host;
-    expect(retriesOf(history).get(`${host}, 1 delivery`)).toEqual([3]);
-    expect(retriesOf(history).get(`${new URL(recovering.url).host}, 1 delivery`)).toEqual([2]);
+    const ofFailing = `webhook ${failingId}, ${host}, 1 delivery`;
+    const ofRecovering = `webhook ${recoveringId}, ${new URL(recovering.url).host}, 1 delivery`;
+    expect(retriesOf(history).get(ofFailing)).toEqual([3]);
+    expect(retriesOf(history).get(ofRecovering)).toEqual([2]);
+    // The activity's input says the same.
+    expect(inputsOf(history, "retryDeliveries").map(({ of }) => of)).toEqual(
+      expect.arrayContaining([ofFailing, ofRecovering]),
+    );
+    const describing = eventTypes(history).filter((type) => DESCRIBING.includes(type as number));
+    expect(describing).toEqual([MARKER, MEMO, MEMO]);
+    const outcome = "7 attempts: 1 delivered, 1 failed, 5 retried";
+    const { memo, typedSearchAttributes } = await handle.describe();
+    expect(memo).toEqual({ outcome, failingWebhooks: [ofRecovering, ofFailing] });
+    expect(typedSearchAttributes.get(DELIVERY_ATTEMPTS)).toBe(7);
+    expect(await handle.query(workflowMetadataQuery)).toMatchObject({
+      currentDetails: [
+        `**Ended.** ${outcome}`,
+        "",
+        "**Failing webhooks**, with their retries when they were last listed:",
+        "",
+        `- ${ofRecovering}`,
+        `- ${ofFailing}`,
+      ].join("\n"),
+    });
   });
 
   test("a run whose pump lingered, and that retried meanwhile", async () => {
@@ -193,4 +261,16 @@ describe("the dispatch workflow replays", () => {
     const [after] = await service.untilFinal(eventId);
     expect(after).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 3 });
   });
+});
+
+test("where search attributes cannot be registered, the command for an administrator is logged and runs set none", async () => {
+  const lines: string[] = [];
+  const log = pino({ level: "warn" }, { write: (line: string) => void lines.push(line) });
+  expect(await ensureSearchAttributes(service.temporal, "no-such-namespace", log)).toEqual({
+    failing: false,
+    attempts: false,
+  });
+  expect(lines.join()).toContain(
+    "temporal operator search-attribute create --namespace no-such-namespace --name FailingWebhookIds --type KeywordList --name FailingHosts --type KeywordList --name DeliveryAttempts --type Int",
+  );
 });

@@ -1,4 +1,4 @@
-import type { DescField, DescMethod, DescMethodUnary, DescService } from "@bufbuild/protobuf";
+import type { DescField, DescMessage, DescMethod, DescMethodUnary, DescService } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import type { HttpRule } from "../../../gen/google/api/http_pb.ts";
@@ -13,6 +13,8 @@ export interface RestBinding {
   data: DescField;
   /** The field `warnings` of the response, which becomes Warnings; undefined if there is none. */
   warnings: DescField | undefined;
+  /** The fields of a list that comes in pages, of which REST returns all; undefined for other methods. */
+  paging: { size: DescField; token: DescField; next: DescField } | undefined;
 }
 
 /**
@@ -33,15 +35,23 @@ export function restBindings(services: readonly DescService[]): RestBinding[] {
       if (warnings && (warnings.fieldKind !== "list" || warnings.scalar !== ScalarType.STRING)) {
         throw new Error(`${name}: the field warnings of ${method.output.name} must be a list of strings`);
       }
+      const [size, token] = ["page_size", "page_token"].map((each) => fieldOf(method.input, each));
+      const next = fieldOf(method.output, "next_page_token");
+      const paging = size && token && next ? { size, token, next } : undefined;
       const rule = getOption(method, http);
       return [rule, ...rule.additionalBindings].map((each) => ({
         ...address(each, name),
         method,
         data,
         warnings,
+        paging,
       }));
     }),
   );
+}
+
+function fieldOf({ fields }: DescMessage, name: string): DescField | undefined {
+  return fields.find((field) => field.name === name);
 }
 
 function isUnary(method: DescMethod): method is DescMethodUnary {

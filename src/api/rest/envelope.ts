@@ -13,6 +13,21 @@ export function successEnvelope(data: string, warnings: readonly string[] = []):
   return `{"Success":true,"Data":${data},"Warnings":${JSON.stringify(warnings)}}`;
 }
 
+/**
+ * The envelope of a success in parts, for a list that is read in pages.
+ *
+ * @param pages the items of each page as JSON, separated by commas
+ */
+export async function* successEnvelopeOf(pages: AsyncIterable<string>): AsyncGenerator<string> {
+  let start = '{"Success":true,"Data":[';
+  for await (const page of pages) {
+    if (page === "") continue;
+    yield start + page;
+    start = ",";
+  }
+  yield '],"Warnings":[]}';
+}
+
 /** The envelope of a failure: Data is null, Warnings contains the error. */
 export function failureEnvelope(message: string): string {
   return `{"Success":false,"Data":null,"Warnings":[${JSON.stringify(message)}]}`;

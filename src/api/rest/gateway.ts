@@ -1,4 +1,5 @@
-import type { DescField, DescMessage, MessageShape } from "@bufbuild/protobuf";
+import { Readable } from "node:stream";
+import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { admit } from "../auth/auth.ts";
@@ -10,7 +11,7 @@ import type { SilentDatabase } from "../silent-database.ts";
 import { ADMISSION_HEADER, type Admissions } from "./admissions.ts";
 import type { RestBinding } from "./bindings.ts";
 import { addBodyParsers, isForm } from "./bodies.ts";
-import { JSON_CONTENT_TYPE, successEnvelope } from "./envelope.ts";
+import { JSON_CONTENT_TYPE, successEnvelope, successEnvelopeOf } from "./envelope.ts";
 import { readParameters } from "./parameters.ts";
 
 declare module "fastify" {
@@ -42,6 +43,7 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
   await addBodyParsers(app);
   for (const binding of bindings) {
     const writeData = dataWriter(binding.data);
+    const writeItems = (message: Message) => writeData(message).slice(1, -1);
     app.route({
       method: binding.httpMethod,
       url: binding.path,
@@ -65,19 +67,60 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
           body: request.body,
           bodyIsForm: isForm(request.headers["content-type"]),
         });
-        const { message } = await transport.unary(
-          binding.method,
-          untilCallerGoes(reply),
-          undefined,
-          { [ADMISSION_HEADER]: request.admission as string },
-          input,
-        );
-        return reply
-          .type(JSON_CONTENT_TYPE)
-          .send(successEnvelope(writeData(message), warningsOf(binding, message)));
+        const signal = untilCallerGoes(reply);
+        const header = { [ADMISSION_HEADER]: request.admission as string };
+        const call = async (asked: Message) =>
+          (await transport.unary(binding.method, signal, undefined, header, asked)).message;
+        reply.type(JSON_CONTENT_TYPE);
+        const { paging } = binding;
+        if (paging) Object.assign(input, { [paging.size.localName]: REST_PAGE_SIZE });
+        // Errors of the first page are sent in the envelope.
+        const message = await call(input);
+        if (paging && textOf(paging.next, message) !== "") {
+          // The length is not known, and HEAD needs no more pages.
+          const pages = request.method === "HEAD" ? noPages() : allPages(paging, call, input, message);
+          return reply.send(Readable.from(successEnvelopeOf(written(pages, writeItems)), AHEAD));
+        }
+        return reply.send(successEnvelope(writeData(message), warningsOf(binding, message)));
       },
     });
   }
+}
+
+/** The number of items of a page that REST reads: few enough that other requests hardly wait for one. */
+const REST_PAGE_SIZE = 100;
+/** One page is read ahead of the client. */
+const AHEAD = { highWaterMark: 1 };
+
+async function* noPages(): AsyncGenerator<Message> {}
+
+type Call = (asked: Message) => Promise<Message>;
+
+/** The pages from the first one on. A page is read when the client has taken the previous one. */
+async function* allPages(
+  { token, next }: NonNullable<RestBinding["paging"]>,
+  call: Call,
+  input: Message,
+  first: Message,
+): AsyncGenerator<Message> {
+  let page = first;
+  for (;;) {
+    yield page;
+    const nextPageToken = textOf(next, page);
+    if (nextPageToken === "") return;
+    page = await call({ ...input, [token.localName]: nextPageToken } as Message);
+  }
+}
+
+async function* written(
+  pages: AsyncIterable<Message>,
+  write: (page: Message) => string,
+): AsyncGenerator<string> {
+  for await (const page of pages) yield write(page);
+}
+
+function textOf({ localName }: DescField, message: Message): string {
+  return String((message as unknown as Record<string, unknown>)[localName]);
 }
 
 function keyOf(request: FastifyRequest): string {

@@ -125,26 +125,24 @@ export interface WebhookStatsRow {
 }
 
 /**
- * Counts by webhook over the scope's deliveries in the last 24 hours, rounded to the hour.
+ * Counts of some webhooks' deliveries in the last 24 hours, rounded to the hour; of those only that had any.
  *
- * @returns the counts, and the start of the counted period
+ * @returns the counts by id, and the start of the counted period
  */
 export async function webhookStats(
   db: Db,
-  scope: Scope,
+  webhookIds: readonly bigint[],
 ): Promise<{ since: Date; webhooks: WebhookStatsRow[] }> {
   const since = new Date(Math.floor((Date.now() - DAY_MS) / 3_600_000) * 3_600_000);
-  const { webhooks: own, bindings } = counted(scope);
-  const each = scope === "everything" ? "webhook_id > 0" : own;
   const webhooks = await rows<WebhookStatsRow>(
     db,
     `select webhook_id as "webhookId", sum(delivered)::bigint as delivered, sum(failed)::bigint as failed,
         sum(attempts)::bigint as attempts, sum(failed_attempts)::bigint as "failedAttempts",
         coalesce(sum(total_ms)::float8 / nullif(sum(attempts), 0), 0)::float8 as "averageMs",
         greatest(0, max(longest_ms)) as "longestMs"
-      from (${countsSince("hour", each, "start >= :since::timestamptz")}) c
+      from (${countsSince("hour", "webhook_id = any(:webhookIds::bigint[])", "start >= :since::timestamptz")}) c
       group by webhook_id order by webhook_id`,
-    { since, ...bindings },
+    { since, webhookIds: webhookIds.map(String) },
   );
   return { since, webhooks };
 }

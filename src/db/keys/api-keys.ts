@@ -4,6 +4,7 @@ import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { keyIn, type Scope } from "../scope.ts";
+import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
 
 /** A stored key. The secret is stored only as its SHA-256. */
 export interface ApiKeyRow {
@@ -190,15 +191,20 @@ export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow>
   return row as ApiKeyRow;
 }
 
-/** All keys of the scope, including revoked ones, oldest first. */
-export function listApiKeys(db: Db, scope: Scope): Promise<ListedApiKey[]> {
+/** A page of the scope's keys, including revoked ones, oldest first. */
+export function listApiKeys(
+  db: Db,
+  scope: Scope,
+  page: CreatedPage,
+): Promise<(ListedApiKey & { createdUs: bigint })[]> {
   const inScope = keyIn(scope, "k");
-  return rows<ListedApiKey>(
+  const paged = pageByCreated(page);
+  return rows(
     db,
-    `select ${API_KEY_COLUMNS}, (select max(expires) from api_key_old_secrets
+    `select ${API_KEY_COLUMNS}, ${CREATED_US}, (select max(expires) from api_key_old_secrets
           where api_key_id = id and expires > now() and revoked is null) as "oldSecretsExpire"
-      from api_keys k where ${inScope.sql} order by created, id`,
-    inScope.bindings,
+      from api_keys k where ${inScope.sql} and ${paged.sql}`,
+    { ...inScope.bindings, ...paged.bindings },
   );
 }
 

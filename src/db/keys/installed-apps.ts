@@ -3,6 +3,7 @@ import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import type { Scope } from "../scope.ts";
+import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
 
 /** An application that integrators install. `id` is its InstalledApplicationId. */
 export interface InstalledAppRow {
@@ -47,13 +48,19 @@ export async function createInstalledApp(db: Db, name: string): Promise<Installe
   return row as InstalledAppRow;
 }
 
-/** All installed apps of the scope, oldest first. */
-export function listInstalledApps(db: Db, scope: Scope): Promise<InstalledAppRow[]> {
+/** A page of the scope's installed apps, oldest first. */
+export function listInstalledApps(
+  db: Db,
+  scope: Scope,
+  page: CreatedPage,
+): Promise<(InstalledAppRow & { createdUs: bigint })[]> {
   const own = scope === "everything" ? null : scope.installedAppId;
-  return rows<InstalledAppRow>(
+  const paged = pageByCreated(page);
+  return rows(
     db,
-    `select id, name, created from installed_apps where :own::uuid is null or id = :own::uuid order by created, id`,
-    { own },
+    `select id, name, created, ${CREATED_US} from installed_apps
+      where (:own::uuid is null or id = :own::uuid) and ${paged.sql}`,
+    { own, ...paged.bindings },
   );
 }
 

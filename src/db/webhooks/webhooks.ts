@@ -74,25 +74,56 @@ export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<Webh
   return webhook ?? null;
 }
 
+/** A page of a list by id: at most `limit` rows after an id; null for the first rows. */
+export interface IdPage {
+  after: bigint | null;
+  limit: number;
+}
+
+const pageOfIds = ({ after, limit }: IdPage) => ({ after: String(after ?? 0n), limit });
+
 /**
- * Every live webhook, of every key and app, oldest first: the contract lists them all (4.1). By health, those of a scope:
- * a scope does not see the health of other webhooks.
+ * A page of the live webhooks of every key and app, oldest first: the contract lists them all (4.1). By health, those of
+ * a scope: a scope does not see the health of other webhooks.
  */
 export function listWebhooks(
   db: Db,
+  page: IdPage,
   wanted?: { scope: Scope; health: readonly Health[] },
 ): Promise<WebhookRow[]> {
-  const all = `select ${webhookColumns("w")} from webhooks w where w.deleted is null`;
-  if (!wanted) return rows<WebhookRow>(db, `${all} order by w.id`);
+  const all = `select ${webhookColumns("w")} from webhooks w where w.deleted is null and w.id > :after::bigint`;
+  const inOrder = "order by w.id limit :limit::int";
+  if (!wanted) return rows<WebhookRow>(db, `${all} ${inOrder}`, pageOfIds(page));
   const inScope = webhookIn(wanted.scope, "w");
   // A webhook without a row is healthy.
   const condition = wanted.health.includes("healthy")
     ? "w.id not in (select h.webhook_id from webhook_health h where h.health <> all(:health::text[]))"
     : "w.id in (select h.webhook_id from webhook_health h where h.health = any(:health::text[]))";
-  return rows<WebhookRow>(db, `${all} and ${condition} and ${inScope.sql} order by w.id`, {
+  return rows<WebhookRow>(db, `${all} and ${condition} and ${inScope.sql} ${inOrder}`, {
     health: wanted.health,
+    ...pageOfIds(page),
     ...inScope.bindings,
   });
+}
+
+/**
+ * A page of the ids of a scope's webhooks, including deleted ones, oldest first.
+ *
+ * @param ids only these; null for all
+ */
+export function listWebhookIds(
+  db: Db,
+  scope: Scope,
+  ids: readonly bigint[] | null,
+  page: IdPage,
+): Promise<{ id: bigint }[]> {
+  const inScope = webhookIn(scope, "w");
+  const named = ids === null ? "true" : "w.id = any(:ids::bigint[])";
+  return rows<{ id: bigint }>(
+    db,
+    `select w.id from webhooks w where w.id > :after::bigint and ${named} and ${inScope.sql} order by w.id limit :limit::int`,
+    { ...pageOfIds(page), ...(ids === null ? {} : { ids: ids.map(String) }), ...inScope.bindings },
+  );
 }
 
 /**

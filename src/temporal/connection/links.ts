@@ -1,13 +1,16 @@
 /**
- * Links to executions of a workflow in the Temporal UI.
+ * Links to executions of a workflow, and to events of their histories, in the Temporal UI.
  *
  * @param uiUrl the URL of the UI; without it there are no links
  */
 export function workflowLinks(
   uiUrl: string | undefined,
   namespace: string,
-): ((workflowId: string, runId: string) => string) | undefined {
+): ((workflowId: string, runId: string, eventId?: string) => string) | undefined {
   if (uiUrl === undefined) return undefined;
   const base = `${uiUrl.replace(/\/+$/, "")}/namespaces/${encodeURIComponent(namespace)}/workflows`;
-  return (workflowId, runId) => `${base}/${encodeURIComponent(workflowId)}/${encodeURIComponent(runId)}`;
+  return (workflowId, runId, eventId) => {
+    const run = `${base}/${encodeURIComponent(workflowId)}/${encodeURIComponent(runId)}`;
+    return eventId === undefined ? run : `${run}/history/events/${encodeURIComponent(eventId)}`;
+  };
 }

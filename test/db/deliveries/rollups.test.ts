@@ -13,7 +13,7 @@ import { type ClaimedDelivery, claimGroup, claimPending } from "../../../src/db/
 import { endExpired } from "../../../src/db/queue/endings.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
-import { deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { deleteWebhook, listWebhookIds } from "../../../src/db/webhooks/webhooks.ts";
 import { storeDeliveries } from "../../support/stored-deliveries.ts";
 import { ALL, freshClaimant, NO_WAIT, openQueueDatabase, queue, result, SPACING } from "../queue/queue.ts";
 
@@ -193,9 +193,12 @@ async function manyEnded(deliveries: number): Promise<void> {
 /** Health is judged by folding, so that it alone changes. */
 const HEALTH = { healthyWebhooks: 0n, degradedWebhooks: 0n, failingWebhooks: 0n };
 
+const allWebhooks = async () =>
+  (await listWebhookIds(db, "everything", null, { after: null, limit: 1_000 })).map(({ id }) => id);
+
 const whatReadersSee = async (end: Date) => ({
   overview: { ...(await readOverview(db, "everything")), ...HEALTH },
-  webhooks: (await webhookStats(db, "everything")).webhooks,
+  webhooks: (await webhookStats(db, await allWebhooks())).webhooks,
   history: await readHistory(db, "everything", 24, end),
 });
 

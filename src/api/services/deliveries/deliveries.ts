@@ -4,6 +4,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import {
   type AttemptSchema,
   type DeliveryRequestSchema,
+  type DeliveryRunSchema,
   type DeliverySchema,
   type DeliveryService,
   DeliveryState,
@@ -26,12 +27,12 @@ import { timeOfId } from "../../../db/partitions.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
+import { pageSize } from "../paging.ts";
 import {
   deliveryFilter,
   inclusivePageToken,
   newerPageToken,
   optionalUuid,
-  pageSize,
   pageToken,
   stateNumbers,
   stateText,
@@ -51,6 +52,7 @@ export function deliveryService({
   reads = readPrimary(db),
   onQueued = () => {},
   workflowUrl,
+  findActivity,
   retentionDays,
 }: ApiContext): ServiceImpl<typeof DeliveryService> {
   return {
@@ -111,12 +113,21 @@ export function deliveryService({
         delivery: deliveryMessage(found.delivery),
         attempts: found.attempts.map(attemptMessage),
         ...(sent ? { request: requestMessage(sent) } : {}),
-        ...(sent?.run
-          ? { run: { ...sent.run, ...urlOf(workflowUrl?.(sent.run.workflowId, sent.run.runId)) } }
-          : {}),
+        ...(sent?.run ? { run: await runMessage(sent.run, request.withActivity) } : {}),
       };
     },
   };
+
+  async function runMessage(
+    { workflowId, runId, group }: NonNullable<SentRequest["run"]>,
+    withActivity: boolean,
+  ): Promise<MessageInitShape<typeof DeliveryRunSchema>> {
+    const run = { workflowId, runId, ...urlOf(workflowUrl?.(workflowId, runId)) };
+    if (!withActivity || !workflowUrl) return run;
+    const activity = await findActivity?.({ workflowId, runId }, group);
+    if (!activity) return run;
+    return { ...run, activityUrl: workflowUrl(workflowId, activity.runId, activity.eventId) };
+  }
 }
 
 /** @param found includes one more than the page if there is another page in the direction of reading */

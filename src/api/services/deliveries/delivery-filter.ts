@@ -60,14 +60,6 @@ function article(noun: string): string {
   return /^[aeiou]/.test(noun) ? "an" : "a";
 }
 
-/** @throws DomainError INVALID_ARGUMENT if the size exceeds the maximum */
-export function pageSize(asked: number, { most, usual }: { most: number; usual: number }): number {
-  if (asked < 0 || asked > most) {
-    throw invalidFields([{ field: "page_size", description: `must be from 1 to ${most}` }]);
-  }
-  return asked || usual;
-}
-
 function stateName(state: number): DeliveryStateName {
   const name = stateNames.get(state);
   if (!name) {

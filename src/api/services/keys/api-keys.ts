@@ -25,6 +25,7 @@ import {
   isUuid,
   unknownProcess,
 } from "../messages.ts";
+import { BY_CREATED, readPage } from "../paging.ts";
 
 const MAX_NAME_CHARACTERS = 100;
 const MAX_GRACE_MS = 7 * 24 * 3_600_000;
@@ -58,8 +59,12 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       return { apiKey: apiKeyMessage(made.key), secret: made.secret };
     },
 
-    async listApiKeys(_request, handler) {
-      return { apiKeys: (await listApiKeys(db, callerScope(handler))).map(apiKeyMessage) };
+    async listApiKeys(request, handler) {
+      const scope = callerScope(handler);
+      const { rows, nextPageToken } = await readPage(request, BY_CREATED, (page) =>
+        listApiKeys(db, scope, page),
+      );
+      return { apiKeys: rows.map(apiKeyMessage), nextPageToken };
     },
 
     async revokeApiKey(request, handler) {
@@ -108,8 +113,12 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       return { installedApp: installedAppMessage(await removeInstalledApp(db, id)) };
     },
 
-    async listInstalledApps(_request, handler) {
-      return { installedApps: (await listInstalledApps(db, callerScope(handler))).map(installedAppMessage) };
+    async listInstalledApps(request, handler) {
+      const scope = callerScope(handler);
+      const { rows, nextPageToken } = await readPage(request, BY_CREATED, (page) =>
+        listInstalledApps(db, scope, page),
+      );
+      return { installedApps: rows.map(installedAppMessage), nextPageToken };
     },
   };
 }

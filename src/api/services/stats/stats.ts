@@ -25,19 +25,20 @@ import {
   webhookStats,
 } from "../../../db/deliveries/stats.ts";
 import { type Scope, scopeName } from "../../../db/scope.ts";
+import { listWebhookIds } from "../../../db/webhooks/webhooks.ts";
 import { stillAuthorised } from "../../auth/auth.ts";
 import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields, stoppingError } from "../../errors/errors.ts";
-import { pageSize } from "../deliveries/delivery-filter.ts";
 import { noWebhook } from "../messages.ts";
+import { BY_ID, pageSize, readPage } from "../paging.ts";
 import { sharedReadings } from "./shared-reading.ts";
 
 /** The interval between reads of the overview while it is watched, in milliseconds. */
 const WATCH_INTERVAL_MS = 1_000;
-/** The cache time of counts by webhook, in milliseconds. */
-const WEBHOOKS_FRESH_MS = 15_000;
 const MAX_HISTORIES = 100;
+/** The maximum number of webhooks that a request for statistics names. */
+const MAX_WEBHOOKS = 1_000;
 const MAX_BUCKETS = 288;
 const DEFAULT_BUCKETS = 24;
 const MAX_RUNS = 100;
@@ -52,7 +53,6 @@ export function statsService(context: ApiContext, stopping: AbortSignal): Servic
   const { db, dispatchNow, workflowUrl } = context;
   // Shared only by callers with the same scope.
   const overview = sharedReadings((scope) => readOverview(db, scope), scopeName, WATCH_INTERVAL_MS);
-  const webhooks = sharedReadings((scope) => webhookStats(db, scope), scopeName, WEBHOOKS_FRESH_MS);
   const history = sharedReadings(
     ({ scope, buckets }: { scope: Scope; buckets: number }) => readHistory(db, scope, buckets, new Date()),
     ({ scope, buckets }) => `${scopeName(scope)} ${buckets}`,
@@ -100,9 +100,24 @@ export function statsService(context: ApiContext, stopping: AbortSignal): Servic
       return { buckets: found.map((bucket) => ({ ...bucket, start: timestampFromDate(bucket.start) })) };
     },
 
-    async listWebhookStats(_request, handler) {
-      const { since, webhooks: counted } = await webhooks(callerScope(handler));
-      return { since: timestampFromDate(since), webhooks: counted };
+    async listWebhookStats(request, handler) {
+      const { webhookIds } = request;
+      if (webhookIds.length > MAX_WEBHOOKS) {
+        throw invalidFields([
+          {
+            field: "webhook_ids",
+            description: `has ${webhookIds.length} ids; at most ${MAX_WEBHOOKS} are allowed`,
+          },
+        ]);
+      }
+      const scope = callerScope(handler);
+      const wanted = webhookIds.length === 0 ? null : webhookIds;
+      const page = await readPage(request, BY_ID, (each) => listWebhookIds(db, scope, wanted, each));
+      const { since, webhooks } = await webhookStats(
+        db,
+        page.rows.map(({ id }) => id),
+      );
+      return { since: timestampFromDate(since), webhooks, nextPageToken: page.nextPageToken };
     },
 
     async getWebhookStats(request, handler) {

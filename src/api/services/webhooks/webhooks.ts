@@ -39,6 +39,7 @@ import {
   unknownProcess,
   webhookMessage,
 } from "../messages.ts";
+import { BY_ID, readPage } from "../paging.ts";
 import { describeEventTypes } from "./event-types.ts";
 
 /** The maximum length of a webhook's name, in characters. */
@@ -75,10 +76,14 @@ export function webhookService({
   }
 
   return {
-    async listWebhooks({ health }, handler) {
+    async listWebhooks(request, handler) {
       const scope = callerScope(handler);
+      const { health } = request;
       const wanted = health.length === 0 ? undefined : { scope, health: healthNames(health) };
-      return { webhooks: (await listWebhooks(db, wanted)).map((webhook) => webhookMessage(webhook, scope)) };
+      const { rows, nextPageToken } = await readPage(request, BY_ID, (page) =>
+        listWebhooks(db, page, wanted),
+      );
+      return { webhooks: rows.map((webhook) => webhookMessage(webhook, scope)), nextPageToken };
     },
 
     async getWebhook(request, handler) {

@@ -147,7 +147,7 @@ test("counts are the same whether they are folded or not, and are read while the
       delivered,
       failed,
     ]),
-    (await webhookStats(db, "everything")).webhooks,
+    (await webhookStats(db, [webhookId])).webhooks,
   ];
   for (let minute = 0; minute < 600; minute += 1) await happened(minute / 60, [CHANGE.delivered, 1]);
   const now = new Date();

@@ -1,10 +1,10 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Box, Button, Code } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconApps, IconPlus } from "@tabler/icons-react";
 import { useState } from "react";
 import { type ApiKey, ApiKeyService, type InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { useOwnApp } from "../../api/session.tsx";
+import { useAllPages } from "../../api/use-all-pages.ts";
 import { useFocusBack } from "../../parts/dialogs/use-focus-back.ts";
 import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { Empty } from "../../parts/lists/empty.tsx";
@@ -23,8 +23,8 @@ const FILTERS = ["search"] as const;
 
 /** The apps that keys belong to. */
 export default function AppsPage() {
-  const list = useQuery(ApiKeyService.method.listInstalledApps, {});
-  const keys = useQuery(ApiKeyService.method.listApiKeys, {});
+  const list = useAllPages(ApiKeyService.method.listInstalledApps, {});
+  const keys = useAllPages(ApiKeyService.method.listApiKeys, {});
   const [creating, { open, close }] = useDisclosure();
   const [removing, remove] = useDisclosure();
   const [app, setApp] = useState<InstalledApp>();

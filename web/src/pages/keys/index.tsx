@@ -1,7 +1,7 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Button } from "@mantine/core";
 import { IconPlus } from "@tabler/icons-react";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { useAllPages } from "../../api/use-all-pages.ts";
 import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
 import { Failure } from "../../parts/status/failure.tsx";
@@ -19,8 +19,8 @@ import { useKeyDialogs } from "./use-key-dialogs.ts";
 export default function KeysPage() {
   const dialogs = useKeyDialogs();
   const options = { enabled: !dialogs.readsNothing };
-  const list = useQuery(ApiKeyService.method.listApiKeys, {}, options);
-  const apps = useQuery(ApiKeyService.method.listInstalledApps, {}, options);
+  const list = useAllPages(ApiKeyService.method.listApiKeys, {}, options);
+  const apps = useAllPages(ApiKeyService.method.listInstalledApps, {}, options);
   const [filters, change] = useUrlFilters(KEY_FILTERS);
   const isOwn = dialogs.apiKey?.id === dialogs.ownId;
   const error = list.error ?? apps.error;

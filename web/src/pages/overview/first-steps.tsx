@@ -1,4 +1,3 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Box, List } from "@mantine/core";
 import { generatePath, Link } from "react-router";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
@@ -6,6 +5,7 @@ import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { isReachable } from "../../api/reachable.ts";
 import { useMay } from "../../api/session.tsx";
+import { useAllPages } from "../../api/use-all-pages.ts";
 import { Section } from "../../parts/layout/section.tsx";
 import { CodeBlock } from "../../parts/text/code-block.tsx";
 
@@ -13,7 +13,7 @@ import { CodeBlock } from "../../parts/text/code-block.tsx";
 export function FirstSteps() {
   const mayWrite = useMay("Write_Administrative_Data");
   const managesKeys = useMay("Manage_Api_Keys");
-  const list = useQuery(WebhookService.method.listWebhooks, {});
+  const list = useAllPages(WebhookService.method.listWebhooks, {});
   const webhooks = list.data?.webhooks.filter(isReachable);
   if (!webhooks || !mayWrite) return null;
   const isEmpty = webhooks.length === 0;

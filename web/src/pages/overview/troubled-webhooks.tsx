@@ -1,10 +1,10 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Alert, Anchor, Stack, Text } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
 import { generatePath, Link } from "react-router";
 import type { Overview } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookHealth, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import { useAllPages } from "../../api/use-all-pages.ts";
 import { LastError } from "../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
 import { countOf } from "../../parts/text/count-of.ts";
@@ -55,10 +55,10 @@ function ListLink({ count, health }: { count: number; health: "failing" | "degra
 
 /** The failing webhooks with their last errors, those that have failed longest first. */
 function Failing({ count }: { count: number }) {
-  const { data } = useQuery(
+  const { data } = useAllPages(
     WebhookService.method.listWebhooks,
     { health: [WebhookHealth.FAILING] },
-    { refetchInterval: REFRESH_MS },
+    { refreshMs: REFRESH_MS },
   );
   if (!data) return null;
   const since = (seconds: bigint | undefined) => Number(seconds ?? 0n);

@@ -6,6 +6,7 @@ import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
+import { useAllPages } from "../../api/use-all-pages.ts";
 import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
 import { Breakable } from "../../parts/text/breakable.tsx";
@@ -13,7 +14,6 @@ import { durationInWords } from "../../parts/text/duration.ts";
 import { webhookTitle } from "../../parts/text/webhook-title.ts";
 
 const SHOWN = 5;
-/** The service counts anew four times a minute. */
 const REFRESH_MS = 15_000;
 const WEBHOOK_FRESH_MS = 60_000;
 
@@ -24,7 +24,7 @@ export interface WebhookFiguresProps {
 
 /** The webhooks of the last 24 hours with the most failed attempts, or whose receivers took longest. */
 export function WebhookFigures({ by }: WebhookFiguresProps) {
-  const stats = useQuery(StatsService.method.listWebhookStats, {}, { refetchInterval: REFRESH_MS });
+  const stats = useAllPages(StatsService.method.listWebhookStats, {}, { refreshMs: REFRESH_MS });
   if (stats.isPending) return <Loading lines={SHOWN} />;
   if (stats.isError) return <Failure error={stats.error} onRetry={() => void stats.refetch()} />;
   const worst = by === "failures" ? mostFailing(stats.data.webhooks) : slowest(stats.data.webhooks);

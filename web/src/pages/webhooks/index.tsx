@@ -1,10 +1,10 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Button, Group } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { isReachable } from "../../api/reachable.ts";
 import { useMay } from "../../api/session.tsx";
+import { useAllPages } from "../../api/use-all-pages.ts";
 import { PeriodSelect } from "../../parts/charts/period-select.tsx";
 import { periodOf } from "../../parts/charts/periods.ts";
 import { useFocusBack } from "../../parts/dialogs/use-focus-back.ts";
@@ -22,7 +22,7 @@ import { ListFilters } from "./list/list-filters.tsx";
 import { NewWebhook } from "./new/new-webhook.tsx";
 import { useEventTypes } from "./new/use-event-types.ts";
 
-/** Health changes by itself; a list of ten thousand is some megabytes. */
+/** Health changes by itself. */
 const REFRESH_MS = 30_000;
 const NO_WEBHOOKS: readonly Webhook[] = [];
 
@@ -30,12 +30,13 @@ const NO_WEBHOOKS: readonly Webhook[] = [];
 export default function WebhooksPage() {
   const [filters, change] = useUrlFilters(FILTER_NAMES);
   const wanted = WEBHOOK_HEALTHS.filter(({ name }) => name === filters.health);
-  const list = useQuery(
+  const list = useAllPages(
     WebhookService.method.listWebhooks,
     { health: wanted.map(({ health }) => health) },
-    { refetchInterval: REFRESH_MS, placeholderData: (before) => before },
+    { refreshMs: REFRESH_MS, keepsPrevious: true },
   );
-  const lastDay = useLastDay();
+  // Only this order needs the statistics of webhooks that are not shown.
+  const lastDay = useLastDay(filters.sort === "failures" ? "all" : []);
   const mayWrite = useMay("Write_Administrative_Data");
   const webhooks = useMemo(() => list.data?.webhooks.filter(isReachable) ?? NO_WEBHOOKS, [list.data]);
   const found = useMemo(
@@ -107,7 +108,6 @@ export default function WebhooksPage() {
           ) : (
             <FoundWebhooks
               webhooks={found}
-              lastDay={lastDay}
               period={periodOf(filters.period)}
               page={Number(filters.page) || 1}
               onPage={(page) => change({ page: page === 1 ? "" : String(page) })}

@@ -43,7 +43,7 @@ export function AttemptBars({ history, period }: AttemptBarsProps) {
 
 function Latency({ name, ms }: { name: string; ms: number }) {
   return (
-    <Text size="xs" c="dimmed" className="figures">
+    <Text size="xs" c="dimmed" className="figures" style={{ whiteSpace: "nowrap" }}>
       {name} {durationInWords(ms)}
     </Text>
   );

@@ -1,7 +1,13 @@
+import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Group, Stack, Text } from "@mantine/core";
 import { IconExternalLink } from "@tabler/icons-react";
 import { createSearchParams, generatePath, Link } from "react-router";
-import { type Delivery, type DeliveryRun, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import {
+  type Delivery,
+  type DeliveryRun,
+  DeliveryService,
+  DeliveryState,
+} from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { Facts } from "../../../parts/layout/facts.tsx";
@@ -46,7 +52,7 @@ export function Summary({ delivery, run }: { delivery: Delivery; run: DeliveryRu
           ["Event", <EventId key="event" id={eventId} />],
           ["Created", <Time key="created" value={created} />],
           finished && ["Finished", <Time key="finished" value={finished} />],
-          run && ["Dispatch run", <Run key="run" run={run} />],
+          run && ["Dispatch run", <Run key="run" delivery={delivery} run={run} />],
         ]}
       />
     </Section>
@@ -70,9 +76,23 @@ function EventId({ id }: { id: string }) {
   );
 }
 
-function Run({ run: { workflowId, url } }: { run: DeliveryRun }) {
+/** The activity is searched for again when the delivery has moved on to its retries. */
+const ACTIVITY_FRESH_MS = 30_000;
+
+function Run({ delivery, run: { workflowId, url } }: { delivery: Delivery; run: DeliveryRun }) {
+  const { data } = useQuery(
+    DeliveryService.method.getDelivery,
+    { deliveryId: delivery.id, withActivity: true },
+    { enabled: url !== undefined, staleTime: ACTIVITY_FRESH_MS },
+  );
+  const activity = data?.run?.activityUrl;
   return (
     <Stack gap={2} align="flex-start">
+      {activity !== undefined && (
+        <Anchor href={activity} target="_blank" rel="noreferrer" size="sm">
+          Open its activity in the Temporal UI <IconExternalLink size={14} aria-label="in a new tab" />
+        </Anchor>
+      )}
       {url !== undefined && (
         <Anchor href={url} target="_blank" rel="noreferrer" size="sm">
           Open in the Temporal UI <IconExternalLink size={14} aria-label="in a new tab" />

@@ -1,12 +1,12 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { isReachable } from "../../../api/reachable.ts";
+import { useAllPages } from "../../../api/use-all-pages.ts";
 
 const FRESH_MS = 60_000;
 
 /** Every webhook that the session can reach; undefined until they are read. */
 export function useWebhooks(): readonly Webhook[] | undefined {
-  const { data } = useQuery(WebhookService.method.listWebhooks, {}, { staleTime: FRESH_MS });
+  const { data } = useAllPages(WebhookService.method.listWebhooks, {}, { freshMs: FRESH_MS });
   return useMemo(() => data?.webhooks.filter(isReachable), [data]);
 }

@@ -1,4 +1,4 @@
-import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { useMutation } from "@connectrpc/connect-query";
 import { Alert, Code, Radio, Select, Stack, Text } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
 import { useState } from "react";
@@ -10,6 +10,7 @@ import {
 import { Permission } from "../../../../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useMay } from "../../../api/session.tsx";
+import { useAllPages } from "../../../api/use-all-pages.ts";
 import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
@@ -34,7 +35,7 @@ export interface RevokeKeyProps {
 export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: RevokeKeyProps) {
   const revoke = useMutation(ApiKeyService.method.revokeApiKey);
   const maySee = useMay("Read_Administrative_Data");
-  const list = useQuery(WebhookService.method.listWebhooks, {}, { enabled: opened && maySee });
+  const list = useAllPages(WebhookService.method.listWebhooks, {}, { enabled: opened && maySee });
   const [fate, setFate] = useState<Fate>();
   const [heir, setHeir] = useState<string | null>(null);
   const webhooks = list.data?.webhooks.filter((webhook) => webhook.apiKeyId === apiKey?.id);

@@ -2,8 +2,9 @@ import { Group, Pagination, Text } from "@mantine/core";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import type { Period } from "../../../parts/charts/periods.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
+import { Failure } from "../../../parts/status/failure.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
-import type { LastDay } from "./last-day.ts";
+import { useLastDay } from "./last-day.ts";
 import { useHistories } from "./use-histories.ts";
 import { WebhookCards } from "./webhook-cards.tsx";
 import { WebhookTable } from "./webhook-table.tsx";
@@ -14,7 +15,6 @@ const PAGE_SIZE = 50;
 export interface FoundWebhooksProps {
   /** At least one. */
   webhooks: readonly Webhook[];
-  lastDay: LastDay;
   /** The period of the charts. */
   period: Period;
   /** Page number, starting at 1; values outside the range are clamped. */
@@ -23,15 +23,16 @@ export interface FoundWebhooksProps {
 }
 
 /** One page of webhooks, and the way to the others. */
-export function FoundWebhooks({ webhooks, lastDay, period, page, onPage }: FoundWebhooksProps) {
+export function FoundWebhooks({ webhooks, period, page, onPage }: FoundWebhooksProps) {
   const List = useBelow("md") ? WebhookCards : WebhookTable;
   const pages = Math.ceil(webhooks.length / PAGE_SIZE);
   const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
   const from = (shown - 1) * PAGE_SIZE;
   const to = Math.min(from + PAGE_SIZE, webhooks.length);
+  const onPageNow = webhooks.slice(from, to);
+  const lastDay = useLastDay(onPageNow.map(({ id }) => id));
   const total = countOf(webhooks.length, "webhook", "webhooks");
 
-  const onPageNow = webhooks.slice(from, to);
   const histories = useHistories(onPageNow, period);
 
   function goTo(next: number) {
@@ -41,6 +42,9 @@ export function FoundWebhooks({ webhooks, lastDay, period, page, onPage }: Found
 
   return (
     <>
+      {lastDay.error !== null && (
+        <Failure error={lastDay.error} title="How the webhooks did is not known" onRetry={lastDay.retry} />
+      )}
       <List webhooks={onPageNow} lastDay={lastDay} histories={histories} period={period} />
       <Group justify="space-between" gap="md" py="md">
         <Text size="sm" c="dimmed" role="status">

@@ -1,8 +1,7 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { useMemo } from "react";
 import { StatsService, type WebhookStats } from "../../../../../gen/webhook/v1/stats_pb.ts";
+import { useAllPages } from "../../../api/use-all-pages.ts";
 
-/** The service counts anew four times a minute. */
 const REFRESH_MS = 15_000;
 /** Rounded down, so that 100 % means that none failed. */
 const PERCENT = new Intl.NumberFormat(undefined, {
@@ -20,12 +19,12 @@ export interface LastDay {
   retry: () => void;
 }
 
-/** How each webhook did in the last day, kept current. */
-export function useLastDay(): LastDay {
-  const { data, error, refetch } = useQuery(
+/** How some webhooks did in the last day, kept current. @param webhookIds "all" for every webhook; empty for none */
+export function useLastDay(webhookIds: readonly bigint[] | "all"): LastDay {
+  const { data, error, refetch } = useAllPages(
     StatsService.method.listWebhookStats,
-    {},
-    { refetchInterval: REFRESH_MS },
+    { webhookIds: webhookIds === "all" ? [] : [...webhookIds] },
+    { enabled: webhookIds.length > 0, refreshMs: REFRESH_MS },
   );
   const stats = useMemo(() => data && new Map(data.webhooks.map((each) => [each.webhookId, each])), [data]);
   return { stats, error, retry: () => void refetch() };

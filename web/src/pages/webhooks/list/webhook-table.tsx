@@ -23,15 +23,15 @@ export interface WebhookRowsProps {
 /** Webhooks on a wide screen. */
 export function WebhookTable({ webhooks, lastDay, histories, period }: WebhookRowsProps) {
   return (
-    <Table.ScrollContainer minWidth={640} className="list-surface">
+    <Table.ScrollContainer minWidth={640}>
       <Table layout="fixed" highlightOnHover>
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Webhook</Table.Th>
             <Table.Th w={122}>State</Table.Th>
-            <Table.Th w={150}>Attempts, {period.label}</Table.Th>
+            <Table.Th w={168}>Attempts, {period.label}</Table.Th>
             <Table.Th w={195}>Delivered, 24 hours</Table.Th>
-            <Table.Th w={100}>Log</Table.Th>
+            <Table.Th w={92}>Log</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>

@@ -1,4 +1,3 @@
-import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Box, Button, Code, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconPencil } from "@tabler/icons-react";
@@ -8,6 +7,7 @@ import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { useMay } from "../../../api/session.tsx";
+import { useAllPages } from "../../../api/use-all-pages.ts";
 import { Facts } from "../../../parts/layout/facts.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
 import { WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
@@ -68,7 +68,7 @@ function Copied({ value, of }: { value: string; of: string }) {
 /** The name of the key that owns the webhook, for who may see keys; its id for others. */
 function ApiKeyName({ id }: { id: string }) {
   const maySee = useMay("Manage_Api_Keys");
-  const { data } = useQuery(ApiKeyService.method.listApiKeys, {}, { enabled: maySee });
+  const { data } = useAllPages(ApiKeyService.method.listApiKeys, {}, { enabled: maySee });
   const key = data?.apiKeys.find((each) => each.id === id);
   if (!key) return <Code>{id}</Code>;
   return (

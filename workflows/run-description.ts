@@ -1,0 +1,83 @@
+import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
+import { patched, setCurrentDetails, upsertMemo, upsertSearchAttributes } from "@temporalio/workflow";
+import type { AttemptCounts } from "./activities.ts";
+import { countsInWords } from "./counts-in-words.ts";
+import type { DispatchInput, RetryGroup, RunClosing } from "./dispatch-input.ts";
+
+const DELIVERY_ATTEMPTS = defineSearchAttributeKey("DeliveryAttempts", SearchAttributeType.INT);
+
+/** The maximum number of retry groups that a description names, which bounds the memo in the history. */
+const MAX_NAMED = { memo: 10, details: 50 };
+
+/**
+ * What a run did so far, for operators: current details in Markdown, which are not part of the history; and the memo and
+ * a search attribute of busy runs, after the first attempts if there are retries, and at the end.
+ */
+export class RunDescription {
+  readonly #input: DispatchInput;
+  readonly #first: AttemptCounts = { sent: 0, delivered: 0, retrying: 0, failed: 0 };
+  /** The summaries of all retry groups of the run, by number. */
+  readonly #groups = new Map<number, string>();
+
+  constructor(input: DispatchInput) {
+    this.#input = input;
+  }
+
+  /** Adds the first attempts of a pump. */
+  addPump({ sent, delivered, retrying, failed }: AttemptCounts): void {
+    this.#first.sent += sent;
+    this.#first.delivered += delivered;
+    this.#first.retrying += retrying;
+    this.#first.failed += failed;
+    this.#showDetails();
+  }
+
+  /** Adds the groups that are to be retried. */
+  addGroups(groups: readonly RetryGroup[]): void {
+    for (const { group, summary } of groups) this.#groups.set(group, summary);
+    if (groups.length > 0) this.#showDetails();
+  }
+
+  /** Called when first attempts are completed and retries may remain. */
+  firstAttemptsEnded(): void {
+    if (this.#first.sent > 0 && this.#groups.size > 0)
+      this.#record(countsInWords(this.#first), this.#first.sent);
+  }
+
+  /** Called when the run is closed. */
+  closed({ report }: RunClosing): void {
+    setCurrentDetails(this.#markdown(`**Ended.** ${report.summary}`));
+    if (report.sent > 0) this.#record(report.summary, report.sent);
+  }
+
+  #showDetails(): void {
+    const first =
+      this.#first.sent > 0 ? `**First attempts.** ${countsInWords(this.#first)}` : "**Retries only.**";
+    setCurrentDetails(this.#markdown(first));
+  }
+
+  #markdown(start: string): string {
+    if (this.#groups.size === 0) return start;
+    const named = this.#named(MAX_NAMED.details).map((each) => `- ${each}`);
+    return [
+      start,
+      "",
+      "**Failing webhooks**, with their retries when they were last listed:",
+      "",
+      ...named,
+    ].join("\n");
+  }
+
+  #named(most: number): string[] {
+    const all = [...this.#groups.values()];
+    return all.length <= most ? all : [...all.slice(0, most), `and ${all.length - most} more`];
+  }
+
+  #record(outcome: string, attempts: number): void {
+    if (!patched("describe-run")) return;
+    // Temporal stores no empty list.
+    const failingWebhooks = this.#named(MAX_NAMED.memo);
+    upsertMemo({ outcome, ...(failingWebhooks.length > 0 ? { failingWebhooks } : {}) });
+    if (this.#input.attemptsSearchable) upsertSearchAttributes([{ key: DELIVERY_ATTEMPTS, value: attempts }]);
+  }
+}
