@@ -13,7 +13,9 @@ const INCLUDED: Record<string, string[]> = {
   "record-histories": ["test/upgrade/record-histories.ts"],
 };
 /** Files that leave nothing behind in their process, so that it can go on to the next: starting one takes half a second. */
-const TOGETHER = ["test/{api,clients,config,db,delivery,repository,temporal}/**/*.test.ts"];
+const TOGETHER = [
+  "test/{api,clients,config,db,delivery,metrics,repository,temporal,web,workflows}/**/*.test.ts",
+];
 
 // Neither the tests' processes nor the programs that they start, the service above all, compile the same code each time.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL(".cache/compiled", import.meta.url));
@@ -26,6 +28,8 @@ function project(name: string, isolate: boolean, files: { include: string[]; exc
       name,
       isolate,
       pool: "forks",
+      // Node runs TypeScript itself; the code is the same that the service runs.
+      experimental: { viteModuleRunner: false, nodeLoader: false },
       // A busy machine takes its time; what has come true is seen at once all the same.
       testTimeout: 60_000,
       hookTimeout: 180_000,
