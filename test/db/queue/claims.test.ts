@@ -97,13 +97,9 @@ describe("a claim", () => {
   test("leaves out what is excluded, what is paused and what belongs to a deleted webhook", async () => {
     const excluded = await queue(db, 2);
     const paused = await queue(db, 2);
-    await db("webhooks")
-      .where({ id: String(paused) })
-      .update({ paused: new Date() });
+    await db("webhooks").where({ id: paused }).update({ paused: new Date() });
     const deleted = await queue(db, 2);
-    await db("webhooks")
-      .where({ id: String(deleted) })
-      .update({ deleted: new Date() });
+    await db("webhooks").where({ id: deleted }).update({ deleted: new Date() });
     expect(await claimPending(db, await freshClaimant(db), { ...ALL, excluded: [excluded] })).toMatchObject({
       touched: 0,
     });
