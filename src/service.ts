@@ -229,8 +229,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         await checkSecretKey(db, secrets);
         // Behind a pooler, the pooler decides how many connections PostgreSQL gets.
         if (directDb === db) {
-          const pools =
-            1 + (deliversInItself(config) || role === "api" ? 0 : config.delivery.processes);
+          const pools = 1 + (deliversInItself(config) || role === "api" ? 0 : config.delivery.processes);
           const budget = budgetWarning(await readConnectionBudget(db, poolSize), poolSize, pools);
           if (budget) log.warn(budget);
         }

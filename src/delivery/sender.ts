@@ -12,7 +12,6 @@ import type { Outcome } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
 import { buildRequest, NoPayloadError } from "./request/request.ts";
 import type { Signer } from "./request/signature.ts";
-import { targetOf } from "./request/target.ts";
 import type { WebhookWatch } from "./webhook-watch.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
@@ -177,7 +176,7 @@ export class Sender {
     const unsendable: Sending[] = [];
     for (const delivery of deliveries) {
       if (without.has(delivery)) continue;
-      const { host } = targetOf(delivery.webhook);
+      const { host } = delivery.webhook.target;
       const sending: Sending = {
         kind,
         webhookId: delivery.webhook.id,

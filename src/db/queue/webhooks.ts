@@ -7,12 +7,29 @@ import {
   sealedSecretsOf,
 } from "../webhooks/webhook-secrets.ts";
 
+/** A parsed target URL. */
+export interface Target {
+  /** `https://host:port`. */
+  origin: string;
+  /** Path and query. */
+  path: string;
+  /** Host and port: the key of the connection pool and of the host's limits. */
+  host: string;
+}
+
+/** @param targetUrl as stored, so it is a valid URL */
+export function parseTarget(targetUrl: string): Target {
+  const { origin, pathname, search, host } = new URL(targetUrl);
+  return { origin, path: pathname + search, host };
+}
+
 /** The target and attributes of a webhook at the time of a claim. */
 export interface ClaimedWebhook {
   id: bigint;
   /** The number of the WebhookProcess. */
   process: number;
-  targetUrl: string;
+  /** Parsed once, because each of its deliveries needs it. */
+  target: Target;
   /** Newest first. Secrets that have expired at the time of an attempt do not sign it. */
   secrets: readonly SealedSecret[];
   /** Set if the webhook belongs to an installed app. */
@@ -40,7 +57,9 @@ export class ClaimedWebhooks {
     if (ids.size === 0) return new Map();
     const known = this.#known;
     const asked = [...ids];
-    const changed = await rows<Omit<ClaimedWebhook, "secrets"> & SecretsRow & { version: string }>(
+    const changed = await rows<
+      Omit<ClaimedWebhook, "secrets" | "target"> & SecretsRow & { targetUrl: string; version: string }
+    >(
       db,
       // A row's xmin is the id of the transaction that wrote it.
       `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
@@ -57,7 +76,8 @@ export class ClaimedWebhooks {
     }
     for (const row of changed) {
       const { id, process, targetUrl, installedAppId, version } = row;
-      const webhook = { id, process, targetUrl, installedAppId, secrets: sealedSecretsOf(id, row) };
+      const secrets = sealedSecretsOf(id, row);
+      const webhook = { id, process, target: parseTarget(targetUrl), installedAppId, secrets };
       found.set(id, webhook);
       known.delete(id);
       known.set(id, { version, webhook });

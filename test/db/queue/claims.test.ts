@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
+import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
 import { ALL, freshClaimant, openQueueDatabase, queue, stored } from "./queue.ts";
 
@@ -43,8 +44,9 @@ describe("a claim", () => {
 
   test("knows each webhook as it is at the claim, and reads none again that has not changed", async () => {
     const [same, changed] = [await queue(db, 2), await queue(db, 2)];
+    const known = new ClaimedWebhooks();
     const claim = async () => {
-      const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 2 });
+      const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 2 }, known);
       return new Map(deliveries.map(({ webhook }) => [webhook.id, webhook]));
     };
     const before = await claim();
@@ -53,9 +55,9 @@ describe("a claim", () => {
     ]);
     const after = await claim();
     expect(after.get(same)).toBe(before.get(same));
-    expect(before.get(changed)?.targetUrl).not.toBe("https://moved.example/");
+    expect(before.get(changed)?.target.host).not.toBe("moved.example");
     expect(after.get(changed)).toMatchObject({
-      targetUrl: "https://moved.example/",
+      target: { origin: "https://moved.example", path: "/", host: "moved.example" },
       secrets: [{ sealed: Buffer.from([2]), expires: null }],
     });
   });
