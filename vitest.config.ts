@@ -6,7 +6,12 @@ import { LongWaitsFirst } from "./test/support/sequence.ts";
 const DEPLOY = "test/deploy/**/*.test.ts";
 /** What `npm run faults`, `npm run fuzz`, `npm run test:deploy` and others run, by their modes. */
 const INCLUDED: Record<string, string[]> = {
-  full: ["test/faults/**/*.test.ts", "test/upgrade/open-runs.test.ts", "test/upgrade/side-by-side.ts"],
+  full: [
+    "test/faults/**/*.test.ts",
+    "test/delivery/limits/scheduler.test.ts",
+    "test/upgrade/open-runs.test.ts",
+    "test/upgrade/side-by-side.ts",
+  ],
   screenshots: ["test/web/every-page.test.ts"],
   fuzz: ["test/api/limits/rpc-fuzz.test.ts"],
   deploy: [DEPLOY],
