@@ -6,14 +6,21 @@ import { LongWaitsFirst } from "./test/support/sequence.ts";
 const DEPLOY = "test/deploy/**/*.test.ts";
 /** What `npm run faults`, `npm run fuzz`, `npm run test:deploy` and others run, by their modes. */
 const INCLUDED: Record<string, string[]> = {
-  full: ["test/faults/**/*.test.ts", "test/upgrade/open-runs.test.ts", "test/upgrade/side-by-side.ts"],
+  full: [
+    "test/faults/**/*.test.ts",
+    "test/delivery/limits/scheduler.test.ts",
+    "test/upgrade/open-runs.test.ts",
+    "test/upgrade/side-by-side.ts",
+  ],
   screenshots: ["test/web/every-page.test.ts"],
   fuzz: ["test/api/limits/rpc-fuzz.test.ts"],
   deploy: [DEPLOY],
   "record-histories": ["test/upgrade/record-histories.ts"],
 };
 /** Files that leave nothing behind in their process, so that it can go on to the next: starting one takes half a second. */
-const TOGETHER = ["test/{api,clients,config,db,delivery,repository,temporal}/**/*.test.ts"];
+const TOGETHER = [
+  "test/{api,clients,config,db,delivery,metrics,repository,temporal,web,workflows}/**/*.test.ts",
+];
 
 // Neither the tests' processes nor the programs that they start, the service above all, compile the same code each time.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL(".cache/compiled", import.meta.url));
@@ -26,6 +33,8 @@ function project(name: string, isolate: boolean, files: { include: string[]; exc
       name,
       isolate,
       pool: "forks",
+      // Node runs TypeScript itself; the code is the same that the service runs.
+      experimental: { viteModuleRunner: false, nodeLoader: false },
       // A busy machine takes its time; what has come true is seen at once all the same.
       testTimeout: 60_000,
       hookTimeout: 180_000,

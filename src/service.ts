@@ -103,51 +103,58 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     /** Delivery processes, once they run. */
     let processes: DeliveryProcesses | undefined;
     let delivery: Delivery | undefined;
-    const metrics = await exportMetrics(config, log, async () => (await processes?.snapshots()) ?? []);
+    const { role, dataDir, host, tls, adminKey } = config;
+    const exported = { metrics: config.metrics, host };
+    const metrics = await exportMetrics(exported, log, async () => (await processes?.snapshots()) ?? []);
     stops.push(metrics.close);
     const { meter } = metrics;
-    let certificate = config.tls?.cert ?? "";
-    if (config.tls) observeCertificate(meter, () => certificate);
+    let certificate = tls?.cert ?? "";
+    if (tls) observeCertificate(meter, () => certificate);
     if (overrides.temporalMetrics) {
       const endDraining = drainTemporalMetrics(meter, overrides.temporalMetrics);
       stops.push(async () => endDraining());
     }
-    const page = config.role === "worker" ? undefined : findSettingsPage();
-    if (config.role !== "worker" && page === undefined)
+    const page = role === "worker" ? undefined : findSettingsPage();
+    if (role !== "worker" && page === undefined)
       log.warn("the settings page is not built; run `npm run build`");
-    const embedded = await startEmbeddedParts(config, environment, progress);
+    const embedded = await startEmbeddedParts(
+      { role, dataDir, database: config.database, temporal: config.temporal },
+      environment,
+      progress,
+    );
     stops.push(embedded.stop);
     stopping.signal.throwIfAborted();
 
     const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
-    const { poolSize, preparedStatements } = config.database;
+    const { poolSize, preparedStatements, readUrl } = config.database;
     const databases = openDatabases(databaseUrl, {
-      ...config.database,
-      operationDuration: exportsMetrics(config) ? createOperationDuration(meter) : undefined,
+      directUrl: config.database.directUrl,
+      poolSize,
+      preparedStatements,
+      operationDuration: exportsMetrics(exported) ? createOperationDuration(meter) : undefined,
     });
     stops.push(databases.close);
     const { db, directDb, directUrl } = databases;
     observePool(meter, db);
-    const { readUrl } = config.database;
     const reads =
-      readUrl === undefined || config.role === "worker"
+      readUrl === undefined || role === "worker"
         ? undefined
         : readReplica(db, readUrl, { poolSize, preparedStatements, log });
     if (reads) {
       observeReplicaLag(meter, reads.lagMs);
       stops.push(reads.close);
     }
-    const secretKey = await findSecretKey(config.secretKey, config.dataDir);
+    const secretKey = await findSecretKey(config.secretKey, dataDir);
     const secrets = createSecretBox(secretKey, config.previousSecretKeys);
     const target = temporalTarget(environment, embedded.temporalAddress);
     let dispatch: DispatchTrigger | undefined;
     const knowsTemporal = config.temporal.external || embedded.temporalAddress !== undefined;
-    if (knowsTemporal && config.role !== "worker") {
+    if (knowsTemporal && role !== "worker") {
       dispatch = createDispatchTrigger(target, names, log);
       stops.push(dispatch.close);
     }
     let announcer: Announcer | undefined;
-    if (config.dispatch.onPublish && config.role !== "worker") {
+    if (config.dispatch.onPublish && role !== "worker") {
       announcer = createAnnouncer(databaseUrl, log);
       stops.push(announcer.close);
     }
@@ -155,7 +162,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       async () => (stopping.signal.aborted ? ["the service is stopping"] : []),
       async () => (isPrepared ? [] : ["the service is starting and waits for its database"]),
     ];
-    if (config.role !== "api")
+    if (role !== "api")
       readiness.push(async () => delivery?.unready() ?? ["the delivery worker is starting"]);
     // Before the database is available, so that probes see a process that is alive and why it is not ready.
     const api = await startApi(
@@ -177,10 +184,18 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         ),
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),
       },
-      { ...config, services: config.role !== "worker", page },
+      {
+        host,
+        httpPort: config.httpPort,
+        grpcPort: config.grpcPort,
+        tls,
+        accessLog: config.accessLog,
+        services: role !== "worker",
+        page,
+      },
     );
-    if (config.tls) {
-      const { cert, key, certFile, keyFile } = config.tls;
+    if (tls) {
+      const { cert, key, certFile, keyFile } = tls;
       const stopWatching = watchFiles(
         [certFile, keyFile],
         [cert, key],
@@ -198,7 +213,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       stops.push(async () => stopWatching());
     }
     leave = async () => {
-      if (!isPrepared || config.role === "worker" || overrides.giveUp?.aborted) return;
+      if (!isPrepared || role === "worker" || overrides.giveUp?.aborted) return;
       api.turnAway();
       await wait(config.shutdownDelayMs);
     };
@@ -214,12 +229,11 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         await checkSecretKey(db, secrets);
         // Behind a pooler, the pooler decides how many connections PostgreSQL gets.
         if (directDb === db) {
-          const pools =
-            1 + (deliversInItself(config) || config.role === "api" ? 0 : config.delivery.processes);
+          const pools = 1 + (deliversInItself(config) || role === "api" ? 0 : config.delivery.processes);
           const budget = budgetWarning(await readConnectionBudget(db, poolSize), poolSize, pools);
           if (budget) log.warn(budget);
         }
-        return ensureFirstAdmin(db, config);
+        return ensureFirstAdmin(db, { adminKey, dataDir, database: config.database });
       },
       {
         signal: stopping.signal,
@@ -231,7 +245,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     stops.push(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
 
     stopping.signal.throwIfAborted();
-    if (config.role !== "api") {
+    if (role !== "api") {
       progress("starting the delivery worker");
       if (deliversInItself(config)) {
         // Loaded on demand: Temporal's native code takes about 40 MiB.
@@ -248,7 +262,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           stopping: stopping.signal,
           log,
           instruments: createDeliveryInstruments(meter),
-          reservedFiles: config.role === "all" ? config.limits.maxConnections : 0,
+          reservedFiles: role === "all" ? config.limits.maxConnections : 0,
           ...(overrides.workflowBundle ? { workflowBundle: overrides.workflowBundle } : {}),
         });
       } else {

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { Logger, run, runMigrations } from "graphile-worker";
 import ipaddr from "ipaddr.js";
 import pg from "pg";
-import type { ClaimedWebhook } from "../../src/db/queue/webhooks.ts";
+import { type ClaimedWebhook, parseTarget } from "../../src/db/queue/webhooks.ts";
 import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { newSealedSecret } from "../../src/db/webhooks/webhook-secrets.ts";
 import { createHttpClient } from "../../src/delivery/http/http-client.ts";
@@ -72,7 +72,7 @@ serveCalls({
     const webhook: ClaimedWebhook = {
       id: WEBHOOK_ID,
       process: PROCESS,
-      targetUrl: url,
+      target: parseTarget(url),
       secrets,
       installedAppId: null,
     };

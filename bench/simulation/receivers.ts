@@ -1,4 +1,4 @@
-import type { ClaimedWebhook } from "../../src/db/queue/webhooks.ts";
+import { type ClaimedWebhook, parseTarget } from "../../src/db/queue/webhooks.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { latencyOf } from "../parts/latencies.ts";
 import { type Random, shuffled } from "../parts/random.ts";
@@ -82,7 +82,7 @@ export function createReceivers(options: ReceiversOptions, random: Random): Simu
       webhook: {
         id: BigInt(number + 1),
         process: 1,
-        targetUrl: `https://host-${host.number}.example/webhooks/${number + 1}`,
+        target: parseTarget(`https://host-${host.number}.example/webhooks/${number + 1}`),
         secrets: [],
         installedAppId: null,
       },

@@ -148,7 +148,7 @@ export class RetryTable {
     const isLarge = (waiting: Waiting, n: number) => n < OWN_GROUPS && openOf(waiting) * MAX_GROUPS >= all;
     const small = fresh
       .filter((waiting, n) => !isLarge(waiting, n))
-      .sort((one, other) => (one.of.webhook.targetUrl < other.of.webhook.targetUrl ? -1 : 1));
+      .sort((one, other) => (urlOf(one) < urlOf(other) ? -1 : 1));
     const sharedGroup = new Map(
       small.map((waiting, n) => [waiting, OWN_GROUPS + 1 + Math.floor((n * SHARED_GROUPS) / small.length)]),
     );
@@ -213,4 +213,9 @@ function take(waiting: Waiting, claimant: Claimant): SimulatedDelivery {
   rows.shift();
   waiting.claimed += 1;
   return new SimulatedDelivery(waiting.of, claimant, attempts + 1, firstNumber, Number.NaN, due);
+}
+
+function urlOf({ of }: Waiting): string {
+  const { origin, path } = of.webhook.target;
+  return origin + path;
 }

@@ -9,6 +9,7 @@ import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import type { Gate } from "./auth/auth.ts";
 import type { ApiContext } from "./context.ts";
 import { messageLimits } from "./limits/message-limits.ts";
 import type { Readiness } from "./readiness.ts";
@@ -46,20 +47,21 @@ export const SERVED: readonly DescService[] = [
  */
 export function createRoutes(
   context: ApiContext,
+  gate: Gate,
   readiness: Readiness,
   stopping: AbortSignal,
 ): (router: ConnectRouter) => void {
   // Shared by all listeners, so that all events join the same batches.
-  const events = eventService(context);
+  const events = eventService(context, gate);
   // Shared by all subscribers so that each poll queries the database once.
-  const stats = statsService(context, stopping);
+  const stats = statsService(context, gate, stopping);
   const reflection = reflectionService(SERVED, stopping);
   return (router) => {
     addService(router, WebhookService, webhookService(context));
     addService(router, EventService, events);
     addService(router, ApiKeyService, apiKeyService(context));
     addService(router, DeliveryService, deliveryService(context));
-    addService(router, SessionService, sessionService(context));
+    addService(router, SessionService, sessionService(context, gate));
     addService(router, StatsService, stats);
     addService(router, Health, healthService(SERVED, readiness, stopping));
     addService(router, ServerReflection, reflection);

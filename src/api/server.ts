@@ -1,5 +1,5 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
-import { admittedGate, closeGate, requestGate } from "./auth/auth.ts";
+import { admittedGate, createGate, requestGate } from "./auth/auth.ts";
 import {
   addressValues,
   createAddressReader,
@@ -93,7 +93,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     context.instruments.refusals.add(1, { reason: reasonOf(error) });
     if (values) refusedBytes.charge(values, error);
   };
-  const addServices = createRoutes(context, readiness, stopping.signal);
+  const gate = createGate(context);
+  const addServices = createRoutes(context, gate, readiness, stopping.signal);
   const routes = (router: ConnectRouter) => {
     addServices(router);
     explainEarlyRefusals(router, onRefused);
@@ -106,7 +107,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
       readingInterceptor,
       fieldsInterceptor,
     ],
-    requestGate: requestGate(context, database),
+    requestGate: requestGate(gate, context, database),
     // A misspelt field name in a filter or in a key's permissions would otherwise remove the restriction.
     jsonOptions: { ignoreUnknownFields: false },
     // Unknown fields are not used, and a message of 4 MiB can contain two million of them.
@@ -141,6 +142,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           router: { ...routerOptions, requestGate: admittedGate(admissions) },
         }),
         admissions,
+        gate,
         database,
         bindings: restBindings(SERVICES),
         page: options.page,
@@ -188,7 +190,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
       const late = setTimeout(() => ending.abort(reason), drainMs);
       await Promise.all([http.close(), grpc?.close()]);
       clearTimeout(late);
-      await closeGate(context);
+      await gate.close();
     },
   };
 }

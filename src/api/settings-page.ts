@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../contract/page-paths.ts";
+import { contentSecurityPolicy } from "./listeners/answer-headers.ts";
 import { sendFailure } from "./rest/failures.ts";
 
 /** The folder of the page built by `npm run build`. */
@@ -19,20 +20,6 @@ const NOT_BUILT =
 
 /** First path segments that never belong to the page. */
 const NO_PAGES = /^\/(?:api|docs|assets|healthz|readyz|metrics)(?:\/|$)|^\/[^/]*\./;
-
-/** Allows only files of this service, and inline styles only with the nonce, for the component library. */
-function contentSecurityPolicy(nonce: string): string {
-  return [
-    "default-src 'none'",
-    `script-src 'self' 'nonce-${nonce}'`,
-    `style-src 'self' 'nonce-${nonce}'`,
-    "img-src 'self' data:",
-    "connect-src 'self'",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-  ].join("; ");
-}
 
 /** The folder of the built page; undefined if it is not built. */
 export function findSettingsPage(): string | undefined {

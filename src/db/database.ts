@@ -7,6 +7,21 @@ import { databaseErrorClass } from "./faults.ts";
 /** A pool or a transaction. The first parameter of every repository function. */
 export type Db = Knex;
 
+/** What a pool and its transactions share. */
+interface UserParams {
+  preparedStatements: boolean;
+  operationDuration: Histogram | undefined;
+  prepared: {
+    /**
+     * A suffix of the names of prepared statements: the time at which a server was last found to have lost some, in
+     * milliseconds since 1970. Not a counter, because names and texts of ended processes remain in use behind a pooler.
+     */
+    generation: number;
+  };
+}
+
+const userParamsOf = (db: Db) => db.userParams as UserParams;
+
 /** Parses 64-bit integers as bigint. By default knex and pg return strings. */
 const types = {
   getTypeParser(oid: number, format?: "text" | "binary") {
@@ -57,7 +72,8 @@ export function openDatabase(
   db.userParams = {
     preparedStatements: options.preparedStatements ?? true,
     operationDuration: options.operationDuration,
-  };
+    prepared: { generation: 0 },
+  } satisfies UserParams;
   return db;
 }
 
@@ -128,12 +144,24 @@ export async function rows<T>(
   bindings: Bindings = {},
   options: QueryOptions = {},
 ): Promise<T[]> {
-  return (await measured<T>(db, sql, bindings, options)).rows;
+  return (await runRaw<T>(db, sql, bindings, options)).rows;
 }
 
 /** Like `rows`, but returns the number of affected rows. */
 export async function count(db: Db, sql: string, bindings: Bindings = {}): Promise<number> {
-  return (await measured(db, sql, bindings, {})).rowCount ?? 0;
+  return (await runRaw(db, sql, bindings, {})).rowCount ?? 0;
+}
+
+/**
+ * Runs a query of knex's builder, for plain reads and writes of the tables in `tables.ts`. Like `rows`, it ends with its
+ * call and is measured.
+ */
+export function run<T>(db: Db, query: Knex.ChainableInterface<T>): Promise<T> {
+  return measured(
+    db,
+    () => operationOf((query as Knex.QueryBuilder).toSQL().sql),
+    () => untilCallEnds<T>(db, query),
+  );
 }
 
 /** A query with knex's placeholders, and the names of their values in order. */
@@ -159,24 +187,36 @@ function translate(sql: string): Translated {
   return known;
 }
 
-async function measured<T>(
-  ...[db, sql, bindings, options]: Parameters<typeof execute>
-): Promise<{ rows: T[]; rowCount: number | null }> {
-  const duration: Histogram | undefined = db.userParams.operationDuration;
-  if (!duration) return execute<T>(db, sql, bindings, options);
+/** The first word of a statement. */
+const operationOf = (sql: string) => /[a-z]+/i.exec(sql)?.[0].toLowerCase() ?? "";
+
+/** Records the duration of a statement, unless nothing is measured. */
+async function measured<T>(db: Db, operation: () => string, execute: () => Promise<T>): Promise<T> {
+  const { operationDuration: duration } = userParamsOf(db);
+  if (!duration) return execute();
   const began = performance.now();
   const attributes: Record<string, string> = {
     "db.system.name": "postgresql",
-    "db.operation.name": options.prepare ?? /[a-z]+/i.exec(sql)?.[0].toLowerCase() ?? "",
+    "db.operation.name": operation(),
   };
   try {
-    return await execute<T>(db, sql, bindings, options);
+    return await execute();
   } catch (error) {
     attributes["error.type"] = databaseErrorClass(error).replace(" ", "_");
     throw error;
   } finally {
     duration.record((performance.now() - began) / 1_000, attributes);
   }
+}
+
+function runRaw<T>(
+  ...[db, sql, bindings, options]: Parameters<typeof execute>
+): Promise<{ rows: T[]; rowCount: number | null }> {
+  return measured(
+    db,
+    () => options.prepare ?? operationOf(sql),
+    () => execute<T>(db, sql, bindings, options),
+  );
 }
 
 async function execute<T>(
@@ -190,38 +230,36 @@ async function execute<T>(
     if (!(name in bindings)) throw new Error(`no value for the placeholder :${name}; pass one in bindings`);
     return bindings[name];
   });
+  const { preparedStatements, prepared } = userParamsOf(db);
   const ask = (name?: string) => {
     // A pooler prepares each distinct text once for all clients, so preparing again requires a different text.
-    const query = db.raw(generation > 0 && name ? `${text}\n-- ${name}` : text, values as Knex.RawBinding[]);
+    const query = db.raw(
+      prepared.generation > 0 && name ? `${text}\n-- ${name}` : text,
+      values as Knex.RawBinding[],
+    );
     return untilCallEnds<{ rows: T[]; rowCount: number | null }>(
       db,
       name === undefined ? query : query.options({ name }),
     );
   };
-  if (prepare === undefined || !db.userParams.preparedStatements) return ask();
-  const asked = `${prepare}_${generation}`;
+  if (prepare === undefined || !preparedStatements) return ask();
+  const asked = `${prepare}_${prepared.generation}`;
   try {
     return await ask(asked);
   } catch (error) {
     if (isLostByPooler(error)) throw new PreparedStatementError(error);
     if (databaseErrorClass(error) !== "stale statement" || db.isTransaction) throw error;
     // All connections prepare it again under another name.
-    if (asked === `${prepare}_${generation}`) generation = Date.now();
+    if (asked === `${prepare}_${prepared.generation}`) prepared.generation = Date.now();
   }
   try {
-    return await ask(`${prepare}_${generation}`);
+    return await ask(`${prepare}_${prepared.generation}`);
   } catch (error) {
     if (isLostByPooler(error) || (error as { code?: string }).code === "26000")
       throw new PreparedStatementError(error);
     throw error;
   }
 }
-
-/**
- * A suffix of prepared statement names: the time at which a server was last found to have lost some, in milliseconds
- * since 1970. Not a counter, because names and texts of ended processes remain in use behind a pooler.
- */
-let generation = 0;
 
 /** A connection prepares each name once, so the server connection holds another client's statement. */
 const isLostByPooler = (error: unknown) => (error as { code?: string }).code === "42P05";

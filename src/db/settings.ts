@@ -1,12 +1,9 @@
-import { count, type Db, rows } from "./database.ts";
+import { count, type Db, run } from "./database.ts";
 
 /** Stores a setting of this instance unless it exists. Returns its current value. */
 export async function settingOrNew(db: Db, name: string, value: string): Promise<string> {
-  await count(db, "insert into settings (name, value) values (:name, :value) on conflict do nothing", {
-    name,
-    value,
-  });
-  const [row] = await rows<{ value: string }>(db, "select value from settings where name = :name", { name });
+  await run(db, db("settings").insert({ name, value }).onConflict().ignore());
+  const [row] = await run(db, db("settings").select("value").where({ name }));
   return row?.value ?? "";
 }
 
@@ -27,9 +24,5 @@ export async function takeTurn(db: Db, name: string, everySeconds: number): Prom
 
 /** Replaces a fact about this instance, unless somebody else has replaced it since it was read. */
 export async function replaceSetting(db: Db, name: string, was: string, value: string): Promise<void> {
-  await count(db, "update settings set value = :value where name = :name and value = :was", {
-    name,
-    value,
-    was,
-  });
+  await run(db, db("settings").where({ name, value: was }).update({ value }));
 }

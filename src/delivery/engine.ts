@@ -5,6 +5,7 @@ import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
 import { type ClaimResult, claimGroup, claimPending, release } from "../db/queue/claims.ts";
+import { ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import {
   countAttempts,
@@ -135,9 +136,10 @@ export function createDeliveryEngine(options: {
     countFailed(instruments.failed, claim.touched - claim.deliveries.length, "interrupted");
     return claim;
   };
+  const webhooks = new ClaimedWebhooks();
   const pumps = new Pumps({
     queue: {
-      claim: async (claimant, options) => counted(await claimPending(db, claimant, options)),
+      claim: async (claimant, options) => counted(await claimPending(db, claimant, options, webhooks)),
       fanOut: () => fanOutStep(db),
     },
     log,
@@ -154,7 +156,7 @@ export function createDeliveryEngine(options: {
     pumps,
     retries: new RetryPasses({
       clock,
-      claim: async (claimant, options) => counted(await claimGroup(db, claimant, options)),
+      claim: async (claimant, options) => counted(await claimGroup(db, claimant, options, webhooks)),
       lease,
       sender,
       statements,

@@ -6,7 +6,6 @@ import type { GroupStatus } from "../db/queue/retry-groups.ts";
 import type { Clock } from "../process/clock.ts";
 import type { GatheredStatements } from "./gathered-statements.ts";
 import { countIn, noCounts } from "./recorder.ts";
-import { targetOf } from "./request/target.ts";
 import type { Owner, Sender } from "./sender.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
@@ -153,7 +152,7 @@ class Pass implements Owner {
   recorded(...[delivery, outcome, state]: Parameters<Owner["recorded"]>): void {
     countIn(this.counts, state);
     if (!outcome.delivered) {
-      const { host } = targetOf(delivery.webhook);
+      const { host } = delivery.webhook.target;
       const { status, error } = outcome;
       this.lastFailure = `${[status, error].filter((each) => each !== null).join(", ")} from ${host}`;
     }

@@ -13,7 +13,6 @@ import type { Outcome } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
 import { buildRequest, NoPayloadError } from "./request/request.ts";
 import type { Signer } from "./request/signature.ts";
-import { targetOf } from "./request/target.ts";
 import type { WebhookWatch } from "./webhook-watch.ts";
 import type { WorkerLease } from "./worker-lease.ts";
 
@@ -74,7 +73,7 @@ export class Sender {
   /**
    * Webhooks of hosts without room that have enough queued deliveries: excluded from claims until the host has room.
    */
-  readonly #crowded = new Map<bigint, HeldWebhook>();
+  readonly #crowded = new Map<bigint, ClaimedDelivery["webhook"]>();
   /** Deliveries that wait for a connection. */
   readonly #connecting = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
@@ -142,7 +141,7 @@ export class Sender {
       supplied.push(webhookId);
     }
     for (const [webhookId, webhook] of this.#crowded) {
-      if (this.#scheduler.hosts.hasRoom(targetOf(webhook).host)) this.#crowded.delete(webhookId);
+      if (this.#scheduler.hosts.hasRoom(webhook.target.host)) this.#crowded.delete(webhookId);
       else supplied.push(webhookId);
     }
     return supplied;
@@ -176,7 +175,7 @@ export class Sender {
     const unsendable: Sending[] = [];
     for (const delivery of deliveries) {
       if (without.has(delivery)) continue;
-      const { host } = targetOf(delivery.webhook);
+      const { host } = delivery.webhook.target;
       const sending: Sending = {
         kind,
         webhookId: delivery.webhook.id,

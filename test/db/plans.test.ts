@@ -209,7 +209,7 @@ describe("no table that grows is read from end to end", () => {
     ["abandoning a run", (trx) => abandonRun(trx, claimant.runId)],
     [
       "looking which webhooks are stopped",
-      (trx) => loadStopped(trx, [{ id: webhookId, targetUrl: "https://receiver.example/" }]),
+      (trx) => loadStopped(trx, [{ id: webhookId, target: { url: "https://receiver.example/" } }]),
     ],
     [
       "closing expired runs",

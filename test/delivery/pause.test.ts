@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { type Random, randomOf } from "../../bench/parts/random.ts";
 import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
+import { parseTarget } from "../../src/db/queue/webhooks.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { type Owner, Sender, type SenderParts } from "../../src/delivery/sender.ts";
@@ -143,7 +144,7 @@ function claimsOf(number: number, deliveries: number): ClaimedDelivery[] {
   const webhook = {
     id: BigInt(number),
     process: 1,
-    targetUrl: `https://host-${number}.example/`,
+    target: parseTarget(`https://host-${number}.example/`),
     secrets: [],
     installedAppId: null,
   };

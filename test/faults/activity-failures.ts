@@ -1,6 +1,6 @@
-import { Client, Connection } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
-import type { FaultParts } from "./parts.ts";
+import { type FaultParts, temporalClient } from "./parts.ts";
 
 type History = Awaited<ReturnType<ReturnType<Client["workflow"]["getHandle"]>["fetchHistory"]>>;
 type Failure = NonNullable<
@@ -8,9 +8,8 @@ type Failure = NonNullable<
 >;
 
 /** Activities of all runs that failed or timed out by a fault, as `name: message`. */
-export async function activityFailures({ temporal }: FaultParts): Promise<string[]> {
-  const connection = await Connection.connect({ address: temporal.address });
-  const { workflow } = new Client({ connection });
+export async function activityFailures(parts: FaultParts): Promise<string[]> {
+  const { connection, workflow } = await temporalClient(parts);
   const faults: string[] = [];
   for await (const { workflowId, runId } of workflow.list()) {
     faults.push(...faultsIn(await workflow.getHandle(workflowId, runId).fetchHistory()));

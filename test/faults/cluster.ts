@@ -2,10 +2,16 @@ import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { type Ledger, startLedger } from "./ledger.ts";
-import { type FaultParts, register, startFaultParts } from "./parts.ts";
+import {
+  type FaultParts,
+  type OwnFaultParts,
+  register,
+  startFaultParts,
+  startOwnFaultParts,
+} from "./parts.ts";
 import { createPublisher, type Publisher } from "./publisher.ts";
 
-/** A service of several processes on parts of a test file's own, and its receivers: any of it can be killed. */
+/** A service of several processes, and its receivers. */
 export interface Cluster extends FaultParts {
   /** The API that was started last. */
   readonly api: ServiceProcess;
@@ -25,15 +31,26 @@ export interface Cluster extends FaultParts {
 
 type Tail<T extends unknown[]> = T extends [unknown, ...infer Rest] ? Rest : never;
 
-/**
- * Starts the parts and an API.
- *
- * @param settingsFor environment variables of every process, or how they are made once the parts run
- */
-export async function startCluster(
-  settingsFor: Record<string, string> | ((parts: FaultParts) => Promise<Record<string, string>>) = {},
-): Promise<Cluster> {
-  const parts = await startFaultParts();
+/** Environment variables of every process, or how they are made once the parts run. */
+type SettingsFor<Parts> = Record<string, string> | ((parts: Parts) => Promise<Record<string, string>>);
+
+/** Starts an API on the run's servers. */
+export async function startCluster(settingsFor: SettingsFor<FaultParts> = {}): Promise<Cluster> {
+  return startClusterOn(await startFaultParts(), settingsFor);
+}
+
+/** A cluster on servers of its own: any of it can be killed. */
+export type OwnCluster = Cluster & OwnFaultParts;
+
+/** Starts servers of a test file's own and an API. */
+export async function startOwnCluster(settingsFor: SettingsFor<OwnFaultParts> = {}): Promise<OwnCluster> {
+  return startClusterOn(await startOwnFaultParts(), settingsFor);
+}
+
+async function startClusterOn<Parts extends FaultParts>(
+  parts: Parts,
+  settingsFor: SettingsFor<Parts>,
+): Promise<Cluster & Parts> {
   const settings = typeof settingsFor === "function" ? await settingsFor(parts) : settingsFor;
   /** Those that are still starting too: a test may end amid it. */
   const processes: Promise<ServiceProcess>[] = [];

@@ -22,18 +22,25 @@ const EVENTS = 60;
 const PATIENT = { HEARTBEAT_TIMEOUT: "10s" };
 
 let parts: FaultParts;
+/** A program of this file's own, that it can take away. */
+let node: string;
+const started: ServiceProcess[] = [];
+
 beforeAll(async () => {
   parts = await startFaultParts();
+  node = path.join(await mkdtemp(path.join(tmpdir(), "webhook-test-node-")), "node");
+  await cp(process.execPath, node);
 });
-afterAll(() => parts?.end());
+afterAll(async () => {
+  await Promise.all(started.map((service) => service.end("SIGTERM")));
+  await parts?.end();
+  await rm(path.dirname(node), { recursive: true });
+});
 
-async function start(settings: Record<string, string>, node?: string): Promise<ServiceProcess> {
+async function start(settings: Record<string, string>, program?: string): Promise<ServiceProcess> {
   const environment = { ...parts.environment, ...PATIENT, ...settings };
-  const service = await startServiceProcess(environment, [], undefined, node);
-  onTestFinished(async () => {
-    service.process.kill("SIGCONT");
-    await service.end("SIGTERM");
-  });
+  const service = await startServiceProcess(environment, [], undefined, program);
+  started.push(service);
   return service;
 }
 
@@ -72,20 +79,63 @@ async function freshReceiver(service: ServiceProcess, answerMs: number): Promise
   return receiver;
 }
 
+/** What is published now is delivered, once each, the first time. */
+async function expectAllDelivered(receiver: Receiver, events: number): Promise<void> {
+  await untilAllFinal(parts.db);
+  expect(await outcomes(parts.db)).toEqual([{ state: "delivered", attempts: 1, n: events }]);
+  expect(receiver.received).toHaveLength(events);
+}
+
+/** Ends the service with deliveries in flight, and waits for its delivery processes to end. */
+async function endAmidDeliveries(service: ServiceProcess, signal: NodeJS.Signals): Promise<Receiver> {
+  const receiver = await freshReceiver(service, 300);
+  const pids = deliveryProcesses(service);
+  await publishMany(service.grpcPort, parts.adminKey, EVENTS);
+  await receiver.until((received) => received.length >= 4);
+  await service.end(signal);
+  await expect.poll(() => pids.filter(isAlive)).toEqual([]);
+  return receiver;
+}
+
+// Each test goes on with what the one before has left, since every process takes a second to start.
 describe.skipIf(process.platform === "win32")("delivery processes beside the API", () => {
+  let service: ServiceProcess;
+
   test("deliver, each once, and as many as DELIVERY_PROCESSES says have a lease of their own", async () => {
-    const service = await start({ DELIVERY_PROCESSES: "2" });
+    service = await start({ DELIVERY_PROCESSES: "2" });
     const receiver = await freshReceiver(service, 0);
     expect(deliveryProcesses(service)).toHaveLength(2);
     await expect.poll(async () => (await listLiveWorkers(parts.db)).length).toBe(2);
     await publishMany(service.grpcPort, parts.adminKey, EVENTS);
-    await untilAllFinal(parts.db);
-    expect(await outcomes(parts.db)).toEqual([{ state: "delivered", attempts: 1, n: EVENTS }]);
-    expect(receiver.received).toHaveLength(EVENTS);
+    await expectAllDelivered(receiver, EVENTS);
+  });
+
+  test("that stop answering make the service not ready, unless another one answers", async () => {
+    const pids = deliveryProcesses(service);
+    onTestFinished(() => {
+      for (const pid of pids.filter(isAlive)) process.kill(pid, "SIGCONT");
+    });
+    process.kill(pids[0] as number, "SIGSTOP");
+    process.kill(pids[1] as number, "SIGSTOP");
+    await expect
+      .poll(() => readyz(service))
+      .toMatchObject({
+        code: 503,
+        reasons: expect.arrayContaining(["a delivery process does not respond"]),
+      });
+    process.kill(pids[1] as number, "SIGCONT");
+    await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
+  });
+
+  test("finish what is in flight at SIGTERM of the service, and nothing is sent twice", async () => {
+    // One that was stopped for long has lost its lease, and takes another.
+    await expect.poll(async () => (await listLiveWorkers(parts.db)).length).toBe(2);
+    const receiver = await endAmidDeliveries(service, "SIGTERM");
+    service = await start({ DELIVERY_PROCESSES: "1" }, node);
+    await expectAllDelivered(receiver, EVENTS);
   });
 
   test("that are killed are started again and lose nothing; the API answers all the while", async () => {
-    const service = await start({ DELIVERY_PROCESSES: "1" });
     const receiver = await freshReceiver(service, 100);
     const [first] = deliveryProcesses(service);
     await publishMany(service.grpcPort, parts.adminKey, EVENTS);
@@ -109,11 +159,6 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
   });
 
   test("that cannot be started are tried again; the API answers all the while", async () => {
-    const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-node-"));
-    onTestFinished(() => rm(folder, { recursive: true }));
-    const node = path.join(folder, "node");
-    await cp(process.execPath, node);
-    const service = await start({ DELIVERY_PROCESSES: "1" }, node);
     const receiver = await freshReceiver(service, 0);
     await rename(node, `${node}-away`);
     process.kill(deliveryProcesses(service)[0] as number, "SIGKILL");
@@ -124,58 +169,24 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
     await rename(`${node}-away`, node);
     await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
     await receiver.until((received) => received.length === 1);
+    await service.end("SIGTERM");
   });
 
-  test("that stop answering make the service not ready, unless another one answers", async () => {
-    const service = await start({ DELIVERY_PROCESSES: "2" });
-    await expect.poll(async () => (await listLiveWorkers(parts.db)).length).toBeGreaterThanOrEqual(2);
-    const pids = deliveryProcesses(service);
-    onTestFinished(() => {
-      for (const pid of pids.filter(isAlive)) process.kill(pid, "SIGCONT");
-    });
-    process.kill(pids[0] as number, "SIGSTOP");
-    process.kill(pids[1] as number, "SIGSTOP");
-    await expect
-      .poll(() => readyz(service))
-      .toMatchObject({
-        code: 503,
-        reasons: expect.arrayContaining(["a delivery process does not respond"]),
-      });
-    process.kill(pids[1] as number, "SIGCONT");
-    await expect.poll(() => readyz(service)).toMatchObject({ code: 200 });
+  test("share a worker's health with the process that starts them; a single worker delivers itself", async () => {
+    const [two, one] = await Promise.all([
+      start({ ROLE: "worker", DELIVERY_PROCESSES: "2" }),
+      start({ ROLE: "worker" }),
+    ]);
+    expect(deliveryProcesses(two)).toHaveLength(2);
+    expect(await readyz(two)).toMatchObject({ code: 200 });
+    expect(deliveryProcesses(one)).toEqual([]);
+    await Promise.all([two, one].map((worker) => worker.end("SIGTERM")));
   });
 
-  test.each([
-    { signal: "SIGTERM", how: "finish what is in flight" },
-    { signal: "SIGKILL", how: "stop by themselves and finish what is in flight" },
-  ] as const)("$how at $signal of the service, and nothing is sent twice", async ({ signal }) => {
-    const service = await start({ DELIVERY_PROCESSES: "2" });
-    const receiver = await freshReceiver(service, 300);
-    const pids = deliveryProcesses(service);
-    await publishMany(service.grpcPort, parts.adminKey, EVENTS);
-    await receiver.until((received) => received.length >= 4);
-    await service.end(signal);
-    await expect.poll(() => pids.filter(isAlive)).toEqual([]);
-    await start({ DELIVERY_PROCESSES: "1" });
-    await untilAllFinal(parts.db);
-    expect(await outcomes(parts.db)).toEqual([{ state: "delivered", attempts: 1, n: EVENTS }]);
-    expect(receiver.received).toHaveLength(EVENTS);
-  });
-
-  test("share a worker's health with the process that starts them", async () => {
-    const service = await start({ ROLE: "worker", DELIVERY_PROCESSES: "2" });
-    expect(deliveryProcesses(service)).toHaveLength(2);
-    expect(await readyz(service)).toMatchObject({ code: 200 });
-  });
-
-  test("are none where there is one: a worker delivers itself, and an API does with DELIVERY_PROCESSES=0", async () => {
-    const worker = await start({ ROLE: "worker" });
-    expect(deliveryProcesses(worker)).toEqual([]);
-    await worker.end("SIGTERM");
-    const service = await start({ DELIVERY_PROCESSES: "0" });
-    const receiver = await freshReceiver(service, 0);
-    expect(deliveryProcesses(service)).toEqual([]);
-    await publishMany(service.grpcPort, parts.adminKey, 1);
-    await receiver.until((received) => received.length === 1);
+  test("stop by themselves at SIGKILL of the service and finish what is in flight; one with DELIVERY_PROCESSES=0 delivers the rest itself, and nothing is sent twice", async () => {
+    const receiver = await endAmidDeliveries(await start({ DELIVERY_PROCESSES: "2" }), "SIGKILL");
+    const next = await start({ DELIVERY_PROCESSES: "0" });
+    expect(deliveryProcesses(next)).toEqual([]);
+    await expectAllDelivered(receiver, EVENTS);
   });
 });

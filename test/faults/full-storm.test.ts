@@ -6,7 +6,7 @@ import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { type Ledger as Balance, imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
 import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
-import { type Cluster, startCluster } from "./cluster.ts";
+import { type OwnCluster, startOwnCluster } from "./cluster.ts";
 import { type Ledger, reconcile } from "./ledger.ts";
 import { checkAttempts, outcomes } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
@@ -52,7 +52,7 @@ const FAULTS: Fault[] = FULL_SIZE
   : [...KILLS, "fail over", "kill PostgreSQL"];
 type Fault = (typeof KILLS)[number] | "stop a worker" | "fail over" | "Temporal away";
 
-let cluster: Cluster;
+let cluster: OwnCluster;
 let gateway: DatabaseGateway;
 let standby: Standby;
 /** By way of the gateway, as the services. */
@@ -64,7 +64,7 @@ const ledgers: Ledger[] = [];
 const busyLoops: ChildProcess[] = [];
 
 beforeAll(async () => {
-  cluster = await startCluster(async ({ postgres }) => {
+  cluster = await startOwnCluster(async ({ postgres }) => {
     gateway = await startDatabaseGateway(postgres.url);
     return { ...SETTINGS, DATABASE_URL: gateway.url };
   });

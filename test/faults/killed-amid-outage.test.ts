@@ -1,9 +1,8 @@
-import { Client, Connection } from "@temporalio/client";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
-import { outcomes, untilAllFinal } from "./parts.ts";
+import { outcomes, temporalClient, untilAllFinal } from "./parts.ts";
 
 const EVENTS = 20;
 /** Much shorter than the ten minutes after which Temporal gives up an activity that tells nothing of itself. */
@@ -13,8 +12,8 @@ let cluster: Cluster;
 let gateway: DatabaseGateway;
 
 beforeAll(async () => {
-  cluster = await startCluster(async ({ postgres }) => {
-    gateway = await startDatabaseGateway(postgres.url);
+  cluster = await startCluster(async ({ databaseUrl }) => {
+    gateway = await startDatabaseGateway(databaseUrl);
     return {
       DATABASE_URL: gateway.url,
       // Only workers that start trigger runs.
@@ -32,7 +31,7 @@ afterAll(async () => {
 });
 
 test("a worker that is killed while its run waits for the database: another one goes on with that run's retries", async () => {
-  const connection = await Connection.connect({ address: cluster.temporal.address });
+  const { connection, workflow } = await temporalClient(cluster);
   onTestFinished(() => connection.close());
   const ledger = await cluster.ledger(0, (_path, nth) => (nth <= 2 ? 503 : 200));
   await cluster.register(ledger.url);
@@ -44,7 +43,7 @@ test("a worker that is killed while its run waits for the database: another one 
     cluster.db,
     "select workflow_id, first_run_id from runs where id in (select run_id from retries)",
   );
-  const handle = new Client({ connection }).workflow.getHandle(run?.workflow_id as string, run?.first_run_id);
+  const handle = workflow.getHandle(run?.workflow_id as string, run?.first_run_id);
   const asks = async () => {
     const { raw } = await handle.describe();
     return (raw.pendingActivities ?? []).some(({ activityType }) => activityType?.name === "listUndelivered");

@@ -5,10 +5,10 @@ import { rows } from "../../src/db/database.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import {
   checkAttempts,
-  type FaultParts,
+  type OwnFaultParts,
   publishMany,
   register,
-  startFaultParts,
+  startOwnFaultParts,
   untilAllFinal,
 } from "./parts.ts";
 import { FULL_SIZE } from "./scale.ts";
@@ -18,12 +18,12 @@ const AWAY_MS = FULL_SIZE ? 10_000 : 4_000;
 const EVENTS = 100;
 const MEANWHILE = 50;
 
-let parts: FaultParts;
+let parts: OwnFaultParts;
 let service: ServiceProcess;
 let receiver: Receiver;
 
 beforeAll(async () => {
-  parts = await startFaultParts();
+  parts = await startOwnFaultParts();
   service = await startServiceProcess(parts.environment);
   receiver = await startReceiver(parts.certificate, async ({ attempt }) => {
     await wait(20);

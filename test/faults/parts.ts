@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { inspect } from "node:util";
 import { createClient } from "@connectrpc/connect";
-import { expect, vi } from "vitest";
+import { Client, Connection } from "@temporalio/client";
+import { msToTs } from "@temporalio/common/lib/time.js";
+import { expect, inject, vi } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../demo/certificates.ts";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
@@ -19,23 +21,31 @@ import {
   type EmbeddedTemporal,
   startEmbeddedTemporal,
 } from "../../src/embedded/temporal/embedded-temporal.ts";
-import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
+import { createLogger } from "../../src/process/logger.ts";
+import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
 import { anyPort } from "../support/any-port.ts";
+import { createTestDatabase } from "../support/database.ts";
 import { keyedTransport } from "../support/test-service.ts";
 
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
 vi.setConfig({ testTimeout: 400_000 });
 
-/** A PostgreSQL and a Temporal of a test file's own, to be killed. */
+/** What a test file's services run on: a database of the run's PostgreSQL and a namespace of its Temporal. */
 export interface FaultParts {
-  postgres: EmbeddedPostgres;
-  temporal: EmbeddedTemporal;
+  databaseUrl: string;
+  temporal: { address: string; namespace: string };
   db: Db;
   certificate: Certificate;
   adminKey: string;
   /** Settings for services on these parts: short times, and the authority of the local receivers. */
   environment: Record<string, string>;
   end(): Promise<void>;
+}
+
+/** A PostgreSQL and a Temporal of a test file's own, to be killed. */
+export interface OwnFaultParts extends FaultParts {
+  postgres: EmbeddedPostgres;
+  temporal: EmbeddedTemporal & { namespace: string };
 }
 
 /** Short times: four attempts take a few seconds, and what a killed worker held is taken over soon. */
@@ -48,34 +58,68 @@ export const PACE = {
   DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
 };
 
-/** Starts the parts in a folder of their own. */
+/** Makes a database and a namespace of a test file's own, of servers that nobody kills. */
 export async function startFaultParts(): Promise<FaultParts> {
-  const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-faults-"));
+  const database = await createTestDatabase();
+  const temporal = await createNamespace();
+  return assemble({
+    databaseUrl: database.url,
+    temporal,
+    async end() {
+      await endSchedules(temporal);
+      await database.drop();
+    },
+  });
+}
+
+/** Starts a PostgreSQL and a Temporal in a folder of their own. */
+export async function startOwnFaultParts(): Promise<OwnFaultParts> {
+  const dataDir = await mkdtemp(path.join(tmpdir(), "webhook-test-faults-"));
   const progress = () => {};
-  const [postgres, temporal] = await Promise.all([
-    startEmbeddedPostgres({ dataDir: folder, progress, port: await anyPort() }),
+  const [postgres, server] = await Promise.all([
+    startEmbeddedPostgres({ dataDir, progress, port: await anyPort() }),
     startEmbeddedTemporal({
-      dataDir: folder,
+      dataDir,
       progress,
       port: await anyPort(),
       uiPort: await anyPort(),
       searchAttributes: SEARCH_ATTRIBUTES,
     }),
   ]);
+  const temporal = Object.assign(server, { namespace: "default" });
+  return assemble({
+    databaseUrl: postgres.url,
+    temporal,
+    postgres,
+    async end() {
+      await temporal.stop();
+      await postgres.stop();
+      await removeDataDir(dataDir);
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  });
+}
+
+/** Adds what every test file's services need. */
+async function assemble<T extends Pick<FaultParts, "databaseUrl" | "temporal" | "end">>(
+  servers: T,
+): Promise<T & FaultParts> {
+  const { databaseUrl, temporal } = servers;
+  const folder = await mkdtemp(path.join(tmpdir(), "webhook-test-authority-"));
   const authority = await createLocalAuthority();
   const authorityFile = path.join(folder, "authority.pem");
   await writeFile(authorityFile, authority.cert);
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
-  const db = openDatabase(postgres.url, { max: 2, applicationName: "test" });
+  const db = openDatabase(databaseUrl, { max: 2, applicationName: "test" });
   return {
-    postgres,
-    temporal,
+    ...servers,
     db,
     adminKey,
     certificate: await authority.issue(["localhost", "127.0.0.1"]),
     environment: {
-      DATABASE_URL: postgres.url,
+      DATABASE_URL: databaseUrl,
       TEMPORAL_ADDRESS: temporal.address,
+      TEMPORAL_NAMESPACE: temporal.namespace,
       SECRET_KEY: randomBytes(32).toString("base64"),
       ADMIN_KEY: adminKey,
       NODE_EXTRA_CA_CERTS: authorityFile,
@@ -83,12 +127,52 @@ export async function startFaultParts(): Promise<FaultParts> {
     },
     async end() {
       await db.destroy();
-      await temporal.stop();
-      await postgres.stop();
-      await removeDataDir(folder);
+      await servers.end();
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** A client of the parts' Temporal; its connection is the caller's to close. */
+export async function temporalClient({ temporal }: Pick<FaultParts, "temporal">): Promise<Client> {
+  const connection = await Connection.connect({ address: temporal.address });
+  return new Client({ connection, namespace: temporal.namespace });
+}
+
+/** Makes a namespace of the run's Temporal that runs can be started in. */
+async function createNamespace(): Promise<FaultParts["temporal"]> {
+  const address = inject("temporalAddress");
+  const namespace = `test-${randomUUID()}`;
+  const client = await temporalClient({ temporal: { address, namespace } });
+  try {
+    await client.workflowService.registerNamespace({
+      namespace,
+      workflowExecutionRetentionPeriod: msToTs("1 day"),
+    });
+    // The server learns of it a moment later.
+    const isKnown = () =>
+      client.workflow.count().then(
+        () => true,
+        () => false,
+      );
+    await vi.waitUntil(isKnown, { timeout: 60_000, interval: 50 });
+    await ensureSearchAttributes(client, namespace, createLogger("warn"));
+    return { address, namespace };
+  } finally {
+    await client.connection.close();
+  }
+}
+
+/** Ends what would start runs of a service that has ended. */
+async function endSchedules(temporal: FaultParts["temporal"]): Promise<void> {
+  const client = await temporalClient({ temporal });
+  try {
+    for await (const { scheduleId } of client.schedule.list()) {
+      await client.schedule.getHandle(scheduleId).delete();
+    }
+  } finally {
+    await client.connection.close();
+  }
 }
 
 /** Registers a webhook, for OrderDispatched unless told otherwise. */

@@ -46,8 +46,8 @@ afterEach(async () => {
 
 /** A cluster whose processes reach their PostgreSQL by way of a gateway; `cluster.db` does not. */
 async function start(settings: Record<string, string> = {}): Promise<[Cluster, DatabaseGateway]> {
-  cluster = await startCluster(async ({ postgres }) => {
-    gateway = await startDatabaseGateway(postgres.url);
+  cluster = await startCluster(async ({ databaseUrl }) => {
+    gateway = await startDatabaseGateway(databaseUrl);
     return { DATABASE_URL: gateway.url, ...settings };
   });
   return [cluster, gateway as DatabaseGateway];

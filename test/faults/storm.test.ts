@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
-import { type Cluster, startCluster } from "./cluster.ts";
+import { type OwnCluster, startOwnCluster } from "./cluster.ts";
 import { type Ledger, reconcile } from "./ledger.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
 /** A multiple of the number of kills. */
-const EVENTS = FULL_SIZE ? 10_080 : 200;
+const EVENTS = FULL_SIZE ? 10_080 : 100;
 const WEBHOOKS = 10;
 const RECEIVERS = 5;
-const ROUNDS = FULL_SIZE ? 3 : 2;
+const ROUNDS = FULL_SIZE ? 3 : 1;
 /** What a receiver takes for an answer, so that there is something in flight to be killed. */
 const ANSWER_MS = 20;
 /** What one worker may have sent and not recorded, rounded up; so much may a kill repeat. */
@@ -22,13 +22,13 @@ const VICTIMS = ["worker", "api", "postgres", "temporal"] as const;
 type Victim = (typeof VICTIMS)[number];
 const FAULTS: Victim[] = Array.from({ length: ROUNDS }, () => VICTIMS).flat();
 
-let cluster: Cluster;
+let cluster: OwnCluster;
 /** Those that run, the one that has run longest first. */
 const workers: ServiceProcess[] = [];
 const ledgers: Ledger[] = [];
 
 beforeAll(async () => {
-  cluster = await startCluster();
+  cluster = await startOwnCluster();
   workers.push(...(await Promise.all([cluster.startWorker(), cluster.startWorker()])));
   for (let n = 0; n < RECEIVERS; n += 1) ledgers.push(await cluster.ledger(ANSWER_MS, answer));
   for (let n = 0; n < WEBHOOKS; n += 1) await cluster.register(`${ledgers[n % RECEIVERS]?.url}/${n}`);

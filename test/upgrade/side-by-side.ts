@@ -1,13 +1,13 @@
-import { Client, Connection } from "@temporalio/client";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { type Ledger, reconcile, startLedger } from "../faults/ledger.ts";
 import {
   checkAttempts,
-  type FaultParts,
+  type OwnFaultParts,
   outcomes,
   register,
-  startFaultParts,
+  startOwnFaultParts,
+  temporalClient,
   untilAllFinal,
 } from "../faults/parts.ts";
 import { createPublisher, type Publisher } from "../faults/publisher.ts";
@@ -28,7 +28,7 @@ const ANSWER_MS = 20;
 const PATIENT = { HEARTBEAT_TIMEOUT: "30s" };
 
 let released: ReleasedCheckout;
-let parts: FaultParts;
+let parts: OwnFaultParts;
 let ledger: Ledger;
 let publisher: Publisher;
 let api: ServiceProcess;
@@ -36,7 +36,7 @@ const processes: ServiceProcess[] = [];
 const releasedPids = new Set<number>();
 
 beforeAll(async () => {
-  [released, parts] = await Promise.all([checkOutRelease(), startFaultParts()]);
+  [released, parts] = await Promise.all([checkOutRelease(), startOwnFaultParts()]);
   ledger = await startLedger(parts.certificate, ANSWER_MS, answer);
   publisher = createPublisher(() => api.grpcPort, parts.adminKey);
 });
@@ -78,8 +78,7 @@ async function amidLoad(change: () => Promise<void>): Promise<void> {
 
 /** Counts the runs, and those that workers of both builds went through; names those with failed workflow tasks. */
 async function inspectRuns() {
-  const connection = await Connection.connect({ address: parts.temporal.address });
-  const client = new Client({ connection });
+  const client = await temporalClient(parts);
   const found = { runs: 0, ofBoth: 0, failedTasks: [] as string[] };
   try {
     for await (const { workflowId, runId } of client.workflow.list()) {
@@ -93,7 +92,7 @@ async function inspectRuns() {
       if (stepsOf(history).includes("workflow task failed")) found.failedTasks.push(workflowId);
     }
   } finally {
-    await connection.close();
+    await client.connection.close();
   }
   return found;
 }

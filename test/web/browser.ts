@@ -27,12 +27,23 @@ export const WINDOW: BrowserContextOptions = {
   timezoneId: "Europe/Berlin",
 };
 
+let running: Promise<Browser> | undefined;
+
 /**
- * Starts the run's Chromium.
+ * The Chromium of this process's tests, which ends with the process. Tests keep apart by windows of their own.
  *
  * @throws Error saying why there is none
  */
-export async function startBrowser(): Promise<Browser> {
+export async function theBrowser(): Promise<Browser> {
+  running ??= start();
+  const browser = await running;
+  if (browser.isConnected()) return browser;
+  // It crashed under another file's test, which has failed for it.
+  running = start();
+  return running;
+}
+
+async function start(): Promise<Browser> {
   const found = inject("chromium");
   if ("missing" in found) throw new Error(`no browser: ${found.missing}`);
   try {

@@ -1,6 +1,6 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
-import { startBrowser, WINDOW } from "./browser.ts";
+import { theBrowser, WINDOW } from "./browser.ts";
 import { watch } from "./watched-page.ts";
 
 /** Sooner than the test ends, so that a failure tells what was waited for. */
@@ -14,7 +14,7 @@ export interface VisitOptions {
   key?: string | null;
 }
 
-/** A whole service of a test file's own, and a browser to look at it. */
+/** A whole service of a test file's own, and the browser to look at it. */
 export interface Web {
   service: TestService;
   browser: Browser;
@@ -27,17 +27,14 @@ export interface Web {
 }
 
 /**
- * Starts both. What is published is sent at once, unless the settings say when it is.
+ * Starts the service. What is published is sent at once, unless the settings say when it is.
  *
  * @param settings environment variables over the short times of tests
  */
 export async function startWeb(settings: Record<string, string> = {}): Promise<Web> {
-  const browser = await startBrowser();
+  const browser = await theBrowser();
   const pace = settings.DISPATCH_INTERVAL === undefined ? WOKEN : {};
-  const service = await startTestService({ ...pace, ...settings }).catch(async (error: unknown) => {
-    await browser.close();
-    throw error;
-  });
+  const service = await startTestService({ ...pace, ...settings });
   return {
     service,
     browser,
@@ -55,10 +52,7 @@ export async function startWeb(settings: Record<string, string> = {}): Promise<W
         await context.close();
       }
     },
-    async stop() {
-      await browser.close();
-      await service.stop();
-    },
+    stop: service.stop,
   };
 }
 

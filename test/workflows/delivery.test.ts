@@ -199,19 +199,13 @@ describe("a webhook that is paused", () => {
     const marker = await service.receiver();
     const webhookId = await service.register(`${receiver.url}/`);
     await service.register(`${marker.url}/`);
-    await service
-      .db("webhooks")
-      .where({ id: String(webhookId) })
-      .update({ paused: new Date() });
+    await service.db("webhooks").where({ id: webhookId }).update({ paused: new Date() });
     const { eventId } = await service.publish();
     await marker.until((received) => received.length === 1);
     const second = await service.publish();
     await marker.until((received) => received.length === 2);
     expect(receiver.received).toHaveLength(0);
-    await service
-      .db("webhooks")
-      .where({ id: String(webhookId) })
-      .update({ paused: null });
+    await service.db("webhooks").where({ id: webhookId }).update({ paused: null });
     await service.untilFinal(eventId);
     await service.untilFinal(second.eventId);
     expect(receiver.received).toHaveLength(2);

@@ -6,7 +6,7 @@ import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
 import { findSession } from "../../db/keys/sessions.ts";
 import type { ApiContext } from "../context.ts";
 import { reasonOf, refusal, toConnectError } from "../errors/errors.ts";
-import { createRequestLimit, type RequestLimit, rateLimitFields } from "../limits/request-limits.ts";
+import { createRequestLimit, rateLimitFields } from "../limits/request-limits.ts";
 import { ADMISSION_HEADER, type Admissions } from "../rest/admissions.ts";
 import type { SilentDatabase } from "../silent-database.ts";
 import { addressOf } from "./client-address.ts";
@@ -20,10 +20,10 @@ import {
   tooManyWrongKeys,
   unknownKey,
 } from "./key-refusals.ts";
-import { createKeyUse, type KeyUse } from "./key-use.ts";
+import { createKeyUse } from "./key-use.ts";
 import { sessionToken } from "./page-session.ts";
 import { isPublic } from "./public-services.ts";
-import { createWrongKeys, type WrongKeys } from "./wrong-keys.ts";
+import { createWrongKeys } from "./wrong-keys.ts";
 
 const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
 
@@ -39,40 +39,8 @@ export function callerIn(values: ContextValues): ApiKeyRow | null {
   return values.get(callerKey);
 }
 
-/** The state that the gate of one API keeps between requests. */
-interface GateState {
-  find: (secret: string) => Promise<ApiKeyRow | null>;
-  use: KeyUse;
-  /** Null without a rate limit. */
-  countRequest: RequestLimit | null;
-  wrongKeys: WrongKeys | null;
-}
-
-const states = new WeakMap<ApiContext, GateState>();
 /** The maximum number of keys per lookup. */
 const MAX_KEYS = 1_000;
-
-function stateOf(context: ApiContext): GateState {
-  let state = states.get(context);
-  if (!state) {
-    const { db, log, limits } = context;
-    state = {
-      // Concurrent calls share a lookup, and calls with the same key share an item of it. No call joins a running
-      // lookup, so every process rejects a revoked key immediately.
-      find: gathering((secrets) => findApiKeys(db, secrets), { most: MAX_KEYS, atOnce: 2 }),
-      use: createKeyUse(db, log),
-      countRequest: limits.requestsPerMinute > 0 ? createRequestLimit(limits.requestsPerMinute) : null,
-      wrongKeys: limits.wrongKeysPerMinute > 0 ? createWrongKeys(limits.wrongKeysPerMinute) : null,
-    };
-    states.set(context, state);
-  }
-  return state;
-}
-
-/** Writes pending data of the gate. */
-export async function closeGate(context: ApiContext): Promise<void> {
-  await states.get(context)?.use.close();
-}
 
 /** The credentials of a caller, and how to report its rate limit. */
 export interface Caller {
@@ -87,64 +55,110 @@ export interface Caller {
   tell: (name: string, value: string) => void;
 }
 
-/**
- * Finds the caller's key, counts the request against its limit, and checks the permission that the method's option
- * requires. Returns null for public methods.
- *
- * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5); RESOURCE_EXHAUSTED after too
- *   many requests or too many invalid keys
- */
-export async function admit(
-  context: ApiContext,
-  method: DescMethod,
-  caller: Caller,
-): Promise<ApiKeyRow | null> {
-  if (isPublic(method)) return null;
-  const key = await identify(context, caller);
-  assertPermission(key, method);
-  return key;
+/** Authenticates the callers of one API, counts their requests, and checks their permissions. */
+export interface Gate {
+  /**
+   * Finds the caller's key, counts the request against its limit, and checks the permission that the method's option
+   * requires. Returns null for public methods.
+   *
+   * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5); RESOURCE_EXHAUSTED after too
+   *   many requests or too many invalid keys
+   */
+  admit(method: DescMethod, caller: Caller): Promise<ApiKeyRow | null>;
+  /**
+   * Finds the caller's key, with any permissions, and counts the request against its limit.
+   *
+   * @throws DomainError UNAUTHENTICATED; RESOURCE_EXHAUSTED after too many requests or too many invalid keys
+   */
+  identify(caller: Caller): Promise<ApiKeyRow>;
+  /**
+   * Checks again that the caller is authorized, for long-running calls: the key may have been revoked since their
+   * start.
+   *
+   * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
+   */
+  stillAuthorised(handler: HandlerContext): Promise<void>;
+  /** Writes pending data: when keys were last used. */
+  close(): Promise<void>;
 }
 
-/**
- * Finds the caller's key, with any permissions, and counts the request against its limit.
- *
- * @throws DomainError UNAUTHENTICATED; RESOURCE_EXHAUSTED after too many requests or too many invalid keys
- */
-export async function identify(context: ApiContext, caller: Caller): Promise<ApiKeyRow> {
-  const state = stateOf(context);
-  const { secret, address } = caller;
-  if (secret) {
-    const waitMs = (await state.wrongKeys?.waitBefore(secret, address)) ?? 0;
-    if (waitMs > 0) throw tooManyWrongKeys(waitMs);
+export function createGate({ db, log, limits }: Pick<ApiContext, "db" | "log" | "limits">): Gate {
+  // Concurrent calls share a lookup, and calls with the same key share an item of it. No call joins a running lookup, so
+  // every process rejects a revoked key immediately.
+  const find = gathering((secrets: readonly string[]) => findApiKeys(db, secrets), {
+    most: MAX_KEYS,
+    atOnce: 2,
+  });
+  const use = createKeyUse(db, log);
+  const countRequest = limits.requestsPerMinute > 0 ? createRequestLimit(limits.requestsPerMinute) : null;
+  const wrongKeys = limits.wrongKeysPerMinute > 0 ? createWrongKeys(limits.wrongKeysPerMinute) : null;
+
+  /**
+   * The key of a secret or session; null for an unknown secret. Rejects an unknown session here, because its token
+   * cannot be a guess.
+   */
+  async function findKey({ secret, authorised, session }: Caller): Promise<ApiKeyRow | null> {
+    if (secret) return find(secret);
+    if (!session) throw missingKey(authorised);
+    const found = await findSession(db, session);
+    if (!found) throw sessionEnded();
+    return found.key;
   }
-  const key = await findKey(context, caller);
-  if (!key) {
-    if (secret) await state.wrongKeys?.notFound(secret, address);
-    throw unknownKey(secret);
+
+  async function identify(caller: Caller): Promise<ApiKeyRow> {
+    const { secret, address } = caller;
+    if (secret) {
+      const waitMs = (await wrongKeys?.waitBefore(secret, address)) ?? 0;
+      if (waitMs > 0) throw tooManyWrongKeys(waitMs);
+    }
+    const key = await findKey(caller);
+    if (!key) {
+      if (secret) await wrongKeys?.notFound(secret, address);
+      throw unknownKey(secret);
+    }
+    if (secret) wrongKeys?.found(secret);
+    use.note(key.id);
+    const allowance = await countRequest?.(key.id);
+    if (allowance) {
+      for (const [name, value] of rateLimitFields(allowance)) caller.tell(name, value);
+      if (allowance.over) throw tooManyRequests(allowance);
+    }
+    return key;
   }
-  if (secret) state.wrongKeys?.found(secret);
-  state.use.note(key.id);
-  const allowance = await state.countRequest?.(key.id);
-  if (allowance) {
-    for (const [name, value] of rateLimitFields(allowance)) caller.tell(name, value);
-    if (allowance.over) throw tooManyRequests(allowance);
-  }
-  return key;
+
+  return {
+    identify,
+    async admit(method, caller) {
+      if (isPublic(method)) return null;
+      const key = await identify(caller);
+      assertPermission(key, method);
+      return key;
+    },
+    async stillAuthorised(handler) {
+      if (isPublic(handler.method)) return;
+      const caller = callerFrom(handler);
+      const key = await findKey(caller);
+      if (!key) throw unknownKey(caller.secret);
+      assertPermission(key, handler.method);
+    },
+    close: () => use.close(),
+  };
 }
 
 /** Rejects callers before their request is read, and stores the key for the services. */
 export function requestGate(
-  context: ApiContext,
+  gate: Gate,
+  { log, instruments }: Pick<ApiContext, "log" | "instruments">,
   database: SilentDatabase,
 ): (handler: HandlerContext) => Promise<void> {
   return async (handler) => {
     try {
-      const admitted = () => admit(context, handler.method, callerFrom(handler));
+      const admitted = () => gate.admit(handler.method, callerFrom(handler));
       const key = isPublic(handler.method) ? null : await database.refuseWhileSilent(admitted);
       handler.values.set(callerKey, key);
     } catch (error) {
-      const told = toConnectError(error, context.log, handler.method.name);
-      context.instruments.refusals.add(1, { reason: reasonOf(told) });
+      const told = toConnectError(error, log, handler.method.name);
+      instruments.refusals.add(1, { reason: reasonOf(told) });
       throw told;
     }
   };
@@ -169,35 +183,6 @@ function callerFrom(handler: HandlerContext): Caller {
     address: () => addressOf(handler),
     tell: (name, value) => handler.responseHeader.set(name, value),
   };
-}
-
-/**
- * Checks again that the caller is authorized, for long-running calls: the key may have been revoked since their
- * start.
- *
- * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
- */
-export async function stillAuthorised(context: ApiContext, handler: HandlerContext): Promise<void> {
-  if (isPublic(handler.method)) return;
-  const caller = callerFrom(handler);
-  const key = await findKey(context, caller);
-  if (!key) throw unknownKey(caller.secret);
-  assertPermission(key, handler.method);
-}
-
-/**
- * The key of a secret or session; null for an unknown secret. Rejects an unknown session here, because its token
- * cannot be a guess.
- */
-async function findKey(
-  context: ApiContext,
-  { secret, authorised, session }: Caller,
-): Promise<ApiKeyRow | null> {
-  if (secret) return stateOf(context).find(secret);
-  if (!session) throw missingKey(authorised);
-  const found = await findSession(context.db, session);
-  if (!found) throw sessionEnded();
-  return found.key;
 }
 
 function assertPermission(key: ApiKeyRow, method: DescMethod): void {

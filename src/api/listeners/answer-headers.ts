@@ -30,7 +30,26 @@ export function answerHeaders(tls: boolean): Record<string, string> {
   };
 }
 
-/** The same headers as lines of a manually written HTTP/1.1 response. */
+/**
+ * The Content-Security-Policy of a page: only files of this service, and inline code only with the nonce.
+ *
+ * @param nonce of inline scripts and styles. Without one, nothing inline is allowed
+ */
+export function contentSecurityPolicy(nonce?: string): string {
+  const own = nonce === undefined ? "'self'" : `'self' 'nonce-${nonce}'`;
+  return [
+    "default-src 'none'",
+    `script-src ${own}`,
+    `style-src ${own}`,
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; ");
+}
+
+/** The headers of every response as lines of a manually written HTTP/1.1 response. */
 export function answerHeaderLines(socket: Socket): string[] {
   return Object.entries(answerHeaders("encrypted" in socket)).map(([name, value]) => `${name}: ${value}`);
 }

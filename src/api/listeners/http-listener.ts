@@ -11,6 +11,7 @@ import type { Transport } from "@connectrpc/connect";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { httpAttributes } from "../../metrics/instruments.ts";
 import { logAccess } from "../access-log.ts";
+import type { Gate } from "../auth/auth.ts";
 import type { AddressReader } from "../auth/client-address.ts";
 import type { ApiContext } from "../context.ts";
 import { LISTED_BY_REFLECTION } from "../errors/unknown-method.ts";
@@ -49,6 +50,8 @@ export interface HttpServices {
   transport: Transport;
   /** Keys of authenticated REST requests, for the gate of `transport`. */
   admissions: Admissions;
+  /** Authenticates REST requests. */
+  gate: Gate;
   database: SilentDatabase;
   bindings: readonly RestBinding[];
   /** The folder of the built admin UI. */
@@ -125,7 +128,7 @@ export async function listenForHttp(
     await app.register(async (scope) => {
       await compressAnswers(scope);
       mountDocs(scope, openApiDocument(services.bindings, context.deliveryTimeoutMs), services.page);
-      await scope.register((rest) => mountRestGateway(rest, { context, ...services }));
+      await scope.register((rest) => mountRestGateway(rest, services));
     });
     await app.register(async (scope) => mountSettingsPage(scope, services.page));
     await app.register((scope) => mountConnect(scope, services.handlers));

@@ -3,6 +3,7 @@ import { brotliCompressSync, gzipSync } from "node:zlib";
 import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
+import { contentSecurityPolicy } from "../listeners/answer-headers.ts";
 import type { OpenApiDocument } from "./document.ts";
 import { SWAGGER_UI_FILES, SWAGGER_UI_FOLDER } from "./swagger-ui.ts";
 
@@ -42,18 +43,6 @@ const START = `SwaggerUIBundle({
 });
 `;
 
-/** Allows only files of this service, nothing inline. The page's images are in its style sheet. */
-const CONTENT_SECURITY_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
-
 /**
  * Serves the OpenAPI document and a page to browse it. They need no key, so requests must be cheap: the document is
  * compressed once here, the page's files when the admin UI is built.
@@ -92,7 +81,7 @@ export function mountDocs(app: FastifyInstance, document: OpenApiDocument, page:
 
 /** Prevents other origins' code on the page and framing by other pages. */
 const SECURITY_HEADERS = {
-  "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+  "Content-Security-Policy": contentSecurityPolicy(),
   "X-Content-Type-Options": "nosniff",
   "Referrer-Policy": "no-referrer",
 };

@@ -2,10 +2,9 @@ import { Readable } from "node:stream";
 import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { admit } from "../auth/auth.ts";
+import type { Gate } from "../auth/auth.ts";
 import type { AddressReader } from "../auth/client-address.ts";
 import { KEY_HEADER } from "../auth/key-refusals.ts";
-import type { ApiContext } from "../context.ts";
 import { jsonWriter } from "../json/writer.ts";
 import type { SilentDatabase } from "../silent-database.ts";
 import { ADMISSION_HEADER, type Admissions } from "./admissions.ts";
@@ -23,12 +22,12 @@ declare module "fastify" {
 
 /** Dependencies of the REST gateway. */
 export interface RestGatewayOptions {
-  context: ApiContext;
   bindings: readonly RestBinding[];
   /** Calls the services in memory. */
   transport: Transport;
   /** The keys for the services' gate. */
   admissions: Admissions;
+  gate: Gate;
   database: SilentDatabase;
   readAddress: AddressReader;
 }
@@ -38,7 +37,7 @@ export interface RestGatewayOptions {
  * `transport`, so that the interceptors of gRPC apply.
  */
 export async function mountRestGateway(app: FastifyInstance, options: RestGatewayOptions): Promise<void> {
-  const { context, bindings, transport, admissions, database, readAddress } = options;
+  const { bindings, transport, admissions, gate, database, readAddress } = options;
   app.decorateRequest("admission", undefined);
   await addBodyParsers(app);
   for (const binding of bindings) {
@@ -49,7 +48,7 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
       url: binding.path,
       onRequest: async (request, reply) => {
         const key = await database.refuseWhileSilent(() =>
-          admit(context, binding.method, {
+          gate.admit(binding.method, {
             secret: keyOf(request),
             authorised: request.headers.authorization !== undefined,
             address: () => readAddress(request.raw),

@@ -30,7 +30,7 @@ export class GivenUpError extends Error {
 }
 
 /** Runs a query. Cancels it in the database if its call ends first. */
-export async function untilCallEnds<T>(db: Knex, query: Knex.Raw): Promise<T> {
+export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface): Promise<T> {
   const signal = calls.getStore();
   if (!signal) return (await query) as T;
   const { client } = db;

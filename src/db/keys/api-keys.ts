@@ -2,8 +2,9 @@ import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { Permission, PermissionSchema } from "../../../gen/webhook/v1/options_pb.ts";
 import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
-import { count, rows } from "../database.ts";
+import { count, rows, run } from "../database.ts";
 import { keyIn, type Scope } from "../scope.ts";
+import { aliased } from "../tables.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
 
 /** A stored key. The secret is stored only as its SHA-256. */
@@ -43,8 +44,19 @@ const PREFIX_LENGTH = 12;
 const CHOSEN_PREFIX_LENGTH = 4;
 const ADMIN_KEY_NAME = "Administrator";
 /** The columns of an ApiKeyRow. */
-export const API_KEY_COLUMNS = `id, name, prefix, permissions, allowed_processes as "allowedProcesses",
-  installed_app_id as "installedAppId", created, revoked, last_used as "lastUsed"`;
+export const API_KEY_SELECTION = aliased<ApiKeyRow>({
+  id: "id",
+  name: "name",
+  prefix: "prefix",
+  permissions: "permissions",
+  allowedProcesses: "allowed_processes",
+  installedAppId: "installed_app_id",
+  created: "created",
+  revoked: "revoked",
+  lastUsed: "last_used",
+});
+/** The same for raw statements. */
+export const API_KEY_COLUMNS = API_KEY_SELECTION.map((each) => each.replace(/ as (.*)/, ' as "$1"')).join();
 
 /** All permissions, as an administrator's key has them. */
 export const ALL_PERMISSIONS: readonly number[] = PermissionSchema.values
@@ -135,7 +147,13 @@ export function createBoundedApiKey(
     if (key.installedAppId && app.length === 0) return null;
     // Serialized: two concurrent calls could both take the last slot.
     await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
-    const full = await rows(trx, "select 1 from api_keys offset :max::int - 1 limit 1", { max: maxKeys });
+    const full = await run(
+      trx,
+      trx("api_keys")
+        .select("id")
+        .offset(maxKeys - 1)
+        .limit(1),
+    );
     if (full.length > 0) {
       throw new DomainError(
         "FAILED_PRECONDITION",
@@ -150,22 +168,17 @@ export function createBoundedApiKey(
 /** Creates a key without a limit. Only this response contains the secret. */
 export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKeyRow; secret: string }> {
   const secret = generateApiKeySecret();
-  const [row] = await rows<ApiKeyRow>(
-    db,
-    `insert into api_keys (id, name, prefix, secret_sha256, permissions, allowed_processes, installed_app_id)
-      values (:id::uuid, :name, :prefix, :hash, :permissions::int[], :processes::int[], :app::uuid)
-      returning ${API_KEY_COLUMNS}`,
-    {
-      id: randomUUID(),
-      name: key.name,
-      prefix: secretPrefix(secret),
-      hash: secretSha256(secret),
-      permissions: key.permissions,
-      processes: key.allowedProcesses ?? [],
-      app: key.installedAppId ?? null,
-    },
-  );
-  return { key: row as ApiKeyRow, secret };
+  const row = {
+    id: randomUUID(),
+    name: key.name,
+    prefix: secretPrefix(secret),
+    secret_sha256: secretSha256(secret),
+    permissions: [...key.permissions],
+    allowed_processes: [...(key.allowedProcesses ?? [])],
+    installed_app_id: key.installedAppId ?? null,
+  };
+  const [made] = await run(db, db("api_keys").insert(row).returning<ApiKeyRow[]>(API_KEY_SELECTION));
+  return { key: made as ApiKeyRow, secret };
 }
 
 /**
@@ -173,22 +186,23 @@ export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKe
  * ADMIN_KEY. Safe to call concurrently from any number of processes.
  */
 export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow> {
-  const [row] = await rows<ApiKeyRow>(
+  const rights = {
+    prefix: secret.slice(0, CHOSEN_PREFIX_LENGTH),
+    permissions: [...ALL_PERMISSIONS],
+    allowed_processes: [],
+    installed_app_id: null,
+    revoked: null,
+  };
+  const row = { id: randomUUID(), name: ADMIN_KEY_NAME, secret_sha256: secretSha256(secret), ...rights };
+  const [key] = await run(
     db,
-    `insert into api_keys (id, name, prefix, secret_sha256, permissions)
-      values (:id::uuid, :name, :prefix, :hash, :permissions::int[])
-      on conflict (secret_sha256) do update set permissions = excluded.permissions, allowed_processes = '{}', revoked = null,
-        prefix = excluded.prefix, installed_app_id = null
-      returning ${API_KEY_COLUMNS}`,
-    {
-      id: randomUUID(),
-      name: ADMIN_KEY_NAME,
-      prefix: secret.slice(0, CHOSEN_PREFIX_LENGTH),
-      hash: secretSha256(secret),
-      permissions: ALL_PERMISSIONS,
-    },
+    db("api_keys")
+      .insert(row)
+      .onConflict("secret_sha256")
+      .merge(rights)
+      .returning<ApiKeyRow[]>(API_KEY_SELECTION),
   );
-  return row as ApiKeyRow;
+  return key as ApiKeyRow;
 }
 
 /** A page of the scope's keys, including revoked ones, oldest first. */
@@ -246,10 +260,9 @@ export function lockApiKeys(trx: Db, scope: Scope, ids: readonly string[]): Prom
 
 /** Revokes the key. `revokeApiKey` handles its webhooks. */
 export async function markRevoked(trx: Db, id: string): Promise<ApiKeyRow> {
-  const [row] = await rows<ApiKeyRow>(
+  const [row] = await run(
     trx,
-    `update api_keys set revoked = now() where id = :id::uuid returning ${API_KEY_COLUMNS}`,
-    { id },
+    trx("api_keys").where({ id }).update({ revoked: trx.fn.now() }).returning<ApiKeyRow[]>(API_KEY_SELECTION),
   );
   return row as ApiKeyRow;
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
-import { count, rows } from "../database.ts";
+import { rows, run } from "../database.ts";
 import type { Scope } from "../scope.ts";
 import { CREATED_US, type CreatedPage, pageByCreated } from "./created-page.ts";
 
@@ -24,9 +24,13 @@ export function createBoundedInstalledApp(db: Db, name: string, maxApps: number)
   return db.transaction(async (trx) => {
     // Serialized: two concurrent calls could both take the last slot.
     await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
-    const full = await rows(trx, "select 1 from installed_apps offset :max::int - 1 limit 1", {
-      max: maxApps,
-    });
+    const full = await run(
+      trx,
+      trx("installed_apps")
+        .select("id")
+        .offset(maxApps - 1)
+        .limit(1),
+    );
     if (full.length > 0) {
       throw new DomainError(
         "FAILED_PRECONDITION",
@@ -40,11 +44,7 @@ export function createBoundedInstalledApp(db: Db, name: string, maxApps: number)
 
 /** Creates an installed app without a limit. Names need not be unique. */
 export async function createInstalledApp(db: Db, name: string): Promise<InstalledAppRow> {
-  const [row] = await rows<InstalledAppRow>(
-    db,
-    "insert into installed_apps (id, name) values (:id::uuid, :name) returning id, name, created",
-    { id: randomUUID(), name },
-  );
+  const [row] = await run(db, db("installed_apps").insert({ id: randomUUID(), name }).returning("*"));
   return row as InstalledAppRow;
 }
 
@@ -73,11 +73,7 @@ export function listInstalledApps(
 export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow> {
   return db.transaction(async (trx) => {
     // The lock blocks the creation of keys for the app, and without keys no webhooks can be registered for it.
-    const [app] = await rows<InstalledAppRow>(
-      trx,
-      "select id, name, created from installed_apps where id = :id::uuid for update",
-      { id },
-    );
+    const [app] = await run(trx, trx("installed_apps").select("*").where({ id }).forUpdate());
     if (!app) {
       throw new DomainError(
         "NOT_FOUND",
@@ -99,7 +95,7 @@ export function removeInstalledApp(db: Db, id: string): Promise<InstalledAppRow>
         `installed_application_id: the app ${id} has ${keys} API keys, including revoked ones, and ${webhooks} webhooks; revoke and remove its keys and delete its webhooks first`,
       );
     }
-    await count(trx, "delete from installed_apps where id = :id::uuid", { id });
+    await run(trx, trx("installed_apps").where({ id }).delete());
     return app;
   });
 }

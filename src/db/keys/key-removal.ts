@@ -1,5 +1,5 @@
 import { DomainError } from "../../contract/errors.ts";
-import { count, type Db } from "../database.ts";
+import { type Db, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { assertNoMoreRights, type Scope } from "../scope.ts";
 import { type ApiKeyRow, lockApiKeys } from "./api-keys.ts";
@@ -26,9 +26,9 @@ export function removeApiKey(db: Db, scope: Scope, id: string): Promise<ApiKeyRo
         `api_key_id: the API key ${id} is not revoked; only revoked keys can be removed: call RevokeApiKey first`,
       );
     }
-    await count(trx, "delete from sessions where api_key_id = :id::uuid", { id });
-    await count(trx, "delete from api_key_old_secrets where api_key_id = :id::uuid", { id });
-    await count(trx, "delete from api_keys where id = :id::uuid", { id });
+    await run(trx, trx("sessions").where({ api_key_id: id }).delete());
+    await run(trx, trx("api_key_old_secrets").where({ api_key_id: id }).delete());
+    await run(trx, trx("api_keys").where({ id }).delete());
     return key;
   });
 }

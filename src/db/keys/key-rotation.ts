@@ -1,9 +1,9 @@
 import { DomainError } from "../../contract/errors.ts";
-import { count, type Db, rows } from "../database.ts";
+import { count, type Db, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { assertNoMoreRights, type Scope } from "../scope.ts";
 import {
-  API_KEY_COLUMNS,
+  API_KEY_SELECTION,
   type ApiKeyRow,
   generateApiKeySecret,
   type ListedApiKey,
@@ -43,17 +43,16 @@ export function rotateApiKey(
         `api_key_id: the API key ${id} is revoked and cannot be rotated; create another key`,
       );
     }
-    await count(
-      trx,
-      "delete from api_key_old_secrets where api_key_id = :id::uuid and (:all::boolean or expires <= now())",
-      { id, all: graceMs === 0 },
-    );
+    const old = trx("api_key_old_secrets").where({ api_key_id: id });
+    await run(trx, (graceMs === 0 ? old : old.where("expires", "<=", trx.fn.now())).delete());
     const oldSecretsExpire = graceMs === 0 ? null : await keepSecret(trx, id, graceMs);
     const secret = generateApiKeySecret();
-    const [row] = await rows<ApiKeyRow>(
+    const [row] = await run(
       trx,
-      `update api_keys set secret_sha256 = :hash, prefix = :prefix where id = :id::uuid returning ${API_KEY_COLUMNS}`,
-      { id, hash: secretSha256(secret), prefix: secretPrefix(secret) },
+      trx("api_keys")
+        .where({ id })
+        .update({ secret_sha256: secretSha256(secret), prefix: secretPrefix(secret) })
+        .returning<ApiKeyRow[]>(API_KEY_SELECTION),
     );
     return { key: { ...(row as ApiKeyRow), oldSecretsExpire }, secret };
   });
@@ -61,15 +60,12 @@ export function rotateApiKey(
 
 /** Keeps the current secret valid for the grace period. Returns the expiry of the last old secret. */
 async function keepSecret(trx: Db, id: string, graceMs: number): Promise<Date> {
-  const [old] = await rows<{ n: number; first: Date | null }>(
-    trx,
-    "select count(*)::int as n, min(expires) as first from api_key_old_secrets where api_key_id = :id::uuid",
-    { id },
-  );
-  if (old?.first && old.n >= MAX_SECRETS - 1) {
+  const old = () => trx("api_key_old_secrets").where({ api_key_id: id }).select("expires").orderBy("expires");
+  const known = await run(trx, old());
+  if (known[0] && known.length >= MAX_SECRETS - 1) {
     throw new DomainError(
       "FAILED_PRECONDITION",
-      `the API key ${id} has ${MAX_SECRETS} valid secrets, the maximum; rotate again after ${old.first.toISOString()}, when the first expires, or without grace_period, which revokes all old ones immediately`,
+      `the API key ${id} has ${MAX_SECRETS} valid secrets, the maximum; rotate again after ${known[0].expires.toISOString()}, when the first expires, or without grace_period, which revokes all old ones immediately`,
       { reason: "TOO_MANY_SECRETS" },
     );
   }
@@ -80,10 +76,5 @@ async function keepSecret(trx: Db, id: string, graceMs: number): Promise<Date> {
       on conflict (secret_sha256) do update set api_key_id = excluded.api_key_id, expires = excluded.expires`,
     { id, graceMs },
   );
-  const [last] = await rows<{ expires: Date }>(
-    trx,
-    "select max(expires) as expires from api_key_old_secrets where api_key_id = :id::uuid",
-    { id },
-  );
-  return last?.expires as Date;
+  return (await run(trx, old())).at(-1)?.expires as Date;
 }

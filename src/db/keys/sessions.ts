@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { count, type Db, rows } from "../database.ts";
+import { type Db, rows, run } from "../database.ts";
 import { API_KEY_COLUMNS, type ApiKeyRow, secretSha256 } from "./api-keys.ts";
 
 /** The inactivity timeout of a session, in hours. */
@@ -33,7 +33,7 @@ export async function startSession(
   keyId: string,
   secret: string,
 ): Promise<{ token: string; expires: Date } | null> {
-  await count(db, "delete from sessions where expires <= now()");
+  await run(db, db("sessions").where("expires", "<=", db.fn.now()).delete());
   const token = randomBytes(32).toString("base64url");
   const [row] = await rows<{ expires: Date }>(
     db,
@@ -47,12 +47,12 @@ export async function startSession(
     { token: secretSha256(token), keyId, secret: secretSha256(secret) },
   );
   if (!row) return null;
-  await count(
-    db,
-    `delete from sessions where token_sha256 in (
-      select token_sha256 from sessions where api_key_id = :keyId::uuid order by started desc offset ${MAX_SESSIONS_PER_KEY})`,
-    { keyId },
-  );
+  const oldest = db("sessions")
+    .select("token_sha256")
+    .where({ api_key_id: keyId })
+    .orderBy("started", "desc")
+    .offset(MAX_SESSIONS_PER_KEY);
+  await run(db, db("sessions").whereIn("token_sha256", oldest).delete());
   return { token, expires: row.expires };
 }
 
@@ -79,11 +79,16 @@ export async function findSession(db: Db, token: string): Promise<SessionRow | n
   if (!row) return null;
   const { expires, next, due, ...key } = row;
   if (!due) return { key, expires };
-  await count(db, "update sessions set expires = :next where token_sha256 = :hash", { next, hash });
+  await run(db, db("sessions").where({ token_sha256: hash }).update({ expires: next }));
   return { key, expires: next };
 }
 
 /** Ends a session. Does nothing if there is none. */
 export async function endSession(db: Db, token: string): Promise<void> {
-  await count(db, "delete from sessions where token_sha256 = :hash", { hash: secretSha256(token) });
+  await run(
+    db,
+    db("sessions")
+      .where({ token_sha256: secretSha256(token) })
+      .delete(),
+  );
 }

@@ -54,7 +54,7 @@ export async function openChangeFeed(
 /** A webhook of a claimed delivery, with the target as it was at the claim. */
 export interface HeldWebhook {
   id: bigint;
-  targetUrl: string;
+  target: { url: string };
 }
 
 /** Of the given webhooks, those that are paused or deleted, do not exist, or have another target. */
@@ -66,7 +66,7 @@ export async function loadStopped(db: Db, held: readonly HeldWebhook[]): Promise
         left join webhooks w on w.id = k.id
       where w.id is null or w.paused is not null or w.deleted is not null or w.target_url <> k.target_url
       order by k.id`,
-    { ids: plainArray(held.map(({ id }) => id)), targetUrls: held.map(({ targetUrl }) => targetUrl) },
+    { ids: plainArray(held.map(({ id }) => id)), targetUrls: held.map(({ target }) => target.url) },
   );
   return found.map(({ id }) => id);
 }

@@ -1,7 +1,7 @@
 import { plainArray } from "../array-literal.ts";
 import { type Bindings, count, type Db, rows } from "../database.ts";
 import { endInterrupted } from "./endings.ts";
-import { type ClaimedWebhook, loadClaimedWebhooks } from "./webhooks.ts";
+import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
 import { isFree, WORKERS } from "./workers.ts";
 
 /** The maximum number of claims of a delivery without a result. Beyond it, the delivery fails as `interrupted`. */
@@ -59,12 +59,14 @@ export interface ClaimResult {
  *
  * @param options.after the webhook id after which the visit starts, so that the start can rotate
  * @param options.excluded webhooks to skip
+ * @param known the process's cache of webhooks; all are loaded without it
  * @returns the claim, and the webhook id after which to continue; null if the last webhook was visited
  */
 export async function claimPending(
   db: Db,
   claimant: Claimant,
   options: { limit: number; after: bigint; excluded: readonly bigint[]; webhooks?: number },
+  known = new ClaimedWebhooks(),
 ): Promise<ClaimResult & { next: bigint | null }> {
   const { limit, after, excluded, webhooks = MAX_WEBHOOKS_PER_CLAIM } = options;
   const found = await rows<FoundRow & { next: bigint | null }>(
@@ -112,17 +114,22 @@ export async function claimPending(
     } satisfies Bindings,
     { prepare: "claim_pending" },
   );
-  return { ...(await toResult(db, claimant, "queue", found)), next: found[0]?.next ?? null };
+  return { ...(await toResult(db, known, claimant, "queue", found)), next: found[0]?.next ?? null };
 }
 
 /** The condition for a run's retries that can be sent. */
 const DUE = `t.run_id = :runId::int and t.due <= now() and ${isFree("t")}`;
 
-/** Claims due retries of a group, fairly between its webhooks. */
+/**
+ * Claims due retries of a group, fairly between its webhooks.
+ *
+ * @param known as `claimPending` takes it
+ */
 export async function claimGroup(
   db: Db,
   claimant: Claimant,
   options: { group: number; limit: number; excluded: readonly bigint[] },
+  known = new ClaimedWebhooks(),
 ): Promise<ClaimResult> {
   const { group, limit, excluded } = options;
   const found = await rows<FoundRow>(
@@ -149,7 +156,7 @@ export async function claimGroup(
     { ...claimant, group, limit, excluded: plainArray(excluded) },
     { prepare: "claim_group" },
   );
-  return toResult(db, claimant, "retries", found);
+  return toResult(db, known, claimant, "retries", found);
 }
 
 /**
@@ -200,6 +207,7 @@ interface FoundRow {
 
 async function toResult(
   db: Db,
+  known: ClaimedWebhooks,
   { workerId }: Claimant,
   table: ClaimToken["table"],
   found: readonly FoundRow[],
@@ -208,7 +216,7 @@ async function toResult(
   const interrupted = taken.filter(({ claims }) => claims > MAX_CLAIMS).map(({ id }) => id);
   if (interrupted.length > 0) await endInterrupted(db, table, workerId, interrupted);
   const open = taken.filter(({ claims }) => claims <= MAX_CLAIMS);
-  const webhooks = await loadClaimedWebhooks(db, new Set(open.map((row) => row.webhook_id)));
+  const webhooks = await known.load(db, new Set(open.map((row) => row.webhook_id)));
   return {
     touched: taken.length,
     limited: found[0]?.limited ?? false,

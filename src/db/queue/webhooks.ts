@@ -7,12 +7,31 @@ import {
   sealedSecretsOf,
 } from "../webhooks/webhook-secrets.ts";
 
+/** A parsed target URL. */
+export interface Target {
+  /** The URL as stored. */
+  url: string;
+  /** `https://host:port`. */
+  origin: string;
+  /** Path and query. */
+  path: string;
+  /** Host and port: the key of the connection pool and of the host's limits. */
+  host: string;
+}
+
+/** @param targetUrl as stored, so it is a valid URL */
+export function parseTarget(targetUrl: string): Target {
+  const { origin, pathname, search, host } = new URL(targetUrl);
+  return { url: targetUrl, origin, path: pathname + search, host };
+}
+
 /** The target and attributes of a webhook at the time of a claim. */
 export interface ClaimedWebhook {
   id: bigint;
   /** The number of the WebhookProcess. */
   process: number;
-  targetUrl: string;
+  /** Parsed once, because each of its deliveries needs it. */
+  target: Target;
   /** Newest first. Secrets that have expired at the time of an attempt do not sign it. */
   secrets: readonly SealedSecret[];
   /** Set if the webhook belongs to an installed app. */
@@ -27,56 +46,48 @@ interface KnownWebhook {
 
 /** The maximum number of cached webhooks. The least recently loaded are evicted first. */
 const MAX_CACHED_WEBHOOKS = 10_000;
-const knownOf = new WeakMap<Db, Map<bigint, KnownWebhook>>();
 
 /**
- * The webhooks of claimed deliveries in their current state. Returns the same object as the last claim unless the row
- * has changed. Every claim needs about a hundred webhooks and few change, so unchanged rows are not transferred
- * again.
- *
- * Rows of webhooks are never deleted.
+ * The webhooks of claimed deliveries, cached over the claims of a process. Every claim needs about a hundred webhooks and
+ * few change, so unchanged rows are not transferred again. Rows of webhooks are never deleted.
  */
-export async function loadClaimedWebhooks(
-  db: Db,
-  ids: ReadonlySet<bigint>,
-): Promise<Map<bigint, ClaimedWebhook>> {
-  if (ids.size === 0) return new Map();
-  const known = knownWebhooks(db);
-  const asked = [...ids];
-  const changed = await rows<Omit<ClaimedWebhook, "secrets"> & SecretsRow & { version: string }>(
-    db,
-    // A row's xmin is the id of the transaction that wrote it.
-    `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
-        installed_app_id as "installedAppId"
-      from unnest(:ids::bigint[], :versions::text[]) k(id, version) join webhooks w on w.id = k.id
-      where w.xmin::text is distinct from k.version`,
-    { ids: plainArray(asked), versions: plainArray(asked.map((id) => known.get(id)?.version ?? null)) },
-    { prepare: "load_webhooks" },
-  );
-  const found = new Map<bigint, ClaimedWebhook>();
-  for (const id of asked) {
-    const webhook = known.get(id)?.webhook;
-    if (webhook) found.set(id, webhook);
-  }
-  for (const row of changed) {
-    const { id, process, targetUrl, installedAppId, version } = row;
-    const webhook = { id, process, targetUrl, installedAppId, secrets: sealedSecretsOf(id, row) };
-    found.set(id, webhook);
-    known.delete(id);
-    known.set(id, { version, webhook });
-  }
-  for (const id of known.keys()) {
-    if (known.size <= MAX_CACHED_WEBHOOKS) break;
-    known.delete(id);
-  }
-  return found;
-}
+export class ClaimedWebhooks {
+  readonly #known = new Map<bigint, KnownWebhook>();
 
-function knownWebhooks(db: Db): Map<bigint, KnownWebhook> {
-  let known = knownOf.get(db);
-  if (!known) {
-    known = new Map();
-    knownOf.set(db, known);
+  /** The webhooks in their current state. Returns the same object as the last call unless the row has changed. */
+  async load(db: Db, ids: ReadonlySet<bigint>): Promise<Map<bigint, ClaimedWebhook>> {
+    if (ids.size === 0) return new Map();
+    const known = this.#known;
+    const asked = [...ids];
+    const changed = await rows<
+      Omit<ClaimedWebhook, "secrets" | "target"> & SecretsRow & { targetUrl: string; version: string }
+    >(
+      db,
+      // A row's xmin is the id of the transaction that wrote it.
+      `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
+          installed_app_id as "installedAppId"
+        from unnest(:ids::bigint[], :versions::text[]) k(id, version) join webhooks w on w.id = k.id
+        where w.xmin::text is distinct from k.version`,
+      { ids: plainArray(asked), versions: plainArray(asked.map((id) => known.get(id)?.version ?? null)) },
+      { prepare: "load_webhooks" },
+    );
+    const found = new Map<bigint, ClaimedWebhook>();
+    for (const id of asked) {
+      const webhook = known.get(id)?.webhook;
+      if (webhook) found.set(id, webhook);
+    }
+    for (const row of changed) {
+      const { id, process, targetUrl, installedAppId, version } = row;
+      const secrets = sealedSecretsOf(id, row);
+      const webhook = { id, process, target: parseTarget(targetUrl), installedAppId, secrets };
+      found.set(id, webhook);
+      known.delete(id);
+      known.set(id, { version, webhook });
+    }
+    for (const id of known.keys()) {
+      if (known.size <= MAX_CACHED_WEBHOOKS) break;
+      known.delete(id);
+    }
+    return found;
   }
-  return known;
 }

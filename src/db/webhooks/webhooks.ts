@@ -1,6 +1,6 @@
 import { DomainError } from "../../contract/errors.ts";
 import type { Bindings, Db } from "../database.ts";
-import { count, rows } from "../database.ts";
+import { count, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { cancelOfWebhooks } from "../queue/endings.ts";
 import { type Scope, webhookIn } from "../scope.ts";
@@ -311,11 +311,11 @@ export async function cancelOfDeleted(db: Db): Promise<number> {
 
 /** Transfers all live webhooks of a key to another. Returns their number. They keep their installed app. */
 export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): Promise<number> {
-  return count(
+  return run(
     trx,
-    `update webhooks set api_key_id = :toKeyId::uuid, modified = now(), revision = revision + 1
-      where api_key_id = :fromKeyId::uuid and deleted is null`,
-    { fromKeyId, toKeyId },
+    trx("webhooks")
+      .where({ api_key_id: fromKeyId, deleted: null })
+      .update({ api_key_id: toKeyId, modified: trx.fn.now(), revision: trx.raw("revision + 1") }),
   );
 }
 
@@ -333,10 +333,9 @@ export async function ownsOutside(db: Db, scope: Scope, apiKeyId: string): Promi
 
 /** The processes of a key's live webhooks. */
 export async function processesOfKey(db: Db, apiKeyId: string): Promise<number[]> {
-  const found = await rows<{ process: number }>(
+  const found = await run(
     db,
-    "select distinct process from webhooks where api_key_id = :apiKeyId::uuid and deleted is null order by process",
-    { apiKeyId },
+    db("webhooks").distinct("process").where({ api_key_id: apiKeyId, deleted: null }).orderBy("process"),
   );
-  return found.map((row) => row.process);
+  return found.map(({ process }) => process);
 }

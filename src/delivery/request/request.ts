@@ -2,7 +2,6 @@ import { deliveryHeaders } from "../../contract/delivery-headers.ts";
 import type { ClaimedDelivery } from "../../db/queue/claims.ts";
 import type { EventContent } from "../../db/queue/event-contents.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
-import { targetOf } from "./target.ts";
 
 /** Thrown if the delivery has no payload. */
 export class NoPayloadError extends Error {
@@ -16,7 +15,7 @@ export function buildRequest(
   sign: Signer,
 ): { origin: string; path: string; headers: string[]; body: string } {
   if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
-  const { origin, path } = targetOf(webhook);
+  const { origin, path } = webhook.target;
   const signature = sign(webhook.secrets, id, new Date(), body);
   const headers = deliveryHeaders({ id, process, installedAppId: webhook.installedAppId, userId, test });
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);

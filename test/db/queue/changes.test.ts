@@ -96,14 +96,14 @@ test("a webhook is stopped while it is paused, once it is deleted or moved, and 
   const held = async (...ids: bigint[]) =>
     (await db("webhooks").whereIn("id", ids.map(String))).map(({ id, target_url }) => ({
       id,
-      targetUrl: target_url,
+      target: { url: target_url },
     }));
   const before = await held(live, paused, deleted, moved);
   await updateWebhook(db, "everything", paused, { paused: true });
   await deleteWebhook(db, deleted);
   const address = { url: "https://moved.example/", targetUrl: "https://moved.example/" };
   await updateWebhook(db, "everything", moved, { address });
-  const missing = { id: 1_000_000n, targetUrl: "https://missing.example/" };
+  const missing = { id: 1_000_000n, target: { url: "https://missing.example/" } };
   expect(await loadStopped(db, [...before, missing])).toEqual([paused, deleted, moved, missing.id]);
   expect(await loadStopped(db, [...before, ...(await held(moved))])).toEqual([paused, deleted, moved]);
   await updateWebhook(db, "everything", paused, { paused: false });

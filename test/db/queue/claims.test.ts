@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import { claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
+import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { ALL, freshClaimant, openQueueDatabase, queue, stored } from "./queue.ts";
@@ -46,8 +47,9 @@ describe("a claim", () => {
 
   test("knows each webhook as it is at the claim, and reads none again that has not changed", async () => {
     const [same, changed] = [await queue(db, 2), await queue(db, 2)];
+    const known = new ClaimedWebhooks();
     const claim = async () => {
-      const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 2 });
+      const { deliveries } = await claimPending(db, await freshClaimant(db), { ...ALL, limit: 2 }, known);
       return new Map(deliveries.map(({ webhook }) => [webhook.id, webhook]));
     };
     const before = await claim();
@@ -56,9 +58,9 @@ describe("a claim", () => {
     ]);
     const after = await claim();
     expect(after.get(same)).toBe(before.get(same));
-    expect(before.get(changed)?.targetUrl).not.toBe("https://moved.example/");
+    expect(before.get(changed)?.target.host).not.toBe("moved.example");
     expect(after.get(changed)).toMatchObject({
-      targetUrl: "https://moved.example/",
+      target: { origin: "https://moved.example", path: "/", host: "moved.example" },
       secrets: [{ sealed: Buffer.from([2]), expires: null }],
     });
   });
@@ -118,13 +120,9 @@ describe("a claim", () => {
   test("leaves out what is excluded, what is paused and what belongs to a deleted webhook", async () => {
     const excluded = await queue(db, 2);
     const paused = await queue(db, 2);
-    await db("webhooks")
-      .where({ id: String(paused) })
-      .update({ paused: new Date() });
+    await db("webhooks").where({ id: paused }).update({ paused: new Date() });
     const deleted = await queue(db, 2);
-    await db("webhooks")
-      .where({ id: String(deleted) })
-      .update({ deleted: new Date() });
+    await db("webhooks").where({ id: deleted }).update({ deleted: new Date() });
     expect(await claimPending(db, await freshClaimant(db), { ...ALL, excluded: [excluded] })).toMatchObject({
       touched: 0,
     });

@@ -127,11 +127,9 @@ test("a webhook with a delivery that is being sent, or an event that is being fa
   const [sending, fanning, other] = [await queue(db, 1), await queue(db, 0), await queue(db, 0)];
   await claimPending(db, await freshClaimant(db), ALL);
   await db("webhooks")
-    .whereIn("id", [sending, fanning, other].map(String))
-    .update({ deleted: new Date(), deleted_revision: 5 });
-  await db("webhooks")
-    .where({ id: String(other) })
-    .update({ process: 2 });
+    .whereIn("id", [sending, fanning, other])
+    .update({ deleted: new Date(), deleted_revision: 5n });
+  await db("webhooks").where({ id: other }).update({ process: 2 });
   await longAgo();
   const eventId = "01900000-0000-7000-8000-000000000000";
   await db("fan_out").insert({ event_id: eventId, process: 1, revision: 4, remaining: 1 });

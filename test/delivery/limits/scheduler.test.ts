@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { Verdict } from "../../../src/delivery/limits/scheduler.ts";
-import { Scheduler, type Task } from "../../../src/delivery/limits/scheduler.ts";
+import { Scheduler, type Task, type Verdict } from "../../../src/delivery/limits/scheduler.ts";
+import { FULL_SIZE } from "../../faults/scale.ts";
 import { FakeReceivers } from "./fake-receivers.ts";
 
 const WEBHOOKS = 8;
@@ -69,7 +69,7 @@ test("whatever is pushed, ends and times out, the right task starts next, once, 
         receivers.drain();
       },
     ),
-    { numRuns: 200 },
+    { numRuns: FULL_SIZE ? 2_000 : 60 },
   );
 });
 

@@ -2,7 +2,7 @@ import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { erasePayloads } from "../../../db/events/erase.ts";
-import { callerOf, stillAuthorised } from "../../auth/auth.ts";
+import { callerOf, type Gate } from "../../auth/auth.ts";
 import { assertServiceWide } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
@@ -21,7 +21,7 @@ const MAX_ERASED_PER_CALL = 1_000;
 const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 
 /** Publishes events, for internal callers (contract, section 6). */
-export function eventService(context: ApiContext): ServiceImpl<typeof EventService> {
+export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeof EventService> {
   const publish = createPublisher(context.db, context.instruments.published, context.onQueued);
   const room = new Room(MAX_WAITING_BYTES);
   const seriesOptions = (handler: HandlerContext): SeriesOptions => ({
@@ -31,7 +31,7 @@ export function eventService(context: ApiContext): ServiceImpl<typeof EventServi
     refusals: context.instruments.refusals,
     method: handler.method.name,
     apiKeyId: callerOf(handler).id,
-    admit: () => stillAuthorised(context, handler),
+    admit: () => gate.stillAuthorised(handler),
   });
 
   return {

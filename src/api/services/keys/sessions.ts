@@ -5,7 +5,7 @@ import type { SessionService } from "../../../../gen/webhook/v1/session_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { permissionName } from "../../../contract/permissions.ts";
 import { endSession, findSession, startSession } from "../../../db/keys/sessions.ts";
-import { identify } from "../../auth/auth.ts";
+import type { Gate } from "../../auth/auth.ts";
 import { addressOf } from "../../auth/client-address.ts";
 import { sessionEnded, unknownKey } from "../../auth/key-refusals.ts";
 import {
@@ -22,12 +22,12 @@ import { apiKeyMessage } from "../messages.ts";
 const SUFFICIENT_PERMISSIONS = [Permission.MANAGE_API_KEYS, Permission.READ_ADMINISTRATIVE_DATA];
 
 /** Signs browsers in and out. */
-export function sessionService(context: ApiContext): ServiceImpl<typeof SessionService> {
+export function sessionService(context: ApiContext, gate: Gate): ServiceImpl<typeof SessionService> {
   const { db } = context;
   return {
     async signIn(request, handler) {
       assertFromPage(handler);
-      const key = await identify(context, {
+      const key = await gate.identify({
         secret: request.apiKey,
         address: () => addressOf(handler),
         tell: (name, value) => handler.responseHeader.set(name, value),

@@ -26,7 +26,7 @@ import {
 } from "../../../db/deliveries/stats.ts";
 import { type Scope, scopeName } from "../../../db/scope.ts";
 import { listWebhookIds } from "../../../db/webhooks/webhooks.ts";
-import { stillAuthorised } from "../../auth/auth.ts";
+import type { Gate } from "../../auth/auth.ts";
 import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields, stoppingError } from "../../errors/errors.ts";
@@ -49,7 +49,11 @@ const DEFAULT_RUNS = 20;
  *
  * @param stopping ends WatchOverview
  */
-export function statsService(context: ApiContext, stopping: AbortSignal): ServiceImpl<typeof StatsService> {
+export function statsService(
+  context: ApiContext,
+  gate: Gate,
+  stopping: AbortSignal,
+): ServiceImpl<typeof StatsService> {
   const { db, dispatchNow, workflowUrl } = context;
   // Shared only by callers with the same scope.
   const overview = sharedReadings((scope) => readOverview(db, scope), scopeName, WATCH_INTERVAL_MS);
@@ -88,7 +92,7 @@ export function statsService(context: ApiContext, stopping: AbortSignal): Servic
         if (!told || differ(told, now)) yield { overview: now };
         told = now;
         await delay(WATCH_INTERVAL_MS, undefined, { signal: end }).catch(() => {});
-        if (!end.aborted) await stillAuthorised(context, handler);
+        if (!end.aborted) await gate.stillAuthorised(handler);
       }
     },
 

@@ -43,7 +43,7 @@ test("the user is among the headers of an installed app's webhook", async () => 
     .db("installed_apps")
     .insert({ id: randomUUID(), name: "App" })
     .returning("id");
-  const { secret } = await api.key({ installedAppId: app.id });
+  const { secret } = await api.key({ installedAppId: app?.id as string });
   const { request } = await get(await testDelivery(secret));
   expect(request?.headers).toContainEqual(
     expect.objectContaining({ name: "X-Service-UserId", value: "test" }),

@@ -45,7 +45,7 @@ test("a key's secret is shown once, and only its SHA-256 is stored", async () =>
     JSON.stringify(apiKeys, (_, value) => (typeof value === "bigint" ? String(value) : value)),
   ).not.toContain(made.secret);
   const row = await api.context.db("api_keys").where("id", made.apiKey?.id).first();
-  expect(row.secret_sha256).toEqual(createHash("sha256").update(made.secret).digest());
+  expect(row?.secret_sha256).toEqual(createHash("sha256").update(made.secret).digest());
   expect(JSON.stringify(row)).not.toContain(made.secret);
 });
 
@@ -210,9 +210,9 @@ test("a webhook's signing secret can be read by those who may write, and is seal
   const { secret } = await webhooks.getWebhookSecret({ webhookId: id });
   expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
   const bytes = Buffer.from(secret.slice("whsec_".length), "base64");
-  const row = await api.context.db("webhooks").where("id", String(id)).first();
-  expect(row.secret.includes(bytes)).toBe(false);
-  expect(api.context.secrets.open(row.secret, webhookSecretContext(id))).toEqual(bytes);
+  const row = await api.context.db("webhooks").where({ id }).first();
+  expect(row?.secret.includes(bytes)).toBe(false);
+  expect(api.context.secrets.open(row?.secret as Buffer, webhookSecretContext(id))).toEqual(bytes);
   const other = await webhooks.getWebhookSecret({ webhookId: await register(api.adminKey) });
   expect(other.secret).not.toBe(secret);
   expect((await failure(webhooks.getWebhookSecret({ webhookId: 4711n })))?.code).toBe(Code.NotFound);

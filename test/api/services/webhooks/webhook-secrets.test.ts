@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
-const rowOf = (id: bigint) => api.context.db("webhooks").where("id", String(id)).first();
+const rowOf = (id: bigint) => api.context.db("webhooks").where({ id }).first();
 
 test("rotating makes a new secret, and the one before counts for 24 hours more", async () => {
   const webhookId = await api.register();
@@ -50,7 +50,7 @@ test("rotating can revoke the old secrets at once, of which one has leaked: the 
   expect(rotated.secrets[0]?.expires).toBeUndefined();
   expect(before.secrets.map(({ secret }) => secret)).not.toContain(rotated.secret);
   expect((await webhooks.getWebhookSecret({ webhookId })).secrets).toHaveLength(1);
-  expect((await rowOf(webhookId)).old_secrets).toEqual([]);
+  expect((await rowOf(webhookId))?.old_secrets).toEqual([]);
 });
 
 test("old secrets are sealed at rest as the newest is", async () => {
@@ -58,7 +58,7 @@ test("old secrets are sealed at rest as the newest is", async () => {
   const { secret } = await webhooks.getWebhookSecret({ webhookId });
   await webhooks.rotateWebhookSecret({ webhookId });
   const bytes = Buffer.from(secret.slice("whsec_".length), "base64");
-  const [sealed] = (await rowOf(webhookId)).old_secrets as Buffer[];
+  const [sealed] = (await rowOf(webhookId))?.old_secrets ?? [];
   expect(sealed?.includes(bytes)).toBe(false);
   expect(api.context.secrets.open(sealed as Buffer, webhookSecretContext(webhookId))).toEqual(bytes);
 });
@@ -83,7 +83,7 @@ test("five secrets may be valid at once; a sixth is refused until the oldest has
   const rotated = await webhooks.rotateWebhookSecret({ webhookId });
   expect(rotated.secrets).toHaveLength(5);
   expect(rotated.secrets.slice(1, 4)).not.toContainEqual(secrets.at(-1));
-  expect((await rowOf(webhookId)).old_secrets).toHaveLength(4);
+  expect((await rowOf(webhookId))?.old_secrets).toHaveLength(4);
 });
 
 test("of many rotations at once each counts, and no more than five secrets come of them", async () => {
@@ -130,7 +130,7 @@ test("expired secrets are forgotten by the hourly clean-up, and what is rotated 
     forgetExpiredSecrets(db),
   ]);
   await forgetExpiredSecrets(db);
-  const left = await Promise.all(ids.map(async (id) => (await rowOf(id)).old_secrets.length));
+  const left = await Promise.all(ids.map(async (id) => (await rowOf(id))?.old_secrets.length));
   expect(left).toEqual([0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
   expect((await webhooks.getWebhookSecret({ webhookId: ids[9] as bigint })).secrets).toEqual(
     untouched.secrets,
