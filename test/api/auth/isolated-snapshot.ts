@@ -10,6 +10,7 @@ const TABLES = [
   "processes",
   "webhooks",
   "events",
+  "search_terms",
   "idempotency_keys",
   "fan_out",
   "workers",

@@ -18,14 +18,11 @@ const MOST_COUNTED = 1_000;
 /** Sent again by one call. */
 const STEP = 1_000;
 
-/** Which deliveries are sent again: those of final states that a filter finds. */
-export type ManyFilter = DeliveryFilter & { eventId?: string };
-
 /** Asks before all that a filter finds is sent again, says how many and which, and tells how far it is. */
 export function SendFilteredDialog(props: {
   opened: boolean;
   onClose: () => void;
-  filter: ManyFilter;
+  filter: DeliveryFilter;
   onDone: () => void;
 }) {
   const { opened, onClose, filter, onDone } = props;
@@ -103,7 +100,7 @@ function inWords({ sent, skipped }: { sent: number; skipped: number }): string {
 }
 
 /** The filter in words. */
-function Which({ filter }: { filter: ManyFilter }) {
+function Which({ filter }: { filter: DeliveryFilter }) {
   const { data } = useQuery(
     WebhookService.method.getWebhook,
     filter.webhookId === undefined ? skipToken : { webhookId: filter.webhookId },
@@ -115,7 +112,7 @@ function Which({ filter }: { filter: ManyFilter }) {
         ["State", states.map(({ label }) => label).join(", ")],
         filter.process !== undefined && ["Event type", processName(filter.process)],
         filter.webhookId !== undefined && ["Webhook", `#${filter.webhookId} ${data?.webhook?.url ?? ""}`],
-        filter.eventId !== undefined && ["Event", filter.eventId],
+        filter.search !== undefined && ["Search", filter.search],
         (filter.from !== undefined || filter.to !== undefined) && [
           "Created",
           <Span key="created" {...filter} />,
@@ -125,7 +122,7 @@ function Which({ filter }: { filter: ManyFilter }) {
   );
 }
 
-function Span({ from, to }: Pick<ManyFilter, "from" | "to">) {
+function Span({ from, to }: Pick<DeliveryFilter, "from" | "to">) {
   return (
     <>
       {from && (
