@@ -176,6 +176,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         limits: config.limits,
         deliveryTimeoutMs: config.delivery.timeoutMs,
         retentionDays: config.dispatch.retentionDays,
+        searchIndex: config.searchIndex,
         ...(dispatch ? { dispatchNow: dispatch.trigger, findActivity: dispatch.findActivity } : {}),
         ...(announcer ? { onQueued: announcer.announce } : {}),
         workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),

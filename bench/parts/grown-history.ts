@@ -8,16 +8,26 @@ import type { Stage } from "./stage.ts";
 /** The age of the oldest deliveries, in days. */
 export const DAYS = 30;
 const WEBHOOKS = 50_000;
-const HOSTS = 5_000;
+/** The number of hosts, named `shop-0.example` and so on. */
+export const HOSTS = 5_000;
 /** The number of webhooks that get every other delivery. */
 const BUSY_WEBHOOKS = 10;
 const DELIVERIES_AN_EVENT = 10;
+/** The user of every other event. */
+export const BUSY_USER = "tenant-1";
+/** The number of users of the other events. */
+export const USERS = 5_000;
 /** The number of deliveries stored by one statement: whole events. */
 const CHUNK = 200_000;
 const DAY_MS = 86_400_000;
 
+/** The number of events among so many deliveries. */
+export const eventsOf = (deliveries: number) => deliveries / DELIVERIES_AN_EVENT;
+/** The user id of an odd event. */
+export const userOf = (event: number) => `tenant-${2 + (event % USERS)}`;
+
 /**
- * Stores deliveries of 30 days, all in final states, with their events, keys, attempts and statistics: 2 % failed
+ * Stores deliveries of 30 days, all in final states, with their events, keys, search terms, attempts and statistics: 2 % failed
  * after four attempts, 0.5 % were cancelled, the others were delivered with the first attempt. Returns the webhooks,
  * the busy ones first; the last one has no deliveries.
  */
@@ -37,7 +47,14 @@ export async function seedGrownHistory(
   for (let from = 0; from < deliveries; from += CHUNK) {
     bench.stopping.throwIfAborted();
     const range = { from, to: Math.min(deliveries, from + CHUNK) - 1 };
-    await count(db, STORE_EVENTS, { ...common, ...range, start: PAYLOAD_START, rest: PAYLOAD_END });
+    await count(db, STORE_EVENTS, {
+      ...common,
+      ...range,
+      busyUser: BUSY_USER,
+      users: USERS,
+      start: PAYLOAD_START,
+      rest: PAYLOAD_END,
+    });
     await count(db, STORE_DELIVERIES, {
       ...common,
       ...range,
@@ -69,10 +86,18 @@ const MOMENT = `lateral (
 const STORE_EVENTS = `
   with event as (
     insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
-    select ${idOf("event")}, '00000000-0000-4000-8000-000000000000', event, 1, 'tenant-1', at, :each::int,
-        :start::text || event || :rest::text
-      from generate_series(:from::int / :each::int, :to::int / :each::int) event, ${MOMENT}
+    select ${idOf("event")}, k.id, event, 1, case when event % 2 = 0 then :busyUser else 'tenant-' || 2 + event % :users::int end, at,
+        :each::int, :start::text || event || :rest::text
+      from (select id from api_keys order by created limit 1) k, generate_series(:from::int / :each::int, :to::int / :each::int) event, ${MOMENT}
     returning id, api_key_id, idempotency_key
+  ),
+  term as (
+    insert into search_terms (term, event_id)
+    select ('x' || encode(substring(sha256(lower(value)::bytea) from 1 for 8), 'hex'))::bit(64)::bigint, id
+      from event, unnest(array[
+        'SO-2026-' || lpad(idempotency_key, greatest(6, length(idempotency_key)), '0'),
+        'PPI-00-' || lpad((idempotency_key::bigint * 7919)::text, 14, '0')
+      ]) value
   )
   insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
   select api_key_id, idempotency_key, id, '\\x00'::bytea from event`;

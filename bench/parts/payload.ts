@@ -5,14 +5,16 @@ import type { PublishEventRequestSchema } from "../../gen/webhook/v1/event_pb.ts
 export const PROCESS = 1;
 
 const LINES = [1, 2, 3, 4].map((n) => ({ productId: 1_000n + BigInt(n), sku: `LAMP-0${n}`, quantity: n }));
-const ORDER = {
-  orderNumber: "SO-2026-000001",
-  carrier: "Parcel Post International",
-  trackingNumber: "PPI-00-1234-5678-9012",
-};
+const CARRIER = "Parcel Post International";
+
+/** The order number of an order, of at least 14 characters. */
+export const orderNumber = (orderId: number) => `SO-2026-${String(orderId).padStart(6, "0")}`;
+
+/** The tracking number of an order, of 21 characters. */
+export const trackingNumber = (orderId: number) => `PPI-00-${String(orderId * 7_919).padStart(14, "0")}`;
 
 /** The part of the body after the order's id, as receivers get it. */
-export const PAYLOAD_END = `,"OrderNumber":"${ORDER.orderNumber}","DispatchedAt":"2026-09-21T13:33:20","Carrier":"${ORDER.carrier}","TrackingNumber":"${ORDER.trackingNumber}","Lines":[${LINES.map(
+export const PAYLOAD_END = `,"OrderNumber":"${orderNumber(1)}","DispatchedAt":"2026-09-21T13:33:20","Carrier":"${CARRIER}","TrackingNumber":"${trackingNumber(1)}","Lines":[${LINES.map(
   ({ productId, sku, quantity }) => `{"ProductId":${productId},"Sku":"${sku}","Quantity":${quantity}}`,
 ).join(",")}]}`;
 
@@ -37,7 +39,9 @@ export function publishRequest(
       value: {
         orderId: BigInt(orderId),
         dispatchedAt: { seconds: 1_790_000_000n },
-        ...ORDER,
+        orderNumber: orderNumber(orderId),
+        carrier: CARRIER,
+        trackingNumber: trackingNumber(orderId),
         lines: LINES,
       },
     },

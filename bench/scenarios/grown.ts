@@ -8,13 +8,14 @@ import {
 } from "../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
-import { count } from "../../src/db/database.ts";
+import { count, rows } from "../../src/db/database.ts";
 import { retentionStep } from "../../src/db/deliveries/retention.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
 import { readDatabaseWork } from "../parts/database-work.ts";
 import { dispatch, untilRunsClosed, warmUp } from "../parts/dispatching.ts";
-import { DAYS, seedGrownHistory } from "../parts/grown-history.ts";
+import { BUSY_USER, DAYS, eventsOf, HOSTS, seedGrownHistory, userOf } from "../parts/grown-history.ts";
+import { orderNumber, trackingNumber } from "../parts/payload.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import type { Measurement, Scenario } from "../parts/scenario.ts";
 import { countWebhooks, seedWebhooks } from "../parts/seeding.ts";
@@ -35,13 +36,15 @@ type List = MessageInitShape<typeof ListDeliveriesRequestSchema>;
 /** The effect of a large history: the cost of a delivery, the latency of lists, the time to drop a day. */
 export const grown: Scenario = {
   name: "grown",
-  what: "beside the log of 30 days of 50,000 webhooks: a delivery's cost, lists of every filter, a day dropped",
+  what: "beside the log of 30 days of 50,000 webhooks: a delivery's cost, lists of every filter, searches, a day dropped",
   count: { full: 20_000_000, small: 200_000 },
   targets: {
     "": { atMost: 1.2 },
     WAL: { atMost: 1.2 },
     "lists p99": { atMost: 500 },
     "slowest filter": { atMost: 500 },
+    "search p99": { atMost: 500 },
+    "slowest search": { atMost: 500 },
     "overview max": { atMost: 500 },
     "webhook stats max": { atMost: 500 },
     "day dropped": { atMost: 1_000 },
@@ -56,6 +59,7 @@ export const grown: Scenario = {
       { detail: "", unit: "times the processor time", value: full.cpuUs / empty.cpuUs },
       { detail: "WAL", unit: "times", value: full.walBytes / empty.walBytes },
       ...(await timesOfLists(stage, webhooks)),
+      ...(await timesOfSearches(stage, webhooks, eventsOf(deliveries))),
       ...(await timesOfCounts(stage)),
       ...(await timeOfDrop(stage)),
     ];
@@ -175,6 +179,67 @@ async function timesOfLists(stage: Stage, webhooks: readonly bigint[]): Promise<
     { detail: "lists p50", unit: "ms", value: percentile(all, 0.5) },
     { detail: "lists p99", unit: "ms", value: percentile(all, 0.99) },
     { detail: "slowest filter", unit: "ms", value: slowest.ms, note: slowest.name },
+  ];
+}
+
+/** Everything that can be searched for, with and without other filters. */
+async function timesOfSearches(
+  stage: Stage,
+  webhooks: readonly bigint[],
+  events: number,
+): Promise<Measurement[]> {
+  const client = createClient(DeliveryService, transportTo(stage));
+  /** Events from the newest to the oldest, odd ones. */
+  const event = (n: number) => Math.max(1, Math.floor((events * (CALLS - n)) / (CALLS + 1)) | 1);
+  const sample = await rows<{ id: string; event_id: string }>(
+    stage.db,
+    "select id, event_id from deliveries where webhook_id = :webhook::bigint order by id desc limit :calls::int",
+    { webhook: webhooks[0], calls: CALLS + 1 },
+  );
+  const texts: [string, (n: number) => string][] = [
+    ["order number", (n) => orderNumber(event(n))],
+    ["tracking number", (n) => trackingNumber(event(n))],
+    ["value of no event", (n) => orderNumber(-event(n))],
+    ["user of every other event", () => BUSY_USER],
+    ["user", (n) => userOf(event(n))],
+    ["idempotency key", (n) => `${event(n)}`],
+    ["event id", (n) => sample[n]?.event_id ?? ""],
+    ["delivery id", (n) => sample[n]?.id ?? ""],
+    ["webhook id", (n) => String(webhooks[n])],
+    ["host", (n) => `shop-${event(n) % HOSTS}.example`],
+    ["host of no webhook", (n) => `shop-${event(n)}.test`],
+  ];
+  const filters: [string, List][] = [
+    ["any state", {}],
+    ["failed", { states: [DeliveryState.FAILED] }],
+    ["cancelled, an hour", { states: [DeliveryState.CANCELLED], ...hourBefore(Date.now() - 83 * HOUR_MS) }],
+    ["a webhook", { webhookId: webhooks[0] as bigint }],
+  ];
+  const all: number[] = [];
+  let slowest = { name: "", ms: 0 };
+  for (const [text, textOf] of texts) {
+    for (const [filter, list] of filters) {
+      stage.bench.stopping.throwIfAborted();
+      const name = `${text}, ${filter}`;
+      let found = 0;
+      const call = async (n: number) => {
+        const page = await client.listDeliveries({ pageSize: 50, ...list, search: textOf(n) } as List);
+        found += page.deliveries.length;
+      };
+      const own = await timesOf({ name, call }, CALLS, 1);
+      if (found > 0 === text.includes(" of no ") && filter === "any state") {
+        throw new Error(`a search by ${name} found ${found} deliveries`);
+      }
+      all.push(...own);
+      const ms = own.at(-1) as number;
+      if (ms > slowest.ms) slowest = { name, ms };
+    }
+  }
+  all.sort((one, other) => one - other);
+  return [
+    { detail: "search p50", unit: "ms", value: percentile(all, 0.5) },
+    { detail: "search p99", unit: "ms", value: percentile(all, 0.99) },
+    { detail: "slowest search", unit: "ms", value: slowest.ms, note: slowest.name },
   ];
 }
 

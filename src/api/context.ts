@@ -23,6 +23,8 @@ export interface ApiContext {
   retentionDays: number;
   /** Whether the schema is that of this version. Until then, calls are refused with UNAVAILABLE. Defaults to true. */
   isPrepared?: () => boolean;
+  /** Whether searchable values of payloads are stored for searches. */
+  searchIndex: boolean;
   log: Logger;
   instruments: ApiInstruments;
   /** Told after each write that queued deliveries; returns at once. */

@@ -46,6 +46,8 @@ export interface Config {
   secretKey: Buffer | undefined;
   /** Previous values of `secretKey`, 32 bytes each, used for decryption only. */
   previousSecretKeys: Buffer[];
+  /** Whether searchable values of published payloads are stored for searches. */
+  searchIndex: boolean;
   limits: LimitsConfig;
   dispatch: DispatchConfig;
   delivery: DeliveryConfig;
@@ -200,6 +202,7 @@ const variables = {
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
   DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
+  SEARCH_INDEX: bool({ default: true }),
   PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),
 };
 
@@ -255,6 +258,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     adminKey: env.ADMIN_KEY,
     secretKey: env.SECRET_KEY,
     previousSecretKeys: env.SECRET_KEY_PREVIOUS,
+    searchIndex: env.SEARCH_INDEX,
     limits: {
       requestsPerMinute: env.RATE_LIMIT_PER_MINUTE,
       wrongKeysPerMinute: env.WRONG_KEYS_PER_MINUTE,

@@ -3,6 +3,7 @@ import type { Knex } from "knex";
 import { type Db, openDatabase, rows } from "./database.ts";
 import * as initial from "./migrations/0001-initial.ts";
 import * as webhookHealth from "./migrations/0002-webhook-health.ts";
+import * as search from "./migrations/0003-search.ts";
 import * as webhookChanges from "./migrations/0004-webhook-changes.ts";
 import { ensurePartitions } from "./partitions.ts";
 
@@ -10,6 +11,7 @@ import { ensurePartitions } from "./partitions.ts";
 const migrations: Record<string, Knex.Migration> = {
   "0001-initial": initial,
   "0002-webhook-health": webhookHealth,
+  "0003-search": search,
   "0004-webhook-changes": webhookChanges,
 };
 

@@ -2,7 +2,7 @@ import type { Db } from "./database.ts";
 import { count, rows } from "./database.ts";
 
 /** The tables partitioned by the time in their ids, in the order in which retention drops their partitions. */
-export const PARTITIONED = ["deliveries", "attempts", "events"] as const;
+export const PARTITIONED = ["deliveries", "attempts", "search_terms", "events"] as const;
 
 /** A partitioned table. */
 export type Partitioned = (typeof PARTITIONED)[number];
@@ -32,6 +32,18 @@ export interface Partition extends Range {
 export function firstIdOf(moment: Date): string {
   const ms = Math.max(0, moment.getTime()).toString(16).padStart(12, "0");
   return `${ms.slice(0, 8)}-${ms.slice(8)}-0000-0000-000000000000`;
+}
+
+/** The first and the last id that the deliveries of an event can have. Other events may share the range. */
+export interface IdRange {
+  first: string;
+  last: string;
+}
+
+/** @param id the id of an event or of one of its deliveries: they share the first eight bytes */
+export function idRangeOf(id: string): IdRange {
+  const prefix = id.slice(0, 18);
+  return { first: `${prefix}-0000-000000000000`, last: `${prefix}-ffff-ffffffffffff` };
 }
 
 /**

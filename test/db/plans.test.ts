@@ -2,13 +2,14 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { readBacklog } from "../../src/db/deliveries/backlog.ts";
-import { getDelivery } from "../../src/db/deliveries/deliveries.ts";
+import { getDelivery, getSentRequest } from "../../src/db/deliveries/deliveries.ts";
 import { listDeliveries } from "../../src/db/deliveries/list.ts";
 import { retentionStep } from "../../src/db/deliveries/retention.ts";
 import { foldDeltas } from "../../src/db/deliveries/rollups.ts";
+import { searchDeliveries } from "../../src/db/deliveries/search.ts";
 import { sendAgain, sendManyAgain } from "../../src/db/deliveries/send-again.ts";
-import { getSentRequest } from "../../src/db/deliveries/sent-requests.ts";
 import { readHistory, readOverview, webhookStats } from "../../src/db/deliveries/stats.ts";
+import { erasePayloads } from "../../src/db/events/erase.ts";
 import { fanOutStep } from "../../src/db/events/fan-out.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../src/db/events/test-events.ts";
@@ -109,6 +110,7 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
       select id, gen_random_uuid(), 'k', 1, 'u', now() from deliveries;
     insert into idempotency_keys (api_key_id, idempotency_key, event_id, request_sha256)
       select api_key_id, idempotency_key, id, '\\x00' from events;
+    insert into search_terms (term, event_id) select hashtextextended(id::text, 0), id from events;
     insert into attempts (delivery_id, number, started, duration_ms) select id, 1, now(), 5 from deliveries;
     insert into retries (id, event_id, webhook_id, run_id, attempts, round_start, due)
       select new_delivery_id(id), id, webhook_id, ${other.id}, 1, 0, now() from deliveries;
@@ -150,6 +152,7 @@ const anEvent = () => ({
   userId: "u",
   occurred: null,
   payload: "{}",
+  searchable: ["SO-1"],
 });
 
 describe("no table that grows is read from end to end", () => {
@@ -246,6 +249,24 @@ describe("no table that grows is read from end to end", () => {
       "listing a webhook's failed ones",
       (trx) => listDeliveries(trx, "everything", { webhookId, states: ["failed"] }, 101),
     ],
+    [
+      "searching for a value, an id and a host",
+      async (trx) => {
+        for (const scope of ["everything", app] as const) {
+          await searchDeliveries(trx, scope, {}, 101, { text: "SO-1" });
+          await searchDeliveries(trx, scope, {}, 101, { text: ended[0] as string, uuid: ended[0] as string });
+          await searchDeliveries(trx, scope, {}, 101, { text: "a.example", host: "a.example" });
+        }
+      },
+    ],
+    [
+      "searching for what many events have",
+      async (trx) => {
+        await searchDeliveries(trx, "everything", {}, 101, { text: "u" });
+        await searchDeliveries(trx, "everything", { after: ended[0] as string }, 101, { text: "u" });
+      },
+    ],
+    ["erasing payloads of a user", (trx) => erasePayloads(trx, "nobody", 1_000)],
     ["listing an event type's", (trx) => listDeliveries(trx, "everything", { process: 1 }, 101)],
     [
       "going a page back, of all and of an event type",

@@ -69,8 +69,8 @@ const request = create(PublishEventRequestSchema, {
   userId: "tenant-1",
   data: { case: "customerMoved", value },
 });
-const { process, payload } = newEvent("key", request);
-console.log(JSON.stringify({ process, payload, type: describeEventTypes().at(-1) }));
+const { process, payload, searchable } = newEvent("key", request, true);
+console.log(JSON.stringify({ process, payload, searchable, type: describeEventTypes().at(-1) }));
 `;
 
 test("an event type is added by one edit of one file, as CONTRIBUTING.md shows, and `npm run generate`", () => {
@@ -78,8 +78,9 @@ test("an event type is added by one edit of one file, as CONTRIBUTING.md shows, 
   run("npm", "run", "--silent", "generate");
 
   writeFileSync(path.join(copy, "probe.ts"), PROBE);
-  const { process, payload, type } = JSON.parse(run("node", "probe.ts"));
+  const { process, payload, searchable, type } = JSON.parse(run("node", "probe.ts"));
   expect(process).toBe(number);
+  expect(searchable).toEqual(["9007199254740993"]);
   expect(payload).toBe('{"CustomerId":9007199254740993,"Address":["2 High Street","Hull"],"MovedAt":null}');
   expect(type).toMatchObject({
     number,
@@ -100,4 +101,14 @@ test("an event type is added by one edit of one file, as CONTRIBUTING.md shows, 
   run("buf", "lint");
   run("node", "scripts/check-gen.ts");
   run("node", "scripts/events-document.ts", "--check");
+
+  writeFileSync(
+    path.join(copy, "proto/webhook/v1/event.proto"),
+    edited.replace("moved_at = 3", "moved_at = 3 [(searchable) = true]"),
+  );
+  run("buf", "generate");
+  const refused = spawnSync("node", ["probe.ts"], { cwd: copy, encoding: "utf8" });
+  expect(refused.stderr).toContain(
+    "webhook.v1.CustomerMoved.moved_at cannot be searchable; allowed are texts, integers and lists of them: remove the option",
+  );
 }, 180_000);

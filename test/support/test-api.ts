@@ -69,6 +69,7 @@ export async function startTestApi(
     log?: ApiContext["log"];
     /** Makes what lists are read with. */
     reads?: (log: ApiContext["log"]) => StaleReads;
+    searchIndex?: boolean;
   } = {},
 ): Promise<TestApi> {
   const database = options.databaseUrl
@@ -87,6 +88,7 @@ export async function startTestApi(
     limits: { ...readConfig({}).limits, wrongKeysPerMinute: 0, ...options.limits },
     deliveryTimeoutMs: DESCRIBED_TIMEOUT_MS,
     retentionDays: 30,
+    searchIndex: options.searchIndex ?? true,
     readiness: options.readiness ?? (async () => []),
   };
   const api = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });

@@ -63,7 +63,7 @@ export interface TestService {
   /** Deletes every webhook, for tests that share a service. */
   removeWebhooks(): Promise<void>;
   /** Publishes an order dispatched, under a fresh idempotency key. */
-  publish(orderId?: bigint): Promise<PublishEventResponse>;
+  publish(orderId?: bigint, orderNumber?: string): Promise<PublishEventResponse>;
   /** The event's deliveries, once each has come to an end. */
   untilFinal(eventId: string, timeoutMs?: number): Promise<Delivery[]>;
   /**
@@ -147,7 +147,7 @@ export async function startTestService(
       for (const { id } of (await webhooks.listWebhooks({})).webhooks)
         await webhooks.deleteWebhook({ webhookId: id });
     },
-    publish(orderId = 1n) {
+    publish(orderId = 1n, orderNumber = `SO-${orderId}`) {
       return events.publishEvent({
         idempotencyKey: randomUUID(),
         userId: "tenant-1",
@@ -155,7 +155,7 @@ export async function startTestService(
           case: "orderDispatched",
           value: {
             orderId,
-            orderNumber: `SO-${orderId}`,
+            orderNumber,
             dispatchedAt: { seconds: 1_790_000_000n, nanos: 987_654_321 },
           },
         },

@@ -116,16 +116,25 @@ test("deliveries are found by when they were created, in the viewer's zone", () 
     await takeScreenshots(page, "deliveries-between");
   }));
 
-test("a delivery is found by its own id and by its event's, and what is no id is told", () =>
+test("deliveries are found by their own id, their event's, a host and an order number, and the address can be shared", () =>
   web.visit({ path: "/deliveries" }, async (page) => {
-    const search = page.getByRole("searchbox", { name: "Delivery or event id" });
+    const search = page.getByRole("searchbox", { name: "Search" });
     await search.fill(ids[7] as string);
     await untilShown(page, [ids[7] as string]);
     await search.fill(` ${(eventIds[90] as string).toUpperCase()}`);
     await untilShown(page, [ids[90] as string]);
-    await search.fill("order 1001");
-    await page.getByText("This is not an id").waitFor();
-    await takeScreenshots(page, "deliveries-no-id");
+    await search.fill("shop.example");
+    const ofShop = indexesOf((n) => n % 3 !== 0);
+    await untilShown(page, ofShop.slice(0, 50));
+    await search.fill("SO-2026-77");
+    await page.getByText("A search compares whole values").waitFor();
+    await takeScreenshots(page, "deliveries-not-found");
+    const { eventId } = await web.service.publish(77n, "SO-2026-77");
+    await page.goto(`${new URL(page.url()).origin}/deliveries?id=so-2026-77`);
+    await expect.poll(() => new URL(page.url()).search, PATIENCE).toBe("?search=so-2026-77");
+    const published = await web.service.db("queue").where({ event_id: eventId }).pluck("id");
+    await untilShown(page, published);
+    await web.service.db("queue").where({ event_id: eventId }).delete();
   }));
 
 test("what comes while one reads is told, moves nothing, and is shown when asked for", () =>

@@ -28,7 +28,7 @@ const GROUPS: Record<string, EmptyPage[]> = {
   "the pages of deliveries": [
     { path: "/deliveries", says: "No deliveries yet" },
     { path: "/deliveries?state=failed", says: "No delivery matches", offers: "Clear the filters" },
-    { path: "/deliveries?id=1001", says: "This is not an id", offers: "Clear the filters" },
+    { path: "/deliveries?id=SO-1001", says: "No delivery matches", offers: "Clear the filters" },
     { path: `/deliveries/${randomUUID()}`, says: "There is no such delivery" },
   ],
   "the pages of keys and apps": [

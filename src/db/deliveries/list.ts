@@ -1,6 +1,7 @@
 import type { Bindings, Db } from "../database.ts";
 import { rows } from "../database.ts";
-import { firstIdOf } from "../partitions.ts";
+import type { MatchingEvents } from "../events/search.ts";
+import { firstIdOf, idRangeOf } from "../partitions.ts";
 import { WORKERS } from "../queue/workers.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import {
@@ -28,6 +29,16 @@ export interface DeliveryFilter {
   before?: string | undefined;
   /** Only deliveries newer than this id, closest first: the previous page. */
   after?: string | undefined;
+}
+
+/** Restricts deliveries to those of matching webhooks or events. */
+interface Matching {
+  /** A webhook's host, with or without its port, as in its normalised URL. */
+  host?: string | undefined;
+  /** The start of a webhook's normalised URL. */
+  url?: string | undefined;
+  /** The id ranges of events. */
+  events?: MatchingEvents["events"] | undefined;
 }
 
 /** A page of deliveries, newest first. */
@@ -58,7 +69,7 @@ const MAX_WEBHOOKS = 100;
 export async function listDeliveries(
   db: Db,
   scope: Scope,
-  filter: DeliveryFilter,
+  filter: DeliveryFilter & Matching,
   limit: number,
   scanned = MAX_SCANNED,
 ): Promise<DeliveryPage> {
@@ -67,7 +78,13 @@ export async function listDeliveries(
   const ascending = filter.after !== undefined;
   const order = ascending ? "asc" : "desc";
   const { bounds, conditions, bindings } = restrictions(scope, filter);
-  const reading: Reading = { bounds, conditions, webhooks: webhooks?.length ?? null, order };
+  const { events } = filter;
+  const reading: Reading = {
+    bounds,
+    conditions,
+    from: events ? "events" : sourceOf(webhooks),
+    order,
+  };
   const parts = TABLES.flatMap((table) => partsOf(table, filter.states)).map((part, place) =>
     read(part, place, reading),
   );
@@ -76,7 +93,16 @@ export async function listDeliveries(
   const found = await rows<ListedRow & { searched: string | null }>(
     db,
     `select * from (${parts.map((part) => `(${part})`).join(" union all ")}) part`,
-    { ...bindings, webhooks, webhookCount: webhooks?.length ?? 1, limit, scanned },
+    {
+      ...bindings,
+      webhooks,
+      webhookCount: webhooks?.length ?? 1,
+      events: events?.map(({ id }) => id) ?? [],
+      firsts: events?.map(({ first }) => first) ?? [],
+      lasts: events?.map(({ last }) => last) ?? [],
+      limit,
+      scanned,
+    },
   );
   const older = (a: string, b: string) => (ascending ? a > b : a < b);
   // The last row of a part contains how far it searched, if it stopped early.
@@ -94,11 +120,12 @@ export async function listDeliveries(
 }
 
 /** The ids of the webhooks that match scope and filter; null if there are too many or nothing restricts them. */
-async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter): Promise<bigint[] | null> {
-  const { process, webhookId, deliveryId, eventId } = filter;
+async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matching): Promise<bigint[] | null> {
+  const { process, webhookId, deliveryId, eventId, events, host } = filter;
   // Few rows are examined in any case, so conditions on the rows are enough.
-  if (deliveryId !== undefined || eventId !== undefined) return null;
-  if (scope === "everything" && process === undefined && webhookId === undefined) return null;
+  if (deliveryId !== undefined || eventId !== undefined || events) return null;
+  if (scope === "everything" && process === undefined && webhookId === undefined && host === undefined)
+    return null;
   const { sql, bindings } = webhookConditions(scope, filter);
   const found = await rows<{ id: bigint }>(
     db,
@@ -109,16 +136,36 @@ async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter): Promise
   return found.length > MAX_WEBHOOKS ? null : found.map(({ id }) => id);
 }
 
-function webhookConditions(scope: Scope, { process }: DeliveryFilter): { sql: string; bindings: Bindings } {
+/** The host and port of a webhook, as in the index `webhooks_host`. */
+const AUTHORITY = `(split_part(w.target_url, '/', 3)) collate "C"`;
+
+function webhookConditions(
+  scope: Scope,
+  { process, host, url }: DeliveryFilter & Matching,
+): { sql: string; bindings: Bindings } {
   const inScope = webhookIn(scope, "w");
-  if (process === undefined) return inScope;
-  return { sql: `w.process = :process::int and ${inScope.sql}`, bindings: { process, ...inScope.bindings } };
+  const conditions = [inScope.sql];
+  const bindings = { ...inScope.bindings };
+  if (process !== undefined) {
+    conditions.push("w.process = :process::int");
+    bindings.process = process;
+  }
+  if (host !== undefined) {
+    // With any port: a semicolon is the character after the colon.
+    conditions.push(`(${AUTHORITY} = :host or (${AUTHORITY} > :hostPorts and ${AUTHORITY} < :hostEnd))`);
+    Object.assign(bindings, { host, hostPorts: `${host}:`, hostEnd: `${host};` });
+  }
+  if (url !== undefined) {
+    conditions.push("starts_with(w.target_url, :url)");
+    bindings.url = url;
+  }
+  return { sql: conditions.join(" and "), bindings };
 }
 
 /** `bounds` restrict ids, which every index contains; `conditions` are checked per row. */
 function restrictions(
   scope: Scope,
-  filter: DeliveryFilter,
+  filter: DeliveryFilter & Matching,
 ): { bounds: string[]; conditions: string[]; bindings: Bindings } {
   const { deliveryId, webhookId, eventId, from, to, before, after } = filter;
   const bounds: string[] = [];
@@ -134,9 +181,9 @@ function restrictions(
   if (from) bound(">=", "from", firstIdOf(from));
   if (to) bound("<", "to", firstIdOf(to));
   if (eventId !== undefined) {
-    // Ids of an event and its deliveries share the first eight bytes.
-    bound(">=", "eventFrom", `${eventId.slice(0, 18)}-0000-000000000000`);
-    bound("<=", "eventTo", `${eventId.slice(0, 18)}-ffff-ffffffffffff`);
+    const { first, last } = idRangeOf(eventId);
+    bound(">=", "eventFrom", first);
+    bound("<=", "eventTo", last);
     conditions.push("d.event_id = :eventId::uuid");
     bindings.eventId = eventId;
   }
@@ -181,9 +228,16 @@ function partsOf(table: Part["table"], states: readonly DeliveryStateName[] = []
 interface Reading {
   bounds: readonly string[];
   conditions: readonly string[];
-  /** The number of webhooks named; null if all rows are read. */
-  webhooks: number | null;
+  from: Source;
   order: "asc" | "desc";
+}
+
+/** The rows that are read: all, those of one or several webhooks, or those of events. */
+type Source = "all" | "one" | "several" | "events";
+
+function sourceOf(webhooks: readonly bigint[] | null): Source {
+  if (webhooks === null) return "all";
+  return webhooks.length === 1 ? "one" : "several";
 }
 
 /**
@@ -192,7 +246,7 @@ interface Reading {
  * rows are read; all others where they are examined.
  */
 function read({ table, indexed, state }: Part, place: number, reading: Reading): string {
-  const { bounds, conditions, webhooks, order } = reading;
+  const { bounds, conditions, from, order } = reading;
   const rowsOf = (more: readonly string[], limit: string) => {
     const all = [...bounds, ...(indexed === null ? [] : [indexed]), ...more];
     const where = all.length > 0 ? `where ${all.join(" and ")}` : "";
@@ -204,9 +258,15 @@ function read({ table, indexed, state }: Part, place: number, reading: Reading):
     one: () => rowsOf(["d.webhook_id = (:webhooks::bigint[])[1]"], ":scanned::int"),
     several: () => `select d.* from unnest(:webhooks::bigint[]) named(id)
       cross join lateral (${rowsOf(["d.webhook_id = named.id"], each)}) d`,
-  }[webhooks === null ? "all" : webhooks === 1 ? "one" : "several"]();
+    events: () => `select d.* from (
+        select d.* from unnest(:events::uuid[], :firsts::uuid[], :lasts::uuid[]) named(id, first, last)
+        cross join lateral (
+          ${rowsOf(["d.id >= named.first", "d.id <= named.last", "d.event_id = named.id"], ":scanned::int")}
+        ) d
+      ) d order by d.id ${order} limit :scanned::int`,
+  }[from]();
   const last =
-    webhooks === null || webhooks === 1
+    from !== "several"
       ? `select d.id from (${source}) d order by d.id ${order} offset :scanned::int - 1 limit 1`
       : `select d.id from unnest(:webhooks::bigint[]) named(id) cross join lateral (
           select d.id from (${rowsOf(["d.webhook_id = named.id"], each)}) d order by d.id ${order} offset ${each} - 1 limit 1
@@ -214,7 +274,7 @@ function read({ table, indexed, state }: Part, place: number, reading: Reading):
   const passed = `passed_${place}`;
   // Each webhook is searched to a different id: a full page may reach beyond the nearest of them.
   const several =
-    webhooks === null || webhooks === 1
+    from !== "several"
       ? ""
       : ` or exists (select from ${passed} p where p.id ${order === "desc" ? "<" : ">"} last.id)`;
   return `

@@ -143,7 +143,7 @@ async function dropDetached(db: Db): Promise<void> {
     `select relname as name from pg_class
       where relkind = 'r' and not relispartition
         and relnamespace = (select relnamespace from pg_class where oid = 'deliveries'::regclass)
-        and relname ~ '^(deliveries|attempts|events)_[0-9]{8}_[0-9]{8}$'`,
+        and relname ~ '^(${PARTITIONED.join("|")})_[0-9]{8}_[0-9]{8}$'`,
   );
   for (const { name } of left) await withLockTimeout(db, (run) => run(`drop table if exists ${name}`));
 }

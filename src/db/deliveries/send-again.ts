@@ -5,6 +5,7 @@ import { type Scope, webhookIn } from "../scope.ts";
 import { type DeliveryRow, FINAL_STATES, getDelivery } from "./deliveries.ts";
 import { type DeliveryFilter, listDeliveries } from "./list.ts";
 import { CHANGE } from "./rollup-deltas.ts";
+import { type SearchText, searchDeliveries } from "./search.ts";
 
 /** The maximum number of attempts of a delivery that can be resent: attempt numbers are smallint. */
 const MAX_ATTEMPTS = 30_000;
@@ -125,17 +126,21 @@ export interface SentAgain {
  * Starts a new round for the scope's final deliveries that match a filter, newest first, in small steps.
  *
  * @param options.limit the maximum number of deliveries examined
+ * @param options.search only deliveries that the text identifies
  */
 export async function sendManyAgain(
   db: Db,
   scope: Scope,
   filter: DeliveryFilter,
-  { limit, retentionDays }: { limit: number; retentionDays: number },
+  { limit, retentionDays, search }: { limit: number; retentionDays: number; search?: SearchText | undefined },
 ): Promise<SentAgain> {
   const done: SentAgain = { sent: 0, skipped: 0, next: filter.before ?? null };
   for (let left = limit; left > 0; ) {
     const step = Math.min(MAX_ROWS_PER_STATEMENT, left);
-    const page = await listDeliveries(db, scope, { ...filter, before: done.next ?? undefined }, step);
+    const rest = { ...filter, before: done.next ?? undefined };
+    const page = search
+      ? await searchDeliveries(db, scope, rest, step, search)
+      : await listDeliveries(db, scope, rest, step);
     const ids = page.deliveries.map(({ id }) => id);
     const again = await startRound(db, scope, ids, retentionDays);
     done.sent += again.length;

@@ -15,7 +15,7 @@ export interface ErasedStep {
 const ERASED_TO = "payloads_erased_to";
 
 /**
- * Erases the payloads of old events in id order, at most `limit` per step. Stops at the first event with an open
+ * Erases the payloads and search terms of old events in id order, at most `limit` per step. Stops at the first event with an open
  * delivery.
  *
  * @param before a UUID; payloads of events with smaller ids are erased
@@ -42,6 +42,11 @@ export async function eraseOldPayloads(
         update events set payload = null
         where id = any(array(select id from chosen)) and payload is not null
       ),
+      forgotten as (
+        delete from search_terms
+        where event_id >= (select id from chosen order by id limit 1)
+          and event_id <= (select id from chosen order by id desc limit 1)
+      ),
       moved as (
         insert into settings (name, value)
         select :name, id::text from chosen order by id desc limit 1
@@ -60,8 +65,8 @@ const RESPONSES = [
 ] as const;
 
 /**
- * Erases the payloads of at most `limit` events of a user in one transaction, with the response excerpts of their
- * deliveries, which may repeat the payload. Ids, states and counts are kept; open deliveries are cancelled.
+ * Erases the payloads of at most `limit` events of a user in one transaction, with their search terms and the response
+ * excerpts of their deliveries, which may repeat the payload. Ids, states and counts are kept; open deliveries are cancelled.
  */
 export function erasePayloads(db: Db, userId: string, limit: number): Promise<ErasedStep> {
   return db.transaction(async (trx) => {
@@ -75,6 +80,11 @@ export function erasePayloads(db: Db, userId: string, limit: number): Promise<Er
     const eventIds = erased.map(({ id }) => id);
     if (eventIds.length === 0) return { erased: 0, cancelled: 0 };
     const cancelled = await cancelOfErased(trx, eventIds);
+    await count(
+      trx,
+      "delete from search_terms t using unnest(:eventIds::uuid[]) e(id) where t.event_id = e.id",
+      { eventIds },
+    );
     for (const [table, id] of RESPONSES) {
       await count(
         trx,

@@ -2,6 +2,7 @@ import { plainArray, textArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { withPartitions } from "../partitions.ts";
+import { termOf } from "./search.ts";
 
 /** An event to publish. */
 export interface NewEvent {
@@ -16,6 +17,8 @@ export interface NewEvent {
   occurred: string | null;
   /** The body that receivers get. */
   payload: string;
+  /** The values of the payload by which its deliveries are found. Defaults to none. */
+  searchable?: readonly string[];
 }
 
 /**
@@ -102,6 +105,11 @@ async function insert(
   maxInline: number,
 ): Promise<Map<number, { id: string; queued: number }>> {
   const all = events.map(([, event]) => event);
+  const terms = all.flatMap(({ searchable = [] }, index) =>
+    searchable.map((value) => ({ place: index + 1, term: termOf(value) })),
+  );
+  const [sql, prepare] =
+    terms.length > 0 ? [INSERT_WITH_TERMS, "publish_searchable"] : [INSERT, "publish_events"];
   const bindings = {
     ...keysOf(all),
     hashes: plainArray(all.map(({ requestSha256 }) => requestSha256.toString("hex"))),
@@ -110,9 +118,11 @@ async function insert(
     occurred: plainArray(all.map(({ occurred }) => occurred)),
     payloads: textArray(all.map(({ payload }) => payload)),
     inline: maxInline,
+    termPlaces: plainArray(terms.map(({ place }) => place)),
+    terms: plainArray(terms.map(({ term }) => term)),
   };
   const made = await withPartitions(db, () =>
-    rows<{ id: string; place: number; queued: number }>(db, INSERT, bindings, { prepare: "publish_events" }),
+    rows<{ id: string; place: number; queued: number }>(db, sql, bindings, { prepare }),
   );
   return new Map(made.map(({ id, place, queued }) => [place - 1, { id, queued }]));
 }
@@ -121,7 +131,7 @@ async function insert(
  * Ids are assigned in the order of the list. Idempotency keys are inserted in sorted order, so that concurrent
  * statements cannot deadlock on each other's keys.
  */
-const INSERT = `
+const insertStatement = (more: string) => `
   with given as materialized (
     select new_event_id() as id, g.* from unnest(:apiKeyIds::uuid[], :idempotencyKeys::text[],
       :hashes::text[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
@@ -162,8 +172,16 @@ const INSERT = `
   left_over as (
     insert into fan_out (event_id, process, revision, remaining)
     select event.id, wide.process, wide.revision, wide.live from event join wide on wide.process = event.process
-  )
+  )${more}
   select id, place::int as place, recipients as queued from event`;
+
+const INSERT = insertStatement("");
+const INSERT_WITH_TERMS = insertStatement(`,
+  terms as (
+    insert into search_terms (term, event_id)
+    select t.term, event.id from unnest(:termPlaces::int[], :terms::bigint[]) t(place, term)
+    join event on event.place = t.place order by event.id
+  )`);
 
 /** The events that are already stored, by position in the list. */
 async function find(db: Db, events: readonly (readonly [string, NewEvent])[]): Promise<Map<number, Stored>> {

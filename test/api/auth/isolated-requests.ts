@@ -18,6 +18,16 @@ const states = (from: number) => fc.subarray(STATES.map((_, index) => index + 1)
 const aboutWebhook: Requests = (world) => fc.record({ webhookId: webhookId(world) });
 const aboutDelivery: Requests = (world) => fc.record({ deliveryId: deliveryId(world) });
 
+/** Texts that people search for, whoever's they are; now and then one of nobody. */
+const search = (world: World) =>
+  fc.oneof(
+    webhookId(world).map(String),
+    deliveryId(world),
+    eventId(world),
+    fc.constantFrom(...world.webhooks.flatMap(({ searched }) => searched)),
+    fc.constantFrom("receiver.example", "nobody"),
+  );
+
 /** Mostly of one restriction or none: those of several find little. */
 const filter = (world: World) =>
   fc.oneof(
@@ -25,6 +35,8 @@ const filter = (world: World) =>
     fc.record({ webhookId: webhookId(world) }),
     fc.record({ eventId: eventId(world) }),
     fc.record({ process }),
+    fc.record({ search: search(world) }),
+    fc.record({ search: search(world), webhookId: webhookId(world) }),
     fc.record({ webhookId: webhookId(world), process }),
   );
 

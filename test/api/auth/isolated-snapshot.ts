@@ -11,6 +11,7 @@ const TABLES = [
   "webhooks",
   "webhook_old_urls",
   "events",
+  "search_terms",
   "idempotency_keys",
   "fan_out",
   "workers",

@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { rows } from "../../../src/db/database.ts";
+import { termOf } from "../../../src/db/events/search.ts";
 import { ALL_PERMISSIONS, createApiKey } from "../../../src/db/keys/api-keys.ts";
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
 import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
@@ -33,6 +34,8 @@ export interface WorldWebhook {
   keyId: string;
   deliveryIds: string[];
   eventIds: string[];
+  /** URL, users, idempotency keys and searchable values. */
+  searched: string[];
   /** Everything beyond the contract's six fields that must not become known to others. */
   markers: string[];
 }
@@ -123,7 +126,9 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
   const markers = signing.map(({ secret }) => secret.toString("base64"));
   const deliveryIds: string[] = [];
   const eventIds: string[] = [];
+  const searched = [url];
   for (const state of STATES) {
+    const [idempotencyKey, orderNumber] = [marker("idempotency"), marker("order")];
     const hidden = { payload: marker("payload"), user: marker("user"), error: marker("error") };
     const [response, reason] = [marker("response"), marker("reason")];
     const [{ runId } = { runId: 0 }] = await rows<{ runId: number }>(
@@ -138,12 +143,19 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
         values (new_event_id(), :keyId::uuid, :name, :process::int, :user, now(), 1, :payload) returning id as "eventId"`,
       {
         keyId: key.id,
-        name: marker("idempotency"),
+        name: idempotencyKey,
         process,
         user: hidden.user,
         payload: JSON.stringify({ Text: hidden.payload }),
       },
     );
+    await db("idempotency_keys").insert({
+      api_key_id: key.id,
+      idempotency_key: idempotencyKey,
+      event_id: eventId,
+      request_sha256: Buffer.alloc(32),
+    });
+    await db("search_terms").insert({ term: String(termOf(orderNumber)), event_id: eventId });
     const attempt = { durationMs: 5, status: 500, error: hidden.error, responseStart: response };
     const [deliveryId] = (await storeDeliveries(db, [
       {
@@ -158,7 +170,16 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
     ])) as [string];
     deliveryIds.push(deliveryId);
     eventIds.push(eventId);
-    markers.push(eventId, deliveryId, ...Object.values(hidden), response, reason);
+    searched.push(hidden.user, idempotencyKey, orderNumber);
+    markers.push(
+      eventId,
+      deliveryId,
+      idempotencyKey,
+      orderNumber,
+      ...Object.values(hidden),
+      response,
+      reason,
+    );
   }
   return {
     id: webhook.id,
@@ -168,6 +189,7 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
     keyId: key.id,
     deliveryIds,
     eventIds,
+    searched,
     markers,
   };
 }

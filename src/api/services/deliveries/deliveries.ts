@@ -19,10 +19,12 @@ import {
   type DeliveryRow,
   FINAL_STATES,
   getDelivery,
+  getSentRequest,
+  type SentRequest,
 } from "../../../db/deliveries/deliveries.ts";
 import { type DeliveryFilter, type DeliveryPage, listDeliveries } from "../../../db/deliveries/list.ts";
+import { searchDeliveries } from "../../../db/deliveries/search.ts";
 import { sendAgain, sendManyAgain } from "../../../db/deliveries/send-again.ts";
-import { getSentRequest, type SentRequest } from "../../../db/deliveries/sent-requests.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
@@ -34,6 +36,7 @@ import {
   newerPageToken,
   optionalUuid,
   pageToken,
+  searchText,
   stateNumbers,
   stateText,
 } from "./delivery-filter.ts";
@@ -63,8 +66,12 @@ export function deliveryService({
         deliveryId: optionalUuid("delivery_id", request.deliveryId),
       };
       // Reads one more to detect another page.
+      const search = searchText(request.search);
+      const scope = callerScope(handler);
       const { result, lagMs } = await reads.read((from) =>
-        listDeliveries(from, callerScope(handler), filter, limit + 1),
+        search
+          ? searchDeliveries(from, scope, filter, limit + 1, search)
+          : listDeliveries(from, scope, filter, limit + 1),
       );
       if (lagMs !== null) handler.responseHeader.set(REPLICA_LAG_HEADER, String(lagMs));
       return pageMessage(result, limit, filter);
@@ -99,6 +106,7 @@ export function deliveryService({
       const { sent, skipped, next } = await sendManyAgain(db, callerScope(handler), filter, {
         limit,
         retentionDays,
+        search: searchText(request.search),
       });
       if (sent > 0) onQueued();
       return { sentAgain: sent, skipped, nextPageToken: next === null ? "" : pageToken(next) };

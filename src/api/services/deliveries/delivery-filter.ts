@@ -2,8 +2,9 @@ import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { DeliveryState, DeliveryStateSchema } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { DeliveryStateName } from "../../../db/deliveries/deliveries.ts";
 import type { DeliveryFilter } from "../../../db/deliveries/list.ts";
+import type { SearchText } from "../../../db/deliveries/search.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { isProcess, isUuid, unknownProcess } from "../messages.ts";
+import { assertText, isProcess, isUuid, unknownProcess } from "../messages.ts";
 
 /** State names in the database by proto number. */
 const stateNames = new Map(
@@ -44,6 +45,30 @@ export function deliveryFilter(request: FilterFields): DeliveryFilter {
     from: request.from && timestampDate(request.from),
     to: request.to && timestampDate(request.to),
     ...readPageToken(request.pageToken),
+  };
+}
+
+const MAX_SEARCH_CHARACTERS = 300;
+const MAX_WEBHOOK_ID = 2n ** 63n - 1n;
+
+/**
+ * What a search may mean. Undefined if it is empty.
+ *
+ * @throws DomainError INVALID_ARGUMENT if it is too long or PostgreSQL cannot store it
+ */
+export function searchText(search: string): SearchText | undefined {
+  const text = search.trim();
+  if (text === "") return undefined;
+  assertText("search", text, MAX_SEARCH_CHARACTERS);
+  const [, digits] = /^#?(\d{1,19})$/.exec(text) ?? [];
+  const webhookId = digits === undefined || BigInt(digits) > MAX_WEBHOOK_ID ? undefined : BigInt(digits);
+  const url = digits === undefined ? URL.parse(/^https:/i.test(text) ? text : `https://${text}`) : null;
+  const path = url && url.pathname + url.search;
+  return {
+    text,
+    uuid: isUuid(text) ? text.toLowerCase() : undefined,
+    webhookId,
+    ...(url ? { host: url.host, url: path === "/" ? undefined : `https://${url.host}${path}` } : {}),
   };
 }
 

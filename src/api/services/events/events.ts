@@ -31,12 +31,13 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
     refusals: context.instruments.refusals,
     method: handler.method.name,
     apiKeyId: callerOf(handler).id,
+    searchIndex: context.searchIndex,
     admit: () => gate.stillAuthorised(handler),
   });
 
   return {
     async publishEvent(request, handler) {
-      const published = await publish(newEvent(callerOf(handler).id, request));
+      const published = await publish(newEvent(callerOf(handler).id, request, context.searchIndex));
       if (published instanceof DomainError) throw published;
       return publishedMessage(published);
     },

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { type DescField, toBinary } from "@bufbuild/protobuf";
+import { type DescField, type Message, toBinary } from "@bufbuild/protobuf";
 import { type PublishEventRequest, PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
 import { payloadFields, processOfField } from "../../../contract/catalogue.ts";
 import type { NewEvent } from "../../../db/events/publish.ts";
@@ -7,6 +7,7 @@ import { invalidFields } from "../../errors/errors.ts";
 import { sortableTime } from "../../json/timestamp.ts";
 import { jsonWriter } from "../../json/writer.ts";
 import { assertFields, assertText } from "../messages.ts";
+import { searchableValues } from "./searchable-values.ts";
 
 /** The maximum size of a payload as JSON, in bytes. */
 const MAX_PAYLOAD_BYTES = 262_144;
@@ -17,14 +18,15 @@ const USER_ID_ALLOWED = "visible ASCII characters (no spaces)";
 /**
  * Converts a publish request for storage.
  *
+ * @param searchIndex whether searchable values of the payload are stored for searches
  * @throws DomainError INVALID_ARGUMENT with the remedy
  */
-export function newEvent(apiKeyId: string, request: PublishEventRequest): NewEvent {
+export function newEvent(apiKeyId: string, request: PublishEventRequest, searchIndex: boolean): NewEvent {
   assertFields(PublishEventRequestSchema, request);
   assertText("idempotency_key", request.idempotencyKey, MAX_KEY_CHARACTERS);
   assertUserId(request.userId);
   return {
-    ...payloadOf(request),
+    ...payloadOf(request, searchIndex),
     apiKeyId,
     idempotencyKey: request.idempotencyKey,
     requestSha256: hash("sha256", toBinary(PublishEventRequestSchema, request), "buffer"),
@@ -60,8 +62,11 @@ const dataFields = new Map<string | undefined, DescField>(
     .map((field) => [field.localName, field]),
 );
 
-/** The event's process and the body that its receivers get. */
-function payloadOf(request: PublishEventRequest): { process: number; payload: string } {
+/** The event's process, the body that its receivers get, and the values that it is found by. */
+function payloadOf(
+  request: PublishEventRequest,
+  searchIndex: boolean,
+): Pick<NewEvent, "process" | "payload" | "searchable"> {
   const field = dataFields.get(request.data.case);
   const process = field && processOfField(field.name);
   if (field?.fieldKind !== "message" || process === undefined) {
@@ -81,7 +86,8 @@ function payloadOf(request: PublishEventRequest): { process: number; payload: st
       },
     ]);
   }
-  return { process, payload };
+  const values = searchIndex ? searchableValues(field.message, request.data.value as Message) : [];
+  return { process, payload, ...(values.length > 0 ? { searchable: values } : {}) };
 }
 
 function writePayload(field: string, write: () => string): string {

@@ -24,6 +24,8 @@ export interface SeriesOptions {
   /** The call, for the log. */
   method: string;
   apiKeyId: string;
+  /** Whether searchable values of payloads are stored for searches. */
+  searchIndex: boolean;
   /** Rejects when the caller's key may no longer publish. */
   admit: () => Promise<void>;
 }
@@ -61,7 +63,7 @@ export class PublishedSeries {
     const index = this.#results.push({}) - 1;
     let event: NewEvent;
     try {
-      event = newEvent(this.#options.apiKeyId, request);
+      event = newEvent(this.#options.apiKeyId, request, this.#options.searchIndex);
     } catch (error) {
       this.#refuse(index, error);
       return;

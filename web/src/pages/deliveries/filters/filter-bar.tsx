@@ -16,13 +16,15 @@ const TYPES = catalogue.map(({ name }) => name);
 export function FilterBar({ filters, onChange }: FilterBarProps) {
   const narrow = useBelow("sm");
   const [opened, { toggle }] = useDisclosure();
-  const set = FILTER_NAMES.filter((name) => name !== "id" && name !== "page" && filters[name] !== "").length;
+  const set = FILTER_NAMES.filter(
+    (name) => name !== "search" && name !== "page" && filters[name] !== "",
+  ).length;
   const search = (
     <SearchField
-      label="Delivery or event id"
-      placeholder="Paste an id"
-      value={filters.id}
-      onChange={(id) => onChange({ id: id.trim() }, { replace: true })}
+      label="Search"
+      placeholder="Order number, user, id or host"
+      value={filters.search}
+      onChange={(search) => onChange({ search: search.trim() }, { replace: true })}
     />
   );
   const others = <OtherFilters filters={filters} onChange={onChange} />;

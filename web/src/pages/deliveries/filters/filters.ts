@@ -8,15 +8,15 @@ import type { WebhookProcess } from "../../../../../gen/webhook/v1/event_pb.ts";
 import { catalogue } from "../../../../../src/contract/catalogue.ts";
 import { DELIVERY_STATES } from "../../../parts/status/delivery-state.tsx";
 
-/** What the list's address holds: a delivery's or event's id, states, times and the rest of the filter, and the page. */
-export const FILTER_NAMES = ["id", "state", "type", "webhook", "last", "from", "to", "page"] as const;
+/** The parameters of the list's address: the filter and the page. */
+export const FILTER_NAMES = ["search", "state", "type", "webhook", "last", "from", "to", "page"] as const;
 
 /** The filter as the address spells it, "" where it has none. */
 export type Filters = Record<(typeof FILTER_NAMES)[number], string>;
 
 /** No filter at all, on the first page. */
 export const NO_FILTERS: Filters = {
-  id: "",
+  search: "",
   state: "",
   type: "",
   webhook: "",
@@ -29,7 +29,7 @@ export const NO_FILTERS: Filters = {
 /** What a list of deliveries and sending many again are asked for alike. */
 export type DeliveryFilter = Pick<
   MessageInitShape<typeof ListDeliveriesRequestSchema>,
-  "webhookId" | "process"
+  "webhookId" | "process" | "search"
 > & { states: DeliveryState[]; from?: Timestamp; to?: Timestamp };
 
 const HOUR = 3_600_000;
@@ -55,6 +55,7 @@ export function readFilter(filters: Filters, now: number): DeliveryFilter {
   const to = span ? Number.NaN : Date.parse(filters.to);
   return {
     states: statesOf(filters).map(({ state }) => state),
+    ...(filters.search === "" ? {} : { search: filters.search }),
     ...(/^\d{1,18}$/.test(filters.webhook) ? { webhookId: BigInt(filters.webhook) } : {}),
     ...(type ? { process: type.number as WebhookProcess } : {}),
     ...(Number.isNaN(from) ? {} : { from: timestampFromMs(from) }),

@@ -12,7 +12,7 @@ import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
 import type { DeliveryFilter } from "../filters/filters.ts";
-import { type ManyFilter, SendFilteredDialog } from "../send/send-filtered.tsx";
+import { SendFilteredDialog } from "../send/send-filtered.tsx";
 import { SendSelectedDialog } from "../send/send-selected.tsx";
 import { DeliveryList } from "./delivery-list.tsx";
 import { Pager } from "./pager.tsx";
@@ -23,8 +23,6 @@ import { useDeliveryPage } from "./use-delivery-page.ts";
 /** What is listed. */
 export interface DeliveryPagesProps {
   filter: DeliveryFilter;
-  /** One delivery, or those of one event. */
-  id: { deliveryId: string } | { eventId: string } | undefined;
   /** Of the page; "" is the first. */
   token: string;
   onGo: (token: string, options?: { replace?: boolean }) => void;
@@ -33,8 +31,8 @@ export interface DeliveryPagesProps {
 }
 
 /** A page of the deliveries that a filter finds, and what can be done with them. */
-export function DeliveryPages({ filter, id, token, onGo, onClear }: DeliveryPagesProps) {
-  const page = useDeliveryPage({ ...filter, ...id }, token);
+export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesProps) {
+  const page = useDeliveryPage(filter, token);
   const { deliveries = [] } = page;
   const mayWrite = useMay("Write_Administrative_Data");
   const selection = useSelection(deliveries);
@@ -50,15 +48,15 @@ export function DeliveryPages({ filter, id, token, onGo, onClear }: DeliveryPage
     <Box style={{ opacity: page.isPrevious ? 0.5 : 1 }} aria-busy={page.isPrevious}>
       <Group justify="space-between" mih={52} gap="sm">
         <Arrived count={page.arrived} hasMore={page.hasMoreArrived} onShow={page.showArrived} />
-        {mayWrite && deliveries.length > 0 && !(id && "deliveryId" in id) && (
-          <SendFiltered filter={{ ...filter, ...id }} />
-        )}
+        {mayWrite && deliveries.length > 0 && <SendFiltered filter={filter} />}
       </Group>
       {deliveries.length > 0 ? (
         <DeliveryList deliveries={deliveries} selection={mayWrite ? selection : undefined} />
       ) : page.searchedBackTo ? null : onClear ? (
         <NothingFound of="delivery" onClear={onClear}>
-          None passes all of the filters. One that finished long ago may be deleted by now.
+          {filter.search
+            ? "A search compares whole values: order numbers and other searchable values of the payload, user ids, idempotency keys, hosts, URLs, and the ids of events, deliveries and webhooks."
+            : "None passes all of the filters. One that finished long ago may be deleted by now."}
         </NothingFound>
       ) : (
         <Empty title="No deliveries yet" icon={<IconSend />}>
@@ -73,7 +71,7 @@ export function DeliveryPages({ filter, id, token, onGo, onClear }: DeliveryPage
       )}
       {mayWrite && (
         <SendSelected
-          deliveries={deliveries.filter(({ id: each }) => selection.ids.has(each))}
+          deliveries={deliveries.filter(({ id }) => selection.ids.has(id))}
           onClear={() => selection.set([])}
         />
       )}
@@ -99,7 +97,7 @@ function Arrived({ count, hasMore, onShow }: { count: number; hasMore: boolean; 
 }
 
 /** Sends again all that the filter finds; those that failed where it names no state. */
-function SendFiltered({ filter }: { filter: ManyFilter }) {
+function SendFiltered({ filter }: { filter: DeliveryFilter }) {
   const [opened, { open, close }] = useDisclosure();
   const readAnew = useReadAnew();
   const states =

@@ -19,16 +19,13 @@ const MOST_COUNTED = 1_000;
 /** Sent again by one call. */
 const STEP = 1_000;
 
-/** Which deliveries are sent again: those of final states that a filter finds. */
-export type ManyFilter = DeliveryFilter & { eventId?: string };
-
 /** Typed to confirm a replay of every webhook's deliveries. */
 const CONFIRMATION = "replay";
 /** Filters that leave out no webhook and no user. */
 const WIDE: ReadonlySet<string> = new Set(["states", "from", "to"]);
 
 /** Whether a filter restricts neither webhooks nor events nor users. */
-function coversEveryone(filter: ManyFilter): boolean {
+function coversEveryone(filter: DeliveryFilter): boolean {
   return Object.entries(filter).every(
     ([name, value]) => WIDE.has(name) || value === undefined || value === "",
   );
@@ -38,7 +35,7 @@ function coversEveryone(filter: ManyFilter): boolean {
 export function SendFilteredDialog(props: {
   opened: boolean;
   onClose: () => void;
-  filter: ManyFilter;
+  filter: DeliveryFilter;
   onDone: () => void;
 }) {
   const { opened, onClose, filter, onDone } = props;
@@ -140,7 +137,7 @@ function inWords({ sent, skipped }: { sent: number; skipped: number }): string {
 }
 
 /** The filter in words. */
-function Which({ filter }: { filter: ManyFilter }) {
+function Which({ filter }: { filter: DeliveryFilter }) {
   const { data } = useQuery(
     WebhookService.method.getWebhook,
     filter.webhookId === undefined ? skipToken : { webhookId: filter.webhookId },
@@ -152,7 +149,7 @@ function Which({ filter }: { filter: ManyFilter }) {
         ["State", states.map(({ label }) => label).join(", ")],
         filter.process !== undefined && ["Event type", processName(filter.process)],
         filter.webhookId !== undefined && ["Webhook", `#${filter.webhookId} ${data?.webhook?.url ?? ""}`],
-        filter.eventId !== undefined && ["Event", filter.eventId],
+        filter.search !== undefined && ["Search", filter.search],
         (filter.from !== undefined || filter.to !== undefined) && [
           "Created",
           <Span key="created" {...filter} />,
@@ -162,7 +159,7 @@ function Which({ filter }: { filter: ManyFilter }) {
   );
 }
 
-function Span({ from, to }: Pick<ManyFilter, "from" | "to">) {
+function Span({ from, to }: Pick<DeliveryFilter, "from" | "to">) {
   return (
     <>
       {from && (
