@@ -46,7 +46,10 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
       if (!isNew && isLong(input))
         await continueAsNew<typeof dispatchPendingDeliveries>({ ...input, firstAttemptsDone: true });
       isNew = false;
-      if ((await retries.ask()).groups.length > 0) continue;
+      const { groups } = await retries.ask();
+      // The first attempts that failed are known from here on, unless the run asked for them before.
+      description.firstAttemptsEnded();
+      if (groups.length > 0) continue;
       const closing = await closeRun(key);
       if (closing.open > 0) continue;
       description.closed(closing);

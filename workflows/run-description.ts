@@ -19,6 +19,8 @@ export class RunDescription {
   /** The summaries of all retry groups of the run, by number. */
   readonly #groups = new Map<number, string>();
 
+  #hasRecordedFirst = false;
+
   constructor(input: DispatchInput) {
     this.#input = input;
   }
@@ -38,10 +40,11 @@ export class RunDescription {
     if (groups.length > 0) this.#showDetails();
   }
 
-  /** Called when first attempts are completed and retries may remain. */
+  /** Called when first attempts are completed and retries may remain; records them once, if there are retries. */
   firstAttemptsEnded(): void {
-    if (this.#first.sent > 0 && this.#groups.size > 0)
-      this.#record(countsInWords(this.#first), this.#first.sent);
+    if (this.#hasRecordedFirst || this.#first.sent === 0 || this.#groups.size === 0) return;
+    this.#hasRecordedFirst = true;
+    this.#record(countsInWords(this.#first), this.#first.sent);
   }
 
   /** Called when the run is closed. */

@@ -6,7 +6,7 @@ import { checkAttempts, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
 const KILLS = 3;
-const DELIVERIES = FULL_SIZE ? 60_000 : 12_000;
+const DELIVERIES = FULL_SIZE ? 60_000 : 4_000;
 /** What a worker may have in flight here, and not recorded yet beside that. */
 const IN_FLIGHT = 300;
 const UNRECORDED = 128;
