@@ -1,6 +1,9 @@
 # The service as one image for both roles: `ROLE=api` and `ROLE=worker`. PostgreSQL and Temporal are outside.
 
-FROM node:24-bookworm-slim AS dependencies
+# Node 24 on Debian, with npm. To build from a fixed image: --build-arg BASE=node:24-bookworm-slim@sha256:…
+ARG BASE=node:24-bookworm-slim
+
+FROM ${BASE} AS dependencies
 WORKDIR /service
 COPY package.json package-lock.json ./
 # Left out: the embedded PostgreSQL, Temporal's cores for other platforms, the compiler of its bundler, source maps.
@@ -11,17 +14,21 @@ RUN npm install --omit=dev --ignore-scripts --no-audit --no-fund \
   && find node_modules -name '*.map' -delete
 
 # The settings page and the workflows, with what only their build needs.
-FROM node:24-bookworm-slim AS build
+FROM ${BASE} AS build
 WORKDIR /service
 COPY package.json package-lock.json ./
 RUN npm install --ignore-scripts --no-audit --no-fund
 COPY . .
 RUN node --disable-warning=ExperimentalWarning scripts/build.ts
 
-FROM node:24-bookworm-slim
+FROM ${BASE}
+ARG VERSION=unknown
+ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Webhook service" \
   org.opencontainers.image.description="Webhook registration and delivery" \
-  org.opencontainers.image.licenses="Apache-2.0"
+  org.opencontainers.image.licenses="Apache-2.0" \
+  org.opencontainers.image.version="${VERSION}" \
+  org.opencontainers.image.revision="${REVISION}"
 # Temporal's core checks servers' certificates against the system's authorities.
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends ca-certificates \

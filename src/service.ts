@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { MetricsBuffer } from "@temporalio/worker";
+import packageJson from "../package.json" with { type: "json" };
 import { startApi } from "./api/server.ts";
 import { findSettingsPage } from "./api/settings-page.ts";
 import { type Config, deliversInItself, exportsMetrics } from "./config/config.ts";
@@ -22,6 +23,7 @@ import {
 import { observeCertificate, observePool, observeReplicaLag } from "./metrics/process-gauges.ts";
 import { exportMetrics } from "./metrics/service-metrics.ts";
 import { drainTemporalMetrics } from "./metrics/temporal-metrics.ts";
+import { startTracing } from "./metrics/tracing.ts";
 import { createLogger } from "./process/logger.ts";
 import type { Progress } from "./process/progress.ts";
 import { watchFiles } from "./process/watched-files.ts";
@@ -84,7 +86,7 @@ const STOP_MARGIN_MS = 30_000;
 /** Starts the configured roles on external or embedded servers. */
 export async function startService(config: Config, overrides: ServiceOverrides = {}): Promise<Service> {
   const { progress = () => {}, names = temporalNames(), environment = process.env } = overrides;
-  const log = createLogger(config.logLevel);
+  const log = createLogger(config.logLevel, { role: config.role, version: packageJson.version });
   const stopping = new AbortController();
   overrides.giveUp?.addEventListener("abort", () => stopping.abort(), { once: true });
   if (environment.NODE_TLS_REJECT_UNAUTHORIZED === "0") log.warn(UNVERIFIED_TLS);
@@ -108,6 +110,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const metrics = await exportMetrics(exported, log, async () => (await processes?.snapshots()) ?? []);
     stops.push(metrics.close);
     const { meter } = metrics;
+    const { tracer, close: endTracing } = await startTracing({ ...config.traces, process: "main", log });
+    stops.push(endTracing);
     let certificate = tls?.cert ?? "";
     if (tls) observeCertificate(meter, () => certificate);
     if (overrides.temporalMetrics) {
@@ -173,6 +177,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         isPrepared: () => isPrepared,
         log,
         instruments: createApiInstruments(meter),
+        tracer,
         limits: config.limits,
         deliveryTimeoutMs: config.delivery.timeoutMs,
         retentionDays: config.dispatch.retentionDays,
@@ -263,6 +268,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           stopping: stopping.signal,
           log,
           instruments: createDeliveryInstruments(meter),
+          tracer,
           reservedFiles: role === "all" ? config.limits.maxConnections : 0,
           ...(overrides.workflowBundle ? { workflowBundle: overrides.workflowBundle } : {}),
         });

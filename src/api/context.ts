@@ -1,3 +1,4 @@
+import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { LimitsConfig } from "../config/config.ts";
 import type { TargetRules } from "../contract/target-rules.ts";
@@ -27,6 +28,8 @@ export interface ApiContext {
   searchIndex: boolean;
   log: Logger;
   instruments: ApiInstruments;
+  /** Traces calls. Undefined where traces are not exported. */
+  tracer?: Tracer | undefined;
   /** Told after each write that queued deliveries; returns at once. */
   onQueued?: () => void;
   /**

@@ -1,9 +1,18 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import {
+  Code,
+  ConnectError,
+  createContextKey,
+  type HandlerContext,
+  type Interceptor,
+} from "@connectrpc/connect";
+import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { isGivenUp, onBehalfOf } from "../db/connections/call-signal.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
+import { cleanTraceparent } from "../metrics/traceparent.ts";
+import { endCall, startCall, traceparentOf, within } from "../metrics/tracing.ts";
 import { needsDatabase } from "./auth/public-services.ts";
 import { orAborted, untilAborted } from "./ending.ts";
 import { statusNameOf, toConnectError } from "./errors/errors.ts";
@@ -11,6 +20,35 @@ import type { OnRefused } from "./limits/refused-bytes.ts";
 import { ADMISSION_HEADER } from "./rest/admissions.ts";
 import { assertFields } from "./services/messages.ts";
 import type { SilentDatabase } from "./silent-database.ts";
+
+/** The trace context of a traced call. */
+const callTrace = createContextKey<string | null>(null);
+
+/** The trace context that a call's events belong to: its span's where calls are traced, else the caller's; or null. */
+export function traceparentOfCall(handler: HandlerContext): string | null {
+  return handler.values.get(callTrace) ?? cleanTraceparent(handler.requestHeader.get("traceparent"));
+}
+
+/** Traces each call, as part of the caller's trace if it names one. */
+export function traceInterceptor(tracer: Tracer): Interceptor {
+  return (next) => async (request) => {
+    const span = startCall(tracer, nameOf(request), request.header.get("traceparent"));
+    request.contextValues.set(callTrace, traceparentOf(span));
+    const failed = (error: unknown) => {
+      endCall(span, statusNameOf(ConnectError.from(error).code));
+      return error;
+    };
+    try {
+      const response = await within(span, () => next(request));
+      if (response.stream)
+        return { ...response, message: guarded(response.message, () => endCall(span, undefined), failed) };
+      endCall(span, undefined);
+      return response;
+    } catch (error) {
+      throw failed(error);
+    }
+  };
+}
 
 const PUBLISHING: ReadonlySet<DescMethod> = new Set([
   EventService.method.publishEvent,

@@ -15,6 +15,7 @@ import {
   fieldsInterceptor,
   readingInterceptor,
   silenceInterceptor,
+  traceInterceptor,
 } from "./interceptors.ts";
 import { AddressCounter, MAX_PUBLIC_CALLS } from "./limits/address-counter.ts";
 import { HeldBytes } from "./limits/held-bytes.ts";
@@ -101,6 +102,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   };
   const routerOptions: ConnectRouterOptions = {
     interceptors: [
+      ...(context.tracer ? [traceInterceptor(context.tracer)] : []),
       errorInterceptor(context.log, context.instruments, onRefused),
       silenceInterceptor(database),
       endingInterceptor(context.log),

@@ -26,6 +26,8 @@ export interface Config {
   httpPort: number;
   grpcPort: number;
   metrics: MetricsConfig;
+  /** Whether traces are sent by OTLP, by OpenTelemetry's own variables. */
+  traces: { otlp: boolean };
   /** The certificate and key of the listeners, PEM, and their files, which are read again when they change. */
   tls: TlsConfig | undefined;
   logLevel: string;
@@ -138,6 +140,8 @@ export interface DeliveryConfig {
   maxPerWebhook: number;
   /** The maximum number of pending first attempts per webhook, beyond which deliveries fail; 0 for no limit. */
   maxPendingPerWebhook: number;
+  /** Whether requests carry the `traceparent` of the event's trace. */
+  sendTraceparent: boolean;
   /** The maximum size of payloads held by a process, in bytes. */
   memoryBytes: number;
   /** Non-public networks to which deliveries are allowed. */
@@ -198,6 +202,7 @@ const variables = {
   DELIVERY_MAX_IN_FLIGHT: integer({ min: 1, max: 100_000 })({ default: 4_000 }),
   DELIVERY_MAX_PER_HOST: integer({ min: 1, max: 10_000 })({ default: 400 }),
   DELIVERY_MAX_PER_WEBHOOK: integer({ min: 1, max: 10_000 })({ default: 400 }),
+  DELIVERY_TRACEPARENT: bool({ default: false }),
   DELIVERY_MEMORY: bytes({ min: MIB, max: 64 * 1_024 * MIB })({ default: 64 * MIB }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
   DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
@@ -233,7 +238,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
     host: env.HOST,
     httpPort: env.HTTP_PORT,
     grpcPort: env.GRPC_PORT,
-    metrics: { port: env.METRICS_PORT, otlp: sendsByOtlp(given) },
+    metrics: { port: env.METRICS_PORT, otlp: sendsByOtlp(given, "METRICS") },
+    traces: { otlp: sendsByOtlp(given, "TRACES") },
     tls:
       env.TLS_CERT && env.TLS_KEY
         ? {
@@ -288,6 +294,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       maxPerHost: env.DELIVERY_MAX_PER_HOST,
       maxPerWebhook: env.DELIVERY_MAX_PER_WEBHOOK,
       maxPendingPerWebhook: env.MAX_PENDING_PER_WEBHOOK,
+      sendTraceparent: env.DELIVERY_TRACEPARENT,
       memoryBytes: env.DELIVERY_MEMORY,
       allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS,
       allowedPorts: env.DELIVERY_ALLOWED_PORTS,
@@ -296,14 +303,14 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
 }
 
 /**
- * Whether metrics are sent by OTLP: where an endpoint is named or OTEL_METRICS_EXPORTER says so. Of the specification's
+ * Whether a signal is sent by OTLP: where an endpoint is named or OTEL_METRICS_EXPORTER or OTEL_TRACES_EXPORTER says so. Of the specification's
  * defaults only this one differs: without any of its variables nothing is sent.
  */
-function sendsByOtlp(given: NodeJS.ProcessEnv): boolean {
+function sendsByOtlp(given: NodeJS.ProcessEnv, signal: "METRICS" | "TRACES"): boolean {
   if (given.OTEL_SDK_DISABLED?.toLowerCase() === "true") return false;
-  const exporters = given.OTEL_METRICS_EXPORTER?.split(",").map((name) => name.trim());
+  const exporters = given[`OTEL_${signal}_EXPORTER`]?.split(",").map((name) => name.trim());
   if (exporters) return exporters.includes("otlp");
-  return Boolean(given.OTEL_EXPORTER_OTLP_ENDPOINT || given.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT);
+  return Boolean(given.OTEL_EXPORTER_OTLP_ENDPOINT || given[`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`]);
 }
 
 /** A worker's process delivers itself; beside an API there is a process for each of up to four other cores. */

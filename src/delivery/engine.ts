@@ -1,4 +1,4 @@
-import { createNoopMeter } from "@opentelemetry/api";
+import { createNoopMeter, type Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
 import type { Db } from "../db/database.ts";
@@ -14,6 +14,7 @@ import {
   type DeliveryInstruments,
   recordRequest,
 } from "../metrics/instruments.ts";
+import { endAttempt, startAttempt, traceparentOf } from "../metrics/tracing.ts";
 import { systemClock as clock } from "../process/clock.ts";
 import { EventContents } from "./event-contents.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
@@ -61,6 +62,7 @@ export interface DeliveryEngine {
  * @param options.reservedFiles connections of an API in the same process; 0 unless given
  * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
  * @param options.instruments what it measures with; nothing unless given
+ * @param options.tracer traces attempts; nothing unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
  */
 export function createDeliveryEngine(options: {
@@ -75,9 +77,10 @@ export function createDeliveryEngine(options: {
   reservedFiles?: number;
   sharedBy?: number;
   instruments?: DeliveryInstruments;
+  tracer?: Tracer | undefined;
   resolver?: Resolver;
 }): DeliveryEngine {
-  const { db, directDb, directUrl, log, stopping, delivery, dispatch } = options;
+  const { db, directDb, directUrl, log, stopping, delivery, dispatch, tracer } = options;
   const { instruments = createDeliveryInstruments(createNoopMeter()) } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // A lookup never runs longer than the attempt that needs it.
@@ -110,9 +113,15 @@ export function createDeliveryEngine(options: {
     {
       clock,
       log,
-      post(request, outcome, gate) {
+      post(request, outcome, gate, { id, token }) {
+        const { origin, traceparent } = request;
+        const span =
+          tracer && startAttempt(tracer, { deliveryId: id, number: token.attempts + 1, origin, traceparent });
+        const passedOn = span ? traceparentOf(span) : traceparent;
+        if (delivery.sendTraceparent && passedOn) request.headers.push("traceparent", passedOn);
         const measured = (known: Outcome) => {
           recordRequest(instruments, known);
+          if (span) endAttempt(span, known);
           outcome(known);
         };
         post(client, request, timeoutMs, measured, gate);

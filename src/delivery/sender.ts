@@ -11,7 +11,7 @@ import { type Kind, Scheduler, type Task, type Verdict } from "./limits/schedule
 import type { Recorder } from "./recorder.ts";
 import type { Outcome } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
-import { buildRequest, NoPayloadError } from "./request/request.ts";
+import { type BuiltRequest, buildRequest, NoPayloadError } from "./request/request.ts";
 import type { Signer } from "./request/signature.ts";
 import type { WebhookWatch } from "./webhook-watch.ts";
 import type { WorkerLease } from "./worker-lease.ts";
@@ -29,7 +29,12 @@ export interface SenderParts {
   clock: Clock;
   log: Logger;
   /** Makes one POST, as `post` does. */
-  post: (request: ReturnType<typeof buildRequest>, outcome: (outcome: Outcome) => void, gate: Gate) => void;
+  post: (
+    request: BuiltRequest,
+    outcome: (outcome: Outcome) => void,
+    gate: Gate,
+    delivery: ClaimedDelivery,
+  ) => void;
   sign: Signer;
   recorder: Pick<Recorder, "unrecorded" | "record">;
   /** Releases claims of a worker in the database. */
@@ -275,7 +280,7 @@ export class Sender {
   #send(sending: Sending): void {
     const { clock, post, contents, sign, log } = this.#parts;
     const { delivery } = sending;
-    let request: ReturnType<typeof buildRequest>;
+    let request: BuiltRequest;
     try {
       request = buildRequest(delivery, contents.of(delivery), sign);
     } catch (error) {
@@ -290,10 +295,11 @@ export class Sender {
       this.#connecting.delete(sending);
       this.#ended(sending, known);
     };
-    post(request, outcome, {
+    const gate = {
       maySend: () => this.#maySend(sending),
       withdrawn: () => this.#withdrawn(sending),
-    });
+    };
+    post(request, outcome, gate, delivery);
   }
 
   /** The final check once the connection is established: the webhook, the lease or the claim may have changed. */

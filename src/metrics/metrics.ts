@@ -70,13 +70,29 @@ export async function startMetrics(options: MetricsOptions): Promise<Metrics> {
 }
 
 /** OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES add to it. */
-async function describeProcess(process: string): Promise<Resource> {
+export async function describeProcess(process: string): Promise<Resource> {
   const { detectResources, envDetector, resourceFromAttributes } = await import("@opentelemetry/resources");
   return resourceFromAttributes({
     "service.name": "webhook-service",
     "service.instance.id": randomUUID(),
     "webhook.process": process,
   }).merge(detectResources({ detectors: [envDetector] }));
+}
+
+/** Logs that an export by OTLP failed, without the error. */
+export function reportOtlpErrors(log: Logger): void {
+  const quiet = () => {};
+  diag.setLogger(
+    {
+      // The message may hold the endpoint with its password.
+      error: () => log.warn("metrics or traces could not be sent by OTLP; check OTEL_EXPORTER_OTLP_ENDPOINT"),
+      warn: quiet,
+      info: quiet,
+      debug: quiet,
+      verbose: quiet,
+    },
+    { logLevel: DiagLogLevel.ERROR, suppressOverrideMessage: true },
+  );
 }
 
 /** Of OpenTelemetry's specification, in milliseconds. */
@@ -86,18 +102,7 @@ const OTLP_DEFAULTS = { intervalMs: 60_000, timeoutMs: 30_000 };
 async function createOtlpReader(metricProducers: MetricProducer[], log: Logger): Promise<IMetricReader> {
   const { PeriodicExportingMetricReader } = await import("@opentelemetry/sdk-metrics");
   const { OTLPMetricExporter } = await import("@opentelemetry/exporter-metrics-otlp-proto");
-  const quiet = () => {};
-  diag.setLogger(
-    {
-      // The message may hold the endpoint with its password.
-      error: () => log.warn("metrics could not be sent by OTLP; check OTEL_EXPORTER_OTLP_ENDPOINT"),
-      warn: quiet,
-      info: quiet,
-      debug: quiet,
-      verbose: quiet,
-    },
-    { logLevel: DiagLogLevel.ERROR, suppressOverrideMessage: true },
-  );
+  reportOtlpErrors(log);
   const intervalMs = milliseconds("OTEL_METRIC_EXPORT_INTERVAL", OTLP_DEFAULTS.intervalMs);
   return new PeriodicExportingMetricReader({
     exporter: new OTLPMetricExporter(),
@@ -111,7 +116,7 @@ async function createOtlpReader(metricProducers: MetricProducer[], log: Logger):
 }
 
 /** A variable of OpenTelemetry's; as its specification says, what is no number counts as not set. */
-function milliseconds(variable: string, otherwise: number): number {
+export function milliseconds(variable: string, otherwise: number): number {
   const value = Number(process.env[variable] || otherwise);
   return Number.isInteger(value) && value > 0 ? value : otherwise;
 }

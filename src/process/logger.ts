@@ -1,11 +1,28 @@
+import { trace } from "@opentelemetry/api";
 import pino, { type Logger } from "pino";
 import pretty from "pino-pretty";
 
-/** Creates the logger: JSON lines, or readable lines on a terminal. Errors are logged with their cause. */
-export function createLogger(level: string): Logger {
-  const options: pino.LoggerOptions = { level, base: null, serializers: { err: describeError } };
+/**
+ * Creates the logger: JSON lines, or readable lines on a terminal. Errors are logged with their cause. Lines of a traced call
+ * carry its `traceId`.
+ *
+ * @param about what each line carries, such as the role and the version
+ */
+export function createLogger(level: string, about: Record<string, string> | null = null): Logger {
+  const options: pino.LoggerOptions = {
+    level,
+    base: about,
+    serializers: { err: describeError },
+    mixin() {
+      const traceId = trace.getActiveSpan()?.spanContext().traceId;
+      return traceId === undefined ? {} : { traceId };
+    },
+  };
   if (!process.stdout.isTTY) return pino(options);
-  return pino(options, pretty({ sync: true, translateTime: "HH:MM:ss", ignore: "pid,hostname" }));
+  return pino(
+    options,
+    pretty({ sync: true, translateTime: "HH:MM:ss", ignore: "pid,hostname,role,version" }),
+  );
 }
 
 /**

@@ -1,4 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
+import packageJson from "../../package.json" with { type: "json" };
 import { readConfig } from "../config/config.ts";
 import { openDatabases } from "../db/database.ts";
 import { createSecretBox } from "../db/webhooks/secret-box.ts";
@@ -6,6 +7,7 @@ import { createDeliveryInstruments, createOperationDuration } from "../metrics/i
 import { type Metrics, startMetrics } from "../metrics/metrics.ts";
 import { observePool } from "../metrics/process-gauges.ts";
 import { drainTemporalMetrics } from "../metrics/temporal-metrics.ts";
+import { startTracing } from "../metrics/tracing.ts";
 import { explain } from "../process/explain.ts";
 import { createLogger } from "../process/logger.ts";
 import { temporalNames } from "../temporal/connection/names.ts";
@@ -28,10 +30,15 @@ async function main(sharedBy: number, name: string): Promise<void> {
   process.title = "webhook-delivery";
 
   const config = readConfig(process.env);
-  const log = createLogger(config.logLevel);
+  const log = createLogger(config.logLevel, {
+    role: config.role,
+    version: packageJson.version,
+    process: name,
+  });
   const { port, otlp } = config.metrics;
   // The process that started this one has the listener.
   const metrics = await startMetrics({ snapshots: port !== undefined, otlp, process: name, log });
+  const tracing = await startTracing({ ...config.traces, process: name, log });
   process.on("message", (message) => {
     if (message !== MEASURED) return;
     tellMeasured(metrics).catch((err) => log.warn({ err }, "the process could not tell what it measured"));
@@ -54,6 +61,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
     log,
     sharedBy,
     instruments: createDeliveryInstruments(metrics.meter),
+    tracer: tracing.tracer,
   });
   while (!stopping.signal.aborted) {
     tell({ report: await delivery.unready() });
@@ -62,6 +70,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
   await delivery.stop();
   endDraining();
   process.removeAllListeners("message");
+  await tracing.close();
   await metrics.close();
   await close();
 }

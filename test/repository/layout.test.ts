@@ -25,7 +25,15 @@ const MAY_IMPORT: Record<string, string[]> = {
     "src/process",
     "workflows",
   ],
-  "src/worker": ["src/config", "src/db", "src/delivery", "src/metrics", "src/process", "src/temporal"],
+  "src/worker": [
+    "src/config",
+    "src/db",
+    "src/delivery",
+    "src/metrics",
+    "src/process",
+    "src/temporal",
+    "package.json",
+  ],
   workflows: [],
   // The settings page knows the contract; it calls the API like everybody else.
   "web/src": ["src/contract", "gen"],

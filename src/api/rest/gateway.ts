@@ -67,7 +67,7 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
           bodyIsForm: isForm(request.headers["content-type"]),
         });
         const signal = untilCallerGoes(reply);
-        const header = { [ADMISSION_HEADER]: request.admission as string };
+        const header = headersOf(request);
         const call = async (asked: Message) =>
           (await transport.unary(binding.method, signal, undefined, header, asked)).message;
         reply.type(JSON_CONTENT_TYPE);
@@ -120,6 +120,15 @@ async function* written(
 
 function textOf({ localName }: DescField, message: Message): string {
   return String((message as unknown as Record<string, unknown>)[localName]);
+}
+
+/** The headers of the call in memory: its admission, and the caller's trace. */
+function headersOf(request: FastifyRequest): Record<string, string> {
+  const { traceparent } = request.headers;
+  return {
+    [ADMISSION_HEADER]: request.admission as string,
+    ...(typeof traceparent === "string" ? { traceparent } : {}),
+  };
 }
 
 function keyOf(request: FastifyRequest): string {

@@ -19,6 +19,8 @@ export interface NewEvent {
   payload: string;
   /** The values of the payload by which its deliveries are found. Defaults to none. */
   searchable?: readonly string[];
+  /** The W3C Trace Context that the event belongs to. Defaults to null: none. */
+  traceparent?: string | null;
 }
 
 /**
@@ -117,6 +119,7 @@ async function insert(
     userIds: textArray(all.map(({ userId }) => userId)),
     occurred: plainArray(all.map(({ occurred }) => occurred)),
     payloads: textArray(all.map(({ payload }) => payload)),
+    traceparents: plainArray(all.map(({ traceparent = null }) => traceparent)),
     inline: maxInline,
     termPlaces: plainArray(terms.map(({ place }) => place)),
     terms: plainArray(terms.map(({ term }) => term)),
@@ -134,8 +137,9 @@ async function insert(
 const insertStatement = (more: string) => `
   with given as materialized (
     select new_event_id() as id, g.* from unnest(:apiKeyIds::uuid[], :idempotencyKeys::text[],
-      :hashes::text[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[])
-      with ordinality as g(api_key_id, idempotency_key, hash, process, user_id, occurred, payload, place)
+      :hashes::text[], :processes::int[], :userIds::text[], :occurred::timestamptz[], :payloads::text[],
+      :traceparents::text[])
+      with ordinality as g(api_key_id, idempotency_key, hash, process, user_id, occurred, payload, traceparent, place)
   ),
   wide as materialized (
     select process, revision, live from processes where process = any(:processes::int[]) and live > :inline::int
@@ -160,8 +164,9 @@ const insertStatement = (more: string) => `
     where g.id in (select event_id from fresh)
   ),
   stored as (
-    insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
-    select id, api_key_id, idempotency_key, process, user_id, coalesce(occurred, now()), recipients, payload
+    insert into events
+      (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload, traceparent)
+    select id, api_key_id, idempotency_key, process, user_id, coalesce(occurred, now()), recipients, payload, traceparent
     from event order by id
   ),
   queued as (

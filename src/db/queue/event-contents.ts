@@ -11,6 +11,8 @@ export interface EventContent {
   process?: number;
   /** Whether the event is a test event. */
   test?: boolean;
+  /** The W3C Trace Context of the publisher's call; null without one. */
+  traceparent?: string | null;
 }
 
 /**
@@ -32,12 +34,13 @@ export async function loadContents(
     user_id: string;
     process: number;
     test: boolean;
+    traceparent: string | null;
     fits: boolean;
   }>(
     db,
     // PostgreSQL knows the length of a payload without reading it.
-    `select id, user_id, process, test, fits, case when fits then payload end as payload from (
-        select e.id, e.user_id, e.process, e.test, e.payload,
+    `select id, user_id, process, test, traceparent, fits, case when fits then payload end as payload from (
+        select e.id, e.user_id, e.process, e.test, e.traceparent, e.payload,
           coalesce(sum(octet_length(e.payload)) over before, 0) + coalesce(octet_length(e.payload), 0) <= :maxBytes::int8
             or :alone::bool and a.place = 1 as fits
         from unnest(:eventIds::uuid[]) with ordinality a(id, place) join events e on e.id = a.id
@@ -47,8 +50,8 @@ export async function loadContents(
     { prepare: "load_contents" },
   );
   const contents = new Map<string, EventContent>(asked.map((id) => [id, { payload: null, userId: "" }]));
-  for (const { id, payload, user_id, process, test, fits } of found) {
-    if (fits) contents.set(id, { payload, userId: user_id, process, test });
+  for (const { id, payload, user_id, process, test, traceparent, fits } of found) {
+    if (fits) contents.set(id, { payload, userId: user_id, process, test, traceparent });
     else contents.delete(id);
   }
   return contents;

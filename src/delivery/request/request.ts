@@ -8,16 +8,26 @@ export class NoPayloadError extends Error {
   override name = "NoPayloadError";
 }
 
+/** A POST, with what its trace needs. */
+export interface BuiltRequest {
+  origin: string;
+  path: string;
+  headers: string[];
+  body: string;
+  /** The trace that the event belongs to; null without one. */
+  traceparent: string | null;
+}
+
 /** Builds the POST of an attempt: the contract's headers (6.2) and a new signature. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
-  { payload: body, userId, process = webhook.process, test }: EventContent,
+  { payload: body, userId, process = webhook.process, test, traceparent = null }: EventContent,
   sign: Signer,
-): { origin: string; path: string; headers: string[]; body: string } {
+): BuiltRequest {
   if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
   const { origin, path } = webhook.target;
   const signature = sign(webhook.secrets, id, new Date(), body);
   const headers = deliveryHeaders({ id, process, installedAppId: webhook.installedAppId, userId, test });
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
-  return { origin, path, headers, body };
+  return { origin, path, headers, body, traceparent };
 }

@@ -6,6 +6,7 @@ import { callerOf, type Gate } from "../../auth/auth.ts";
 import { assertServiceWide } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
+import { traceparentOfCall } from "../../interceptors.ts";
 import { publishedMessage } from "../messages.ts";
 import { newEvent } from "./new-event.ts";
 import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
@@ -22,7 +23,12 @@ const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 
 /** Publishes events, for internal callers (contract, section 6). */
 export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeof EventService> {
-  const publish = createPublisher(context.db, context.instruments.published, context.onQueued);
+  const publish = createPublisher(
+    context.db,
+    context.instruments.published,
+    context.onQueued,
+    context.tracer,
+  );
   const room = new Room(MAX_WAITING_BYTES);
   const seriesOptions = (handler: HandlerContext): SeriesOptions => ({
     publish,
@@ -32,12 +38,14 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
     method: handler.method.name,
     apiKeyId: callerOf(handler).id,
     searchIndex: context.searchIndex,
+    traceparent: traceparentOfCall(handler),
     admit: () => gate.stillAuthorised(handler),
   });
 
   return {
     async publishEvent(request, handler) {
-      const published = await publish(newEvent(callerOf(handler).id, request, context.searchIndex));
+      const event = newEvent(callerOf(handler).id, request, context.searchIndex, traceparentOfCall(handler));
+      const published = await publish(event);
       if (published instanceof DomainError) throw published;
       return publishedMessage(published);
     },

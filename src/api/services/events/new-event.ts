@@ -21,7 +21,12 @@ const USER_ID_ALLOWED = "visible ASCII characters (no spaces)";
  * @param searchIndex whether searchable values of the payload are stored for searches
  * @throws DomainError INVALID_ARGUMENT with the remedy
  */
-export function newEvent(apiKeyId: string, request: PublishEventRequest, searchIndex: boolean): NewEvent {
+export function newEvent(
+  apiKeyId: string,
+  request: PublishEventRequest,
+  searchIndex: boolean,
+  traceparent: string | null = null,
+): NewEvent {
   assertFields(PublishEventRequestSchema, request);
   assertText("idempotency_key", request.idempotencyKey, MAX_KEY_CHARACTERS);
   assertUserId(request.userId);
@@ -32,6 +37,7 @@ export function newEvent(apiKeyId: string, request: PublishEventRequest, searchI
     requestSha256: hash("sha256", toBinary(PublishEventRequestSchema, request), "buffer"),
     userId: request.userId,
     occurred: occurredAt(request),
+    traceparent,
   };
 }
 

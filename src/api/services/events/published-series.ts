@@ -26,6 +26,8 @@ export interface SeriesOptions {
   apiKeyId: string;
   /** Whether searchable values of payloads are stored for searches. */
   searchIndex: boolean;
+  /** The trace that the events belong to. */
+  traceparent: string | null;
   /** Rejects when the caller's key may no longer publish. */
   admit: () => Promise<void>;
 }
@@ -63,7 +65,8 @@ export class PublishedSeries {
     const index = this.#results.push({}) - 1;
     let event: NewEvent;
     try {
-      event = newEvent(this.#options.apiKeyId, request, this.#options.searchIndex);
+      const { apiKeyId, searchIndex, traceparent } = this.#options;
+      event = newEvent(apiKeyId, request, searchIndex, traceparent);
     } catch (error) {
       this.#refuse(index, error);
       return;

@@ -1,9 +1,10 @@
-import type { Counter } from "@opentelemetry/api";
+import type { Counter, Tracer } from "@opentelemetry/api";
 import type { DomainError } from "../../../contract/errors.ts";
 import type { Db } from "../../../db/database.ts";
 import { type KeyReused, type NewEvent, type Published, publishEvents } from "../../../db/events/publish.ts";
 import { isTransient } from "../../../db/faults.ts";
 import { gathering } from "../../../db/gathering.ts";
+import { inBatch } from "../../../metrics/tracing.ts";
 import { createKeyReuse } from "./key-reuse.ts";
 
 /** Stores one event in a batch with concurrent ones. Rejections are returned, not thrown. */
@@ -26,13 +27,20 @@ const ROW_BYTES = 512;
  *
  * @param published counts the events that were stored
  * @param onQueued told after each group that queued deliveries
+ * @param tracer traces each statement, with links to the calls whose events it stores
  */
-export function createPublisher(db: Db, published: Counter, onQueued: () => void = () => {}): Publisher {
+export function createPublisher(
+  db: Db,
+  published: Counter,
+  onQueued: () => void = () => {},
+  tracer?: Tracer,
+): Publisher {
   /** Deliveries of the last event of each process, which tells how much work the next will be. */
   const fanOut = new Map<number, number>();
 
   async function write(events: readonly NewEvent[]): Promise<(Published | KeyReused)[]> {
-    const results = await publishEvents(db, events);
+    const traces = tracer ? events.map(({ traceparent = null }) => traceparent) : [];
+    const results = await inBatch(tracer, "publish_events", traces, () => publishEvents(db, events));
     let queued = 0;
     let stored = 0;
     for (const [index, result] of results.entries()) {

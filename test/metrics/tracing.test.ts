@@ -1,0 +1,188 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createInterface } from "node:readline";
+import { buffer } from "node:stream/consumers";
+import { createClient } from "@connectrpc/connect";
+import protobuf from "protobufjs";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import packageJson from "../../package.json" with { type: "json" };
+import { createTestDatabase } from "../support/database.ts";
+import { orderEvent } from "../support/grpc-calls.ts";
+import { startServiceProcess } from "../support/service-process.ts";
+import { keyedTransport, startTestService, type TestService, WOKEN } from "../support/test-service.ts";
+
+interface Span {
+  name: string;
+  traceId: string;
+  spanId: string;
+  parentSpanId: string;
+  links: { traceId: string }[];
+}
+
+/** The part of OTLP's messages that these tests read. */
+const TracesData = protobuf
+  .parse(
+    `syntax = "proto3";
+    message TracesData { repeated ResourceSpans resource_spans = 1; }
+    message ResourceSpans { repeated ScopeSpans scope_spans = 2; }
+    message ScopeSpans { repeated Span spans = 2; }
+    message Span { bytes trace_id = 1; bytes span_id = 2; bytes parent_span_id = 4; string name = 5; repeated Link links = 13; }
+    message Link { bytes trace_id = 1; }`,
+  )
+  .root.lookupType("TracesData");
+
+/** A collector that keeps the spans that it receives by OTLP. */
+async function startCollector() {
+  const spans: Span[] = [];
+  const server = createServer(async (request, response) => {
+    const body = await buffer(request);
+    if (request.url === "/v1/traces") {
+      const { resourceSpans } = TracesData.toObject(TracesData.decode(body), {
+        arrays: true,
+        bytes: String,
+      }) as {
+        resourceSpans: { scopeSpans: { spans: Span[] }[] }[];
+      };
+      const hex = (base64: string) => Buffer.from(base64 ?? "", "base64").toString("hex");
+      for (const span of resourceSpans
+        .flatMap(({ scopeSpans }) => scopeSpans)
+        .flatMap((scope) => scope.spans))
+        spans.push({
+          name: span.name,
+          traceId: hex(span.traceId),
+          spanId: hex(span.spanId),
+          parentSpanId: hex(span.parentSpanId),
+          links: span.links.map(({ traceId }) => ({ traceId: hex(traceId) })),
+        });
+    }
+    response.end();
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  return { spans, url: `http://127.0.0.1:${port}`, close: () => server.close() };
+}
+
+/** A trace of the publisher's: its id, and the header of its call. */
+function newTrace() {
+  const traceId = randomBytes(16).toString("hex");
+  const spanId = randomBytes(8).toString("hex");
+  return { traceId, spanId, headers: { traceparent: `00-${traceId}-${spanId}-01` } };
+}
+
+let collector: Awaited<ReturnType<typeof startCollector>>;
+let service: TestService;
+
+beforeAll(async () => {
+  collector = await startCollector();
+  vi.stubEnv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url);
+  vi.stubEnv("OTEL_BSP_SCHEDULE_DELAY", "100");
+  service = await startTestService({ ...WOKEN, OTEL_TRACES_EXPORTER: "otlp", DELIVERY_TRACEPARENT: "true" });
+});
+afterAll(async () => {
+  await service?.stop();
+  vi.unstubAllEnvs();
+  collector?.close();
+});
+
+test("one trace leads from the publisher's call to the POST, and on to the receiver", async () => {
+  const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 503 : 200));
+  await service.register(`${receiver.url}/confidential-path`);
+  const trace = newTrace();
+  const events = createClient(EventService, service.transport);
+  const { eventId } = await events.publishEvent(orderEvent(), { headers: trace.headers });
+  await service.untilFinal(eventId);
+  const found = () => collector.spans.filter(({ traceId }) => traceId === trace.traceId);
+  await expect
+    .poll(() =>
+      found()
+        .map(({ name }) => name)
+        .sort(),
+    )
+    .toEqual(["POST", "POST", "publish_events", "webhook.v1.EventService/PublishEvent"]);
+  const call = found().find(({ name }) => name.endsWith("PublishEvent"));
+  expect(call?.parentSpanId).toBe(trace.spanId);
+  const posts = found().filter(({ name }) => name === "POST");
+  for (const post of posts) expect(post.parentSpanId).toBe(call?.spanId);
+  expect(receiver.received.map(({ headers }) => headers.traceparent)).toEqual(
+    expect.arrayContaining(posts.map(({ spanId }) => `00-${trace.traceId}-${spanId}-01`)),
+  );
+  expect(JSON.stringify(collector.spans)).not.toContain("confidential");
+  await service.removeWebhooks();
+});
+
+test("a statement that stores events of several calls links to the trace of each", async () => {
+  const events = createClient(EventService, service.transport);
+  const traces = Array.from({ length: 8 }, newTrace);
+  const lock = await service.db.transaction();
+  let calls: Promise<unknown>[] = [];
+  try {
+    await lock.raw("lock table idempotency_keys in share mode");
+    calls = traces.map(({ headers }) => events.publishEvent(orderEvent(), { headers }));
+    // At most two statements wait for the lock; the events of the other calls share the next ones.
+    const waiting = async () =>
+      (await service.db("pg_stat_activity").where({ wait_event: "relation" })).length;
+    await expect.poll(waiting).toBeGreaterThan(0);
+    // Over the same connection, so that the calls before have arrived.
+    await service.webhooks.listWebhooks({});
+  } finally {
+    await lock.rollback();
+  }
+  await Promise.all(calls);
+  const linked = () =>
+    collector.spans.find(({ name, links }) => name === "publish_events" && links.length > 1)?.links ?? [];
+  await expect.poll(() => linked().length).toBeGreaterThan(1);
+  for (const { traceId } of linked()) expect(traces.map((trace) => trace.traceId)).toContain(traceId);
+});
+
+test("without traces, an event keeps its publisher's trace, and receivers see it only if DELIVERY_TRACEPARENT is set", async () => {
+  for (const DELIVERY_TRACEPARENT of ["false", "true"]) {
+    const other = await startTestService({ ...WOKEN, DELIVERY_TRACEPARENT });
+    onTestFinished(() => other.stop());
+    const receiver = await other.receiver();
+    await other.register(`${receiver.url}/`);
+    const { headers } = newTrace();
+    const events = createClient(EventService, other.transport);
+    const { eventId } = await events.publishEvent(orderEvent(), { headers });
+    await other.untilFinal(eventId);
+    await other.untilFinal(
+      (await events.publishEvent(orderEvent(), { headers: { traceparent: "00-none-of-these-01" } })).eventId,
+    );
+    expect(await other.db("events").orderBy("id").pluck("traceparent")).toEqual([headers.traceparent, null]);
+    expect(receiver.received.map((request) => request.headers.traceparent)).toEqual([
+      DELIVERY_TRACEPARENT === "true" ? headers.traceparent : undefined,
+      undefined,
+    ]);
+  }
+});
+
+test("log lines carry the role and the version, and those of a traced call its trace id", async () => {
+  const database = await createTestDatabase();
+  const adminKey = `whk_${randomUUID()}`;
+  const api = await startServiceProcess({
+    ROLE: "api",
+    LOG_LEVEL: "debug",
+    DATABASE_URL: database.url,
+    SECRET_KEY: "0f".repeat(32),
+    ADMIN_KEY: adminKey,
+    OTEL_TRACES_EXPORTER: "otlp",
+  });
+  onTestFinished(async () => {
+    await api.end("SIGTERM");
+    await database.drop();
+  });
+  const lines: Record<string, unknown>[] = [];
+  if (!api.process.stdout) throw new Error("the process has no output");
+  createInterface({ input: api.process.stdout }).on("line", (line) => {
+    if (line.startsWith("{")) lines.push(JSON.parse(line));
+  });
+  const { traceId, headers } = newTrace();
+  await createClient(EventService, keyedTransport(api.grpcPort, adminKey)).publishEvent(orderEvent(), {
+    headers,
+  });
+  await expect
+    .poll(() => lines.find(({ msg }) => msg === "call"))
+    .toMatchObject({ role: "api", version: packageJson.version, traceId });
+});
