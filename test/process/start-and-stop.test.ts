@@ -1,8 +1,11 @@
+import { spawn } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { Agent, request } from "node:http";
 import type { Socket } from "node:net";
+import { createInterface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { Code, createClient } from "@connectrpc/connect";
 import { Connection } from "@temporalio/client";
 import proto from "@temporalio/proto";
@@ -10,6 +13,7 @@ import { expect, inject, onTestFinished, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus } from "../../gen/health/v1/health_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
+import { openDatabase } from "../../src/db/database.ts";
 import { startService } from "../../src/service.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
 import { anyPort } from "../support/any-port.ts";
@@ -202,4 +206,29 @@ test("a stopping API is not ready, yet serves calls for SHUTDOWN_DELAY and ends 
   expect(await list()).toMatchObject({ status: 200 });
   await stopped;
   await expect(fetch(`${service.url}/healthz`)).rejects.toThrow();
+});
+
+test("npm run migrate waits for the database, prepares its schema and ends", async () => {
+  const database = await createTestDatabase();
+  const gateway = await startDatabaseGateway(database.url);
+  const db = openDatabase(database.url, { max: 1 });
+  onTestFinished(async () => {
+    await db.destroy();
+    await gateway.close();
+    await database.drop();
+  });
+  await db.raw("drop schema public cascade; create schema public");
+  await gateway.set("refuse");
+  const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", "src/migrate.ts"], {
+    cwd: fileURLToPath(new URL("../..", import.meta.url)),
+    env: { ...process.env, ...settings, ROLE: "api", LOG_LEVEL: "warn", DATABASE_URL: gateway.url },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const ended = once(child, "exit");
+  const lines = createInterface({ input: child.stdout });
+  const [line] = await once(lines, "line");
+  expect(line).toContain("waiting for the database");
+  await gateway.set("pass");
+  expect((await ended)[0]).toBe(0);
+  expect(await db("knex_migrations").pluck("name")).toContain("0001-initial");
 });

@@ -1,0 +1,33 @@
+import { readConfig } from "./config/config.ts";
+import { untilAnswered } from "./db/faults.ts";
+import { migrate } from "./db/migrate.ts";
+import { explain } from "./process/explain.ts";
+import { createLogger } from "./process/logger.ts";
+import { untilToldToStop } from "./process/shutdown.ts";
+
+/**
+ * `npm run migrate`: migrates the schema of DATABASE_URL and ends, before new processes start. Waits for the database; SIGTERM
+ * ends it.
+ */
+async function main(): Promise<void> {
+  const stopping = new AbortController();
+  void untilToldToStop().then(() => stopping.abort(new Error("stopped before the schema was migrated")));
+  const config = readConfig(process.env);
+  const { url, directUrl = url } = config.database;
+  if (directUrl === undefined)
+    throw new Error("DATABASE_URL is not set; an embedded database needs no migration");
+  const log = createLogger(config.logLevel, { role: "migrate" });
+  await untilAnswered(() => migrate(directUrl, config.dispatch.retentionDays), {
+    signal: stopping.signal,
+    onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
+  });
+  console.log("the schema is up to date");
+}
+
+main().then(
+  () => process.exit(0),
+  (error: unknown) => {
+    console.error(explain("Migrating failed", error));
+    process.exit(1);
+  },
+);

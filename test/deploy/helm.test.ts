@@ -1,0 +1,156 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parseAllDocuments } from "yaml";
+import { variableNames } from "../../src/config/config.ts";
+import { describeWith } from "./programs.ts";
+
+const chart = fileURLToPath(new URL("../../deploy/helm", import.meta.url));
+const valueSets = readdirSync(path.join(chart, "ci"));
+/** A folder of Kubernetes' strict JSON schemas, of the Python package kubernetes-validate. */
+const schemas = process.env.KUBERNETES_SCHEMAS;
+
+/** A manifest as far as these tests look at it. */
+interface Manifest {
+  kind: string;
+  metadata: { name: string; annotations?: Record<string, string> };
+  spec: {
+    replicas?: number;
+    template?: {
+      spec: {
+        terminationGracePeriodSeconds: number;
+        securityContext: object;
+        containers: {
+          command?: string[];
+          env: { name: string; value?: string }[];
+          securityContext: object;
+        }[];
+      };
+    };
+  };
+}
+
+const render = (values: string) =>
+  execFileSync(
+    "helm",
+    ["template", "hooks", chart, "--kube-version", "1.33.0", "--values", path.join(chart, "ci", values)],
+    { encoding: "utf8" },
+  );
+const manifests = (values: string) =>
+  parseAllDocuments(render(values))
+    .map((document) => document.toJS() as Manifest | null)
+    .filter((manifest) => manifest !== null);
+
+describeWith(["helm"], "the Helm chart", () => {
+  test.each(valueSets)("has no finding of helm lint --strict with %s", (values) => {
+    const { status, stdout } = spawnSync(
+      "helm",
+      ["lint", "--strict", chart, "--values", path.join(chart, "ci", values)],
+      { encoding: "utf8" },
+    );
+    expect(status, stdout).toBe(0);
+  });
+
+  test("asks for Temporal's address", () => {
+    const { status, stderr } = spawnSync("helm", ["template", "hooks", chart, "--kube-version", "1.33.0"], {
+      encoding: "utf8",
+    });
+    expect(status).not.toBe(0);
+    expect(stderr).toContain("temporal.address is required");
+  });
+
+  test.each(valueSets)(
+    "sets only variables that the service reads, and no secret as a value, with %s",
+    (values) => {
+      const containers = manifests(values).flatMap(({ spec }) => spec?.template?.spec.containers ?? []);
+      expect(containers.length).toBeGreaterThanOrEqual(2);
+      for (const { name, value } of containers.flatMap(({ env }) => env)) {
+        if (!name.startsWith("TEMPORAL_")) expect(variableNames).toContain(name);
+        if (/KEY|DATABASE/.test(name) && name !== "TLS_KEY") expect(value, name).toBeUndefined();
+      }
+    },
+  );
+
+  test.each(valueSets)(
+    "runs every container as a user that is not root, and read-only, with %s",
+    (values) => {
+      for (const { spec } of manifests(values)) {
+        if (!spec?.template) continue;
+        expect(spec.template.spec.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 1000 });
+        for (const { securityContext } of spec.template.spec.containers)
+          expect(securityContext).toEqual({
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ["ALL"] },
+          });
+      }
+    },
+  );
+
+  test("migrates before the pods are replaced, by a program that exists", () => {
+    const job = manifests("default-values.yaml").find(({ kind }) => kind === "Job");
+    expect(job?.metadata.annotations?.["helm.sh/hook"]).toBe("pre-install,pre-upgrade");
+    const program = job?.spec.template?.spec.containers[0]?.command?.at(-1) as string;
+    expect(existsSync(fileURLToPath(new URL(`../../${program}`, import.meta.url)))).toBe(true);
+  });
+
+  test("gives workers longer to stop than an attempt takes, and leaves their number to the autoscaler", () => {
+    const worker = manifests("full-values.yaml").find(({ metadata }) => metadata.name === "hooks-worker");
+    expect(worker?.spec.template?.spec.terminationGracePeriodSeconds).toBe(80);
+    expect(worker?.spec.replicas).toBeUndefined();
+  });
+});
+
+/** Copies the schemas for kubeconform, which resolves references by file and not by the `$id` of a schema. */
+function preparedSchemas(from: string): string {
+  const folder = mkdtempSync(path.join(tmpdir(), "webhook-test-schemas-"));
+  for (const name of readdirSync(from)) {
+    const text = readFileSync(path.join(from, name), "utf8");
+    const { $id: _, ...schema } = JSON.parse(
+      text.replaceAll('"/api/_definitions.json#', '"_definitions.json#'),
+    );
+    writeFileSync(path.join(folder, name), JSON.stringify(schema));
+  }
+  return folder;
+}
+
+if (schemas === undefined) {
+  describe.skip("the chart's manifests (skipped: KUBERNETES_SCHEMAS does not name a folder of JSON schemas)", () => {
+    test("are valid", () => {});
+  });
+} else {
+  describeWith(["helm", "kubeconform"], "the chart's manifests", () => {
+    let folder: string;
+    beforeAll(() => {
+      folder = preparedSchemas(schemas);
+    });
+    afterAll(() => rmSync(folder, { recursive: true }));
+
+    const check = (manifest: string) =>
+      spawnSync(
+        "kubeconform",
+        [
+          "-strict",
+          "-summary",
+          // Of the Prometheus operator; Kubernetes has no schema for it.
+          "-skip=ServiceMonitor",
+          `-schema-location=${folder}/{{ .ResourceKind }}{{ .KindSuffix }}.json`,
+        ],
+        { input: manifest, encoding: "utf8" },
+      );
+
+    test.each(valueSets)("are valid by Kubernetes' strict schemas with %s", (values) => {
+      const { status, stdout } = check(render(values));
+      expect(status, stdout).toBe(0);
+      expect(stdout).toMatch(/Valid: [1-9]/);
+    });
+
+    test("are checked: an unknown field is an error", () => {
+      const wrong = render("small-values.yaml").replace("  replicas: 1", "  replicas: 1\n  unknown: 2");
+      expect(check(wrong).status).toBe(1);
+    });
+  });
+}
