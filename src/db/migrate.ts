@@ -4,6 +4,7 @@ import { type Db, openDatabase, rows } from "./database.ts";
 import * as initial from "./migrations/0001-initial.ts";
 import * as webhookHealth from "./migrations/0002-webhook-health.ts";
 import * as search from "./migrations/0003-search.ts";
+import * as auditLog from "./migrations/0005-audit-log.ts";
 import { ensurePartitions } from "./partitions.ts";
 
 /** All migrations, in order. Names are stored in `knex_migrations` and must never change. */
@@ -11,6 +12,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0001-initial": initial,
   "0002-webhook-health": webhookHealth,
   "0003-search": search,
+  "0005-audit-log": auditLog,
 };
 
 /** The advisory lock of the migrating process. An arbitrary number, the same in every process. */

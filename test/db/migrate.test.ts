@@ -8,7 +8,7 @@ import { listPartitions, PARTITIONED } from "../../src/db/partitions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 /** The migrations of this version. */
-const OWN = ["0001-initial", "0002-webhook-health", "0003-search"];
+const OWN = ["0001-initial", "0002-webhook-health", "0003-search", "0005-audit-log"];
 
 let database: TestDatabase;
 let db: Db;

@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { ServiceImpl } from "@connectrpc/connect";
+import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type {
   GetWebhookSecretResponseSchema,
   RotateWebhookSecretResponseSchema,
@@ -8,8 +9,11 @@ import type {
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../contract/catalogue.ts";
 import { DomainError } from "../../../contract/errors.ts";
+import { type AuditAction, webhookFacts, webhookTarget } from "../../../db/audit/audit-log.ts";
+import type { Db } from "../../../db/database.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
 import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
+import { withPartitions } from "../../../db/partitions.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
 import { readOverdueRetries } from "../../../db/webhooks/overdue-retries.ts";
 import {
@@ -22,10 +26,12 @@ import {
   deleteWebhook,
   getWebhook,
   listWebhooks,
+  lockWebhook,
   setPaused,
   setRateLimit,
   type WebhookRow,
 } from "../../../db/webhooks/webhooks.ts";
+import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
@@ -46,6 +52,26 @@ export function webhookService({
   onQueued = () => {},
 }: ApiContext): ServiceImpl<typeof WebhookService> {
   const processes = describeEventTypes();
+
+  /** Changes a webhook of the caller's scope, and records what changed, if anything did. */
+  function changeWebhook(
+    handler: HandlerContext,
+    id: bigint,
+    action: AuditAction,
+    change: (trx: Db) => Promise<WebhookRow | null>,
+  ): Promise<WebhookRow> {
+    return auditedCall(db, handler, async (trx, record) => {
+      const before = await lockWebhook(trx, callerScope(handler), id);
+      const webhook = before && (await change(trx));
+      if (!webhook) throw noWebhook(id);
+      const [was, is] = [webhookFacts(before), webhookFacts(webhook)];
+      if (!isDeepStrictEqual(was, is)) {
+        await record({ action, target: webhookTarget(webhook), before: was, after: is });
+      }
+      return webhook;
+    });
+  }
+
   return {
     async listWebhooks(request, handler) {
       const scope = callerScope(handler);
@@ -82,7 +108,18 @@ export function webhookService({
         throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
       }
       const registration = { process, url, targetUrl: targets.normalise(url), apiKeyId: caller.id };
-      const made = await createWebhook(db, secrets, registration, limits.maxWebhooks);
+      const made = await auditedCall(db, handler, async (trx, record) => {
+        const result = await createWebhook(trx, secrets, registration, limits.maxWebhooks);
+        const { webhook, created } = result;
+        if (created) {
+          await record({
+            action: "webhook_created",
+            target: webhookTarget(webhook),
+            after: webhookFacts(webhook),
+          });
+        }
+        return result;
+      });
       const scope = callerScope(handler);
       return {
         webhook: webhookMessage(made.webhook, scope),
@@ -92,8 +129,16 @@ export function webhookService({
     },
 
     async deleteWebhook(request, handler) {
-      const deleted = await deleteWebhook(db, request.webhookId);
-      if (!deleted) throw noWebhook(request.webhookId);
+      const deleted = await auditedCall(db, handler, async (trx, record) => {
+        const webhook = await deleteWebhook(trx, request.webhookId);
+        if (!webhook) throw noWebhook(request.webhookId);
+        await record({
+          action: "webhook_deleted",
+          target: webhookTarget(webhook),
+          before: webhookFacts(webhook),
+        });
+        return webhook;
+      });
       return { webhook: webhookMessage(deleted, callerScope(handler)) };
     },
 
@@ -112,22 +157,25 @@ export function webhookService({
         ]);
       }
       const scope = callerScope(handler);
-      const webhook = await setRateLimit(db, scope, webhookId, rateLimit ?? null);
-      if (!webhook) throw noWebhook(webhookId);
+      const webhook = await changeWebhook(handler, webhookId, "webhook_updated", (trx) =>
+        setRateLimit(trx, scope, webhookId, rateLimit ?? null),
+      );
       return { webhook: webhookMessage(webhook, scope) };
     },
 
     async pauseWebhook(request, handler) {
       const scope = callerScope(handler);
-      const webhook = await setPaused(db, scope, request.webhookId, true);
-      if (!webhook) throw noWebhook(request.webhookId);
+      const webhook = await changeWebhook(handler, request.webhookId, "webhook_paused", (trx) =>
+        setPaused(trx, scope, request.webhookId, true),
+      );
       return { webhook: webhookMessage(webhook, scope) };
     },
 
     async resumeWebhook(request, handler) {
       const scope = callerScope(handler);
-      const webhook = await setPaused(db, scope, request.webhookId, false);
-      if (!webhook) throw noWebhook(request.webhookId);
+      const webhook = await changeWebhook(handler, request.webhookId, "webhook_resumed", (trx) =>
+        setPaused(trx, scope, request.webhookId, false),
+      );
       onQueued();
       return { webhook: webhookMessage(webhook, scope) };
     },
@@ -144,11 +192,20 @@ export function webhookService({
         );
       }
       if (webhook.paused) throw notNow(`webhook ${webhookId} is paused: resume it, then send the test event`);
-      const queued = await queueTestEvent(db, scope, {
-        apiKeyId: callerOf(handler).id,
-        webhookId,
-        payload: sample,
-      });
+      const queued = await withPartitions(db, () =>
+        auditedCall(db, handler, async (trx, record) => {
+          const event = { apiKeyId: callerOf(handler).id, webhookId, payload: sample };
+          const made = await queueTestEvent(trx, scope, event);
+          if (made) {
+            await record({
+              action: "test_event_sent",
+              target: webhookTarget(webhook),
+              after: { event_id: made.eventId, delivery_id: made.deliveryId },
+            });
+          }
+          return made;
+        }),
+      );
       if (!queued)
         throw notNow(`webhook ${webhookId} was paused or deleted just now; look at it and try again`);
       onQueued();
@@ -157,19 +214,29 @@ export function webhookService({
 
     async getWebhookSecret(request, handler) {
       const { webhookId } = request;
-      return secretsMessage(
-        await readWebhookSecrets(db, secrets, callerScope(handler), webhookId),
-        webhookId,
-      );
+      const scope = callerScope(handler);
+      return auditedCall(db, handler, async (trx, record) => {
+        const found = await readWebhookSecrets(trx, secrets, scope, webhookId);
+        const webhook = found && (await getWebhook(trx, scope, webhookId));
+        if (webhook) await record({ action: "webhook_secret_read", target: webhookTarget(webhook) });
+        return secretsMessage(found, webhookId);
+      });
     },
 
     async rotateWebhookSecret(request, handler) {
       const { webhookId, revokeOldSecrets } = request;
       const scope = callerScope(handler);
-      if (!(await rotateWebhookSecret(db, secrets, scope, webhookId, revokeOldSecrets))) {
-        throw noWebhook(webhookId);
-      }
-      return secretsMessage(await readWebhookSecrets(db, secrets, scope, webhookId), webhookId);
+      return auditedCall(db, handler, async (trx, record) => {
+        const rotated = await rotateWebhookSecret(trx, secrets, scope, webhookId, revokeOldSecrets);
+        const webhook = rotated ? await getWebhook(trx, scope, webhookId) : null;
+        if (!webhook) throw noWebhook(webhookId);
+        await record({
+          action: "webhook_secret_rotated",
+          target: webhookTarget(webhook),
+          after: { old_secrets_revoked: revokeOldSecrets },
+        });
+        return secretsMessage(await readWebhookSecrets(trx, secrets, scope, webhookId), webhookId);
+      });
     },
   };
 }
