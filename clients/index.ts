@@ -7,6 +7,7 @@ import {
 } from "@connectrpc/connect";
 import { ErrorInfoSchema } from "../gen/google/rpc/error_details_pb.ts";
 import { ApiKeyService } from "../gen/webhook/v1/api_key_pb.ts";
+import { AuditService } from "../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../gen/webhook/v1/stats_pb.ts";
@@ -21,6 +22,7 @@ export {
   RetryInfoSchema,
 } from "../gen/google/rpc/error_details_pb.ts";
 export * from "../gen/webhook/v1/api_key_pb.ts";
+export * from "../gen/webhook/v1/audit_pb.ts";
 export * from "../gen/webhook/v1/delivery_pb.ts";
 export * from "../gen/webhook/v1/event_pb.ts";
 export * from "../gen/webhook/v1/options_pb.ts";
@@ -36,6 +38,7 @@ export interface WebhookClients {
   deliveries: Client<typeof DeliveryService>;
   apiKeys: Client<typeof ApiKeyService>;
   stats: Client<typeof StatsService>;
+  audit: Client<typeof AuditService>;
 }
 
 /**
@@ -49,6 +52,7 @@ export function createWebhookClients(transport: Transport): WebhookClients {
     deliveries: createClient(DeliveryService, transport),
     apiKeys: createClient(ApiKeyService, transport),
     stats: createClient(StatsService, transport),
+    audit: createClient(AuditService, transport),
   };
 }
 

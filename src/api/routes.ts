@@ -4,6 +4,7 @@ import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts"
 import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
+import { AuditService } from "../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
@@ -13,6 +14,7 @@ import type { Gate } from "./auth/auth.ts";
 import type { ApiContext } from "./context.ts";
 import { messageLimits } from "./limits/message-limits.ts";
 import type { Readiness } from "./readiness.ts";
+import { auditService } from "./services/audit/audit.ts";
 import { deliveryService } from "./services/deliveries/deliveries.ts";
 import { eventService } from "./services/events/events.ts";
 import { healthService } from "./services/grpc/health.ts";
@@ -29,6 +31,7 @@ export const SERVICES: readonly DescService[] = [
   ApiKeyService,
   DeliveryService,
   StatsService,
+  AuditService,
 ];
 
 /** All services: those of the contract, of the admin UI, and those that gRPC clients expect. */
@@ -63,6 +66,7 @@ export function createRoutes(
     addService(router, DeliveryService, deliveryService(context));
     addService(router, SessionService, sessionService(context, gate));
     addService(router, StatsService, stats);
+    addService(router, AuditService, auditService(context));
     addService(router, Health, healthService(SERVED, readiness, stopping));
     addService(router, ServerReflection, reflection);
     // The two versions of the protocol have the same messages under different names.

@@ -125,6 +125,8 @@ export interface DispatchConfig {
   retentionDays: number;
   /** The retention of payloads, in days. Undefined: as long as their events. */
   payloadRetentionDays: number | undefined;
+  /** The retention of audit entries, in days. */
+  auditRetentionDays: number;
 }
 
 /** Settings of the delivery engine. */
@@ -209,6 +211,8 @@ const variables = {
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
   SEARCH_INDEX: bool({ default: true }),
   PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),
+  // The audit log's trigger refuses to delete entries of the last seven days.
+  AUDIT_RETENTION_DAYS: integer({ min: 7, max: 3_650 })({ default: 365 }),
 };
 
 /** Every environment variable the service reads, besides Temporal's, OpenTelemetry's and Node's own. */
@@ -286,6 +290,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       heartbeatTimeoutMs: env.HEARTBEAT_TIMEOUT,
       retentionDays: env.RETENTION_DAYS,
       payloadRetentionDays: env.PAYLOAD_RETENTION_DAYS,
+      auditRetentionDays: env.AUDIT_RETENTION_DAYS,
     },
     delivery: {
       processes: env.DELIVERY_PROCESSES ?? defaultProcesses(env.ROLE),

@@ -4,6 +4,7 @@ export const PAGE_PATHS = {
   signIn: "/sign-in",
   keys: "/keys",
   apps: "/apps",
+  audit: "/audit",
   webhooks: "/webhooks",
   webhook: "/webhooks/:id",
   deliveries: "/deliveries",

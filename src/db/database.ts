@@ -20,7 +20,14 @@ interface UserParams {
   };
 }
 
-const userParamsOf = (db: Db) => db.userParams as UserParams;
+/** Of a transaction within a transaction, to which knex passes nothing on. */
+const NESTED: UserParams = {
+  preparedStatements: false,
+  operationDuration: undefined,
+  prepared: { generation: 0 },
+};
+
+const userParamsOf = (db: Db) => ("prepared" in db.userParams ? (db.userParams as UserParams) : NESTED);
 
 /** Parses 64-bit integers as bigint. By default knex and pg return strings. */
 const types = {

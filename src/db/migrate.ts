@@ -5,6 +5,7 @@ import * as initial from "./migrations/0001-initial.ts";
 import * as webhookHealth from "./migrations/0002-webhook-health.ts";
 import * as search from "./migrations/0003-search.ts";
 import * as webhookChanges from "./migrations/0004-webhook-changes.ts";
+import * as auditLog from "./migrations/0005-audit-log.ts";
 import * as eventTrace from "./migrations/0006-event-trace.ts";
 import { ensurePartitions } from "./partitions.ts";
 
@@ -14,6 +15,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0002-webhook-health": webhookHealth,
   "0003-search": search,
   "0004-webhook-changes": webhookChanges,
+  "0005-audit-log": auditLog,
   "0006-event-trace": eventTrace,
 };
 

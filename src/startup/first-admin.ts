@@ -1,13 +1,19 @@
 import path from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import type { Config } from "../config/config.ts";
+import { audited, OPERATOR } from "../db/audit/audit-log.ts";
+import { keyCreated, keyRestored } from "../db/audit/key-changes.ts";
 import type { Db } from "../db/database.ts";
 import { ALL_PERMISSIONS, createApiKey, ensureAdminKey } from "../db/keys/api-keys.ts";
 import { ADMIN_KEY_FILE, readSecretFile, writeSecretFile } from "./instance-secrets.ts";
 
 /** Creates a key with all permissions. Returns its secret, which is not stored anywhere. */
 export async function createAdminKey(db: Db, name = "Administrator"): Promise<string> {
-  const { secret } = await createApiKey(db, { name, permissions: ALL_PERMISSIONS });
-  return secret;
+  return audited(db, OPERATOR, async (trx, record) => {
+    const { key, secret } = await createApiKey(trx, { name, permissions: ALL_PERMISSIONS });
+    await record(keyCreated(key));
+    return secret;
+  });
 }
 
 /**
@@ -21,7 +27,11 @@ export async function ensureFirstAdmin(
   { adminKey, dataDir, database }: Pick<Config, "adminKey" | "dataDir" | "database">,
 ): Promise<string | undefined> {
   if (adminKey !== undefined) {
-    await ensureAdminKey(db, adminKey);
+    await audited(db, OPERATOR, async (trx, record) => {
+      const { before, key } = await ensureAdminKey(trx, adminKey);
+      if (!before) await record(keyCreated(key));
+      else if (!isDeepStrictEqual(before, key)) await record(keyRestored(before, key));
+    });
     return undefined;
   }
   if (database.url !== undefined) return undefined;

@@ -1,5 +1,6 @@
 import { Context } from "@temporalio/activity";
 import type { DispatchConfig } from "../config/config.ts";
+import { deleteOldAuditEntries } from "../db/audit/audit-log.ts";
 import { retentionStep } from "../db/deliveries/retention.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { ensurePartitions } from "../db/partitions.ts";
@@ -14,14 +15,14 @@ import { withHeartbeats } from "./keep-alive.ts";
  */
 export function createDeleteExpired(
   { db, directDb, stopping, instruments }: DeliveryEngine,
-  { retentionDays, payloadRetentionDays, heartbeatTimeoutMs }: DispatchConfig,
+  { retentionDays, payloadRetentionDays, auditRetentionDays, heartbeatTimeoutMs }: DispatchConfig,
 ) {
   return (): Promise<{ summary: string }> =>
     withHeartbeats(heartbeatTimeoutMs, async (tell) => {
       const { cancellationSignal: signal } = Context.current();
       await untilAnswered(() => ensurePartitions(db, retentionDays), { signal });
       await untilAnswered(() => forgetExpiredSecrets(db), { signal });
-      const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0 };
+      const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0, audit: 0 };
       tell(total);
       for (;;) {
         const step = await untilAnswered(
@@ -36,12 +37,15 @@ export function createDeleteExpired(
         total.keys += step.keys;
         total.runs += step.runs;
         total.partitions += step.partitions.length;
-        const nothing = step.expired + step.payloads + step.keys + step.runs + step.partitions.length === 0;
+        const audit = await untilAnswered(() => deleteOldAuditEntries(db, auditRetentionDays), { signal });
+        total.audit += audit;
+        const nothing =
+          step.expired + step.payloads + step.keys + step.runs + step.partitions.length + audit === 0;
         if (nothing || stopping.aborted || signal.aborted) break;
       }
-      const { expired, payloads, keys, runs, partitions } = total;
+      const { expired, payloads, keys, runs, partitions, audit } = total;
       return {
-        summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs deleted`,
+        summary: `${expired} open deliveries expired; ${payloads} payloads erased; ${partitions} partitions, ${keys} idempotency keys, ${runs} runs, ${audit} audit entries deleted`,
       };
     });
 }

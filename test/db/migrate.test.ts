@@ -13,6 +13,7 @@ const OWN = [
   "0002-webhook-health",
   "0003-search",
   "0004-webhook-changes",
+  "0005-audit-log",
   "0006-event-trace",
 ];
 

@@ -65,6 +65,7 @@ export async function startTestApi(
   options: Partial<ApiOptions> & {
     databaseUrl?: string;
     readiness?: ApiContext["readiness"];
+    dispatchNow?: () => Promise<void>;
     limits?: Partial<ApiContext["limits"]>;
     log?: ApiContext["log"];
     /** Makes what lists are read with. */
@@ -90,6 +91,7 @@ export async function startTestApi(
     retentionDays: 30,
     searchIndex: options.searchIndex ?? true,
     readiness: options.readiness ?? (async () => []),
+    ...(options.dispatchNow ? { dispatchNow: options.dispatchNow } : {}),
   };
   const api = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });
   const key: TestApi["key"] = async (more) => {

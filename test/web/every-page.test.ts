@@ -46,6 +46,7 @@ const pages = (): Looked[] => [
   },
   { path: "/keys", heading: "API keys" },
   { path: "/apps", heading: "Installed apps" },
+  { path: "/audit", heading: "Audit log" },
 ];
 
 async function take(page: Page, { name, height, colorScheme = "light" }: Picture): Promise<void> {

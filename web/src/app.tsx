@@ -45,6 +45,7 @@ const router = createBrowserRouter([
             children: [
               page(PAGE_PATHS.keys, () => import("./pages/keys/index.tsx")),
               page(PAGE_PATHS.apps, () => import("./pages/apps/index.tsx")),
+              page(PAGE_PATHS.audit, () => import("./pages/audit/index.tsx")),
             ],
           },
           { path: "*", Component: NotFound },

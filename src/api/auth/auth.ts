@@ -1,15 +1,16 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import { type ContextValues, createContextKey, type HandlerContext } from "@connectrpc/connect";
+import type { ContextValues, HandlerContext } from "@connectrpc/connect";
 import { neededPermission, permissionName } from "../../contract/permissions.ts";
 import { gathering } from "../../db/gathering.ts";
 import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
-import { findSession } from "../../db/keys/sessions.ts";
+import { findSession, sessionIdOf } from "../../db/keys/sessions.ts";
 import type { ApiContext } from "../context.ts";
 import { reasonOf, refusal, toConnectError } from "../errors/errors.ts";
 import { createRequestLimit, rateLimitFields } from "../limits/request-limits.ts";
 import { ADMISSION_HEADER, type Admissions } from "../rest/admissions.ts";
 import type { SilentDatabase } from "../silent-database.ts";
-import { addressOf } from "./client-address.ts";
+import { type Identity, identityIn, identityOf, setIdentity } from "./actor.ts";
+import { addressOf, setAddress } from "./client-address.ts";
 import {
   forNobody,
   KEY_HEADER,
@@ -25,18 +26,14 @@ import { sessionToken } from "./page-session.ts";
 import { isPublic } from "./public-services.ts";
 import { createWrongKeys } from "./wrong-keys.ts";
 
-const callerKey = createContextKey<ApiKeyRow | null>(null, { description: "the API key of the caller" });
-
 /** The authenticated key of a request. The gate ensures that there is one. */
 export function callerOf(context: HandlerContext): ApiKeyRow {
-  const caller = context.values.get(callerKey);
-  if (!caller) throw new Error(`${context.method.name} was called without passing the gate`);
-  return caller;
+  return identityOf(context).key;
 }
 
 /** The key in a call's context values; null for public methods and before authentication. */
 export function callerIn(values: ContextValues): ApiKeyRow | null {
-  return values.get(callerKey);
+  return identityIn(values)?.key ?? null;
 }
 
 /** The maximum number of keys per lookup. */
@@ -64,13 +61,13 @@ export interface Gate {
    * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5); RESOURCE_EXHAUSTED after too
    *   many requests or too many invalid keys
    */
-  admit(method: DescMethod, caller: Caller): Promise<ApiKeyRow | null>;
+  admit(method: DescMethod, caller: Caller): Promise<Identity | null>;
   /**
    * Finds the caller's key, with any permissions, and counts the request against its limit.
    *
    * @throws DomainError UNAUTHENTICATED; RESOURCE_EXHAUSTED after too many requests or too many invalid keys
    */
-  identify(caller: Caller): Promise<ApiKeyRow>;
+  identify(caller: Caller): Promise<Identity>;
   /**
    * Checks again that the caller is authorized, for long-running calls: the key may have been revoked since their
    * start.
@@ -94,52 +91,55 @@ export function createGate({ db, log, limits }: Pick<ApiContext, "db" | "log" | 
   const wrongKeys = limits.wrongKeysPerMinute > 0 ? createWrongKeys(limits.wrongKeysPerMinute) : null;
 
   /**
-   * The key of a secret or session; null for an unknown secret. Rejects an unknown session here, because its token
+   * The owner of a secret or session; null for an unknown secret. Rejects an unknown session here, because its token
    * cannot be a guess.
    */
-  async function findKey({ secret, authorised, session }: Caller): Promise<ApiKeyRow | null> {
-    if (secret) return find(secret);
+  async function findIdentity({ secret, authorised, session }: Caller): Promise<Identity | null> {
+    if (secret) {
+      const key = await find(secret);
+      return key && { key, sessionId: null };
+    }
     if (!session) throw missingKey(authorised);
     const found = await findSession(db, session);
     if (!found) throw sessionEnded();
-    return found.key;
+    return { key: found.key, sessionId: sessionIdOf(session) };
   }
 
-  async function identify(caller: Caller): Promise<ApiKeyRow> {
+  async function identify(caller: Caller): Promise<Identity> {
     const { secret, address } = caller;
     if (secret) {
       const waitMs = (await wrongKeys?.waitBefore(secret, address)) ?? 0;
       if (waitMs > 0) throw tooManyWrongKeys(waitMs);
     }
-    const key = await findKey(caller);
-    if (!key) {
+    const identity = await findIdentity(caller);
+    if (!identity) {
       if (secret) await wrongKeys?.notFound(secret, address);
       throw unknownKey(secret);
     }
     if (secret) wrongKeys?.found(secret);
-    use.note(key.id);
-    const allowance = await countRequest?.(key.id);
+    use.note(identity.key.id);
+    const allowance = await countRequest?.(identity.key.id);
     if (allowance) {
       for (const [name, value] of rateLimitFields(allowance)) caller.tell(name, value);
       if (allowance.over) throw tooManyRequests(allowance);
     }
-    return key;
+    return identity;
   }
 
   return {
     identify,
     async admit(method, caller) {
       if (isPublic(method)) return null;
-      const key = await identify(caller);
-      assertPermission(key, method);
-      return key;
+      const identity = await identify(caller);
+      assertPermission(identity.key, method);
+      return identity;
     },
     async stillAuthorised(handler) {
       if (isPublic(handler.method)) return;
       const caller = callerFrom(handler);
-      const key = await findKey(caller);
-      if (!key) throw unknownKey(caller.secret);
-      assertPermission(key, handler.method);
+      const identity = await findIdentity(caller);
+      if (!identity) throw unknownKey(caller.secret);
+      assertPermission(identity.key, handler.method);
     },
     close: () => use.close(),
   };
@@ -154,8 +154,8 @@ export function requestGate(
   return async (handler) => {
     try {
       const admitted = () => gate.admit(handler.method, callerFrom(handler));
-      const key = isPublic(handler.method) ? null : await database.refuseWhileSilent(admitted);
-      handler.values.set(callerKey, key);
+      const identity = isPublic(handler.method) ? null : await database.refuseWhileSilent(admitted);
+      setIdentity(handler, identity);
     } catch (error) {
       const told = toConnectError(error, log, handler.method.name);
       instruments.refusals.add(1, { reason: reasonOf(told) });
@@ -167,10 +167,11 @@ export function requestGate(
 /** The gate of the in-memory services: the REST gateway has authenticated the key before it read the request. */
 export function admittedGate(admissions: Admissions): (handler: HandlerContext) => void {
   return (handler) => {
-    const key = admissions.find(handler.requestHeader.get(ADMISSION_HEADER) ?? "");
+    const admission = admissions.find(handler.requestHeader.get(ADMISSION_HEADER) ?? "");
     // The client cancelled the call, which ends its admission.
-    if (!key) throw refusal(missingKey());
-    handler.values.set(callerKey, key);
+    if (!admission) throw refusal(missingKey());
+    setIdentity(handler, admission.identity);
+    setAddress(handler, admission.address);
   };
 }
 

@@ -84,6 +84,11 @@ export function isByTls(handler: HandlerContext): boolean {
   return handler.values.get(callerTls)();
 }
 
+/** Sets how to read the client address of a call. */
+export function setAddress(handler: HandlerContext, read: () => string): void {
+  handler.values.set(callerAddress, read);
+}
+
 /** The client address as text; empty if the connection is closed. */
 export function addressOf(handler: HandlerContext): string {
   return handler.values.get(callerAddress)?.() ?? "";

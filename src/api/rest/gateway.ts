@@ -47,16 +47,17 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
       method: binding.httpMethod,
       url: binding.path,
       onRequest: async (request, reply) => {
-        const key = await database.refuseWhileSilent(() =>
+        const address = () => readAddress(request.raw);
+        const identity = await database.refuseWhileSilent(() =>
           gate.admit(binding.method, {
             secret: keyOf(request),
             authorised: request.headers.authorization !== undefined,
-            address: () => readAddress(request.raw),
+            address,
             tell: (name, value) => reply.header(name, value),
           }),
         );
-        if (!key) throw new Error(`${binding.method.name} has a REST route and needs no key`);
-        const admission = admissions.enter(key);
+        if (!identity) throw new Error(`${binding.method.name} has a REST route and needs no key`);
+        const admission = admissions.enter({ identity, address });
         request.admission = admission;
         reply.raw.once("close", () => admissions.leave(admission));
       },

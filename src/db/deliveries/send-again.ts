@@ -127,12 +127,23 @@ export interface SentAgain {
  *
  * @param options.limit the maximum number of deliveries examined
  * @param options.search only deliveries that the text identifies
+ * @param options.step runs each step, by default on `db`. Returns what the step returns
  */
 export async function sendManyAgain(
   db: Db,
   scope: Scope,
   filter: DeliveryFilter,
-  { limit, retentionDays, search }: { limit: number; retentionDays: number; search?: SearchText | undefined },
+  {
+    limit,
+    retentionDays,
+    search,
+    step: runStep = (startStep) => startStep(db),
+  }: {
+    limit: number;
+    retentionDays: number;
+    search?: SearchText | undefined;
+    step?: (startStep: (trx: Db) => Promise<string[]>) => Promise<string[]>;
+  },
 ): Promise<SentAgain> {
   const done: SentAgain = { sent: 0, skipped: 0, next: filter.before ?? null };
   for (let left = limit; left > 0; ) {
@@ -142,7 +153,7 @@ export async function sendManyAgain(
       ? await searchDeliveries(db, scope, rest, step, search)
       : await listDeliveries(db, scope, rest, step);
     const ids = page.deliveries.map(({ id }) => id);
-    const again = await startRound(db, scope, ids, retentionDays);
+    const again = ids.length === 0 ? [] : await runStep((trx) => startRound(trx, scope, ids, retentionDays));
     done.sent += again.length;
     done.skipped += ids.length - again.length;
     done.next = ids.length === step ? (ids.at(-1) as string) : page.searchedTo;

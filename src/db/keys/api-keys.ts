@@ -184,8 +184,14 @@ export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKe
 /**
  * Ensures that an active key with this secret exists, with every permission and without an installed app, for
  * ADMIN_KEY. Safe to call concurrently from any number of processes.
+ *
+ * @returns the key, and what it was before; null for a new key
  */
-export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow> {
+export function ensureAdminKey(
+  db: Db,
+  secret: string,
+): Promise<{ before: ApiKeyRow | null; key: ApiKeyRow }> {
+  const hash = secretSha256(secret);
   const rights = {
     prefix: secret.slice(0, CHOSEN_PREFIX_LENGTH),
     permissions: [...ALL_PERMISSIONS],
@@ -193,16 +199,23 @@ export async function ensureAdminKey(db: Db, secret: string): Promise<ApiKeyRow>
     installed_app_id: null,
     revoked: null,
   };
-  const row = { id: randomUUID(), name: ADMIN_KEY_NAME, secret_sha256: secretSha256(secret), ...rights };
-  const [key] = await run(
-    db,
-    db("api_keys")
-      .insert(row)
-      .onConflict("secret_sha256")
-      .merge(rights)
-      .returning<ApiKeyRow[]>(API_KEY_SELECTION),
-  );
-  return key as ApiKeyRow;
+  return db.transaction(async (trx) => {
+    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
+    const [before = null] = await run(
+      trx,
+      trx("api_keys").where({ secret_sha256: hash }).forNoKeyUpdate().select<ApiKeyRow[]>(API_KEY_SELECTION),
+    );
+    const row = { id: randomUUID(), name: ADMIN_KEY_NAME, secret_sha256: hash, ...rights };
+    const [key] = await run(
+      trx,
+      trx("api_keys")
+        .insert(row)
+        .onConflict("secret_sha256")
+        .merge(rights)
+        .returning<ApiKeyRow[]>(API_KEY_SELECTION),
+    );
+    return { before, key: key as ApiKeyRow };
+  });
 }
 
 /** A page of the scope's keys, including revoked ones, oldest first. */

@@ -3,7 +3,13 @@ import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { assertNoMoreRights, type Scope, scopeOf } from "../scope.ts";
-import { deleteWebhooksOfKey, ownsOutside, processesOfKey, transferWebhooks } from "../webhooks/webhooks.ts";
+import {
+  deleteWebhooksOfKey,
+  ownsOutside,
+  processesOfKey,
+  transferWebhooks,
+  type WebhookRow,
+} from "../webhooks/webhooks.ts";
 import { type ApiKeyRow, lockApiKeys, markRevoked } from "./api-keys.ts";
 
 /** What happens to a revoked key's webhooks: they are transferred to another key, or deleted. */
@@ -12,8 +18,8 @@ export type WebhooksFate = { transferTo: string } | "delete";
 /** The result of a revocation. */
 export interface Revocation {
   key: ApiKeyRow;
-  transferred: number;
-  deleted: number;
+  transferred: WebhookRow[];
+  deleted: WebhookRow[];
 }
 
 /**
@@ -30,11 +36,11 @@ export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFat
     await assertOwnWebhooks(trx, scope, id);
     if (fate === "delete") {
       const key = await markRevoked(trx, id);
-      return { key, transferred: 0, deleted: await deleteWebhooksOfKey(trx, id) };
+      return { key, transferred: [], deleted: await deleteWebhooksOfKey(trx, id) };
     }
     await assertMayReceive(trx, id, usable(locked, fate.transferTo, "transfer_to_key_id"));
     const key = await markRevoked(trx, id);
-    return { key, transferred: await transferWebhooks(trx, id, fate.transferTo), deleted: 0 };
+    return { key, transferred: await transferWebhooks(trx, id, fate.transferTo), deleted: [] };
   });
 }
 

@@ -83,6 +83,11 @@ export async function findSession(db: Db, token: string): Promise<SessionRow | n
   return { key, expires: next };
 }
 
+/** Identifies a session without its token, as in the audit log: the first 16 hexadecimal digits of the token's hash. */
+export function sessionIdOf(token: string): string {
+  return secretSha256(token).toString("hex").slice(0, 16);
+}
+
 /** Ends a session. Does nothing if there is none. */
 export async function endSession(db: Db, token: string): Promise<void> {
   await run(

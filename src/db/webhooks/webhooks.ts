@@ -64,11 +64,25 @@ export const webhookColumns = (
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 
 /** A live webhook of the scope, or null. */
-export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
+export function getWebhook(db: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
+  return readWebhook(db, scope, id, "");
+}
+
+/** As `getWebhook`, locked until the end of the transaction: other changes of it wait. */
+export function lockWebhook(trx: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
+  return readWebhook(trx, scope, id, "for no key update of w");
+}
+
+async function readWebhook(
+  db: Db,
+  scope: Scope,
+  id: bigint,
+  lock: "" | "for no key update of w",
+): Promise<WebhookRow | null> {
   const inScope = webhookIn(scope, "w");
   const [webhook] = await rows<WebhookRow>(
     db,
-    `select ${webhookColumns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null and ${inScope.sql}`,
+    `select ${webhookColumns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null and ${inScope.sql} ${lock}`,
     { id, ...inScope.bindings },
   );
   return webhook ?? null;
@@ -229,15 +243,15 @@ export function deleteWebhook(db: Db, id: bigint): Promise<WebhookRow | null> {
   });
 }
 
-/** Deletes all live webhooks of a key, as `deleteWebhook` does. Returns their number. Requires a transaction. */
-export async function deleteWebhooksOfKey(trx: Db, apiKeyId: string): Promise<number> {
+/** Deletes all live webhooks of a key, as `deleteWebhook` does. Returns them. Requires a transaction. */
+export async function deleteWebhooksOfKey(trx: Db, apiKeyId: string): Promise<WebhookRow[]> {
   const deleted = await markDeleted(trx, "w.api_key_id = :apiKeyId::uuid", { apiKeyId });
   await cancelOfWebhooks(
     trx,
     deleted.map(({ id }) => id),
     MAX_CANCELLED_IMMEDIATELY,
   );
-  return deleted.length;
+  return deleted;
 }
 
 /**
@@ -309,13 +323,13 @@ export async function cancelOfDeleted(db: Db): Promise<number> {
   return 0;
 }
 
-/** Transfers all live webhooks of a key to another. Returns their number. They keep their installed app. */
-export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): Promise<number> {
-  return run(
+/** Transfers all live webhooks of a key to another. Returns them. They keep their installed app. */
+export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): Promise<WebhookRow[]> {
+  return rows<WebhookRow>(
     trx,
-    trx("webhooks")
-      .where({ api_key_id: fromKeyId, deleted: null })
-      .update({ api_key_id: toKeyId, modified: trx.fn.now(), revision: trx.raw("revision + 1") }),
+    `update webhooks w set api_key_id = :toKeyId::uuid, modified = now(), revision = w.revision + 1
+      where w.api_key_id = :fromKeyId::uuid and w.deleted is null returning ${webhookColumns("w")}`,
+    { fromKeyId, toKeyId },
   );
 }
 

@@ -138,4 +138,11 @@ export const REQUESTS: Record<string, Requests> = {
     }),
   "StatsService.ListDispatchRuns": none,
   "StatsService.DispatchNow": none,
+  "AuditService.ListAuditEntries": (world) =>
+    fc.record({
+      pageSize: fc.constantFrom(0, 3, 1_000),
+      apiKeyId: optional(keyId(world)),
+      targetId: optional(fc.oneof(webhookId(world).map(String), keyId(world), deliveryId(world))),
+      actions: fc.subarray([1, 2, 3, 10, 11, 12, 13, 16, 19]),
+    }),
 };

@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import { type AuditRecord, audited } from "../../../src/db/audit/audit-log.ts";
 import { rows } from "../../../src/db/database.ts";
 import { termOf } from "../../../src/db/events/search.ts";
 import { ALL_PERMISSIONS, createApiKey } from "../../../src/db/keys/api-keys.ts";
@@ -83,7 +84,38 @@ export async function buildWorld(api: TestApi): Promise<World> {
   for (const key of [...callers, ...others]) {
     for (const process of PROCESSES) webhooks.push(await worldWebhook(api, key, process));
   }
-  return { appA, appB, keys: [...callers, ...others, ...revoked], webhooks, callers };
+  const keys = [...callers, ...others, ...revoked];
+  await writeAuditLog(api, keys, webhooks);
+  return { appA, appB, keys, webhooks, callers };
+}
+
+/** Entries about every key, webhook and delivery, made with keys of every app and of none. */
+async function writeAuditLog(
+  api: TestApi,
+  keys: readonly WorldKey[],
+  webhooks: readonly WorldWebhook[],
+): Promise<void> {
+  for (const actor of keys) {
+    const [id, apiKeyName] = actor.markers as [string, string];
+    const made = { apiKeyId: id, apiKeyName, installedAppId: actor.appId, sessionId: null, address: null };
+    await audited(api.context.db, made, (_trx, record) =>
+      record(
+        ...keys.map((key): AuditRecord => {
+          const target = { id: key.id, name: key.markers[1] as string, appId: key.appId, process: null };
+          return { action: "api_key_rotated", target, after: { prefix: key.markers[2] as string } };
+        }),
+        ...webhooks.flatMap(({ id: webhookId, url, appId, process, deliveryIds }): AuditRecord[] => {
+          const target = { id: String(webhookId), name: url, appId, process };
+          return [
+            { action: "webhook_paused", target, after: { url } },
+            ...deliveryIds.map(
+              (each): AuditRecord => ({ action: "delivery_sent_again", target: { ...target, id: each } }),
+            ),
+          ];
+        }),
+      ),
+    );
+  }
 }
 
 async function worldKey(

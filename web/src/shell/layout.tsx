@@ -1,6 +1,14 @@
 import { AppShell, Burger, Group, NavLink, ScrollArea, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { IconApps, IconBook, IconGauge, IconKey, IconSend, IconWebhook } from "@tabler/icons-react";
+import {
+  IconApps,
+  IconBook,
+  IconGauge,
+  IconHistory,
+  IconKey,
+  IconSend,
+  IconWebhook,
+} from "@tabler/icons-react";
 import { type ReactNode, useEffect, useRef } from "react";
 import { Outlet, NavLink as RouterLink, useLocation } from "react-router";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
@@ -31,6 +39,7 @@ const NAVIGATION: readonly { to: string; label: string; icon: ReactNode; needs: 
   },
   { to: PAGE_PATHS.keys, label: "API keys", icon: <IconKey size={18} />, needs: "Manage_Api_Keys" },
   { to: PAGE_PATHS.apps, label: "Installed apps", icon: <IconApps size={18} />, needs: "Manage_Api_Keys" },
+  { to: PAGE_PATHS.audit, label: "Audit log", icon: <IconHistory size={18} />, needs: "Manage_Api_Keys" },
 ];
 
 /** What every page has around it: the navigation, who is signed in, light or dark. */

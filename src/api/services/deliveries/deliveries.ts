@@ -13,6 +13,7 @@ import {
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { deliveryHeaders } from "../../../contract/delivery-headers.ts";
 import { DomainError } from "../../../contract/errors.ts";
+import { sentAgain, sentManyAgain } from "../../../db/audit/delivery-changes.ts";
 import { readPrimary } from "../../../db/connections/read-replica.ts";
 import {
   type AttemptRow,
@@ -26,9 +27,12 @@ import { type DeliveryFilter, type DeliveryPage, listDeliveries } from "../../..
 import { searchDeliveries } from "../../../db/deliveries/search.ts";
 import { sendAgain, sendManyAgain } from "../../../db/deliveries/send-again.ts";
 import { timeOfId } from "../../../db/partitions.ts";
+import { getWebhook } from "../../../db/webhooks/webhooks.ts";
+import { auditedCall } from "../../auth/actor.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
+import { hideSecrets } from "../../errors/hidden-secrets.ts";
 import { pageSize } from "../paging.ts";
 import {
   deliveryFilter,
@@ -78,8 +82,13 @@ export function deliveryService({
     },
 
     async sendAgain(request, handler) {
-      const delivery = await sendAgain(db, callerScope(handler), deliveryId(request), retentionDays);
-      if (!delivery) throw noDelivery(request);
+      const delivery = await auditedCall(db, handler, async (trx, record) => {
+        const again = await sendAgain(trx, callerScope(handler), deliveryId(request), retentionDays);
+        if (!again) throw noDelivery(request);
+        const webhook = await getWebhook(trx, callerScope(handler), again.webhookId);
+        await record(sentAgain(again, webhook?.installedAppId ?? null));
+        return again;
+      });
       onQueued();
       return { delivery: deliveryMessage(delivery) };
     },
@@ -103,10 +112,20 @@ export function deliveryService({
           { field: "page_token", description: "must be the next_page_token of the call before" },
         ]);
       }
-      const { sent, skipped, next } = await sendManyAgain(db, callerScope(handler), filter, {
+      const search = searchText(request.search);
+      const searched = search === undefined ? undefined : hideSecrets(request.search);
+      const scope = callerScope(handler);
+      const { sent, skipped, next } = await sendManyAgain(db, scope, filter, {
         limit,
         retentionDays,
-        search: searchText(request.search),
+        search,
+        step: (startRound) =>
+          auditedCall(db, handler, async (trx, record) => {
+            const again = await startRound(trx);
+            if (again.length > 0)
+              await record(...(await sentManyAgain(trx, { ...filter, search: searched }, again)));
+            return again;
+          }),
       });
       if (sent > 0) onQueued();
       return { sentAgain: sent, skipped, nextPageToken: next === null ? "" : pageToken(next) };

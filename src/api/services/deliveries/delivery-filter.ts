@@ -118,7 +118,8 @@ export function inclusivePageToken(id: string): string {
   return Buffer.from(after.toString(16).padStart(32, "0"), "hex").toString("base64url");
 }
 
-function readPageToken(token: string): Pick<DeliveryFilter, "before" | "after"> {
+/** @throws DomainError INVALID_ARGUMENT if it is not a token of a page */
+export function readPageToken(token: string): Pick<DeliveryFilter, "before" | "after"> {
   if (token === "") return {};
   const newer = token.startsWith(`${NEWER}.`);
   const encoded = newer ? token.slice(NEWER.length + 1) : token;

@@ -2,6 +2,7 @@ import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { erasePayloads } from "../../../db/events/erase.ts";
+import { auditedCall } from "../../auth/actor.ts";
 import { callerOf, type Gate } from "../../auth/auth.ts";
 import { assertServiceWide } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
@@ -67,7 +68,21 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
 
     async erasePayloads(request, handler) {
       assertServiceWide(handler);
-      const step = await erasePayloads(context.db, request.userId, MAX_ERASED_PER_CALL);
+      const step = await auditedCall(context.db, handler, async (trx, record) => {
+        const erased = await erasePayloads(trx, request.userId, MAX_ERASED_PER_CALL);
+        if (erased.erased > 0) {
+          await record({
+            action: "payloads_erased",
+            target: { id: null, name: null, appId: null, process: null },
+            after: {
+              user_id: request.userId,
+              payloads_erased: erased.erased,
+              deliveries_cancelled: erased.cancelled,
+            },
+          });
+        }
+        return erased;
+      });
       return { ...step, more: step.erased === MAX_ERASED_PER_CALL };
     },
 

@@ -4,7 +4,9 @@ import type { ApiKeyService, RevokeApiKeyRequest } from "../../../../gen/webhook
 import { DomainError } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
 import { isPermission, permissionChoices } from "../../../contract/permissions.ts";
-import { createBoundedApiKey, listApiKeys } from "../../../db/keys/api-keys.ts";
+import { keyTarget } from "../../../db/audit/audit-log.ts";
+import { appTarget, keyCreated, keyFacts, keyRevoked, keyRotated } from "../../../db/audit/key-changes.ts";
+import { createBoundedApiKey, listApiKeys, lockApiKeys } from "../../../db/keys/api-keys.ts";
 import {
   createBoundedInstalledApp,
   listInstalledApps,
@@ -14,6 +16,7 @@ import { removeApiKey } from "../../../db/keys/key-removal.ts";
 import { revokeApiKey, type WebhooksFate } from "../../../db/keys/key-revocation.ts";
 import { rotateApiKey } from "../../../db/keys/key-rotation.ts";
 import { assertNoMoreRights, type Scope } from "../../../db/scope.ts";
+import { auditedCall } from "../../auth/actor.ts";
 import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
@@ -54,7 +57,11 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       assertNoMoreRights(scope, { permissions, allowedProcesses }, "the new API key");
       if (installedAppId !== null && !isUuid(installedAppId)) throw noSuchApp();
       const key = { name: request.name, permissions, allowedProcesses, installedAppId };
-      const made = await createBoundedApiKey(db, key, limits.maxApiKeys);
+      const made = await auditedCall(db, handler, async (trx, record) => {
+        const result = await createBoundedApiKey(trx, key, limits.maxApiKeys);
+        if (result) await record(keyCreated(result.key));
+        return result;
+      });
       if (!made) throw noSuchApp();
       return { apiKey: apiKeyMessage(made.key), secret: made.secret };
     },
@@ -70,35 +77,51 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
     async revokeApiKey(request, handler) {
       assertKeyId("api_key_id", request.apiKeyId);
       const id = request.apiKeyId.toLowerCase();
-      const done = await revokeApiKey(db, callerScope(handler), id, fateOf(request));
+      const fate = fateOf(request);
+      const done = await auditedCall(db, handler, async (trx, record) => {
+        const result = await revokeApiKey(trx, callerScope(handler), id, fate);
+        await record(...keyRevoked(result, fate));
+        return result;
+      });
       return {
         apiKey: apiKeyMessage(done.key),
-        webhooksTransferred: done.transferred,
-        webhooksDeleted: done.deleted,
+        webhooksTransferred: done.transferred.length,
+        webhooksDeleted: done.deleted.length,
       };
     },
 
     async rotateApiKey(request, handler) {
       assertKeyId("api_key_id", request.apiKeyId);
-      const { key, secret } = await rotateApiKey(
-        db,
-        callerScope(handler),
-        request.apiKeyId.toLowerCase(),
-        graceOf(request.gracePeriod),
-      );
+      const graceMs = graceOf(request.gracePeriod);
+      const { key, secret } = await auditedCall(db, handler, async (trx, record) => {
+        const id = request.apiKeyId.toLowerCase();
+        const scope = callerScope(handler);
+        const [before] = await lockApiKeys(trx, scope, [id]);
+        const rotated = await rotateApiKey(trx, scope, id, graceMs);
+        await record(keyRotated(before?.prefix ?? null, rotated.key));
+        return rotated;
+      });
       return { apiKey: apiKeyMessage(key), secret };
     },
 
     async deleteApiKey(request, handler) {
       assertKeyId("api_key_id", request.apiKeyId);
-      const removed = await removeApiKey(db, callerScope(handler), request.apiKeyId.toLowerCase());
+      const removed = await auditedCall(db, handler, async (trx, record) => {
+        const key = await removeApiKey(trx, callerScope(handler), request.apiKeyId.toLowerCase());
+        await record({ action: "api_key_deleted", target: keyTarget(key), before: keyFacts(key) });
+        return key;
+      });
       return { apiKey: apiKeyMessage(removed) };
     },
 
     async createInstalledApp(request, handler) {
       assertServiceWide(handler);
       assertName(request.name);
-      const app = await createBoundedInstalledApp(db, request.name, limits.maxInstalledApps);
+      const app = await auditedCall(db, handler, async (trx, record) => {
+        const created = await createBoundedInstalledApp(trx, request.name, limits.maxInstalledApps);
+        await record({ action: "installed_app_created", target: appTarget(created) });
+        return created;
+      });
       return { installedApp: installedAppMessage(app) };
     },
 
@@ -110,7 +133,12 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
           { field: "installed_application_id", description: "must be the id of an installed app, a UUID" },
         ]);
       }
-      return { installedApp: installedAppMessage(await removeInstalledApp(db, id)) };
+      const app = await auditedCall(db, handler, async (trx, record) => {
+        const removed = await removeInstalledApp(trx, id);
+        await record({ action: "installed_app_deleted", target: appTarget(removed) });
+        return removed;
+      });
+      return { installedApp: installedAppMessage(app) };
     },
 
     async listInstalledApps(request, handler) {

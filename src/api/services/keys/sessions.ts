@@ -27,7 +27,7 @@ export function sessionService(context: ApiContext, gate: Gate): ServiceImpl<typ
   return {
     async signIn(request, handler) {
       assertFromPage(handler);
-      const key = await gate.identify({
+      const { key } = await gate.identify({
         secret: request.apiKey,
         address: () => addressOf(handler),
         tell: (name, value) => handler.responseHeader.set(name, value),

@@ -26,6 +26,7 @@ import {
 } from "../../../db/deliveries/stats.ts";
 import { type Scope, scopeName } from "../../../db/scope.ts";
 import { listWebhookIds } from "../../../db/webhooks/webhooks.ts";
+import { auditedCall } from "../../auth/actor.ts";
 import type { Gate } from "../../auth/auth.ts";
 import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
@@ -167,6 +168,13 @@ export function statsService(
           { reason: "STATE_NOT_FIT" },
         );
       }
+      // Written first: after a crash, an entry about a dispatch that did not start is better than none about one that did.
+      await auditedCall(db, handler, (_trx, record) =>
+        record({
+          action: "dispatch_requested",
+          target: { id: null, name: null, appId: null, process: null },
+        }),
+      );
       await dispatchNow();
       return {};
     },

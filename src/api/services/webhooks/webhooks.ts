@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
@@ -8,10 +9,10 @@ import type {
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../contract/catalogue.ts";
 import { DomainError } from "../../../contract/errors.ts";
-import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
-import type { TargetRules } from "../../../contract/target-rules.ts";
+import { type AuditAction, webhookFacts, webhookTarget } from "../../../db/audit/audit-log.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
 import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
+import { withPartitions } from "../../../db/partitions.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
 import { readOverdueRetries } from "../../../db/webhooks/overdue-retries.ts";
 import {
@@ -25,29 +26,18 @@ import {
   deleteWebhook,
   getWebhook,
   listWebhooks,
+  lockWebhook,
   type WebhookRow,
 } from "../../../db/webhooks/webhooks.ts";
+import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import {
-  assertText,
-  healthNames,
-  isProcess,
-  noWebhook,
-  unknownProcess,
-  webhookMessage,
-} from "../messages.ts";
+import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { BY_ID, readPage } from "../paging.ts";
 import { describeEventTypes } from "./event-types.ts";
-
-/** The maximum length of a webhook's name, in characters. */
-const MAX_NAME_CHARACTERS = 100;
-/** The maximum size of a test event's payload, in bytes. As a JSON string it fits into a request of 64 KiB. */
-const MAX_TEST_PAYLOAD_BYTES = 32_768;
-/** In deliveries per second. */
-const MAX_RATE_LIMIT = 10_000;
+import { checkedAddress, checkedName, checkedPayload, checkedRateLimit } from "./webhook-values.ts";
 
 /** Manages webhooks (contract, section 4). */
 export function webhookService({
@@ -59,7 +49,11 @@ export function webhookService({
 }: ApiContext): ServiceImpl<typeof WebhookService> {
   const processes = describeEventTypes();
 
-  /** Changes a webhook of the caller's scope. @throws DomainError NOT_FOUND if there is none with this id */
+  /**
+   * Changes a webhook of the caller's scope, and records what changed, if anything did.
+   *
+   * @throws DomainError NOT_FOUND if there is none with this id
+   */
   async function change(
     handler: HandlerContext,
     webhookId: bigint,
@@ -68,11 +62,19 @@ export function webhookService({
   ) {
     const scope = callerScope(handler);
     const options = revision === undefined ? {} : { revision };
-    const webhook = await updateWebhook(db, scope, webhookId, changes, options);
-    if (!webhook) throw noWebhook(webhookId);
+    const changed = await auditedCall(db, handler, async (trx, record) => {
+      const before = await lockWebhook(trx, scope, webhookId);
+      const webhook = before && (await updateWebhook(trx, scope, webhookId, changes, options));
+      if (!webhook) throw noWebhook(webhookId);
+      const [was, is] = [webhookFacts(before), webhookFacts(webhook)];
+      if (!isDeepStrictEqual(was, is)) {
+        await record({ action: actionOf(changes), target: webhookTarget(webhook), before: was, after: is });
+      }
+      return webhook;
+    });
     // Its pending deliveries can be sent now.
     if (changes.paused === false) onQueued();
-    return { webhook: webhookMessage(webhook, scope) };
+    return { webhook: webhookMessage(changed, scope) };
   }
 
   return {
@@ -107,7 +109,18 @@ export function webhookService({
       const caller = callerOf(handler);
       assertMaySubscribe(caller, process);
       const registration = { process, ...checkedAddress(targets, url), apiKeyId: caller.id };
-      const made = await createWebhook(db, secrets, registration, limits.maxWebhooks);
+      const made = await auditedCall(db, handler, async (trx, record) => {
+        const result = await createWebhook(trx, secrets, registration, limits.maxWebhooks);
+        const { webhook, created } = result;
+        if (created) {
+          await record({
+            action: "webhook_created",
+            target: webhookTarget(webhook),
+            after: webhookFacts(webhook),
+          });
+        }
+        return result;
+      });
       const scope = callerScope(handler);
       return {
         webhook: webhookMessage(made.webhook, scope),
@@ -117,8 +130,16 @@ export function webhookService({
     },
 
     async deleteWebhook(request, handler) {
-      const deleted = await deleteWebhook(db, request.webhookId);
-      if (!deleted) throw noWebhook(request.webhookId);
+      const deleted = await auditedCall(db, handler, async (trx, record) => {
+        const webhook = await deleteWebhook(trx, request.webhookId);
+        if (!webhook) throw noWebhook(request.webhookId);
+        await record({
+          action: "webhook_deleted",
+          target: webhookTarget(webhook),
+          before: webhookFacts(webhook),
+        });
+        return webhook;
+      });
       return { webhook: webhookMessage(deleted, callerScope(handler)) };
     },
 
@@ -159,13 +180,25 @@ export function webhookService({
       if (sample === undefined) {
         throw notNow(`webhook ${webhookId} is for event type ${process}, which this version does not know`);
       }
-      const body = payload === undefined ? sample : checkedPayload(payload);
-      const queued = await queueTestEvent(db, scope, {
+      const event = {
         apiKeyId: caller.id,
         webhookId,
         process,
-        payload: body,
-      });
+        payload: payload === undefined ? sample : checkedPayload(payload),
+      };
+      const queued = await withPartitions(db, () =>
+        auditedCall(db, handler, async (trx, record) => {
+          const made = await queueTestEvent(trx, scope, event);
+          if (made) {
+            await record({
+              action: "test_event_sent",
+              target: webhookTarget(webhook),
+              after: { event_id: made.eventId, delivery_id: made.deliveryId },
+            });
+          }
+          return made;
+        }),
+      );
       if (!queued) throw noWebhook(webhookId);
       onQueued();
       return queued;
@@ -173,19 +206,29 @@ export function webhookService({
 
     async getWebhookSecret(request, handler) {
       const { webhookId } = request;
-      return secretsMessage(
-        await readWebhookSecrets(db, secrets, callerScope(handler), webhookId),
-        webhookId,
-      );
+      const scope = callerScope(handler);
+      return auditedCall(db, handler, async (trx, record) => {
+        const found = await readWebhookSecrets(trx, secrets, scope, webhookId);
+        const webhook = found && (await getWebhook(trx, scope, webhookId));
+        if (webhook) await record({ action: "webhook_secret_read", target: webhookTarget(webhook) });
+        return secretsMessage(found, webhookId);
+      });
     },
 
     async rotateWebhookSecret(request, handler) {
       const { webhookId, revokeOldSecrets } = request;
       const scope = callerScope(handler);
-      if (!(await rotateWebhookSecret(db, secrets, scope, webhookId, revokeOldSecrets))) {
-        throw noWebhook(webhookId);
-      }
-      return secretsMessage(await readWebhookSecrets(db, secrets, scope, webhookId), webhookId);
+      return auditedCall(db, handler, async (trx, record) => {
+        const rotated = await rotateWebhookSecret(trx, secrets, scope, webhookId, revokeOldSecrets);
+        const webhook = rotated ? await getWebhook(trx, scope, webhookId) : null;
+        if (!webhook) throw noWebhook(webhookId);
+        await record({
+          action: "webhook_secret_rotated",
+          target: webhookTarget(webhook),
+          after: { old_secrets_revoked: revokeOldSecrets },
+        });
+        return secretsMessage(await readWebhookSecrets(trx, secrets, scope, webhookId), webhookId);
+      });
     },
   };
 }
@@ -204,51 +247,10 @@ function secretsMessage(
   return { secret: told[0]?.secret ?? "", secrets: told };
 }
 
-/** @throws DomainError INVALID_ARGUMENT if no webhook can have the URL */
-function checkedAddress(targets: TargetRules, url: string): { url: string; targetUrl: string } {
-  // URL parsing drops some of these, but the URL is stored as given.
-  if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
-    throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
-  }
-  return { url, targetUrl: targets.normalise(url) };
-}
-
-/** Null for an empty name. @throws DomainError INVALID_ARGUMENT */
-function checkedName(name: string): string | null {
-  assertText("name", name, MAX_NAME_CHARACTERS);
-  const invisible = invisibleCharacter(name);
-  if (invisible) {
-    throw invalidFields([{ field: "name", description: `must not hold ${invisible}, which cannot be seen` }]);
-  }
-  return name.trim() || null;
-}
-
-/** The body of a test event. @throws DomainError INVALID_ARGUMENT unless it is a JSON object of an allowed size */
-function checkedPayload(payload: string): string {
-  const refuse = (description: string) => invalidFields([{ field: "payload", description }]);
-  const bytes = Buffer.byteLength(payload);
-  if (bytes > MAX_TEST_PAYLOAD_BYTES) {
-    throw refuse(`is ${bytes} bytes, more than the ${MAX_TEST_PAYLOAD_BYTES} allowed`);
-  }
-  let value: unknown;
-  try {
-    value = JSON.parse(payload);
-  } catch (error) {
-    throw refuse(`is not valid JSON: ${(error as Error).message}`);
-  }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw refuse('must be a JSON object, such as {"OrderId": 1}');
-  }
-  if (!payload.isWellFormed()) throw refuse("must be valid Unicode text");
-  return payload;
-}
-
-/** @throws DomainError INVALID_ARGUMENT */
-function checkedRateLimit(rateLimit: number): number {
-  if (rateLimit >= 1 && rateLimit <= MAX_RATE_LIMIT) return rateLimit;
-  throw invalidFields([
-    { field: "rate_limit", description: `must be 1 to ${MAX_RATE_LIMIT} deliveries a second, or unset` },
-  ]);
+/** The action of a change in the audit log. */
+function actionOf({ paused, ...others }: WebhookChanges): AuditAction {
+  if (paused === undefined || Object.keys(others).length > 0) return "webhook_updated";
+  return paused ? "webhook_paused" : "webhook_resumed";
 }
 
 /** The key determines which event types may be subscribed to (contract, section 5, rule 4). */

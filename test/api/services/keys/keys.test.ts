@@ -180,16 +180,19 @@ test("two keys transferred to each other at once come to an end without a deadlo
 test("the administrator's key is made once, however many processes ask for it, and made good again", async () => {
   const secret = "whk_given-from-outside";
   const made = await Promise.all(Array.from({ length: 5 }, () => ensureAdminKey(api.context.db, secret)));
-  expect(new Set(made.map((key) => key.id)).size).toBe(1);
-  expect(made[0]?.permissions).toContain(Permission.MANAGE_API_KEYS);
-  await api.context.db("api_keys").where("id", made[0]?.id).update({ revoked: new Date(), permissions: [] });
+  expect(new Set(made.map(({ key }) => key.id)).size).toBe(1);
+  expect(made[0]?.key.permissions).toContain(Permission.MANAGE_API_KEYS);
+  await api.context
+    .db("api_keys")
+    .where("id", made[0]?.key.id)
+    .update({ revoked: new Date(), permissions: [] });
   await ensureAdminKey(api.context.db, secret);
-  expect((await findApiKey(api.context.db, secret))?.permissions).toEqual(made[0]?.permissions);
+  expect((await findApiKey(api.context.db, secret))?.permissions).toEqual(made[0]?.key.permissions);
 });
 
 test("of a key that an operator chose, no more than four characters are stored in clear text", async () => {
   const secret = "chosen-by-an-operator-0123456789";
-  const { id } = await ensureAdminKey(api.context.db, secret);
+  const { id } = (await ensureAdminKey(api.context.db, secret)).key;
   const stored = async () => {
     const found = await api.context.db.raw("select k::text as row from api_keys k where id = ?", [id]);
     return found.rows[0].row as string;

@@ -1,0 +1,58 @@
+import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
+import type { TargetRules } from "../../../contract/target-rules.ts";
+import { invalidFields } from "../../errors/errors.ts";
+import { assertText } from "../messages.ts";
+
+/** The maximum length of a webhook's name, in characters. */
+const MAX_NAME_CHARACTERS = 100;
+/** The maximum size of a test event's payload, in bytes. As a JSON string it fits into a request of 64 KiB. */
+const MAX_TEST_PAYLOAD_BYTES = 32_768;
+/** In deliveries per second. */
+const MAX_RATE_LIMIT = 10_000;
+
+/** @throws DomainError INVALID_ARGUMENT if no webhook can have the URL */
+export function checkedAddress(targets: TargetRules, url: string): { url: string; targetUrl: string } {
+  // URL parsing drops some of these, but the URL is stored as given.
+  if (/\p{Cc}/u.test(url) || !url.isWellFormed()) {
+    throw invalidFields([{ field: "url", description: "must not hold control characters" }]);
+  }
+  return { url, targetUrl: targets.normalise(url) };
+}
+
+/** Null for an empty name. @throws DomainError INVALID_ARGUMENT */
+export function checkedName(name: string): string | null {
+  assertText("name", name, MAX_NAME_CHARACTERS);
+  const invisible = invisibleCharacter(name);
+  if (invisible) {
+    throw invalidFields([{ field: "name", description: `must not hold ${invisible}, which cannot be seen` }]);
+  }
+  return name.trim() || null;
+}
+
+/** The body of a test event. @throws DomainError INVALID_ARGUMENT unless it is a JSON object of an allowed size */
+export function checkedPayload(payload: string): string {
+  const refuse = (description: string) => invalidFields([{ field: "payload", description }]);
+  const bytes = Buffer.byteLength(payload);
+  if (bytes > MAX_TEST_PAYLOAD_BYTES) {
+    throw refuse(`is ${bytes} bytes, more than the ${MAX_TEST_PAYLOAD_BYTES} allowed`);
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(payload);
+  } catch (error) {
+    throw refuse(`is not valid JSON: ${(error as Error).message}`);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw refuse('must be a JSON object, such as {"OrderId": 1}');
+  }
+  if (!payload.isWellFormed()) throw refuse("must be valid Unicode text");
+  return payload;
+}
+
+/** @throws DomainError INVALID_ARGUMENT */
+export function checkedRateLimit(rateLimit: number): number {
+  if (rateLimit >= 1 && rateLimit <= MAX_RATE_LIMIT) return rateLimit;
+  throw invalidFields([
+    { field: "rate_limit", description: `must be 1 to ${MAX_RATE_LIMIT} deliveries a second, or unset` },
+  ]);
+}

@@ -1,0 +1,83 @@
+import { processName } from "../../contract/catalogue.ts";
+import { permissionName } from "../../contract/permissions.ts";
+import type { ApiKeyRow } from "../keys/api-keys.ts";
+import type { InstalledAppRow } from "../keys/installed-apps.ts";
+import type { Revocation, WebhooksFate } from "../keys/key-revocation.ts";
+import { type AuditRecord, type AuditTarget, type Facts, keyTarget, webhookTarget } from "./audit-log.ts";
+
+/** An installed app as the target of a change. */
+export function appTarget({ id, name }: InstalledAppRow): AuditTarget {
+  return { id, name, appId: id, process: null };
+}
+
+/** The values of a key that entries contain. */
+export function keyFacts(key: ApiKeyRow): Facts {
+  return {
+    name: key.name,
+    prefix: key.prefix,
+    permissions: key.permissions.map(permissionName),
+    allowed_processes: key.allowedProcesses.map(processName),
+    installed_application_id: key.installedAppId,
+  };
+}
+
+/** The entry about a new key. */
+export function keyCreated(key: ApiKeyRow): AuditRecord {
+  return { action: "api_key_created", target: keyTarget(key), after: keyFacts(key) };
+}
+
+/** The entry about the key of ADMIN_KEY, which has every permission again. */
+export function keyRestored(before: ApiKeyRow, key: ApiKeyRow): AuditRecord {
+  const facts = (row: ApiKeyRow) => ({ ...keyFacts(row), revoked: row.revoked !== null });
+  return {
+    action: "api_key_restored",
+    target: keyTarget(key),
+    before: facts(before),
+    after: facts(key),
+  };
+}
+
+/** The entry about a rotated key: the prefixes identify the secrets. */
+export function keyRotated(
+  oldPrefix: string | null,
+  key: ApiKeyRow & { oldSecretsExpire: Date | null },
+): AuditRecord {
+  return {
+    action: "api_key_rotated",
+    target: keyTarget(key),
+    before: { prefix: oldPrefix },
+    after: { prefix: key.prefix, old_secrets_expire: key.oldSecretsExpire?.toISOString() ?? null },
+  };
+}
+
+/** The entries about a revoked key and about each of its webhooks. */
+export function keyRevoked({ key, transferred, deleted }: Revocation, fate: WebhooksFate): AuditRecord[] {
+  return [
+    {
+      action: "api_key_revoked",
+      target: keyTarget(key),
+      before: { revoked: false },
+      after: {
+        revoked: true,
+        ...(fate === "delete"
+          ? { webhooks_deleted: deleted.length }
+          : { webhooks_transferred: transferred.length, transfer_to_key_id: fate.transferTo }),
+      },
+    },
+    ...deleted.map(
+      (webhook): AuditRecord => ({
+        action: "webhook_deleted",
+        target: webhookTarget(webhook),
+        before: { api_key_id: key.id },
+      }),
+    ),
+    ...transferred.map(
+      (webhook): AuditRecord => ({
+        action: "webhook_transferred",
+        target: webhookTarget(webhook),
+        before: { api_key_id: key.id },
+        after: { api_key_id: webhook.apiKeyId },
+      }),
+    ),
+  ];
+}

@@ -1,0 +1,151 @@
+import { Anchor, Card, Stack, Table, Text } from "@mantine/core";
+import { generatePath, Link } from "react-router";
+import { AuditAction, type AuditChange, type AuditEntry } from "../../../../gen/webhook/v1/audit_pb.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import { useMay } from "../../api/session.tsx";
+import { useBelow } from "../../parts/lists/use-below.ts";
+import { Breakable } from "../../parts/text/breakable.tsx";
+import { Time } from "../../parts/text/time.tsx";
+import { actionInWords } from "./actions.ts";
+
+/** Entries, newest first. */
+export function EntryList({ entries }: { entries: readonly AuditEntry[] }) {
+  return useBelow("md") ? <Cards entries={entries} /> : <Rows entries={entries} />;
+}
+
+function Rows({ entries }: { entries: readonly AuditEntry[] }) {
+  return (
+    <Table.ScrollContainer minWidth={680}>
+      <Table verticalSpacing="sm" aria-label="Entries">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th w={190}>Time</Table.Th>
+            <Table.Th w="22%">Changed with</Table.Th>
+            <Table.Th w="32%">What</Table.Th>
+            <Table.Th>Before and after</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {entries.map((entry) => (
+            <Table.Tr key={entry.id} style={{ verticalAlign: "top" }}>
+              <Table.Td>
+                <Time value={entry.time} size="sm" />
+              </Table.Td>
+              <Table.Td>
+                <Actor entry={entry} />
+              </Table.Td>
+              <Table.Td>
+                <What entry={entry} />
+              </Table.Td>
+              <Table.Td>
+                <Changes changes={entry.changes} />
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+function Cards({ entries }: { entries: readonly AuditEntry[] }) {
+  return (
+    <Stack component="ul" aria-label="Entries" p={0} m={0} gap="sm">
+      {entries.map((entry) => (
+        <Card key={entry.id} component="li" withBorder padding="md">
+          <Stack gap="xs">
+            <What entry={entry} />
+            <Changes changes={entry.changes} />
+            <Text size="sm" c="dimmed" component="div">
+              <Time value={entry.time} />
+            </Text>
+            <Actor entry={entry} />
+          </Stack>
+        </Card>
+      ))}
+    </Stack>
+  );
+}
+
+/** Who made a change, and from where. */
+function Actor({ entry: { actor, byOperator } }: { entry: AuditEntry }) {
+  if (!actor) {
+    return (
+      <Text size="sm" c="dimmed">
+        {byOperator ? "Operator, on the server" : "A key outside your app"}
+      </Text>
+    );
+  }
+  return (
+    <Stack gap={0}>
+      <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+        {actor.apiKeyName}
+      </Text>
+      <Text size="xs" c="dimmed">
+        {actor.sessionId === undefined ? "API call" : `Settings page, session ${actor.sessionId.slice(0, 8)}`}
+        {actor.address !== undefined && ` from ${actor.address}`}
+      </Text>
+    </Stack>
+  );
+}
+
+/** What was done, and to what. */
+function What({ entry }: { entry: AuditEntry }) {
+  return (
+    <Stack gap={0}>
+      <Text size="sm" fw={600}>
+        {actionInWords(entry.action)}
+      </Text>
+      <Text size="xs" style={{ overflowWrap: "anywhere" }} component="div">
+        <Target entry={entry} />
+      </Text>
+    </Stack>
+  );
+}
+
+function Target({ entry: { action, targetId, targetName } }: { entry: AuditEntry }) {
+  const reads = useMay("Read_Administrative_Data");
+  const path = action === AuditAction.DELIVERY_SENT_AGAIN ? PAGE_PATHS.delivery : PAGE_PATHS.webhook;
+  const isDelivery = path === PAGE_PATHS.delivery;
+  const text = <Breakable text={isDelivery ? targetId : targetName || targetId} />;
+  // Ids of webhooks are numbers, all others UUIDs.
+  return reads && (isDelivery || /^\d+$/.test(targetId)) ? (
+    <Anchor component={Link} to={generatePath(path, { id: targetId })} inherit>
+      {text}
+    </Anchor>
+  ) : (
+    text
+  );
+}
+
+function Changes({ changes }: { changes: readonly AuditChange[] }) {
+  const told = changes.filter(({ before, after }) => before !== undefined || after !== undefined);
+  if (told.length === 0) return null;
+  return (
+    <Stack gap={2} component="ul" p={0} m={0} style={{ listStyle: "none" }}>
+      {told.map(({ field, before, after }) => (
+        <Text key={field} component="li" size="xs" style={{ overflowWrap: "anywhere" }}>
+          <Text span inherit c="dimmed">
+            {fieldInWords(field)}:{" "}
+          </Text>
+          {before !== undefined && (
+            <Text component="del" inherit>
+              {before || "none"}
+            </Text>
+          )}
+          {before !== undefined && after !== undefined && " → "}
+          {after !== undefined && (
+            <Text component="ins" inherit td="none">
+              {after || "none"}
+            </Text>
+          )}
+        </Text>
+      ))}
+    </Stack>
+  );
+}
+
+/** `rate_limit` → `rate limit`. */
+function fieldInWords(field: string): string {
+  return field.replaceAll("_", " ");
+}
