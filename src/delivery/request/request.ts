@@ -8,17 +8,31 @@ export class NoPayloadError extends Error {
   override name = "NoPayloadError";
 }
 
+/** The POST of an attempt. */
+export interface SignedRequest {
+  origin: string;
+  path: string;
+  /** Names and values in turn. */
+  headers: string[];
+  body: string;
+  /** The time in webhook-timestamp, which is the start of the attempt. */
+  signed: Date;
+  /** The value of webhook-signature. */
+  signature: string;
+}
+
 /** Builds the POST of an attempt: the contract's headers (6.2) and a new signature. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
   { payload: body, userId, test }: EventContent,
   sign: Signer,
-): { origin: string; path: string; headers: string[]; body: string } {
+): SignedRequest {
   if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
   const { origin, path } = webhook.target;
-  const signature = sign(webhook.secrets, id, new Date(), body);
+  const signed = new Date();
+  const signature = sign(webhook.secrets, id, signed, body);
   const { process, installedAppId } = webhook;
   const headers = deliveryHeaders({ id, process, installedAppId, userId, test });
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
-  return { origin, path, headers, body };
+  return { origin, path, headers, body, signed, signature: signature["webhook-signature"] };
 }
