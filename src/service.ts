@@ -13,6 +13,7 @@ import { migrate } from "./db/migrate.ts";
 import { type Announcer, createAnnouncer } from "./db/queue/announce.ts";
 import { createSecretBox } from "./db/webhooks/secret-box.ts";
 import { createAddressGuard } from "./delivery/request/address-guard.ts";
+import { createSigner } from "./delivery/request/signature.ts";
 import { createTargetRules } from "./delivery/request/target-url.ts";
 import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
 import {
@@ -175,6 +176,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         ...(reads ? { reads } : {}),
         secrets,
         isPrepared: () => isPrepared,
+        sign: createSigner(secrets),
         log,
         instruments: createApiInstruments(meter),
         tracer,

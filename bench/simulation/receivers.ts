@@ -90,7 +90,7 @@ export function createReceivers(options: ReceiversOptions, random: Random): Simu
   });
 }
 
-const COMMON = { started: new Date(0), responseStart: null, retryAfterMs: null };
+const COMMON = { started: new Date(0), responseStart: null, responseHeaders: null, retryAfterMs: null };
 
 function answerOf(status: number, durationMs: number): Answer {
   const delivered = status === 200;

@@ -5,6 +5,7 @@ import type { TargetRules } from "../contract/target-rules.ts";
 import type { StaleReads } from "../db/connections/read-replica.ts";
 import type { Db } from "../db/database.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
+import type { SealedSecret } from "../db/webhooks/webhook-secrets.ts";
 import type { ApiInstruments } from "../metrics/instruments.ts";
 
 /** Dependencies of the API. */
@@ -14,6 +15,13 @@ export interface ApiContext {
   reads?: StaleReads;
   /** Encrypts webhooks' signing secrets. */
   secrets: SecretBox;
+  /** Signs a body as of a moment. Throws UnopenableError if a secret cannot be decrypted. */
+  sign: (
+    secrets: readonly SealedSecret[],
+    deliveryId: string,
+    at: Date,
+    body: string,
+  ) => { "webhook-timestamp": string; "webhook-signature": string };
   /** The rules for webhooks' target URLs. */
   targets: TargetRules;
   /** Limits for callers. */

@@ -98,6 +98,7 @@ export const ERROR_REASONS = {
   },
   WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such webhook" },
   DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such delivery" },
+  EVENT_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such event" },
   APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such installed app" },
   API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such API key" },
   NOT_FOUND: { status: "NOT_FOUND", meaning: "no such resource" },

@@ -9,6 +9,7 @@ export const PAGE_PATHS = {
   webhook: "/webhooks/:id",
   deliveries: "/deliveries",
   delivery: "/deliveries/:id",
+  event: "/events/:id",
 } as const;
 
 /** Stands in the built page where each answer has a nonce of its own (Content-Security-Policy). */

@@ -9,9 +9,9 @@ import type { EventContents } from "./event-contents.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
 import { type Kind, Scheduler, type Task, type Verdict } from "./limits/scheduler.ts";
 import type { Recorder } from "./recorder.ts";
-import type { Outcome } from "./request/outcome.ts";
+import { type Outcome, wasSent } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
-import { type BuiltRequest, buildRequest, NoPayloadError } from "./request/request.ts";
+import { buildRequest, NoPayloadError, type SignedRequest } from "./request/request.ts";
 import type { Signer } from "./request/signature.ts";
 import type { WebhookWatch } from "./webhook-watch.ts";
 import type { WorkerLease } from "./worker-lease.ts";
@@ -30,7 +30,7 @@ export interface SenderParts {
   log: Logger;
   /** Makes one POST, as `post` does. */
   post: (
-    request: BuiltRequest,
+    request: SignedRequest,
     outcome: (outcome: Outcome) => void,
     gate: Gate,
     delivery: ClaimedDelivery,
@@ -280,7 +280,7 @@ export class Sender {
   #send(sending: Sending): void {
     const { clock, post, contents, sign, log } = this.#parts;
     const { delivery } = sending;
-    let request: BuiltRequest;
+    let request: SignedRequest;
     try {
       request = buildRequest(delivery, contents.of(delivery), sign);
     } catch (error) {
@@ -293,7 +293,7 @@ export class Sender {
     this.#connecting.add(sending);
     const outcome = (known: Outcome) => {
       this.#connecting.delete(sending);
-      this.#ended(sending, known);
+      this.#ended(sending, known, request.signature);
     };
     const gate = {
       maySend: () => this.#maySend(sending),
@@ -316,12 +316,14 @@ export class Sender {
     this.#return([sending]);
   }
 
-  #ended(sending: Sending, outcome: Outcome): void {
+  #ended(sending: Sending, outcome: Outcome, signed: string | null = null): void {
     const { delivery } = sending;
     this.#scheduler.end(sending, verdictOf(outcome));
     this.#plan();
     const { failure: _, ...result } = outcome;
-    this.#parts.recorder.record({ deliveryId: delivery.id, token: delivery.token, ...result }, (state) => {
+    const signature = wasSent(outcome) && !outcome.delivered ? signed : null;
+    const recorded = { deliveryId: delivery.id, token: delivery.token, signature, ...result };
+    this.#parts.recorder.record(recorded, (state) => {
       this.#parts.contents.release(delivery);
       this.#parts.lease.settle(delivery.token.workerId);
       if (state === undefined) this.#parts.lease.verify();
@@ -408,6 +410,7 @@ function notBuilt(cause: unknown): Outcome {
     status: null,
     error: reasonOf(cause),
     responseStart: null,
+    responseHeaders: null,
     retryAfterMs: null,
     failure: "ours",
   };

@@ -23,6 +23,7 @@ const DELIVERED: Outcome = {
   status: 200,
   error: null,
   responseStart: null,
+  responseHeaders: null,
   retryAfterMs: null,
   failure: null,
 };

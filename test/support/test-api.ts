@@ -10,6 +10,7 @@ import { openDatabase } from "../../src/db/database.ts";
 import { ALL_PERMISSIONS, createApiKey, type NewApiKey } from "../../src/db/keys/api-keys.ts";
 import { createSecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { createAddressGuard } from "../../src/delivery/request/address-guard.ts";
+import { createSigner } from "../../src/delivery/request/signature.ts";
 import { createTargetRules } from "../../src/delivery/request/target-url.ts";
 import { createApiInstruments } from "../../src/metrics/instruments.ts";
 import { createTestDatabase } from "./database.ts";
@@ -78,10 +79,12 @@ export async function startTestApi(
     : await createTestDatabase();
   const db = openDatabase(database.url, { max: 10, applicationName: "test" });
   const log = options.log ?? pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" });
+  const secrets = createSecretBox(randomBytes(32));
   const context: ApiContext = {
     db,
     ...(options.reads ? { reads: options.reads(log) } : {}),
-    secrets: createSecretBox(randomBytes(32)),
+    secrets,
+    sign: createSigner(secrets),
     targets: createTargetRules(createAddressGuard([])),
     instruments: createApiInstruments(createNoopMeter()),
     log,

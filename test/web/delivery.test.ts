@@ -78,6 +78,22 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
     }
     expect(await page.getByText("The first attempt and three retries failed.").count()).toBe(1);
 
+    const sentIn = (attempt: number) =>
+      receiver.received.filter(({ headers }) => headers["webhook-id"] === id)[attempt - 1];
+    await page.getByText("Headers of attempt 4", { exact: true }).click();
+    const signatureOf = (attempt: number) =>
+      page.getByRole("region", { name: `the signature headers of attempt ${attempt}` }).textContent();
+    const linesOf = (attempt: number) =>
+      ["webhook-timestamp", "webhook-signature"]
+        .map((name) => `${name}: ${sentIn(attempt)?.headers[name]}`)
+        .join("\n");
+    expect(await signatureOf(4)).toBe(linesOf(4));
+    const received = page.getByRole("region", { name: "the response headers of attempt 4" });
+    expect(await received.textContent()).toContain("content-type: application/json");
+    const facts = (await section(page, "Summary").textContent()) ?? "";
+    for (const part of ["Usertenant-1", "SubjectSO-2026-000001", "Published by"])
+      expect(facts).toContain(part);
+
     const headers = (await page.getByRole("table", { name: "Headers" }).textContent()) ?? "";
     for (const part of [
       `X-Service-Webhook-Id${id}`,
@@ -128,9 +144,44 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
     await section(page, "Summary").getByText("Delivered", { exact: true }).waitFor(PATIENCE);
     const fifth = (await attempts(page).first().textContent()) ?? "";
     for (const part of ["Attempt 5", "200 OK", "Round 2, 1 of 4"]) expect(fifth).toContain(part);
+    // Not stored, and the same as it was.
+    await page.getByText("Headers of attempt 5", { exact: true }).click();
+    expect(await signatureOf(5)).toBe(linesOf(5));
+    expect(await attempts(page).first().textContent()).toContain("recomputed with the current secret");
+    await expectAccessible(page);
     await expect.poll(() => page.getByRole("button", { name: "Send again…" }).count()).toBe(1);
     await takeScreenshots(page, "delivery-two-rounds");
   });
+});
+
+test("an event tells who published it, its payload and what became of its recipients", async () => {
+  answer = 200;
+  const { service } = web;
+  const failing = await service.receiver(() => 500);
+  const second = await service.register(`${failing.url}/hooks`);
+  const id = await publish();
+  await web.visit({ path: `/deliveries/${id}` }, async (page) => {
+    const eventId = (await service.deliveries.getDelivery({ deliveryId: id })).delivery?.eventId as string;
+    await section(page, "Summary").getByRole("link", { name: eventId }).click();
+    await page.getByRole("heading", { name: "OrderDispatched SO-2026-000001" }).waitFor();
+    const facts = (await section(page, "Summary").textContent()) ?? "";
+    for (const part of ["Usertenant-1", "Published by", "Idempotency key"]) expect(facts).toContain(part);
+    await page.getByRole("group", { name: "Failures by reason" }).getByText("HTTP 500").waitFor();
+    const recipients = section(page, "Recipients");
+    await expect.poll(() => recipients.getByRole("row").count(), PATIENCE).toBe(3);
+    for (const part of [receiver.url.slice(8), failing.url.slice(8)]) {
+      expect(await recipients.textContent()).toContain(part);
+    }
+    expect(await page.getByRole("region", { name: "the payload" }).textContent()).toContain(
+      `"OrderId": ${ORDER_ID}`,
+    );
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+    await takeScreenshots(page, "event");
+    await recipients.getByRole("link", { name: "In the list of deliveries" }).click();
+    await page.locator(`a[href="/deliveries/${id}"]`).waitFor();
+  });
+  await service.webhooks.deleteWebhook({ webhookId: second });
 });
 
 test("a delivery under way counts down to its next attempt, and is not sent again meanwhile", async () => {
@@ -179,6 +230,11 @@ test("a delivery whose webhook is gone, or that one may only read, has no way to
     await page.getByText("None was made.").waitFor();
   });
 });
+
+test("an address without an event says so", () =>
+  web.visit({ path: `/events/${randomUUID()}` }, async (page) => {
+    await page.getByText("There is no such event").waitFor();
+  }));
 
 test("an address without a delivery says so and leads to the list", () =>
   web.visit({ path: `/deliveries/${randomUUID()}` }, async (page) => {

@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/delivery.proto.
  */
 export const file_webhook_v1_delivery: GenFile = /*@__PURE__*/
-  fileDesc("Chl3ZWJob29rL3YxL2RlbGl2ZXJ5LnByb3RvEgp3ZWJob29rLnYxIoEDCghEZWxpdmVyeRIKCgJpZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRISCgp3ZWJob29rX2lkGAMgASgDEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEigKBXN0YXRlGAYgASgOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEhUKDWF0dGVtcHRfY291bnQYByABKAUSKwoHY3JlYXRlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbmV4dF9hdHRlbXB0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghmaW5pc2hlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoGcmVhc29uGAsgASgJSACIAQESEwoLcm91bmRfc3RhcnQYDCABKAVCCQoHX3JlYXNvbiLJAQoHQXR0ZW1wdBIOCgZudW1iZXIYASABKAUSKwoHc3RhcnRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLZHVyYXRpb25fbXMYAyABKAUSEwoGc3RhdHVzGAQgASgFSACIAQESEgoFZXJyb3IYBSABKAlIAYgBARIbCg5yZXNwb25zZV9zdGFydBgGIAEoCUgCiAEBQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydCL/AgoVTGlzdERlbGl2ZXJpZXNSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIVCghldmVudF9pZBgCIAEoCUgBiAEBEikKBnN0YXRlcxgDIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIYCgtkZWxpdmVyeV9pZBgGIAEoCUgCiAEBEjAKB3Byb2Nlc3MYByABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzSAOIAQESKAoEZnJvbRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNlYXJjaBgKIAEoCUINCgtfd2ViaG9va19pZEILCglfZXZlbnRfaWRCDgoMX2RlbGl2ZXJ5X2lkQgoKCF9wcm9jZXNzIq4BChZMaXN0RGVsaXZlcmllc1Jlc3BvbnNlEigKCmRlbGl2ZXJpZXMYASADKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIbChNwcmV2aW91c19wYWdlX3Rva2VuGAMgASgJEjQKEHNlYXJjaGVkX2JhY2tfdG8YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi0KEFNlbmRBZ2FpblJlcXVlc3QSGQoLZGVsaXZlcnlfaWQYASABKAlCBIi1GAEiOwoRU2VuZEFnYWluUmVzcG9uc2USJgoIZGVsaXZlcnkYASABKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5ItQCChRTZW5kQWdhaW5NYW55UmVxdWVzdBIXCgp3ZWJob29rX2lkGAEgASgDSACIAQESMAoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NIAYgBARIVCghldmVudF9pZBgDIAEoCUgCiAEBEikKBnN0YXRlcxgEIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIoCgRmcm9tGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAcgASgFEhIKCnBhZ2VfdG9rZW4YCCABKAkSDgoGc2VhcmNoGAkgASgJQg0KC193ZWJob29rX2lkQgoKCF9wcm9jZXNzQgsKCV9ldmVudF9pZCJVChVTZW5kQWdhaW5NYW55UmVzcG9uc2USEgoKc2VudF9hZ2FpbhgBIAEoBRIPCgdza2lwcGVkGAIgASgFEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJGChJHZXREZWxpdmVyeVJlcXVlc3QSGQoLZGVsaXZlcnlfaWQYASABKAlCBIi1GAESFQoNd2l0aF9hY3Rpdml0eRgCIAEoCCK4AQoTR2V0RGVsaXZlcnlSZXNwb25zZRImCghkZWxpdmVyeRgBIAEoCzIULndlYmhvb2sudjEuRGVsaXZlcnkSJQoIYXR0ZW1wdHMYAiADKAsyEy53ZWJob29rLnYxLkF0dGVtcHQSLAoHcmVxdWVzdBgDIAEoCzIbLndlYmhvb2sudjEuRGVsaXZlcnlSZXF1ZXN0EiQKA3J1bhgEIAEoCzIXLndlYmhvb2sudjEuRGVsaXZlcnlSdW4iXAoPRGVsaXZlcnlSZXF1ZXN0EisKB2hlYWRlcnMYASADKAsyGi53ZWJob29rLnYxLkRlbGl2ZXJ5SGVhZGVyEgwKBGJvZHkYAiABKAkSDgoGZXJhc2VkGAMgASgIIi0KDkRlbGl2ZXJ5SGVhZGVyEgwKBG5hbWUYASABKAkSDQoFdmFsdWUYAiABKAkieAoLRGVsaXZlcnlSdW4SEwoLd29ya2Zsb3dfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEhAKA3VybBgDIAEoCUgAiAEBEhkKDGFjdGl2aXR5X3VybBgEIAEoCUgBiAEBQgYKBF91cmxCDwoNX2FjdGl2aXR5X3VybCreAQoNRGVsaXZlcnlTdGF0ZRIeChpERUxJVkVSWV9TVEFURV9VTlNQRUNJRklFRBAAEhoKFkRFTElWRVJZX1NUQVRFX1BFTkRJTkcQARIdChlERUxJVkVSWV9TVEFURV9ERUxJVkVSSU5HEAISGwoXREVMSVZFUllfU1RBVEVfUkVUUllJTkcQAxIcChhERUxJVkVSWV9TVEFURV9ERUxJVkVSRUQQBBIZChVERUxJVkVSWV9TVEFURV9GQUlMRUQQBRIcChhERUxJVkVSWV9TVEFURV9DQU5DRUxMRUQQBjL4AgoPRGVsaXZlcnlTZXJ2aWNlEmAKDkxpc3REZWxpdmVyaWVzEiEud2ViaG9vay52MS5MaXN0RGVsaXZlcmllc1JlcXVlc3QaIi53ZWJob29rLnYxLkxpc3REZWxpdmVyaWVzUmVzcG9uc2UiB5ACAYi1GAESTgoJU2VuZEFnYWluEhwud2ViaG9vay52MS5TZW5kQWdhaW5SZXF1ZXN0Gh0ud2ViaG9vay52MS5TZW5kQWdhaW5SZXNwb25zZSIEiLUYAhJaCg1TZW5kQWdhaW5NYW55EiAud2ViaG9vay52MS5TZW5kQWdhaW5NYW55UmVxdWVzdBohLndlYmhvb2sudjEuU2VuZEFnYWluTWFueVJlc3BvbnNlIgSItRgCElcKC0dldERlbGl2ZXJ5Eh4ud2ViaG9vay52MS5HZXREZWxpdmVyeVJlcXVlc3QaHy53ZWJob29rLnYxLkdldERlbGl2ZXJ5UmVzcG9uc2UiB5ACAYi1GAFiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chl3ZWJob29rL3YxL2RlbGl2ZXJ5LnByb3RvEgp3ZWJob29rLnYxIosECghEZWxpdmVyeRIKCgJpZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRISCgp3ZWJob29rX2lkGAMgASgDEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEigKBXN0YXRlGAYgASgOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEhUKDWF0dGVtcHRfY291bnQYByABKAUSKwoHY3JlYXRlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbmV4dF9hdHRlbXB0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghmaW5pc2hlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoGcmVhc29uGAsgASgJSACIAQESEwoLcm91bmRfc3RhcnQYDCABKAUSFAoHc3ViamVjdBgNIAEoCUgBiAEBEhMKBnN0YXR1cxgOIAEoBUgCiAEBEhIKBWVycm9yGA8gASgJSAOIAQESGAoLZHVyYXRpb25fbXMYECABKAVIBIgBAUIJCgdfcmVhc29uQgoKCF9zdWJqZWN0QgkKB19zdGF0dXNCCAoGX2Vycm9yQg4KDF9kdXJhdGlvbl9tcyLwAgoFRXZlbnQSCgoCaWQYASABKAkSKwoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSDwoHdXNlcl9pZBgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglwdWJsaXNoZWQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHRlc3QYBiABKAgSDgoGZXJhc2VkGAcgASgIEhQKB3N1YmplY3QYCCABKAlIAIgBARIcCg9pZGVtcG90ZW5jeV9rZXkYCSABKAlIAYgBARIXCgphcGlfa2V5X2lkGAogASgJSAKIAQESGQoMYXBpX2tleV9uYW1lGAsgASgJSAOIAQFCCgoIX3N1YmplY3RCEgoQX2lkZW1wb3RlbmN5X2tleUINCgtfYXBpX2tleV9pZEIPCg1fYXBpX2tleV9uYW1lItQCCgdBdHRlbXB0Eg4KBm51bWJlchgBIAEoBRIrCgdzdGFydGVkGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtkdXJhdGlvbl9tcxgDIAEoBRITCgZzdGF0dXMYBCABKAVIAIgBARISCgVlcnJvchgFIAEoCUgBiAEBEhsKDnJlc3BvbnNlX3N0YXJ0GAYgASgJSAKIAQESNQoRc2lnbmF0dXJlX2hlYWRlcnMYByADKAsyGi53ZWJob29rLnYxLkRlbGl2ZXJ5SGVhZGVyEhwKFHNpZ25hdHVyZV9yZWNvbXB1dGVkGAggASgIEjQKEHJlc3BvbnNlX2hlYWRlcnMYCSADKAsyGi53ZWJob29rLnYxLkRlbGl2ZXJ5SGVhZGVyQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydCL/AgoVTGlzdERlbGl2ZXJpZXNSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIVCghldmVudF9pZBgCIAEoCUgBiAEBEikKBnN0YXRlcxgDIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIYCgtkZWxpdmVyeV9pZBgGIAEoCUgCiAEBEjAKB3Byb2Nlc3MYByABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzSAOIAQESKAoEZnJvbRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNlYXJjaBgKIAEoCUINCgtfd2ViaG9va19pZEILCglfZXZlbnRfaWRCDgoMX2RlbGl2ZXJ5X2lkQgoKCF9wcm9jZXNzIq4BChZMaXN0RGVsaXZlcmllc1Jlc3BvbnNlEigKCmRlbGl2ZXJpZXMYASADKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIbChNwcmV2aW91c19wYWdlX3Rva2VuGAMgASgJEjQKEHNlYXJjaGVkX2JhY2tfdG8YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi0KEFNlbmRBZ2FpblJlcXVlc3QSGQoLZGVsaXZlcnlfaWQYASABKAlCBIi1GAEiOwoRU2VuZEFnYWluUmVzcG9uc2USJgoIZGVsaXZlcnkYASABKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5ItQCChRTZW5kQWdhaW5NYW55UmVxdWVzdBIXCgp3ZWJob29rX2lkGAEgASgDSACIAQESMAoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NIAYgBARIVCghldmVudF9pZBgDIAEoCUgCiAEBEikKBnN0YXRlcxgEIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIoCgRmcm9tGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAcgASgFEhIKCnBhZ2VfdG9rZW4YCCABKAkSDgoGc2VhcmNoGAkgASgJQg0KC193ZWJob29rX2lkQgoKCF9wcm9jZXNzQgsKCV9ldmVudF9pZCJVChVTZW5kQWdhaW5NYW55UmVzcG9uc2USEgoKc2VudF9hZ2FpbhgBIAEoBRIPCgdza2lwcGVkGAIgASgFEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJGChJHZXREZWxpdmVyeVJlcXVlc3QSGQoLZGVsaXZlcnlfaWQYASABKAlCBIi1GAESFQoNd2l0aF9hY3Rpdml0eRgCIAEoCCLaAQoTR2V0RGVsaXZlcnlSZXNwb25zZRImCghkZWxpdmVyeRgBIAEoCzIULndlYmhvb2sudjEuRGVsaXZlcnkSJQoIYXR0ZW1wdHMYAiADKAsyEy53ZWJob29rLnYxLkF0dGVtcHQSLAoHcmVxdWVzdBgDIAEoCzIbLndlYmhvb2sudjEuRGVsaXZlcnlSZXF1ZXN0EiQKA3J1bhgEIAEoCzIXLndlYmhvb2sudjEuRGVsaXZlcnlSdW4SIAoFZXZlbnQYBSABKAsyES53ZWJob29rLnYxLkV2ZW50IikKD0dldEV2ZW50UmVxdWVzdBIWCghldmVudF9pZBgBIAEoCUIEiLUYASJ0ChBHZXRFdmVudFJlc3BvbnNlEiAKBWV2ZW50GAEgASgLMhEud2ViaG9vay52MS5FdmVudBIPCgdwYXlsb2FkGAIgASgJEi0KCmRlbGl2ZXJpZXMYAyADKAsyGS53ZWJob29rLnYxLkRlbGl2ZXJ5Q291bnQiSAoNRGVsaXZlcnlDb3VudBIoCgVzdGF0ZRgBIAEoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRINCgVjb3VudBgCIAEoBSKyAgoZTGlzdEZhaWx1cmVSZWFzb25zUmVxdWVzdBIXCgp3ZWJob29rX2lkGAEgASgDSACIAQESFQoIZXZlbnRfaWQYAiABKAlIAYgBARIwCgdwcm9jZXNzGAMgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0gCiAEBEikKBnN0YXRlcxgEIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIoCgRmcm9tGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc2VhcmNoGAcgASgJQg0KC193ZWJob29rX2lkQgsKCV9ldmVudF9pZEIKCghfcHJvY2VzcyKQAQoaTGlzdEZhaWx1cmVSZWFzb25zUmVzcG9uc2USKgoHcmVhc29ucxgBIAMoCzIZLndlYmhvb2sudjEuRmFpbHVyZVJlYXNvbhIQCghleGFtaW5lZBgCIAEoBRI0ChBzZWFyY2hlZF9iYWNrX3RvGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIuCg1GYWlsdXJlUmVhc29uEg4KBnJlYXNvbhgBIAEoCRINCgVjb3VudBgCIAEoBSJcCg9EZWxpdmVyeVJlcXVlc3QSKwoHaGVhZGVycxgBIAMoCzIaLndlYmhvb2sudjEuRGVsaXZlcnlIZWFkZXISDAoEYm9keRgCIAEoCRIOCgZlcmFzZWQYAyABKAgiLQoORGVsaXZlcnlIZWFkZXISDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCSJ4CgtEZWxpdmVyeVJ1bhITCgt3b3JrZmxvd19pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEAoDdXJsGAMgASgJSACIAQESGQoMYWN0aXZpdHlfdXJsGAQgASgJSAGIAQFCBgoEX3VybEIPCg1fYWN0aXZpdHlfdXJsKt4BCg1EZWxpdmVyeVN0YXRlEh4KGkRFTElWRVJZX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWREVMSVZFUllfU1RBVEVfUEVORElORxABEh0KGURFTElWRVJZX1NUQVRFX0RFTElWRVJJTkcQAhIbChdERUxJVkVSWV9TVEFURV9SRVRSWUlORxADEhwKGERFTElWRVJZX1NUQVRFX0RFTElWRVJFRBAEEhkKFURFTElWRVJZX1NUQVRFX0ZBSUxFRBAFEhwKGERFTElWRVJZX1NUQVRFX0NBTkNFTExFRBAGMrYECg9EZWxpdmVyeVNlcnZpY2USYAoOTGlzdERlbGl2ZXJpZXMSIS53ZWJob29rLnYxLkxpc3REZWxpdmVyaWVzUmVxdWVzdBoiLndlYmhvb2sudjEuTGlzdERlbGl2ZXJpZXNSZXNwb25zZSIHkAIBiLUYARJOCglTZW5kQWdhaW4SHC53ZWJob29rLnYxLlNlbmRBZ2FpblJlcXVlc3QaHS53ZWJob29rLnYxLlNlbmRBZ2FpblJlc3BvbnNlIgSItRgCEloKDVNlbmRBZ2Fpbk1hbnkSIC53ZWJob29rLnYxLlNlbmRBZ2Fpbk1hbnlSZXF1ZXN0GiEud2ViaG9vay52MS5TZW5kQWdhaW5NYW55UmVzcG9uc2UiBIi1GAISVwoLR2V0RGVsaXZlcnkSHi53ZWJob29rLnYxLkdldERlbGl2ZXJ5UmVxdWVzdBofLndlYmhvb2sudjEuR2V0RGVsaXZlcnlSZXNwb25zZSIHkAIBiLUYARJOCghHZXRFdmVudBIbLndlYmhvb2sudjEuR2V0RXZlbnRSZXF1ZXN0Ghwud2ViaG9vay52MS5HZXRFdmVudFJlc3BvbnNlIgeQAgGItRgBEmwKEkxpc3RGYWlsdXJlUmVhc29ucxIlLndlYmhvb2sudjEuTGlzdEZhaWx1cmVSZWFzb25zUmVxdWVzdBomLndlYmhvb2sudjEuTGlzdEZhaWx1cmVSZWFzb25zUmVzcG9uc2UiB5ACAYi1GAFiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * The delivery of one event to one webhook.
@@ -98,6 +98,35 @@ export type Delivery = Message<"webhook.v1.Delivery"> & {
    * @generated from field: int32 round_start = 12;
    */
   roundStart: number;
+
+  /**
+   * What the event is about: the first value of its payload that is declared `searchable`, such as the order number.
+   * Unset if there is none, and if the payload was erased or is larger than 16 KiB.
+   *
+   * @generated from field: optional string subject = 13;
+   */
+  subject?: string | undefined;
+
+  /**
+   * The HTTP status of the latest recorded attempt, if there was a response.
+   *
+   * @generated from field: optional int32 status = 14;
+   */
+  status?: number | undefined;
+
+  /**
+   * The error of the latest recorded attempt, if the status alone does not explain the outcome.
+   *
+   * @generated from field: optional string error = 15;
+   */
+  error?: string | undefined;
+
+  /**
+   * The duration of the latest recorded attempt.
+   *
+   * @generated from field: optional int32 duration_ms = 16;
+   */
+  durationMs?: number | undefined;
 };
 
 /**
@@ -106,6 +135,93 @@ export type Delivery = Message<"webhook.v1.Delivery"> & {
  */
 export const DeliverySchema: GenMessage<Delivery> = /*@__PURE__*/
   messageDesc(file_webhook_v1_delivery, 0);
+
+/**
+ * A published event.
+ *
+ * @generated from message webhook.v1.Event
+ */
+export type Event = Message<"webhook.v1.Event"> & {
+  /**
+   * A UUIDv7.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: webhook.v1.WebhookProcess process = 2;
+   */
+  process: WebhookProcess;
+
+  /**
+   * The user (tenant) of the event.
+   *
+   * @generated from field: string user_id = 3;
+   */
+  userId: string;
+
+  /**
+   * The time of the event, given by the publisher or that of publishing.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 4;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp published = 5;
+   */
+  published?: Timestamp | undefined;
+
+  /**
+   * Whether SendTestEvent made it.
+   *
+   * @generated from field: bool test = 6;
+   */
+  test: boolean;
+
+  /**
+   * Whether the payload was erased.
+   *
+   * @generated from field: bool erased = 7;
+   */
+  erased: boolean;
+
+  /**
+   * As in Delivery.
+   *
+   * @generated from field: optional string subject = 8;
+   */
+  subject?: string | undefined;
+
+  /**
+   * The publisher's idempotency key. Unset for test events, and for keys of an installed app.
+   *
+   * @generated from field: optional string idempotency_key = 9;
+   */
+  idempotencyKey?: string | undefined;
+
+  /**
+   * The API key that published the event. Unset for keys of an installed app.
+   *
+   * @generated from field: optional string api_key_id = 10;
+   */
+  apiKeyId?: string | undefined;
+
+  /**
+   * Unset if the key was removed, and for keys of an installed app.
+   *
+   * @generated from field: optional string api_key_name = 11;
+   */
+  apiKeyName?: string | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.Event.
+ * Use `create(EventSchema)` to create a new message.
+ */
+export const EventSchema: GenMessage<Event> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 1);
 
 /**
  * A recorded HTTP POST of a delivery.
@@ -151,6 +267,29 @@ export type Attempt = Message<"webhook.v1.Attempt"> & {
    * @generated from field: optional string response_start = 6;
    */
   responseStart?: string | undefined;
+
+  /**
+   * webhook-timestamp and webhook-signature. Without the signature if it is not stored and cannot be recomputed: the
+   * webhook was deleted or the payload erased.
+   *
+   * @generated from field: repeated webhook.v1.DeliveryHeader signature_headers = 7;
+   */
+  signatureHeaders: DeliveryHeader[];
+
+  /**
+   * Whether the signature was recomputed with the secrets that are valid now, because only failed attempts keep theirs.
+   * It differs from the one that was sent if the secret was rotated since.
+   *
+   * @generated from field: bool signature_recomputed = 8;
+   */
+  signatureRecomputed: boolean;
+
+  /**
+   * The response headers of a failed attempt, up to 2 KiB. Without Set-Cookie.
+   *
+   * @generated from field: repeated webhook.v1.DeliveryHeader response_headers = 9;
+   */
+  responseHeaders: DeliveryHeader[];
 };
 
 /**
@@ -158,7 +297,7 @@ export type Attempt = Message<"webhook.v1.Attempt"> & {
  * Use `create(AttemptSchema)` to create a new message.
  */
 export const AttemptSchema: GenMessage<Attempt> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 1);
+  messageDesc(file_webhook_v1_delivery, 2);
 
 /**
  * @generated from message webhook.v1.ListDeliveriesRequest
@@ -243,7 +382,7 @@ export type ListDeliveriesRequest = Message<"webhook.v1.ListDeliveriesRequest"> 
  * Use `create(ListDeliveriesRequestSchema)` to create a new message.
  */
 export const ListDeliveriesRequestSchema: GenMessage<ListDeliveriesRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 2);
+  messageDesc(file_webhook_v1_delivery, 3);
 
 /**
  * @generated from message webhook.v1.ListDeliveriesResponse
@@ -286,7 +425,7 @@ export type ListDeliveriesResponse = Message<"webhook.v1.ListDeliveriesResponse"
  * Use `create(ListDeliveriesResponseSchema)` to create a new message.
  */
 export const ListDeliveriesResponseSchema: GenMessage<ListDeliveriesResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 3);
+  messageDesc(file_webhook_v1_delivery, 4);
 
 /**
  * @generated from message webhook.v1.SendAgainRequest
@@ -303,7 +442,7 @@ export type SendAgainRequest = Message<"webhook.v1.SendAgainRequest"> & {
  * Use `create(SendAgainRequestSchema)` to create a new message.
  */
 export const SendAgainRequestSchema: GenMessage<SendAgainRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 4);
+  messageDesc(file_webhook_v1_delivery, 5);
 
 /**
  * @generated from message webhook.v1.SendAgainResponse
@@ -322,7 +461,7 @@ export type SendAgainResponse = Message<"webhook.v1.SendAgainResponse"> & {
  * Use `create(SendAgainResponseSchema)` to create a new message.
  */
 export const SendAgainResponseSchema: GenMessage<SendAgainResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 5);
+  messageDesc(file_webhook_v1_delivery, 6);
 
 /**
  * @generated from message webhook.v1.SendAgainManyRequest
@@ -397,7 +536,7 @@ export type SendAgainManyRequest = Message<"webhook.v1.SendAgainManyRequest"> & 
  * Use `create(SendAgainManyRequestSchema)` to create a new message.
  */
 export const SendAgainManyRequestSchema: GenMessage<SendAgainManyRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 6);
+  messageDesc(file_webhook_v1_delivery, 7);
 
 /**
  * @generated from message webhook.v1.SendAgainManyResponse
@@ -430,7 +569,7 @@ export type SendAgainManyResponse = Message<"webhook.v1.SendAgainManyResponse"> 
  * Use `create(SendAgainManyResponseSchema)` to create a new message.
  */
 export const SendAgainManyResponseSchema: GenMessage<SendAgainManyResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 7);
+  messageDesc(file_webhook_v1_delivery, 8);
 
 /**
  * @generated from message webhook.v1.GetDeliveryRequest
@@ -454,7 +593,7 @@ export type GetDeliveryRequest = Message<"webhook.v1.GetDeliveryRequest"> & {
  * Use `create(GetDeliveryRequestSchema)` to create a new message.
  */
 export const GetDeliveryRequestSchema: GenMessage<GetDeliveryRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 8);
+  messageDesc(file_webhook_v1_delivery, 9);
 
 /**
  * @generated from message webhook.v1.GetDeliveryResponse
@@ -484,6 +623,13 @@ export type GetDeliveryResponse = Message<"webhook.v1.GetDeliveryResponse"> & {
    * @generated from field: webhook.v1.DeliveryRun run = 4;
    */
   run?: DeliveryRun | undefined;
+
+  /**
+   * Unset if the event is not stored any more.
+   *
+   * @generated from field: webhook.v1.Event event = 5;
+   */
+  event?: Event | undefined;
 };
 
 /**
@@ -491,7 +637,197 @@ export type GetDeliveryResponse = Message<"webhook.v1.GetDeliveryResponse"> & {
  * Use `create(GetDeliveryResponseSchema)` to create a new message.
  */
 export const GetDeliveryResponseSchema: GenMessage<GetDeliveryResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 9);
+  messageDesc(file_webhook_v1_delivery, 10);
+
+/**
+ * @generated from message webhook.v1.GetEventRequest
+ */
+export type GetEventRequest = Message<"webhook.v1.GetEventRequest"> & {
+  /**
+   * @generated from field: string event_id = 1;
+   */
+  eventId: string;
+};
+
+/**
+ * Describes the message webhook.v1.GetEventRequest.
+ * Use `create(GetEventRequestSchema)` to create a new message.
+ */
+export const GetEventRequestSchema: GenMessage<GetEventRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 11);
+
+/**
+ * @generated from message webhook.v1.GetEventResponse
+ */
+export type GetEventResponse = Message<"webhook.v1.GetEventResponse"> & {
+  /**
+   * @generated from field: webhook.v1.Event event = 1;
+   */
+  event?: Event | undefined;
+
+  /**
+   * The JSON body that receivers get. Empty if erased.
+   *
+   * @generated from field: string payload = 2;
+   */
+  payload: string;
+
+  /**
+   * The number of deliveries in each state that occurs, of all recipients that the caller can access.
+   *
+   * @generated from field: repeated webhook.v1.DeliveryCount deliveries = 3;
+   */
+  deliveries: DeliveryCount[];
+};
+
+/**
+ * Describes the message webhook.v1.GetEventResponse.
+ * Use `create(GetEventResponseSchema)` to create a new message.
+ */
+export const GetEventResponseSchema: GenMessage<GetEventResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 12);
+
+/**
+ * @generated from message webhook.v1.DeliveryCount
+ */
+export type DeliveryCount = Message<"webhook.v1.DeliveryCount"> & {
+  /**
+   * @generated from field: webhook.v1.DeliveryState state = 1;
+   */
+  state: DeliveryState;
+
+  /**
+   * @generated from field: int32 count = 2;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message webhook.v1.DeliveryCount.
+ * Use `create(DeliveryCountSchema)` to create a new message.
+ */
+export const DeliveryCountSchema: GenMessage<DeliveryCount> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 13);
+
+/**
+ * @generated from message webhook.v1.ListFailureReasonsRequest
+ */
+export type ListFailureReasonsRequest = Message<"webhook.v1.ListFailureReasonsRequest"> & {
+  /**
+   * Only deliveries of this webhook.
+   *
+   * @generated from field: optional int64 webhook_id = 1;
+   */
+  webhookId?: bigint | undefined;
+
+  /**
+   * Only deliveries of this event.
+   *
+   * @generated from field: optional string event_id = 2;
+   */
+  eventId?: string | undefined;
+
+  /**
+   * Only deliveries of events of this type.
+   *
+   * @generated from field: optional webhook.v1.WebhookProcess process = 3;
+   */
+  process?: WebhookProcess | undefined;
+
+  /**
+   * FAILED or RETRYING. Empty means both.
+   *
+   * @generated from field: repeated webhook.v1.DeliveryState states = 4;
+   */
+  states: DeliveryState[];
+
+  /**
+   * The earliest creation time, inclusive.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 5;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * The latest creation time, exclusive.
+   *
+   * @generated from field: google.protobuf.Timestamp to = 6;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * Only deliveries with this value, as in ListDeliveriesRequest.
+   *
+   * @generated from field: string search = 7;
+   */
+  search: string;
+};
+
+/**
+ * Describes the message webhook.v1.ListFailureReasonsRequest.
+ * Use `create(ListFailureReasonsRequestSchema)` to create a new message.
+ */
+export const ListFailureReasonsRequestSchema: GenMessage<ListFailureReasonsRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 14);
+
+/**
+ * @generated from message webhook.v1.ListFailureReasonsResponse
+ */
+export type ListFailureReasonsResponse = Message<"webhook.v1.ListFailureReasonsResponse"> & {
+  /**
+   * The most frequent first; at most 20.
+   *
+   * @generated from field: repeated webhook.v1.FailureReason reasons = 1;
+   */
+  reasons: FailureReason[];
+
+  /**
+   * The number of deliveries examined.
+   *
+   * @generated from field: int32 examined = 2;
+   */
+  examined: number;
+
+  /**
+   * Set if there may be more: deliveries created before this time were not examined.
+   *
+   * @generated from field: google.protobuf.Timestamp searched_back_to = 3;
+   */
+  searchedBackTo?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.ListFailureReasonsResponse.
+ * Use `create(ListFailureReasonsResponseSchema)` to create a new message.
+ */
+export const ListFailureReasonsResponseSchema: GenMessage<ListFailureReasonsResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 15);
+
+/**
+ * @generated from message webhook.v1.FailureReason
+ */
+export type FailureReason = Message<"webhook.v1.FailureReason"> & {
+  /**
+   * The error, `HTTP 503` for a response without one, or the reason of a delivery that ended without an attempt.
+   *
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+
+  /**
+   * The number of deliveries.
+   *
+   * @generated from field: int32 count = 2;
+   */
+  count: number;
+};
+
+/**
+ * Describes the message webhook.v1.FailureReason.
+ * Use `create(FailureReasonSchema)` to create a new message.
+ */
+export const FailureReasonSchema: GenMessage<FailureReason> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 16);
 
 /**
  * The HTTP request of a delivery.
@@ -501,7 +837,7 @@ export const GetDeliveryResponseSchema: GenMessage<GetDeliveryResponse> = /*@__P
 export type DeliveryRequest = Message<"webhook.v1.DeliveryRequest"> & {
   /**
    * In the order in which they are sent. Without webhook-timestamp and webhook-signature, which change with each
-   * attempt and are not stored.
+   * attempt.
    *
    * @generated from field: repeated webhook.v1.DeliveryHeader headers = 1;
    */
@@ -527,7 +863,7 @@ export type DeliveryRequest = Message<"webhook.v1.DeliveryRequest"> & {
  * Use `create(DeliveryRequestSchema)` to create a new message.
  */
 export const DeliveryRequestSchema: GenMessage<DeliveryRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 10);
+  messageDesc(file_webhook_v1_delivery, 17);
 
 /**
  * @generated from message webhook.v1.DeliveryHeader
@@ -549,7 +885,7 @@ export type DeliveryHeader = Message<"webhook.v1.DeliveryHeader"> & {
  * Use `create(DeliveryHeaderSchema)` to create a new message.
  */
 export const DeliveryHeaderSchema: GenMessage<DeliveryHeader> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 11);
+  messageDesc(file_webhook_v1_delivery, 18);
 
 /**
  * The dispatch run of a delivery, as known to Temporal.
@@ -591,7 +927,7 @@ export type DeliveryRun = Message<"webhook.v1.DeliveryRun"> & {
  * Use `create(DeliveryRunSchema)` to create a new message.
  */
 export const DeliveryRunSchema: GenMessage<DeliveryRun> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_delivery, 12);
+  messageDesc(file_webhook_v1_delivery, 19);
 
 /**
  * @generated from enum webhook.v1.DeliveryState
@@ -704,6 +1040,28 @@ export const DeliveryService: GenService<{
     methodKind: "unary";
     input: typeof GetDeliveryRequestSchema;
     output: typeof GetDeliveryResponseSchema;
+  },
+  /**
+   * Returns one event with its payload and the number of its deliveries by state. NOT_FOUND for a key of an installed
+   * app if none of the app's webhooks gets the event.
+   *
+   * @generated from rpc webhook.v1.DeliveryService.GetEvent
+   */
+  getEvent: {
+    methodKind: "unary";
+    input: typeof GetEventRequestSchema;
+    output: typeof GetEventResponseSchema;
+  },
+  /**
+   * Counts failed and retrying deliveries by the reason of their latest failure, the most frequent reason first.
+   * Examines the newest 5,000.
+   *
+   * @generated from rpc webhook.v1.DeliveryService.ListFailureReasons
+   */
+  listFailureReasons: {
+    methodKind: "unary";
+    input: typeof ListFailureReasonsRequestSchema;
+    output: typeof ListFailureReasonsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_webhook_v1_delivery, 0);

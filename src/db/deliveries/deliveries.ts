@@ -1,9 +1,16 @@
 import type { DeliveryFacts } from "../../contract/delivery-headers.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
+import type { EventFacts } from "../events/find.ts";
 import { timeOfId } from "../partitions.ts";
 import { WORKERS } from "../queue/workers.ts";
 import { type Scope, webhookIn } from "../scope.ts";
+import {
+  SECRET_COLUMNS,
+  type SealedSecret,
+  type SecretsRow,
+  sealedSecretsOf,
+} from "../webhooks/webhook-secrets.ts";
 
 /** The state of a delivery. */
 export type DeliveryStateName = "pending" | "delivering" | "retrying" | "delivered" | "failed" | "cancelled";
@@ -27,6 +34,8 @@ export interface DeliveryRow {
   retryAt: Date | null;
   finished: Date | null;
   reason: string | null;
+  /** The latest recorded attempt; null before the first. */
+  last: { status: number | null; error: string | null; durationMs: number } | null;
 }
 
 /** One recorded attempt. */
@@ -37,6 +46,10 @@ export interface AttemptRow {
   status: number | null;
   error: string | null;
   responseStart: string | null;
+  /** The header webhook-signature that was sent, of failed attempts. */
+  signature: string | null;
+  /** Of failed attempts: names and values in turn. */
+  responseHeaders: string[];
 }
 
 /** A delivery in a list. Its creation time is part of its id. */
@@ -46,17 +59,24 @@ export type ListedRow = Omit<DeliveryRow, "created">;
 const URL_AT_END = `coalesce(
     (select o.url from webhook_old_urls o where o.webhook_id = d.webhook_id and o.until > coalesce(d.started, d.finished)
       order by o.until limit 1), w.url) as url`;
+const LAST = (table: string) =>
+  `json_build_object('status', ${table}.status, 'error', ${table}.error, 'durationMs', ${table}.duration_ms)`;
+const LAST_OF_OPEN = `case when d.attempts > 0 then (
+      select ${LAST("a")} from attempts a where a.delivery_id = d.id and a.number = d.attempts
+    ) end as last`;
 
 /** The columns of a ListedRow by table, from the table `d` and its webhook `w`. */
 export const COLUMNS = {
   queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url,
     case when d.claimed_by = any(${WORKERS}) then 'delivering' else 'pending' end as state,
     d.attempts, d.attempts as "roundStart", null::timestamptz as "retryAt", null::timestamptz as finished,
-    null::text as reason`,
+    null::text as reason, ${LAST_OF_OPEN}`,
   retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, 'retrying' as state, d.attempts,
-    d.round_start as "roundStart", d.due as "retryAt", null::timestamptz as finished, null::text as reason`,
+    d.round_start as "roundStart", d.due as "retryAt", null::timestamptz as finished, null::text as reason,
+    ${LAST_OF_OPEN}`,
   deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, ${URL_AT_END}, d.outcome::text as state,
-    d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason`,
+    d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason,
+    case when d.started is not null then ${LAST("d")} end as last`,
 } as const;
 
 /** The tables that hold deliveries. */
@@ -84,10 +104,12 @@ export async function getDelivery(
     db,
     `select d.*, (
         select json_agg(a order by a.number) from (
-          select number, extract(epoch from started) * 1000 as started, duration_ms, status, error, response_start
+          select number, extract(epoch from started) * 1000 as started, duration_ms, status, error, response_start,
+            signature, response_headers
           from attempts where delivery_id = :id::uuid
           union all
-          select attempts, extract(epoch from started) * 1000, duration_ms, status, error, response_start
+          select attempts, extract(epoch from started) * 1000, duration_ms, status, error, response_start, signature,
+            response_headers
           from deliveries where id = :id::uuid and started is not null
         ) a
       ) as tried
@@ -107,6 +129,8 @@ interface StoredAttempt {
   status: number | null;
   error: string | null;
   response_start: string | null;
+  signature: string | null;
+  response_headers: string | null;
 }
 
 function toAttempt({
@@ -116,6 +140,8 @@ function toAttempt({
   status,
   error,
   response_start,
+  signature,
+  response_headers,
 }: StoredAttempt): AttemptRow {
   return {
     number,
@@ -124,12 +150,15 @@ function toAttempt({
     status,
     error,
     responseStart: response_start,
+    signature,
+    responseHeaders: response_headers === null ? [] : (JSON.parse(response_headers) as string[]),
   };
 }
 
 /** The request of a delivery and the run that claimed it last. */
 export interface SentRequest {
   facts: DeliveryFacts;
+  event: EventFacts;
   /** The JSON body; null if erased. */
   payload: string | null;
   /** Null if no run holds it, the run's record is deleted, or the scope is that of an app. */
@@ -139,6 +168,8 @@ export interface SentRequest {
     /** The retry group of its webhook; null if the run has retried none of its deliveries. */
     group: number | null;
   } | null;
+  /** The secrets of its webhook, newest first, expired ones included. Empty if the webhook was deleted. */
+  secrets: SealedSecret[];
 }
 
 /**
@@ -147,18 +178,24 @@ export interface SentRequest {
  */
 export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<SentRequest | null> {
   const inScope = webhookIn(scope, "w");
-  const [row] = await rows<{
-    process: number;
-    installedAppId: string | null;
-    userId: string;
-    test: boolean;
-    payload: string | null;
-    workflowId: string | null;
-    firstRunId: string | null;
-    group: number | null;
-  }>(
+  const [row] = await rows<
+    SecretsRow & {
+      webhookId: bigint;
+      deleted: boolean;
+      process: number;
+      event: Omit<EventFacts, "occurred"> & { occurred: string };
+      installedAppId: string | null;
+      payload: string | null;
+      workflowId: string | null;
+      firstRunId: string | null;
+      group: number | null;
+    }
+  >(
     db,
-    `select e.process, w.installed_app_id as "installedAppId", e.user_id as "userId", e.test, e.payload,
+    `select w.id as "webhookId", w.deleted is not null as deleted, ${SECRET_COLUMNS}, e.process,
+        w.installed_app_id as "installedAppId", e.payload, json_build_object('id', e.id, 'process', e.process,
+          'userId', e.user_id, 'occurred', e.occurred, 'test', e.test, 'apiKeyId', e.api_key_id,
+          'apiKeyName', (select name from api_keys where id = e.api_key_id), 'idempotencyKey', e.idempotency_key) as event,
         r.workflow_id as "workflowId", r.first_run_id as "firstRunId", g.group_number as group
       from (
           select id, event_id, webhook_id, run_id from queue where id = :id::uuid
@@ -171,10 +208,13 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
     { id, ...inScope.bindings },
   );
   if (!row) return null;
-  const { payload, workflowId, firstRunId, group, ...facts } = row;
+  const { payload, workflowId, firstRunId, group, webhookId, deleted, process, installedAppId } = row;
+  const event = { ...row.event, occurred: new Date(row.event.occurred) };
   return {
-    facts: { id, ...facts },
+    facts: { id, process, installedAppId, userId: event.userId, test: event.test },
+    event,
     payload,
+    secrets: deleted ? [] : sealedSecretsOf(webhookId, row),
     run:
       scope !== "everything" || workflowId === null || firstRunId === null
         ? null

@@ -58,7 +58,7 @@ export async function eraseOldPayloads(
   return step?.n ?? 0;
 }
 
-/** Response excerpts in the tables that hold attempts. */
+/** The tables that hold attempts with the start and the headers of their responses. */
 const RESPONSES = [
   ["deliveries", "id"],
   ["attempts", "delivery_id"],
@@ -88,10 +88,10 @@ export function erasePayloads(db: Db, userId: string, limit: number): Promise<Er
     for (const [table, id] of RESPONSES) {
       await count(
         trx,
-        `update ${table} d set response_start = null
+        `update ${table} d set response_start = null, response_headers = null
           from unnest(:eventIds::uuid[]) e(id)
           where ${isInRangeOf(`d.${id}`, "e.id")}
-            and d.response_start is not null
+            and (d.response_start is not null or d.response_headers is not null)
             ${table === "deliveries" ? "and d.event_id = e.id" : ""}`,
         { eventIds },
       );

@@ -18,6 +18,10 @@ export interface AttemptResult {
   status: number | null;
   error: string | null;
   responseStart: string | null;
+  /** The header webhook-signature that a failed attempt sent; null if it sent nothing, or was successful. */
+  signature: string | null;
+  /** The response headers of a failed attempt: JSON, an array of names and values in turn. */
+  responseHeaders: string | null;
   retryAfterMs: number | null;
 }
 
@@ -58,6 +62,8 @@ export async function recordAttempts(
     statuses: plainArray(results.map((r) => r.status)),
     errors: textArray(results.map((r) => r.error)),
     responses: textArray(results.map((r) => r.responseStart)),
+    signatures: textArray(results.map((r) => r.signature)),
+    responseHeaders: textArray(results.map((r) => r.responseHeaders)),
     retryAfter: plainArray(results.map((r) => r.retryAfterMs)),
     perRound: ATTEMPTS_PER_ROUND,
     initialDelay: spacing.initialDelayMs,
@@ -105,9 +111,11 @@ const found = (table: "queue" | "retries") => `
 const record = (tables: readonly ("queue" | "retries")[]) => `
   with result as materialized (
     select * from unnest(:ids::uuid[], :workers::int[], :attempts::smallint[], :retries::bool[], :delivered::bool[],
-        :started::int8[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[], :retryAfter::float8[])
+        :started::int8[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[],
+        :signatures::text[], :responseHeaders::text[], :retryAfter::float8[])
       with ordinality
-      as r(id, worker_id, attempts, is_retry, delivered, started_ms, duration_ms, status, error, response_start, retry_after, place)
+      as r(id, worker_id, attempts, is_retry, delivered, started_ms, duration_ms, status, error, response_start, signature,
+        response_headers, retry_after, place)
   ),
   ${tables.map(found).join(",")},
   moved as materialized (
@@ -125,9 +133,9 @@ const record = (tables: readonly ("queue" | "retries")[]) => `
   ),
   logged as (
     insert into deliveries (id, event_id, webhook_id, run_id, outcome, attempts, round_start, status, duration_ms,
-      started, finished, reason, error, response_start)
+      started, finished, reason, error, response_start, signature, response_headers)
     select id, event_id, webhook_id, run_id, state::outcome, number, round_start, status, duration_ms, started, now(),
-      case when state = 'cancelled' then 'webhook deleted' end, error, response_start
+      case when state = 'cancelled' then 'webhook deleted' end, error, response_start, signature, response_headers
     from moved where state <> 'retrying' order by id
   ),
   waiting as (
@@ -138,8 +146,9 @@ const record = (tables: readonly ("queue" | "retries")[]) => `
     from moved where state = 'retrying'
   ),
   tried as (
-    insert into attempts (delivery_id, number, started, duration_ms, status, error, response_start)
-    select id, number, started, duration_ms, status, error, response_start from moved where state = 'retrying'
+    insert into attempts (delivery_id, number, started, duration_ms, status, error, response_start, signature,
+      response_headers)
+    select id, number, started, duration_ms, status, error, response_start, signature, response_headers from moved where state = 'retrying'
   ),
   ${deltaOf(`select webhook_id, duration_ms, case state when 'delivered' then ${CHANGE.delivered}
     when 'failed' then ${CHANGE.failed} when 'cancelled' then ${CHANGE.cancelled} else ${CHANGE.retrying} end::smallint as change

@@ -13,6 +13,8 @@ export interface Outcome {
   error: string | null;
   /** The first 1 KiB of the response body, as text. */
   responseStart: string | null;
+  /** The first response headers, unless delivered: JSON, an array of names and values in turn. */
+  responseHeaders: string | null;
   /** The delay requested by the receiver's Retry-After, in milliseconds; at most MAX_RETRY_AFTER_MS. */
   retryAfterMs: number | null;
   /** The part that failed, if there was no response; otherwise null. */
@@ -24,6 +26,11 @@ export interface Outcome {
  * each by an error or by a timeout. `ours` is a failure inside this service.
  */
 export type FailureOf = "host" | "host timeout" | "webhook" | "webhook timeout" | "ours";
+
+/** Whether the receiver may have got the request. */
+export function wasSent({ status, failure }: Pick<Outcome, "status" | "failure">): boolean {
+  return status !== null || failure === "webhook" || failure === "webhook timeout";
+}
 
 /** Whether a status counts as delivered: any 2xx. Redirects and 410 do not. */
 export function isDelivered(status: number): boolean {

@@ -15,6 +15,9 @@ const MAX_RESPONSE_BYTES = 64 * 1024;
 /** The size of the response excerpt stored with the attempt, in bytes. */
 const RESPONSE_EXCERPT_BYTES = 1_024;
 
+/** The size of the names and values of response headers stored with a failed attempt, in bytes. */
+const MAX_HEADERS_BYTES = 2_048;
+
 /** An attempt that its timer ended so much too late, in milliseconds, ran while this process stood still. */
 const STOOD_STILL_MS = 1_000;
 
@@ -33,20 +36,22 @@ export interface Gate {
  *
  * @param timeoutMs the timeout of the whole attempt: connection, request, response headers and body
  * @param outcome called once, unless the request is withdrawn
+ * @param request `signed` is the recorded start of the attempt; now unless given
  * @param gate asked when the connection is established, right before the request is sent
  */
 export function post(
   client: Pick<Connections, "dispatch">,
-  request: { origin: string; path: string; headers: string[]; body: string },
+  request: { origin: string; path: string; headers: string[]; body: string; signed?: Date },
   timeoutMs: number,
   outcome: (outcome: Outcome) => void,
   gate?: Gate,
 ): void {
   const startedAt = performance.now();
   const state = {
-    started: new Date(),
+    started: request.signed ?? new Date(),
     settled: false,
     status: null as number | null,
+    headers: null as string | null,
     retryAfterMs: null as number | null,
     received: 0,
     kept: [] as Buffer[],
@@ -68,6 +73,7 @@ export function post(
       status: state.status,
       error,
       responseStart: state.keptBytes > 0 ? text(state.kept) : null,
+      responseHeaders: state.headers,
       retryAfterMs: state.retryAfterMs,
       failure: isOurs ? "ours" : failure,
     });
@@ -115,6 +121,7 @@ export function post(
       onResponseStart(_controller, status, headers) {
         if (status < 200) return;
         state.status = status;
+        if (!isDelivered(status)) state.headers = headersText(headers);
         const retryAfter = headers["retry-after"];
         state.retryAfterMs = parseRetryAfter(
           Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
@@ -149,4 +156,20 @@ export function post(
 /** PostgreSQL's text type cannot store NUL. Invalid UTF-8 becomes replacement characters. */
 function text(parts: Buffer[]): string {
   return Buffer.concat(parts).toString("utf8").replaceAll("\0", "\uFFFD");
+}
+
+/** The first headers as JSON, without cookies, which are credentials. */
+function headersText(headers: Record<string, string | string[] | undefined>): string | null {
+  const kept: string[] = [];
+  let left = MAX_HEADERS_BYTES;
+  for (const [name, values] of Object.entries(headers)) {
+    if (name === "set-cookie") continue;
+    for (const value of [values ?? []].flat()) {
+      const bytes = name.length + value.length;
+      if (bytes > left) continue;
+      left -= bytes;
+      kept.push(name, value.replaceAll("\0", "\uFFFD"));
+    }
+  }
+  return kept.length > 0 ? JSON.stringify(kept) : null;
 }

@@ -8,12 +8,17 @@ export class NoPayloadError extends Error {
   override name = "NoPayloadError";
 }
 
-/** A POST, with what its trace needs. */
-export interface BuiltRequest {
+/** The POST of an attempt. */
+export interface SignedRequest {
   origin: string;
   path: string;
+  /** Names and values in turn. */
   headers: string[];
   body: string;
+  /** The time in webhook-timestamp, which is the start of the attempt. */
+  signed: Date;
+  /** The value of webhook-signature. */
+  signature: string;
   /** The trace that the event belongs to; null without one. */
   traceparent: string | null;
 }
@@ -23,11 +28,12 @@ export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
   { payload: body, userId, process = webhook.process, test, traceparent = null }: EventContent,
   sign: Signer,
-): BuiltRequest {
+): SignedRequest {
   if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
   const { origin, path } = webhook.target;
-  const signature = sign(webhook.secrets, id, new Date(), body);
+  const signed = new Date();
+  const signature = sign(webhook.secrets, id, signed, body);
   const headers = deliveryHeaders({ id, process, installedAppId: webhook.installedAppId, userId, test });
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
-  return { origin, path, headers, body, traceparent };
+  return { origin, path, headers, body, signed, signature: signature["webhook-signature"], traceparent };
 }

@@ -126,6 +126,8 @@ export const REQUESTS: Record<string, Requests> = {
   "DeliveryService.SendAgainMany": (world) =>
     fc.tuple(filter(world), states(3)).map(([restriction, final]) => ({ ...restriction, states: final })),
   "DeliveryService.GetDelivery": aboutDelivery,
+  "DeliveryService.GetEvent": (world) => fc.record({ eventId: eventId(world) }),
+  "DeliveryService.ListFailureReasons": filter,
   "StatsService.GetOverview": none,
   "StatsService.WatchOverview": none,
   "StatsService.GetHistory": () => fc.record({ buckets: fc.constantFrom(0, 3) }),

@@ -107,6 +107,8 @@ export function result({ id, token }: ClaimedDelivery, status: number): AttemptR
     status,
     error: null,
     responseStart: "answer",
+    signature: status < 300 ? null : "v1,c2lnbmF0dXJl",
+    responseHeaders: status < 300 ? null : '["retry-after","1"]',
     retryAfterMs: null,
   };
 }

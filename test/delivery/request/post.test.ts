@@ -110,6 +110,31 @@ describe("one POST", () => {
     expect(sent).toBeLessThan(50_000_000);
   });
 
+  test("keeps the headers of a response that is no success, without cookies and up to 2 KiB", async () => {
+    const { url } = await receiver((request, response) => {
+      const status = request.attempt === 1 ? 503 : 200;
+      response.writeHead(status, {
+        "retry-after": "5",
+        "set-cookie": ["session=s3cret", "b=2"],
+        "x-long": "x".repeat(3_000),
+      });
+      response.end();
+      return undefined;
+    });
+    const { responseHeaders } = await send(url);
+    const kept = JSON.parse(responseHeaders ?? "[]") as string[];
+    expect(kept.slice(0, 2)).toEqual(["retry-after", "5"]);
+    expect(kept.filter((_, n) => n % 2 === 0)).toEqual([
+      "retry-after",
+      "date",
+      "connection",
+      "keep-alive",
+      "transfer-encoding",
+    ]);
+    expect(responseHeaders).not.toContain("s3cret");
+    expect((await send(url)).responseHeaders).toBeNull();
+  });
+
   test("does not unpack a compressed response", async () => {
     const { url, received } = await receiver((_request, response) => {
       response.writeHead(200, { "content-encoding": "gzip" }).end(Buffer.from([0x1f, 0x8b, 0, 0]));

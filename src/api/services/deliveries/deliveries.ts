@@ -2,22 +2,18 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import {
-  type AttemptSchema,
-  type DeliveryRequestSchema,
   type DeliveryRunSchema,
   type DeliverySchema,
   type DeliveryService,
   DeliveryState,
   type ListDeliveriesResponseSchema,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
-import { deliveryHeaders } from "../../../contract/delivery-headers.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { sentAgain, sentManyAgain } from "../../../db/audit/delivery-changes.ts";
 import { readPrimary } from "../../../db/connections/read-replica.ts";
 import {
-  type AttemptRow,
   type DeliveryRow,
+  type DeliveryStateName,
   FINAL_STATES,
   getDelivery,
   getSentRequest,
@@ -26,6 +22,7 @@ import {
 import { type DeliveryFilter, type DeliveryPage, listDeliveries } from "../../../db/deliveries/list.ts";
 import { searchDeliveries } from "../../../db/deliveries/search.ts";
 import { sendAgain, sendManyAgain } from "../../../db/deliveries/send-again.ts";
+import { getEvent } from "../../../db/events/find.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import { getWebhook } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
@@ -44,6 +41,9 @@ import {
   stateNumbers,
   stateText,
 } from "./delivery-filter.ts";
+import { attemptMessage, deliveryMessage, eventMessage, requestMessage } from "./delivery-messages.ts";
+import { failureReasonsMessage } from "./failure-reasons.ts";
+import { readSubjects } from "./subjects.ts";
 
 /** On lists that were read from a replica: how far it was behind its primary, in milliseconds. */
 const REPLICA_LAG_HEADER = "X-Replica-Lag-Ms";
@@ -52,6 +52,9 @@ const MAX_PAGE = 1_000;
 /** The number of deliveries that one SendAgainMany call examines. */
 const DEFAULT_AGAIN = 1_000;
 const MAX_AGAIN = 10_000;
+/** The number of deliveries that one ListFailureReasons call examines. */
+const MAX_FAILURES_EXAMINED = 5_000;
+const FAILURE_STATES: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.RETRYING];
 
 /** Lists deliveries and resends them. */
 export function deliveryService({
@@ -61,6 +64,7 @@ export function deliveryService({
   workflowUrl,
   findActivity,
   retentionDays,
+  sign,
 }: ApiContext): ServiceImpl<typeof DeliveryService> {
   return {
     async listDeliveries(request, handler) {
@@ -72,13 +76,14 @@ export function deliveryService({
       // Reads one more to detect another page.
       const search = searchText(request.search);
       const scope = callerScope(handler);
-      const { result, lagMs } = await reads.read((from) =>
-        search
-          ? searchDeliveries(from, scope, filter, limit + 1, search)
-          : listDeliveries(from, scope, filter, limit + 1),
-      );
+      const { result, lagMs } = await reads.read(async (from) => {
+        const found = search
+          ? await searchDeliveries(from, scope, filter, limit + 1, search)
+          : await listDeliveries(from, scope, filter, limit + 1);
+        return { found, subjects: await readSubjects(from, found.deliveries) };
+      });
       if (lagMs !== null) handler.responseHeader.set(REPLICA_LAG_HEADER, String(lagMs));
-      return pageMessage(result, limit, filter);
+      return pageMessage(result.found, limit, filter, (row) => deliveryMessage(row, result.subjects));
     },
 
     async sendAgain(request, handler) {
@@ -90,7 +95,7 @@ export function deliveryService({
         return again;
       });
       onQueued();
-      return { delivery: deliveryMessage(delivery) };
+      return { delivery: deliveryMessage(delivery, await readSubjects(db, [delivery])) };
     },
 
     async sendAgainMany(request, handler) {
@@ -136,12 +141,59 @@ export function deliveryService({
       const found = await getDelivery(db, scope, deliveryId(request));
       if (!found) throw noDelivery(request);
       const sent = await getSentRequest(db, scope, found.delivery.id);
+      const subjects = await readSubjects(db, [found.delivery]);
       return {
-        delivery: deliveryMessage(found.delivery),
-        attempts: found.attempts.map(attemptMessage),
-        ...(sent ? { request: requestMessage(sent) } : {}),
+        delivery: deliveryMessage(found.delivery, subjects),
+        attempts: found.attempts.map((attempt) => attemptMessage(attempt, sent, sign)),
+        ...(sent
+          ? {
+              request: requestMessage(sent),
+              event: eventMessage(sent.event, sent.payload, scope),
+            }
+          : {}),
         ...(sent?.run ? { run: await runMessage(sent.run, request.withActivity) } : {}),
       };
+    },
+
+    async getEvent(request, handler) {
+      const scope = callerScope(handler);
+      const id = optionalUuid("event_id", request.eventId) as string;
+      const found = await getEvent(db, scope, id);
+      if (!found) {
+        throw new DomainError("NOT_FOUND", `there is no event ${id}`, { reason: "EVENT_NOT_FOUND" });
+      }
+      const counts = new Map<DeliveryState, number>();
+      for (const { state, count } of found.counts) {
+        const number = stateNumbers.get(state as DeliveryStateName) ?? DeliveryState.UNSPECIFIED;
+        counts.set(number, (counts.get(number) ?? 0) + count);
+      }
+      return {
+        event: eventMessage(found.event, found.payload, scope),
+        payload: found.payload ?? "",
+        deliveries: [...counts].sort(([a], [b]) => a - b).map(([state, count]) => ({ state, count })),
+      };
+    },
+
+    async listFailureReasons(request, handler) {
+      const states = request.states.length > 0 ? request.states : FAILURE_STATES;
+      const filter = deliveryFilter({ ...request, states, pageToken: "" });
+      if (!states.every((state) => FAILURE_STATES.includes(state))) {
+        throw invalidFields([
+          {
+            field: "states",
+            description: `must be one or more of: ${(["failed", "retrying"] as const).map(stateText).join(", ")}`,
+          },
+        ]);
+      }
+      const search = searchText(request.search);
+      const scope = callerScope(handler);
+      const limit = MAX_FAILURES_EXAMINED + 1;
+      const { result } = await reads.read((from) =>
+        search
+          ? searchDeliveries(from, scope, filter, limit, search)
+          : listDeliveries(from, scope, filter, limit),
+      );
+      return failureReasonsMessage(result, MAX_FAILURES_EXAMINED);
     },
   };
 
@@ -162,16 +214,17 @@ function pageMessage(
   { deliveries: found, searchedTo }: DeliveryPage,
   limit: number,
   { after, before }: DeliveryFilter,
+  message: (row: DeliveryRow) => MessageInitShape<typeof DeliverySchema>,
 ): MessageInitShape<typeof ListDeliveriesResponseSchema> {
   const back = after !== undefined;
-  if (searchedTo !== null) return endedEarly(found, searchedTo, { after, before });
+  if (searchedTo !== null) return endedEarly(found.map(message), searchedTo, after, newerThan(found, before));
   if (back && found.length === 0) return { nextPageToken: inclusivePageToken(after) };
   const page = back ? found.slice(-limit) : found.slice(0, limit);
   const more = found.length > limit;
   const first = page[0];
   const last = page.at(-1);
   return {
-    deliveries: page.map(deliveryMessage),
+    deliveries: page.map(message),
     // The page that this one continues from is adjacent to it.
     nextPageToken: last && (more || back) ? pageToken(last.id) : "",
     previousPageToken: back ? (first && more ? newerPageToken(first.id) : "") : newerThan(page, before),
@@ -192,15 +245,16 @@ function idBefore(id: string): string {
 
 /** A page that is not full because the search stopped early. */
 function endedEarly(
-  found: readonly DeliveryRow[],
+  deliveries: MessageInitShape<typeof DeliverySchema>[],
   searchedTo: string,
-  { after, before }: Pick<DeliveryFilter, "after" | "before">,
+  after: string | undefined,
+  newer: string,
 ): MessageInitShape<typeof ListDeliveriesResponseSchema> {
   return {
-    deliveries: found.map(deliveryMessage),
+    deliveries,
     searchedBackTo: timestampFromDate(timeOfId(searchedTo)),
     nextPageToken: after === undefined ? pageToken(searchedTo) : inclusivePageToken(after),
-    previousPageToken: after !== undefined ? newerPageToken(searchedTo) : newerThan(found, before),
+    previousPageToken: after !== undefined ? newerPageToken(searchedTo) : newer,
   };
 }
 
@@ -214,43 +268,6 @@ function noDelivery({ deliveryId }: { deliveryId: string }): DomainError {
   });
 }
 
-function deliveryMessage(row: DeliveryRow): MessageInitShape<typeof DeliverySchema> {
-  return {
-    id: row.id,
-    eventId: row.eventId,
-    webhookId: row.webhookId,
-    webhookProcess: row.process as WebhookProcess,
-    url: row.url,
-    state: stateNumbers.get(row.state) ?? DeliveryState.UNSPECIFIED,
-    attemptCount: row.attempts,
-    roundStart: row.roundStart,
-    created: timestampFromDate(row.created),
-    ...(row.retryAt ? { nextAttempt: timestampFromDate(row.retryAt) } : {}),
-    ...(row.finished ? { finished: timestampFromDate(row.finished) } : {}),
-    ...(row.reason === null ? {} : { reason: row.reason }),
-  };
-}
-
-function requestMessage({ facts, payload }: SentRequest): MessageInitShape<typeof DeliveryRequestSchema> {
-  const parts = [...deliveryHeaders(facts), "webhook-id", facts.id];
-  const headers: { name: string; value: string }[] = [];
-  for (let at = 0; at < parts.length; at += 2) {
-    headers.push({ name: parts[at] as string, value: parts[at + 1] as string });
-  }
-  return { headers, body: payload ?? "", erased: payload === null };
-}
-
 function urlOf(url: string | undefined): { url?: string } {
   return url === undefined ? {} : { url };
-}
-
-function attemptMessage(row: AttemptRow): MessageInitShape<typeof AttemptSchema> {
-  return {
-    number: row.number,
-    started: timestampFromDate(row.started),
-    durationMs: row.durationMs,
-    ...(row.status === null ? {} : { status: row.status }),
-    ...(row.error === null ? {} : { error: row.error }),
-    ...(row.responseStart === null ? {} : { responseStart: row.responseStart }),
-  };
 }

@@ -49,9 +49,13 @@ export default function DeliveryPage() {
       {delivery ? (
         <Stack gap="lg">
           {found.isError && <Failure error={found.error} onRetry={() => void found.refetch()} />}
-          <Summary delivery={delivery} run={found.data?.run} />
+          <Summary delivery={delivery} event={found.data?.event} run={found.data?.run} />
           <Attempts delivery={delivery} attempts={found.data?.attempts ?? []} />
-          <SentRequest delivery={delivery} request={found.data?.request} />
+          <SentRequest
+            delivery={delivery}
+            request={found.data?.request}
+            signature={found.data?.attempts.at(-1)?.signatureHeaders ?? []}
+          />
         </Stack>
       ) : found.isPending ? (
         <Loading lines={12} height={32} />

@@ -27,10 +27,7 @@ export default function DeliveriesPage() {
 
   return (
     <>
-      <PageTitle
-        title="Deliveries"
-        description="Each event for each webhook it was queued for, newest first."
-      />
+      <PageTitle title="Deliveries" compact />
       <FilterBar filters={filters} onChange={restrict} />
       <DeliveryPages
         filter={filter}

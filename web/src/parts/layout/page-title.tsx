@@ -11,15 +11,17 @@ export interface PageTitleProps {
   description?: ReactNode;
   /** Buttons, at the end of the line. */
   actions?: ReactNode;
+  /** Whether a list follows that needs the height. */
+  compact?: boolean;
 }
 
 /** A page's one heading of the first order, with what can be done on the page. */
-export function PageTitle({ title, description, actions }: PageTitleProps) {
+export function PageTitle({ title, description, actions, compact = false }: PageTitleProps) {
   useDocumentTitle(`${title} · Webhook service`);
   return (
-    <Group justify="space-between" align="flex-start" gap="md" mb="lg">
+    <Group justify="space-between" align="flex-start" gap="md" mb={compact ? "xs" : "lg"}>
       <Stack gap={4} miw={0}>
-        <Title order={1} size="h2" style={{ overflowWrap: "anywhere" }}>
+        <Title order={1} size={compact ? "h3" : "h2"} style={{ overflowWrap: "anywhere" }}>
           <Breakable text={title} />
         </Title>
         {description && (

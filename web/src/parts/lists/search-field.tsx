@@ -14,10 +14,12 @@ export interface SearchFieldProps {
   /** What is searched: "Search keys". */
   label: string;
   placeholder?: string;
+  /** Whether the label is read out only. */
+  labelHidden?: boolean;
 }
 
 /** Searches a list while one types. What it stands for may be in the address: Back is followed. */
-export function SearchField({ value, onChange, label, placeholder }: SearchFieldProps) {
+export function SearchField({ value, onChange, label, placeholder, labelHidden }: SearchFieldProps) {
   const [text, setText] = useState(value);
   const told = useRef(value);
   const tell = useDebouncedCallback((typed: string) => {
@@ -39,7 +41,7 @@ export function SearchField({ value, onChange, label, placeholder }: SearchField
   return (
     <TextInput
       type="search"
-      label={label}
+      {...(labelHidden ? { "aria-label": label } : { label })}
       placeholder={placeholder}
       value={text}
       onChange={(event) => type(event.currentTarget.value)}

@@ -62,6 +62,7 @@ export function Attempts({ delivery, attempts }: { delivery: Delivery; attempts:
                 <Time value={attempt.started} /> · took {durationInWords(attempt.durationMs)}
               </Facts>
               <ResponseStart attempt={attempt} />
+              <AttemptHeaders attempt={attempt} />
             </Timeline.Item>
           ))}
         </Timeline>
@@ -106,3 +107,39 @@ function ResponseStart({ attempt }: { attempt: Attempt }) {
     </Stack>
   );
 }
+
+/** The headers of one attempt, folded: those of its signature, and those of a response that was no success. */
+function AttemptHeaders({ attempt }: { attempt: Attempt }) {
+  const { signatureHeaders, signatureRecomputed, responseHeaders, number } = attempt;
+  if (signatureHeaders.length + responseHeaders.length === 0) return null;
+  return (
+    <Text component="details" size="sm" mt="xs">
+      <summary>Headers of attempt {number}</summary>
+      <Stack gap="xs" mt="xs">
+        {signatureHeaders.length > 0 && (
+          <Stack gap={4}>
+            <Text size="xs" fw={600}>
+              {signatureRecomputed ? "Sent; the signature is recomputed with the current secret" : "Sent"}
+            </Text>
+            <CodeBlock of={`the signature headers of attempt ${number}`} wraps>
+              {linesOf(signatureHeaders)}
+            </CodeBlock>
+          </Stack>
+        )}
+        {responseHeaders.length > 0 && (
+          <Stack gap={4}>
+            <Text size="xs" fw={600}>
+              Received
+            </Text>
+            <CodeBlock of={`the response headers of attempt ${number}`} maxHeight={RESPONSE_HEIGHT} wraps>
+              {linesOf(responseHeaders)}
+            </CodeBlock>
+          </Stack>
+        )}
+      </Stack>
+    </Text>
+  );
+}
+
+const linesOf = (headers: Attempt["responseHeaders"]) =>
+  headers.map(({ name, value }) => `${name}: ${value}`).join("\n");

@@ -1,9 +1,19 @@
 import statuses from "statuses";
-import type { Attempt } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import type { Delivery } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { arrived } from "./rounds.ts";
 
+/** What came of a delivery's latest attempt, or why it ended without one; undefined before the first. */
+export function latestInWords({
+  status,
+  error,
+  reason,
+}: Pick<Delivery, "status" | "error" | "reason">): string | undefined {
+  if (reason !== undefined) return sentence(reason);
+  return status === undefined && error === undefined ? undefined : resultInWords({ status, error });
+}
+
 /** What came of an attempt, in words: `503 Service Unavailable`. */
-export function resultInWords(attempt: Pick<Attempt, "status" | "error">): string {
+export function resultInWords(attempt: { status?: number | undefined; error?: string | undefined }): string {
   const { status, error } = attempt;
   if (status === undefined) return sentence(error ?? "no answer");
   const answer = `${status} ${statuses.message[status] ?? ""}`.trim();

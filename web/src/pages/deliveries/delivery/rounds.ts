@@ -10,7 +10,13 @@ export interface Round {
 }
 
 /** Whether the receiver took it: a 2xx answer, complete in time. */
-export function arrived({ status = 0, error }: Pick<Attempt, "status" | "error">): boolean {
+export function arrived({
+  status = 0,
+  error,
+}: {
+  status?: number | undefined;
+  error?: string | undefined;
+}): boolean {
   return status >= 200 && status <= 299 && error === undefined;
 }
 

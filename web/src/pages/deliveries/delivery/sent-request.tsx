@@ -1,15 +1,19 @@
-import { Anchor, Code, Stack, Table, Text } from "@mantine/core";
+import { Anchor, Button, Code, Stack, Table, Text } from "@mantine/core";
+import { useClipboard } from "@mantine/hooks";
+import { IconCheck, IconTerminal2 } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { generatePath, Link } from "react-router";
-import type { Delivery, DeliveryRequest } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import type { Delivery, DeliveryHeader, DeliveryRequest } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { Section } from "../../../parts/layout/section.tsx";
 import { CodeBlock } from "../../../parts/text/code-block.tsx";
 import { layOutJson } from "../../../parts/text/json-text.ts";
+import { curlCommand } from "./curl-command.ts";
 
 const BODY_HEIGHT = 480;
+const COPIED_SHOWN_MS = 2_000;
 
-/** Made anew for each attempt, and not kept. */
+/** Made anew for each attempt. */
 const OF_EACH_ATTEMPT = [
   { name: "webhook-timestamp", value: "the attempt’s time, in seconds since 1970" },
   { name: "webhook-signature", value: "v1, and the HMAC-SHA256 of the id, the time and the body" },
@@ -19,9 +23,12 @@ const OF_EACH_ATTEMPT = [
 export function SentRequest({
   delivery,
   request,
+  signature,
 }: {
   delivery: Delivery;
   request: DeliveryRequest | undefined;
+  /** The signature headers of the latest attempt, as far as they are known. */
+  signature: readonly DeliveryHeader[];
 }) {
   if (!request) {
     return (
@@ -34,7 +41,16 @@ export function SentRequest({
   }
   return (
     <>
-      <Section title="Request headers">
+      <Section
+        title="Request headers"
+        actions={
+          !request.erased && (
+            <CopyAsCurl
+              command={curlCommand(delivery.url, [...request.headers, ...signature], request.body)}
+            />
+          )
+        }
+      >
         <Stack gap="sm">
           <Code block bd="1px solid var(--mantine-color-default-border)" style={{ whiteSpace: "pre-wrap" }}>
             POST {delivery.url}
@@ -50,7 +66,8 @@ export function SentRequest({
             >
               the webhook’s page
             </Anchor>
-            .
+            . Each attempt above shows its own. The cURL command has those of the latest attempt; receivers
+            that check the time refuse it after five minutes.
           </Text>
         </Stack>
       </Section>
@@ -64,6 +81,20 @@ export function SentRequest({
         <Body body={request.body} />
       )}
     </>
+  );
+}
+
+function CopyAsCurl({ command }: { command: string }) {
+  const { copy, copied, error } = useClipboard({ timeout: COPIED_SHOWN_MS });
+  return (
+    <Button
+      variant="default"
+      size="xs"
+      leftSection={copied ? <IconCheck size={14} /> : <IconTerminal2 size={14} />}
+      onClick={() => copy(command)}
+    >
+      {error ? "Your browser does not allow copying" : copied ? "Copied" : "Copy as cURL"}
+    </Button>
   );
 }
 

@@ -1,12 +1,13 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Group, Stack, Text } from "@mantine/core";
 import { IconExternalLink } from "@tabler/icons-react";
-import { createSearchParams, generatePath, Link } from "react-router";
+import { generatePath, Link } from "react-router";
 import {
   type Delivery,
   type DeliveryRun,
   DeliveryService,
   DeliveryState,
+  type Event,
 } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
@@ -16,11 +17,21 @@ import { DELIVERY_STATES, DeliveryStateBadge } from "../../../parts/status/deliv
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { CopyButton } from "../../../parts/text/copy-button.tsx";
 import { Time } from "../../../parts/text/time.tsx";
+import { publisherFacts } from "../../events/publisher-facts.tsx";
 import { NextAttempt } from "./next-attempt.tsx";
 
 /** What a delivery is and where it stands. */
-export function Summary({ delivery, run }: { delivery: Delivery; run: DeliveryRun | undefined }) {
-  const { state, webhookId, url, webhookProcess, eventId, created, finished } = delivery;
+export function Summary({
+  delivery,
+  event,
+  run,
+}: {
+  delivery: Delivery;
+  /** Undefined if it is not stored any more. */
+  event: Event | undefined;
+  run: DeliveryRun | undefined;
+}) {
+  const { state, webhookId, url, webhookProcess, eventId, created, finished, subject } = delivery;
   return (
     <Section title="Summary">
       <Facts
@@ -49,7 +60,9 @@ export function Summary({ delivery, run }: { delivery: Delivery; run: DeliveryRu
             </Anchor>,
           ],
           ["Event type", processName(webhookProcess)],
-          ["Event", <EventId key="event" id={eventId} />],
+          subject !== undefined && ["Subject", subject],
+          ["Event", <EventId key="event" id={eventId} linked={event !== undefined} />],
+          ...publisherFacts(event),
           ["Created", <Time key="created" value={created} />],
           finished && ["Finished", <Time key="finished" value={finished} />],
           run && ["Dispatch run", <Run key="run" delivery={delivery} run={run} />],
@@ -59,18 +72,18 @@ export function Summary({ delivery, run }: { delivery: Delivery; run: DeliveryRu
   );
 }
 
-function EventId({ id }: { id: string }) {
+function EventId({ id, linked }: { id: string; linked: boolean }) {
   return (
     <Group gap={4} wrap="nowrap">
-      <Anchor
-        component={Link}
-        size="sm"
-        ff="monospace"
-        title="All deliveries of this event"
-        to={`${PAGE_PATHS.deliveries}?${createSearchParams({ id })}`}
-      >
-        {id}
-      </Anchor>
+      {linked ? (
+        <Anchor component={Link} size="sm" ff="monospace" to={generatePath(PAGE_PATHS.event, { id })}>
+          {id}
+        </Anchor>
+      ) : (
+        <Text size="sm" ff="monospace">
+          {id}
+        </Text>
+      )}
       <CopyButton value={id} of="the event’s id" />
     </Group>
   );

@@ -1,4 +1,4 @@
-import { Button, Collapse, Grid, MultiSelect, Select, Stack } from "@mantine/core";
+import { Box, Button, Collapse, Group, MultiSelect, Select, Stack } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconFilter } from "@tabler/icons-react";
 import { catalogue } from "../../../../../src/contract/catalogue.ts";
@@ -6,13 +6,13 @@ import { SearchField } from "../../../parts/lists/search-field.tsx";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { DELIVERY_STATES } from "../../../parts/status/delivery-state.tsx";
 import { FILTER_NAMES, type FilterBarProps, statesOf } from "./filters.ts";
-import { TimeFilter } from "./time-filter.tsx";
+import { Moments, TimeFilter } from "./time-filter.tsx";
 import { WebhookSelect } from "./webhook-select.tsx";
 
 const STATES = DELIVERY_STATES.map(({ name, label }) => ({ value: name, label }));
 const TYPES = catalogue.map(({ name }) => name);
 
-/** What the list is narrowed down by; on a phone all but the search is folded away. */
+/** The filters of the list, on one line; on a phone all but the search is folded away. */
 export function FilterBar({ filters, onChange }: FilterBarProps) {
   const narrow = useBelow("sm");
   const [opened, { toggle }] = useDisclosure();
@@ -22,7 +22,8 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
   const search = (
     <SearchField
       label="Search"
-      placeholder="Order number, user, id or host"
+      labelHidden
+      placeholder="Order number, user, id, host"
       value={filters.search}
       onChange={(search) => onChange({ search: search.trim() }, { replace: true })}
     />
@@ -30,10 +31,13 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
   const others = <OtherFilters filters={filters} onChange={onChange} />;
   if (!narrow) {
     return (
-      <Grid gap="md">
-        <Grid.Col span={{ base: 6, lg: 5 }}>{search}</Grid.Col>
-        {others}
-      </Grid>
+      <Stack gap="xs">
+        <Group gap="xs" wrap="nowrap" align="flex-start">
+          <Box flex="3 1 0">{search}</Box>
+          {others}
+        </Group>
+        <Moments filters={filters} onChange={onChange} />
+      </Stack>
     );
   }
   return (
@@ -49,7 +53,10 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
         {set > 0 ? `Filters (${set})` : "Filters"}
       </Button>
       <Collapse expanded={opened}>
-        <Grid gap="sm">{others}</Grid>
+        <Stack gap="sm">
+          {others}
+          <Moments filters={filters} onChange={onChange} />
+        </Stack>
       </Collapse>
     </Stack>
   );
@@ -58,32 +65,34 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
 function OtherFilters({ filters, onChange }: FilterBarProps) {
   return (
     <>
-      <Grid.Col span={{ base: 12, sm: 6, lg: 7 }}>
+      <Box flex="3 1 0" miw={0}>
         <WebhookSelect value={filters.webhook} onChange={(webhook) => onChange({ webhook })} />
-      </Grid.Col>
-      <Grid.Col span={{ base: 12, sm: 6, lg: 5 }}>
+      </Box>
+      <Box flex="2 1 0" miw={0}>
         <MultiSelect
-          label="State"
-          placeholder={filters.state === "" ? "Any" : ""}
+          aria-label="State"
+          placeholder={filters.state === "" ? "Any state" : ""}
           data={STATES}
           value={statesOf(filters).map(({ name }) => name)}
           onChange={(names) => onChange({ state: names.join(",") })}
           clearable
           clearButtonProps={{ "aria-label": "Any state" }}
         />
-      </Grid.Col>
-      <Grid.Col span={{ base: 12, sm: 6, lg: 3 }}>
+      </Box>
+      <Box flex="2 1 0" miw={0}>
         <Select
-          label="Event type"
-          placeholder="Any"
+          aria-label="Event type"
+          placeholder="Any event type"
           data={TYPES}
           value={TYPES.includes(filters.type) ? filters.type : null}
           onChange={(type) => onChange({ type: type ?? "" })}
           clearable
           clearButtonProps={{ "aria-label": "Any event type" }}
         />
-      </Grid.Col>
-      <TimeFilter filters={filters} onChange={onChange} />
+      </Box>
+      <Box flex="2 1 0" miw={0}>
+        <TimeFilter filters={filters} onChange={onChange} />
+      </Box>
     </>
   );
 }

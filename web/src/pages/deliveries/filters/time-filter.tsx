@@ -1,4 +1,4 @@
-import { Grid, Select } from "@mantine/core";
+import { Group, Select } from "@mantine/core";
 import { DateTimePicker } from "@mantine/dates";
 import dayjs from "dayjs";
 import { type FilterBarProps, SPANS } from "./filters.ts";
@@ -13,11 +13,13 @@ const CHOICES = [
 /** What the pickers take and give: the viewer's time without a zone. */
 const LOCAL = "YYYY-MM-DD HH:mm:ss";
 
+function chosenOf({ last, from, to }: FilterBarProps["filters"]): string {
+  if (SPANS.some(({ value }) => value === last)) return last;
+  return from || to ? BETWEEN : ANY;
+}
+
 /** When the deliveries were created: a span up to now, or between two moments. */
 export function TimeFilter({ filters, onChange }: FilterBarProps) {
-  const { last, from, to } = filters;
-  const chosen = SPANS.some(({ value }) => value === last) ? last : from || to ? BETWEEN : ANY;
-
   function choose(value: string | null) {
     if (value === BETWEEN)
       onChange({ last: "", from: dayjs().subtract(1, "day").startOf("day").toISOString() });
@@ -25,17 +27,24 @@ export function TimeFilter({ filters, onChange }: FilterBarProps) {
   }
 
   return (
-    <>
-      <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
-        <Select label="Created" data={CHOICES} value={chosen} onChange={choose} allowDeselect={false} />
-      </Grid.Col>
-      {chosen === BETWEEN && (
-        <>
-          <Moment label="From" value={from} onChange={(moment) => onChange({ from: moment })} />
-          <Moment label="To" value={to} onChange={(moment) => onChange({ to: moment })} />
-        </>
-      )}
-    </>
+    <Select
+      aria-label="Created"
+      data={CHOICES}
+      value={chosenOf(filters)}
+      onChange={choose}
+      allowDeselect={false}
+    />
+  );
+}
+
+/** The moments between which the deliveries were created, if that is chosen. */
+export function Moments({ filters, onChange }: FilterBarProps) {
+  if (chosenOf(filters) !== BETWEEN) return null;
+  return (
+    <Group gap="xs" grow>
+      <Moment label="From" value={filters.from} onChange={(moment) => onChange({ from: moment })} />
+      <Moment label="To" value={filters.to} onChange={(moment) => onChange({ to: moment })} />
+    </Group>
   );
 }
 
@@ -50,17 +59,15 @@ function Moment({
 }) {
   const moment = dayjs(value);
   return (
-    <Grid.Col span={{ base: 12, sm: 6 }}>
-      <DateTimePicker
-        label={label}
-        placeholder={label === "From" ? "The beginning" : "Now"}
-        description="In your time zone"
-        value={value !== "" && moment.isValid() ? moment.format(LOCAL) : null}
-        onChange={(local) => onChange(local ? dayjs(local).toISOString() : "")}
-        valueFormat="D MMM YYYY, HH:mm"
-        clearable
-        clearButtonProps={{ "aria-label": `Clear: ${label}` }}
-      />
-    </Grid.Col>
+    <DateTimePicker
+      label={label}
+      placeholder={label === "From" ? "The beginning" : "Now"}
+      description="In your time zone"
+      value={value !== "" && moment.isValid() ? moment.format(LOCAL) : null}
+      onChange={(local) => onChange(local ? dayjs(local).toISOString() : "")}
+      valueFormat="D MMM YYYY, HH:mm"
+      clearable
+      clearButtonProps={{ "aria-label": `Clear: ${label}` }}
+    />
   );
 }

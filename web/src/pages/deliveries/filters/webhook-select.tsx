@@ -20,8 +20,8 @@ export function WebhookSelect({ value, onChange }: { value: string; onChange: (i
   }, [webhooks, value]);
   return (
     <Select
-      label="Webhook"
-      placeholder="Any: type a part of its address"
+      aria-label="Webhook"
+      placeholder="Any webhook"
       data={data}
       value={value || null}
       onChange={(id) => onChange(id ?? "")}

@@ -6,8 +6,10 @@ import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
 import { NextRetry } from "../../../parts/status/next-retry.tsx";
-import { Breakable } from "../../../parts/text/breakable.tsx";
+import { durationInWords } from "../../../parts/text/duration.ts";
+import { ShortId } from "../../../parts/text/short-id.tsx";
 import { Time } from "../../../parts/text/time.tsx";
+import { latestInWords } from "../delivery/result-words.ts";
 import { isFinal, type Selection } from "./selection.ts";
 
 /** The deliveries of a page. */
@@ -15,29 +17,44 @@ export interface DeliveryListProps {
   deliveries: readonly Delivery[];
   /** Undefined where nothing can be done with them. */
   selection?: Selection | undefined;
+  /** Whether all are of one event, which is then not repeated in each row. */
+  ofOneEvent?: boolean;
 }
 
-/** Deliveries as a table, or as cards where there is no room for one. */
+/** Deliveries as a table with one line each, or as cards where there is no room for one. */
 export function DeliveryList(props: DeliveryListProps) {
-  return useBelow("md") ? <Cards {...props} /> : <Rows {...props} />;
+  return useBelow("lg") ? <Cards {...props} /> : <Rows {...props} />;
 }
 
-function Rows({ deliveries, selection }: DeliveryListProps) {
+function Rows({ deliveries, selection, ofOneEvent }: DeliveryListProps) {
   return (
-    <Table.ScrollContainer minWidth={640}>
-      <Table verticalSpacing="sm" aria-label="Deliveries" highlightOnHover>
+    <Table.ScrollContainer minWidth={840}>
+      <Table
+        verticalSpacing={3}
+        horizontalSpacing="xs"
+        layout="fixed"
+        fz="sm"
+        aria-label="Deliveries"
+        highlightOnHover
+      >
         <Table.Thead>
           <Table.Tr>
             {selection && (
-              <Table.Th w={40}>
+              <Table.Th w={36}>
                 <AllBox deliveries={deliveries} selection={selection} />
               </Table.Th>
             )}
-            <Table.Th w={285}>Delivery</Table.Th>
-            <Table.Th>Event and webhook</Table.Th>
-            <Table.Th w={130}>State</Table.Th>
-            <Table.Th w={90} ta="right">
-              Attempts
+            <Table.Th w={104}>Delivery</Table.Th>
+            <Table.Th w={122}>Created</Table.Th>
+            {!ofOneEvent && <Table.Th w="20%">Event</Table.Th>}
+            <Table.Th>Webhook</Table.Th>
+            <Table.Th w={112}>State</Table.Th>
+            <Table.Th>Last result</Table.Th>
+            <Table.Th w={50} ta="right" title="The number of attempts">
+              Tries
+            </Table.Th>
+            <Table.Th w={70} ta="right" title="The duration of the last attempt">
+              Took
             </Table.Th>
           </Table.Tr>
         </Table.Thead>
@@ -56,12 +73,26 @@ function Rows({ deliveries, selection }: DeliveryListProps) {
                 <Identity delivery={delivery} />
               </Table.Td>
               <Table.Td>
+                <Time value={delivery.created} relative />
+              </Table.Td>
+              {!ofOneEvent && (
+                <Table.Td>
+                  <Subject delivery={delivery} />
+                </Table.Td>
+              )}
+              <Table.Td>
                 <Target delivery={delivery} />
               </Table.Td>
               <Table.Td>
-                <Standing delivery={delivery} />
+                <DeliveryStateBadge state={delivery.state} />
+              </Table.Td>
+              <Table.Td>
+                <Result delivery={delivery} />
               </Table.Td>
               <Table.Td ta="right">{delivery.attemptCount}</Table.Td>
+              <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
+                {delivery.durationMs !== undefined && durationInWords(delivery.durationMs)}
+              </Table.Td>
             </Table.Tr>
           ))}
         </Table.Tbody>
@@ -70,7 +101,7 @@ function Rows({ deliveries, selection }: DeliveryListProps) {
   );
 }
 
-function Cards({ deliveries, selection }: DeliveryListProps) {
+function Cards({ deliveries, selection, ofOneEvent }: DeliveryListProps) {
   return (
     <Stack gap="sm">
       {selection && (
@@ -83,16 +114,21 @@ function Cards({ deliveries, selection }: DeliveryListProps) {
       <Stack gap="sm" role="list" aria-label="Deliveries">
         {deliveries.map((delivery) => (
           <Card key={delivery.id} withBorder padding="sm" role="listitem">
-            <Stack gap="xs">
+            <Stack gap={4}>
               <Group justify="space-between" align="flex-start" wrap="nowrap">
-                <Standing delivery={delivery} />
+                <DeliveryStateBadge state={delivery.state} />
                 {selection && <Box delivery={delivery} selection={selection} />}
               </Group>
-              <Identity delivery={delivery} />
+              {!ofOneEvent && <Subject delivery={delivery} />}
               <Target delivery={delivery} />
-              <Text size="sm" c="dimmed">
-                {delivery.attemptCount === 1 ? "1 attempt" : `${delivery.attemptCount} attempts`}
-              </Text>
+              <Result delivery={delivery} />
+              <Group justify="space-between">
+                <Identity delivery={delivery} />
+                <Text size="sm" c="dimmed">
+                  <Time value={delivery.created} relative /> ·{" "}
+                  {delivery.attemptCount === 1 ? "1 attempt" : `${delivery.attemptCount} attempts`}
+                </Text>
+              </Group>
             </Stack>
           </Card>
         ))}
@@ -105,11 +141,12 @@ function AllBox({
   deliveries,
   selection,
   label,
-}: Required<DeliveryListProps> & { label?: string; selection: Selection }) {
+}: Required<Pick<DeliveryListProps, "deliveries">> & { label?: string; selection: Selection }) {
   const all = deliveries.filter(isFinal).map(({ id }) => id);
   const every = all.length > 0 && selection.ids.size === all.length;
   return (
     <Checkbox
+      size="xs"
       label={label}
       aria-label={label ? undefined : "Select all of this page that can be sent again"}
       checked={every}
@@ -124,6 +161,7 @@ function Box({ delivery, selection }: { delivery: Delivery; selection: Selection
   const final = isFinal(delivery);
   return (
     <Checkbox
+      size="xs"
       aria-label={`Select delivery ${delivery.id}`}
       title={final ? undefined : "It is under way; it can be sent again once it has come to an end"}
       checked={selection.ids.has(delivery.id)}
@@ -133,53 +171,61 @@ function Box({ delivery, selection }: { delivery: Delivery; selection: Selection
   );
 }
 
-function Identity({ delivery }: { delivery: Delivery }) {
+function Identity({ delivery: { id } }: { delivery: Delivery }) {
+  return <ShortId id={id} of="the delivery’s id" to={generatePath(PAGE_PATHS.delivery, { id })} />;
+}
+
+/** The event type, and what the event is about. */
+function Subject({ delivery: { webhookProcess, subject, eventId } }: { delivery: Delivery }) {
+  const type = processName(webhookProcess);
   return (
-    <Stack gap={2}>
-      <Anchor
-        component={Link}
-        to={generatePath(PAGE_PATHS.delivery, { id: delivery.id })}
-        size="xs"
-        ff="monospace"
-        style={{ overflowWrap: "anywhere" }}
-      >
-        {delivery.id}
-      </Anchor>
-      <Text size="sm" c="dimmed">
-        <Time value={delivery.created} />
-      </Text>
-    </Stack>
+    <Anchor
+      component={Link}
+      to={generatePath(PAGE_PATHS.event, { id: eventId })}
+      size="sm"
+      display="block"
+      truncate
+      title={subject === undefined ? type : `${type} ${subject}`}
+      c="inherit"
+    >
+      {subject === undefined ? (
+        type
+      ) : (
+        <>
+          <Text span inherit fw={600}>
+            {subject}
+          </Text>{" "}
+          <Text span inherit c="dimmed">
+            {type}
+          </Text>
+        </>
+      )}
+    </Anchor>
   );
 }
 
-function Target({ delivery }: { delivery: Delivery }) {
+/** The host and path of the webhook. */
+function Target({ delivery: { webhookId, url } }: { delivery: Delivery }) {
   return (
-    <Stack gap={2}>
-      <Text size="sm">
-        {processName(delivery.webhookProcess)} · #{String(delivery.webhookId)}
-      </Text>
-      <Text size="sm" c="dimmed" lineClamp={2} title={delivery.url} style={{ overflowWrap: "anywhere" }}>
-        <Breakable text={delivery.url} />
-      </Text>
-    </Stack>
+    <Text size="sm" truncate title={`#${webhookId} ${url}`}>
+      {url.replace(/^https:\/\//i, "")}
+    </Text>
   );
 }
 
-/** The state, and what is still to be known of it. */
-function Standing({ delivery }: { delivery: Delivery }) {
+/** What came of the latest attempt, and when the next one is. */
+function Result({ delivery }: { delivery: Delivery }) {
+  const { state, nextAttempt } = delivery;
+  const words = latestInWords(delivery);
   return (
-    <Stack gap={2} align="flex-start">
-      <DeliveryStateBadge state={delivery.state} />
-      {delivery.state === DeliveryState.RETRYING && delivery.nextAttempt && (
-        <Text size="xs" c="dimmed">
-          <NextRetry due={delivery.nextAttempt} />
+    <Text size="sm" truncate c={state === DeliveryState.DELIVERED ? "dimmed" : undefined} title={words}>
+      {words}
+      {state === DeliveryState.RETRYING && nextAttempt && (
+        <Text span inherit c="dimmed">
+          {words && ", "}
+          <NextRetry due={nextAttempt} />
         </Text>
       )}
-      {delivery.reason && (
-        <Text size="xs" c="dimmed">
-          {delivery.reason}
-        </Text>
-      )}
-    </Stack>
+    </Text>
   );
 }

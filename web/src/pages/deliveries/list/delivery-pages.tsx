@@ -15,6 +15,7 @@ import type { DeliveryFilter } from "../filters/filters.ts";
 import { SendFilteredDialog } from "../send/send-filtered.tsx";
 import { SendSelectedDialog } from "../send/send-selected.tsx";
 import { DeliveryList } from "./delivery-list.tsx";
+import { FailureReasons } from "./failure-reasons.tsx";
 import { Pager } from "./pager.tsx";
 import { SearchFurther } from "./search-further.tsx";
 import { isFinal, useSelection } from "./selection.ts";
@@ -46,8 +47,11 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
   if (!page.deliveries) return <Loading lines={10} height={44} />;
   return (
     <Box style={{ opacity: page.isPrevious ? 0.5 : 1 }} aria-busy={page.isPrevious}>
-      <Group justify="space-between" mih={52} gap="sm">
-        <Arrived count={page.arrived} hasMore={page.hasMoreArrived} onShow={page.showArrived} />
+      <Group justify="space-between" mih={38} gap="xs" wrap="nowrap">
+        <Group gap="md">
+          <Arrived count={page.arrived} hasMore={page.hasMoreArrived} onShow={page.showArrived} />
+          <FailureReasons filter={filter} />
+        </Group>
         {mayWrite && deliveries.length > 0 && <SendFiltered filter={filter} />}
       </Group>
       {deliveries.length > 0 ? (
@@ -105,7 +109,7 @@ function SendFiltered({ filter }: { filter: DeliveryFilter }) {
   if (states.length === 0) return null;
   return (
     <>
-      <Button variant="default" size="xs" onClick={open}>
+      <Button variant="default" size="xs" onClick={open} style={{ flexShrink: 0 }}>
         {filter.states.length === 0 ? "Send failed ones again…" : "Send all of these again…"}
       </Button>
       <SendFilteredDialog

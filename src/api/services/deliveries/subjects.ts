@@ -1,0 +1,48 @@
+import { getOption, hasOption } from "@bufbuild/protobuf";
+import { searchable } from "../../../../gen/webhook/v1/options_pb.ts";
+import { catalogue } from "../../../contract/catalogue.ts";
+import type { Db } from "../../../db/database.ts";
+import type { DeliveryRow } from "../../../db/deliveries/deliveries.ts";
+import { readSmallPayloads } from "../../../db/events/find.ts";
+import { parseExactJson } from "../../json/exact-json.ts";
+import { propertyName } from "../../json/names.ts";
+
+/** The subject of each event that has one, by the event's id. */
+export type Subjects = ReadonlyMap<string, string>;
+
+/** The searchable properties of each event type's payload. */
+const properties = new Map(
+  catalogue.map(({ number, payload }) => [
+    number,
+    payload.fields
+      .filter((field) => hasOption(field, searchable) && getOption(field, searchable))
+      .map(propertyName),
+  ]),
+);
+
+/** The first searchable value of a payload; undefined if it has none. @param process the number of its event type */
+export function subjectOf(process: number, payload: string | null): string | undefined {
+  const names = properties.get(process) ?? [];
+  if (payload === null || names.length === 0) return undefined;
+  const values = parseExactJson(payload) as Record<string, unknown>;
+  for (const name of names) {
+    const [value] = [values[name]].flat();
+    if (value !== null && value !== undefined && value !== "") return String(value);
+  }
+  return undefined;
+}
+
+/** Reads what the events of deliveries are about. */
+export async function readSubjects(
+  db: Db,
+  deliveries: readonly Pick<DeliveryRow, "eventId" | "process">[],
+): Promise<Subjects> {
+  const processes = new Map(deliveries.map(({ eventId, process }) => [eventId, process]));
+  const payloads = await readSmallPayloads(db, [...processes.keys()]);
+  const subjects = new Map<string, string>();
+  for (const [eventId, payload] of payloads) {
+    const subject = subjectOf(processes.get(eventId) as number, payload);
+    if (subject !== undefined) subjects.set(eventId, subject);
+  }
+  return subjects;
+}

@@ -1,0 +1,161 @@
+import { randomUUID } from "node:crypto";
+import { type Client, Code, createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
+import { grpc } from "../../../support/clients.ts";
+import { failure } from "../../../support/failure.ts";
+import { changeDelivery, storeDeliveries } from "../../../support/stored-deliveries.ts";
+import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+
+let api: TestApi;
+let deliveries: Client<typeof DeliveryService>;
+let ofApp: Client<typeof DeliveryService>;
+let webhook: bigint;
+let appWebhook: bigint;
+
+beforeAll(async () => {
+  api = await startTestApi();
+  deliveries = createClient(DeliveryService, grpc(api));
+  webhook = await api.register();
+  const app = await createInstalledApp(api.context.db, "app");
+  const { secret } = await api.key({ installedAppId: app.id });
+  ofApp = createClient(DeliveryService, grpc(api, secret));
+  const made = await createClient(WebhookService, grpc(api, secret)).createWebhook({
+    process: 1,
+    url: "https://app.example/hooks",
+  });
+  appWebhook = made.webhook?.id as bigint;
+});
+afterAll(() => api.stop());
+
+/** Publishes an order for both webhooks. */
+async function publish(key = api.adminKey) {
+  const idempotencyKey = randomUUID();
+  const { eventId } = await createClient(EventService, grpc(api, key)).publishEvent({
+    idempotencyKey,
+    userId: "tenant-7",
+    time: { seconds: 1_790_000_000n },
+    data: {
+      case: "orderDispatched",
+      value: { orderId: 9_007_199_254_740_993n, orderNumber: "SO-7", dispatchedAt: { seconds: 1n } },
+    },
+  });
+  const listed = (await deliveries.listDeliveries({ eventId })).deliveries;
+  const of = (id: bigint) => listed.find(({ webhookId }) => webhookId === id)?.id as string;
+  return { eventId, idempotencyKey, of };
+}
+
+test("an event tells its publisher, user, times and payload, and how many deliveries are in each state", async () => {
+  const { eventId, idempotencyKey, of } = await publish();
+  await changeDelivery(api.context.db, of(webhook), { state: "failed", attempts: 4 });
+  const { event, payload, deliveries: counts } = await deliveries.getEvent({ eventId });
+  expect(event).toMatchObject({
+    id: eventId,
+    process: 1,
+    userId: "tenant-7",
+    time: { seconds: 1_790_000_000n },
+    subject: "SO-7",
+    idempotencyKey,
+    apiKeyId: api.adminKeyId,
+    apiKeyName: "admin",
+    erased: false,
+    test: false,
+  });
+  expect(Math.abs(Number(event?.published?.seconds) - Date.now() / 1_000)).toBeLessThan(60);
+  expect(payload).toContain('"OrderId":9007199254740993');
+  expect(counts).toEqual([
+    expect.objectContaining({ state: DeliveryState.PENDING, count: 1 }),
+    expect.objectContaining({ state: DeliveryState.FAILED, count: 1 }),
+  ]);
+});
+
+test("a key of an app sees an event that its webhook gets, not who published it, and counts its own deliveries", async () => {
+  const { eventId, of } = await publish();
+  const seen = await ofApp.getEvent({ eventId });
+  expect(seen.event).toMatchObject({ userId: "tenant-7", subject: "SO-7" });
+  expect([seen.event?.apiKeyId, seen.event?.apiKeyName, seen.event?.idempotencyKey]).toEqual([
+    undefined,
+    undefined,
+    undefined,
+  ]);
+  expect(seen.deliveries.map(({ count }) => count)).toEqual([1]);
+  expect((await ofApp.getDelivery({ deliveryId: of(appWebhook) })).event?.apiKeyId).toBeUndefined();
+  await createClient(WebhookService, grpc(api)).deleteWebhook({ webhookId: webhook });
+  webhook = await api.register();
+  const [other = ""] = await storeDeliveries(api.context.db, [{ webhookId: webhook }]);
+  const eventOfOther = (await deliveries.getDelivery({ deliveryId: other })).delivery?.eventId as string;
+  for (const id of [eventOfOther, randomUUID()]) {
+    expect((await failure(ofApp.getEvent({ eventId: id })))?.code).toBe(Code.NotFound);
+  }
+});
+
+test("an event keeps its recipients and user when its payload is erased, and its publisher's id when the key is removed", async () => {
+  const publisher = await api.key({ name: "publisher" });
+  const { eventId } = await publish(publisher.secret);
+  await api.context.db("api_keys").where({ id: publisher.id }).delete();
+  await api.context.db("events").where({ id: eventId }).update({ payload: null });
+  const { event, payload } = await deliveries.getEvent({ eventId });
+  expect(event).toMatchObject({ userId: "tenant-7", erased: true, apiKeyId: publisher.id });
+  expect([event?.subject, event?.apiKeyName, payload]).toEqual([undefined, undefined, ""]);
+});
+
+test("listed deliveries tell what their event is about, and the result of the latest attempt", async () => {
+  const { eventId, of } = await publish();
+  const listed = async () => (await deliveries.listDeliveries({ eventId, webhookId: webhook })).deliveries[0];
+  expect(await listed()).toMatchObject({ subject: "SO-7" });
+  expect((await listed())?.status).toBeUndefined();
+  const tried = [
+    { status: 500, durationMs: 20 },
+    { status: null, error: "connection reset (ECONNRESET)", durationMs: 30 },
+  ];
+  await changeDelivery(api.context.db, of(webhook), { state: "retrying", tried, attempts: 2 });
+  expect(await listed()).toMatchObject({ error: "connection reset (ECONNRESET)", durationMs: 30 });
+  expect((await listed())?.status).toBeUndefined();
+  await api.context
+    .db("attempts")
+    .where({ delivery_id: of(webhook) })
+    .delete();
+  await changeDelivery(api.context.db, of(webhook), {
+    state: "failed",
+    tried: [{ status: 503 }],
+    attempts: 1,
+  });
+  expect(await listed()).toMatchObject({ status: 503, durationMs: 5, subject: "SO-7" });
+});
+
+test("failures are counted by reason, the most frequent first, of failed and retrying deliveries that match", async () => {
+  const busy = await api.register();
+  const expired = { status: null, error: "certificate has expired (CERT_HAS_EXPIRED)" };
+  await storeDeliveries(api.context.db, [
+    ...Array.from({ length: 3 }, () => ({
+      webhookId: busy,
+      state: "failed" as const,
+      tried: [{ status: 500 }, { status: 500 }],
+    })),
+    { webhookId: busy, state: "retrying", tried: [expired] },
+    { webhookId: busy, state: "failed", tried: [{ status: 503 }, expired] },
+    { webhookId: busy, state: "failed", reason: "interrupted" },
+    { webhookId: busy, state: "delivered", tried: [{ status: 200 }] },
+    { webhookId: busy },
+  ]);
+  const found = await deliveries.listFailureReasons({ webhookId: busy });
+  expect(found.reasons.map(({ reason, count }) => [reason, count])).toEqual([
+    ["HTTP 500", 3],
+    ["certificate has expired (CERT_HAS_EXPIRED)", 2],
+    ["interrupted", 1],
+  ]);
+  expect(found.examined).toBe(6);
+  expect(found.searchedBackTo).toBeUndefined();
+  const retrying = await deliveries.listFailureReasons({
+    search: `#${busy}`,
+    states: [DeliveryState.RETRYING],
+  });
+  expect(retrying.reasons.map(({ count }) => count)).toEqual([1]);
+  const refused = await failure(deliveries.listFailureReasons({ states: [DeliveryState.DELIVERED] }));
+  expect(refused?.rawMessage).toContain(
+    "must be one or more of: DELIVERY_STATE_FAILED, DELIVERY_STATE_RETRYING",
+  );
+});

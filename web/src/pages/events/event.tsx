@@ -1,0 +1,185 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Anchor, Button, Code, Group, Stack, Text } from "@mantine/core";
+import { IconSend } from "@tabler/icons-react";
+import { useMemo } from "react";
+import { createSearchParams, Link, useParams } from "react-router";
+import {
+  DeliveryService,
+  DeliveryState,
+  type Event,
+  type GetEventResponse,
+} from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { processName } from "../../../../src/contract/catalogue.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import { failureReason } from "../../api/failure.ts";
+import { BackLink } from "../../parts/layout/back-link.tsx";
+import { Facts } from "../../parts/layout/facts.tsx";
+import { PageTitle } from "../../parts/layout/page-title.tsx";
+import { Section } from "../../parts/layout/section.tsx";
+import { Empty } from "../../parts/lists/empty.tsx";
+import { DeliveryStateBadge } from "../../parts/status/delivery-state.tsx";
+import { Failure } from "../../parts/status/failure.tsx";
+import { Loading } from "../../parts/status/loading.tsx";
+import { CodeBlock } from "../../parts/text/code-block.tsx";
+import { CopyButton } from "../../parts/text/copy-button.tsx";
+import { countOf } from "../../parts/text/count-of.ts";
+import { layOutJson } from "../../parts/text/json-text.ts";
+import { Time } from "../../parts/text/time.tsx";
+import { DeliveryList } from "../deliveries/list/delivery-list.tsx";
+import { FailureReasons } from "../deliveries/list/failure-reasons.tsx";
+import { publisherFacts } from "./publisher-facts.tsx";
+
+const REFRESH_MS = 4_000;
+/** Recipients on the page; the list of deliveries has them all. */
+const SHOWN = 50;
+const BODY_HEIGHT = 480;
+/** States from which a delivery moves on by itself. */
+const OPEN: readonly DeliveryState[] = [
+  DeliveryState.PENDING,
+  DeliveryState.DELIVERING,
+  DeliveryState.RETRYING,
+];
+/** Nothing there, and nothing that could be: an id that is none. */
+const NOT_THERE = new Set(["EVENT_NOT_FOUND", "FIELDS_INVALID"]);
+
+/** One event: who published it, its payload, and what became of each delivery; live until the last one has ended. */
+export default function EventPage() {
+  const { id = "" } = useParams();
+  const found = useQuery(
+    DeliveryService.method.getEvent,
+    { eventId: id },
+    { refetchInterval: ({ state: { data } }) => (data && isOpen(data) ? REFRESH_MS : false) },
+  );
+  const event = found.data?.event;
+  return (
+    <>
+      <BackLink to={PAGE_PATHS.deliveries}>All deliveries</BackLink>
+      <PageTitle
+        title={event ? titleOf(event) : "Event"}
+        description={
+          <Group gap={4} wrap="nowrap">
+            <Code>{id}</Code>
+            <CopyButton value={id} of="the event’s id" />
+          </Group>
+        }
+      />
+      {found.data && event ? (
+        <Stack gap="lg">
+          {found.isError && <Failure error={found.error} onRetry={() => void found.refetch()} />}
+          <Section title="Summary">
+            <Facts
+              facts={[
+                ["Event type", processName(event.process)],
+                event.subject !== undefined && ["Subject", event.subject],
+                ["Time", <Time key="time" value={event.time} />],
+                ["Published", <Time key="published" value={event.published} />],
+                ...publisherFacts(event),
+              ]}
+            />
+          </Section>
+          <Recipients id={id} counts={found.data.deliveries} open={isOpen(found.data)} />
+          <Payload event={event} payload={found.data.payload} />
+        </Stack>
+      ) : found.isPending ? (
+        <Loading lines={12} height={32} />
+      ) : NOT_THERE.has(failureReason(found.error) ?? "") ? (
+        <Empty
+          icon={<IconSend />}
+          title="There is no such event"
+          action={
+            <Button component={Link} to={PAGE_PATHS.deliveries} variant="default">
+              All deliveries
+            </Button>
+          }
+        >
+          Its id is wrong, or the event is older than the retention and was deleted.
+        </Empty>
+      ) : (
+        <Failure error={found.error} onRetry={() => void found.refetch()} />
+      )}
+    </>
+  );
+}
+
+function isOpen({ deliveries }: Pick<GetEventResponse, "deliveries">): boolean {
+  return deliveries.some(({ state }) => OPEN.includes(state));
+}
+
+function titleOf({ process, subject }: Event): string {
+  return subject === undefined ? processName(process) : `${processName(process)} ${subject}`;
+}
+
+/** The webhooks that get the event, and what became of each delivery. */
+function Recipients({
+  id,
+  counts,
+  open,
+}: {
+  id: string;
+  counts: GetEventResponse["deliveries"];
+  open: boolean;
+}) {
+  const { data, error, isPending, refetch } = useQuery(
+    DeliveryService.method.listDeliveries,
+    { eventId: id, pageSize: SHOWN },
+    { refetchInterval: open ? REFRESH_MS : false },
+  );
+  const all = counts.reduce((sum, { count }) => sum + count, 0);
+  return (
+    <Section
+      title="Recipients"
+      description={all === 0 ? "No webhook was registered for it." : countOf(all, "delivery", "deliveries")}
+      actions={
+        all > 0 && (
+          <Anchor
+            component={Link}
+            size="sm"
+            to={`${PAGE_PATHS.deliveries}?${createSearchParams({ search: id })}`}
+          >
+            In the list of deliveries
+          </Anchor>
+        )
+      }
+    >
+      {all > 0 && (
+        <>
+          <Group gap="md">
+            {counts.map(({ state, count }) => (
+              <Group key={state} gap={6}>
+                <Text size="sm" fw={600}>
+                  {count.toLocaleString()}
+                </Text>
+                <DeliveryStateBadge state={state} />
+              </Group>
+            ))}
+          </Group>
+          <FailureReasons filter={{ eventId: id }} />
+          {isPending ? (
+            <Loading lines={5} />
+          ) : data ? (
+            <DeliveryList deliveries={data.deliveries} ofOneEvent />
+          ) : (
+            <Failure error={error} onRetry={() => void refetch()} />
+          )}
+        </>
+      )}
+    </Section>
+  );
+}
+
+function Payload({ event, payload }: { event: Event; payload: string }) {
+  const laidOut = useMemo(() => layOutJson(payload), [payload]);
+  return (
+    <Section title="Payload">
+      {event.erased ? (
+        <Text size="sm" c="dimmed">
+          The payload was erased.
+        </Text>
+      ) : (
+        <CodeBlock of="the payload" copied={payload} maxHeight={BODY_HEIGHT}>
+          {laidOut}
+        </CodeBlock>
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,14 @@
+import type { Event } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import type { Fact } from "../../parts/layout/facts.tsx";
+
+/** Whom an event is about and who published it, as far as one may see it. */
+export function publisherFacts(event: Event | undefined): (Fact | false)[] {
+  if (!event) return [];
+  const { userId, test, apiKeyId, apiKeyName, idempotencyKey } = event;
+  const by = apiKeyName ?? (apiKeyId === undefined ? undefined : `a removed key, ${apiKeyId}`);
+  return [
+    ["User", userId],
+    by !== undefined && [test ? "Test event by" : "Published by", by],
+    idempotencyKey !== undefined && ["Idempotency key", idempotencyKey],
+  ];
+}
