@@ -26,6 +26,7 @@ export * from "../gen/webhook/v1/audit_pb.ts";
 export * from "../gen/webhook/v1/delivery_pb.ts";
 export * from "../gen/webhook/v1/event_pb.ts";
 export * from "../gen/webhook/v1/options_pb.ts";
+export * from "../gen/webhook/v1/request_settings_pb.ts";
 export * from "../gen/webhook/v1/stats_pb.ts";
 export * from "../gen/webhook/v1/webhook_pb.ts";
 

@@ -15,6 +15,7 @@ import { createSecretBox } from "./db/webhooks/secret-box.ts";
 import { createAddressGuard } from "./delivery/request/address-guard.ts";
 import { createSigner } from "./delivery/request/signature.ts";
 import { createTargetRules } from "./delivery/request/target-url.ts";
+import { createRequestTrial } from "./delivery/request/trial.ts";
 import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
 import {
   createApiInstruments,
@@ -163,6 +164,11 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       announcer = createAnnouncer(databaseUrl, log);
       stops.push(announcer.close);
     }
+    const guard = createAddressGuard(config.delivery.allowedNetworks, {
+      allowedPorts: config.delivery.allowedPorts,
+    });
+    const trial = createRequestTrial({ db, secrets, guard, timeoutMs: config.delivery.timeoutMs });
+    stops.push(trial.close);
     const readiness = [
       async () => (stopping.signal.aborted ? ["the service is stopping"] : []),
       async () => (isPrepared ? [] : ["the service is starting and waits for its database"]),
@@ -187,9 +193,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         ...(dispatch ? { dispatchNow: dispatch.trigger, findActivity: dispatch.findActivity } : {}),
         ...(announcer ? { onQueued: announcer.announce } : {}),
         workflowUrl: workflowLinks(config.temporal.uiUrl ?? embedded.temporalUiUrl, target.namespace),
-        targets: createTargetRules(
-          createAddressGuard(config.delivery.allowedNetworks, { allowedPorts: config.delivery.allowedPorts }),
-        ),
+        targets: createTargetRules(guard),
+        tryRequest: trial.send,
         readiness: async () => (await Promise.all(readiness.map((check) => check()))).flat(),
       },
       {

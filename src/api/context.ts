@@ -1,7 +1,7 @@
 import type { Tracer } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { LimitsConfig } from "../config/config.ts";
-import type { TargetRules } from "../contract/target-rules.ts";
+import type { RequestTrial, TargetRules } from "../contract/target-rules.ts";
 import type { StaleReads } from "../db/connections/read-replica.ts";
 import type { Db } from "../db/database.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
@@ -56,6 +56,8 @@ export interface ApiContext {
     run: { workflowId: string; runId: string },
     group: number | null,
   ) => Promise<{ runId: string; eventId: string } | undefined>;
+  /** Sends one test request. Undefined where requests cannot be tried. */
+  tryRequest?: RequestTrial;
   /** The reasons why the rest of the process is not ready; empty if ready. The API checks the database itself. */
   readiness: () => Promise<string[]>;
 }

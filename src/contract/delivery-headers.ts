@@ -33,3 +33,60 @@ export function deliveryHeaders({ id, process, installedAppId, userId, test }: D
   if (test) headers.push("X-Service-Webhook-Test", "true");
   return headers;
 }
+
+/** The maximum number of custom headers of a webhook. */
+export const MAX_HEADERS = 20;
+/** The maximum length of a header's name, in characters. */
+export const MAX_HEADER_NAME = 100;
+/** The maximum length of a header's value, a user name, a password or a token, in characters. */
+export const MAX_HEADER_VALUE = 4_096;
+
+/** Headers that HTTP or this service sets, in lower case. */
+const OWNED = new Set([
+  "accept-encoding",
+  "connection",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "date",
+  "expect",
+  "host",
+  "http2-settings",
+  "keep-alive",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  "user-agent",
+]);
+/** Beginnings of such headers: those of the contract, of Standard Webhooks and of proxies. */
+const OWNED_PREFIXES = ["x-service-", "webhook-", "proxy-"];
+const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const VALUE = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/;
+
+/** What is wrong with the name of a custom header, to read after the field's name; undefined if it is allowed. */
+export function headerNameError(name: string): string | undefined {
+  if (name.length === 0 || name.length > MAX_HEADER_NAME || !NAME.test(name)) {
+    return `must be a header name of 1 to ${MAX_HEADER_NAME} letters, digits and hyphens, such as X-Tenant`;
+  }
+  const lower = name.toLowerCase();
+  if (!OWNED.has(lower) && !OWNED_PREFIXES.some((prefix) => lower.startsWith(prefix))) return undefined;
+  return `is ${name}, which HTTP or this service sets; choose another name (not allowed: ${[...OWNED].join(", ")}, and names that begin with ${OWNED_PREFIXES.join(", ")})`;
+}
+
+/** What is wrong with the value of a header, to read after the field's name; undefined if it is allowed. */
+export function headerValueError(value: string): string | undefined {
+  if (value.length <= MAX_HEADER_VALUE && VALUE.test(value)) return undefined;
+  return `must have 1 to ${MAX_HEADER_VALUE} visible ASCII characters, with spaces only between them`;
+}
+
+/** What is wrong with a bearer token, to read after the field's name; undefined if it is allowed (RFC 6750, 2.1). */
+export function bearerTokenError(token: string): string | undefined {
+  if (token.length <= MAX_HEADER_VALUE && /^[\w.~+/-]+=*$/.test(token)) return undefined;
+  return `must have 1 to ${MAX_HEADER_VALUE} letters, digits and the characters - . _ ~ + /, with = at the end only`;
+}
+
+/** What is wrong with a user name of Basic authentication, to read after the field's name (RFC 7617). */
+export function userNameError(name: string): string | undefined {
+  return headerValueError(name) ?? (name.includes(":") ? "must not contain a colon" : undefined);
+}

@@ -7,6 +7,7 @@ import * as search from "./migrations/0003-search.ts";
 import * as webhookChanges from "./migrations/0004-webhook-changes.ts";
 import * as auditLog from "./migrations/0005-audit-log.ts";
 import * as eventTrace from "./migrations/0006-event-trace.ts";
+import * as requestSettings from "./migrations/0007-request-settings.ts";
 import { ensurePartitions } from "./partitions.ts";
 
 /** All migrations, in order. Names are stored in `knex_migrations` and must never change. */
@@ -17,6 +18,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0004-webhook-changes": webhookChanges,
   "0005-audit-log": auditLog,
   "0006-event-trace": eventTrace,
+  "0007-request-settings": requestSettings,
 };
 
 /** The advisory lock of the migrating process. An arbitrary number, the same in every process. */

@@ -28,6 +28,7 @@ import { Recorder } from "./recorder.ts";
 import { createAddressGuard } from "./request/address-guard.ts";
 import type { Outcome } from "./request/outcome.ts";
 import { post } from "./request/post.ts";
+import { createSettingsHeaders } from "./request/settings-headers.ts";
 import { createSigner } from "./request/signature.ts";
 import { RetryPasses } from "./retry-pass.ts";
 import { Sender } from "./sender.ts";
@@ -127,6 +128,7 @@ export function createDeliveryEngine(options: {
         post(client, request, timeoutMs, measured, gate);
       },
       sign: createSigner(options.secrets),
+      settingsHeaders: createSettingsHeaders(options.secrets),
       recorder: new Recorder(db, spacing, log, {
         lost: (workerId) => lease.retire(workerId),
         recorded: (results, states) => countAttempts(instruments, results, states),

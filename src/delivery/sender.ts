@@ -12,6 +12,7 @@ import type { Recorder } from "./recorder.ts";
 import { type Outcome, wasSent } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
 import { buildRequest, NoPayloadError, type SignedRequest } from "./request/request.ts";
+import { type SettingsHeaders, UnopenableSettingsError } from "./request/settings-headers.ts";
 import type { Signer } from "./request/signature.ts";
 import type { WebhookWatch } from "./webhook-watch.ts";
 import type { WorkerLease } from "./worker-lease.ts";
@@ -36,6 +37,7 @@ export interface SenderParts {
     delivery: ClaimedDelivery,
   ) => void;
   sign: Signer;
+  settingsHeaders: SettingsHeaders;
   recorder: Pick<Recorder, "unrecorded" | "record">;
   /** Releases claims of a worker in the database. */
   release: (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
@@ -278,11 +280,11 @@ export class Sender {
   }
 
   #send(sending: Sending): void {
-    const { clock, post, contents, sign, log } = this.#parts;
+    const { clock, post, contents, sign, settingsHeaders, log } = this.#parts;
     const { delivery } = sending;
     let request: SignedRequest;
     try {
-      request = buildRequest(delivery, contents.of(delivery), sign);
+      request = buildRequest(delivery, contents.of(delivery), sign, settingsHeaders);
     } catch (error) {
       // For example, a secret cannot be opened: record a failed attempt, so that the delivery does not stay pending
       // forever.
@@ -396,7 +398,7 @@ function verdictOf({ delivered, status, failure }: Outcome): Verdict {
 }
 
 function reasonOf(cause: unknown): string {
-  if (cause instanceof NoPayloadError) return cause.message;
+  if (cause instanceof NoPayloadError || cause instanceof UnopenableSettingsError) return cause.message;
   return cause instanceof UnopenableError
     ? "the webhook's signing secret cannot be decrypted: create a new one with RotateWebhookSecret, or see the service's log"
     : "the request could not be built; see the service's log";

@@ -15,6 +15,7 @@ const OWN = [
   "0004-webhook-changes",
   "0005-audit-log",
   "0006-event-trace",
+  "0007-request-settings",
 ];
 
 let database: TestDatabase;

@@ -97,6 +97,7 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
       log,
       post,
       sign: () => ({ "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "" }),
+      settingsHeaders: () => [],
       recorder: { unrecorded: 0, record: (_result, recorded) => clock.soon(() => recorded("delivered")) },
       release: async () => {},
       lease: {

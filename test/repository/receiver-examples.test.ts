@@ -78,7 +78,7 @@ describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command 
     const webhook = { id: 1n, process: 1, target: parseTarget("https://x/"), installedAppId: null, secrets };
     const signAt: typeof sign = (all, id, now, body) => sign(all, id, more.at ?? now, body);
     const id = more.id ?? randomUUID();
-    const built = buildRequest({ id, webhook }, { payload: BODY, userId: "u" }, signAt);
+    const built = buildRequest({ id, webhook }, { payload: BODY, userId: "u" }, signAt, () => []);
     const headers = new Headers();
     for (let i = 0; i < built.headers.length; i += 2) {
       headers.set(built.headers[i] as string, built.headers[i + 1] as string);

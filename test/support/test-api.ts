@@ -67,6 +67,7 @@ export async function startTestApi(
     databaseUrl?: string;
     readiness?: ApiContext["readiness"];
     dispatchNow?: () => Promise<void>;
+    tryRequest?: NonNullable<ApiContext["tryRequest"]>;
     limits?: Partial<ApiContext["limits"]>;
     log?: ApiContext["log"];
     /** Makes what lists are read with. */
@@ -95,6 +96,7 @@ export async function startTestApi(
     searchIndex: options.searchIndex ?? true,
     readiness: options.readiness ?? (async () => []),
     ...(options.dispatchNow ? { dispatchNow: options.dispatchNow } : {}),
+    ...(options.tryRequest ? { tryRequest: options.tryRequest } : {}),
   };
   const api = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });
   const key: TestApi["key"] = async (more) => {

@@ -1,8 +1,10 @@
 import { randomBytes } from "node:crypto";
+import { Code } from "@connectrpc/connect";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { createSecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
+import { failure } from "../support/failure.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 const secretKey = randomBytes(32);
@@ -70,4 +72,121 @@ test("deliveries are signed with a secret that an earlier version sealed, and no
   for (const id of [a, b]) expect(after.get(id)).toBe(DeliveryState.FAILED);
   const errors = await service.db("all_attempts").whereNotNull("error").distinct().pluck("error");
   expect(errors).toEqual([expect.stringContaining("signing secret cannot be decrypted")]);
+});
+
+test("deliveries carry the webhook's own headers and credentials, which are tried first, masked, and encrypted at rest", async () => {
+  const receiver = await service.receiver(({ headers }, response) => {
+    if (headers.authorization === "Bearer right-token") return 200;
+    response.writeHead(401).end("who is there?");
+    return undefined;
+  });
+  const { webhooks } = service;
+  const webhookId = await service.register(`${receiver.url}/settings`);
+  const headers = [{ name: "X-Tenant", value: "4711" }];
+  const bearer = (token?: string) => ({
+    headers: [{ name: "X-Tenant" }],
+    authentication: { case: "bearer" as const, value: token === undefined ? {} : { token } },
+  });
+  await webhooks.setWebhookRequestSettings({ webhookId, settings: { headers } });
+
+  // What is tried is not stored.
+  const wrong = await webhooks.tryWebhookRequest({ webhookId, settings: bearer("wrong-token") });
+  expect(wrong).toMatchObject({ accepted: false, status: 401, responseStart: "who is there?" });
+  const right = await webhooks.tryWebhookRequest({ webhookId, settings: bearer("right-token") });
+  expect(right).toMatchObject({ accepted: true, status: 200 });
+  expect(receiver.received.map(({ headers: { "x-tenant": tenant } }) => tenant)).toEqual(["4711", "4711"]);
+  expect(receiver.received.at(-1)?.headers).toMatchObject({ "x-service-webhook-test": "true" });
+  const { secret } = await webhooks.getWebhookSecret({ webhookId });
+  const tried = receiver.received.at(-1);
+  new Webhook(secret).verify(tried?.body ?? "", tried?.headers as Record<string, string>);
+  expect((await webhooks.getWebhookRequestSettings({ webhookId })).settings).toMatchObject({
+    headerNames: ["X-Tenant"],
+    hasBearerToken: false,
+  });
+
+  await webhooks.setWebhookRequestSettings({ webhookId, settings: bearer("right-token") });
+  const deliver = async () => {
+    const { eventId } = await service.publish();
+    return (await service.untilFinal(eventId)).find((each) => each.webhookId === webhookId)?.state;
+  };
+  expect(await deliver()).toBe(DeliveryState.DELIVERED);
+  expect(receiver.received.at(-1)?.headers).toMatchObject({
+    authorization: "Bearer right-token",
+    "x-tenant": "4711",
+  });
+
+  // A value that is left out is kept; one of another user name is not.
+  const basic = { case: "basic" as const, value: { username: "shop", password: "p:w" } };
+  await webhooks.setWebhookRequestSettings({ webhookId, settings: { headers, authentication: basic } });
+  const kept = { headers, authentication: { case: "basic" as const, value: { username: "shop" } } };
+  await webhooks.tryWebhookRequest({ webhookId, settings: kept });
+  expect(receiver.received.at(-1)?.headers.authorization).toBe(`Basic ${btoa("shop:p:w")}`);
+  const other = { authentication: { case: "basic" as const, value: { username: "other" } } };
+  const refused = await failure(webhooks.setWebhookRequestSettings({ webhookId, settings: other }));
+  expect(refused?.rawMessage).toContain("settings.basic.password is required");
+  const { settings } = await webhooks.getWebhookRequestSettings({ webhookId });
+  expect(settings).toMatchObject({ headerNames: ["X-Tenant"], basicUsername: "shop", hasBearerToken: false });
+  const { rows: stored } = await service.db.raw(
+    "select request_settings as sealed from webhooks where id = ?",
+    [String(webhookId)],
+  );
+  expect(stored[0].sealed.includes("X-Tenant")).toBe(false);
+
+  // Bound to the webhook: of another one they cannot be opened, and the delivery fails with the reason.
+  const copy = await service.register(`${receiver.url}/copied`);
+  await service.db.raw("update webhooks set request_settings = ? where id = ?", [
+    stored[0].sealed,
+    String(copy),
+  ]);
+  expect((await failure(webhooks.getWebhookRequestSettings({ webhookId: copy })))?.code).toBe(
+    Code.FailedPrecondition,
+  );
+  const { eventId } = await service.publish();
+  const failed = (await service.untilFinal(eventId)).find((each) => each.webhookId === copy);
+  const { attempts } = await service.deliveries.getDelivery({ deliveryId: failed?.id as string });
+  expect(attempts.at(-1)?.error).toContain("headers and credentials cannot be decrypted");
+  await webhooks.setWebhookRequestSettings({ webhookId: copy });
+  expect((await webhooks.getWebhookRequestSettings({ webhookId: copy })).settings?.headerNames).toEqual([]);
+  for (const id of [webhookId, copy]) await webhooks.deleteWebhook({ webhookId: id });
+});
+
+test("headers that HTTP, the contract or Standard Webhooks own are refused, and no error repeats a value", async () => {
+  const webhookId = await service.register("https://receiver.example/refused");
+  const { webhooks } = service;
+  const refused = async (settings: Parameters<typeof webhooks.setWebhookRequestSettings>[0]["settings"]) => {
+    const error = await failure(webhooks.setWebhookRequestSettings({ webhookId, settings }));
+    expect(error?.code).toBe(Code.InvalidArgument);
+    expect(error?.rawMessage).not.toContain("hush");
+    return error?.rawMessage;
+  };
+  const owned = [
+    "Host",
+    "content-type",
+    "CONTENT-LENGTH",
+    "X-Service-UserId",
+    "webhook-signature",
+    "User-Agent",
+  ];
+  for (const name of [...owned, "Proxy-Authorization", "Transfer-Encoding", "", "a b", "ä", "x\r\ny"]) {
+    expect(await refused({ headers: [{ name, value: "hush" }] }), name).toContain("settings.headers[0].name");
+  }
+  for (const value of ["hush\r\nX-Evil: 1", " hush", "hush ", "hüsh", "", "h".repeat(4_097)]) {
+    expect(await refused({ headers: [{ name: "X-A", value }] }), value).toContain(
+      "settings.headers[0].value must",
+    );
+  }
+  const twice = [
+    { name: "X-A", value: "hush" },
+    { name: "x-a", value: "hush" },
+  ];
+  expect(await refused({ headers: twice })).toContain("send each name once");
+  const bearer = { case: "bearer" as const, value: { token: "hush hush" } };
+  expect(await refused({ authentication: bearer })).toContain("settings.bearer.token must");
+  const both = { headers: [{ name: "authorization", value: "hush" }], authentication: bearer };
+  expect(await refused(both)).toContain("must not contain Authorization");
+  const basic = { case: "basic" as const, value: { username: "a:b", password: "hush" } };
+  expect(await refused({ authentication: basic })).toContain("must not contain a colon");
+  const many = Array.from({ length: 21 }, (_, n) => ({ name: `X-${n}`, value: "hush" }));
+  expect(await refused({ headers: many })).toContain("settings.headers must be at most 20");
+  await webhooks.deleteWebhook({ webhookId });
 });

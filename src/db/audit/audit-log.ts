@@ -25,7 +25,8 @@ export type AuditAction =
   | "api_key_deleted"
   | "installed_app_created"
   | "installed_app_deleted"
-  | "dispatch_requested";
+  | "dispatch_requested"
+  | "request_tried";
 
 /** Who makes a change. */
 export interface Actor {

@@ -36,6 +36,8 @@ export interface ClaimedWebhook {
   secrets: readonly SealedSecret[];
   /** Set if the webhook belongs to an installed app. */
   installedAppId: string | null;
+  /** Sealed custom headers and credentials. Undefined for none. */
+  requestSettings?: Buffer;
 }
 
 /** A cached row of a webhook. Each change of the row changes its version. */
@@ -60,12 +62,13 @@ export class ClaimedWebhooks {
     const known = this.#known;
     const asked = [...ids];
     const changed = await rows<
-      Omit<ClaimedWebhook, "secrets" | "target"> & SecretsRow & { targetUrl: string; version: string }
+      Omit<ClaimedWebhook, "secrets" | "target" | "requestSettings"> &
+        SecretsRow & { targetUrl: string; version: string; requestSettings: Buffer | null }
     >(
       db,
       // A row's xmin is the id of the transaction that wrote it.
       `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
-          installed_app_id as "installedAppId"
+          installed_app_id as "installedAppId", request_settings as "requestSettings"
         from unnest(:ids::bigint[], :versions::text[]) k(id, version) join webhooks w on w.id = k.id
         where w.xmin::text is distinct from k.version`,
       { ids: plainArray(asked), versions: plainArray(asked.map((id) => known.get(id)?.version ?? null)) },
@@ -77,9 +80,16 @@ export class ClaimedWebhooks {
       if (webhook) found.set(id, webhook);
     }
     for (const row of changed) {
-      const { id, process, targetUrl, installedAppId, version } = row;
+      const { id, process, targetUrl, installedAppId, requestSettings, version } = row;
       const secrets = sealedSecretsOf(id, row);
-      const webhook = { id, process, target: parseTarget(targetUrl), installedAppId, secrets };
+      const webhook: ClaimedWebhook = {
+        id,
+        process,
+        target: parseTarget(targetUrl),
+        installedAppId,
+        secrets,
+      };
+      if (requestSettings !== null) webhook.requestSettings = requestSettings;
       found.set(id, webhook);
       known.delete(id);
       known.set(id, { version, webhook });

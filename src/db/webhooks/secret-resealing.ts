@@ -1,4 +1,5 @@
 import { count, type Db, rows } from "../database.ts";
+import { requestSettingsContext } from "./request-settings.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
 /** The result of one pass over all signing secrets. */
@@ -16,6 +17,7 @@ interface Row {
   id: bigint;
   secret: Buffer;
   oldSecrets: Buffer[];
+  requestSettings: Buffer | null;
   live: boolean;
 }
 
@@ -32,7 +34,8 @@ export async function resealSecrets(db: Db, box: SecretBox, signal?: AbortSignal
   for (;;) {
     const page = await rows<Row>(
       db,
-      `select id, secret, old_secrets as "oldSecrets", deleted is null as live
+      `select id, secret, old_secrets as "oldSecrets", request_settings as "requestSettings",
+          deleted is null as live
         from webhooks where id > :after::bigint order by id limit ${PAGE_SIZE}`,
       { after },
     );
@@ -56,9 +59,9 @@ async function resealRow(
 ): Promise<"resealed" | "current" | "unopenable" | "changed"> {
   let unopenable = false;
   let replaced = false;
-  const resealed = (sealed: Buffer): Buffer => {
+  const resealed = (sealed: Buffer, context = webhookSecretContext(row.id)): Buffer => {
     try {
-      const anew = box.reseal(sealed, webhookSecretContext(row.id));
+      const anew = box.reseal(sealed, context);
       replaced ||= anew !== null;
       return anew ?? sealed;
     } catch (error) {
@@ -68,13 +71,23 @@ async function resealRow(
     }
   };
   const secret = resealed(row.secret);
-  const old = row.oldSecrets.map(resealed);
+  const old = row.oldSecrets.map((sealed) => resealed(sealed));
+  const settings = row.requestSettings && resealed(row.requestSettings, requestSettingsContext(row.id));
   if (replaced) {
     const written = await count(
       db,
-      `update webhooks set secret = :secret, old_secrets = :old::bytea[]
-        where id = :id::bigint and secret = :wasSecret and old_secrets = :wasOld::bytea[]`,
-      { id: row.id, secret, old, wasSecret: row.secret, wasOld: row.oldSecrets },
+      `update webhooks set secret = :secret, old_secrets = :old::bytea[], request_settings = :settings::bytea
+        where id = :id::bigint and secret = :wasSecret and old_secrets = :wasOld::bytea[]
+          and request_settings is not distinct from :wasSettings::bytea`,
+      {
+        id: row.id,
+        secret,
+        old,
+        settings,
+        wasSecret: row.secret,
+        wasOld: row.oldSecrets,
+        wasSettings: row.requestSettings,
+      },
     );
     if (written === 0) return "changed";
   }

@@ -1,6 +1,7 @@
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
 import type { ClaimedDelivery } from "../../db/queue/claims.ts";
 import type { EventContent } from "../../db/queue/event-contents.ts";
+import type { SettingsHeaders } from "./settings-headers.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
 
 /** Thrown if the delivery has no payload. */
@@ -23,11 +24,12 @@ export interface SignedRequest {
   traceparent: string | null;
 }
 
-/** Builds the POST of an attempt: the contract's headers (6.2) and a new signature. */
+/** Builds the POST of an attempt: the contract's headers (6.2), a new signature, and the webhook's own headers. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
   { payload: body, userId, process = webhook.process, test, traceparent = null }: EventContent,
   sign: Signer,
+  headersOf: SettingsHeaders,
 ): SignedRequest {
   if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
   const { origin, path } = webhook.target;
@@ -35,5 +37,6 @@ export function buildRequest(
   const signature = sign(webhook.secrets, id, signed, body);
   const headers = deliveryHeaders({ id, process, installedAppId: webhook.installedAppId, userId, test });
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
+  if (webhook.requestSettings) headers.push(...headersOf(webhook.id, webhook.requestSettings));
   return { origin, path, headers, body, signed, signature: signature["webhook-signature"], traceparent };
 }

@@ -49,6 +49,19 @@ const event = fc.record({
   }),
 });
 
+/** Right ones, and those of which a value is not stored. */
+const requestSettings = fc.record({
+  headers: fc.subarray([
+    { name: "X-Tenant", value: "4711" },
+    { name: "X-Kept", value: undefined },
+  ]),
+  authentication: fc.constantFrom(
+    { case: undefined },
+    { case: "bearer" as const, value: { token: "token" } },
+    { case: "basic" as const, value: { username: "user", password: "password" } },
+  ),
+});
+
 /** What is called, by service and method. A method without requests here fails the test. */
 export const REQUESTS: Record<string, Requests> = {
   "WebhookService.ListWebhooks": none,
@@ -87,6 +100,11 @@ export const REQUESTS: Record<string, Requests> = {
   "WebhookService.GetWebhookSecret": aboutWebhook,
   "WebhookService.RotateWebhookSecret": (world) =>
     fc.record({ webhookId: webhookId(world), revokeOldSecrets: fc.boolean() }),
+  "WebhookService.GetWebhookRequestSettings": aboutWebhook,
+  "WebhookService.SetWebhookRequestSettings": (world) =>
+    fc.record({ webhookId: webhookId(world), settings: optional(requestSettings) }),
+  "WebhookService.TryWebhookRequest": (world) =>
+    fc.record({ webhookId: webhookId(world), settings: optional(requestSettings) }),
   "EventService.PublishEvent": () => event,
   "EventService.PublishEvents": () => fc.record({ events: fc.array(event, { minLength: 1, maxLength: 3 }) }),
   "EventService.PublishEventBatch": () =>

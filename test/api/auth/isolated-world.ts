@@ -6,6 +6,7 @@ import { ALL_PERMISSIONS, createApiKey } from "../../../src/db/keys/api-keys.ts"
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
 import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
 import { startSession } from "../../../src/db/keys/sessions.ts";
+import { writeRequestSettings } from "../../../src/db/webhooks/request-settings.ts";
 import { readWebhookSecrets, rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
 import { createWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { idBeside, storeDeliveries } from "../../support/stored-deliveries.ts";
@@ -156,6 +157,17 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
   await rotateWebhookSecret(db, secrets, "everything", webhook.id);
   const signing = (await readWebhookSecrets(db, secrets, "everything", webhook.id)) ?? [];
   const markers = signing.map(({ secret }) => secret.toString("base64"));
+  const settings = {
+    name: marker("x-header"),
+    value: marker("value"),
+    username: marker("user"),
+    password: marker("p"),
+  };
+  await writeRequestSettings(db, secrets, webhook.id, {
+    headers: [settings],
+    authentication: { kind: "basic", ...settings },
+  });
+  markers.push(...Object.values(settings));
   const deliveryIds: string[] = [];
   const eventIds: string[] = [];
   const searched = [url];

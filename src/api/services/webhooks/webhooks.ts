@@ -37,16 +37,12 @@ import { invalidFields } from "../../errors/errors.ts";
 import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { BY_ID, readPage } from "../paging.ts";
 import { describeEventTypes } from "./event-types.ts";
+import { requestSettingsMethods } from "./request-settings.ts";
 import { checkedAddress, checkedName, checkedPayload, checkedRateLimit } from "./webhook-values.ts";
 
 /** Manages webhooks (contract, section 4). */
-export function webhookService({
-  db,
-  secrets,
-  targets,
-  limits,
-  onQueued = () => {},
-}: ApiContext): ServiceImpl<typeof WebhookService> {
+export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookService> {
+  const { db, secrets, targets, limits, onQueued = () => {} } = context;
   const processes = describeEventTypes();
 
   /**
@@ -78,6 +74,8 @@ export function webhookService({
   }
 
   return {
+    ...requestSettingsMethods(context),
+
     async listWebhooks(request, handler) {
       const scope = callerScope(handler);
       const { health } = request;

@@ -32,7 +32,16 @@ let audit: Client<typeof AuditService>;
 let webhooks: Client<typeof WebhookService>;
 let keys: Client<typeof ApiKeyService>;
 beforeAll(async () => {
-  api = await startTestApi({ dispatchNow: async () => {} });
+  api = await startTestApi({
+    dispatchNow: async () => {},
+    tryRequest: async () => ({
+      accepted: true,
+      status: 200,
+      error: null,
+      responseStart: null,
+      durationMs: 1,
+    }),
+  });
   audit = createClient(AuditService, grpc(api));
   webhooks = createClient(WebhookService, grpc(api));
   keys = createClient(ApiKeyService, grpc(api));
@@ -109,6 +118,22 @@ const CHANGES: Record<string, { call: () => Promise<unknown>; actions: AuditActi
   RotateWebhookSecret: {
     call: async () => webhooks.rotateWebhookSecret({ webhookId: await api.register() }),
     actions: [AuditAction.WEBHOOK_CREATED, AuditAction.WEBHOOK_SECRET_ROTATED],
+  },
+  SetWebhookRequestSettings: {
+    call: async () => {
+      const webhookId = await api.register();
+      const settings = { headers: [{ name: "X-Tenant", value: "whk_a-value-like-a-key-1" }] };
+      await webhooks.setWebhookRequestSettings({ webhookId, settings });
+    },
+    actions: [AuditAction.WEBHOOK_CREATED, AuditAction.WEBHOOK_UPDATED],
+  },
+  TryWebhookRequest: {
+    call: async () => {
+      const webhookId = await api.register();
+      const settings = { headers: [{ name: "X-Tenant", value: "whk_a-value-like-a-key-2" }] };
+      await webhooks.tryWebhookRequest({ webhookId, settings });
+    },
+    actions: [AuditAction.WEBHOOK_CREATED, AuditAction.REQUEST_TRIED],
   },
   SendAgain: {
     call: async () => {

@@ -23,6 +23,7 @@ const WORDS: Record<AuditAction, string> = {
   [AuditAction.INSTALLED_APP_CREATED]: "App created",
   [AuditAction.INSTALLED_APP_DELETED]: "App removed",
   [AuditAction.DISPATCH_REQUESTED]: "Dispatch requested",
+  [AuditAction.REQUEST_TRIED]: "Test request sent",
 };
 
 /** The words for an action; a later version of the service may know more. */

@@ -9,6 +9,7 @@ import { webhookTitle } from "../../../parts/text/webhook-title.ts";
 import { DeleteWebhook } from "../actions/delete-webhook.tsx";
 import { PausedNotice, PauseWebhook, useResume } from "../actions/pausing.tsx";
 import { SigningSecret } from "../actions/signing-secret.tsx";
+import { RequestSection } from "../request/request-section.tsx";
 import { AttemptCharts } from "./attempt-charts.tsx";
 import { LastDeliveries } from "./last-deliveries.tsx";
 import { Registration } from "./registration.tsx";
@@ -47,6 +48,7 @@ export function WebhookDetails({
         <AttemptCharts webhookId={webhook.id} />
         {mayWrite && <TestEvent webhook={webhook} />}
         <LastDeliveries webhookId={webhook.id} />
+        <RequestSection webhook={webhook} />
         {mayWrite && <SigningSecret webhook={webhook} />}
         <VerifySnippets />
       </Stack>

@@ -1,0 +1,198 @@
+import { isDeepStrictEqual } from "node:util";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { ServiceImpl } from "@connectrpc/connect";
+import type {
+  MaskedRequestSettingsSchema,
+  RequestSettings as SettingsMessage,
+} from "../../../../gen/webhook/v1/request_settings_pb.ts";
+import type { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import {
+  bearerTokenError,
+  headerNameError,
+  headerValueError,
+  MAX_HEADERS,
+  userNameError,
+} from "../../../contract/delivery-headers.ts";
+import { DomainError, type FieldViolation } from "../../../contract/errors.ts";
+import { type Facts, webhookTarget } from "../../../db/audit/audit-log.ts";
+import {
+  type Authentication,
+  headersOfSettings,
+  NO_REQUEST_SETTINGS,
+  type RequestSettings,
+  readRequestSettings,
+  writeRequestSettings,
+} from "../../../db/webhooks/request-settings.ts";
+import { getWebhook, lockWebhook } from "../../../db/webhooks/webhooks.ts";
+import { auditedCall } from "../../auth/actor.ts";
+import { callerScope } from "../../auth/caller-scope.ts";
+import type { ApiContext } from "../../context.ts";
+import { invalidFields } from "../../errors/errors.ts";
+import { noWebhook } from "../messages.ts";
+import { describeEventTypes } from "./event-types.ts";
+
+type Methods = Pick<
+  ServiceImpl<typeof WebhookService>,
+  "getWebhookRequestSettings" | "setWebhookRequestSettings" | "tryWebhookRequest"
+>;
+
+/** The methods for custom headers and authentication of a webhook's requests. */
+export function requestSettingsMethods({ db, secrets, tryRequest }: ApiContext): Methods {
+  const processes = describeEventTypes();
+  return {
+    async getWebhookRequestSettings({ webhookId }, handler) {
+      if (!(await getWebhook(db, callerScope(handler), webhookId))) throw noWebhook(webhookId);
+      return { settings: masked(await readRequestSettings(db, secrets, webhookId)) };
+    },
+
+    async setWebhookRequestSettings({ webhookId, settings }, handler) {
+      return auditedCall(db, handler, async (trx, record) => {
+        const webhook = await lockWebhook(trx, callerScope(handler), webhookId);
+        if (!webhook) throw noWebhook(webhookId);
+        // Removing the settings also repairs those that cannot be decrypted.
+        if (settings === undefined) {
+          await writeRequestSettings(trx, secrets, webhookId, NO_REQUEST_SETTINGS);
+          const after = facts(NO_REQUEST_SETTINGS);
+          await record({ action: "webhook_updated", target: webhookTarget(webhook), after });
+          return { settings: masked(NO_REQUEST_SETTINGS) };
+        }
+        const before = await readRequestSettings(trx, secrets, webhookId);
+        const after = merged(settings, before);
+        if (!isDeepStrictEqual(before, after)) {
+          await writeRequestSettings(trx, secrets, webhookId, after);
+          await record({
+            action: "webhook_updated",
+            target: webhookTarget(webhook),
+            before: facts(before),
+            after: { ...facts(after), ...changedSecrets(before, after) },
+          });
+        }
+        return { settings: masked(after) };
+      });
+    },
+
+    async tryWebhookRequest({ webhookId, settings }, handler) {
+      if (!tryRequest) {
+        throw notNow("this process sends no test requests; call a process with ROLE=api or ROLE=all");
+      }
+      const webhook = await getWebhook(db, callerScope(handler), webhookId);
+      if (!webhook) throw noWebhook(webhookId);
+      const payload = processes.find(({ number }) => number === webhook.process)?.sample;
+      if (payload === undefined) {
+        throw notNow(
+          `webhook ${webhookId} is for event type ${webhook.process}, which this version does not know`,
+        );
+      }
+      const stored = await readRequestSettings(db, secrets, webhookId);
+      const tried = settings === undefined ? NO_REQUEST_SETTINGS : merged(settings, stored);
+      await auditedCall(db, handler, (_trx, record) =>
+        record({ action: "request_tried", target: webhookTarget(webhook), after: facts(tried) }),
+      );
+      const outcome = await tryRequest({ webhookId, headers: headersOfSettings(tried), payload });
+      if (!outcome) throw noWebhook(webhookId);
+      const { accepted, status, error, responseStart, durationMs } = outcome;
+      return {
+        accepted,
+        durationMs,
+        ...(status === null ? {} : { status }),
+        ...(error === null ? {} : { error }),
+        ...(responseStart === null ? {} : { responseStart }),
+      };
+    },
+  };
+}
+
+function notNow(message: string): DomainError {
+  return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
+}
+
+/**
+ * The settings of a request, with stored values where it leaves them out.
+ *
+ * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
+ */
+function merged({ headers, authentication }: SettingsMessage, stored: RequestSettings): RequestSettings {
+  const wrong: FieldViolation[] = [];
+  const check = (field: string, description: string | undefined) => {
+    if (description !== undefined) wrong.push({ field: `settings.${field}`, description });
+  };
+  if (headers.length > MAX_HEADERS) check("headers", `must be at most ${MAX_HEADERS}`);
+  const seen = new Set<string>();
+  const made = headers.map(({ name, value }, index) => {
+    const field = `headers[${index}]`;
+    const lower = name.toLowerCase();
+    const nameError = headerNameError(name);
+    check(`${field}.name`, nameError);
+    if (seen.has(lower)) check(`${field}.name`, `is ${name}, as an earlier one; send each name once`);
+    seen.add(lower);
+    const kept = stored.headers.find((each) => each.name.toLowerCase() === lower)?.value;
+    if (nameError === undefined && value === undefined && kept === undefined) {
+      check(`${field}.value`, "is required: no value is stored for this name");
+    }
+    if (value !== undefined) check(`${field}.value`, headerValueError(value));
+    return { name, value: value ?? kept ?? "" };
+  });
+  if (seen.has("authorization") && authentication.case !== undefined) {
+    check("headers", "must not contain Authorization, which the authentication sets; remove one of them");
+  }
+  const result = { headers: made, authentication: authenticationOf(authentication, stored, check) };
+  if (wrong.length > 0) throw invalidFields(wrong);
+  return result;
+}
+
+function authenticationOf(
+  asked: SettingsMessage["authentication"],
+  { authentication: stored }: RequestSettings,
+  check: (field: string, description: string | undefined) => void,
+): Authentication | null {
+  if (asked.case === "basic") {
+    const { username, password } = asked.value;
+    check("basic.username", userNameError(username));
+    const kept = stored?.kind === "basic" && stored.username === username ? stored.password : undefined;
+    if (password !== undefined) check("basic.password", headerValueError(password));
+    else if (kept === undefined) check("basic.password", "is required: none is stored for this user name");
+    return { kind: "basic", username, password: password ?? kept ?? "" };
+  }
+  if (asked.case === "bearer") {
+    const { token } = asked.value;
+    const kept = stored?.kind === "bearer" ? stored.token : undefined;
+    if (token !== undefined) check("bearer.token", bearerTokenError(token));
+    else if (kept === undefined) check("bearer.token", "is required: none is stored");
+    return { kind: "bearer", token: token ?? kept ?? "" };
+  }
+  return null;
+}
+
+function masked({
+  headers,
+  authentication,
+}: RequestSettings): MessageInitShape<typeof MaskedRequestSettingsSchema> {
+  return {
+    headerNames: headers.map(({ name }) => name),
+    ...(authentication?.kind === "basic" ? { basicUsername: authentication.username } : {}),
+    hasBearerToken: authentication?.kind === "bearer",
+  };
+}
+
+/** What the audit log may contain: no values. */
+function facts({ headers, authentication }: RequestSettings): Facts {
+  return {
+    header_names: headers.map(({ name }) => name),
+    authentication: authentication?.kind ?? null,
+    basic_username: authentication?.kind === "basic" ? authentication.username : null,
+  };
+}
+
+/** The names of settings whose value is another than before. */
+function changedSecrets(before: RequestSettings, after: RequestSettings): Facts {
+  const changed = after.headers
+    .filter(({ name, value }) => before.headers.some((was) => was.name === name && was.value !== value))
+    .map(({ name }) => name);
+  const credentials =
+    before.authentication?.kind === after.authentication?.kind &&
+    !isDeepStrictEqual(before.authentication, after.authentication);
+  return {
+    ...(changed.length > 0 ? { changed_values: changed } : {}),
+    ...(credentials ? { credentials_changed: true } : {}),
+  };
+}

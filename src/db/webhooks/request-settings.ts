@@ -1,0 +1,93 @@
+import { DomainError } from "../../contract/errors.ts";
+import { count, type Db, rows } from "../database.ts";
+import type { SecretBox, SecretContext } from "./secret-box.ts";
+import { UnopenableError } from "./secret-box.ts";
+
+/** Credentials that a webhook's requests carry. */
+export type Authentication =
+  | { kind: "basic"; username: string; password: string }
+  | { kind: "bearer"; token: string };
+
+/** What the requests of a webhook carry beside the contract's headers. */
+export interface RequestSettings {
+  /** In the order in which they are sent. */
+  headers: readonly { name: string; value: string }[];
+  authentication: Authentication | null;
+}
+
+/** The settings of a webhook that has none. */
+export const NO_REQUEST_SETTINGS: RequestSettings = { headers: [], authentication: null };
+
+/** The context that the settings of a webhook are sealed for. */
+export function requestSettingsContext(webhookId: bigint): SecretContext {
+  return { purpose: "webhook-request-settings", row: String(webhookId) };
+}
+
+/** @returns null for settings that add nothing */
+export function sealRequestSettings(
+  box: SecretBox,
+  webhookId: bigint,
+  settings: RequestSettings,
+): Buffer | null {
+  if (settings.headers.length === 0 && settings.authentication === null) return null;
+  return box.seal(JSON.stringify(settings), requestSettingsContext(webhookId));
+}
+
+/** @throws UnopenableError if no key of this process decrypts them */
+export function openRequestSettings(box: SecretBox, webhookId: bigint, sealed: Buffer): RequestSettings {
+  return JSON.parse(box.open(sealed, requestSettingsContext(webhookId)).toString()) as RequestSettings;
+}
+
+/** The headers of the settings: names and values in turn. */
+export function headersOfSettings({ headers, authentication }: RequestSettings): string[] {
+  const parts = headers.flatMap(({ name, value }) => [name, value]);
+  if (authentication?.kind === "basic") {
+    const { username, password } = authentication;
+    parts.push("Authorization", `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`);
+  } else if (authentication?.kind === "bearer") {
+    parts.push("Authorization", `Bearer ${authentication.token}`);
+  }
+  return parts;
+}
+
+/**
+ * The settings of a live webhook that the caller may read.
+ *
+ * @throws DomainError FAILED_PRECONDITION if no key of this process decrypts them
+ */
+export async function readRequestSettings(
+  db: Db,
+  box: SecretBox,
+  webhookId: bigint,
+): Promise<RequestSettings> {
+  const [row] = await rows<{ sealed: Buffer | null }>(
+    db,
+    "select request_settings as sealed from webhooks where id = :webhookId::bigint",
+    { webhookId },
+  );
+  if (!row?.sealed) return NO_REQUEST_SETTINGS;
+  try {
+    return openRequestSettings(box, webhookId, row.sealed);
+  } catch (error) {
+    if (!(error instanceof UnopenableError)) throw error;
+    throw new DomainError(
+      "FAILED_PRECONDITION",
+      `the request settings of webhook ${webhookId} can be decrypted with neither SECRET_KEY nor SECRET_KEY_PREVIOUS, or were stored for another webhook; give the service the key they were encrypted with`,
+    );
+  }
+}
+
+/** Stores the settings of a webhook that is locked by the transaction. */
+export async function writeRequestSettings(
+  trx: Db,
+  box: SecretBox,
+  webhookId: bigint,
+  settings: RequestSettings,
+): Promise<void> {
+  await count(
+    trx,
+    `update webhooks set request_settings = :sealed::bytea, modified = now(), revision = revision + 1
+      where id = :webhookId::bigint`,
+    { webhookId, sealed: sealRequestSettings(box, webhookId, settings) },
+  );
+}

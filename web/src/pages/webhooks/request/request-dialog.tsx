@@ -1,0 +1,229 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { useMutation } from "@connectrpc/connect-query";
+import {
+  ActionIcon,
+  Alert,
+  Button,
+  Code,
+  Group,
+  PasswordInput,
+  SegmentedControl,
+  Stack,
+  Text,
+  TextInput,
+} from "@mantine/core";
+import { IconPlus, IconTrash } from "@tabler/icons-react";
+import { type FormEvent, useState } from "react";
+import type {
+  MaskedRequestSettings,
+  RequestSettingsSchema,
+  TryWebhookRequestResponse,
+} from "../../../../../gen/webhook/v1/request_settings_pb.ts";
+import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { MAX_HEADERS } from "../../../../../src/contract/delivery-headers.ts";
+import { useReadAnew } from "../../../api/use-read-anew.ts";
+import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
+import { Failure } from "../../../parts/status/failure.tsx";
+
+interface RequestDialogProps {
+  webhook: Webhook;
+  /** What is stored. Undefined where it cannot be read. */
+  settings: MaskedRequestSettings | undefined;
+  opened: boolean;
+  onClose: () => void;
+}
+
+type Kind = "none" | "basic" | "bearer";
+
+/** A header of the form. */
+interface Row {
+  key: number;
+  name: string;
+  value: string;
+  /** Whether a value is stored, which is kept if the field stays empty. */
+  stored: boolean;
+}
+
+const KINDS = [
+  { value: "none", label: "None" },
+  { value: "basic", label: "Basic" },
+  { value: "bearer", label: "Bearer token" },
+];
+const KEPT = "Stored; leave empty to keep it";
+
+/** Changes the headers and the authentication of a webhook's requests, and tries them before. */
+export function RequestDialog(props: RequestDialogProps) {
+  return (
+    <FormDialog opened={props.opened} onClose={props.onClose} title="Headers and authentication">
+      <Form {...props} />
+    </FormDialog>
+  );
+}
+
+function Form({ webhook, settings, onClose }: RequestDialogProps) {
+  const set = useMutation(WebhookService.method.setWebhookRequestSettings);
+  const attempt = useMutation(WebhookService.method.tryWebhookRequest);
+  const readAnew = useReadAnew();
+  const [rows, setRows] = useState<Row[]>(() =>
+    (settings?.headerNames ?? []).map((name, key) => ({ key, name, value: "", stored: true })),
+  );
+  const storedUser = settings?.basicUsername;
+  const storedKind: Kind =
+    storedUser === undefined ? (settings?.hasBearerToken ? "bearer" : "none") : "basic";
+  const [kind, setKind] = useState<Kind>(storedKind);
+  const [username, setUsername] = useState(storedUser ?? "");
+  const [secret, setSecret] = useState("");
+  const isKept = storedKind === kind && (kind !== "basic" || username === storedUser);
+
+  function change(key: number, to: Partial<Row>) {
+    setRows((now) => now.map((row) => (row.key === key ? { ...row, ...to } : row)));
+  }
+
+  function asked(): MessageInitShape<typeof RequestSettingsSchema> {
+    const headers = rows
+      .filter(({ name, value }) => name !== "" || value !== "")
+      .map(({ name, value }) => ({ name: name.trim(), ...(value === "" ? {} : { value }) }));
+    if (kind === "none") return { headers };
+    return kind === "basic"
+      ? {
+          headers,
+          authentication: { case: kind, value: { username, ...(secret === "" ? {} : { password: secret }) } },
+        }
+      : { headers, authentication: { case: kind, value: secret === "" ? {} : { token: secret } } };
+  }
+
+  async function submit(event: FormEvent) {
+    event.preventDefault();
+    try {
+      await set.mutateAsync({ webhookId: webhook.id, settings: asked() });
+    } catch {
+      // Shown below.
+      return;
+    }
+    await readAnew(WebhookService.method.getWebhookRequestSettings);
+    onClose();
+  }
+
+  return (
+    <form onSubmit={(event) => void submit(event)} noValidate autoComplete="off">
+      <Stack gap="md">
+        <Stack gap="xs">
+          <Text size="sm" fw={500} id="own-headers">
+            Headers
+          </Text>
+          {rows.map(({ key, name, value, stored }, index) => (
+            <Group key={key} gap="xs" wrap="nowrap" align="flex-start">
+              <TextInput
+                aria-label={`Name of header ${index + 1}`}
+                placeholder="X-Tenant"
+                value={name}
+                onChange={(event) => change(key, { name: event.currentTarget.value, stored: false })}
+                flex={1}
+              />
+              <PasswordInput
+                aria-label={`Value of header ${index + 1}`}
+                placeholder={stored ? KEPT : "Value"}
+                value={value}
+                onChange={(event) => change(key, { value: event.currentTarget.value })}
+                autoComplete="off"
+                flex={1.4}
+              />
+              <ActionIcon
+                variant="subtle"
+                color="red"
+                size="lg"
+                aria-label={`Remove header ${index + 1}`}
+                onClick={() => setRows((now) => now.filter((row) => row.key !== key))}
+              >
+                <IconTrash size={18} />
+              </ActionIcon>
+            </Group>
+          ))}
+          <Group>
+            <Button
+              variant="default"
+              size="xs"
+              leftSection={<IconPlus size={14} />}
+              disabled={rows.length >= MAX_HEADERS}
+              onClick={() =>
+                setRows((now) => [
+                  ...now,
+                  { key: Math.max(-1, ...now.map((row) => row.key)) + 1, name: "", value: "", stored: false },
+                ])
+              }
+            >
+              Add a header
+            </Button>
+          </Group>
+        </Stack>
+        <Stack gap="xs">
+          <Text size="sm" fw={500}>
+            Authentication
+          </Text>
+          <SegmentedControl
+            aria-label="Authentication"
+            data={KINDS}
+            value={kind}
+            onChange={(next) => {
+              setKind(next as Kind);
+              setSecret("");
+            }}
+          />
+          {kind === "basic" && (
+            <TextInput
+              label="User name"
+              value={username}
+              onChange={(event) => setUsername(event.currentTarget.value)}
+              autoComplete="off"
+            />
+          )}
+          {kind !== "none" && (
+            <PasswordInput
+              label={kind === "basic" ? "Password" : "Token"}
+              placeholder={isKept ? KEPT : ""}
+              value={secret}
+              onChange={(event) => setSecret(event.currentTarget.value)}
+              autoComplete="new-password"
+            />
+          )}
+        </Stack>
+        <Group>
+          <Button
+            variant="default"
+            loading={attempt.isPending}
+            onClick={() => attempt.mutate({ webhookId: webhook.id, settings: asked() })}
+          >
+            Send a test request
+          </Button>
+        </Group>
+        <div role="status">{attempt.data && <Outcome outcome={attempt.data} />}</div>
+        {attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
+        {set.isError && <Failure error={set.error} title="Nothing was saved" />}
+      </Stack>
+      <FormActions submit="Save" busy={set.isPending} onCancel={onClose} />
+    </form>
+  );
+}
+
+/** The endpoint's response to a test request. */
+function Outcome({ outcome }: { outcome: TryWebhookRequestResponse }) {
+  const { accepted, status, error, responseStart, durationMs } = outcome;
+  return (
+    <Alert
+      color={accepted ? "green" : "red"}
+      title={
+        status === undefined
+          ? `No response: ${error ?? "unknown error"}`
+          : `The endpoint answered ${status} after ${durationMs.toLocaleString()} ms`
+      }
+    >
+      {responseStart ? (
+        <Code block style={{ maxHeight: 160, overflow: "auto" }} tabIndex={0}>
+          {responseStart}
+        </Code>
+      ) : (
+        status !== undefined && "The response has no body."
+      )}
+    </Alert>
+  );
+}
