@@ -62,7 +62,7 @@ const REFUSED = /^address refused: \w+\.example does not resolve to a public add
 export const RECEIVER_CASES: ReceiverCase[] = [
   { title: "answers 201", reply: () => 201, ...accepted(201, "answered 201") },
   { title: "answers 204", reply: () => 204, ...accepted(204, null) },
-  { title: "answers 302", reply: () => 302, ...rejected(302, null, "answered 302") },
+  { title: "answers 302", reply: () => 302, ...rejected(302, /^redirects are not followed$/, "answered 302") },
   { title: "answers 410", reply: () => 410, ...rejected(410, null, "answered 410") },
   { title: "answers 503", reply: () => 503, ...rejected(503, null, "answered 503") },
   {
@@ -70,7 +70,7 @@ export const RECEIVER_CASES: ReceiverCase[] = [
     reply: recovers(429, () => ({ "retry-after": "3" })),
     state: "delivered",
     attempts: [
-      [429, null],
+      [429, /^Retry-After: 3 s$/],
       [200, null],
     ],
     responseStart: "answered 429",
@@ -83,7 +83,7 @@ export const RECEIVER_CASES: ReceiverCase[] = [
     reply: recovers(429, () => ({ "retry-after": new Date(Date.now() + 6_000).toUTCString() })),
     state: "delivered",
     attempts: [
-      [429, null],
+      [429, /^Retry-After: [56] s$/],
       [200, null],
     ],
     responseStart: "answered 429",
@@ -109,7 +109,7 @@ export const RECEIVER_CASES: ReceiverCase[] = [
   {
     title: "redirects to itself",
     reply: (request, response) => answers(308, { location: request.path })(request, response),
-    ...rejected(308, null, "answered 308"),
+    ...rejected(308, /^redirects are not followed$/, "answered 308"),
   },
   {
     title: "shows a certificate for another host",
