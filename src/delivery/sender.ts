@@ -3,16 +3,17 @@ import { untilAnswered } from "../db/faults.ts";
 import type { HeldWebhook } from "../db/queue/changes.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
-import { UnopenableError } from "../db/webhooks/secret-box.ts";
 import type { Clock } from "../process/clock.ts";
 import type { EventContents } from "./event-contents.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
-import { type Kind, Scheduler, type Task, type Verdict } from "./limits/scheduler.ts";
+import { type Kind, Scheduler, type Task } from "./limits/scheduler.ts";
+import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
 import type { Recorder } from "./recorder.ts";
+import { notBuilt } from "./request/not-built.ts";
 import { type Outcome, wasSent } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
-import { buildRequest, NoPayloadError, type SignedRequest } from "./request/request.ts";
-import { type SettingsHeaders, UnopenableSettingsError } from "./request/settings-headers.ts";
+import { buildRequest, type SignedRequest } from "./request/request.ts";
+import type { SettingsHeaders } from "./request/settings-headers.ts";
 import type { Signer } from "./request/signature.ts";
 import type { WebhookWatch } from "./webhook-watch.ts";
 import type { WorkerLease } from "./worker-lease.ts";
@@ -377,43 +378,3 @@ export class Sender {
 const distinctWebhooks = (deliveries: readonly ClaimedDelivery[]): HeldWebhook[] => [
   ...new Set(deliveries.map(({ webhook }) => webhook)),
 ];
-
-const NO_VERDICT: Verdict = { webhook: "none", host: "none" };
-
-/** The effect of an outcome on the windows. Any response is a success of the host. */
-function verdictOf({ delivered, status, failure }: Outcome): Verdict {
-  if (status !== null) return { webhook: delivered ? "success" : "failure", host: "success" };
-  switch (failure) {
-    case "webhook":
-      return { webhook: "failure", host: "none" };
-    case "webhook timeout":
-      return { webhook: "timeout", host: "none" };
-    case "host":
-      return { webhook: "none", host: "failure" };
-    case "host timeout":
-      return { webhook: "none", host: "timeout" };
-    default:
-      return NO_VERDICT;
-  }
-}
-
-function reasonOf(cause: unknown): string {
-  if (cause instanceof NoPayloadError || cause instanceof UnopenableSettingsError) return cause.message;
-  return cause instanceof UnopenableError
-    ? "the webhook's signing secret cannot be decrypted: create a new one with RotateWebhookSecret, or see the service's log"
-    : "the request could not be built; see the service's log";
-}
-
-function notBuilt(cause: unknown): Outcome {
-  return {
-    delivered: false,
-    started: new Date(),
-    durationMs: 0,
-    status: null,
-    error: reasonOf(cause),
-    responseStart: null,
-    responseHeaders: null,
-    retryAfterMs: null,
-    failure: "ours",
-  };
-}
