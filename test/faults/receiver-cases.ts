@@ -62,7 +62,11 @@ const REFUSED = /^address refused: \w+\.example does not resolve to a public add
 export const RECEIVER_CASES: ReceiverCase[] = [
   { title: "answers 201", reply: () => 201, ...accepted(201, "answered 201") },
   { title: "answers 204", reply: () => 204, ...accepted(204, null) },
-  { title: "answers 302", reply: () => 302, ...rejected(302, /^redirects are not followed$/, "answered 302") },
+  {
+    title: "answers 302",
+    reply: () => 302,
+    ...rejected(302, /^redirects are not followed$/, "answered 302"),
+  },
   { title: "answers 410", reply: () => 410, ...rejected(410, null, "answered 410") },
   { title: "answers 503", reply: () => 503, ...rejected(503, null, "answered 503") },
   {

@@ -29,6 +29,20 @@ const INK: MantineColorsTuple = [
   "#1c2a61",
 ];
 
+/** What failed, and what cannot be undone; white text on shades 6 and 7 has a contrast of at least 4.5. */
+const RED: MantineColorsTuple = [
+  "#fff5f5",
+  "#ffe3e3",
+  "#ffc9c9",
+  "#ffa8a8",
+  "#ff8787",
+  "#f25c5c",
+  "#e03131",
+  "#c92a2a",
+  "#b02525",
+  "#8f1d1d",
+];
+
 /** Grounds, lines and quiet text, slightly blue. */
 const SLATE: MantineColorsTuple = [
   "#f7f8fa",
@@ -61,7 +75,7 @@ const NIGHT: MantineColorsTuple = [
  * fetched. Colour has meaning: red failed, orange degraded or late, green arrived; all else is ink or slate. */
 export const theme = createTheme({
   primaryColor: "ink",
-  colors: { ink: INK, gray: SLATE, dark: NIGHT },
+  colors: { ink: INK, red: RED, gray: SLATE, dark: NIGHT },
   // Shades whose text and whose white-on-colour both reach a contrast of 4.5.
   primaryShade: { light: 7, dark: 6 },
   defaultRadius: "sm",

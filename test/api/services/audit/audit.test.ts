@@ -280,6 +280,7 @@ test("§4: what REST creates and deletes is audited like every other call", asyn
     [
       "WEBHOOK_CREATED",
       {
+        name: [undefined, undefined],
         url: [undefined, "https://receiver.example/audited"],
         webhook_process: [undefined, "DocumentCreated"],
         api_key_id: [undefined, key.id],
