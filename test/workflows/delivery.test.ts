@@ -252,7 +252,7 @@ describe("the dispatch", () => {
     const workflowId = `${service.retentionScheduleId}-now`;
     expect(await service.temporal.workflow.execute(workflowType, { workflowId, taskQueue, args })).toEqual({
       summary:
-        "0 open deliveries expired; 0 payloads erased; 0 partitions, 0 idempotency keys, 0 runs deleted",
+        "0 open deliveries expired; 0 payloads erased; 0 partitions, 0 idempotency keys, 0 runs, 0 audit entries deleted",
     });
   });
 
