@@ -23,6 +23,7 @@ const SERVICES = [
   "webhook.v1.ApiKeyService",
   "webhook.v1.DeliveryService",
   "webhook.v1.StatsService",
+  "webhook.v1.AuditService",
 ];
 
 const root = fileURLToPath(new URL("../../../..", import.meta.url));
