@@ -153,7 +153,9 @@ describe("partitions are made", () => {
     await queue(db, 1);
     const other = await db.transaction();
     // Also when the test fails: an open transaction would hold up all tests after it.
-    onTestFinished(() => other.rollback());
+    onTestFinished(async () => {
+      await other.rollback();
+    });
     for (const table of PARTITIONED) await other.raw(`select count(*) from ${table}`);
     await insertEvent(other, idAt(new Date()));
     const far = new Date((await databaseTime(db)) + 300 * DAY_MS);
