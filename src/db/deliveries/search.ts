@@ -19,7 +19,7 @@ export interface SearchText {
 
 /**
  * `listDeliveries` with only those that a text identifies: by their id, event, webhook, user id, idempotency key, or a
- * searchable value of the payload.
+ * searchable value of the payload. All, without a text.
  *
  * What the text may mean is read one after the other, each in its own snapshot, and merged.
  */
@@ -28,8 +28,10 @@ export async function searchDeliveries(
   scope: Scope,
   filter: DeliveryFilter,
   limit: number,
-  { text, uuid, webhookId, host, url }: SearchText,
+  search: SearchText | undefined,
 ): Promise<DeliveryPage> {
+  if (!search) return listDeliveries(db, scope, filter, limit);
+  const { text, uuid, webhookId, host, url } = search;
   const pages: DeliveryPage[] = [];
   const read = async (more: Parameters<typeof listDeliveries>[2]) => {
     const page = await listDeliveries(db, scope, { ...filter, ...more }, limit);

@@ -3,7 +3,7 @@ import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type DeliveryRow, FINAL_STATES, getDelivery } from "./deliveries.ts";
-import { type DeliveryFilter, listDeliveries } from "./list.ts";
+import type { DeliveryFilter } from "./list.ts";
 import { CHANGE } from "./rollup-deltas.ts";
 import { type SearchText, searchDeliveries } from "./search.ts";
 
@@ -150,9 +150,7 @@ export async function sendManyAgain(
   for (let left = limit; left > 0; ) {
     const step = Math.min(MAX_ROWS_PER_STATEMENT, left);
     const rest = { ...filter, before: done.next ?? undefined };
-    const page = search
-      ? await searchDeliveries(db, scope, rest, step, search)
-      : await listDeliveries(db, scope, rest, step);
+    const page = await searchDeliveries(db, scope, rest, step, search);
     const ids = page.deliveries.map(({ id }) => id);
     const again = ids.length === 0 ? [] : await runStep((trx) => startRound(trx, scope, ids, retentionDays));
     done.sent += again.length;

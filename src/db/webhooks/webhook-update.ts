@@ -1,8 +1,8 @@
 import { DomainError } from "../../contract/errors.ts";
 import { type Db, rows } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
-import { type Scope, webhookIn } from "../scope.ts";
-import { findWebhook, REGISTRATION_LOCK, type WebhookRow, webhookColumns } from "./webhooks.ts";
+import type { Scope } from "../scope.ts";
+import { findWebhook, lockWebhook, REGISTRATION_LOCK, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
 /** The changes of one update. A property that is left out keeps its value. */
 export interface WebhookChanges {
@@ -20,7 +20,7 @@ export interface WebhookChanges {
  * to the current ones change nothing, not even the revision.
  *
  * @param options.revision the revision that the webhook must have; any when left out
- * @returns the changed webhook; null if the scope has no live webhook with this id
+ * @returns the webhook before and after the change; null if the scope has no live webhook with this id
  * @throws DomainError ABORTED if the webhook has another revision; ALREADY_EXISTS if another one has its event type and
  *   the new target
  */
@@ -30,18 +30,12 @@ export function updateWebhook(
   id: bigint,
   changes: WebhookChanges,
   { revision }: { revision?: bigint } = {},
-): Promise<WebhookRow | null> {
-  const inScope = webhookIn(scope, "w");
+): Promise<{ before: WebhookRow; webhook: WebhookRow } | null> {
   return transactionWithRetry(db, async (trx) => {
     // Serialized with registrations, and taken first as they do: both could take the same address.
     if (changes.address)
       await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: REGISTRATION_LOCK });
-    const [before] = await rows<WebhookRow>(
-      trx,
-      `select ${webhookColumns("w")} from webhooks w
-        where w.id = :id::bigint and w.deleted is null and ${inScope.sql} for no key update`,
-      { id, ...inScope.bindings },
-    );
+    const before = await lockWebhook(trx, scope, id);
     if (!before) return null;
     if (revision !== undefined && revision !== before.revision) throw revisionChanged(before, revision);
     const after = changed(before, changes);
@@ -60,7 +54,7 @@ export function updateWebhook(
         returning ${webhookColumns("w")}`,
       { id, ...after },
     );
-    if (!webhook) return before;
+    if (!webhook) return { before, webhook: before };
     if (webhook.url !== before.url) {
       await rows(
         trx,
@@ -74,7 +68,7 @@ export function updateWebhook(
         process: webhook.process,
       });
     }
-    return webhook;
+    return { before, webhook };
   });
 }
 

@@ -19,7 +19,7 @@ import {
   getSentRequest,
   type SentRequest,
 } from "../../../db/deliveries/deliveries.ts";
-import { type DeliveryFilter, type DeliveryPage, listDeliveries } from "../../../db/deliveries/list.ts";
+import type { DeliveryFilter, DeliveryPage } from "../../../db/deliveries/list.ts";
 import { searchDeliveries } from "../../../db/deliveries/search.ts";
 import { sendAgain, sendManyAgain } from "../../../db/deliveries/send-again.ts";
 import { getEvent } from "../../../db/events/find.ts";
@@ -77,9 +77,7 @@ export function deliveryService({
       const search = searchText(request.search);
       const scope = callerScope(handler);
       const { result, lagMs } = await reads.read(async (from) => {
-        const found = search
-          ? await searchDeliveries(from, scope, filter, limit + 1, search)
-          : await listDeliveries(from, scope, filter, limit + 1);
+        const found = await searchDeliveries(from, scope, filter, limit + 1, search);
         return { found, subjects: await readSubjects(from, found.deliveries) };
       });
       if (lagMs !== null) handler.responseHeader.set(REPLICA_LAG_HEADER, String(lagMs));
@@ -188,11 +186,7 @@ export function deliveryService({
       const search = searchText(request.search);
       const scope = callerScope(handler);
       const limit = MAX_FAILURES_EXAMINED + 1;
-      const { result } = await reads.read((from) =>
-        search
-          ? searchDeliveries(from, scope, filter, limit, search)
-          : listDeliveries(from, scope, filter, limit),
-      );
+      const { result } = await reads.read((from) => searchDeliveries(from, scope, filter, limit, search));
       return failureReasonsMessage(result, MAX_FAILURES_EXAMINED);
     },
   };

@@ -26,7 +26,6 @@ import {
   deleteWebhook,
   getWebhook,
   listWebhooks,
-  lockWebhook,
   type WebhookRow,
 } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
@@ -59,9 +58,9 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
     const scope = callerScope(handler);
     const options = revision === undefined ? {} : { revision };
     const changed = await auditedCall(db, handler, async (trx, record) => {
-      const before = await lockWebhook(trx, scope, webhookId);
-      const webhook = before && (await updateWebhook(trx, scope, webhookId, changes, options));
-      if (!webhook) throw noWebhook(webhookId);
+      const updated = await updateWebhook(trx, scope, webhookId, changes, options);
+      if (!updated) throw noWebhook(webhookId);
+      const { before, webhook } = updated;
       const [was, is] = [webhookFacts(before), webhookFacts(webhook)];
       if (!isDeepStrictEqual(was, is)) {
         await record({ action: actionOf(changes), target: webhookTarget(webhook), before: was, after: is });
