@@ -21,7 +21,7 @@ export const USERS = 5_000;
 const CHUNK = 200_000;
 const DAY_MS = 86_400_000;
 
-/** The number of events among so many deliveries. */
+/** The number of events that this number of deliveries belongs to. */
 export const eventsOf = (deliveries: number) => deliveries / DELIVERIES_AN_EVENT;
 /** The user id of an odd event. */
 export const userOf = (event: number) => `tenant-${2 + (event % USERS)}`;

@@ -308,8 +308,8 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
 }
 
 /**
- * Whether a signal is sent by OTLP: where an endpoint is named or OTEL_METRICS_EXPORTER or OTEL_TRACES_EXPORTER says so. Of the specification's
- * defaults only this one differs: without any of its variables nothing is sent.
+ * Whether a signal is sent by OTLP: where an endpoint is named, or OTEL_METRICS_EXPORTER or OTEL_TRACES_EXPORTER says so.
+ * Of the specification's defaults only this one differs: without any of its variables nothing is sent.
  */
 function sendsByOtlp(given: NodeJS.ProcessEnv, signal: "METRICS" | "TRACES"): boolean {
   if (given.OTEL_SDK_DISABLED?.toLowerCase() === "true") return false;

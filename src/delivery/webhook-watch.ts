@@ -32,9 +32,9 @@ export interface WatchParts {
 }
 
 /**
- * Detects paused, deleted and moved webhooks, so that no process sends to them, or to the old URL, later than one second after the API call has
- * returned. Reads a revision number four times a second over a dedicated connection. While that fails, nothing is
- * sent.
+ * Detects paused, deleted and moved webhooks, so that no process sends to them, or to the old URL, later than one second
+ * after the API call has returned. Reads a revision number four times a second over a dedicated connection. While that
+ * fails, nothing is sent.
  */
 export class WebhookWatch {
   readonly #parts: WatchParts;

@@ -42,7 +42,7 @@ export class RefusedBytes {
   }
 
   /**
-   * Checks that a call may hold so many bytes. Returns undefined if it may in any case.
+   * Checks that a call may hold this number of bytes. Returns undefined for messages that are never counted.
    *
    * @throws ConnectError RESOURCE_EXHAUSTED with a retry delay if its key has sent too many refused bytes
    */

@@ -29,7 +29,7 @@ export interface BodyLimits {
   call: HeldCall;
   /** The timeout for a message without new data, in milliseconds. */
   idleMs: number;
-  /** Rejects if the call may not hold so many bytes; undefined if it may. Called before they are read. */
+  /** Rejects if the call may not hold this number of bytes; undefined if it may. Called before they are read. */
   assertMayHold: (bytes: number) => Promise<void> | undefined;
   /** Called if a message is refused here, with details, before the library parses it. */
   onRefused: (error: ConnectError) => void;

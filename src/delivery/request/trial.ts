@@ -6,6 +6,7 @@ import { ClaimedWebhooks } from "../../db/queue/webhooks.ts";
 import type { SecretBox } from "../../db/webhooks/secret-box.ts";
 import { createHttpClient } from "../http/http-client.ts";
 import type { AddressGuard } from "./address-guard.ts";
+import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
 import { buildRequest } from "./request.ts";
 import { createSigner } from "./signature.ts";
@@ -46,9 +47,9 @@ export function createRequestTrial(options: {
       const content = { payload, userId: USER_ID, test: true };
       const request = buildRequest({ id: randomUUID(), webhook: plain }, content, sign, () => []);
       request.headers.push(...headers);
-      const { delivered, status, error, responseStart, durationMs } = await new Promise<
-        Parameters<Parameters<typeof post>[3]>[0]
-      >((resolve) => post(client, request, timeoutMs, resolve));
+      const { delivered, status, error, responseStart, durationMs } = await new Promise<Outcome>((resolve) =>
+        post(client, request, timeoutMs, resolve),
+      );
       return { accepted: delivered, status, error, responseStart, durationMs };
     } finally {
       inFlight -= 1;
