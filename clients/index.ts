@@ -25,6 +25,7 @@ export * from "../gen/webhook/v1/api_key_pb.ts";
 export * from "../gen/webhook/v1/audit_pb.ts";
 export * from "../gen/webhook/v1/delivery_pb.ts";
 export * from "../gen/webhook/v1/event_pb.ts";
+export * from "../gen/webhook/v1/notice_pb.ts";
 export * from "../gen/webhook/v1/options_pb.ts";
 export * from "../gen/webhook/v1/request_settings_pb.ts";
 export * from "../gen/webhook/v1/stats_pb.ts";

@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/delivery.proto.
  */
 export const file_webhook_v1_delivery: GenFile = /*@__PURE__*/
-  fileDesc("Chl3ZWJob29rL3YxL2RlbGl2ZXJ5LnByb3RvEgp3ZWJob29rLnYxIosECghEZWxpdmVyeRIKCgJpZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRISCgp3ZWJob29rX2lkGAMgASgDEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEigKBXN0YXRlGAYgASgOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEhUKDWF0dGVtcHRfY291bnQYByABKAUSKwoHY3JlYXRlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbmV4dF9hdHRlbXB0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghmaW5pc2hlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoGcmVhc29uGAsgASgJSACIAQESEwoLcm91bmRfc3RhcnQYDCABKAUSFAoHc3ViamVjdBgNIAEoCUgBiAEBEhMKBnN0YXR1cxgOIAEoBUgCiAEBEhIKBWVycm9yGA8gASgJSAOIAQESGAoLZHVyYXRpb25fbXMYECABKAVIBIgBAUIJCgdfcmVhc29uQgoKCF9zdWJqZWN0QgkKB19zdGF0dXNCCAoGX2Vycm9yQg4KDF9kdXJhdGlvbl9tcyLwAgoFRXZlbnQSCgoCaWQYASABKAkSKwoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSDwoHdXNlcl9pZBgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglwdWJsaXNoZWQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHRlc3QYBiABKAgSDgoGZXJhc2VkGAcgASgIEhQKB3N1YmplY3QYCCABKAlIAIgBARIcCg9pZGVtcG90ZW5jeV9rZXkYCSABKAlIAYgBARIXCgphcGlfa2V5X2lkGAogASgJSAKIAQESGQoMYXBpX2tleV9uYW1lGAsgASgJSAOIAQFCCgoIX3N1YmplY3RCEgoQX2lkZW1wb3RlbmN5X2tleUINCgtfYXBpX2tleV9pZEIPCg1fYXBpX2tleV9uYW1lItQCCgdBdHRlbXB0Eg4KBm51bWJlchgBIAEoBRIrCgdzdGFydGVkGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtkdXJhdGlvbl9tcxgDIAEoBRITCgZzdGF0dXMYBCABKAVIAIgBARISCgVlcnJvchgFIAEoCUgBiAEBEhsKDnJlc3BvbnNlX3N0YXJ0GAYgASgJSAKIAQESNQoRc2lnbmF0dXJlX2hlYWRlcnMYByADKAsyGi53ZWJob29rLnYxLkRlbGl2ZXJ5SGVhZGVyEhwKFHNpZ25hdHVyZV9yZWNvbXB1dGVkGAggASgIEjQKEHJlc3BvbnNlX2hlYWRlcnMYCSADKAsyGi53ZWJob29rLnYxLkRlbGl2ZXJ5SGVhZGVyQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydCL/AgoVTGlzdERlbGl2ZXJpZXNSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIVCghldmVudF9pZBgCIAEoCUgBiAEBEikKBnN0YXRlcxgDIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIYCgtkZWxpdmVyeV9pZBgGIAEoCUgCiAEBEjAKB3Byb2Nlc3MYByABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzSAOIAQESKAoEZnJvbRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNlYXJjaBgKIAEoCUINCgtfd2ViaG9va19pZEILCglfZXZlbnRfaWRCDgoMX2RlbGl2ZXJ5X2lkQgoKCF9wcm9jZXNzIq4BChZMaXN0RGVsaXZlcmllc1Jlc3BvbnNlEigKCmRlbGl2ZXJpZXMYASADKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIbChNwcmV2aW91c19wYWdlX3Rva2VuGAMgASgJEjQKEHNlYXJjaGVkX2JhY2tfdG8YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi0KEFNlbmRBZ2FpblJlcXVlc3QSGQoLZGVsaXZlcnlfaWQYASABKAlCBIi1GAEiOwoRU2VuZEFnYWluUmVzcG9uc2USJgoIZGVsaXZlcnkYASABKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5ItQCChRTZW5kQWdhaW5NYW55UmVxdWVzdBIXCgp3ZWJob29rX2lkGAEgASgDSACIAQESMAoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NIAYgBARIVCghldmVudF9pZBgDIAEoCUgCiAEBEikKBnN0YXRlcxgEIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIoCgRmcm9tGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAcgASgFEhIKCnBhZ2VfdG9rZW4YCCABKAkSDgoGc2VhcmNoGAkgASgJQg0KC193ZWJob29rX2lkQgoKCF9wcm9jZXNzQgsKCV9ldmVudF9pZCJVChVTZW5kQWdhaW5NYW55UmVzcG9uc2USEgoKc2VudF9hZ2FpbhgBIAEoBRIPCgdza2lwcGVkGAIgASgFEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJGChJHZXREZWxpdmVyeVJlcXVlc3QSGQoLZGVsaXZlcnlfaWQYASABKAlCBIi1GAESFQoNd2l0aF9hY3Rpdml0eRgCIAEoCCLaAQoTR2V0RGVsaXZlcnlSZXNwb25zZRImCghkZWxpdmVyeRgBIAEoCzIULndlYmhvb2sudjEuRGVsaXZlcnkSJQoIYXR0ZW1wdHMYAiADKAsyEy53ZWJob29rLnYxLkF0dGVtcHQSLAoHcmVxdWVzdBgDIAEoCzIbLndlYmhvb2sudjEuRGVsaXZlcnlSZXF1ZXN0EiQKA3J1bhgEIAEoCzIXLndlYmhvb2sudjEuRGVsaXZlcnlSdW4SIAoFZXZlbnQYBSABKAsyES53ZWJob29rLnYxLkV2ZW50IikKD0dldEV2ZW50UmVxdWVzdBIWCghldmVudF9pZBgBIAEoCUIEiLUYASJ0ChBHZXRFdmVudFJlc3BvbnNlEiAKBWV2ZW50GAEgASgLMhEud2ViaG9vay52MS5FdmVudBIPCgdwYXlsb2FkGAIgASgJEi0KCmRlbGl2ZXJpZXMYAyADKAsyGS53ZWJob29rLnYxLkRlbGl2ZXJ5Q291bnQiSAoNRGVsaXZlcnlDb3VudBIoCgVzdGF0ZRgBIAEoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRINCgVjb3VudBgCIAEoBSKyAgoZTGlzdEZhaWx1cmVSZWFzb25zUmVxdWVzdBIXCgp3ZWJob29rX2lkGAEgASgDSACIAQESFQoIZXZlbnRfaWQYAiABKAlIAYgBARIwCgdwcm9jZXNzGAMgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0gCiAEBEikKBnN0YXRlcxgEIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIoCgRmcm9tGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc2VhcmNoGAcgASgJQg0KC193ZWJob29rX2lkQgsKCV9ldmVudF9pZEIKCghfcHJvY2VzcyKQAQoaTGlzdEZhaWx1cmVSZWFzb25zUmVzcG9uc2USKgoHcmVhc29ucxgBIAMoCzIZLndlYmhvb2sudjEuRmFpbHVyZVJlYXNvbhIQCghleGFtaW5lZBgCIAEoBRI0ChBzZWFyY2hlZF9iYWNrX3RvGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIuCg1GYWlsdXJlUmVhc29uEg4KBnJlYXNvbhgBIAEoCRINCgVjb3VudBgCIAEoBSJcCg9EZWxpdmVyeVJlcXVlc3QSKwoHaGVhZGVycxgBIAMoCzIaLndlYmhvb2sudjEuRGVsaXZlcnlIZWFkZXISDAoEYm9keRgCIAEoCRIOCgZlcmFzZWQYAyABKAgiLQoORGVsaXZlcnlIZWFkZXISDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCSJ4CgtEZWxpdmVyeVJ1bhITCgt3b3JrZmxvd19pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEAoDdXJsGAMgASgJSACIAQESGQoMYWN0aXZpdHlfdXJsGAQgASgJSAGIAQFCBgoEX3VybEIPCg1fYWN0aXZpdHlfdXJsKt4BCg1EZWxpdmVyeVN0YXRlEh4KGkRFTElWRVJZX1NUQVRFX1VOU1BFQ0lGSUVEEAASGgoWREVMSVZFUllfU1RBVEVfUEVORElORxABEh0KGURFTElWRVJZX1NUQVRFX0RFTElWRVJJTkcQAhIbChdERUxJVkVSWV9TVEFURV9SRVRSWUlORxADEhwKGERFTElWRVJZX1NUQVRFX0RFTElWRVJFRBAEEhkKFURFTElWRVJZX1NUQVRFX0ZBSUxFRBAFEhwKGERFTElWRVJZX1NUQVRFX0NBTkNFTExFRBAGMrYECg9EZWxpdmVyeVNlcnZpY2USYAoOTGlzdERlbGl2ZXJpZXMSIS53ZWJob29rLnYxLkxpc3REZWxpdmVyaWVzUmVxdWVzdBoiLndlYmhvb2sudjEuTGlzdERlbGl2ZXJpZXNSZXNwb25zZSIHkAIBiLUYARJOCglTZW5kQWdhaW4SHC53ZWJob29rLnYxLlNlbmRBZ2FpblJlcXVlc3QaHS53ZWJob29rLnYxLlNlbmRBZ2FpblJlc3BvbnNlIgSItRgCEloKDVNlbmRBZ2Fpbk1hbnkSIC53ZWJob29rLnYxLlNlbmRBZ2Fpbk1hbnlSZXF1ZXN0GiEud2ViaG9vay52MS5TZW5kQWdhaW5NYW55UmVzcG9uc2UiBIi1GAISVwoLR2V0RGVsaXZlcnkSHi53ZWJob29rLnYxLkdldERlbGl2ZXJ5UmVxdWVzdBofLndlYmhvb2sudjEuR2V0RGVsaXZlcnlSZXNwb25zZSIHkAIBiLUYARJOCghHZXRFdmVudBIbLndlYmhvb2sudjEuR2V0RXZlbnRSZXF1ZXN0Ghwud2ViaG9vay52MS5HZXRFdmVudFJlc3BvbnNlIgeQAgGItRgBEmwKEkxpc3RGYWlsdXJlUmVhc29ucxIlLndlYmhvb2sudjEuTGlzdEZhaWx1cmVSZWFzb25zUmVxdWVzdBomLndlYmhvb2sudjEuTGlzdEZhaWx1cmVSZWFzb25zUmVzcG9uc2UiB5ACAYi1GAFiBnByb3RvMw", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chl3ZWJob29rL3YxL2RlbGl2ZXJ5LnByb3RvEgp3ZWJob29rLnYxIosECghEZWxpdmVyeRIKCgJpZBgBIAEoCRIQCghldmVudF9pZBgCIAEoCRISCgp3ZWJob29rX2lkGAMgASgDEjMKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSCwoDdXJsGAUgASgJEigKBXN0YXRlGAYgASgOMhkud2ViaG9vay52MS5EZWxpdmVyeVN0YXRlEhUKDWF0dGVtcHRfY291bnQYByABKAUSKwoHY3JlYXRlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbmV4dF9hdHRlbXB0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghmaW5pc2hlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoGcmVhc29uGAsgASgJSACIAQESEwoLcm91bmRfc3RhcnQYDCABKAUSFAoHc3ViamVjdBgNIAEoCUgBiAEBEhMKBnN0YXR1cxgOIAEoBUgCiAEBEhIKBWVycm9yGA8gASgJSAOIAQESGAoLZHVyYXRpb25fbXMYECABKAVIBIgBAUIJCgdfcmVhc29uQgoKCF9zdWJqZWN0QgkKB19zdGF0dXNCCAoGX2Vycm9yQg4KDF9kdXJhdGlvbl9tcyLwAgoFRXZlbnQSCgoCaWQYASABKAkSKwoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSDwoHdXNlcl9pZBgDIAEoCRIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCglwdWJsaXNoZWQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHRlc3QYBiABKAgSDgoGZXJhc2VkGAcgASgIEhQKB3N1YmplY3QYCCABKAlIAIgBARIcCg9pZGVtcG90ZW5jeV9rZXkYCSABKAlIAYgBARIXCgphcGlfa2V5X2lkGAogASgJSAKIAQESGQoMYXBpX2tleV9uYW1lGAsgASgJSAOIAQFCCgoIX3N1YmplY3RCEgoQX2lkZW1wb3RlbmN5X2tleUINCgtfYXBpX2tleV9pZEIPCg1fYXBpX2tleV9uYW1lItQCCgdBdHRlbXB0Eg4KBm51bWJlchgBIAEoBRIrCgdzdGFydGVkGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtkdXJhdGlvbl9tcxgDIAEoBRITCgZzdGF0dXMYBCABKAVIAIgBARISCgVlcnJvchgFIAEoCUgBiAEBEhsKDnJlc3BvbnNlX3N0YXJ0GAYgASgJSAKIAQESNQoRc2lnbmF0dXJlX2hlYWRlcnMYByADKAsyGi53ZWJob29rLnYxLkRlbGl2ZXJ5SGVhZGVyEhwKFHNpZ25hdHVyZV9yZWNvbXB1dGVkGAggASgIEjQKEHJlc3BvbnNlX2hlYWRlcnMYCSADKAsyGi53ZWJob29rLnYxLkRlbGl2ZXJ5SGVhZGVyQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydCL/AgoVTGlzdERlbGl2ZXJpZXNSZXF1ZXN0EhcKCndlYmhvb2tfaWQYASABKANIAIgBARIVCghldmVudF9pZBgCIAEoCUgBiAEBEikKBnN0YXRlcxgDIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIYCgtkZWxpdmVyeV9pZBgGIAEoCUgCiAEBEjAKB3Byb2Nlc3MYByABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzSAOIAQESKAoEZnJvbRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnNlYXJjaBgKIAEoCUINCgtfd2ViaG9va19pZEILCglfZXZlbnRfaWRCDgoMX2RlbGl2ZXJ5X2lkQgoKCF9wcm9jZXNzIq4BChZMaXN0RGVsaXZlcmllc1Jlc3BvbnNlEigKCmRlbGl2ZXJpZXMYASADKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIbChNwcmV2aW91c19wYWdlX3Rva2VuGAMgASgJEjQKEHNlYXJjaGVkX2JhY2tfdG8YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi0KEFNlbmRBZ2FpblJlcXVlc3QSGQoLZGVsaXZlcnlfaWQYASABKAlCBIi1GAEiOwoRU2VuZEFnYWluUmVzcG9uc2USJgoIZGVsaXZlcnkYASABKAsyFC53ZWJob29rLnYxLkRlbGl2ZXJ5ItQCChRTZW5kQWdhaW5NYW55UmVxdWVzdBIXCgp3ZWJob29rX2lkGAEgASgDSACIAQESMAoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NIAYgBARIVCghldmVudF9pZBgDIAEoCUgCiAEBEikKBnN0YXRlcxgEIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIoCgRmcm9tGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAcgASgFEhIKCnBhZ2VfdG9rZW4YCCABKAkSDgoGc2VhcmNoGAkgASgJQg0KC193ZWJob29rX2lkQgoKCF9wcm9jZXNzQgsKCV9ldmVudF9pZCJVChVTZW5kQWdhaW5NYW55UmVzcG9uc2USEgoKc2VudF9hZ2FpbhgBIAEoBRIPCgdza2lwcGVkGAIgASgFEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJGChJHZXREZWxpdmVyeVJlcXVlc3QSGQoLZGVsaXZlcnlfaWQYASABKAlCBIi1GAESFQoNd2l0aF9hY3Rpdml0eRgCIAEoCCLaAQoTR2V0RGVsaXZlcnlSZXNwb25zZRImCghkZWxpdmVyeRgBIAEoCzIULndlYmhvb2sudjEuRGVsaXZlcnkSJQoIYXR0ZW1wdHMYAiADKAsyEy53ZWJob29rLnYxLkF0dGVtcHQSLAoHcmVxdWVzdBgDIAEoCzIbLndlYmhvb2sudjEuRGVsaXZlcnlSZXF1ZXN0EiQKA3J1bhgEIAEoCzIXLndlYmhvb2sudjEuRGVsaXZlcnlSdW4SIAoFZXZlbnQYBSABKAsyES53ZWJob29rLnYxLkV2ZW50IikKD0dldEV2ZW50UmVxdWVzdBIWCghldmVudF9pZBgBIAEoCUIEiLUYASJ0ChBHZXRFdmVudFJlc3BvbnNlEiAKBWV2ZW50GAEgASgLMhEud2ViaG9vay52MS5FdmVudBIPCgdwYXlsb2FkGAIgASgJEi0KCmRlbGl2ZXJpZXMYAyADKAsyGS53ZWJob29rLnYxLkRlbGl2ZXJ5Q291bnQiSAoNRGVsaXZlcnlDb3VudBIoCgVzdGF0ZRgBIAEoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRINCgVjb3VudBgCIAEoBSKyAgoZTGlzdEZhaWx1cmVSZWFzb25zUmVxdWVzdBIXCgp3ZWJob29rX2lkGAEgASgDSACIAQESFQoIZXZlbnRfaWQYAiABKAlIAYgBARIwCgdwcm9jZXNzGAMgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0gCiAEBEikKBnN0YXRlcxgEIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIoCgRmcm9tGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc2VhcmNoGAcgASgJQg0KC193ZWJob29rX2lkQgsKCV9ldmVudF9pZEIKCghfcHJvY2VzcyKQAQoaTGlzdEZhaWx1cmVSZWFzb25zUmVzcG9uc2USKgoHcmVhc29ucxgBIAMoCzIZLndlYmhvb2sudjEuRmFpbHVyZVJlYXNvbhIQCghleGFtaW5lZBgCIAEoBRI0ChBzZWFyY2hlZF9iYWNrX3RvGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIuCg1GYWlsdXJlUmVhc29uEg4KBnJlYXNvbhgBIAEoCRINCgVjb3VudBgCIAEoBSJcCg9EZWxpdmVyeVJlcXVlc3QSKwoHaGVhZGVycxgBIAMoCzIaLndlYmhvb2sudjEuRGVsaXZlcnlIZWFkZXISDAoEYm9keRgCIAEoCRIOCgZlcmFzZWQYAyABKAgiLQoORGVsaXZlcnlIZWFkZXISDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCSJ4CgtEZWxpdmVyeVJ1bhITCgt3b3JrZmxvd19pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSEAoDdXJsGAMgASgJSACIAQESGQoMYWN0aXZpdHlfdXJsGAQgASgJSAGIAQFCBgoEX3VybEIPCg1fYWN0aXZpdHlfdXJsIoYDChdFeHBvcnREZWxpdmVyaWVzUmVxdWVzdBIXCgp3ZWJob29rX2lkGAEgASgDSACIAQESMAoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NIAYgBARIVCghldmVudF9pZBgDIAEoCUgCiAEBEikKBnN0YXRlcxgEIAMoDjIZLndlYmhvb2sudjEuRGVsaXZlcnlTdGF0ZRIoCgRmcm9tGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc2VhcmNoGAcgASgJEhQKDHBheWxvYWRfdGV4dBgIIAEoCRIoCgZmb3JtYXQYCSABKA4yGC53ZWJob29rLnYxLkV4cG9ydEZvcm1hdBIUCgx3aXRoX3BheWxvYWQYCiABKAhCDQoLX3dlYmhvb2tfaWRCCgoIX3Byb2Nlc3NCCwoJX2V2ZW50X2lkIq0BChhFeHBvcnREZWxpdmVyaWVzUmVzcG9uc2USKAoKZGVsaXZlcmllcxgBIAMoCzIULndlYmhvb2sudjEuRGVsaXZlcnkSDQoFbGluZXMYAiABKAkSEAoIZXhwb3J0ZWQYAyABKAMSEAoIZXhhbWluZWQYBCABKAMSNAoQZXhhbWluZWRfYmFja190bxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAq3gEKDURlbGl2ZXJ5U3RhdGUSHgoaREVMSVZFUllfU1RBVEVfVU5TUEVDSUZJRUQQABIaChZERUxJVkVSWV9TVEFURV9QRU5ESU5HEAESHQoZREVMSVZFUllfU1RBVEVfREVMSVZFUklORxACEhsKF0RFTElWRVJZX1NUQVRFX1JFVFJZSU5HEAMSHAoYREVMSVZFUllfU1RBVEVfREVMSVZFUkVEEAQSGQoVREVMSVZFUllfU1RBVEVfRkFJTEVEEAUSHAoYREVMSVZFUllfU1RBVEVfQ0FOQ0VMTEVEEAYqYgoMRXhwb3J0Rm9ybWF0Eh0KGUVYUE9SVF9GT1JNQVRfVU5TUEVDSUZJRUQQABIVChFFWFBPUlRfRk9STUFUX0NTVhABEhwKGEVYUE9SVF9GT1JNQVRfSlNPTl9MSU5FUxACMqAFCg9EZWxpdmVyeVNlcnZpY2USYAoOTGlzdERlbGl2ZXJpZXMSIS53ZWJob29rLnYxLkxpc3REZWxpdmVyaWVzUmVxdWVzdBoiLndlYmhvb2sudjEuTGlzdERlbGl2ZXJpZXNSZXNwb25zZSIHkAIBiLUYARJOCglTZW5kQWdhaW4SHC53ZWJob29rLnYxLlNlbmRBZ2FpblJlcXVlc3QaHS53ZWJob29rLnYxLlNlbmRBZ2FpblJlc3BvbnNlIgSItRgCEloKDVNlbmRBZ2Fpbk1hbnkSIC53ZWJob29rLnYxLlNlbmRBZ2Fpbk1hbnlSZXF1ZXN0GiEud2ViaG9vay52MS5TZW5kQWdhaW5NYW55UmVzcG9uc2UiBIi1GAISVwoLR2V0RGVsaXZlcnkSHi53ZWJob29rLnYxLkdldERlbGl2ZXJ5UmVxdWVzdBofLndlYmhvb2sudjEuR2V0RGVsaXZlcnlSZXNwb25zZSIHkAIBiLUYARJOCghHZXRFdmVudBIbLndlYmhvb2sudjEuR2V0RXZlbnRSZXF1ZXN0Ghwud2ViaG9vay52MS5HZXRFdmVudFJlc3BvbnNlIgeQAgGItRgBEmwKEkxpc3RGYWlsdXJlUmVhc29ucxIlLndlYmhvb2sudjEuTGlzdEZhaWx1cmVSZWFzb25zUmVxdWVzdBomLndlYmhvb2sudjEuTGlzdEZhaWx1cmVSZWFzb25zUmVzcG9uc2UiB5ACAYi1GAESaAoQRXhwb3J0RGVsaXZlcmllcxIjLndlYmhvb2sudjEuRXhwb3J0RGVsaXZlcmllc1JlcXVlc3QaJC53ZWJob29rLnYxLkV4cG9ydERlbGl2ZXJpZXNSZXNwb25zZSIHkAIBiLUYATABYgZwcm90bzM", [file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * The delivery of one event to one webhook.
@@ -195,14 +195,14 @@ export type Event = Message<"webhook.v1.Event"> & {
   subject?: string | undefined;
 
   /**
-   * The publisher's idempotency key. Unset for test events, and for keys of an installed app.
+   * The publisher's idempotency key. Unset for test events and notices, and for keys of an installed app.
    *
    * @generated from field: optional string idempotency_key = 9;
    */
   idempotencyKey?: string | undefined;
 
   /**
-   * The API key that published the event. Unset for keys of an installed app.
+   * The API key that published the event. Unset for notices, and for keys of an installed app.
    *
    * @generated from field: optional string api_key_id = 10;
    */
@@ -930,6 +930,134 @@ export const DeliveryRunSchema: GenMessage<DeliveryRun> = /*@__PURE__*/
   messageDesc(file_webhook_v1_delivery, 19);
 
 /**
+ * @generated from message webhook.v1.ExportDeliveriesRequest
+ */
+export type ExportDeliveriesRequest = Message<"webhook.v1.ExportDeliveriesRequest"> & {
+  /**
+   * Only deliveries of this webhook.
+   *
+   * @generated from field: optional int64 webhook_id = 1;
+   */
+  webhookId?: bigint | undefined;
+
+  /**
+   * Only deliveries of events of this type.
+   *
+   * @generated from field: optional webhook.v1.WebhookProcess process = 2;
+   */
+  process?: WebhookProcess | undefined;
+
+  /**
+   * Only deliveries of this event.
+   *
+   * @generated from field: optional string event_id = 3;
+   */
+  eventId?: string | undefined;
+
+  /**
+   * Only deliveries in one of these states. Empty means all.
+   *
+   * @generated from field: repeated webhook.v1.DeliveryState states = 4;
+   */
+  states: DeliveryState[];
+
+  /**
+   * The earliest creation time, inclusive.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 5;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * The latest creation time, exclusive.
+   *
+   * @generated from field: google.protobuf.Timestamp to = 6;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * Only deliveries with this value, as in ListDeliveriesRequest.
+   *
+   * @generated from field: string search = 7;
+   */
+  search: string;
+
+  /**
+   * Only deliveries whose payload, as receivers get it, contains this text: from 3 to 300 characters, with the same case.
+   * All payloads of the time range are read, so `from` is required then.
+   *
+   * @generated from field: string payload_text = 8;
+   */
+  payloadText: string;
+
+  /**
+   * @generated from field: webhook.v1.ExportFormat format = 9;
+   */
+  format: ExportFormat;
+
+  /**
+   * Whether rows contain the payload: as JSON in JSON lines, as text in CSV. Not for messages.
+   *
+   * @generated from field: bool with_payload = 10;
+   */
+  withPayload: boolean;
+};
+
+/**
+ * Describes the message webhook.v1.ExportDeliveriesRequest.
+ * Use `create(ExportDeliveriesRequestSchema)` to create a new message.
+ */
+export const ExportDeliveriesRequestSchema: GenMessage<ExportDeliveriesRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 20);
+
+/**
+ * @generated from message webhook.v1.ExportDeliveriesResponse
+ */
+export type ExportDeliveriesResponse = Message<"webhook.v1.ExportDeliveriesResponse"> & {
+  /**
+   * The next deliveries, if no format was requested.
+   *
+   * @generated from field: repeated webhook.v1.Delivery deliveries = 1;
+   */
+  deliveries: Delivery[];
+
+  /**
+   * The next lines, if a format was requested. The first response starts with the header line of CSV.
+   *
+   * @generated from field: string lines = 2;
+   */
+  lines: string;
+
+  /**
+   * The number of deliveries exported so far.
+   *
+   * @generated from field: int64 exported = 3;
+   */
+  exported: bigint;
+
+  /**
+   * The number of deliveries examined so far: those that match the rest of the filter, if payload_text is set.
+   *
+   * @generated from field: int64 examined = 4;
+   */
+  examined: bigint;
+
+  /**
+   * All deliveries created since then were examined.
+   *
+   * @generated from field: google.protobuf.Timestamp examined_back_to = 5;
+   */
+  examinedBackTo?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.ExportDeliveriesResponse.
+ * Use `create(ExportDeliveriesResponseSchema)` to create a new message.
+ */
+export const ExportDeliveriesResponseSchema: GenMessage<ExportDeliveriesResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_delivery, 21);
+
+/**
  * @generated from enum webhook.v1.DeliveryState
  */
 export const DeliveryState = {
@@ -989,6 +1117,43 @@ export type DeliveryState = (typeof DeliveryState)[keyof typeof DeliveryState] |
  */
 export const DeliveryStateSchema: GenEnum<DeliveryState> = /*@__PURE__*/
   enumDesc(file_webhook_v1_delivery, 0);
+
+/**
+ * @generated from enum webhook.v1.ExportFormat
+ */
+export const ExportFormat = {
+  /**
+   * Deliveries as messages.
+   *
+   * @generated from enum value: EXPORT_FORMAT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * RFC 4180, in UTF-8, with a header line. A value that a spreadsheet would take for a formula starts with an apostrophe.
+   *
+   * @generated from enum value: EXPORT_FORMAT_CSV = 1;
+   */
+  CSV: 1,
+
+  /**
+   * A JSON object per line: a Delivery in Protobuf's JSON, and `payload` where asked for.
+   *
+   * @generated from enum value: EXPORT_FORMAT_JSON_LINES = 2;
+   */
+  JSON_LINES: 2,
+} as const;
+
+/**
+ * @generated from enum webhook.v1.ExportFormat
+ */
+export type ExportFormat = (typeof ExportFormat)[keyof typeof ExportFormat] | UnknownEnum;
+
+/**
+ * Describes the enum webhook.v1.ExportFormat.
+ */
+export const ExportFormatSchema: GenEnum<ExportFormat> = /*@__PURE__*/
+  enumDesc(file_webhook_v1_delivery, 1);
 
 /**
  * Shows the status of each delivery and resends deliveries. A key of an installed app can access the deliveries of
@@ -1062,6 +1227,17 @@ export const DeliveryService: GenService<{
     methodKind: "unary";
     input: typeof ListFailureReasonsRequestSchema;
     output: typeof ListFailureReasonsResponseSchema;
+  },
+  /**
+   * Streams all deliveries that match a filter, newest first, as messages, CSV or JSON lines, and finds text in payloads.
+   * Deliveries created after the call are not included.
+   *
+   * @generated from rpc webhook.v1.DeliveryService.ExportDeliveries
+   */
+  exportDeliveries: {
+    methodKind: "server_streaming";
+    input: typeof ExportDeliveriesRequestSchema;
+    output: typeof ExportDeliveriesResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_webhook_v1_delivery, 0);

@@ -4,6 +4,8 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_webhook_v1_options } from "./options_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -11,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/request_settings.proto.
  */
 export const file_webhook_v1_request_settings: GenFile = /*@__PURE__*/
-  fileDesc("CiF3ZWJob29rL3YxL3JlcXVlc3Rfc2V0dGluZ3MucHJvdG8SCndlYmhvb2sudjEiRgoNUmVxdWVzdEhlYWRlchISCgRuYW1lGAEgASgJQgSItRgBEhcKBXZhbHVlGAIgASgJQgOAAQFIAIgBAUIICgZfdmFsdWUiVgoTQmFzaWNBdXRoZW50aWNhdGlvbhIWCgh1c2VybmFtZRgBIAEoCUIEiLUYARIaCghwYXNzd29yZBgCIAEoCUIDgAEBSACIAQFCCwoJX3Bhc3N3b3JkIjkKFEJlYXJlckF1dGhlbnRpY2F0aW9uEhcKBXRva2VuGAEgASgJQgOAAQFIAIgBAUIICgZfdG9rZW4itQEKD1JlcXVlc3RTZXR0aW5ncxIqCgdoZWFkZXJzGAEgAygLMhkud2ViaG9vay52MS5SZXF1ZXN0SGVhZGVyEjAKBWJhc2ljGAIgASgLMh8ud2ViaG9vay52MS5CYXNpY0F1dGhlbnRpY2F0aW9uSAASMgoGYmVhcmVyGAMgASgLMiAud2ViaG9vay52MS5CZWFyZXJBdXRoZW50aWNhdGlvbkgAQhAKDmF1dGhlbnRpY2F0aW9uIncKFU1hc2tlZFJlcXVlc3RTZXR0aW5ncxIUCgxoZWFkZXJfbmFtZXMYASADKAkSGwoOYmFzaWNfdXNlcm5hbWUYAiABKAlIAIgBARIYChBoYXNfYmVhcmVyX3Rva2VuGAMgASgIQhEKD19iYXNpY191c2VybmFtZSI8CiBHZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIlgKIUdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZRIzCghzZXR0aW5ncxgBIAEoCzIhLndlYmhvb2sudjEuTWFza2VkUmVxdWVzdFNldHRpbmdzImsKIFNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESLQoIc2V0dGluZ3MYAiABKAsyGy53ZWJob29rLnYxLlJlcXVlc3RTZXR0aW5ncyJYCiFTZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2USMwoIc2V0dGluZ3MYASABKAsyIS53ZWJob29rLnYxLk1hc2tlZFJlcXVlc3RTZXR0aW5ncyJjChhUcnlXZWJob29rUmVxdWVzdFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARItCghzZXR0aW5ncxgCIAEoCzIbLndlYmhvb2sudjEuUmVxdWVzdFNldHRpbmdzIrABChlUcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIEhMKBnN0YXR1cxgCIAEoBUgAiAEBEhIKBWVycm9yGAMgASgJSAGIAQESGwoOcmVzcG9uc2Vfc3RhcnQYBCABKAlIAogBARITCgtkdXJhdGlvbl9tcxgFIAEoBUIJCgdfc3RhdHVzQggKBl9lcnJvckIRCg9fcmVzcG9uc2Vfc3RhcnRiBnByb3RvMw", [file_webhook_v1_options]);
+  fileDesc("CiF3ZWJob29rL3YxL3JlcXVlc3Rfc2V0dGluZ3MucHJvdG8SCndlYmhvb2sudjEiRgoNUmVxdWVzdEhlYWRlchISCgRuYW1lGAEgASgJQgSItRgBEhcKBXZhbHVlGAIgASgJQgOAAQFIAIgBAUIICgZfdmFsdWUiVgoTQmFzaWNBdXRoZW50aWNhdGlvbhIWCgh1c2VybmFtZRgBIAEoCUIEiLUYARIaCghwYXNzd29yZBgCIAEoCUIDgAEBSACIAQFCCwoJX3Bhc3N3b3JkIjkKFEJlYXJlckF1dGhlbnRpY2F0aW9uEhcKBXRva2VuGAEgASgJQgOAAQFIAIgBAUIICgZfdG9rZW4itAEKFE9BdXRoMkF1dGhlbnRpY2F0aW9uEhcKCXRva2VuX3VybBgBIAEoCUIEiLUYARIXCgljbGllbnRfaWQYAiABKAlCBIi1GAESHwoNY2xpZW50X3NlY3JldBgDIAEoCUIDgAEBSACIAQESDQoFc2NvcGUYBCABKAkSEAoIYXVkaWVuY2UYBSABKAkSFgoOc2VjcmV0X2luX2JvZHkYBiABKAhCEAoOX2NsaWVudF9zZWNyZXQiXAoRQ2xpZW50Q2VydGlmaWNhdGUSGAoLY2VydGlmaWNhdGUYASABKAlIAIgBARIVCgNrZXkYAiABKAlCA4ABAUgBiAEBQg4KDF9jZXJ0aWZpY2F0ZUIGCgRfa2V5IkQKFkNlcnRpZmljYXRlQXV0aG9yaXRpZXMSGQoMY2VydGlmaWNhdGVzGAEgASgJSACIAQFCDwoNX2NlcnRpZmljYXRlcyKBAQoLVGxzU2V0dGluZ3MSOQoSY2xpZW50X2NlcnRpZmljYXRlGAEgASgLMh0ud2ViaG9vay52MS5DbGllbnRDZXJ0aWZpY2F0ZRI3CgthdXRob3JpdGllcxgCIAEoCzIiLndlYmhvb2sudjEuQ2VydGlmaWNhdGVBdXRob3JpdGllcyKPAgoPUmVxdWVzdFNldHRpbmdzEioKB2hlYWRlcnMYASADKAsyGS53ZWJob29rLnYxLlJlcXVlc3RIZWFkZXISMAoFYmFzaWMYAiABKAsyHy53ZWJob29rLnYxLkJhc2ljQXV0aGVudGljYXRpb25IABIyCgZiZWFyZXIYAyABKAsyIC53ZWJob29rLnYxLkJlYXJlckF1dGhlbnRpY2F0aW9uSAASMgoGb2F1dGgyGAQgASgLMiAud2ViaG9vay52MS5PQXV0aDJBdXRoZW50aWNhdGlvbkgAEiQKA3RscxgFIAEoCzIXLndlYmhvb2sudjEuVGxzU2V0dGluZ3NCEAoOYXV0aGVudGljYXRpb24iewoaTWFza2VkT0F1dGgyQXV0aGVudGljYXRpb24SEQoJdG9rZW5fdXJsGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRINCgVzY29wZRgDIAEoCRIQCghhdWRpZW5jZRgEIAEoCRIWCg5zZWNyZXRfaW5fYm9keRgFIAEoCCJ8ChBDZXJ0aWZpY2F0ZUZhY3RzEg8KB3N1YmplY3QYASABKAkSDgoGaXNzdWVyGAIgASgJEisKB2V4cGlyZXMYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEmZpbmdlcnByaW50X3NoYTI1NhgEIAEoCSKcAgoVTWFza2VkUmVxdWVzdFNldHRpbmdzEhQKDGhlYWRlcl9uYW1lcxgBIAMoCRIbCg5iYXNpY191c2VybmFtZRgCIAEoCUgAiAEBEhgKEGhhc19iZWFyZXJfdG9rZW4YAyABKAgSNgoGb2F1dGgyGAQgASgLMiYud2ViaG9vay52MS5NYXNrZWRPQXV0aDJBdXRoZW50aWNhdGlvbhI4ChJjbGllbnRfY2VydGlmaWNhdGUYBSABKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHMSMQoLYXV0aG9yaXRpZXMYBiADKAsyHC53ZWJob29rLnYxLkNlcnRpZmljYXRlRmFjdHNCEQoPX2Jhc2ljX3VzZXJuYW1lIjwKIEdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiWAohR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1Jlc3BvbnNlEjMKCHNldHRpbmdzGAEgASgLMiEud2ViaG9vay52MS5NYXNrZWRSZXF1ZXN0U2V0dGluZ3MiawogU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARItCghzZXR0aW5ncxgCIAEoCzIbLndlYmhvb2sudjEuUmVxdWVzdFNldHRpbmdzIlgKIVNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZRIzCghzZXR0aW5ncxgBIAEoCzIhLndlYmhvb2sudjEuTWFza2VkUmVxdWVzdFNldHRpbmdzImMKGFRyeVdlYmhvb2tSZXF1ZXN0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEi0KCHNldHRpbmdzGAIgASgLMhsud2ViaG9vay52MS5SZXF1ZXN0U2V0dGluZ3MisAEKGVRyeVdlYmhvb2tSZXF1ZXN0UmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgSEwoGc3RhdHVzGAIgASgFSACIAQESEgoFZXJyb3IYAyABKAlIAYgBARIbCg5yZXNwb25zZV9zdGFydBgEIAEoCUgCiAEBEhMKC2R1cmF0aW9uX21zGAUgASgFQgkKB19zdGF0dXNCCAoGX2Vycm9yQhEKD19yZXNwb25zZV9zdGFydGIGcHJvdG8z", [file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
  * A header that the requests to a webhook carry.
@@ -91,7 +93,144 @@ export const BearerAuthenticationSchema: GenMessage<BearerAuthentication> = /*@_
   messageDesc(file_webhook_v1_request_settings, 2);
 
 /**
- * What the requests to a webhook carry beside the contract's headers and the signature.
+ * OAuth 2.0 client credentials (RFC 6749, 4.4). The service fetches access tokens from the token endpoint, renews them
+ * before they end, and sends them as bearer tokens.
+ *
+ * @generated from message webhook.v1.OAuth2Authentication
+ */
+export type OAuth2Authentication = Message<"webhook.v1.OAuth2Authentication"> & {
+  /**
+   * An https URL under the rules for a webhook's URL. Redirects are not followed.
+   *
+   * @generated from field: string token_url = 1;
+   */
+  tokenUrl: string;
+
+  /**
+   * 1 to 4,096 visible ASCII characters.
+   *
+   * @generated from field: string client_id = 2;
+   */
+  clientId: string;
+
+  /**
+   * 1 to 4,096 visible ASCII characters. Unset keeps the stored secret, if the token URL and the client id are the same.
+   *
+   * @generated from field: optional string client_secret = 3;
+   */
+  clientSecret?: string | undefined;
+
+  /**
+   * The scopes to ask for, separated by spaces. Empty for none.
+   *
+   * @generated from field: string scope = 4;
+   */
+  scope: string;
+
+  /**
+   * The parameter `audience`, which some authorization servers need. Empty for none.
+   *
+   * @generated from field: string audience = 5;
+   */
+  audience: string;
+
+  /**
+   * Whether to send the client's id and secret in the body (client_secret_post). The default is the header Authorization
+   * (client_secret_basic).
+   *
+   * @generated from field: bool secret_in_body = 6;
+   */
+  secretInBody: boolean;
+};
+
+/**
+ * Describes the message webhook.v1.OAuth2Authentication.
+ * Use `create(OAuth2AuthenticationSchema)` to create a new message.
+ */
+export const OAuth2AuthenticationSchema: GenMessage<OAuth2Authentication> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_request_settings, 3);
+
+/**
+ * A client certificate for mutual TLS.
+ *
+ * @generated from message webhook.v1.ClientCertificate
+ */
+export type ClientCertificate = Message<"webhook.v1.ClientCertificate"> & {
+  /**
+   * PEM: the certificate, then intermediate certificates. At most 16,384 characters and 10 certificates, none expired.
+   * Unset keeps the stored certificate.
+   *
+   * @generated from field: optional string certificate = 1;
+   */
+  certificate?: string | undefined;
+
+  /**
+   * The certificate's private key: PEM without a password, at most 16,384 characters. Unset keeps the stored key, if it
+   * belongs to the certificate.
+   *
+   * @generated from field: optional string key = 2;
+   */
+  key?: string | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.ClientCertificate.
+ * Use `create(ClientCertificateSchema)` to create a new message.
+ */
+export const ClientCertificateSchema: GenMessage<ClientCertificate> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_request_settings, 4);
+
+/**
+ * Certificate authorities of a webhook's endpoint.
+ *
+ * @generated from message webhook.v1.CertificateAuthorities
+ */
+export type CertificateAuthorities = Message<"webhook.v1.CertificateAuthorities"> & {
+  /**
+   * PEM. At most 16,384 characters and 10 certificates, none expired. Unset keeps the stored certificates.
+   *
+   * @generated from field: optional string certificates = 1;
+   */
+  certificates?: string | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.CertificateAuthorities.
+ * Use `create(CertificateAuthoritiesSchema)` to create a new message.
+ */
+export const CertificateAuthoritiesSchema: GenMessage<CertificateAuthorities> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_request_settings, 5);
+
+/**
+ * How the connections to a webhook's endpoint are authenticated.
+ *
+ * @generated from message webhook.v1.TlsSettings
+ */
+export type TlsSettings = Message<"webhook.v1.TlsSettings"> & {
+  /**
+   * Unset: connections have no client certificate.
+   *
+   * @generated from field: webhook.v1.ClientCertificate client_certificate = 1;
+   */
+  clientCertificate?: ClientCertificate | undefined;
+
+  /**
+   * The only authorities whose certificates are trusted. Unset: the public ones. Host names are always verified.
+   *
+   * @generated from field: webhook.v1.CertificateAuthorities authorities = 2;
+   */
+  authorities?: CertificateAuthorities | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.TlsSettings.
+ * Use `create(TlsSettingsSchema)` to create a new message.
+ */
+export const TlsSettingsSchema: GenMessage<TlsSettings> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_request_settings, 6);
+
+/**
+ * What the requests to a webhook carry beside the contract's headers and the signature, and how they are sent.
  *
  * @generated from message webhook.v1.RequestSettings
  */
@@ -120,7 +259,18 @@ export type RequestSettings = Message<"webhook.v1.RequestSettings"> & {
      */
     value: BearerAuthentication;
     case: "bearer";
+  } | {
+    /**
+     * @generated from field: webhook.v1.OAuth2Authentication oauth2 = 4;
+     */
+    value: OAuth2Authentication;
+    case: "oauth2";
   } | { case: undefined; value?: undefined };
+
+  /**
+   * @generated from field: webhook.v1.TlsSettings tls = 5;
+   */
+  tls?: TlsSettings | undefined;
 };
 
 /**
@@ -128,10 +278,85 @@ export type RequestSettings = Message<"webhook.v1.RequestSettings"> & {
  * Use `create(RequestSettingsSchema)` to create a new message.
  */
 export const RequestSettingsSchema: GenMessage<RequestSettings> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_request_settings, 3);
+  messageDesc(file_webhook_v1_request_settings, 7);
 
 /**
- * Request settings without values, passwords and tokens, which no call returns.
+ * OAuth 2.0 client credentials without the secret.
+ *
+ * @generated from message webhook.v1.MaskedOAuth2Authentication
+ */
+export type MaskedOAuth2Authentication = Message<"webhook.v1.MaskedOAuth2Authentication"> & {
+  /**
+   * @generated from field: string token_url = 1;
+   */
+  tokenUrl: string;
+
+  /**
+   * @generated from field: string client_id = 2;
+   */
+  clientId: string;
+
+  /**
+   * @generated from field: string scope = 3;
+   */
+  scope: string;
+
+  /**
+   * @generated from field: string audience = 4;
+   */
+  audience: string;
+
+  /**
+   * @generated from field: bool secret_in_body = 5;
+   */
+  secretInBody: boolean;
+};
+
+/**
+ * Describes the message webhook.v1.MaskedOAuth2Authentication.
+ * Use `create(MaskedOAuth2AuthenticationSchema)` to create a new message.
+ */
+export const MaskedOAuth2AuthenticationSchema: GenMessage<MaskedOAuth2Authentication> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_request_settings, 8);
+
+/**
+ * What a certificate says.
+ *
+ * @generated from message webhook.v1.CertificateFacts
+ */
+export type CertificateFacts = Message<"webhook.v1.CertificateFacts"> & {
+  /**
+   * @generated from field: string subject = 1;
+   */
+  subject: string;
+
+  /**
+   * @generated from field: string issuer = 2;
+   */
+  issuer: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp expires = 3;
+   */
+  expires?: Timestamp | undefined;
+
+  /**
+   * In hexadecimal, separated by colons.
+   *
+   * @generated from field: string fingerprint_sha256 = 4;
+   */
+  fingerprintSha256: string;
+};
+
+/**
+ * Describes the message webhook.v1.CertificateFacts.
+ * Use `create(CertificateFactsSchema)` to create a new message.
+ */
+export const CertificateFactsSchema: GenMessage<CertificateFacts> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_request_settings, 9);
+
+/**
+ * Request settings without values, passwords, tokens and client secrets, which no call returns.
  *
  * @generated from message webhook.v1.MaskedRequestSettings
  */
@@ -156,6 +381,27 @@ export type MaskedRequestSettings = Message<"webhook.v1.MaskedRequestSettings"> 
    * @generated from field: bool has_bearer_token = 3;
    */
   hasBearerToken: boolean;
+
+  /**
+   * Unset without OAuth 2.0.
+   *
+   * @generated from field: webhook.v1.MaskedOAuth2Authentication oauth2 = 4;
+   */
+  oauth2?: MaskedOAuth2Authentication | undefined;
+
+  /**
+   * Unset without a client certificate.
+   *
+   * @generated from field: webhook.v1.CertificateFacts client_certificate = 5;
+   */
+  clientCertificate?: CertificateFacts | undefined;
+
+  /**
+   * Empty if the public authorities are trusted.
+   *
+   * @generated from field: repeated webhook.v1.CertificateFacts authorities = 6;
+   */
+  authorities: CertificateFacts[];
 };
 
 /**
@@ -163,7 +409,7 @@ export type MaskedRequestSettings = Message<"webhook.v1.MaskedRequestSettings"> 
  * Use `create(MaskedRequestSettingsSchema)` to create a new message.
  */
 export const MaskedRequestSettingsSchema: GenMessage<MaskedRequestSettings> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_request_settings, 4);
+  messageDesc(file_webhook_v1_request_settings, 10);
 
 /**
  * @generated from message webhook.v1.GetWebhookRequestSettingsRequest
@@ -180,7 +426,7 @@ export type GetWebhookRequestSettingsRequest = Message<"webhook.v1.GetWebhookReq
  * Use `create(GetWebhookRequestSettingsRequestSchema)` to create a new message.
  */
 export const GetWebhookRequestSettingsRequestSchema: GenMessage<GetWebhookRequestSettingsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_request_settings, 5);
+  messageDesc(file_webhook_v1_request_settings, 11);
 
 /**
  * @generated from message webhook.v1.GetWebhookRequestSettingsResponse
@@ -197,7 +443,7 @@ export type GetWebhookRequestSettingsResponse = Message<"webhook.v1.GetWebhookRe
  * Use `create(GetWebhookRequestSettingsResponseSchema)` to create a new message.
  */
 export const GetWebhookRequestSettingsResponseSchema: GenMessage<GetWebhookRequestSettingsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_request_settings, 6);
+  messageDesc(file_webhook_v1_request_settings, 12);
 
 /**
  * @generated from message webhook.v1.SetWebhookRequestSettingsRequest
@@ -221,7 +467,7 @@ export type SetWebhookRequestSettingsRequest = Message<"webhook.v1.SetWebhookReq
  * Use `create(SetWebhookRequestSettingsRequestSchema)` to create a new message.
  */
 export const SetWebhookRequestSettingsRequestSchema: GenMessage<SetWebhookRequestSettingsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_request_settings, 7);
+  messageDesc(file_webhook_v1_request_settings, 13);
 
 /**
  * @generated from message webhook.v1.SetWebhookRequestSettingsResponse
@@ -238,7 +484,7 @@ export type SetWebhookRequestSettingsResponse = Message<"webhook.v1.SetWebhookRe
  * Use `create(SetWebhookRequestSettingsResponseSchema)` to create a new message.
  */
 export const SetWebhookRequestSettingsResponseSchema: GenMessage<SetWebhookRequestSettingsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_request_settings, 8);
+  messageDesc(file_webhook_v1_request_settings, 14);
 
 /**
  * @generated from message webhook.v1.TryWebhookRequestRequest
@@ -262,7 +508,7 @@ export type TryWebhookRequestRequest = Message<"webhook.v1.TryWebhookRequestRequ
  * Use `create(TryWebhookRequestRequestSchema)` to create a new message.
  */
 export const TryWebhookRequestRequestSchema: GenMessage<TryWebhookRequestRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_request_settings, 9);
+  messageDesc(file_webhook_v1_request_settings, 15);
 
 /**
  * @generated from message webhook.v1.TryWebhookRequestResponse
@@ -307,5 +553,5 @@ export type TryWebhookRequestResponse = Message<"webhook.v1.TryWebhookRequestRes
  * Use `create(TryWebhookRequestResponseSchema)` to create a new message.
  */
 export const TryWebhookRequestResponseSchema: GenMessage<TryWebhookRequestResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_request_settings, 10);
+  messageDesc(file_webhook_v1_request_settings, 16);
 

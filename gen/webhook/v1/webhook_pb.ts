@@ -18,7 +18,126 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEixwUKB1dlYmhvb2sSEAoCaWQYASABKANCBIi1GAESMQoHY3JlYXRlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBIi1GAESMgoIbW9kaWZpZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjkKD3dlYmhvb2tfcHJvY2VzcxgEIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESLgoDdXJsGAUgASgJQiGItRgBorUYGWh0dHBzOi8vZXhhbXBsZS5jb20vaG9va3MSQgoLYXBwbGljYXRpb24YBiABKAlCKKK1GCQwMWExZmNiMS1hMjlmLTczMGUtYmIyYi01YTE0OWI5NTBhYmRIAIgBARIjChBhcHBsaWNhdGlvbl9uYW1lGAcgASgJQgSQtRgBSAGIAQESGAoKYXBpX2tleV9pZBgIIAEoCUIEkLUYARIdCgpyYXRlX2xpbWl0GAkgASgFQgSQtRgBSAKIAQESMAoGcGF1c2VkGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEkLUYARIvCgZoZWFsdGgYCyABKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCBJC1GAESNwoNZmFpbGluZ19zaW5jZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESHQoKbGFzdF9lcnJvchgNIAEoCUIEkLUYAUgDiAEBEhcKBG5hbWUYDiABKAlCBJC1GAFIBIgBARIWCghyZXZpc2lvbhgPIAEoA0IEkLUYAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXRCDQoLX2xhc3RfZXJyb3JCBwoFX25hbWUi9gEKCUV2ZW50VHlwZRIUCgZudW1iZXIYASABKAVCBIi1GAESJQoEbmFtZRgCIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSOQoLZGVzY3JpcHRpb24YAyABKAlCJKK1GCBBbiBvcmRlciBoYXMgbGVmdCB0aGUgd2FyZWhvdXNlLhIpCgZzYW1wbGUYBCABKAlCGZi1GAGitRgReyJPcmRlcklkIjogMTAwMX0SRgoGc2NoZW1hGAUgASgJQjaYtRgBorUYLnsidGl0bGUiOiAiT3JkZXJEaXNwYXRjaGVkIiwgInR5cGUiOiAib2JqZWN0In0ieQoTTGlzdFdlYmhvb2tzUmVxdWVzdBIvCgZoZWFsdGgYASADKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCBJC1GAESFwoJcGFnZV9zaXplGAIgASgFQgSQtRgBEhgKCnBhZ2VfdG9rZW4YAyABKAlCBJC1GAEiVgoUTGlzdFdlYmhvb2tzUmVzcG9uc2USJQoId2ViaG9va3MYASADKAsyEy53ZWJob29rLnYxLldlYmhvb2sSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi0KEUdldFdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEibwoSR2V0V2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSMwoPb3ZlcmR1ZV9yZXRyaWVzGAIgASgLMhoud2ViaG9vay52MS5PdmVyZHVlUmV0cmllcyJPCg5PdmVyZHVlUmV0cmllcxINCgVjb3VudBgBIAEoBRIuCgpvbGRlc3RfZHVlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJcChRDcmVhdGVXZWJob29rUmVxdWVzdBIxCgdwcm9jZXNzGAEgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0IEiLUYARIRCgN1cmwYAiABKAlCBIi1GAEiYAoVQ3JlYXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSDwoHY3JlYXRlZBgCIAEoCBIQCgh3YXJuaW5ncxgDIAMoCSLSAQoUVXBkYXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIVCghyZXZpc2lvbhgCIAEoA0gAiAEBEhEKBG5hbWUYAyABKAlIAYgBARIQCgN1cmwYBCABKAlIAogBARIXCgpyYXRlX2xpbWl0GAUgASgFSAOIAQESEwoGcGF1c2VkGAYgASgISASIAQFCCwoJX3JldmlzaW9uQgcKBV9uYW1lQgYKBF91cmxCDQoLX3JhdGVfbGltaXRCCQoHX3BhdXNlZCI9ChVVcGRhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIwChREZWxldGVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFURlbGV0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIhYKFExpc3RQcm9jZXNzZXNSZXF1ZXN0IkEKFUxpc3RQcm9jZXNzZXNSZXNwb25zZRIoCglwcm9jZXNzZXMYASADKAsyFS53ZWJob29rLnYxLkV2ZW50VHlwZSJeChpTZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhcKCnJhdGVfbGltaXQYAiABKAVIAIgBAUINCgtfcmF0ZV9saW1pdCJDChtTZXRXZWJob29rUmF0ZUxpbWl0UmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIvChNQYXVzZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPAoUUGF1c2VXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIwChRSZXN1bWVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFVJlc3VtZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIn8KFFNlbmRUZXN0RXZlbnRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESKwoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSFAoHcGF5bG9hZBgDIAEoCUgAiAEBQgoKCF9wYXlsb2FkIj4KFVNlbmRUZXN0RXZlbnRSZXNwb25zZRIQCghldmVudF9pZBgBIAEoCRITCgtkZWxpdmVyeV9pZBgCIAEoCSIzChdHZXRXZWJob29rU2VjcmV0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIlsKGEdldFdlYmhvb2tTZWNyZXRSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IlEKDVdlYmhvb2tTZWNyZXQSEwoGc2VjcmV0GAEgASgJQgOAAQESKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiUgoaUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIaChJyZXZva2Vfb2xkX3NlY3JldHMYAiABKAgiXgobUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQqhAEKDVdlYmhvb2tIZWFsdGgSHgoaV0VCSE9PS19IRUFMVEhfVU5TUEVDSUZJRUQQABIaChZXRUJIT09LX0hFQUxUSF9IRUFMVEhZEAESGwoXV0VCSE9PS19IRUFMVEhfREVHUkFERUQQAhIaChZXRUJIT09LX0hFQUxUSF9GQUlMSU5HEAMy1w4KDldlYmhvb2tTZXJ2aWNlEq8BCgxMaXN0V2ViaG9va3MSHy53ZWJob29rLnYxLkxpc3RXZWJob29rc1JlcXVlc3QaIC53ZWJob29rLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIlyQAgGItRgBkrUYCHdlYmhvb2tzgtPkkwJDWhYSFC9hcGkvdjEvd2ViaG9vay9saXN0WhYSFC9hcGkvdjIvd2ViaG9vay9saXN0EhEvYXBpL3dlYmhvb2svbGlzdBJUCgpHZXRXZWJob29rEh0ud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdBoeLndlYmhvb2sudjEuR2V0V2ViaG9va1Jlc3BvbnNlIgeQAgGItRgBEqsBCg1DcmVhdGVXZWJob29rEiAud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1Jlc3BvbnNlIlWQAgKItRgCkrUYB3dlYmhvb2uC0+STAj06ASpaFDoBKiIPL2FwaS92MS93ZWJob29rWhQ6ASoiDy9hcGkvdjIvd2ViaG9vayIML2FwaS93ZWJob29rEloKDVVwZGF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLlVwZGF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5VcGRhdGVXZWJob29rUmVzcG9uc2UiBIi1GAISnwEKDURlbGV0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVzcG9uc2UiSYi1GAKStRgHd2ViaG9va4LT5JMCNFoRKg8vYXBpL3YxL3dlYmhvb2taESoPL2FwaS92Mi93ZWJob29rKgwvYXBpL3dlYmhvb2sSwgEKDUxpc3RQcm9jZXNzZXMSIC53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0GiEud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UibJACAYi1GAGStRgJcHJvY2Vzc2VzgtPkkwJSWhsSGS9hcGkvdjEvd2ViaG9vay9wcm9jZXNzZXNaGxIZL2FwaS92Mi93ZWJob29rL3Byb2Nlc3NlcxIWL2FwaS93ZWJob29rL3Byb2Nlc3NlcxJvChNTZXRXZWJob29rUmF0ZUxpbWl0EiYud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBonLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlIgeQAgKItRgCEloKDFBhdXNlV2ViaG9vaxIfLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVxdWVzdBogLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISXQoNUmVzdW1lV2ViaG9vaxIgLndlYmhvb2sudjEuUmVzdW1lV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXNwb25zZSIHkAICiLUYAhJaCg1TZW5kVGVzdEV2ZW50EiAud2ViaG9vay52MS5TZW5kVGVzdEV2ZW50UmVxdWVzdBohLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlc3BvbnNlIgSItRgCEmYKEEdldFdlYmhvb2tTZWNyZXQSIy53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXF1ZXN0GiQud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVzcG9uc2UiB5ACAYi1GAISbAoTUm90YXRlV2ViaG9va1NlY3JldBImLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QaJy53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZSIEiLUYAhKBAQoZR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5ncxIsLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1JlcXVlc3QaLS53ZWJob29rLnYxLkdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZSIHkAIBiLUYARKBAQoZU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5ncxIsLndlYmhvb2sudjEuU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1JlcXVlc3QaLS53ZWJob29rLnYxLlNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZSIHkAICiLUYAhJmChFUcnlXZWJob29rUmVxdWVzdBIkLndlYmhvb2sudjEuVHJ5V2ViaG9va1JlcXVlc3RSZXF1ZXN0GiUud2ViaG9vay52MS5UcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options, file_webhook_v1_request_settings]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEitAEKFkNpcmN1aXRCcmVha2VyU2V0dGluZ3MSDwoHZW5hYmxlZBgBIAEoCBIQCghmYWlsdXJlcxgCIAEoBRIXCg9mYWlsaW5nX3NlY29uZHMYAyABKAUSFQoNcHJvYmVfc2Vjb25kcxgEIAEoBRIXCg9kaXNhYmxlX3NlY29uZHMYBSABKAUSFwoPZGlzYWJsZV9vbl9nb25lGAYgASgIEhUKDXJlc2VuZF9mYWlsZWQYByABKAgi+gEKDkNpcmN1aXRCcmVha2VyEjQKCHNldHRpbmdzGAEgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEi4KBXN0YXRlGAIgASgOMh8ud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclN0YXRlEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBCABKAkSLgoKbmV4dF9wcm9iZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPZmFpbGVkX2F0dGVtcHRzGAYgASgFIoIGCgdXZWJob29rEhAKAmlkGAEgASgDQgSItRgBEjEKB2NyZWF0ZWQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjIKCG1vZGlmaWVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARI5Cg93ZWJob29rX3Byb2Nlc3MYBCABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEi4KA3VybBgFIAEoCUIhiLUYAaK1GBlodHRwczovL2V4YW1wbGUuY29tL2hvb2tzEkIKC2FwcGxpY2F0aW9uGAYgASgJQiiitRgkMDFhMWZjYjEtYTI5Zi03MzBlLWJiMmItNWExNDliOTUwYWJkSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBEjAKBnBhdXNlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESLwoGaGVhbHRoGAsgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQgSQtRgBEjcKDWZhaWxpbmdfc2luY2UYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSQtRgBEh0KCmxhc3RfZXJyb3IYDSABKAlCBJC1GAFIA4gBARIXCgRuYW1lGA4gASgJQgSQtRgBSASIAQESFgoIcmV2aXNpb24YDyABKANCBJC1GAESOQoPY2lyY3VpdF9icmVha2VyGBAgASgLMhoud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlckIEkLUYAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXRCDQoLX2xhc3RfZXJyb3JCBwoFX25hbWUijAIKCUV2ZW50VHlwZRIUCgZudW1iZXIYASABKAVCBIi1GAESJQoEbmFtZRgCIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSOQoLZGVzY3JpcHRpb24YAyABKAlCJKK1GCBBbiBvcmRlciBoYXMgbGVmdCB0aGUgd2FyZWhvdXNlLhIpCgZzYW1wbGUYBCABKAlCGZi1GAGitRgReyJPcmRlcklkIjogMTAwMX0SRgoGc2NoZW1hGAUgASgJQjaYtRgBorUYLnsidGl0bGUiOiAiT3JkZXJEaXNwYXRjaGVkIiwgInR5cGUiOiAib2JqZWN0In0SFAoGbm90aWNlGAYgASgIQgSQtRgBInkKE0xpc3RXZWJob29rc1JlcXVlc3QSLwoGaGVhbHRoGAEgAygOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQgSQtRgBEhcKCXBhZ2Vfc2l6ZRgCIAEoBUIEkLUYARIYCgpwYWdlX3Rva2VuGAMgASgJQgSQtRgBIlYKFExpc3RXZWJob29rc1Jlc3BvbnNlEiUKCHdlYmhvb2tzGAEgAygLMhMud2ViaG9vay52MS5XZWJob29rEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSItChFHZXRXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIm8KEkdldFdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rEjMKD292ZXJkdWVfcmV0cmllcxgCIAEoCzIaLndlYmhvb2sudjEuT3ZlcmR1ZVJldHJpZXMiTwoOT3ZlcmR1ZVJldHJpZXMSDQoFY291bnQYASABKAUSLgoKb2xkZXN0X2R1ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXAoUQ3JlYXRlV2ViaG9va1JlcXVlc3QSMQoHcHJvY2VzcxgBIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESEQoDdXJsGAIgASgJQgSItRgBImAKFUNyZWF0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rEg8KB2NyZWF0ZWQYAiABKAgSEAoId2FybmluZ3MYAyADKAkijwIKFFVwZGF0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFQoIcmV2aXNpb24YAiABKANIAIgBARIRCgRuYW1lGAMgASgJSAGIAQESEAoDdXJsGAQgASgJSAKIAQESFwoKcmF0ZV9saW1pdBgFIAEoBUgDiAEBEhMKBnBhdXNlZBgGIAEoCEgEiAEBEjsKD2NpcmN1aXRfYnJlYWtlchgHIAEoCzIiLndlYmhvb2sudjEuQ2lyY3VpdEJyZWFrZXJTZXR0aW5nc0ILCglfcmV2aXNpb25CBwoFX25hbWVCBgoEX3VybEINCgtfcmF0ZV9saW1pdEIJCgdfcGF1c2VkIj0KFVVwZGF0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siFgoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QiQQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEigKCXByb2Nlc3NlcxgBIAMoCzIVLndlYmhvb2sudjEuRXZlbnRUeXBlIl4KGlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFwoKcmF0ZV9saW1pdBgCIAEoBUgAiAEBQg0KC19yYXRlX2xpbWl0IkMKG1NldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIi8KE1BhdXNlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI8ChRQYXVzZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFFJlc3VtZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVUmVzdW1lV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sifwoUU2VuZFRlc3RFdmVudFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIrCgdwcm9jZXNzGAIgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2VzcxIUCgdwYXlsb2FkGAMgASgJSACIAQFCCgoIX3BheWxvYWQiPgoVU2VuZFRlc3RFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhMKC2RlbGl2ZXJ5X2lkGAIgASgJIjMKF0dldFdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiWwoYR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQiUQoNV2ViaG9va1NlY3JldBITCgZzZWNyZXQYASABKAlCA4ABARIrCgdleHBpcmVzGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJSChpSb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhoKEnJldm9rZV9vbGRfc2VjcmV0cxgCIAEoCCJeChtSb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2USEwoGc2VjcmV0GAEgASgJQgOAAQESKgoHc2VjcmV0cxgCIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1NlY3JldCJRCg5XZWJob29rS2V5UGFpchISCgpwdWJsaWNfa2V5GAEgASgJEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjUKGUdldFdlYmhvb2tLZXlQYWlyc1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJLChpHZXRXZWJob29rS2V5UGFpcnNSZXNwb25zZRItCglrZXlfcGFpcnMYASADKAsyGi53ZWJob29rLnYxLldlYmhvb2tLZXlQYWlyIlUKG1JvdGF0ZVdlYmhvb2tLZXlQYWlyUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhwKFHJldm9rZV9vbGRfa2V5X3BhaXJzGAIgASgIIk0KHFJvdGF0ZVdlYmhvb2tLZXlQYWlyUmVzcG9uc2USLQoJa2V5X3BhaXJzGAEgAygLMhoud2ViaG9vay52MS5XZWJob29rS2V5UGFpciI4ChxEZWxldGVXZWJob29rS2V5UGFpcnNSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiHwodRGVsZXRlV2ViaG9va0tleVBhaXJzUmVzcG9uc2UqhAEKDVdlYmhvb2tIZWFsdGgSHgoaV0VCSE9PS19IRUFMVEhfVU5TUEVDSUZJRUQQABIaChZXRUJIT09LX0hFQUxUSF9IRUFMVEhZEAESGwoXV0VCSE9PS19IRUFMVEhfREVHUkFERUQQAhIaChZXRUJIT09LX0hFQUxUSF9GQUlMSU5HEAMqogEKE0NpcmN1aXRCcmVha2VyU3RhdGUSJQohQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX1VOU1BFQ0lGSUVEEAASIAocQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX0NMT1NFRBABEh4KGkNJUkNVSVRfQlJFQUtFUl9TVEFURV9PUEVOEAISIgoeQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX0RJU0FCTEVEEAMyrREKDldlYmhvb2tTZXJ2aWNlEq8BCgxMaXN0V2ViaG9va3MSHy53ZWJob29rLnYxLkxpc3RXZWJob29rc1JlcXVlc3QaIC53ZWJob29rLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIlyQAgGItRgBkrUYCHdlYmhvb2tzgtPkkwJDWhYSFC9hcGkvdjEvd2ViaG9vay9saXN0WhYSFC9hcGkvdjIvd2ViaG9vay9saXN0EhEvYXBpL3dlYmhvb2svbGlzdBJUCgpHZXRXZWJob29rEh0ud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdBoeLndlYmhvb2sudjEuR2V0V2ViaG9va1Jlc3BvbnNlIgeQAgGItRgBEqsBCg1DcmVhdGVXZWJob29rEiAud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1Jlc3BvbnNlIlWQAgKItRgCkrUYB3dlYmhvb2uC0+STAj06ASpaFDoBKiIPL2FwaS92MS93ZWJob29rWhQ6ASoiDy9hcGkvdjIvd2ViaG9vayIML2FwaS93ZWJob29rEloKDVVwZGF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLlVwZGF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5VcGRhdGVXZWJob29rUmVzcG9uc2UiBIi1GAISnwEKDURlbGV0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVzcG9uc2UiSYi1GAKStRgHd2ViaG9va4LT5JMCNFoRKg8vYXBpL3YxL3dlYmhvb2taESoPL2FwaS92Mi93ZWJob29rKgwvYXBpL3dlYmhvb2sSwgEKDUxpc3RQcm9jZXNzZXMSIC53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0GiEud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UibJACAYi1GAGStRgJcHJvY2Vzc2VzgtPkkwJSWhsSGS9hcGkvdjEvd2ViaG9vay9wcm9jZXNzZXNaGxIZL2FwaS92Mi93ZWJob29rL3Byb2Nlc3NlcxIWL2FwaS93ZWJob29rL3Byb2Nlc3NlcxJvChNTZXRXZWJob29rUmF0ZUxpbWl0EiYud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBonLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlIgeQAgKItRgCEloKDFBhdXNlV2ViaG9vaxIfLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVxdWVzdBogLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISXQoNUmVzdW1lV2ViaG9vaxIgLndlYmhvb2sudjEuUmVzdW1lV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXNwb25zZSIHkAICiLUYAhJaCg1TZW5kVGVzdEV2ZW50EiAud2ViaG9vay52MS5TZW5kVGVzdEV2ZW50UmVxdWVzdBohLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlc3BvbnNlIgSItRgCEmYKEEdldFdlYmhvb2tTZWNyZXQSIy53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXF1ZXN0GiQud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVzcG9uc2UiB5ACAYi1GAISbAoTUm90YXRlV2ViaG9va1NlY3JldBImLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QaJy53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZSIEiLUYAhJsChJHZXRXZWJob29rS2V5UGFpcnMSJS53ZWJob29rLnYxLkdldFdlYmhvb2tLZXlQYWlyc1JlcXVlc3QaJi53ZWJob29rLnYxLkdldFdlYmhvb2tLZXlQYWlyc1Jlc3BvbnNlIgeQAgGItRgBEm8KFFJvdGF0ZVdlYmhvb2tLZXlQYWlyEicud2ViaG9vay52MS5Sb3RhdGVXZWJob29rS2V5UGFpclJlcXVlc3QaKC53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tLZXlQYWlyUmVzcG9uc2UiBIi1GAISdQoVRGVsZXRlV2ViaG9va0tleVBhaXJzEigud2ViaG9vay52MS5EZWxldGVXZWJob29rS2V5UGFpcnNSZXF1ZXN0Gikud2ViaG9vay52MS5EZWxldGVXZWJob29rS2V5UGFpcnNSZXNwb25zZSIHkAICiLUYAhKBAQoZR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5ncxIsLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1JlcXVlc3QaLS53ZWJob29rLnYxLkdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZSIHkAIBiLUYARKBAQoZU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5ncxIsLndlYmhvb2sudjEuU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1JlcXVlc3QaLS53ZWJob29rLnYxLlNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZSIHkAICiLUYAhJmChFUcnlXZWJob29rUmVxdWVzdBIkLndlYmhvb2sudjEuVHJ5V2ViaG9va1JlcXVlc3RSZXF1ZXN0GiUud2ViaG9vay52MS5UcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options, file_webhook_v1_request_settings]);
+
+/**
+ * Settings of a circuit breaker. A number that is 0 in a request stands for its default.
+ *
+ * @generated from message webhook.v1.CircuitBreakerSettings
+ */
+export type CircuitBreakerSettings = Message<"webhook.v1.CircuitBreakerSettings"> & {
+  /**
+   * Whether the webhook has a circuit breaker. False removes it, and what it held back is sent.
+   *
+   * @generated from field: bool enabled = 1;
+   */
+  enabled: boolean;
+
+  /**
+   * The number of failed attempts in a row that opens the breaker. From 1 to 1,000. Defaults to 10.
+   *
+   * @generated from field: int32 failures = 2;
+   */
+  failures: number;
+
+  /**
+   * It opens no sooner than this many seconds after the first of these failures. From 1 to 86,400. Defaults to 1,800.
+   *
+   * @generated from field: int32 failing_seconds = 3;
+   */
+  failingSeconds: number;
+
+  /**
+   * The time between its opening and the first probe, in seconds. The interval doubles with each failed probe, up to 300
+   * seconds. From 1 to 300. Defaults to 60.
+   *
+   * @generated from field: int32 probe_seconds = 4;
+   */
+  probeSeconds: number;
+
+  /**
+   * The webhook is disabled when a probe fails and none has succeeded for this many seconds since the first failure. From
+   * 1 to 2,592,000 (30 days). Defaults to 432,000 (5 days).
+   *
+   * @generated from field: int32 disable_seconds = 5;
+   */
+  disableSeconds: number;
+
+  /**
+   * Whether the webhook is disabled as soon as its endpoint answers 410 Gone.
+   *
+   * @generated from field: bool disable_on_gone = 6;
+   */
+  disableOnGone: boolean;
+
+  /**
+   * Whether deliveries that failed in an outage are sent again after it, as SendAgain does: those that failed from the
+   * first failure until the first success, if the breaker has opened in between. A delivery gets three rounds at most.
+   *
+   * @generated from field: bool resend_failed = 7;
+   */
+  resendFailed: boolean;
+};
+
+/**
+ * Describes the message webhook.v1.CircuitBreakerSettings.
+ * Use `create(CircuitBreakerSettingsSchema)` to create a new message.
+ */
+export const CircuitBreakerSettingsSchema: GenMessage<CircuitBreakerSettings> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 0);
+
+/**
+ * The circuit breaker of a webhook: it holds the deliveries of an endpoint back that does not accept them.
+ *
+ * @generated from message webhook.v1.CircuitBreaker
+ */
+export type CircuitBreaker = Message<"webhook.v1.CircuitBreaker"> & {
+  /**
+   * @generated from field: webhook.v1.CircuitBreakerSettings settings = 1;
+   */
+  settings?: CircuitBreakerSettings | undefined;
+
+  /**
+   * @generated from field: webhook.v1.CircuitBreakerState state = 2;
+   */
+  state: CircuitBreakerState;
+
+  /**
+   * When this state began.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 3;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * Why it is open or disabled. Empty while it is closed.
+   *
+   * @generated from field: string reason = 4;
+   */
+  reason: string;
+
+  /**
+   * While it is open: when the next probe is sent. A time in the past means that a probe is under way, or that no delivery
+   * waits.
+   *
+   * @generated from field: google.protobuf.Timestamp next_probe = 5;
+   */
+  nextProbe?: Timestamp | undefined;
+
+  /**
+   * Failed attempts since the last success, a few seconds old.
+   *
+   * @generated from field: int32 failed_attempts = 6;
+   */
+  failedAttempts: number;
+};
+
+/**
+ * Describes the message webhook.v1.CircuitBreaker.
+ * Use `create(CircuitBreakerSchema)` to create a new message.
+ */
+export const CircuitBreakerSchema: GenMessage<CircuitBreaker> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 1);
 
 /**
  * A registration: this event type to this URL. In REST answers it is the contract's Webhook object (2.1).
@@ -90,7 +209,8 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
   rateLimit?: number | undefined;
 
   /**
-   * The time since which deliveries are paused. Unset if they are not.
+   * The time since which a user has paused deliveries. Unset if none has. What its circuit breaker holds back is not
+   * paused.
    *
    * @generated from field: google.protobuf.Timestamp paused = 10;
    */
@@ -130,6 +250,13 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
    * @generated from field: int64 revision = 15;
    */
   revision: bigint;
+
+  /**
+   * Unset if it has none.
+   *
+   * @generated from field: webhook.v1.CircuitBreaker circuit_breaker = 16;
+   */
+  circuitBreaker?: CircuitBreaker | undefined;
 };
 
 /**
@@ -137,7 +264,7 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
  * Use `create(WebhookSchema)` to create a new message.
  */
 export const WebhookSchema: GenMessage<Webhook> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 0);
+  messageDesc(file_webhook_v1_webhook, 2);
 
 /**
  * An event type of the catalogue.
@@ -179,6 +306,13 @@ export type EventType = Message<"webhook.v1.EventType"> & {
    * @generated from field: string schema = 5;
    */
   schema: string;
+
+  /**
+   * Whether it is a notice: an event of the service itself, about webhooks. Callers cannot publish notices.
+   *
+   * @generated from field: bool notice = 6;
+   */
+  notice: boolean;
 };
 
 /**
@@ -186,7 +320,7 @@ export type EventType = Message<"webhook.v1.EventType"> & {
  * Use `create(EventTypeSchema)` to create a new message.
  */
 export const EventTypeSchema: GenMessage<EventType> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 1);
+  messageDesc(file_webhook_v1_webhook, 3);
 
 /**
  * @generated from message webhook.v1.ListWebhooksRequest
@@ -219,7 +353,7 @@ export type ListWebhooksRequest = Message<"webhook.v1.ListWebhooksRequest"> & {
  * Use `create(ListWebhooksRequestSchema)` to create a new message.
  */
 export const ListWebhooksRequestSchema: GenMessage<ListWebhooksRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 2);
+  messageDesc(file_webhook_v1_webhook, 4);
 
 /**
  * @generated from message webhook.v1.ListWebhooksResponse
@@ -245,7 +379,7 @@ export type ListWebhooksResponse = Message<"webhook.v1.ListWebhooksResponse"> & 
  * Use `create(ListWebhooksResponseSchema)` to create a new message.
  */
 export const ListWebhooksResponseSchema: GenMessage<ListWebhooksResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 3);
+  messageDesc(file_webhook_v1_webhook, 5);
 
 /**
  * @generated from message webhook.v1.GetWebhookRequest
@@ -262,7 +396,7 @@ export type GetWebhookRequest = Message<"webhook.v1.GetWebhookRequest"> & {
  * Use `create(GetWebhookRequestSchema)` to create a new message.
  */
 export const GetWebhookRequestSchema: GenMessage<GetWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 4);
+  messageDesc(file_webhook_v1_webhook, 6);
 
 /**
  * @generated from message webhook.v1.GetWebhookResponse
@@ -286,7 +420,7 @@ export type GetWebhookResponse = Message<"webhook.v1.GetWebhookResponse"> & {
  * Use `create(GetWebhookResponseSchema)` to create a new message.
  */
 export const GetWebhookResponseSchema: GenMessage<GetWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 5);
+  messageDesc(file_webhook_v1_webhook, 7);
 
 /**
  * Retries of a webhook that were due more than 20 seconds ago and have not been sent: its endpoint is slow or does not
@@ -315,7 +449,7 @@ export type OverdueRetries = Message<"webhook.v1.OverdueRetries"> & {
  * Use `create(OverdueRetriesSchema)` to create a new message.
  */
 export const OverdueRetriesSchema: GenMessage<OverdueRetries> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 6);
+  messageDesc(file_webhook_v1_webhook, 8);
 
 /**
  * @generated from message webhook.v1.CreateWebhookRequest
@@ -341,7 +475,7 @@ export type CreateWebhookRequest = Message<"webhook.v1.CreateWebhookRequest"> & 
  * Use `create(CreateWebhookRequestSchema)` to create a new message.
  */
 export const CreateWebhookRequestSchema: GenMessage<CreateWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 7);
+  messageDesc(file_webhook_v1_webhook, 9);
 
 /**
  * @generated from message webhook.v1.CreateWebhookResponse
@@ -372,7 +506,7 @@ export type CreateWebhookResponse = Message<"webhook.v1.CreateWebhookResponse"> 
  * Use `create(CreateWebhookResponseSchema)` to create a new message.
  */
 export const CreateWebhookResponseSchema: GenMessage<CreateWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 8);
+  messageDesc(file_webhook_v1_webhook, 10);
 
 /**
  * Only the fields that are set are changed.
@@ -419,6 +553,13 @@ export type UpdateWebhookRequest = Message<"webhook.v1.UpdateWebhookRequest"> & 
    * @generated from field: optional bool paused = 6;
    */
   paused?: boolean | undefined;
+
+  /**
+   * Replaces the settings of the circuit breaker.
+   *
+   * @generated from field: webhook.v1.CircuitBreakerSettings circuit_breaker = 7;
+   */
+  circuitBreaker?: CircuitBreakerSettings | undefined;
 };
 
 /**
@@ -426,7 +567,7 @@ export type UpdateWebhookRequest = Message<"webhook.v1.UpdateWebhookRequest"> & 
  * Use `create(UpdateWebhookRequestSchema)` to create a new message.
  */
 export const UpdateWebhookRequestSchema: GenMessage<UpdateWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 9);
+  messageDesc(file_webhook_v1_webhook, 11);
 
 /**
  * @generated from message webhook.v1.UpdateWebhookResponse
@@ -443,7 +584,7 @@ export type UpdateWebhookResponse = Message<"webhook.v1.UpdateWebhookResponse"> 
  * Use `create(UpdateWebhookResponseSchema)` to create a new message.
  */
 export const UpdateWebhookResponseSchema: GenMessage<UpdateWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 10);
+  messageDesc(file_webhook_v1_webhook, 12);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookRequest
@@ -462,7 +603,7 @@ export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & 
  * Use `create(DeleteWebhookRequestSchema)` to create a new message.
  */
 export const DeleteWebhookRequestSchema: GenMessage<DeleteWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 11);
+  messageDesc(file_webhook_v1_webhook, 13);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookResponse
@@ -479,7 +620,7 @@ export type DeleteWebhookResponse = Message<"webhook.v1.DeleteWebhookResponse"> 
  * Use `create(DeleteWebhookResponseSchema)` to create a new message.
  */
 export const DeleteWebhookResponseSchema: GenMessage<DeleteWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 12);
+  messageDesc(file_webhook_v1_webhook, 14);
 
 /**
  * @generated from message webhook.v1.ListProcessesRequest
@@ -492,7 +633,7 @@ export type ListProcessesRequest = Message<"webhook.v1.ListProcessesRequest"> & 
  * Use `create(ListProcessesRequestSchema)` to create a new message.
  */
 export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 13);
+  messageDesc(file_webhook_v1_webhook, 15);
 
 /**
  * @generated from message webhook.v1.ListProcessesResponse
@@ -509,7 +650,7 @@ export type ListProcessesResponse = Message<"webhook.v1.ListProcessesResponse"> 
  * Use `create(ListProcessesResponseSchema)` to create a new message.
  */
 export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 14);
+  messageDesc(file_webhook_v1_webhook, 16);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitRequest
@@ -533,7 +674,7 @@ export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimit
  * Use `create(SetWebhookRateLimitRequestSchema)` to create a new message.
  */
 export const SetWebhookRateLimitRequestSchema: GenMessage<SetWebhookRateLimitRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 15);
+  messageDesc(file_webhook_v1_webhook, 17);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitResponse
@@ -550,7 +691,7 @@ export type SetWebhookRateLimitResponse = Message<"webhook.v1.SetWebhookRateLimi
  * Use `create(SetWebhookRateLimitResponseSchema)` to create a new message.
  */
 export const SetWebhookRateLimitResponseSchema: GenMessage<SetWebhookRateLimitResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 16);
+  messageDesc(file_webhook_v1_webhook, 18);
 
 /**
  * @generated from message webhook.v1.PauseWebhookRequest
@@ -567,7 +708,7 @@ export type PauseWebhookRequest = Message<"webhook.v1.PauseWebhookRequest"> & {
  * Use `create(PauseWebhookRequestSchema)` to create a new message.
  */
 export const PauseWebhookRequestSchema: GenMessage<PauseWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 17);
+  messageDesc(file_webhook_v1_webhook, 19);
 
 /**
  * @generated from message webhook.v1.PauseWebhookResponse
@@ -584,7 +725,7 @@ export type PauseWebhookResponse = Message<"webhook.v1.PauseWebhookResponse"> & 
  * Use `create(PauseWebhookResponseSchema)` to create a new message.
  */
 export const PauseWebhookResponseSchema: GenMessage<PauseWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 18);
+  messageDesc(file_webhook_v1_webhook, 20);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookRequest
@@ -601,7 +742,7 @@ export type ResumeWebhookRequest = Message<"webhook.v1.ResumeWebhookRequest"> & 
  * Use `create(ResumeWebhookRequestSchema)` to create a new message.
  */
 export const ResumeWebhookRequestSchema: GenMessage<ResumeWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 19);
+  messageDesc(file_webhook_v1_webhook, 21);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookResponse
@@ -618,7 +759,7 @@ export type ResumeWebhookResponse = Message<"webhook.v1.ResumeWebhookResponse"> 
  * Use `create(ResumeWebhookResponseSchema)` to create a new message.
  */
 export const ResumeWebhookResponseSchema: GenMessage<ResumeWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 20);
+  messageDesc(file_webhook_v1_webhook, 22);
 
 /**
  * @generated from message webhook.v1.SendTestEventRequest
@@ -650,7 +791,7 @@ export type SendTestEventRequest = Message<"webhook.v1.SendTestEventRequest"> & 
  * Use `create(SendTestEventRequestSchema)` to create a new message.
  */
 export const SendTestEventRequestSchema: GenMessage<SendTestEventRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 21);
+  messageDesc(file_webhook_v1_webhook, 23);
 
 /**
  * @generated from message webhook.v1.SendTestEventResponse
@@ -674,7 +815,7 @@ export type SendTestEventResponse = Message<"webhook.v1.SendTestEventResponse"> 
  * Use `create(SendTestEventResponseSchema)` to create a new message.
  */
 export const SendTestEventResponseSchema: GenMessage<SendTestEventResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 22);
+  messageDesc(file_webhook_v1_webhook, 24);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretRequest
@@ -691,7 +832,7 @@ export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretReques
  * Use `create(GetWebhookSecretRequestSchema)` to create a new message.
  */
 export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 23);
+  messageDesc(file_webhook_v1_webhook, 25);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretResponse
@@ -717,7 +858,7 @@ export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretRespo
  * Use `create(GetWebhookSecretResponseSchema)` to create a new message.
  */
 export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 24);
+  messageDesc(file_webhook_v1_webhook, 26);
 
 /**
  * @generated from message webhook.v1.WebhookSecret
@@ -743,7 +884,7 @@ export type WebhookSecret = Message<"webhook.v1.WebhookSecret"> & {
  * Use `create(WebhookSecretSchema)` to create a new message.
  */
 export const WebhookSecretSchema: GenMessage<WebhookSecret> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 25);
+  messageDesc(file_webhook_v1_webhook, 27);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretRequest
@@ -768,7 +909,7 @@ export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecret
  * Use `create(RotateWebhookSecretRequestSchema)` to create a new message.
  */
 export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 26);
+  messageDesc(file_webhook_v1_webhook, 28);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretResponse
@@ -794,7 +935,144 @@ export type RotateWebhookSecretResponse = Message<"webhook.v1.RotateWebhookSecre
  * Use `create(RotateWebhookSecretResponseSchema)` to create a new message.
  */
 export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 27);
+  messageDesc(file_webhook_v1_webhook, 29);
+
+/**
+ * A key pair that signs a webhook's requests.
+ *
+ * @generated from message webhook.v1.WebhookKeyPair
+ */
+export type WebhookKeyPair = Message<"webhook.v1.WebhookKeyPair"> & {
+  /**
+   * `whpk_` and the base64 of the 32 bytes of the ed25519 key. Not a secret.
+   *
+   * @generated from field: string public_key = 1;
+   */
+  publicKey: string;
+
+  /**
+   * The time at which it stops signing. Unset for the newest.
+   *
+   * @generated from field: google.protobuf.Timestamp expires = 2;
+   */
+  expires?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.WebhookKeyPair.
+ * Use `create(WebhookKeyPairSchema)` to create a new message.
+ */
+export const WebhookKeyPairSchema: GenMessage<WebhookKeyPair> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 30);
+
+/**
+ * @generated from message webhook.v1.GetWebhookKeyPairsRequest
+ */
+export type GetWebhookKeyPairsRequest = Message<"webhook.v1.GetWebhookKeyPairsRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+};
+
+/**
+ * Describes the message webhook.v1.GetWebhookKeyPairsRequest.
+ * Use `create(GetWebhookKeyPairsRequestSchema)` to create a new message.
+ */
+export const GetWebhookKeyPairsRequestSchema: GenMessage<GetWebhookKeyPairsRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 31);
+
+/**
+ * @generated from message webhook.v1.GetWebhookKeyPairsResponse
+ */
+export type GetWebhookKeyPairsResponse = Message<"webhook.v1.GetWebhookKeyPairsResponse"> & {
+  /**
+   * All valid pairs, newest first. Empty if the webhook's requests carry no `v1a` signature.
+   *
+   * @generated from field: repeated webhook.v1.WebhookKeyPair key_pairs = 1;
+   */
+  keyPairs: WebhookKeyPair[];
+};
+
+/**
+ * Describes the message webhook.v1.GetWebhookKeyPairsResponse.
+ * Use `create(GetWebhookKeyPairsResponseSchema)` to create a new message.
+ */
+export const GetWebhookKeyPairsResponseSchema: GenMessage<GetWebhookKeyPairsResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 32);
+
+/**
+ * @generated from message webhook.v1.RotateWebhookKeyPairRequest
+ */
+export type RotateWebhookKeyPairRequest = Message<"webhook.v1.RotateWebhookKeyPairRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+
+  /**
+   * Whether to revoke all old pairs immediately instead of after 24 hours.
+   *
+   * @generated from field: bool revoke_old_key_pairs = 2;
+   */
+  revokeOldKeyPairs: boolean;
+};
+
+/**
+ * Describes the message webhook.v1.RotateWebhookKeyPairRequest.
+ * Use `create(RotateWebhookKeyPairRequestSchema)` to create a new message.
+ */
+export const RotateWebhookKeyPairRequestSchema: GenMessage<RotateWebhookKeyPairRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 33);
+
+/**
+ * @generated from message webhook.v1.RotateWebhookKeyPairResponse
+ */
+export type RotateWebhookKeyPairResponse = Message<"webhook.v1.RotateWebhookKeyPairResponse"> & {
+  /**
+   * All valid pairs, newest first.
+   *
+   * @generated from field: repeated webhook.v1.WebhookKeyPair key_pairs = 1;
+   */
+  keyPairs: WebhookKeyPair[];
+};
+
+/**
+ * Describes the message webhook.v1.RotateWebhookKeyPairResponse.
+ * Use `create(RotateWebhookKeyPairResponseSchema)` to create a new message.
+ */
+export const RotateWebhookKeyPairResponseSchema: GenMessage<RotateWebhookKeyPairResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 34);
+
+/**
+ * @generated from message webhook.v1.DeleteWebhookKeyPairsRequest
+ */
+export type DeleteWebhookKeyPairsRequest = Message<"webhook.v1.DeleteWebhookKeyPairsRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+};
+
+/**
+ * Describes the message webhook.v1.DeleteWebhookKeyPairsRequest.
+ * Use `create(DeleteWebhookKeyPairsRequestSchema)` to create a new message.
+ */
+export const DeleteWebhookKeyPairsRequestSchema: GenMessage<DeleteWebhookKeyPairsRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 35);
+
+/**
+ * @generated from message webhook.v1.DeleteWebhookKeyPairsResponse
+ */
+export type DeleteWebhookKeyPairsResponse = Message<"webhook.v1.DeleteWebhookKeyPairsResponse"> & {
+};
+
+/**
+ * Describes the message webhook.v1.DeleteWebhookKeyPairsResponse.
+ * Use `create(DeleteWebhookKeyPairsResponseSchema)` to create a new message.
+ */
+export const DeleteWebhookKeyPairsResponseSchema: GenMessage<DeleteWebhookKeyPairsResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 36);
 
 /**
  * How a webhook's endpoint answers, by all attempts, those that will be retried included. A change shows within seconds.
@@ -844,6 +1122,52 @@ export type WebhookHealth = (typeof WebhookHealth)[keyof typeof WebhookHealth] |
  */
 export const WebhookHealthSchema: GenEnum<WebhookHealth> = /*@__PURE__*/
   enumDesc(file_webhook_v1_webhook, 0);
+
+/**
+ * What the circuit breaker of a webhook lets through.
+ *
+ * @generated from enum webhook.v1.CircuitBreakerState
+ */
+export const CircuitBreakerState = {
+  /**
+   * @generated from enum value: CIRCUIT_BREAKER_STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Everything.
+   *
+   * @generated from enum value: CIRCUIT_BREAKER_STATE_CLOSED = 1;
+   */
+  CLOSED: 1,
+
+  /**
+   * One delivery at a time, as a probe; the others wait. The first success closes the breaker.
+   *
+   * @generated from enum value: CIRCUIT_BREAKER_STATE_OPEN = 2;
+   */
+  OPEN: 2,
+
+  /**
+   * Nothing: the webhook is disabled, and its deliveries wait. PauseWebhook, ResumeWebhook and UpdateWebhook end it.
+   *
+   * @generated from enum value: CIRCUIT_BREAKER_STATE_DISABLED = 3;
+   */
+  DISABLED: 3,
+} as const;
+
+/**
+ * What the circuit breaker of a webhook lets through.
+ *
+ * @generated from enum webhook.v1.CircuitBreakerState
+ */
+export type CircuitBreakerState = (typeof CircuitBreakerState)[keyof typeof CircuitBreakerState] | UnknownEnum;
+
+/**
+ * Describes the enum webhook.v1.CircuitBreakerState.
+ */
+export const CircuitBreakerStateSchema: GenEnum<CircuitBreakerState> = /*@__PURE__*/
+  enumDesc(file_webhook_v1_webhook, 1);
 
 /**
  * Manages webhooks: URLs that events are delivered to.
@@ -934,7 +1258,7 @@ export const WebhookService: GenService<{
   },
   /**
    * Pauses a webhook: events are queued for it, but not sent until it is resumed. Attempts in flight complete.
-   * Pausing a paused webhook changes nothing.
+   * Pausing a paused webhook changes nothing. If its circuit breaker is open or disabled, it is closed: no probes are sent.
    *
    * @generated from rpc webhook.v1.WebhookService.PauseWebhook
    */
@@ -944,8 +1268,8 @@ export const WebhookService: GenService<{
     output: typeof PauseWebhookResponseSchema;
   },
   /**
-   * Resumes a paused webhook: its deliveries are sent, oldest first, with the next dispatch. Resuming a webhook that
-   * is not paused changes nothing.
+   * Resumes a paused webhook, or one whose circuit breaker is open or disabled: its deliveries are sent, oldest first, with
+   * the next dispatch. The breaker is closed and counts anew. Resuming another webhook changes nothing.
    *
    * @generated from rpc webhook.v1.WebhookService.ResumeWebhook
    */
@@ -989,7 +1313,39 @@ export const WebhookService: GenService<{
     output: typeof RotateWebhookSecretResponseSchema;
   },
   /**
-   * Returns the custom headers and the authentication of a webhook's requests, without their values.
+   * Returns the public keys that verify a webhook's `v1a` signatures. None unless RotateWebhookKeyPair was called.
+   *
+   * @generated from rpc webhook.v1.WebhookService.GetWebhookKeyPairs
+   */
+  getWebhookKeyPairs: {
+    methodKind: "unary";
+    input: typeof GetWebhookKeyPairsRequestSchema;
+    output: typeof GetWebhookKeyPairsResponseSchema;
+  },
+  /**
+   * Creates an ed25519 key pair. From then on the webhook's requests carry a `v1a` signature (Standard Webhooks) beside
+   * the `v1` signatures of its secrets. The previous pair also signs for 24 hours, unless revoke_old_key_pairs is set.
+   * At most five are valid at the same time. No call returns the private key, which is encrypted at rest.
+   *
+   * @generated from rpc webhook.v1.WebhookService.RotateWebhookKeyPair
+   */
+  rotateWebhookKeyPair: {
+    methodKind: "unary";
+    input: typeof RotateWebhookKeyPairRequestSchema;
+    output: typeof RotateWebhookKeyPairResponseSchema;
+  },
+  /**
+   * Deletes a webhook's key pairs: its requests carry no `v1a` signature any more.
+   *
+   * @generated from rpc webhook.v1.WebhookService.DeleteWebhookKeyPairs
+   */
+  deleteWebhookKeyPairs: {
+    methodKind: "unary";
+    input: typeof DeleteWebhookKeyPairsRequestSchema;
+    output: typeof DeleteWebhookKeyPairsResponseSchema;
+  },
+  /**
+   * Returns the custom headers, the authentication and the TLS settings of a webhook's requests, without secrets.
    *
    * @generated from rpc webhook.v1.WebhookService.GetWebhookRequestSettings
    */
@@ -999,8 +1355,8 @@ export const WebhookService: GenService<{
     output: typeof GetWebhookRequestSettingsResponseSchema;
   },
   /**
-   * Replaces the custom headers and the authentication of a webhook's requests. Attempts from then on carry them.
-   * They are encrypted at rest.
+   * Replaces the custom headers, the authentication and the TLS settings of a webhook's requests. Attempts from then on
+   * use them. They are encrypted at rest.
    *
    * @generated from rpc webhook.v1.WebhookService.SetWebhookRequestSettings
    */
