@@ -1,6 +1,6 @@
 import { readConfig } from "./config/config.ts";
 import { untilAnswered } from "./db/faults.ts";
-import { migrate } from "./db/migrate.ts";
+import { MIGRATION_BLOCKED, migrate } from "./db/migrate.ts";
 import { explain } from "./process/explain.ts";
 import { createLogger } from "./process/logger.ts";
 import { untilToldToStop } from "./process/shutdown.ts";
@@ -17,8 +17,14 @@ async function main(): Promise<void> {
   if (directUrl === undefined)
     throw new Error("DATABASE_URL is not set; an embedded database needs no migration");
   const log = createLogger(config.logLevel, { role: "migrate" });
-  await untilAnswered(() => migrate(directUrl, config.dispatch.retentionDays), {
-    signal: stopping.signal,
+  const { signal } = stopping;
+  const options = {
+    retentionDays: config.dispatch.retentionDays,
+    signal,
+    onBlocked: (err: Error) => log.warn({ err }, MIGRATION_BLOCKED),
+  };
+  await untilAnswered(() => migrate(directUrl, options), {
+    signal,
     onFirstFault: (err) => log.warn({ err }, "waiting for the database"),
   });
   console.log("the schema is up to date");

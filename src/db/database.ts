@@ -46,6 +46,7 @@ const QUERY_TIMEOUT_MS = 60_000;
  * @param url PostgreSQL connection address
  * @param options.max most connections at once
  * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes
+ * @param options.lockTimeoutMs how long a statement may wait for a lock. Defaults to the server's `lock_timeout`
  * @param options.preparedStatements false: hot statements are planned at each execution, since a pooler between loses
  *   prepared ones. Defaults to true
  * @param options.operationDuration records each statement's, in seconds; undefined: nothing is measured
@@ -56,10 +57,12 @@ export function openDatabase(
     max: number;
     applicationName?: string;
     queryTimeoutMs?: number;
+    lockTimeoutMs?: number;
     preparedStatements?: boolean;
     operationDuration?: Histogram | undefined;
   },
 ): Db {
+  const { lockTimeoutMs } = options;
   const db = knex({
     client: "pg",
     connection: {
@@ -70,7 +73,13 @@ export function openDatabase(
       query_timeout: options.queryTimeoutMs ?? QUERY_TIMEOUT_MS,
       types,
     } as Knex.PgConnectionConfig,
-    pool: { min: 0, max: options.max, validate: isIdle },
+    pool: {
+      min: 0,
+      max: options.max,
+      validate: isIdle,
+      // By a statement, because poolers refuse it as a parameter of the connection.
+      ...(lockTimeoutMs === undefined ? {} : { afterCreate: setLockTimeout(lockTimeoutMs) }),
+    },
     acquireConnectionTimeout: 10_000,
     // Knex prints errors on the console that it also throws.
     log: { warn() {}, error() {}, deprecate() {}, debug() {} },
@@ -83,6 +92,10 @@ export function openDatabase(
   } satisfies UserParams;
   return db;
 }
+
+const setLockTimeout =
+  (ms: number) => (connection: pg.Client, done: (error: Error | null, connection: pg.Client) => void) =>
+    connection.query(`set lock_timeout = ${ms}`, (error) => done(error, connection));
 
 /** The pool of a process and its direct connection to PostgreSQL. */
 export interface Databases {

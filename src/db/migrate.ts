@@ -1,5 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Knex } from "knex";
+import pRetry from "p-retry";
+import { ADVISORY_LOCKS } from "./connections/advisory-locks.ts";
 import { type Db, openDatabase, rows } from "./database.ts";
 import * as initial from "./migrations/0001-initial.ts";
 import * as webhookHealth from "./migrations/0002-webhook-health.ts";
@@ -8,6 +10,8 @@ import * as webhookChanges from "./migrations/0004-webhook-changes.ts";
 import * as auditLog from "./migrations/0005-audit-log.ts";
 import * as eventTrace from "./migrations/0006-event-trace.ts";
 import * as requestSettings from "./migrations/0007-request-settings.ts";
+import * as circuitBreakers from "./migrations/0008-circuit-breakers.ts";
+import * as notices from "./migrations/0009-notices.ts";
 import { ensurePartitions } from "./partitions.ts";
 
 /** All migrations, in order. Names are stored in `knex_migrations` and must never change. */
@@ -19,22 +23,45 @@ const migrations: Record<string, Knex.Migration> = {
   "0005-audit-log": auditLog,
   "0006-event-trace": eventTrace,
   "0007-request-settings": requestSettings,
+  "0008-circuit-breakers": circuitBreakers,
+  "0009-notices": notices,
 };
-
-/** The advisory lock of the migrating process. An arbitrary number, the same in every process. */
-const MIGRATION_LOCK = 7_242_110_918;
 
 /** The delay between attempts to get the lock, in milliseconds. */
 const LOCK_RETRY_MS = 200;
+
+/**
+ * The time that a migration waits for a lock, in milliseconds. Every later statement on the table waits behind it, such as
+ * those of publishers, so the migration soon stops waiting and tries again later.
+ */
+const LOCK_TIMEOUT_MS = 1_000;
+/** The delays between attempts of a migration that gets no lock, in milliseconds. They double, and are randomized. */
+const BLOCKED_RETRY_MS = { min: 1_000, max: 10_000 };
+/** SQLSTATE of a lock timeout. */
+const LOCK_NOT_AVAILABLE = "55P03";
+
+/** Logged each time that a migration stops waiting for a lock. */
+export const MIGRATION_BLOCKED =
+  "a migration waits for a lock that another transaction holds, and tries again; find it with pg_blocking_pids or in pg_stat_activity, and end it if it is forgotten";
 
 /** Thrown if this version can neither use nor upgrade the schema of the database. */
 export class SchemaError extends Error {
   override name = "SchemaError";
 }
 
+/** Options of `migrate`. */
+export interface MigrateOptions {
+  /** Determines the length of partitions, in days. Defaults to 30. */
+  retentionDays?: number;
+  /** Stops the attempts to get a lock, and throws its reason. */
+  signal?: AbortSignal;
+  /** Called with the error each time that a lock was not to be had. */
+  onBlocked?: (error: Error) => void;
+}
+
 /**
  * Migrates the schema and creates the partitions of the coming week. Safe to call concurrently from any number of
- * processes.
+ * processes. Retries without end while another transaction holds a lock that a migration needs; completed migrations stay.
  *
  * Migrations of a newer version are accepted: they only add to the schema, so this version works beside the newer one
  * and after a rollback.
@@ -42,19 +69,36 @@ export class SchemaError extends Error {
  * Opens its own connections, because building an index on a large table takes longer than the statement timeout.
  *
  * @param url the connection URL of PostgreSQL
- * @param retentionDays determines the length of partitions. Defaults to 30
  * @throws SchemaError if the schema is that of the unreleased version 0.1, or its migrations differ from this
  *   version's
  */
-export async function migrate(url: string, retentionDays = 30): Promise<void> {
-  const db = openDatabase(url, { max: 2, queryTimeoutMs: 0 });
-  try {
-    while (!(await migrateUnlessLocked(db))) await wait(LOCK_RETRY_MS);
+export async function migrate(
+  url: string,
+  { retentionDays = 30, signal, onBlocked }: MigrateOptions = {},
+): Promise<void> {
+  const db = openDatabase(url, { max: 2, queryTimeoutMs: 0, lockTimeoutMs: LOCK_TIMEOUT_MS });
+  const attempt = async () => {
+    while (!(await migrateUnlessLocked(db))) await wait(LOCK_RETRY_MS, undefined, signal ? { signal } : {});
     await ensurePartitions(db, retentionDays);
+  };
+  try {
+    await pRetry(attempt, {
+      retries: Number.POSITIVE_INFINITY,
+      minTimeout: BLOCKED_RETRY_MS.min,
+      maxTimeout: BLOCKED_RETRY_MS.max,
+      randomize: true,
+      shouldRetry: ({ error }) => isLockTimeout(error),
+      onFailedAttempt: ({ error }) => {
+        if (isLockTimeout(error)) onBlocked?.(error);
+      },
+      ...(signal ? { signal } : {}),
+    });
   } finally {
     await db.destroy();
   }
 }
+
+const isLockTimeout = (error: Error) => (error as NodeJS.ErrnoException).code === LOCK_NOT_AVAILABLE;
 
 /**
  * Knex's own lock is a table row, which a killed process never releases. An advisory lock ends with its connection;
@@ -69,7 +113,7 @@ function migrateUnlessLocked(db: Db): Promise<boolean> {
       lock,
       "select pg_try_advisory_xact_lock(:lock::bigint) as got",
       {
-        lock: MIGRATION_LOCK,
+        lock: ADVISORY_LOCKS.migration,
       },
     );
     if (!taken?.got) return false;

@@ -1,3 +1,4 @@
+import { ADVISORY_LOCKS } from "./connections/advisory-locks.ts";
 import type { Db } from "./database.ts";
 import { count, rows } from "./database.ts";
 
@@ -12,9 +13,6 @@ const DAY_MS = 86_400_000;
 const DAYS_AHEAD = 7;
 /** The maximum retention with daily partitions, in days. Beyond it, partitions are monthly. */
 const MAX_DAILY_RETENTION_DAYS = 90;
-/** The advisory lock for changes of partitions. An arbitrary number, the same in every process. */
-const PARTITION_LOCK = 7_242_110_922;
-
 /** A time range; the end is exclusive. */
 export interface Range {
   from: Date;
@@ -98,7 +96,7 @@ export async function ensurePartitions(
     const wanted = [...moments, ...ahead];
     if (missing(await listPartitions(db, table), wanted).length === 0) continue;
     made += await db.transaction(async (trx) => {
-      await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: PARTITION_LOCK });
+      await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.partitions });
       let added = 0;
       for (;;) {
         const there = await listPartitions(trx, table);

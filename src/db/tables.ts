@@ -58,6 +58,9 @@ interface WebhooksTable {
   /** Newest first. */
   old_secrets: Buffer[];
   old_secrets_expire: Date[];
+  /** Newest first. */
+  key_pairs: Buffer[];
+  key_pairs_expire: (Date | null)[];
   created: Date;
   modified: Date;
   paused: Date | null;

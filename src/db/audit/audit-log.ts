@@ -1,4 +1,5 @@
 import { processName } from "../../contract/catalogue.ts";
+import type { Breaker } from "../circuit-breaker/breakers.ts";
 import { type Bindings, count, type Db, rows } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { firstIdOf } from "../partitions.ts";
@@ -26,7 +27,10 @@ export type AuditAction =
   | "installed_app_created"
   | "installed_app_deleted"
   | "dispatch_requested"
-  | "request_tried";
+  | "request_tried"
+  | "webhook_breaker_opened"
+  | "webhook_breaker_closed"
+  | "webhook_disabled";
 
 /** Who makes a change. */
 export interface Actor {
@@ -39,7 +43,7 @@ export interface Actor {
   address: string | null;
 }
 
-/** Changes made without a key: at a start of the service, or by `npm run admin-key`. */
+/** Changes made without a key: by the service itself, or by `npm run admin-key`. */
 export const OPERATOR = null;
 
 /** Values by the names of their fields. Never secrets. */
@@ -166,6 +170,7 @@ export function webhookFacts(webhook: {
   apiKeyId: string;
   rateLimit: number | null;
   paused: Date | null;
+  breaker: Breaker | null;
 }): Facts {
   return {
     name: webhook.name,
@@ -174,6 +179,16 @@ export function webhookFacts(webhook: {
     api_key_id: webhook.apiKeyId,
     rate_limit: webhook.rateLimit,
     paused: webhook.paused?.toISOString() ?? null,
+    ...breakerFacts(webhook.breaker),
+  };
+}
+
+function breakerFacts(breaker: Breaker | null): Facts {
+  if (breaker === null) return {};
+  const { settings, state } = breaker;
+  return {
+    circuit_breaker: Object.entries(settings).map(([name, value]) => `${name} ${value}`),
+    ...(state === "closed" ? {} : { circuit_breaker_state: state }),
   };
 }
 

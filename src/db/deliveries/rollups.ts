@@ -1,5 +1,9 @@
+import { NOTE_FOR_BREAKERS } from "../circuit-breaker/note-attempts.ts";
+import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
+import { noticeFailed, noticeHealth } from "../events/notices.ts";
+import { withPartitions } from "../partitions.ts";
 import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../webhooks/webhook-health.ts";
 import { CHANGE } from "./rollup-deltas.ts";
 
@@ -7,9 +11,6 @@ import { CHANGE } from "./rollup-deltas.ts";
 export const FOLD_STEP = 500;
 /** The number of hours for which minute rollups are kept. Hour rollups are kept as long as deliveries. */
 const MINUTE_RETENTION_HOURS = 26;
-/** The advisory lock held while folding. An arbitrary number, the same in every process. */
-const FOLD_LOCK = 7_242_110_923;
-
 /**
  * Upper bounds of the latency classes, in milliseconds, from 2 to 65,536, each about 1.4 times the previous one.
  * Slower attempts are in an additional class. Must never change, because stored counts use these classes.
@@ -93,8 +94,8 @@ const fold = (unit: "minute" | "hour") => `
 
 const FOLD = `
   with taken as (
-    delete from rollup_deltas where id in (select id from rollup_deltas order by id limit :step::int)
-    returning minute, webhook_ids, changes, durations_ms
+    delete from rollup_deltas where id = any(array(select id from rollup_deltas order by id limit :step::int))
+    returning minute, webhook_ids, changes, durations_ms, failed_ids
   ),
   -- Thousands of changes become few sums at once; class 0 stands for no attempt.
   sum_of_each as materialized (
@@ -109,12 +110,14 @@ const FOLD = `
     union all
     select 0, minute, change, class, sum(n), sum(total_ms), max(longest_ms) from sum_of_each group by 2, 3, 4
   ),
-  ${fold("minute")}, ${fold("hour")}, ${NOTE_ATTEMPTS}
-  select (select count(*)::int from taken) as n, array(select webhook_id from noted) as noted`;
+  ${fold("minute")}, ${fold("hour")}, ${NOTE_ATTEMPTS}, ${NOTE_FOR_BREAKERS}
+  select (select count(*)::int from taken) as n, array(select webhook_id from noted) as noted,
+    array(select unnest(failed_ids) from taken) as failed`;
 
 /**
  * Adds unfolded deltas to the rollups, a step at a time, so that a reader finds few of them. Only one process folds at a
- * time; another one's call does nothing. The health of the webhooks that it concerns is judged in the same transaction.
+ * time; another one's call does nothing. The same transaction judges the health of the webhooks concerned, and publishes
+ * notices of what changed.
  *
  * @param onHealth told of the webhooks whose health has changed, once that is stored
  * @returns how many rows of `rollup_deltas` were folded; 0 when none is left
@@ -124,16 +127,22 @@ export async function foldDeltas(
   onHealth: (changes: readonly HealthChange[]) => void = () => {},
 ): Promise<number> {
   let changes: HealthChange[] = [];
-  const folded = await db.transaction(async (trx) => {
+  const fold = async (trx: Db) => {
+    changes = [];
     if (!(await takeFoldLock(trx))) return 0;
-    const [step] = await rows<{ n: number; noted: bigint[] }>(trx, FOLD, {
+    const [step] = await rows<{ n: number; noted: bigint[]; failed: string[] }>(trx, FOLD, {
       step: FOLD_STEP,
       bounds: LATENCY_BOUNDS_MS,
       classes: LATENCY_BOUNDS_MS.length + 1,
     });
-    if (step && step.noted.length > 0) changes = await judgeHealth(trx, step.noted);
-    return step?.n ?? 0;
-  });
+    if (!step) return 0;
+    if (step.noted.length > 0) changes = await judgeHealth(trx, step.noted);
+    await noticeHealth(trx, changes);
+    await noticeFailed(trx, step.failed);
+    return step.n;
+  };
+  // A notice may need a partition.
+  const folded = await withPartitions(db, () => db.transaction(fold));
   if (changes.length > 0) onHealth(changes);
   return folded;
 }
@@ -143,7 +152,7 @@ async function takeFoldLock(trx: Db): Promise<boolean> {
   const [taken] = await rows<{ got: boolean }>(
     trx,
     "select pg_try_advisory_xact_lock(:lock::bigint) as got",
-    { lock: FOLD_LOCK },
+    { lock: ADVISORY_LOCKS.fold },
   );
   return taken?.got === true;
 }

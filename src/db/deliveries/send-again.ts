@@ -10,7 +10,7 @@ import { type SearchText, searchDeliveries } from "./search.ts";
 /** The maximum number of attempts of a delivery that can be resent: attempt numbers are smallint. */
 const MAX_ATTEMPTS = 30_000;
 /** The maximum number of deliveries changed by one statement, so that no claim waits long. */
-const MAX_ROWS_PER_STATEMENT = 500;
+export const MAX_ROWS_PER_STATEMENT = 500;
 
 /** Whether a delivery with this id exceeds the retention: it would expire immediately. */
 const IS_OLD = (id: string) => `time_of_id(${id}) < now() - make_interval(days => :retentionDays::int)`;
@@ -21,7 +21,7 @@ const IS_OLD = (id: string) => `time_of_id(${id}) < now() - make_interval(days =
  *
  * @returns the ids of the deliveries that are now pending
  */
-async function startRound(
+export async function startRound(
   db: Db,
   scope: Scope,
   ids: readonly string[],

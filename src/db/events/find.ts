@@ -94,3 +94,13 @@ export async function readSmallPayloads(db: Db, ids: readonly string[]): Promise
   );
   return new Map(found.flatMap(({ id, payload }) => (payload === null ? [] : [[id, payload] as const])));
 }
+
+/** The ids of the given events whose payload, as receivers get it, contains a text. */
+export async function eventsContaining(db: Db, ids: readonly string[], text: string): Promise<Set<string>> {
+  const found = await rows<{ id: string }>(
+    db,
+    "select id from events where id = any(:ids::uuid[]) and strpos(payload, :text) > 0",
+    { ids: [...new Set(ids)], text },
+  );
+  return new Set(found.map(({ id }) => id));
+}

@@ -49,7 +49,7 @@ export async function queueTestEvent(
         returning id, event_id
       ),
       paused as (
-        update webhooks w set test_delivery = queued.id from queued, target
+        update webhooks w set test_delivery = queued.id, probe_attempts = null from queued, target
         where w.id = target.id and w.paused is not null
       )
       select event_id as "eventId", id as "deliveryId" from queued`,

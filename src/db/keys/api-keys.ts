@@ -1,6 +1,7 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { Permission, PermissionSchema } from "../../../gen/webhook/v1/options_pb.ts";
 import { DomainError } from "../../contract/errors.ts";
+import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import type { Db } from "../database.ts";
 import { count, rows, run } from "../database.ts";
 import { keyIn, type Scope } from "../scope.ts";
@@ -124,9 +125,6 @@ async function keysByHash(db: Db, sql: string, hashes: readonly string[]): Promi
   return new Map(found.map(({ hash, ...key }) => [hash, key]));
 }
 
-/** The advisory lock for counting and creating keys. An arbitrary number, the same in every process. */
-const CREATION_LOCK = 7_242_110_920;
-
 /**
  * Creates a key, unless the service has `maxKeys`, including revoked ones. Only this response contains the secret.
  * The id of its installed app must be a UUID.
@@ -146,7 +144,7 @@ export function createBoundedApiKey(
     });
     if (key.installedAppId && app.length === 0) return null;
     // Serialized: two concurrent calls could both take the last slot.
-    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
+    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.keys });
     const full = await run(
       trx,
       trx("api_keys")
@@ -200,7 +198,7 @@ export function ensureAdminKey(
     revoked: null,
   };
   return db.transaction(async (trx) => {
-    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
+    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.keys });
     const [before = null] = await run(
       trx,
       trx("api_keys").where({ secret_sha256: hash }).forNoKeyUpdate().select<ApiKeyRow[]>(API_KEY_SELECTION),

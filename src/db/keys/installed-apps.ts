@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
+import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import type { Db } from "../database.ts";
 import { rows, run } from "../database.ts";
 import type { Scope } from "../scope.ts";
@@ -12,9 +13,6 @@ export interface InstalledAppRow {
   created: Date;
 }
 
-/** The advisory lock for counting and creating apps. An arbitrary number, the same in every process. */
-const CREATION_LOCK = 7_242_110_921;
-
 /**
  * Creates an installed app, unless the service has `maxApps`. Names need not be unique.
  *
@@ -23,7 +21,7 @@ const CREATION_LOCK = 7_242_110_921;
 export function createBoundedInstalledApp(db: Db, name: string, maxApps: number): Promise<InstalledAppRow> {
   return db.transaction(async (trx) => {
     // Serialized: two concurrent calls could both take the last slot.
-    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: CREATION_LOCK });
+    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.apps });
     const full = await run(
       trx,
       trx("installed_apps")

@@ -1,6 +1,7 @@
 import { plainArray } from "../array-literal.ts";
 import { type Bindings, count, type Db, rows } from "../database.ts";
 import { endInterrupted } from "./endings.ts";
+import { HAS_RETRIES, MAY_RETRY } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
 import { isFree, WORKERS } from "./workers.ts";
 
@@ -118,7 +119,7 @@ export async function claimPending(
 }
 
 /** The condition for a run's retries that can be sent. */
-const DUE = `t.run_id = :runId::int and t.due <= now() and ${isFree("t")}`;
+const DUE = `t.run_id = :runId::int and t.due <= now() and ${isFree("t")} and ${MAY_RETRY}`;
 
 /**
  * Claims due retries of a group, fairly between its webhooks.
@@ -139,13 +140,14 @@ export async function claimGroup(
       -- webhook with all rows of the run.
       select g.webhook_id from run_groups g
         cross join lateral (
-          select from webhooks w where w.id = g.webhook_id and w.paused is null and w.deleted is null and ${IS_WORKER} offset 0
+          select w.id, w.paused, w.test_delivery, w.probe_attempts from webhooks w
+          where w.id = g.webhook_id and ${HAS_RETRIES} and w.deleted is null and ${IS_WORKER} offset 0
         ) w
         cross join lateral (select from retries t where t.webhook_id = g.webhook_id and ${DUE} limit 1) due
       where g.run_id = :runId::int and g.group_number = :group::int and g.webhook_id <> all(:excluded::bigint[])
     ), ${allowances("members")},
     chosen as (
-      select c.place from allowed s cross join lateral (
+      select c.place from allowed s join webhooks w on w.id = s.webhook_id cross join lateral (
         select t.ctid as place from retries t where t.webhook_id = s.webhook_id and ${DUE}
         limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from members))))
         for update skip locked

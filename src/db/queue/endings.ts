@@ -39,7 +39,7 @@ async function end(
         insert into deliveries (id, event_id, webhook_id, run_id, outcome, attempts, round_start, finished, reason)
         select id, event_id, webhook_id, run_id, :outcome::outcome, attempts, round_start, now(), :reason from gone
       ),
-      ${deltaOf(`select webhook_id, :change::smallint as change, -1 as duration_ms from gone`)}
+      ${deltaOf(`select id, webhook_id, :change::smallint as change, -1 as duration_ms from gone`)}
       select count(*)::int as n from gone`,
     { ...bindings, outcome, reason, change: outcome === "failed" ? CHANGE.failed : CHANGE.cancelled },
   );

@@ -150,7 +150,7 @@ const record = (tables: readonly ("queue" | "retries")[]) => `
       response_headers)
     select id, number, started, duration_ms, status, error, response_start, signature, response_headers from moved where state = 'retrying'
   ),
-  ${deltaOf(`select webhook_id, duration_ms, case state when 'delivered' then ${CHANGE.delivered}
+  ${deltaOf(`select id, webhook_id, duration_ms, case state when 'delivered' then ${CHANGE.delivered}
     when 'failed' then ${CHANGE.failed} when 'cancelled' then ${CHANGE.cancelled} else ${CHANGE.retrying} end::smallint as change
     from moved`)}
   select state, string_agg(place::text, ',') as places from moved group by state`;

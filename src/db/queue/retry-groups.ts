@@ -13,6 +13,14 @@ const OWN_GROUPS = 150;
 /** The number of groups shared by the other webhooks. Each group is an activity, which costs more than a delivery. */
 const SHARED_GROUPS = MAX_GROUPS - OWN_GROUPS;
 
+/**
+ * The condition that retry `t` of webhook `w` may be sent: the webhook is not paused, or the retry is the probe of its
+ * circuit breaker. `probe_attempts` lets it through for one attempt only.
+ */
+export const MAY_RETRY = "(w.paused is null or (t.id = w.test_delivery and t.attempts = w.probe_attempts))";
+/** The condition that some retries of webhook `w` may be sent. */
+export const HAS_RETRIES = "(w.paused is null or w.probe_attempts is not null)";
+
 /** A failing webhook within a run. */
 export interface FailingWebhook {
   webhookId: bigint;
@@ -22,6 +30,8 @@ export interface FailingWebhook {
   deliveries: number;
   /** The time until the first of them is due, in milliseconds; 0 if one is due. */
   delayMs: number;
+  /** Whether the delivery is a probe of the webhook's circuit breaker. */
+  isProbe: boolean;
 }
 
 /** The maximum number of retries that a run adopts in one step. */
@@ -29,7 +39,7 @@ const MAX_ADOPTED_PER_STEP = 10_000;
 
 const adoptable = (ofRun: string) => `
   select t.ctid as place from retries t join webhooks w on w.id = t.webhook_id
-  where ${ofRun} and w.paused is null and w.deleted is null and t.due < now() + interval '1 minute'
+  where ${ofRun} and ${MAY_RETRY} and w.deleted is null and t.due < now() + interval '1 minute'
   limit :most::int for update of t skip locked`;
 
 /**
@@ -50,7 +60,24 @@ export async function adoptRetries(db: Db, runId: number): Promise<number> {
         select known.run_id from known left join runs r on r.id = known.run_id
         where known.run_id is not null and (r.id is null or r.closed is not null)
       ),
-      orphans as (${adoptable("t.run_id is null")}),
+      -- One index probe per webhook, so that the many retries of paused webhooks are not visited.
+      lost(webhook_id) as (
+        (select webhook_id from retries where run_id is null order by run_id, webhook_id limit 1)
+        union all
+        select (
+          select t.webhook_id from retries t where t.run_id is null and t.webhook_id > lost.webhook_id
+          order by t.run_id, t.webhook_id limit 1
+        ) from lost where lost.webhook_id is not null
+      ),
+      orphans as (
+        select t.place from lost join webhooks w on w.id = lost.webhook_id and ${HAS_RETRIES} and w.deleted is null
+          cross join lateral (
+            select t.ctid as place from retries t
+            where t.run_id is null and t.webhook_id = lost.webhook_id and ${MAY_RETRY} and t.due < now() + interval '1 minute'
+            limit :most::int for update of t skip locked
+          ) t
+        limit :most::int
+      ),
       left_over as (
         select t.place from closed cross join lateral (${adoptable("t.run_id = closed.run_id")}) t
       ),
@@ -60,12 +87,12 @@ export async function adoptRetries(db: Db, runId: number): Promise<number> {
   );
 }
 
-/** Removes the retries of paused and deleted webhooks from a run, so that it can close. */
+/** Removes the retries of paused and deleted webhooks from a run, so that it can close; probes stay. */
 export async function leavePaused(db: Db, runId: number): Promise<number> {
   return count(
     db,
     `update retries t set run_id = null from webhooks w
-      where t.run_id = :runId::int and w.id = t.webhook_id and (w.paused is not null or w.deleted is not null)`,
+      where t.run_id = :runId::int and w.id = t.webhook_id and (${MAY_RETRY} is not true or w.deleted is not null)`,
     { runId },
   );
 }
@@ -91,7 +118,7 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
             row_number() over (order by count(*) desc, d.webhook_id)::int as place, count(*) over ()::int as total,
             (select coalesce(max(group_number), 0) from run_groups where run_id = :runId::int) as taken
           from retries d join webhooks w on w.id = d.webhook_id
-          where d.run_id = :runId::int and w.paused is null and w.deleted is null
+          where d.run_id = :runId::int and ${HAS_RETRIES} and w.deleted is null
             and not exists (select from run_groups g where g.run_id = d.run_id and g.webhook_id = d.webhook_id)
           group by d.webhook_id, w.target_url
         ) fresh
@@ -105,16 +132,17 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
     target_url: string;
     open: number;
     delay: number;
+    is_probe: boolean;
   }>(
     db,
     `select o.webhook_id, g.group_number, w.target_url, o.open,
-        greatest(0, extract(epoch from o.due - now()) * 1000)::float8 as delay
+        greatest(0, extract(epoch from o.due - now()) * 1000)::float8 as delay, w.paused is not null as is_probe
       from (
         select webhook_id, count(*)::int as open, min(${DUE}) as due
         from retries t where run_id = :runId::int group by webhook_id
       ) o
       join run_groups g on g.run_id = :runId::int and g.webhook_id = o.webhook_id
-      join webhooks w on w.id = o.webhook_id and w.paused is null and w.deleted is null
+      join webhooks w on w.id = o.webhook_id and ${HAS_RETRIES} and w.deleted is null
       order by g.group_number, o.webhook_id`,
     { runId },
   );
@@ -124,6 +152,7 @@ export async function assignGroups(db: Db, runId: number): Promise<FailingWebhoo
     targetUrl: row.target_url,
     deliveries: row.open,
     delayMs: Math.ceil(row.delay ?? 0),
+    isProbe: row.is_probe,
   }));
 }
 
@@ -147,9 +176,10 @@ export async function groupStatuses(
       cross join lateral (
         select count(*)::int as open, (extract(epoch from min(d.due) - now()) * 1000)::float8 as delay
         from run_groups g cross join lateral (
-          select from webhooks w where w.id = g.webhook_id and w.paused is null and w.deleted is null offset 0
+          select w.paused, w.test_delivery, w.probe_attempts from webhooks w
+          where w.id = g.webhook_id and ${HAS_RETRIES} and w.deleted is null offset 0
         ) w cross join lateral (
-          select ${DUE} as due from retries t where t.run_id = g.run_id and t.webhook_id = g.webhook_id
+          select ${DUE} as due from retries t where t.run_id = g.run_id and t.webhook_id = g.webhook_id and ${MAY_RETRY}
           -- Its own index probe for each webhook, whatever the planner takes the run's size for.
           offset 0
         ) d

@@ -38,6 +38,8 @@ export interface ClaimedWebhook {
   installedAppId: string | null;
   /** Sealed custom headers and credentials. Undefined for none. */
   requestSettings?: Buffer;
+  /** Whether the response 410 Gone disables the webhook. Undefined if not. */
+  disableOnGone?: true;
 }
 
 /** A cached row of a webhook. Each change of the row changes its version. */
@@ -62,13 +64,19 @@ export class ClaimedWebhooks {
     const known = this.#known;
     const asked = [...ids];
     const changed = await rows<
-      Omit<ClaimedWebhook, "secrets" | "target" | "requestSettings"> &
-        SecretsRow & { targetUrl: string; version: string; requestSettings: Buffer | null }
+      Omit<ClaimedWebhook, "secrets" | "target" | "requestSettings" | "disableOnGone"> &
+        SecretsRow & {
+          targetUrl: string;
+          version: string;
+          requestSettings: Buffer | null;
+          disableOnGone: boolean;
+        }
     >(
       db,
       // A row's xmin is the id of the transaction that wrote it.
       `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
-          installed_app_id as "installedAppId", request_settings as "requestSettings"
+          installed_app_id as "installedAppId", request_settings as "requestSettings",
+          exists (select from webhook_breakers b where b.webhook_id = w.id and b.disable_on_gone) as "disableOnGone"
         from unnest(:ids::bigint[], :versions::text[]) k(id, version) join webhooks w on w.id = k.id
         where w.xmin::text is distinct from k.version`,
       { ids: plainArray(asked), versions: plainArray(asked.map((id) => known.get(id)?.version ?? null)) },
@@ -80,7 +88,7 @@ export class ClaimedWebhooks {
       if (webhook) found.set(id, webhook);
     }
     for (const row of changed) {
-      const { id, process, targetUrl, installedAppId, requestSettings, version } = row;
+      const { id, process, targetUrl, installedAppId, requestSettings, disableOnGone, version } = row;
       const secrets = sealedSecretsOf(id, row);
       const webhook: ClaimedWebhook = {
         id,
@@ -90,6 +98,7 @@ export class ClaimedWebhooks {
         secrets,
       };
       if (requestSettings !== null) webhook.requestSettings = requestSettings;
+      if (disableOnGone) webhook.disableOnGone = true;
       found.set(id, webhook);
       known.delete(id);
       known.set(id, { version, webhook });

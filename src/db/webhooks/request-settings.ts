@@ -1,4 +1,5 @@
 import { DomainError } from "../../contract/errors.ts";
+import type { OAuth2Client, TlsSettings } from "../../contract/target-rules.ts";
 import { count, type Db, rows } from "../database.ts";
 import type { SecretBox, SecretContext } from "./secret-box.ts";
 import { UnopenableError } from "./secret-box.ts";
@@ -6,17 +7,20 @@ import { UnopenableError } from "./secret-box.ts";
 /** Credentials that a webhook's requests carry. */
 export type Authentication =
   | { kind: "basic"; username: string; password: string }
-  | { kind: "bearer"; token: string };
+  | { kind: "bearer"; token: string }
+  | { kind: "oauth2"; client: OAuth2Client };
 
-/** What the requests of a webhook carry beside the contract's headers. */
+/** What the requests of a webhook carry beside the contract's headers, and how they are sent. */
 export interface RequestSettings {
   /** In the order in which they are sent. */
   headers: readonly { name: string; value: string }[];
   authentication: Authentication | null;
+  /** Null unless it has a client certificate or authorities. */
+  tls: TlsSettings | null;
 }
 
 /** The settings of a webhook that has none. */
-export const NO_REQUEST_SETTINGS: RequestSettings = { headers: [], authentication: null };
+export const NO_REQUEST_SETTINGS: RequestSettings = { headers: [], authentication: null, tls: null };
 
 /** The context that the settings of a webhook are sealed for. */
 export function requestSettingsContext(webhookId: bigint): SecretContext {
@@ -29,7 +33,8 @@ export function sealRequestSettings(
   webhookId: bigint,
   settings: RequestSettings,
 ): Buffer | null {
-  if (settings.headers.length === 0 && settings.authentication === null) return null;
+  const { headers, authentication, tls } = settings;
+  if (headers.length === 0 && authentication === null && tls === null) return null;
   return box.seal(JSON.stringify(settings), requestSettingsContext(webhookId));
 }
 
@@ -38,7 +43,10 @@ export function openRequestSettings(box: SecretBox, webhookId: bigint, sealed: B
   return JSON.parse(box.open(sealed, requestSettingsContext(webhookId)).toString()) as RequestSettings;
 }
 
-/** The headers of the settings: names and values in turn. */
+/**
+ * Custom headers and the header of Basic or bearer authentication: names and values in turn. The header of an OAuth 2.0 access
+ * token is not among them.
+ */
 export function headersOfSettings({ headers, authentication }: RequestSettings): string[] {
   const parts = headers.flatMap(({ name, value }) => [name, value]);
   if (authentication?.kind === "basic") {

@@ -34,6 +34,11 @@ export function webhookSecretContext(webhookId: bigint): SecretContext {
   return { purpose: WEBHOOK_SECRET_PURPOSE, row: String(webhookId) };
 }
 
+/** The context of the private keys that sign a webhook's requests. */
+export function keyPairContext(webhookId: bigint): SecretContext {
+  return { purpose: "webhook-key-pair", row: String(webhookId) };
+}
+
 /** The version byte: bound to a purpose, or to a purpose and a row. */
 const FOR_PURPOSE = 1;
 const FOR_ROW = 2;

@@ -1,6 +1,6 @@
 import { count, type Db, rows } from "../database.ts";
 import { requestSettingsContext } from "./request-settings.ts";
-import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
+import { keyPairContext, type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
 /** The result of one pass over all signing secrets. */
 export interface Resealing {
@@ -18,6 +18,7 @@ interface Row {
   secret: Buffer;
   oldSecrets: Buffer[];
   requestSettings: Buffer | null;
+  keyPairs: Buffer[];
   live: boolean;
 }
 
@@ -35,7 +36,7 @@ export async function resealSecrets(db: Db, box: SecretBox, signal?: AbortSignal
     const page = await rows<Row>(
       db,
       `select id, secret, old_secrets as "oldSecrets", request_settings as "requestSettings",
-          deleted is null as live
+          key_pairs as "keyPairs", deleted is null as live
         from webhooks where id > :after::bigint order by id limit ${PAGE_SIZE}`,
       { after },
     );
@@ -73,20 +74,24 @@ async function resealRow(
   const secret = resealed(row.secret);
   const old = row.oldSecrets.map((sealed) => resealed(sealed));
   const settings = row.requestSettings && resealed(row.requestSettings, requestSettingsContext(row.id));
+  const pairs = row.keyPairs.map((sealed) => resealed(sealed, keyPairContext(row.id)));
   if (replaced) {
     const written = await count(
       db,
-      `update webhooks set secret = :secret, old_secrets = :old::bytea[], request_settings = :settings::bytea
+      `update webhooks set secret = :secret, old_secrets = :old::bytea[], request_settings = :settings::bytea,
+          key_pairs = :pairs::bytea[]
         where id = :id::bigint and secret = :wasSecret and old_secrets = :wasOld::bytea[]
-          and request_settings is not distinct from :wasSettings::bytea`,
+          and request_settings is not distinct from :wasSettings::bytea and key_pairs = :wasPairs::bytea[]`,
       {
         id: row.id,
         secret,
         old,
         settings,
+        pairs,
         wasSecret: row.secret,
         wasOld: row.oldSecrets,
         wasSettings: row.requestSettings,
+        wasPairs: row.keyPairs,
       },
     );
     if (written === 0) return "changed";

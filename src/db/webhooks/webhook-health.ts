@@ -31,6 +31,8 @@ export interface HealthChange {
   health: Health;
   /** When the present health began. */
   since: Date;
+  /** When the previous one began. */
+  wasSince: Date;
 }
 
 const recent = (row: string) =>
@@ -43,7 +45,8 @@ const recent = (row: string) =>
  */
 export const NOTE_ATTEMPTS = `
   tried as (
-    select webhook_id, bool_or(change = ${CHANGE.delivered}) as succeeded, bool_or(change <> ${CHANGE.delivered}) as failed
+    select webhook_id, bool_or(change = ${CHANGE.delivered}) as succeeded, bool_or(change <> ${CHANGE.delivered}) as failed,
+      (sum(n) filter (where change <> ${CHANGE.delivered}))::int as failures
     from sum_of_each
     where class > 0 and minute > now() - interval '${DEGRADED_WITHIN_MIN} minutes' group by webhook_id
   ),
@@ -85,7 +88,7 @@ const LATEST_ERROR = `
 
 const JUDGE = `
   with judged as materialized (
-    select h.webhook_id, h.health as was, j.health, e.error, w.target_url
+    select h.webhook_id, h.health as was, h.since as was_since, j.health, e.error, w.target_url
     from unnest(:webhookIds::bigint[]) n(webhook_id)
       cross join lateral (select * from webhook_health k where k.webhook_id = n.webhook_id offset 0) h
       join webhooks w on w.id = n.webhook_id and w.deleted is null
@@ -110,7 +113,7 @@ const JUDGE = `
     error_read = case when j.error is null then h.error_read else now() end
   from judged j
   where h.webhook_id = j.webhook_id and (j.health <> h.health or j.error is not null)
-  returning h.webhook_id as "webhookId", j.target_url as "targetUrl", j.was, h.health, h.since`;
+  returning h.webhook_id as "webhookId", j.target_url as "targetUrl", j.was, h.health, h.since, j.was_since as "wasSince"`;
 
 /** Judges the health of webhooks that have a row in `webhook_health`; answers those that changed. */
 export async function judgeHealth(trx: Db, webhookIds: readonly bigint[]): Promise<HealthChange[]> {

@@ -4,13 +4,15 @@ import { count, type Db, rows } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
-/** A stored signing secret. */
+/** A stored signing secret, or the private key of a key pair. */
 export interface SealedSecret {
   /** The webhook that it is sealed for. */
   webhookId: bigint;
   sealed: Buffer;
   /** The time at which it stops signing; null for the newest. */
   expires: Date | null;
+  /** Set for a private ed25519 key, which signs `v1a`. A secret signs `v1`. */
+  keyPair?: true;
 }
 
 /** A valid signing secret. */
@@ -21,19 +23,23 @@ export interface WebhookSecret {
   expires: Date | null;
 }
 
-/** The columns of a webhook that hold its secrets. */
-export const SECRET_COLUMNS = `secret, old_secrets as "oldSecrets", old_secrets_expire as "oldSecretsExpire"`;
+/** The columns of a webhook that hold its secrets and key pairs. */
+export const SECRET_COLUMNS = `secret, old_secrets as "oldSecrets", old_secrets_expire as "oldSecretsExpire",
+  key_pairs as "keyPairs", key_pairs_expire as "keyPairsExpire"`;
 
 /** The values of `SECRET_COLUMNS`. */
 export interface SecretsRow {
   secret: Buffer;
   oldSecrets: Buffer[];
   oldSecretsExpire: Date[];
+  /** Newest first. */
+  keyPairs: Buffer[];
+  keyPairsExpire: (Date | null)[];
 }
 
-/** The grace period of an old secret, in hours. */
-const GRACE_PERIOD_HOURS = 24;
-/** The maximum number of valid secrets of a webhook. */
+/** The grace period of an old secret or key pair, in hours. */
+export const GRACE_PERIOD_HOURS = 24;
+/** The maximum number of valid secrets of a webhook, and of its key pairs. */
 const MAX_SECRETS = 5;
 const SECRET_BYTES = 32;
 
@@ -42,11 +48,17 @@ export function newSealedSecret(box: SecretBox, webhookId: bigint): Buffer {
   return box.seal(randomBytes(SECRET_BYTES), webhookSecretContext(webhookId));
 }
 
+/** All that signs the requests of a webhook: its secrets, then its key pairs, each newest first, as stored. */
+export function sealedSecretsOf(webhookId: bigint, row: SecretsRow): SealedSecret[] {
+  const secrets = secretsOf(webhookId, row);
+  for (const [index, sealed] of row.keyPairs.entries()) {
+    secrets.push({ webhookId, sealed, expires: row.keyPairsExpire[index] ?? null, keyPair: true });
+  }
+  return secrets;
+}
+
 /** The secrets of a row, newest first, including expired ones. Callers must check the expiry. */
-export function sealedSecretsOf(
-  webhookId: bigint,
-  { secret, oldSecrets, oldSecretsExpire }: SecretsRow,
-): SealedSecret[] {
+function secretsOf(webhookId: bigint, { secret, oldSecrets, oldSecretsExpire }: SecretsRow): SealedSecret[] {
   const old = oldSecrets.map((sealed, index) => ({
     webhookId,
     sealed,
@@ -112,17 +124,8 @@ export function rotateWebhookSecret(
       { id, hours: GRACE_PERIOD_HOURS, ...inScope.bindings },
     );
     if (!row) return false;
-    const old = (revokeOld ? [] : validAt(row.now, id, row))
-      .filter((secret) => opens(box, secret))
-      .map(({ sealed, expires }) => ({ sealed, expires: expires ?? row.endOfOld }));
-    const oldest = old.at(-1);
-    if (oldest && old.length >= MAX_SECRETS) {
-      throw new DomainError(
-        "FAILED_PRECONDITION",
-        `webhook ${id} has ${MAX_SECRETS} valid signing secrets, the maximum; rotate again after ${oldest.expires.toISOString()}, when the oldest expires, or with revoke_old_secrets, which revokes all old ones immediately`,
-        { reason: "TOO_MANY_SECRETS" },
-      );
-    }
+    const usable = (revokeOld ? [] : validAt(row.now, id, row)).filter((secret) => opens(box, secret));
+    const old = keptBesideNew(id, usable, row.endOfOld, "signing secrets", "revoke_old_secrets");
     await count(
       trx,
       `update webhooks set secret = :secret, old_secrets = :old::bytea[],
@@ -139,7 +142,33 @@ export function rotateWebhookSecret(
   });
 }
 
-/** Deletes expired secrets of webhooks and keys. */
+/**
+ * The old secrets or key pairs that stay valid beside a new one: the newest of them until `endOfOld`.
+ *
+ * @param what what they are, in the plural
+ * @param revoke the field of the request that revokes them
+ * @throws DomainError FAILED_PRECONDITION if they are already as many as there may be
+ */
+export function keptBesideNew(
+  webhookId: bigint,
+  old: readonly Pick<SealedSecret, "sealed" | "expires">[],
+  endOfOld: Date,
+  what: string,
+  revoke: string,
+): { sealed: Buffer; expires: Date }[] {
+  const kept = old.map(({ sealed, expires }) => ({ sealed, expires: expires ?? endOfOld }));
+  const oldest = kept.at(-1);
+  if (oldest && kept.length >= MAX_SECRETS) {
+    throw new DomainError(
+      "FAILED_PRECONDITION",
+      `webhook ${webhookId} has ${MAX_SECRETS} valid ${what}, the maximum; rotate again after ${oldest.expires.toISOString()}, when the oldest expires, or with ${revoke}, which revokes all old ones immediately`,
+      { reason: "TOO_MANY_SECRETS" },
+    );
+  }
+  return kept;
+}
+
+/** Deletes expired secrets and key pairs of webhooks, and expired secrets of keys. */
 export async function forgetExpiredSecrets(db: Db): Promise<void> {
   await count(db, "delete from api_key_old_secrets where expires <= now()");
   // Valid secrets come first. All values are read from the row being written, so that a concurrent rotation is not
@@ -152,10 +181,16 @@ export async function forgetExpiredSecrets(db: Db): Promise<void> {
           old_secrets_expire[1:(select count(*)::int from unnest(w.old_secrets_expire) e where e > now())]
       where old_secrets_expire[cardinality(old_secrets_expire)] <= now()`,
   );
+  const validPairs = "(select count(*)::int from unnest(w.key_pairs_expire) e where e is null or e > now())";
+  await count(
+    db,
+    `update webhooks w set key_pairs = key_pairs[1:${validPairs}], key_pairs_expire = key_pairs_expire[1:${validPairs}]
+      where key_pairs_expire[cardinality(key_pairs_expire)] <= now()`,
+  );
 }
 
 function validAt(now: Date, webhookId: bigint, row: SecretsRow): SealedSecret[] {
-  return sealedSecretsOf(webhookId, row).filter(({ expires }) => expires === null || expires > now);
+  return secretsOf(webhookId, row).filter(({ expires }) => expires === null || expires > now);
 }
 
 function opens(box: SecretBox, { webhookId, sealed }: SealedSecret): boolean {

@@ -1,8 +1,17 @@
+import { isDeepStrictEqual } from "node:util";
 import { DomainError } from "../../contract/errors.ts";
+import {
+  type BreakerSettings,
+  closeBreakerForUser,
+  holdsBack,
+  removeBreakers,
+  setBreaker,
+} from "../circuit-breaker/breakers.ts";
+import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import { type Db, rows } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import type { Scope } from "../scope.ts";
-import { findWebhook, lockWebhook, REGISTRATION_LOCK, type WebhookRow, webhookColumns } from "./webhooks.ts";
+import { findWebhook, lockWebhook, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
 /** The changes of one update. A property that is left out keeps its value. */
 export interface WebhookChanges {
@@ -13,6 +22,8 @@ export interface WebhookChanges {
   /** In deliveries per second; null removes the limit. */
   rateLimit?: number | null;
   paused?: boolean;
+  /** Null removes the circuit breaker. */
+  breaker?: BreakerSettings | null;
 }
 
 /**
@@ -34,25 +45,32 @@ export function updateWebhook(
   return transactionWithRetry(db, async (trx) => {
     // Serialized with registrations, and taken first as they do: both could take the same address.
     if (changes.address)
-      await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: REGISTRATION_LOCK });
+      await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.registration });
     const before = await lockWebhook(trx, scope, id);
     if (!before) return null;
     if (revision !== undefined && revision !== before.revision) throw revisionChanged(before, revision);
     const after = changed(before, changes);
     const moves = after.targetUrl !== before.targetUrl;
     if (moves && (await findWebhook(trx, after))) throw addressTaken(after.url);
+    // A user who pauses or resumes the webhook takes over from its breaker.
+    const takesOver = holdsBack(before.breaker) && (changes.paused !== undefined || changes.breaker === null);
+    const newBreaker = await changeBreaker(trx, before, changes, takesOver);
+    const held = takesOver ? changes.paused === true : holdsBack(before.breaker) || after.paused;
     const [webhook] = await rows<WebhookRow>(
       trx,
       `update webhooks w set name = :name::text, url = :url::text, target_url = :targetUrl::text,
-          paused = case when :paused::bool then coalesce(w.paused, now()) end, rate_limit = :rateLimit::int,
-          test_delivery = case when (w.paused is not null) = :paused::bool then w.test_delivery end,
+          paused = case when :held::bool then case when :takesOver::bool then now() else coalesce(w.paused, now()) end end,
+          rate_limit = :rateLimit::int,
+          test_delivery = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.test_delivery end,
+          probe_attempts = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.probe_attempts end,
           rate_tokens = case when w.rate_limit is distinct from :rateLimit::int then 0 else w.rate_tokens end,
           rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
           modified = now(), revision = w.revision + 1
-        where w.id = :id::bigint and (w.name, w.url, w.rate_limit, w.paused is not null)
-          is distinct from (:name::text, :url::text, :rateLimit::int, :paused::bool)
+        where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool
+          or (w.name, w.url, w.rate_limit, w.paused is not null)
+            is distinct from (:name::text, :url::text, :rateLimit::int, :held::bool))
         returning ${webhookColumns("w")}`,
-      { id, ...after },
+      { id, ...after, held, takesOver, newBreaker },
     );
     if (!webhook) return { before, webhook: before };
     if (webhook.url !== before.url) {
@@ -62,7 +80,7 @@ export function updateWebhook(
         { id, url: before.url },
       );
     }
-    if (moves || after.paused !== (before.paused !== null)) {
+    if (moves || takesOver || after.paused !== (before.paused !== null)) {
       // The revision notifies the workers of the change.
       await rows(trx, "update processes set revision = revision + 1 where process = :process::int", {
         process: webhook.process,
@@ -70,6 +88,20 @@ export function updateWebhook(
     }
     return { before, webhook };
   });
+}
+
+/** @returns whether the settings of the breaker have changed */
+async function changeBreaker(
+  trx: Db,
+  { id, breaker: before, paused: wasPaused }: WebhookRow,
+  { breaker, paused }: WebhookChanges,
+  takesOver: boolean,
+): Promise<boolean> {
+  const isNew = breaker !== undefined && !isDeepStrictEqual(breaker, before?.settings ?? null);
+  if (isNew && breaker) await setBreaker(trx, id, breaker);
+  if (isNew && !breaker) await removeBreakers(trx, [id]);
+  else if (before && (takesOver || (wasPaused && paused === false))) await closeBreakerForUser(trx, id);
+  return isNew;
 }
 
 function changed(before: WebhookRow, { name, address, rateLimit, paused }: WebhookChanges) {

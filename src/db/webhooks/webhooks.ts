@@ -1,4 +1,6 @@
 import { DomainError } from "../../contract/errors.ts";
+import { type Breaker, breakerColumns, removeBreakers } from "../circuit-breaker/breakers.ts";
+import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import type { Bindings, Db } from "../database.ts";
 import { count, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
@@ -25,8 +27,10 @@ export interface WebhookRow {
   applicationName: string | null;
   /** The maximum number of deliveries per second; null for no limit. */
   rateLimit: number | null;
-  /** The time since which deliveries are paused; null if they are not. */
+  /** The time since which a user has paused deliveries; null if none has. */
   paused: Date | null;
+  /** Null for none. */
+  breaker: Breaker | null;
   created: Date;
   modified: Date;
   /** Null when healthy. */
@@ -50,42 +54,32 @@ export interface NewWebhook {
   apiKeyId: string;
 }
 
-/** The advisory lock for counting, creating and moving webhooks. An arbitrary number, the same in every process. */
-export const REGISTRATION_LOCK = 7_242_110_919;
-
 /** The columns of `WebhookRow`. @param table the name of `webhooks` in the query */
 export const webhookColumns = (
   table: string,
 ) => `${table}.id, ${table}.revision, ${table}.name, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
   ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
-  ${table}.rate_limit as "rateLimit", ${table}.paused, ${table}.created, ${table}.modified,
+  ${table}.rate_limit as "rateLimit", ${breakerColumns(table)}, ${table}.created, ${table}.modified,
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 
 /** A live webhook of the scope, or null. */
-export function getWebhook(db: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
-  return readWebhook(db, scope, id, "");
-}
-
-/** As `getWebhook`, locked until the end of the transaction: other changes of it wait. */
-export function lockWebhook(trx: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
-  return readWebhook(trx, scope, id, "for no key update of w");
-}
-
-async function readWebhook(
-  db: Db,
-  scope: Scope,
-  id: bigint,
-  lock: "" | "for no key update of w",
-): Promise<WebhookRow | null> {
+export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
   const inScope = webhookIn(scope, "w");
   const [webhook] = await rows<WebhookRow>(
     db,
-    `select ${webhookColumns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null and ${inScope.sql} ${lock}`,
+    `select ${webhookColumns("w")} from webhooks w where w.id = :id::bigint and w.deleted is null and ${inScope.sql}`,
     { id, ...inScope.bindings },
   );
   return webhook ?? null;
+}
+
+/** As `getWebhook`, locked until the end of the transaction: other changes of it and of its circuit breaker wait. */
+export async function lockWebhook(trx: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
+  // Two statements: one that has waited for a lock sees other tables as they were before the wait.
+  await rows(trx, "select from webhooks where id = :id::bigint for no key update", { id });
+  return getWebhook(trx, scope, id);
 }
 
 /** A page of a list by id: at most `limit` rows after an id; null for the first rows. */
@@ -158,7 +152,7 @@ export async function createWebhook(
   if (existing) return { webhook: existing, created: false };
   return db.transaction(async (trx) => {
     // Serialized: two concurrent calls could both take the last slot.
-    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: REGISTRATION_LOCK });
+    await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.registration });
     // Another call may have registered it in the meantime. Checked first, because every conflicting insert uses up an
     // id.
     const other = await findWebhook(trx, webhook);
@@ -266,7 +260,8 @@ async function markDeleted(trx: Db, condition: string, bindings: Bindings): Prom
     bindings,
   );
   if (locked.length === 0) return [];
-  return rows<WebhookRow>(
+  const ids = locked.map(({ id }) => id);
+  const deleted = await rows<WebhookRow>(
     trx,
     `with type as (
         insert into processes as p (process, revision, live)
@@ -279,8 +274,10 @@ async function markDeleted(trx: Db, condition: string, bindings: Bindings): Prom
         deleted_revision = type.revision
       from type where w.id = any(:ids::bigint[]) and type.process = w.process
       returning ${webhookColumns("w")}`,
-    { ids: locked.map(({ id }) => id), processes: locked.map(({ process }) => process) },
+    { ids, processes: locked.map(({ process }) => process) },
   );
+  await removeBreakers(trx, ids);
+  return deleted;
 }
 
 /** Whether webhook `w` has rows. With "exists", the planner would scan the table from its start. */

@@ -1,0 +1,20 @@
+/**
+ * PostgreSQL's advisory locks of the service. Arbitrary numbers, the same in every process and version, and all here so
+ * that each has its own.
+ */
+export const ADVISORY_LOCKS = {
+  /** Held while the schema is migrated. */
+  migration: 7_242_110_918,
+  /** For counting, creating and moving webhooks. */
+  registration: 7_242_110_919,
+  /** For counting and creating API keys. */
+  keys: 7_242_110_920,
+  /** For counting and creating installed apps. */
+  apps: 7_242_110_921,
+  /** For changes of partitions. */
+  partitions: 7_242_110_922,
+  /** Held while statistics are folded. */
+  fold: 7_242_110_923,
+  /** Held for its whole session by the process that reads the backlog for metrics. */
+  backlog: 7_242_110_924,
+} as const;

@@ -1,0 +1,104 @@
+import { type Db, rows, run } from "../database.ts";
+
+/** The setting that holds what the latest digest reported. */
+const STATE = "notice digest";
+/** The maximum number of webhooks that a digest names per list. */
+export const MAX_LISTED = 50;
+
+/** A webhook in a digest. */
+export interface DigestWebhook {
+  id: bigint;
+  name: string | null;
+  /** As requested. */
+  targetUrl: string;
+  /** The name of its installed app; null for none. */
+  appName: string | null;
+}
+
+/** What has changed since the latest digest, and what still lasts. */
+export interface NoticeDigest {
+  /** Longest failing first; `isNew` unless the latest digest reported it. */
+  failing: (DigestWebhook & { since: Date; lastError: string | null; isNew: boolean })[];
+  /** Disabled by their circuit breakers, longest first. */
+  disabled: (DigestWebhook & { since: Date; reason: string; isNew: boolean })[];
+  /** Reported as failing by the latest digest, and not failing any more. */
+  recovered: DigestWebhook[];
+  /** Webhooks with failed deliveries since the latest digest, most first. */
+  failed: (DigestWebhook & { deliveries: number })[];
+  /** From when failed deliveries are counted, and until when: whole minutes. */
+  from: Date;
+  until: Date;
+  /** What the next digest compares with. */
+  state: string;
+}
+
+/** What a digest reported: ids of webhooks, and the end of its period. */
+interface State {
+  failing: string[];
+  disabled: string[];
+  until: string;
+}
+
+const WEBHOOK = `w.id, w.name, w.target_url as "targetUrl",
+  (select a.name from installed_apps a where a.id = w.installed_app_id) as "appName"`;
+
+/**
+ * Reads a digest of all webhooks: of their health, their circuit breakers and their failed deliveries. Deliveries are
+ * counted up to the minute before the present one, because those are folded into the statistics.
+ */
+export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
+  const [stored] = await rows<{ value: string | null; from: Date; until: Date }>(
+    db,
+    `select value, coalesce((value::json->>'until')::timestamptz, n.until) as "from", n.until
+      from (select date_trunc('minute', now() - interval '1 minute') as until) n
+        left join settings on name = :name`,
+    { name: STATE },
+  );
+  const { value, from, until } = stored as { value: string | null; from: Date; until: Date };
+  const last: Partial<State> = value === null ? {} : JSON.parse(value);
+  const [failingBefore, disabledBefore] = [new Set(last.failing), new Set(last.disabled)];
+
+  const failing = await rows<DigestWebhook & { since: Date; lastError: string | null }>(
+    db,
+    `select ${WEBHOOK}, h.since, h.last_error as "lastError" from webhook_health h join webhooks w on w.id = h.webhook_id
+      where h.health = 'failing' and w.deleted is null order by h.since, w.id`,
+  );
+  const disabled = await rows<DigestWebhook & { since: Date; reason: string }>(
+    db,
+    `select ${WEBHOOK}, b.since, b.reason from webhook_breakers b join webhooks w on w.id = b.webhook_id
+      where b.state = 'disabled' and w.paused is not null and w.deleted is null order by b.since, w.id`,
+  );
+  const failingNow = new Set(failing.map(({ id }) => String(id)));
+  const recovered = await rows<DigestWebhook>(
+    db,
+    `select ${WEBHOOK} from webhooks w where w.id = any(:ids::bigint[]) and w.deleted is null order by w.id`,
+    { ids: [...failingBefore].filter((id) => !failingNow.has(id)) },
+  );
+  const failed = await rows<DigestWebhook & { deliveries: number }>(
+    db,
+    `select ${WEBHOOK}, m.deliveries from (
+        select webhook_id, sum(failed)::int as deliveries from rollup_minutes
+        where start >= :from and start < :until and webhook_id > 0 group by webhook_id having sum(failed) > 0
+      ) m join webhooks w on w.id = m.webhook_id order by m.deliveries desc, w.id`,
+    { from, until },
+  );
+  const state: State = {
+    failing: [...failingNow],
+    disabled: disabled.map(({ id }) => String(id)),
+    until: until.toISOString(),
+  };
+  return {
+    failing: failing.map((each) => ({ ...each, isNew: !failingBefore.has(String(each.id)) })),
+    disabled: disabled.map((each) => ({ ...each, isNew: !disabledBefore.has(String(each.id)) })),
+    recovered,
+    failed,
+    from,
+    until,
+    state: JSON.stringify(state),
+  };
+}
+
+/** Stores that a digest was sent, or that there was nothing to send. */
+export async function keepNoticeDigest(db: Db, { state }: NoticeDigest): Promise<void> {
+  await run(db, db("settings").insert({ name: STATE, value: state }).onConflict("name").merge());
+}
