@@ -1,8 +1,10 @@
-import { createNoopMeter, type Tracer } from "@opentelemetry/api";
+import { createNoopMeter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
+import { noteGone } from "../db/circuit-breaker/note-attempts.ts";
 import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
+import { untilAnswered } from "../db/faults.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
 import { type ClaimResult, claimGroup, claimPending, release } from "../db/queue/claims.ts";
 import { ClaimedWebhooks } from "../db/queue/webhooks.ts";
@@ -14,7 +16,7 @@ import {
   type DeliveryInstruments,
   recordRequest,
 } from "../metrics/instruments.ts";
-import { endAttempt, startAttempt, traceparentOf } from "../metrics/tracing.ts";
+import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
 import { systemClock as clock } from "../process/clock.ts";
 import { EventContents } from "./event-contents.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
@@ -23,17 +25,23 @@ import { NameResolver, type Resolver } from "./http/name-resolver.ts";
 import { InFlightLimit } from "./limits/in-flight-limit.ts";
 import { clampToGranted, readGranted } from "./limits/process-limits.ts";
 import { createMaintenance } from "./maintenance.ts";
+import { AccessTokens } from "./oauth2/access-tokens.ts";
+import { fetchToken } from "./oauth2/token-request.ts";
+import { createOutboundProxy } from "./proxy/outbound-proxy.ts";
 import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
+import { createAdditions } from "./request/additions.ts";
 import { createAddressGuard } from "./request/address-guard.ts";
 import type { Outcome } from "./request/outcome.ts";
 import { post } from "./request/post.ts";
-import { createSettingsHeaders } from "./request/settings-headers.ts";
 import { createSigner } from "./request/signature.ts";
 import { RetryPasses } from "./retry-pass.ts";
 import { Sender } from "./sender.ts";
 import { WebhookWatch } from "./webhook-watch.ts";
 import { WorkerLease } from "./worker-lease.ts";
+
+/** The status by which an endpoint wants no more deliveries (Standard Webhooks). */
+const GONE = 410;
 
 /** Idle connections kept open in addition to the limit of requests in flight. */
 const IDLE_CONNECTIONS = 1_000;
@@ -63,7 +71,7 @@ export interface DeliveryEngine {
  * @param options.reservedFiles connections of an API in the same process; 0 unless given
  * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
  * @param options.instruments what it measures with; nothing unless given
- * @param options.tracer traces attempts; nothing unless given
+ * @param options.tracing traces attempts; nothing unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
  */
 export function createDeliveryEngine(options: {
@@ -78,10 +86,10 @@ export function createDeliveryEngine(options: {
   reservedFiles?: number;
   sharedBy?: number;
   instruments?: DeliveryInstruments;
-  tracer?: Tracer | undefined;
+  tracing?: Pick<Tracing, "tracer" | "followsParent">;
   resolver?: Resolver;
 }): DeliveryEngine {
-  const { db, directDb, directUrl, log, stopping, delivery, dispatch, tracer } = options;
+  const { db, directDb, directUrl, log, stopping, delivery, dispatch, tracing } = options;
   const { instruments = createDeliveryInstruments(createNoopMeter()) } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // A lookup never runs longer than the attempt that needs it.
@@ -92,12 +100,32 @@ export function createDeliveryEngine(options: {
   };
   const limits = clampToGranted(delivery, readGranted(options.sharedBy ?? 1), options.reservedFiles ?? 0);
   for (const warning of limits.warnings) log.warn(warning);
+  const outbound = delivery.proxy && createOutboundProxy(delivery.proxy, { timeoutMs, log });
   const client = createHttpClient(
     createAddressGuard(allowedNetworks, { allowedPorts, resolver }),
     limits.maxInFlight + IDLE_CONNECTIONS,
+    outbound?.proxy,
   );
+  const tokens = new AccessTokens((oauth2) => fetchToken(client, oauth2));
   const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log);
-  const maintenance = createMaintenance(db, lease, log, instruments, delivery.maxPendingPerWebhook);
+  const maintenance = createMaintenance(
+    db,
+    lease,
+    log,
+    instruments,
+    delivery.maxPendingPerWebhook,
+    dispatch.retentionDays,
+  );
+  /** Statements in progress. */
+  const noting = new Set<Promise<void>>();
+  function isGone(webhookId: bigint): void {
+    const noted: Promise<void> = untilAnswered(() => noteGone(db, webhookId), { signal: stopping })
+      .catch((err) => {
+        if (!stopping.aborted) log.error({ err, webhookId: String(webhookId) }, "disabling a webhook failed");
+      })
+      .finally(() => noting.delete(noted));
+    noting.add(noted);
+  }
   const statements = gatherStatements(db);
   const watch = new WebhookWatch({
     clock,
@@ -114,21 +142,24 @@ export function createDeliveryEngine(options: {
     {
       clock,
       log,
-      post(request, outcome, gate, { id, token }) {
+      post(request, outcome, gate, { id, token, webhook }) {
         const { origin, traceparent } = request;
-        const span =
-          tracer && startAttempt(tracer, { deliveryId: id, number: token.attempts + 1, origin, traceparent });
+        const number = token.attempts + 1;
+        const span = tracing && startAttempt(tracing, { deliveryId: id, number, origin, traceparent });
         const passedOn = span ? traceparentOf(span) : traceparent;
         if (delivery.sendTraceparent && passedOn) request.headers.push("traceparent", passedOn);
         const measured = (known: Outcome) => {
           recordRequest(instruments, known);
           if (span) endAttempt(span, known);
+          if (outbound && known.status !== null)
+            outbound.state.answered(performance.now() - known.durationMs);
+          if (known.status === GONE && webhook.disableOnGone) isGone(webhook.id);
           outcome(known);
         };
         post(client, request, timeoutMs, measured, gate);
       },
       sign: createSigner(options.secrets),
-      settingsHeaders: createSettingsHeaders(options.secrets),
+      additions: createAdditions(options.secrets, tokens),
       recorder: new Recorder(db, spacing, log, {
         lost: (workerId) => lease.retire(workerId),
         recorded: (results, states) => countAttempts(instruments, results, states),
@@ -138,6 +169,7 @@ export function createDeliveryEngine(options: {
       watch,
       contents: new EventContents(db, limits.memoryBytes),
       limit: new InFlightLimit(limits.maxInFlight),
+      ...(outbound ? { proxy: outbound.state } : {}),
     },
     { perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
   );
@@ -179,7 +211,9 @@ export function createDeliveryEngine(options: {
     instruments,
     async close() {
       resolver.close();
+      outbound?.close();
       await sender.close();
+      await Promise.all(noting);
       await Promise.all([client.destroy(), maintenance.close(), watch.close(), lease.close()]);
     },
   };

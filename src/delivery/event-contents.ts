@@ -1,9 +1,14 @@
-import pLimit, { type LimitFunction } from "p-limit";
 import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
+import { gathering } from "../db/gathering.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { type EventContent, loadContents } from "../db/queue/event-contents.ts";
 
+/**
+ * Batch limits. One load at a time, because each may use all of the free space. Claims that need events meanwhile share
+ * the next load: dozens of retry groups that claim a few deliveries each would otherwise delay the first attempts.
+ */
+const CLAIMS = { most: 100, atOnce: 1 };
 /** The weight of the latest payload in the moving average of payload sizes. */
 const AVERAGE_WEIGHT = 0.2;
 
@@ -15,8 +20,8 @@ export class EventContents {
   readonly #db: Db;
   readonly #maxBytes: number;
   readonly #held = new Map<string, { content: EventContent; uses: number }>();
-  /** Serializes loads, because each load may use all of the free space. */
-  readonly #limitLoads: LimitFunction = pLimit(1);
+  /** Loads and retains, for each claim, the payloads of its deliveries. Returns those that do not fit. */
+  readonly #loadAndUse: (missing: readonly ClaimedDelivery[]) => Promise<ClaimedDelivery[]>;
   #bytes = 0;
   #averageBytes = 1_000;
 
@@ -27,6 +32,15 @@ export class EventContents {
   constructor(db: Db, maxBytes: number) {
     this.#db = db;
     this.#maxBytes = maxBytes;
+    this.#loadAndUse = gathering(async (claims: readonly (readonly ClaimedDelivery[])[]) => {
+      await this.#load(
+        claims
+          .flat()
+          .map(({ eventId }) => eventId)
+          .filter((id) => !this.#held.has(id)),
+      );
+      return claims.map((missing) => missing.filter((delivery) => !this.#use(delivery)));
+    }, CLAIMS);
   }
 
   /** The number of further deliveries whose payloads fit, estimated from recent payload sizes. */
@@ -43,10 +57,7 @@ export class EventContents {
     const missing = deliveries.filter((delivery) => !this.#use(delivery));
     if (missing.length === 0) return [];
     try {
-      return await this.#limitLoads(async () => {
-        await this.#load(missing.map(({ eventId }) => eventId).filter((id) => !this.#held.has(id)));
-        return missing.filter((delivery) => !this.#use(delivery));
-      });
+      return await this.#loadAndUse(missing);
     } catch (error) {
       const unheld = new Set(missing);
       for (const delivery of deliveries) if (!unheld.has(delivery)) this.release(delivery);

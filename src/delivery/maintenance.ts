@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
+import { type BreakerChange, decideBreakers, MAX_DECIDED } from "../db/circuit-breaker/decide.ts";
 import { findLongSnapshot } from "../db/connections/snapshots.ts";
 import type { Db } from "../db/database.ts";
 import { FOLD_STEP, foldDeltas } from "../db/deliveries/rollups.ts";
@@ -40,17 +41,19 @@ export interface Maintenance {
 
 /**
  * Once a second: releases the claims of workers with an expired lease, cancels pending deliveries of deleted webhooks,
- * fails deliveries above a webhook's limit, folds statistics and judges the health of webhooks. Safe to run in any number
- * of processes at once.
+ * fails deliveries above a webhook's limit, folds statistics, judges the health of webhooks and decides on circuit
+ * breakers. Safe to run in any number of processes at once.
  *
  * @param maxPending the maximum number of pending deliveries per webhook; 0 for no limit
+ * @param retentionDays breakers send no deliveries again that are older
  */
 export function createMaintenance(
   db: Db,
   lease: Pick<WorkerLease, "ids">,
   log: Logger,
-  { leasesExpired, failed: failedDeliveries }: DeliveryInstruments,
+  { leasesExpired, failed: failedDeliveries, breakerChanges }: DeliveryInstruments,
   maxPending: number,
+  retentionDays: number,
 ): Maintenance {
   const end = new AbortController();
   let running: Promise<void> | undefined;
@@ -99,6 +102,24 @@ export function createMaintenance(
     if (more > 0) log.info({ webhooks: more }, "more webhooks started failing or recovered");
   }
 
+  function logBreakers(changes: readonly BreakerChange[]): void {
+    for (const { webhookId, targetUrl, state, reason } of changes) {
+      breakerChanges.add(1, { state });
+      const webhook = { webhookId: String(webhookId), host: new URL(targetUrl).host };
+      if (state === "closed") log.info(webhook, "circuit breaker closed");
+      else if (state === "open") log.info({ ...webhook, reason }, "circuit breaker opened");
+      else log.warn({ ...webhook, reason }, "webhook disabled by its circuit breaker");
+    }
+  }
+
+  async function operateBreakers(): Promise<void> {
+    for (let decided = MAX_DECIDED; decided === MAX_DECIDED && !end.signal.aborted; ) {
+      const step = await decideBreakers(db, retentionDays);
+      logBreakers(step.changes);
+      decided = step.decided;
+    }
+  }
+
   /** A count reads all waiting retries, so that of all processes one makes it. */
   async function logOverdue(): Promise<void> {
     if (rounds % OVERDUE_ROUNDS !== 1 || !(await takeTurn(db, "overdue retries logged", OVERDUE_EVERY_S)))
@@ -121,6 +142,7 @@ export function createMaintenance(
     await failBeyondLimit();
     // A step that was not full has left only what came meanwhile.
     while (!end.signal.aborted && (await foldDeltas(db, logHealth)) >= FOLD_STEP);
+    await operateBreakers();
     if (rounds % FORGET_ROUNDS === 0) await forgetHealthy(db);
     await logOverdue();
   }

@@ -8,12 +8,15 @@ import type { EventContents } from "./event-contents.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
 import { type Kind, Scheduler, type Task } from "./limits/scheduler.ts";
 import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
+import { TokenError } from "./oauth2/token-request.ts";
+import { ProxyUnavailableError } from "./proxy/proxy-error.ts";
+import type { ProxyState } from "./proxy/proxy-state.ts";
 import type { Recorder } from "./recorder.ts";
+import { type Additions, NO_ADDITIONS, type ReadAdditions } from "./request/additions.ts";
 import { notBuilt } from "./request/not-built.ts";
 import { type Outcome, wasSent } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
 import { buildRequest, type SignedRequest } from "./request/request.ts";
-import type { SettingsHeaders } from "./request/settings-headers.ts";
 import type { Signer } from "./request/signature.ts";
 import type { WebhookWatch } from "./webhook-watch.ts";
 import type { WorkerLease } from "./worker-lease.ts";
@@ -38,7 +41,8 @@ export interface SenderParts {
     delivery: ClaimedDelivery,
   ) => void;
   sign: Signer;
-  settingsHeaders: SettingsHeaders;
+  /** Reads what webhooks' settings add to requests. */
+  additions: ReadAdditions;
   recorder: Pick<Recorder, "unrecorded" | "record">;
   /** Releases claims of a worker in the database. */
   release: (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
@@ -46,6 +50,8 @@ export interface SenderParts {
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
   limit: InFlightLimit;
+  /** The state of the outbound proxy. Undefined without one. */
+  proxy?: Pick<ProxyState, "mayStart">;
 }
 
 /** A claimed delivery that is queued or in flight. */
@@ -261,10 +267,10 @@ export class Sender {
   }
 
   #startWhatFits(): void {
-    const { lease, recorder } = this.#parts;
+    const { lease, recorder, proxy } = this.#parts;
     const waits = () => this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") > 0;
     while (waits() && lease.isValid() && this.#parts.watch.isFresh()) {
-      if (recorder.unrecorded >= MAX_UNRECORDED) return;
+      if (recorder.unrecorded >= MAX_UNRECORDED || proxy?.mayStart() === false) return;
       const sending = this.#scheduler.next();
       if (!sending) {
         if (this.#scheduler.inFlight >= this.#scheduler.budget) this.#limitReached = true;
@@ -281,21 +287,61 @@ export class Sender {
   }
 
   #send(sending: Sending): void {
-    const { clock, post, contents, sign, settingsHeaders, log } = this.#parts;
+    const { id, requestSettings } = sending.delivery.webhook;
+    if (!requestSettings) {
+      this.#post(sending, NO_ADDITIONS);
+      return;
+    }
+    const started = new Date();
+    let additions: Additions | Promise<Additions>;
+    try {
+      additions = this.#parts.additions(id, requestSettings);
+    } catch (error) {
+      this.#notBuilt(sending, error, started);
+      return;
+    }
+    if (!(additions instanceof Promise)) {
+      this.#post(sending, additions);
+      return;
+    }
+    // The delivery keeps its slot while the access token is fetched: otherwise ever more would be claimed.
+    this.#connecting.add(sending);
+    additions.then(
+      (known) => {
+        if (this.#maySend(sending)) this.#post(sending, known);
+        else this.#withdrawn(sending);
+      },
+      (error) => {
+        this.#connecting.delete(sending);
+        if (error instanceof ProxyUnavailableError) this.#withdrawn(sending);
+        else this.#notBuilt(sending, error, started);
+      },
+    );
+  }
+
+  /** Records a failed attempt without a request, so that the delivery does not stay pending forever. */
+  #notBuilt(sending: Sending, error: unknown, started: Date): void {
+    const { clock, log } = this.#parts;
+    if (!(error instanceof TokenError))
+      log.error({ err: error, deliveryId: sending.delivery.id }, "building a request failed");
+    clock.soon(() => this.#ended(sending, notBuilt(error, started)));
+  }
+
+  #post(sending: Sending, additions: Additions): void {
+    const { post, contents, sign } = this.#parts;
     const { delivery } = sending;
     let request: SignedRequest;
     try {
-      request = buildRequest(delivery, contents.of(delivery), sign, settingsHeaders);
+      request = buildRequest(delivery, contents.of(delivery), sign, additions);
     } catch (error) {
-      // For example, a secret cannot be opened: record a failed attempt, so that the delivery does not stay pending
-      // forever.
-      log.error({ err: error, deliveryId: delivery.id }, "building a request failed");
-      clock.soon(() => this.#ended(sending, notBuilt(error)));
+      // For example, a secret cannot be opened.
+      this.#notBuilt(sending, error, new Date());
       return;
     }
     this.#connecting.add(sending);
     const outcome = (known: Outcome) => {
       this.#connecting.delete(sending);
+      if (known.status === 401) request.onUnauthorized?.();
       this.#ended(sending, known, request.signature);
     };
     const gate = {
@@ -314,6 +360,7 @@ export class Sender {
   }
 
   #withdrawn(sending: Sending): void {
+    this.#connecting.delete(sending);
     this.#scheduler.end(sending, NO_VERDICT);
     this.#plan();
     this.#return([sending]);

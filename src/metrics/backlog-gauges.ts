@@ -9,12 +9,11 @@ import {
   type ResourceMetrics,
 } from "@opentelemetry/sdk-metrics";
 import type { Logger } from "pino";
+import { ADVISORY_LOCKS } from "../db/connections/advisory-locks.ts";
 import { type Db, openDatabase, rows } from "../db/database.ts";
 import { type Backlog, readBacklog } from "../db/deliveries/backlog.ts";
 import { isTransient } from "../db/faults.ts";
 
-/** The advisory lock of the process that reads the backlog; any number, the same in every process. */
-const BACKLOG_LOCK = 7_242_110_923;
 /** Time between two readings, in milliseconds: longer after a long reading, which then takes a twentieth of the time. */
 const INTERVAL_MS = { min: 5_000, max: 25_000, times: 20 };
 /** A reading that takes longer is given up, in milliseconds. */
@@ -107,7 +106,7 @@ async function holdsLock(session: Db): Promise<boolean> {
     session,
     "select pg_try_advisory_lock(:lock::bigint) as held",
     {
-      lock: BACKLOG_LOCK,
+      lock: ADVISORY_LOCKS.backlog,
     },
   );
   return answer?.held ?? false;

@@ -89,6 +89,7 @@ export interface DeliveryInstruments {
   failed: Counter;
   inFlight: ObservableUpDownCounter;
   leasesExpired: Counter;
+  breakerChanges: Counter;
 }
 
 /** The instruments of a process that delivers. */
@@ -127,6 +128,15 @@ export function createDeliveryInstruments(meter: Meter): DeliveryInstruments {
       unit: "{lease}",
       description: "Leases of workers and runs that ran out: their deliveries were given back.",
     }),
+    breakerChanges: counter(
+      meter,
+      "webhook.circuit_breaker.changes",
+      [{ state: "open" }, { state: "closed" }, { state: "disabled" }],
+      {
+        unit: "{change}",
+        description: "Changes of circuit breakers, by the new state.",
+      },
+    ),
   };
 }
 

@@ -18,6 +18,11 @@ export function formatTraceparent({ traceId, spanId, traceFlags }: SpanContext):
   return `00-${traceId}-${spanId}-${(traceFlags & 0xff).toString(16).padStart(2, "0")}`;
 }
 
+/** Whether a traceparent of version 00 says that its span is not recorded. */
+export function isUnsampled(traceparent: string | null): boolean {
+  return traceparent !== null && (Number.parseInt(traceparent.slice(-2), 16) & 1) === 0;
+}
+
 /** A traceparent as version 00, without what later versions append; null if it is missing or not valid. */
 export function cleanTraceparent(header: string | null): string | null {
   const parsed = parseTraceparent(header);

@@ -12,12 +12,14 @@ import {
 import type { Sampler } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
 import { describeProcess, milliseconds, reportOtlpErrors } from "./metrics.ts";
-import { formatTraceparent, parseTraceparent } from "./traceparent.ts";
+import { formatTraceparent, isUnsampled, parseTraceparent } from "./traceparent.ts";
 
 /** The traces of a process. */
 export interface Tracing {
   /** Undefined where traces are not exported. */
   tracer: Tracer | undefined;
+  /** Whether a span is recorded only if its parent was, where it has one. True unless OTEL_TRACES_SAMPLER says otherwise. */
+  followsParent: boolean;
   /** Sends the last spans. */
   close(): Promise<void>;
 }
@@ -35,7 +37,7 @@ export async function startTracing(options: {
   process: string;
   log: Logger;
 }): Promise<Tracing> {
-  if (!options.otlp) return { tracer: undefined, close: async () => {} };
+  if (!options.otlp) return { tracer: undefined, followsParent: true, close: async () => {} };
   const sdk = await import("@opentelemetry/sdk-trace");
   const { OTLPTraceExporter } = await import("@opentelemetry/exporter-trace-otlp-proto");
   const { AsyncLocalStorageContextManager } = await import("@opentelemetry/context-async-hooks");
@@ -48,20 +50,26 @@ export async function startTracing(options: {
     maxQueueSize: milliseconds("OTEL_BSP_MAX_QUEUE_SIZE", BATCH_DEFAULTS.queue),
     maxExportBatchSize: milliseconds("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH_DEFAULTS.batch),
   });
+  const { sampler, followsParent } = samplerOf(sdk, process.env);
   const provider = new sdk.TracerProvider({
     resource: await describeProcess(options.process),
-    sampler: samplerOf(sdk, process.env),
+    sampler,
     spanProcessors: [processor],
   });
   return {
     tracer: provider.getTracer("webhook-service"),
+    followsParent,
     close: () => provider.shutdown().catch(() => {}),
   };
 }
 
 /** The sampler that OTEL_TRACES_SAMPLER names; as the specification says, an unknown name counts as not set. */
-function samplerOf(sdk: typeof import("@opentelemetry/sdk-trace"), environment: NodeJS.ProcessEnv): Sampler {
-  const ratio = Number(environment.OTEL_TRACES_SAMPLER_ARG ?? 1);
+function samplerOf(
+  sdk: typeof import("@opentelemetry/sdk-trace"),
+  environment: NodeJS.ProcessEnv,
+): { sampler: Sampler; followsParent: boolean } {
+  // Compose files write an empty value for "not set".
+  const ratio = Number(environment.OTEL_TRACES_SAMPLER_ARG || 1);
   const known = /^(parentbased_)?(always_on|always_off|traceidratio)$/.exec(
     environment.OTEL_TRACES_SAMPLER ?? "",
   );
@@ -71,7 +79,9 @@ function samplerOf(sdk: typeof import("@opentelemetry/sdk-trace"), environment: 
     always_off: () => new sdk.AlwaysOffSampler(),
     traceidratio: () => new sdk.TraceIdRatioBasedSampler(Number.isFinite(ratio) ? ratio : 1),
   }[name as "always_on"]();
-  return isParentBased ? new sdk.ParentBasedSampler({ root }) : root;
+  return isParentBased
+    ? { sampler: new sdk.ParentBasedSampler({ root }), followsParent: true }
+    : { sampler: root, followsParent: false };
 }
 
 /** The context with a remote parent; the root context without one. */
@@ -144,11 +154,17 @@ export async function inBatch<T>(
   }
 }
 
-/** Starts the span of an attempt. @param origin scheme and host of the receiver; its path may be confidential */
+/**
+ * Starts the span of an attempt; undefined where none would be recorded because its event's was not. Of most events none is,
+ * and making a span that is not recorded takes a tenth of a delivery's processor time.
+ *
+ * @param attempt.origin scheme and host of the receiver; its path may be confidential
+ */
 export function startAttempt(
-  tracer: Tracer,
+  { tracer, followsParent }: Pick<Tracing, "tracer" | "followsParent">,
   attempt: { deliveryId: string; number: number; origin: string; traceparent: string | null },
-): Span {
+): Span | undefined {
+  if (!tracer || (followsParent && isUnsampled(attempt.traceparent))) return undefined;
   const { hostname, port } = new URL(attempt.origin);
   const attributes = {
     "http.request.method": "POST",

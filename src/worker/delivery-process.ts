@@ -61,7 +61,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
     log,
     sharedBy,
     instruments: createDeliveryInstruments(metrics.meter),
-    tracer: tracing.tracer,
+    tracing,
   });
   while (!stopping.signal.aborted) {
     tell({ report: await delivery.unready() });

@@ -189,6 +189,10 @@ const NOT_FOR_DELIVERY = [
   "TLS_KEY",
   "DATABASE_READ_URL",
   "DATABASE_READ_URL_FILE",
+  "SMTP_URL",
+  "SMTP_URL_FILE",
+  "SMTP_FROM",
+  "NOTICE_EMAILS",
   // Their contents are passed on.
   "DATABASE_URL_FILE",
   "SECRET_KEY_FILE",

@@ -1,4 +1,5 @@
 import { type buildConnector, Client, type Dispatcher } from "undici";
+import type { TlsIdentity } from "./tls-identity.ts";
 
 /** The maximum age of a connection that takes another request, in milliseconds. Receivers change their DNS records. */
 const MAX_AGE_MS = 300_000;
@@ -7,7 +8,8 @@ const CLOSED_CONNECTION_CODES = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"
 
 /** One connection and its client. */
 interface Kept {
-  readonly origin: string;
+  /** The name of its origin and TLS identity: it takes requests of these only. */
+  readonly pool: string;
   readonly client: Client;
   /** Aborts connecting. */
   cancel: () => void;
@@ -21,6 +23,8 @@ interface Kept {
 export interface Exchange {
   options: Dispatcher.DispatchOptions & { origin: string };
   handler: Dispatcher.DispatchHandler;
+  /** What the connection authenticates with. Undefined for nothing beside the public authorities. */
+  tls?: TlsIdentity | undefined;
   /** Called when the request is sent a second time. */
   onAgain?: () => void;
 }
@@ -29,10 +33,12 @@ export interface Exchange {
 export type Connect = (
   options: buildConnector.Options,
   callback: buildConnector.Callback,
+  tls: TlsIdentity | undefined,
 ) => (() => void) | undefined;
 
 /**
- * The connection pool of a process. A request uses the most recently used idle connection to its host, or a new one.
+ * The connection pool of a process. A request uses the most recently used idle connection to its host with its TLS
+ * identity, or a new one.
  * If a reused connection closes before the first byte of the response, the request is sent once more over a new
  * connection: the receiver closed the idle connection at that moment.
  */
@@ -73,12 +79,12 @@ export class Connections {
 
   /** Sends a request. @returns aborts the request, also while it waits for its connection */
   dispatch(exchange: Exchange): () => void {
-    const kept = this.#takeIdle(exchange.options.origin) ?? this.#open(exchange.options.origin);
+    const kept = this.#takeIdle(poolOf(exchange)) ?? this.#open(exchange);
     let current = this.#send(kept, exchange, (error) => {
       if (kept.responses === 0 || !CLOSED_CONNECTION_CODES.has((error as NodeJS.ErrnoException).code ?? ""))
         return false;
       exchange.onAgain?.();
-      current = this.#send(this.#open(exchange.options.origin), exchange, () => false);
+      current = this.#send(this.#open(exchange), exchange, () => false);
       return true;
     });
     return () => current();
@@ -114,14 +120,15 @@ export class Connections {
     return () => void this.#drop(kept);
   }
 
-  #open(origin: string): Kept {
-    const client = new Client(origin, {
+  #open(exchange: Exchange): Kept {
+    const { tls } = exchange;
+    const client = new Client(exchange.options.origin, {
       ...this.#options,
       connect: (options, callback) => {
-        kept.cancel = this.#connect(options, callback) ?? kept.cancel;
+        kept.cancel = this.#connect(options, callback, tls) ?? kept.cancel;
       },
     });
-    const kept: Kept = { origin, client, cancel: () => {}, since: undefined, responses: 0 };
+    const kept: Kept = { pool: poolOf(exchange), client, cancel: () => {}, since: undefined, responses: 0 };
     this.#all.add(kept);
     kept.client
       .on("connect", () => {
@@ -135,16 +142,16 @@ export class Connections {
     return kept;
   }
 
-  #takeIdle(origin: string): Kept | undefined {
-    const idle = this.#idle.get(origin);
+  #takeIdle(pool: string): Kept | undefined {
+    const idle = this.#idle.get(pool);
     const kept = idle?.pop();
     if (!idle || !kept) return undefined;
-    if (idle.length === 0) this.#idle.delete(origin);
+    if (idle.length === 0) this.#idle.delete(pool);
     this.#byAge.delete(kept);
     if (!this.#isOld(kept)) return kept;
     // Connections used earlier may be younger.
     void this.#drop(kept);
-    return this.#takeIdle(origin);
+    return this.#takeIdle(pool);
   }
 
   /** Whether the connection must not take another request: it has no socket, or has exceeded MAX_AGE_MS. */
@@ -153,14 +160,14 @@ export class Connections {
   }
 
   #keep(kept: Kept): void {
-    const { origin, client } = kept;
+    const { pool, client } = kept;
     if (client.closed || client.destroyed || this.#isOld(kept)) {
       void this.#drop(kept);
       return;
     }
-    const idle = this.#idle.get(origin);
+    const idle = this.#idle.get(pool);
     if (idle) idle.push(kept);
-    else this.#idle.set(origin, [kept]);
+    else this.#idle.set(pool, [kept]);
     this.#byAge.add(kept);
     const [oldest] = this.#byAge;
     if (this.#all.size > this.#maxConnections && oldest) void this.#drop(oldest);
@@ -169,11 +176,16 @@ export class Connections {
   async #drop(kept: Kept): Promise<void> {
     if (!this.#all.delete(kept)) return;
     if (this.#byAge.delete(kept)) {
-      const left = (this.#idle.get(kept.origin) ?? []).filter((other) => other !== kept);
-      if (left.length > 0) this.#idle.set(kept.origin, left);
-      else this.#idle.delete(kept.origin);
+      const left = (this.#idle.get(kept.pool) ?? []).filter((other) => other !== kept);
+      if (left.length > 0) this.#idle.set(kept.pool, left);
+      else this.#idle.delete(kept.pool);
     }
     if (kept.since === undefined) kept.cancel();
     await kept.client.destroy();
   }
+}
+
+/** The name of the connections that a request can use. An origin holds no space. */
+function poolOf({ options: { origin }, tls }: Exchange): string {
+  return tls ? `${origin} ${tls.id}` : origin;
 }

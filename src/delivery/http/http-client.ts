@@ -1,16 +1,18 @@
 import type { LookupAddress } from "node:dns";
 import { isIP, type LookupFunction, type Socket } from "node:net";
-import { createSecureContext } from "node:tls";
-import { buildConnector } from "undici";
+import { createSecureContext, type SecureContextOptions } from "node:tls";
+import { buildConnector, errors } from "undici";
 import { systemClock } from "../../process/clock.ts";
+import type { OutboundProxy, TunnelTarget } from "../proxy/outbound-proxy.ts";
 import type { AddressGuard } from "../request/address-guard.ts";
 import { bareHost, HTTPS_PORT } from "../request/target-url.ts";
 import { Connections } from "./connections.ts";
 import { createPacer } from "./pacer.ts";
+import { IdentityCache, type TlsIdentity } from "./tls-identity.ts";
 
 /**
- * The timeout of a connection including TLS, in milliseconds. It starts after the DNS lookup and the wait for a
- * handshake slot.
+ * The timeout of a connection including the outbound proxy and TLS, in milliseconds. It starts after the DNS lookup and
+ * the wait for a handshake slot.
  */
 const CONNECT_TIMEOUT_MS = 5_000;
 /**
@@ -20,15 +22,31 @@ const CONNECT_TIMEOUT_MS = 5_000;
 const KEEP_ALIVE_MS = 4_000;
 /** Limits of TLS handshakes: the burst and the rate per second. Each handshake occupies the thread for 1 ms. */
 const HANDSHAKES = { atOnce: 100, perSecond: 400 };
+/** The maximum number of TLS identities whose contexts and sessions are cached. The oldest are evicted first. */
+const MAX_CACHED_IDENTITIES = 500;
 
 /**
  * Creates the HTTP client of a process: HTTP/1.1 only (HTTP/2 would send the contract's headers in lower case), with
  * keep-alive. The guard checks every address and port; proxy variables are ignored.
  *
  * @param maxConnections the limit of connections, idle and in use, above which idle ones are closed
+ * @param proxy opens the connections to the checked addresses. Undefined to connect directly
  */
-export function createHttpClient(guard: AddressGuard, maxConnections: number): Connections {
+export function createHttpClient(
+  guard: AddressGuard,
+  maxConnections: number,
+  proxy?: OutboundProxy,
+): Connections {
   let made: Connect | undefined;
+  // Identities share no TLS context and no session: a resumed session would authenticate as another identity.
+  const ofIdentities = new IdentityCache(MAX_CACHED_IDENTITIES, createConnect);
+
+  function connectorOf(tls: TlsIdentity | undefined): Connect {
+    if (tls) return ofIdentities.of(tls);
+    made ??= createConnect();
+    return made;
+  }
+
   const handshake = createPacer(HANDSHAKES, systemClock);
   return new Connections({
     maxConnections,
@@ -41,22 +59,38 @@ export function createHttpClient(guard: AddressGuard, maxConnections: number): C
     headersTimeout: 0,
     bodyTimeout: 0,
     maxHeaderSize: 16 * 1024,
-    connect(options, callback) {
-      made ??= createConnect();
-      const connect = made;
+    connect(options, callback, tls) {
       const host = bareHost(options.hostname);
-      let socket: Socket | undefined;
       let isCancelled = false;
+      let cancel: (() => void) | undefined;
+      const connectTo = (to: buildConnector.Options, addresses: LookupAddress[]) => {
+        try {
+          return connectorOf(tls)(to, addresses, callback);
+        } catch (error) {
+          // The certificate or its key cannot be used.
+          callback(error as Error, null);
+          return undefined;
+        }
+      };
       const start = (addresses: LookupAddress[]) =>
         handshake(() => {
-          if (!isCancelled) socket = connect(options, addresses, callback);
+          if (isCancelled) return;
+          if (proxy) {
+            const target = { addresses: addresses.map(({ address }) => address), port: portOf(options) };
+            cancel = connectThrough(proxy, target, callback, (tunnel, tell) =>
+              connectorOf(tls)({ ...options, httpSocket: tunnel }, addresses, tell),
+            );
+          } else {
+            const socket = connectTo(options, addresses);
+            cancel = () => socket?.destroy();
+          }
         });
       try {
-        guard.checkPort(Number(options.port || HTTPS_PORT));
+        guard.checkPort(portOf(options));
         // A literal address needs no lookup.
         if (isIP(host) !== 0) {
           guard.check(host);
-          start([]);
+          start([{ address: host, family: isIP(host) }]);
         } else {
           guard.resolve(host).then(start, (error: Error) => callback(error, null));
         }
@@ -65,10 +99,61 @@ export function createHttpClient(guard: AddressGuard, maxConnections: number): C
       }
       return () => {
         isCancelled = true;
-        socket?.destroy();
+        cancel?.();
       };
     },
   });
+}
+
+function portOf({ port }: buildConnector.Options): number {
+  return Number(port || HTTPS_PORT);
+}
+
+/**
+ * Opens a tunnel, and the receiver's TLS in it, within CONNECT_TIMEOUT_MS together. Returns a function that aborts it.
+ *
+ * @param startTls starts TLS over the tunnel
+ */
+function connectThrough(
+  proxy: OutboundProxy,
+  target: TunnelTarget,
+  callback: buildConnector.Callback,
+  startTls: (tunnel: Socket, tell: buildConnector.Callback) => Socket | undefined,
+): () => void {
+  const cancelled = new AbortController();
+  const end = performance.now() + CONNECT_TIMEOUT_MS;
+  let socket: Socket | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  const tell: buildConnector.Callback = (...result) => {
+    clearTimeout(timer);
+    callback(...result);
+  };
+  proxy.open(target, CONNECT_TIMEOUT_MS, cancelled.signal).then(
+    (tunnel) => {
+      if (cancelled.signal.aborted) {
+        tunnel.destroy();
+        tell(new errors.ClientDestroyedError(), null);
+        return;
+      }
+      timer = setTimeout(
+        () => socket?.destroy(new errors.ConnectTimeoutError()),
+        Math.max(0, end - performance.now()),
+      );
+      try {
+        socket = startTls(tunnel, tell);
+      } catch (error) {
+        // The certificate or its key cannot be used.
+        tunnel.destroy();
+        tell(error as Error, null);
+      }
+    },
+    (error: Error) => tell(error, null),
+  );
+  return () => {
+    clearTimeout(timer);
+    cancelled.abort();
+    socket?.destroy();
+  };
 }
 
 type Connect = (
@@ -78,7 +163,7 @@ type Connect = (
 ) => Socket | undefined;
 
 /** Connects to addresses that are already resolved and checked, so that the connection timeout includes no lookup. */
-function createConnect(): Connect {
+function createConnect(tls?: TlsIdentity): Connect {
   /** Addresses by host name during `connector()`, within which Node calls `lookup`. */
   const checked = new Map<string, LookupAddress[]>();
   const lookup: LookupFunction = (hostname, options, callback) => {
@@ -90,7 +175,7 @@ function createConnect(): Connect {
   };
   const connector = buildConnector({
     // Shared: otherwise each connection reads the certificates of the authorities again.
-    secureContext: createSecureContext(),
+    secureContext: createSecureContext(tls && contextOptions(tls)),
     // The default follows NODE_TLS_REJECT_UNAUTHORIZED, which may be set for another part of the process.
     rejectUnauthorized: true,
     allowH2: false,
@@ -111,5 +196,13 @@ function createConnect(): Connect {
     } finally {
       checked.delete(options.hostname);
     }
+  };
+}
+
+/** Authorities of an identity replace the public ones; host names are verified as before. */
+function contextOptions({ settings: { client, authorities } }: TlsIdentity): SecureContextOptions {
+  return {
+    ...(client ? { cert: client.certificate, key: client.key } : {}),
+    ...(authorities === null ? {} : { ca: authorities }),
   };
 }

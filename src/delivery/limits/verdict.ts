@@ -12,6 +12,8 @@ export function verdictOf({ delivered, status, failure }: Outcome): Verdict {
       return { webhook: "failure", host: "none" };
     case "webhook timeout":
       return { webhook: "timeout", host: "none" };
+    case "tls":
+      return { webhook: "failure", host: "none" };
     case "host":
       return { webhook: "none", host: "failure" };
     case "host timeout":

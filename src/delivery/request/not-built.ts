@@ -1,26 +1,36 @@
 import { UnopenableError } from "../../db/webhooks/secret-box.ts";
+import { TokenError } from "../oauth2/token-request.ts";
+import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
+import { UnopenableSettingsError } from "./additions.ts";
 import type { Outcome } from "./outcome.ts";
 import { NoPayloadError } from "./request.ts";
-import { UnopenableSettingsError } from "./settings-headers.ts";
+
+/** Errors whose messages say what is wrong and what to do. */
+const EXPLAINED = [NoPayloadError, UnopenableSettingsError, TokenError, ProxyUnavailableError];
 
 function reasonOf(cause: unknown): string {
-  if (cause instanceof NoPayloadError || cause instanceof UnopenableSettingsError) return cause.message;
+  if (EXPLAINED.some((kind) => cause instanceof kind)) return (cause as Error).message;
   return cause instanceof UnopenableError
-    ? "the webhook's signing secret cannot be decrypted: create a new one with RotateWebhookSecret, or see the service's log"
+    ? "the webhook's signing secret cannot be decrypted: create a new one with RotateWebhookSecret (a key pair with RotateWebhookKeyPair), or see the service's log"
     : "the request could not be built; see the service's log";
 }
 
-/** The outcome of an attempt whose request could not be built: a failure of this service. */
-export function notBuilt(cause: unknown): Outcome {
+/**
+ * The outcome of an attempt whose request could not be built: a failure of this service or of a token endpoint. Not
+ * of the receiver, which was not called.
+ *
+ * @param started the start of the attempt
+ */
+export function notBuilt(cause: unknown, started = new Date()): Outcome {
   return {
     delivered: false,
-    started: new Date(),
-    durationMs: 0,
+    started,
+    durationMs: Date.now() - started.getTime(),
     status: null,
     error: reasonOf(cause),
     responseStart: null,
     responseHeaders: null,
     retryAfterMs: null,
-    failure: "ours",
+    failure: cause instanceof TokenError ? "token endpoint" : "ours",
   };
 }

@@ -1,3 +1,5 @@
+import { ProxyRefusedError } from "../proxy/proxy-error.ts";
+
 /** The maximum Retry-After that is respected, in milliseconds. Longer values are reduced to it. */
 export const MAX_RETRY_AFTER_MS = 3_600_000;
 
@@ -23,9 +25,20 @@ export interface Outcome {
 
 /**
  * The part that failed without a response: the connection to the host or, once the request was sent, the webhook;
- * each by an error or by a timeout. `ours` is a failure inside this service.
+ * each by an error or by a timeout. `tls`: the handshake with the webhook's own certificate or authorities, which says
+ * nothing about other webhooks of the host. `token endpoint`: no access token could be fetched, so that nothing was sent.
+ * `proxy`: the outbound proxy opened no connection, which says nothing about the receiver. `ours` is a failure inside
+ * this service.
  */
-export type FailureOf = "host" | "host timeout" | "webhook" | "webhook timeout" | "ours";
+export type FailureOf =
+  | "host"
+  | "host timeout"
+  | "webhook"
+  | "webhook timeout"
+  | "tls"
+  | "token endpoint"
+  | "proxy"
+  | "ours";
 
 /** Whether the receiver may have got the request. */
 export function wasSent({ status, failure }: Pick<Outcome, "status" | "failure">): boolean {
@@ -64,7 +77,8 @@ export function parseRetryAfter(header: string | undefined, now: number): number
 
 /** Why a receiver ends a TLS handshake that it and this service cannot agree on. */
 const NO_COMMON_TLS = "the receiver only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required";
-const CLIENT_CERTIFICATE = "the receiver demands a client certificate, which this service does not send";
+const CLIENT_CERTIFICATE =
+  "the receiver demands a client certificate, or refuses the webhook's; set it with SetWebhookRequestSettings";
 
 /** Messages for connection errors, by error code of Node, OpenSSL or undici. */
 const FAULTS: Record<string, string> = {
@@ -98,6 +112,14 @@ const FAULTS: Record<string, string> = {
     "TLS handshake refused: the receiver demands stronger cipher suites",
   ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: CLIENT_CERTIFICATE,
   "ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE": CLIENT_CERTIFICATE,
+  "ERR_SSL_SSL/TLS_ALERT_CERTIFICATE_UNKNOWN": CLIENT_CERTIFICATE,
+  "ERR_SSL_SSL/TLS_ALERT_UNSUPPORTED_CERTIFICATE": CLIENT_CERTIFICATE,
+  "ERR_SSL_SSL/TLS_ALERT_CERTIFICATE_EXPIRED":
+    "the receiver refuses the webhook's client certificate as expired",
+  "ERR_SSL_SSL/TLS_ALERT_CERTIFICATE_REVOKED":
+    "the receiver refuses the webhook's client certificate as revoked",
+  ERR_SSL_TLSV1_ALERT_UNKNOWN_CA:
+    "the receiver does not know the authority of the webhook's client certificate",
   ERR_SSL_TLSV1_UNRECOGNIZED_NAME:
     "TLS handshake refused: the receiver has no certificate for this host name",
   ERR_SSL_TLSV1_ALERT_INTERNAL_ERROR:
@@ -110,7 +132,8 @@ const FAULTS: Record<string, string> = {
 export function describeFault(error: Error): string {
   const code = faultCode(error);
   if (code === "ADDRESS_REFUSED") return `address refused: ${error.message}`;
-  if (code === "LOOKUP_FAILED") return error.message;
+  if (code === "LOOKUP_FAILED" || code === "PROXY_REFUSED" || code === "PROXY_UNAVAILABLE")
+    return error.message;
   if (/^(HPE_|HTTPParserError)/.test(code) && !FAULTS[code]) return `response is not HTTP (${code})`;
   // Node's own error, without a system call, if the receiver closed the connection amid the handshake.
   if (code === "ECONNRESET" && error.message.startsWith(CLOSED_IN_HANDSHAKE))
@@ -128,10 +151,21 @@ function tlsReason(error: Error): string {
   return typeof reason === "string" ? reason : "the handshake failed";
 }
 
-/** The part that caused an error. @param sent whether the request was sent over a connection */
-export function failureOf(error: Error, sent: boolean): FailureOf {
+/** Error codes of a TLS handshake, of OpenSSL or Node. */
+const TLS_CODE = /^(ERR_(SSL|OSSL|TLS)_|CERT_|UNABLE_TO_|EE_KEY_|CA_MD_|DEPTH_ZERO_|SELF_SIGNED_)/;
+
+/**
+ * The part that caused an error.
+ *
+ * @param sent whether the request was sent over a connection
+ * @param hasIdentity whether the webhook has its own certificate or authorities
+ */
+export function failureOf(error: Error, sent: boolean, hasIdentity = false): FailureOf {
   if (sent) return "webhook";
+  if (error instanceof ProxyRefusedError) return error.failure;
   const code = faultCode(error);
+  if (code === "PROXY_UNAVAILABLE") return "ours";
+  if (hasIdentity && TLS_CODE.test(code)) return "tls";
   if (code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT" || code === "LOOKUP_FAILED")
     return "host timeout";
   return "host";

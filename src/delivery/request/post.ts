@@ -1,5 +1,7 @@
 import type { Dispatcher } from "undici";
 import type { Connections } from "../http/connections.ts";
+import type { TlsIdentity } from "../http/tls-identity.ts";
+import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
 import {
   describeFault,
   describeStatus,
@@ -24,7 +26,7 @@ const STOOD_STILL_MS = 1_000;
 /** Decides whether a request that has its connection is sent after all. */
 export interface Gate {
   maySend(): boolean;
-  /** Called if the request was not sent because `maySend` returned false. */
+  /** Called if the request was not sent because `maySend` returned false, or because the outbound proxy is away. */
   withdrawn(): void;
 }
 
@@ -41,7 +43,14 @@ export interface Gate {
  */
 export function post(
   client: Pick<Connections, "dispatch">,
-  request: { origin: string; path: string; headers: string[]; body: string; signed?: Date },
+  request: {
+    origin: string;
+    path: string;
+    headers: string[];
+    body: string;
+    signed?: Date;
+    tls?: TlsIdentity;
+  },
   timeoutMs: number,
   outcome: (outcome: Outcome) => void,
   gate?: Gate,
@@ -96,11 +105,11 @@ export function post(
     settle(describeStatus(state.status as number, state.retryAfterMs), null);
   }
 
-  function withdraw(controller: Dispatcher.DispatchController): void {
+  function withdraw(from: Gate): void {
+    if (state.settled) return;
     state.settled = true;
     clearTimeout(timer);
-    controller.abort(new Error("withdrawn"));
-    gate?.withdrawn();
+    from.withdrawn();
   }
 
   const giveUp = client.dispatch({
@@ -111,12 +120,16 @@ export function post(
       headers: request.headers,
       body: request.body,
     },
+    tls: request.tls,
     handler: {
       onRequestStart(controller) {
         state.controller = controller;
         // The timeout expired while waiting for a connection: do not send.
         if (state.settled) controller.abort(new Error("time-out"));
-        else if (gate && !gate.maySend()) withdraw(controller);
+        else if (gate && !gate.maySend()) {
+          withdraw(gate);
+          controller.abort(new Error("withdrawn"));
+        }
       },
       onResponseStart(_controller, status, headers) {
         if (status < 200) return;
@@ -142,8 +155,12 @@ export function post(
       },
       onResponseEnd: endBody,
       onResponseError: (_controller, error) => {
-        if (state.status === null)
-          settle(describeFault(error), failureOf(error, state.controller !== undefined));
+        if (gate && error instanceof ProxyUnavailableError) withdraw(gate);
+        else if (state.status === null)
+          settle(
+            describeFault(error),
+            failureOf(error, state.controller !== undefined, request.tls !== undefined),
+          );
         else endBody();
       },
     },

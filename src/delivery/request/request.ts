@@ -1,7 +1,8 @@
 import { deliveryHeaders } from "../../contract/delivery-headers.ts";
 import type { ClaimedDelivery } from "../../db/queue/claims.ts";
 import type { EventContent } from "../../db/queue/event-contents.ts";
-import type { SettingsHeaders } from "./settings-headers.ts";
+import type { TlsIdentity } from "../http/tls-identity.ts";
+import type { Additions } from "./additions.ts";
 import { SIGNATURE_HEADERS, type Signer } from "./signature.ts";
 
 /** Thrown if the delivery has no payload. */
@@ -22,14 +23,18 @@ export interface SignedRequest {
   signature: string;
   /** The trace that the event belongs to; null without one. */
   traceparent: string | null;
+  /** To be called if the receiver answers 401. */
+  onUnauthorized?: () => void;
+  /** What its connection authenticates with. */
+  tls?: TlsIdentity;
 }
 
-/** Builds the POST of an attempt: the contract's headers (6.2), a new signature, and the webhook's own headers. */
+/** Builds the POST of an attempt: the contract's headers (6.2), a new signature, and what the webhook's settings add. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
   { payload: body, userId, process = webhook.process, test, traceparent = null }: EventContent,
   sign: Signer,
-  headersOf: SettingsHeaders,
+  { headers: added, onUnauthorized, tls }: Additions,
 ): SignedRequest {
   if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
   const { origin, path } = webhook.target;
@@ -37,6 +42,16 @@ export function buildRequest(
   const signature = sign(webhook.secrets, id, signed, body);
   const headers = deliveryHeaders({ id, process, installedAppId: webhook.installedAppId, userId, test });
   for (const name of SIGNATURE_HEADERS) headers.push(name, signature[name]);
-  if (webhook.requestSettings) headers.push(...headersOf(webhook.id, webhook.requestSettings));
-  return { origin, path, headers, body, signed, signature: signature["webhook-signature"], traceparent };
+  headers.push(...added);
+  return {
+    origin,
+    path,
+    headers,
+    body,
+    signed,
+    signature: signature["webhook-signature"],
+    traceparent,
+    ...(onUnauthorized ? { onUnauthorized } : {}),
+    ...(tls ? { tls } : {}),
+  };
 }

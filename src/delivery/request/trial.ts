@@ -1,11 +1,19 @@
 import { randomUUID } from "node:crypto";
+import type { Logger } from "pino";
+import type { ProxyAddress } from "../../config/values.ts";
 import { DomainError } from "../../contract/errors.ts";
-import type { RequestTrial } from "../../contract/target-rules.ts";
+import type { RequestTrial, TrialRequest } from "../../contract/target-rules.ts";
 import type { Db } from "../../db/database.ts";
-import { ClaimedWebhooks } from "../../db/queue/webhooks.ts";
+import { type ClaimedWebhook, ClaimedWebhooks } from "../../db/queue/webhooks.ts";
 import type { SecretBox } from "../../db/webhooks/secret-box.ts";
 import { createHttpClient } from "../http/http-client.ts";
+import { tlsIdentity } from "../http/tls-identity.ts";
+import { fetchToken, TokenError } from "../oauth2/token-request.ts";
+import { createOutboundProxy } from "../proxy/outbound-proxy.ts";
+import { ProxyUnavailableError } from "../proxy/proxy-error.ts";
+import { bearer } from "./additions.ts";
 import type { AddressGuard } from "./address-guard.ts";
+import { notBuilt } from "./not-built.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
 import { buildRequest } from "./request.ts";
@@ -24,14 +32,42 @@ export function createRequestTrial(options: {
   guard: AddressGuard;
   /** The timeout of an attempt, in milliseconds. */
   timeoutMs: number;
+  /** The outbound proxy of deliveries; undefined without one. */
+  proxy: ProxyAddress | undefined;
+  log: Logger;
 }): { send: RequestTrial; close(): Promise<void> } {
-  const { db, secrets, guard, timeoutMs } = options;
-  const client = createHttpClient(guard, MAX_TRIALS);
+  const { db, secrets, guard, timeoutMs, proxy, log } = options;
+  const outbound = proxy && createOutboundProxy(proxy, { timeoutMs, log });
+  const client = createHttpClient(guard, MAX_TRIALS, outbound?.proxy);
   const sign = createSigner(secrets);
   const webhooks = new ClaimedWebhooks();
   let inFlight = 0;
 
-  const send: RequestTrial = async ({ webhookId, headers, payload }) => {
+  async function attempt(
+    webhook: ClaimedWebhook,
+    payload: string,
+    { headers, oauth2, tls: settings }: Omit<TrialRequest, "webhookId" | "payload">,
+  ): Promise<Outcome> {
+    const started = new Date();
+    const all = [...headers];
+    try {
+      // Not cached: the credentials are tried.
+      if (oauth2) all.push(...bearer((await fetchToken(client, oauth2)).value));
+    } catch (error) {
+      if (error instanceof TokenError || error instanceof ProxyUnavailableError)
+        return notBuilt(error, started);
+      throw error;
+    }
+    const tls = tlsIdentity(settings);
+    const content = { payload, userId: USER_ID, test: true };
+    const request = buildRequest({ id: randomUUID(), webhook }, content, sign, {
+      headers: all,
+      ...(tls ? { tls } : {}),
+    });
+    return new Promise((resolve) => post(client, request, timeoutMs, resolve));
+  }
+
+  const send: RequestTrial = async ({ webhookId, payload, ...settings }) => {
     if (inFlight >= MAX_TRIALS) {
       throw new DomainError(
         "RESOURCE_EXHAUSTED",
@@ -43,17 +79,21 @@ export function createRequestTrial(options: {
     try {
       const webhook = (await webhooks.load(db, new Set([webhookId]))).get(webhookId);
       if (!webhook) return null;
-      const { requestSettings: _stored, ...plain } = webhook;
-      const content = { payload, userId: USER_ID, test: true };
-      const request = buildRequest({ id: randomUUID(), webhook: plain }, content, sign, () => []);
-      request.headers.push(...headers);
-      const { delivered, status, error, responseStart, durationMs } = await new Promise<Outcome>((resolve) =>
-        post(client, request, timeoutMs, resolve),
+      const { delivered, status, error, responseStart, durationMs } = await attempt(
+        webhook,
+        payload,
+        settings,
       );
       return { accepted: delivered, status, error, responseStart, durationMs };
     } finally {
       inFlight -= 1;
     }
   };
-  return { send, close: () => client.destroy() };
+  return {
+    send,
+    close: () => {
+      outbound?.close();
+      return client.destroy();
+    },
+  };
 }

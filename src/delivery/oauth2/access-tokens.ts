@@ -1,0 +1,109 @@
+import type { OAuth2Client } from "../../contract/target-rules.ts";
+import { type AccessToken, TokenError } from "./token-request.ts";
+
+/** The maximum number of clients whose tokens are cached. The oldest are evicted first. */
+const MAX_CACHED_CLIENTS = 1_000;
+/** The time before the end of a token's lifetime at which it is renewed, in milliseconds; a fifth of it if shorter. */
+const MAX_RENEWAL_LEAD_MS = 60_000;
+const RENEWAL_LEAD_PART = 5;
+/** The part of that time in which a token is not used any more: an attempt that starts then could come too late. */
+const UNUSED_PART = 4;
+/** The limits of a lifetime, in milliseconds. The minimum bounds the rate of fetches. */
+const MIN_LIFETIME_MS = 1_000;
+const MAX_LIFETIME_MS = 86_400_000;
+/** The time after a failed fetch in which no other is made, in milliseconds: attempts fail with the same error. */
+const FAILURE_CACHE_MS = 5_000;
+/** The minimum time between two renewals because of a 401, in milliseconds. */
+const MIN_REFUSAL_INTERVAL_MS = 30_000;
+
+interface Cached {
+  token?: { value: string; renewAt: number; endsAt: number } | undefined;
+  pending?: Promise<string> | undefined;
+  failed?: { error: unknown; until: number } | undefined;
+  /** The time of the last renewal because of a 401. */
+  refusedAt: number;
+}
+
+/**
+ * The access tokens of a process, by client. A token is fetched once for all deliveries that wait for it, and renewed
+ * in the background before it ends.
+ */
+export class AccessTokens {
+  readonly #fetch: (client: OAuth2Client) => Promise<AccessToken>;
+  readonly #now: () => number;
+  readonly #cached = new Map<string, Cached>();
+
+  /** @param now monotonic time in milliseconds. Defaults to the system's */
+  constructor(fetch: (client: OAuth2Client) => Promise<AccessToken>, now = () => performance.now()) {
+    this.#fetch = fetch;
+    this.#now = now;
+  }
+
+  /**
+   * The client's token, or a promise of it if it must be fetched first.
+   *
+   * @throws TokenError by rejecting
+   */
+  get(client: OAuth2Client): string | Promise<string> {
+    const cached = this.#of(client);
+    const { token } = cached;
+    const now = this.#now();
+    if (!token || now >= token.endsAt) return this.#renewed(client, cached);
+    // The token is still good if this fails.
+    if (now >= token.renewAt) this.#renewed(client, cached).catch(() => {});
+    return token.value;
+  }
+
+  /**
+   * Told that a receiver answered 401 to a token: the next attempt uses another one. A receiver that refuses every
+   * token causes one fetch in half a minute.
+   */
+  refused(client: OAuth2Client, value: string): void {
+    const cached = this.#of(client);
+    const now = this.#now();
+    if (cached.token?.value !== value || now - cached.refusedAt < MIN_REFUSAL_INTERVAL_MS) return;
+    cached.token = undefined;
+    cached.refusedAt = now;
+  }
+
+  #of(client: OAuth2Client): Cached {
+    // Whoever has all of these can fetch the token.
+    const name = JSON.stringify(client);
+    let cached = this.#cached.get(name);
+    if (!cached) {
+      cached = { refusedAt: Number.NEGATIVE_INFINITY };
+      this.#cached.set(name, cached);
+      const [oldest] = this.#cached.keys();
+      if (this.#cached.size > MAX_CACHED_CLIENTS && oldest !== undefined) this.#cached.delete(oldest);
+    }
+    return cached;
+  }
+
+  #renewed(client: OAuth2Client, cached: Cached): Promise<string> {
+    if (cached.pending) return cached.pending;
+    if (cached.failed && this.#now() < cached.failed.until) return Promise.reject(cached.failed.error);
+    cached.pending = this.#fetchInto(client, cached).finally(() => {
+      cached.pending = undefined;
+    });
+    return cached.pending;
+  }
+
+  async #fetchInto(client: OAuth2Client, cached: Cached): Promise<string> {
+    const asked = this.#now();
+    try {
+      const { value, lifetimeMs } = await this.#fetch(client);
+      const lifetime = Math.max(MIN_LIFETIME_MS, Math.min(lifetimeMs, MAX_LIFETIME_MS));
+      const lead = Math.min(MAX_RENEWAL_LEAD_MS, lifetime / RENEWAL_LEAD_PART);
+      cached.token = {
+        value,
+        renewAt: asked + lifetime - lead,
+        endsAt: asked + lifetime - lead / UNUSED_PART,
+      };
+      cached.failed = undefined;
+      return value;
+    } catch (error) {
+      if (error instanceof TokenError) cached.failed = { error, until: this.#now() + FAILURE_CACHE_MS };
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import { type IncomingMessage, request } from "node:http";
+import { isIPv6, type Socket } from "node:net";
+import type { ProxyAddress } from "../../config/values.ts";
+import { ProxyRefusedError, ProxyUnavailableError } from "./proxy-error.ts";
+
+/** Statuses by which a proxy reports that the receiver cannot be reached. */
+const UNREACHABLE = new Set([502, 504]);
+
+/**
+ * Requests a tunnel with HTTP CONNECT (RFC 9110, 9.3.6).
+ *
+ * @param socket a connection to the proxy
+ * @throws ProxyRefusedError, ProxyUnavailableError, or the socket's error
+ */
+export function requestConnect(
+  socket: Socket,
+  address: string,
+  port: number,
+  credentials: ProxyAddress["credentials"],
+): Promise<void> {
+  const authority = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const connect = request({
+    method: "CONNECT",
+    path: authority,
+    // Some proxies expect this case.
+    headers: {
+      Host: authority,
+      ...(credentials ? { "Proxy-Authorization": `Basic ${basic(credentials)}` } : {}),
+    },
+    createConnection: () => socket,
+  });
+  connect.on("connect", (response) => {
+    const { statusCode: status = 0 } = response;
+    if (status >= 200 && status <= 299) resolve();
+    else reject(refusal(status, response));
+  });
+  connect.on("error", (error: NodeJS.ErrnoException) =>
+    reject(error.code?.startsWith("HPE_") ? notHttp(error.code) : error),
+  );
+  connect.end();
+  return promise;
+}
+
+function basic({ username, password }: { username: string; password: string }): string {
+  return Buffer.from(`${username}:${password}`).toString("base64");
+}
+
+function notHttp(code: string): ProxyUnavailableError {
+  return new ProxyUnavailableError(
+    `its answer is not HTTP (${code}); check the scheme and port of DELIVERY_PROXY`,
+  );
+}
+
+function refusal(status: number, { headers }: IncomingMessage): Error {
+  // Some proxies answer 407 for a receiver that their rules refuse, without the header that asks for credentials.
+  if (status === 407 && headers["proxy-authenticate"] !== undefined) {
+    return new ProxyUnavailableError(
+      "it demands other credentials (407); check the user and password of DELIVERY_PROXY",
+    );
+  }
+  if (UNREACHABLE.has(status))
+    return new ProxyRefusedError(`it cannot reach the receiver (${status})`, "host");
+  if (status >= 500) return new ProxyRefusedError(`it opened no connection (${status})`, "proxy", true);
+  return new ProxyRefusedError(`it refuses connections to this receiver (${status})`);
+}
