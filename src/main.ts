@@ -1,8 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { MetricsBuffer } from "@temporalio/worker";
-import { type Config, deliversInItself, exportsMetrics, readConfig } from "./config/config.ts";
-import { explain } from "./process/explain.ts";
-import { createLogger } from "./process/logger.ts";
+import type { Config } from "./config/config.ts";
 import type { Progress } from "./process/progress.ts";
 import { untilToldToStop } from "./process/shutdown.ts";
 import type { Service } from "./service.ts";
@@ -11,13 +9,32 @@ import { restartAsFits } from "./worker/small-memory.ts";
 /** The time for stopping what has started when the service is stopped while it starts, in milliseconds. */
 const GIVE_UP_MS = { external: 2_000, embedded: 15_000 };
 
+const STOPPED_EARLY = "stopping before the service is ready";
+
+/** The code of the service. */
+async function load() {
+  const [config, logger, service, docs] = await Promise.all([
+    import("./config/config.ts"),
+    import("./process/logger.ts"),
+    import("./service.ts"),
+    import("./api/openapi/docs-pages.ts"),
+  ]);
+  return { ...config, ...logger, ...service, ...docs };
+}
+
 /** The entry point of `npm start`. */
 async function main(): Promise<void> {
   restartAsFits();
-  // Before everything that takes time: as PID 1 of a container, a process without a handler ignores SIGTERM.
-  const told = untilToldToStop();
-  const { startService } = await import("./service.ts");
-  const { DOCS_PATH } = await import("./api/openapi/docs-pages.ts");
+  // With little processor time, loading the code takes seconds in which no handler runs. Until then a signal ends the process at
+  // once; but PID 1 of a container ignores signals without a handler.
+  const early = process.pid === 1 ? untilToldToStop() : undefined;
+  const loaded = await (early ? Promise.race([load(), early.then(() => undefined)]) : load());
+  const told = early ?? untilToldToStop();
+  if (!loaded) {
+    console.log(STOPPED_EARLY);
+    return;
+  }
+  const { startService, readConfig, deliversInItself, exportsMetrics, createLogger, DOCS_PATH } = loaded;
   const config = readConfig(process.env);
   const progress: Progress = (line) => console.log(`  ${line}`);
   let temporalMetrics: MetricsBuffer | undefined;
@@ -34,7 +51,7 @@ async function main(): Promise<void> {
   });
   const service = await Promise.race([starting, told.then(() => undefined)]);
   if (!service) {
-    console.log("stopping before the service is ready");
+    console.log(STOPPED_EARLY);
     giveUp.abort();
     const isEmbedded = config.database.url === undefined || !config.temporal.external;
     const stopped = starting.then(
@@ -69,7 +86,8 @@ function describe(service: Service, config: Config, docsPath: string): string {
 if (import.meta.main) {
   main().then(
     () => process.exit(0),
-    (error: unknown) => {
+    async (error: unknown) => {
+      const { explain } = await import("./process/explain.ts");
       console.error(explain("Startup failed", error));
       process.exit(1);
     },

@@ -9,7 +9,7 @@ import { checkPooler } from "./db/connections/pooler.ts";
 import { readReplica } from "./db/connections/read-replica.ts";
 import { openDatabases } from "./db/database.ts";
 import { untilAnswered } from "./db/faults.ts";
-import { migrate } from "./db/migrate.ts";
+import { MIGRATION_BLOCKED, migrate } from "./db/migrate.ts";
 import { type Announcer, createAnnouncer } from "./db/queue/announce.ts";
 import { createSecretBox } from "./db/webhooks/secret-box.ts";
 import { createAddressGuard } from "./delivery/request/address-guard.ts";
@@ -112,8 +112,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const metrics = await exportMetrics(exported, log, async () => (await processes?.snapshots()) ?? []);
     stops.push(metrics.close);
     const { meter } = metrics;
-    const { tracer, close: endTracing } = await startTracing({ ...config.traces, process: "main", log });
-    stops.push(endTracing);
+    const tracing = await startTracing({ ...config.traces, process: "main", log });
+    stops.push(tracing.close);
     let certificate = tls?.cert ?? "";
     if (tls) observeCertificate(meter, () => certificate);
     if (overrides.temporalMetrics) {
@@ -167,7 +167,14 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const guard = createAddressGuard(config.delivery.allowedNetworks, {
       allowedPorts: config.delivery.allowedPorts,
     });
-    const trial = createRequestTrial({ db, secrets, guard, timeoutMs: config.delivery.timeoutMs });
+    const trial = createRequestTrial({
+      db,
+      secrets,
+      guard,
+      timeoutMs: config.delivery.timeoutMs,
+      proxy: config.delivery.proxy,
+      log,
+    });
     stops.push(trial.close);
     const readiness = [
       async () => (stopping.signal.aborted ? ["the service is stopping"] : []),
@@ -185,7 +192,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         sign: createSigner(secrets),
         log,
         instruments: createApiInstruments(meter),
-        tracer,
+        tracer: tracing.tracer,
         limits: config.limits,
         deliveryTimeoutMs: config.delivery.timeoutMs,
         retentionDays: config.dispatch.retentionDays,
@@ -238,7 +245,11 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const adminKeyFile = await untilAnswered(
       async () => {
         await checkPooler(databaseUrl, directUrl, preparedStatements);
-        await migrate(directUrl, config.dispatch.retentionDays);
+        await migrate(directUrl, {
+          retentionDays: config.dispatch.retentionDays,
+          signal: stopping.signal,
+          onBlocked: (err) => log.warn({ err }, MIGRATION_BLOCKED),
+        });
         await checkSecretKey(db, secrets);
         // Behind a pooler, the pooler decides how many connections PostgreSQL gets.
         if (directDb === db) {
@@ -256,6 +267,11 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     isPrepared = true;
     stops.push(metrics.watchBacklog(directUrl));
     stops.push(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
+
+    if (config.noticeMail && role !== "api") {
+      const { startNoticeMails } = await import("./notices/notice-mails.ts");
+      stops.push(startNoticeMails(db, config.noticeMail, log));
+    }
 
     stopping.signal.throwIfAborted();
     if (role !== "api") {
@@ -275,7 +291,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
           stopping: stopping.signal,
           log,
           instruments: createDeliveryInstruments(meter),
-          tracer,
+          tracing,
           reservedFiles: role === "all" ? config.limits.maxConnections : 0,
           ...(overrides.workflowBundle ? { workflowBundle: overrides.workflowBundle } : {}),
         });

@@ -65,6 +65,8 @@ export interface UndeliveredList {
   /** For the search attributes: at most 2,000 bytes of values each. */
   webhookIds: string[];
   hosts: string[];
+  /** A line for each webhook that its circuit breaker holds back, of which at most ten are named. Undefined for none. */
+  heldBack?: string[];
 }
 
 /** The failure type of a retry activity whose deliveries have used all attempts. */

@@ -53,6 +53,7 @@ export class RetryGroups {
     const undelivered = await this.#activities.listUndelivered(this.#key);
     this.#showInSearch(undelivered);
     this.#description.addGroups(undelivered.groups);
+    this.#description.setHeldBack(undelivered.heldBack ?? []);
     for (const group of undelivered.groups) {
       if (this.#running.has(group.group)) continue;
       const retries = this.#retry(group)

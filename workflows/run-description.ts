@@ -20,6 +20,7 @@ export class RunDescription {
   readonly #groups = new Map<number, string>();
 
   #hasRecordedFirst = false;
+  #heldBack: readonly string[] = [];
 
   constructor(input: DispatchInput) {
     this.#input = input;
@@ -38,6 +39,13 @@ export class RunDescription {
   addGroups(groups: readonly RetryGroup[]): void {
     for (const { group, summary } of groups) this.#groups.set(group, summary);
     if (groups.length > 0) this.#showDetails();
+  }
+
+  /** Replaces the webhooks that their circuit breakers hold back, a line each. */
+  setHeldBack(lines: readonly string[]): void {
+    const shown = this.#heldBack;
+    this.#heldBack = lines;
+    if (lines.length > 0 || shown.length > 0) this.#showDetails();
   }
 
   /** Called when first attempts are completed and retries may remain; records them once, if there are retries. */
@@ -60,15 +68,19 @@ export class RunDescription {
   }
 
   #markdown(start: string): string {
-    if (this.#groups.size === 0) return start;
-    const named = this.#named(MAX_NAMED.details).map((each) => `- ${each}`);
-    return [
-      start,
-      "",
-      "**Failing webhooks**, with their retries when they were last listed:",
-      "",
-      ...named,
-    ].join("\n");
+    const parts = [start];
+    if (this.#groups.size > 0) {
+      const named = this.#named(MAX_NAMED.details);
+      parts.push(
+        "",
+        "**Failing webhooks**, with their retries when they were last listed:",
+        "",
+        ...listed(named),
+      );
+    }
+    if (this.#heldBack.length > 0)
+      parts.push("", "**Circuit breakers**, as last listed:", "", ...listed(this.#heldBack));
+    return parts.join("\n");
   }
 
   #named(most: number): string[] {
@@ -84,3 +96,5 @@ export class RunDescription {
     if (this.#input.attemptsSearchable) upsertSearchAttributes([{ key: DELIVERY_ATTEMPTS, value: attempts }]);
   }
 }
+
+const listed = (lines: readonly string[]) => lines.map((line) => `- ${line}`);

@@ -1,5 +1,12 @@
-import type { DescEnum, DescMessage } from "@bufbuild/protobuf";
+import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { PublishEventRequestSchema, WebhookProcessSchema } from "../../gen/webhook/v1/event_pb.ts";
+import { NoticeSchema } from "../../gen/webhook/v1/notice_pb.ts";
+
+/**
+ * The first number of a notice: an event type of the service itself, which callers cannot publish. Smaller numbers are
+ * left to the events of callers.
+ */
+export const FIRST_NOTICE = 10_001;
 
 /** One event type, as the proto names it. */
 export interface CatalogueEntry {
@@ -7,10 +14,15 @@ export interface CatalogueEntry {
   number: number;
   /** `OrderDispatched`, as REST returns it. */
   name: string;
-  /** The member of PublishEventRequest.data that carries it: `order_dispatched`. */
+  /** The member of PublishEventRequest.data that carries it, or of Notice.data: `order_dispatched`. */
   field: string;
   /** The message that its receivers get. */
   payload: DescMessage;
+}
+
+/** Whether the number of an event type is that of a notice. */
+export function isNotice(number: number): boolean {
+  return number >= FIRST_NOTICE;
 }
 
 /** `ORDER_DISPATCHED` or `order_dispatched` → `OrderDispatched`. */
@@ -23,37 +35,52 @@ export function pascalCase(name: string): string {
 }
 
 /**
- * The event types that an enum and the oneof `data` of a request declare together, in the order of their numbers.
+ * The event types that an enum and the oneofs `data` of a request and of notices declare together, in the order of their
+ * numbers.
  *
- * @throws Error naming what one of the two has and the other has not
+ * @throws Error naming what one of them has and the others have not
  */
-export function readCatalogue(processes: DescEnum, request: DescMessage): CatalogueEntry[] {
-  const members = new Map(
-    request.fields.filter((field) => field.oneof?.name === "data").map((field) => [field.name, field]),
-  );
+export function readCatalogue(
+  processes: DescEnum,
+  request: DescMessage,
+  notice: DescMessage,
+): CatalogueEntry[] {
+  const [requestMembers, noticeMembers] = [membersOf(request), membersOf(notice)];
   const entries = processes.values
     .filter((value) => value.number !== 0)
     .map((value) => {
       const field = value.name.slice("WEBHOOK_PROCESS_".length).toLowerCase();
+      const [members, of] = isNotice(value.number) ? [noticeMembers, notice] : [requestMembers, request];
       const payload = members.get(field)?.message;
       if (!payload)
-        throw new Error(`${value.name} has no payload: add a message ${field} to ${request.name}.data`);
+        throw new Error(`${value.name} has no payload: add a message ${field} to ${of.name}.data`);
       members.delete(field);
       return { number: value.number, name: pascalCase(field), field, payload };
     });
-  const [left] = members.keys();
-  if (left !== undefined) {
+  for (const [members, of] of [
+    [requestMembers, request],
+    [noticeMembers, notice],
+  ] as const) {
+    const [left] = members.keys();
+    if (left === undefined) continue;
+    const number = of === notice ? `, with a number from ${FIRST_NOTICE},` : "";
     throw new Error(
-      `${request.name}.data.${left} has no event type: add WEBHOOK_PROCESS_${left.toUpperCase()} to ${processes.name}`,
+      `${of.name}.data.${left} has no event type: add WEBHOOK_PROCESS_${left.toUpperCase()}${number} to ${processes.name}`,
     );
   }
   return entries.sort((a, b) => a.number - b.number);
+}
+
+function membersOf(message: DescMessage): Map<string, DescField> {
+  const members = message.fields.filter((field) => field.oneof?.name === "data");
+  return new Map(members.map((field) => [field.name, field]));
 }
 
 /** Every event type, in the order of its number. */
 export const catalogue: readonly CatalogueEntry[] = readCatalogue(
   WebhookProcessSchema,
   PublishEventRequestSchema,
+  NoticeSchema,
 );
 
 const byNumber = new Map(catalogue.map((entry) => [entry.number, entry]));
@@ -70,4 +97,6 @@ export function processOfField(field: string): number | undefined {
 }
 
 /** The members of PublishEventRequest.data, as the proto names them. */
-export const payloadFields: readonly string[] = catalogue.map((entry) => entry.field);
+export const payloadFields: readonly string[] = catalogue
+  .filter(({ number }) => !isNotice(number))
+  .map((entry) => entry.field);

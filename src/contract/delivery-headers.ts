@@ -86,6 +86,16 @@ export function bearerTokenError(token: string): string | undefined {
   return `must have 1 to ${MAX_HEADER_VALUE} letters, digits and the characters - . _ ~ + /, with = at the end only`;
 }
 
+/** What is wrong with scopes of OAuth 2.0, to read after the field's name; undefined if they are allowed (RFC 6749, 3.3). */
+export function scopeError(scope: string): string | undefined {
+  if (
+    scope.length <= MAX_HEADER_VALUE &&
+    /^[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/.test(scope)
+  )
+    return undefined;
+  return `must have at most ${MAX_HEADER_VALUE} visible ASCII characters without " and \\, scopes separated by one space`;
+}
+
 /** What is wrong with a user name of Basic authentication, to read after the field's name (RFC 7617). */
 export function userNameError(name: string): string | undefined {
   return headerValueError(name) ?? (name.includes(":") ? "must not contain a colon" : undefined);

@@ -13,11 +13,44 @@ export class InvalidTargetError extends Error {
   override name = "InvalidTargetError";
 }
 
+/** A client of an authorization server, for the client credentials grant of OAuth 2.0 (RFC 6749, 4.4). */
+export interface OAuth2Client {
+  /** The token endpoint, normalised like a webhook's URL. */
+  tokenUrl: string;
+  clientId: string;
+  clientSecret: string;
+  /** Scopes, separated by spaces; null to ask for none. */
+  scope: string | null;
+  /** The parameter `audience`, which some servers need; null for none. */
+  audience: string | null;
+  /** Whether id and secret are sent in the body and not in the header Authorization. */
+  secretInBody: boolean;
+}
+
+/** A client certificate with its private key. */
+export interface ClientCertificate {
+  /** PEM: the certificate, then intermediate ones. */
+  certificate: string;
+  /** PEM, not encrypted. */
+  key: string;
+}
+
+/** How the connections to a webhook's endpoint are authenticated, beside the public authorities. */
+export interface TlsSettings {
+  /** Null for none. */
+  client: ClientCertificate | null;
+  /** PEM: the certificates of the only authorities that are trusted; null for the public ones. */
+  authorities: string | null;
+}
+
 /** A test request. */
 export interface TrialRequest {
   webhookId: bigint;
   /** Custom headers and credentials: names and values in turn. */
   headers: readonly string[];
+  /** Fetches an access token first; null without one. */
+  oauth2: OAuth2Client | null;
+  tls: TlsSettings | null;
   /** The body, JSON. */
   payload: string;
 }

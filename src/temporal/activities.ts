@@ -3,13 +3,14 @@ import type { Activities } from "../../workflows/activities.ts";
 import { countsInWords } from "../../workflows/counts-in-words.ts";
 import type { DispatchInput, RunKey } from "../../workflows/dispatch-input.ts";
 import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.ts";
+import { listHeldBack } from "../db/circuit-breaker/held.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { adoptRetries, assignGroups, leavePaused } from "../db/queue/retry-groups.ts";
 import { abandonRun, closeExpiredRuns, closeRun } from "../db/queue/runs.ts";
 import { listLiveWorkers } from "../db/queue/workers.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { keepAlive, withHeartbeats } from "./keep-alive.ts";
-import { summariseGroups, summarisePass } from "./summaries.ts";
+import { MAX_HELD_BACK, summariseGroups, summariseHeldBack, summarisePass } from "./summaries.ts";
 
 /** The delay before another worker retries a stopped pass, in milliseconds. */
 const STOPPED_RETRY_DELAY_MS = 1_000;
@@ -64,7 +65,8 @@ export function createActivities(
         const failing = await untilAnswered(() => assignGroups(db, runId));
         await engine.lease.start();
         const workers = await untilAnswered(() => listLiveWorkers(db));
-        const list = { ...summariseGroups(failing), workers };
+        const heldBack = await untilAnswered(() => listHeldBack(db, MAX_HELD_BACK));
+        const list = { ...summariseGroups(failing), workers, ...summariseHeldBack(heldBack) };
         const longest = Math.max(0, ...list.groups.map(({ delayMs }) => delayMs));
         await untilAnswered(() => statements.renewLease({ runId, leaseMs: longest + leaseMargin }));
         return list;

@@ -1,4 +1,6 @@
 import type { RetryGroup, UndeliveredList } from "../../workflows/dispatch-input.ts";
+import { inUtc } from "../contract/time-in-words.ts";
+import type { HeldBack } from "../db/circuit-breaker/held.ts";
 import { ATTEMPTS_PER_ROUND } from "../db/queue/results.ts";
 import type { FailingWebhook } from "../db/queue/retry-groups.ts";
 import type { PassResult } from "../delivery/retry-pass.ts";
@@ -33,6 +35,25 @@ function fitting(values: Iterable<string>): string[] {
   return chosen;
 }
 
+/** The maximum number of webhooks that a run names of those that circuit breakers hold back. */
+export const MAX_HELD_BACK = 10;
+
+/**
+ * Webhooks that circuit breakers hold back, a line each:
+ * `webhook 12, shop.example: open since 2026-11-22 10:00:00 UTC (10 attempts …), next probe 10:05:00 UTC`.
+ */
+export function summariseHeldBack(held: readonly HeldBack[]): Pick<UndeliveredList, "heldBack"> {
+  if (held.length === 0) return {};
+  const lines = held
+    .slice(0, MAX_HELD_BACK)
+    .map(({ webhookId, targetUrl, state, since, reason, nextProbe }) => {
+      const probe = nextProbe ? `, next probe ${inUtc(nextProbe)}` : "";
+      return `webhook ${webhookId}, ${new URL(targetUrl).host}: ${state} since ${inUtc(since)} (${reason})${probe}`;
+    });
+  const more = (held[0]?.total ?? 0) - lines.length;
+  return { heldBack: more > 0 ? [...lines, `and ${number.format(more)} more`] : lines };
+}
+
 /** Failing webhooks as retry groups for the workflow, with the ids and hosts that fit into the search attributes. */
 export function summariseGroups(failing: readonly FailingWebhook[]): Omit<UndeliveredList, "workers"> {
   const groups = new Map<number, FailingWebhook[]>();
@@ -60,9 +81,11 @@ function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup 
   ];
   return {
     group,
-    summary: [...who, `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`].join(
-      ", ",
-    ),
+    summary: [
+      ...who,
+      `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`,
+      ...(only?.isProbe && others.length === 0 ? ["probe"] : []),
+    ].join(", "),
     delayMs: Math.min(...members.map(({ delayMs }) => delayMs)),
   };
 }

@@ -12,7 +12,8 @@ const PASSED_VARIABLES = [
 ];
 
 /** Variables hidden from downloaders. They need the others: proxies, certificates, pip's settings. */
-const SECRET_VARIABLES = /^(DATABASE_URL|ADMIN_KEY|SECRET_KEY(_PREVIOUS)?|TLS_(CERT|KEY)|TEMPORAL_.*|PG.*)$/;
+const SECRET_VARIABLES =
+  /^(DATABASE_((DIRECT|READ)_)?URL|ADMIN_KEY|SECRET_KEY(_PREVIOUS)?|DELIVERY_PROXY|SMTP_URL|TLS_(CERT|KEY)|TEMPORAL_.*|PG.*)$/;
 
 /** The environment of a database or Temporal server: fixed language and time zone, without the service's settings. */
 export function serverEnvironment(): NodeJS.ProcessEnv {

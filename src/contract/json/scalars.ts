@@ -1,0 +1,36 @@
+import { type DescField, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import { base64Encode } from "@bufbuild/protobuf/wire";
+import { raw_json } from "../../../gen/webhook/v1/options_pb.ts";
+
+/** Serializes a value of one type, in its generated representation, as JSON. */
+export type WriteValue = (value: unknown) => string;
+
+/**
+ * The serializer of a scalar field, its items or its map's values.
+ *
+ * @param name the field's name, for errors
+ */
+export function scalarWriter(field: DescField & { scalar: ScalarType }, name: string): WriteValue {
+  switch (field.scalar) {
+    case ScalarType.STRING:
+      return isRawJson(field) ? (text) => (text === "" ? "null" : (text as string)) : JSON.stringify;
+    case ScalarType.BYTES:
+      return (value) => `"${base64Encode(value as Uint8Array)}"`;
+    case ScalarType.FLOAT:
+    case ScalarType.DOUBLE:
+      return (value) => {
+        if (!Number.isFinite(value))
+          throw new RangeError(`${name} is ${value}, which JSON cannot represent; send a finite number`);
+        // String() loses the sign of minus zero.
+        return Object.is(value, -0) ? "-0" : String(value);
+      };
+    default:
+      // Booleans and integers. 64-bit integers are bigint and keep every digit.
+      return String;
+  }
+}
+
+/** Whether a text field contains JSON that is embedded unchanged. */
+export function isRawJson(field: DescField): boolean {
+  return hasOption(field, raw_json) && getOption(field, raw_json);
+}

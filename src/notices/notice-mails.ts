@@ -1,0 +1,97 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { createTransport } from "nodemailer";
+import type { Logger } from "pino";
+import type { NoticeMailConfig } from "../config/config.ts";
+import type { Db } from "../db/database.ts";
+import { isTransient } from "../db/faults.ts";
+import { takeTurn } from "../db/settings.ts";
+import { keepNoticeDigest, readNoticeDigest } from "../db/webhooks/notice-digest.ts";
+import { digestMail } from "./digest-mail.ts";
+
+/** The maximum time between questions whether it is this process's turn, in milliseconds. */
+const MAX_PAUSE_MS = 30_000;
+/** The maximum time to wait for a mail that is being sent when the service stops, in milliseconds. */
+const MAX_STOP_MS = 3_000;
+/** The timeout of connecting to the SMTP server, and of its greeting, in milliseconds. */
+const CONNECT_TIMEOUT_MS = 10_000;
+/** The time without a byte after which a connection to the SMTP server is closed, in milliseconds. */
+const IDLE_TIMEOUT_MS = 30_000;
+
+/**
+ * E-mails a digest of notices, at most once per interval over all processes. A digest that could not be sent is part of
+ * the next one.
+ *
+ * @returns stops it. Waits up to 3 s for a mail that is being sent
+ */
+export function startNoticeMails(
+  db: Db,
+  { smtpUrl, from, to, intervalMs }: NoticeMailConfig,
+  log: Logger,
+): () => Promise<void> {
+  const stopping = new AbortController();
+  const transport = createTransport(smtpOptions(smtpUrl));
+
+  async function round(): Promise<void> {
+    if (!(await takeTurn(db, "notices e-mailed", Math.ceil(intervalMs / 1_000)))) return;
+    const digest = await readNoticeDigest(db);
+    const mail = digestMail(digest);
+    if (mail) {
+      try {
+        await transport.sendMail({ ...mail, from, to, disableFileAccess: true, disableUrlAccess: true });
+      } catch (error) {
+        const { code, message } = error as { code?: string; message: string };
+        log.warn(
+          { code, reason: message, retryInSeconds: Math.round(intervalMs / 1_000) },
+          "e-mailing notices failed; check SMTP_URL, SMTP_FROM and NOTICE_EMAILS",
+        );
+        return;
+      }
+      log.info({ subject: mail.subject, recipients: to.length }, "notices e-mailed");
+    }
+    await keepNoticeDigest(db, digest);
+  }
+
+  async function run(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      try {
+        await round();
+      } catch (err) {
+        // While the database is unavailable, other parts log it.
+        if (!isTransient(err) && !stopping.signal.aborted)
+          log.error({ err }, "e-mailing notices failed; retrying");
+      }
+      await wait(Math.min(intervalMs, MAX_PAUSE_MS), undefined, {
+        signal: stopping.signal,
+        ref: false,
+      }).catch(() => {});
+    }
+  }
+
+  const running = run();
+  return async () => {
+    stopping.abort();
+    const stopped = wait(MAX_STOP_MS, undefined, { ref: false });
+    await Promise.race([running, stopped]);
+    transport.close();
+  };
+}
+
+/** With a password, TLS is required: `smtps:` from the start, or STARTTLS. Certificates are verified. */
+function smtpOptions(smtpUrl: string) {
+  const { protocol, hostname, port, username, password } = new URL(smtpUrl);
+  const secure = protocol === "smtps:";
+  return {
+    host: hostname.replace(/^\[(.*)\]$/, "$1"),
+    port: port === "" ? (secure ? 465 : 587) : Number(port),
+    secure,
+    requireTLS: !secure && username !== "",
+    // Whatever NODE_TLS_REJECT_UNAUTHORIZED says.
+    tls: { rejectUnauthorized: true },
+    ...(username === ""
+      ? {}
+      : { auth: { user: decodeURIComponent(username), pass: decodeURIComponent(password) } }),
+    connectionTimeout: CONNECT_TIMEOUT_MS,
+    greetingTimeout: CONNECT_TIMEOUT_MS,
+    socketTimeout: IDLE_TIMEOUT_MS,
+  };
+}
