@@ -4,11 +4,11 @@ import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { required } from "../gen/webhook/v1/options_pb.ts";
 import { parseExactJson, stringifyExactJson } from "../src/api/json/exact-json.ts";
-import { enumMemberName, propertyName } from "../src/api/json/names.ts";
 import { canBeUnset } from "../src/api/json/schema.ts";
 import { describeEventTypes } from "../src/api/services/webhooks/event-types.ts";
 import { catalogue } from "../src/contract/catalogue.ts";
 import { commentOf } from "../src/contract/comments.ts";
+import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
 
 const DOCUMENT = new URL("../docs/events.md", import.meta.url);
 

@@ -63,7 +63,7 @@ export function createRoutes(
     addService(router, WebhookService, webhookService(context));
     addService(router, EventService, events);
     addService(router, ApiKeyService, apiKeyService(context));
-    addService(router, DeliveryService, deliveryService(context));
+    addService(router, DeliveryService, deliveryService(context, gate, stopping));
     addService(router, SessionService, sessionService(context, gate));
     addService(router, StatsService, stats);
     addService(router, AuditService, auditService(context));

@@ -2,18 +2,22 @@ import { availableParallelism } from "node:os";
 import { bool, cleanEnv, EnvMissingError, str, url } from "envalid";
 import { ConfigError } from "./config-error.ts";
 import { readText, withSecretFiles } from "./secret-files.ts";
-import type { Network } from "./values.ts";
+import type { Network, ProxyAddress } from "./values.ts";
 import {
   apiKeySecret,
   bytes,
   duration,
+  emailAddress,
+  emailAddresses,
   integer,
   networks,
   number,
   ports,
   postgresUrl,
+  proxyAddress,
   secretKey,
   secretKeys,
+  smtpUrl,
 } from "./values.ts";
 
 /** The role of a process: `api` serves calls, `worker` delivers, `all` does both. */
@@ -53,6 +57,18 @@ export interface Config {
   limits: LimitsConfig;
   dispatch: DispatchConfig;
   delivery: DeliveryConfig;
+  /** Where notices are e-mailed to. Undefined: nowhere. */
+  noticeMail: NoticeMailConfig | undefined;
+}
+
+/** How notices are e-mailed. */
+export interface NoticeMailConfig {
+  /** `smtps:` or `smtp:`, with the user and the password, if any. */
+  smtpUrl: string;
+  from: string;
+  to: string[];
+  /** The minimum interval between e-mails. */
+  intervalMs: number;
 }
 
 /** A certificate chain and its private key, both PEM, with the paths of their files. */
@@ -150,6 +166,8 @@ export interface DeliveryConfig {
   allowedNetworks: Network[];
   /** Blocked ports to which deliveries are allowed. */
   allowedPorts: number[];
+  /** The proxy of all connections to receivers and token endpoints. Undefined to connect directly. */
+  proxy: ProxyAddress | undefined;
 }
 
 const HOUR = 3_600_000;
@@ -208,11 +226,16 @@ const variables = {
   DELIVERY_MEMORY: bytes({ min: MIB, max: 64 * 1_024 * MIB })({ default: 64 * MIB }),
   DELIVERY_ALLOWED_NETWORKS: networks({ default: [] }),
   DELIVERY_ALLOWED_PORTS: ports({ default: [] }),
+  DELIVERY_PROXY: proxyAddress({ default: undefined }),
   RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: 30 }),
   SEARCH_INDEX: bool({ default: true }),
   PAYLOAD_RETENTION_DAYS: integer({ min: 1, max: 3_650 })({ default: undefined }),
   // The audit log's trigger refuses to delete entries of the last seven days.
   AUDIT_RETENTION_DAYS: integer({ min: 7, max: 3_650 })({ default: 365 }),
+  SMTP_URL: smtpUrl({ default: undefined }),
+  SMTP_FROM: emailAddress({ default: undefined }),
+  NOTICE_EMAILS: emailAddresses({ default: [] }),
+  NOTICE_EMAIL_INTERVAL: duration({ min: 1_000, max: 24 * HOUR })({ default: HOUR / 4 }),
 };
 
 /** Every environment variable the service reads, besides Temporal's, OpenTelemetry's and Node's own. */
@@ -303,7 +326,17 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       memoryBytes: env.DELIVERY_MEMORY,
       allowedNetworks: env.DELIVERY_ALLOWED_NETWORKS,
       allowedPorts: env.DELIVERY_ALLOWED_PORTS,
+      proxy: env.DELIVERY_PROXY,
     },
+    noticeMail:
+      env.SMTP_URL && env.SMTP_FROM && env.NOTICE_EMAILS.length > 0
+        ? {
+            smtpUrl: env.SMTP_URL,
+            from: env.SMTP_FROM,
+            to: env.NOTICE_EMAILS,
+            intervalMs: env.NOTICE_EMAIL_INTERVAL,
+          }
+        : undefined,
   };
 }
 
@@ -347,6 +380,9 @@ function checkTogether(
     TLS_CERT: string | undefined;
     TLS_KEY: string | undefined;
     DELIVERY_PROCESSES: number | undefined;
+    SMTP_URL: string | undefined;
+    SMTP_FROM: string | undefined;
+    NOTICE_EMAILS: string[];
   },
   externalTemporal: boolean,
 ): void {
@@ -382,6 +418,12 @@ function checkTogether(
   if (env.ROLE === "worker" && env.DELIVERY_PROCESSES === 0) {
     wrong.push(
       "DELIVERY_PROCESSES: 0 is allowed with ROLE=all only, where the API's process delivers; set it to at least 1 with ROLE=worker",
+    );
+  }
+  const ofMails = [env.SMTP_URL, env.SMTP_FROM, env.NOTICE_EMAILS[0]].filter(Boolean).length;
+  if (ofMails !== 0 && ofMails !== 3) {
+    wrong.push(
+      "only some of SMTP_URL, SMTP_FROM and NOTICE_EMAILS are set: set all three to e-mail notices, or none",
     );
   }
   if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));

@@ -9,6 +9,8 @@ export const SECRETS_IN_FILES = [
   "SECRET_KEY",
   "SECRET_KEY_PREVIOUS",
   "ADMIN_KEY",
+  "DELIVERY_PROXY",
+  "SMTP_URL",
 ] as const;
 
 /**

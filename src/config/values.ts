@@ -129,3 +129,95 @@ export const postgresUrl = makeValidator<string>((input) => {
   }
   return text;
 });
+
+/** An outbound proxy. */
+export interface ProxyAddress {
+  protocol: "http" | "https" | "socks5";
+  /** A name or an address, without brackets. */
+  host: string;
+  port: number;
+  credentials: { username: string; password: string } | undefined;
+}
+
+const PROXY_PORTS: Record<string, number> = { http: 80, https: 443, socks5: 1080 };
+const PROXY_FORM = "write it like http://user:password@proxy.example:3128 (or https://, socks5://)";
+/** The maximum length of a user or password of SOCKS5, in bytes (RFC 1929). */
+const MAX_CREDENTIAL_BYTES = 255;
+
+/** The URL of an outbound proxy. Errors never repeat it, because it can contain a password. */
+export const proxyAddress = makeValidator<ProxyAddress>((input) => {
+  const url = URL.parse(String(input).trim());
+  const protocol = url?.protocol.slice(0, -1) ?? "";
+  const defaultPort = PROXY_PORTS[protocol];
+  if (!url || defaultPort === undefined || url.hostname === "")
+    throw new Error(`the value is not the URL of a proxy; ${PROXY_FORM}`);
+  if (!["", "/"].includes(url.pathname) || url.search !== "" || url.hash !== "")
+    throw new Error(`the proxy's URL has a path, query or fragment; ${PROXY_FORM}`);
+  const credentials = proxyCredentials(url);
+  const parts = credentials ? [credentials.username, credentials.password] : [];
+  if (protocol === "socks5" && parts.some((part) => !fitsSocks(part))) {
+    throw new Error(
+      `SOCKS5 allows a user and a password of 1 to ${MAX_CREDENTIAL_BYTES} bytes each; ${PROXY_FORM}`,
+    );
+  }
+  return {
+    protocol: protocol as ProxyAddress["protocol"],
+    host: url.hostname.replace(/^\[|\]$/g, "").toLowerCase(),
+    port: url.port === "" ? defaultPort : Number(url.port),
+    credentials,
+  };
+});
+
+function proxyCredentials({ username, password }: URL): ProxyAddress["credentials"] {
+  if (username === "" && password === "") return undefined;
+  try {
+    return { username: decodeURIComponent(username), password: decodeURIComponent(password) };
+  } catch {
+    throw new Error(
+      "the proxy's user or password has an invalid percent encoding; encode % as %25, @ as %40",
+    );
+  }
+}
+
+function fitsSocks(text: string): boolean {
+  const bytes = Buffer.byteLength(text);
+  return bytes >= 1 && bytes <= MAX_CREDENTIAL_BYTES;
+}
+
+/** An SMTP server's URL. Errors never repeat it, because it can contain a password. */
+export const smtpUrl = makeValidator<string>((input) => {
+  const text = String(input);
+  const url = /^smtps?:\/\//.test(text) && URL.canParse(text) ? new URL(text) : undefined;
+  if (
+    !url?.hostname ||
+    !isDecodable(`${url.username}${url.password}`) ||
+    !/^\/?$/.test(url.pathname) ||
+    url.search !== "" ||
+    url.hash !== ""
+  ) {
+    throw new Error(
+      "the value is not the URL of an SMTP server; write it like smtps://user:password@host:465 or smtp://host:587, with special characters of the password as %xx",
+    );
+  }
+  return text;
+});
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** An e-mail address without a display name. */
+export const emailAddress = makeValidator<string>((input) => parseAddress(String(input).trim()));
+
+/** A comma-separated list of e-mail addresses. */
+export const emailAddresses = makeValidator<string[]>((input) => listed(String(input)).map(parseAddress));
+
+function parseAddress(text: string): string {
+  if (/^[^\s@,;:<>()"\p{C}]+@[^\s@,;:<>()"\p{C}]+$/u.test(text)) return text;
+  throw new Error(`"${text}" is not an e-mail address; write it like ops@example.com`);
+}

@@ -9,9 +9,12 @@ import {
   RetryInfoSchema,
 } from "../../../gen/google/rpc/error_details_pb.ts";
 import { file_webhook_v1_api_key } from "../../../gen/webhook/v1/api_key_pb.ts";
+import { file_webhook_v1_audit } from "../../../gen/webhook/v1/audit_pb.ts";
 import { file_webhook_v1_delivery } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { file_webhook_v1_event } from "../../../gen/webhook/v1/event_pb.ts";
+import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
 import { file_webhook_v1_options } from "../../../gen/webhook/v1/options_pb.ts";
+import { file_webhook_v1_request_settings } from "../../../gen/webhook/v1/request_settings_pb.ts";
 import { file_webhook_v1_session } from "../../../gen/webhook/v1/session_pb.ts";
 import { file_webhook_v1_stats } from "../../../gen/webhook/v1/stats_pb.ts";
 import { file_webhook_v1_webhook } from "../../../gen/webhook/v1/webhook_pb.ts";
@@ -24,9 +27,9 @@ import {
   STATUS_CODES,
   type StatusName,
 } from "../../contract/errors.ts";
+import { enumChoices } from "../../contract/json/names.ts";
 import { InvalidTargetError } from "../../contract/target-rules.ts";
 import { isTransient } from "../../db/faults.ts";
-import { enumChoices } from "../json/names.ts";
 import { hideSecrets } from "./hidden-secrets.ts";
 
 const STATUS_NAMES = new Map<number, StatusName>(
@@ -132,9 +135,11 @@ export function withReason(error: ConnectError): ConnectError {
 
 const files = [
   file_webhook_v1_api_key,
+  file_webhook_v1_audit,
   file_webhook_v1_delivery,
   file_webhook_v1_event,
   file_webhook_v1_options,
+  file_webhook_v1_request_settings,
   file_webhook_v1_session,
   file_webhook_v1_stats,
   file_webhook_v1_webhook,
@@ -149,8 +154,14 @@ function withChoices(message: string): string {
   if (kind === "enum") choices = [enums.get(name) ?? []].flat().flatMap(enumChoices);
   else if (message.endsWith(" is unknown"))
     choices = (messages.get(name)?.fields ?? []).map(({ jsonName }) => jsonName);
-  return choices.length > 0 ? `${message}; allowed: ${choices.join(", ")}` : message;
+  if (choices.length === 0) return message;
+  const [, key = ""] = /key "(\w+)" is unknown$/.exec(message) ?? [];
+  const why = NOTICE_KEYS.has(key) ? "; only the service publishes notices" : "";
+  return `${message}${why}; allowed: ${choices.join(", ")}`;
 }
+
+/** The names under which a caller would publish notices in JSON. */
+const NOTICE_KEYS = new Set(NoticeSchema.fields.flatMap(({ name, jsonName }) => [name, jsonName]));
 
 /** A status as gRPC spells it. */
 export function statusNameOf(code: Code): StatusName {

@@ -2,7 +2,7 @@ import type { DescField, DescMessage, JsonObject, JsonValue, Message } from "@bu
 import { fromJson, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { example } from "../../../gen/webhook/v1/options_pb.ts";
-import { isRawJson } from "./scalars.ts";
+import { isRawJson } from "../../contract/json/scalars.ts";
 
 /** Sample values of types in google.protobuf, in protobuf's JSON format. */
 const WELL_KNOWN: Readonly<Record<string, JsonValue>> = {

@@ -3,10 +3,10 @@ import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence, isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
 import { commentOf } from "../../contract/comments.ts";
-import { enumMemberName, propertyName } from "./names.ts";
-import { isRawJson } from "./scalars.ts";
+import { enumMemberName, propertyName } from "../../contract/json/names.ts";
+import { isRawJson } from "../../contract/json/scalars.ts";
+import { fieldsFor, type JsonAudience } from "../../contract/json/writer.ts";
 import { type JsonSchema, SCALAR_SCHEMAS, WELL_KNOWN_SCHEMAS } from "./schema-scalars.ts";
-import { fieldsFor, type JsonAudience } from "./writer.ts";
 
 /**
  * The self-contained JSON Schema (2020-12) of a payload type.

@@ -4,7 +4,6 @@ import {
   compressedFlag,
   encodeEnvelope,
   readAllBytes,
-  transformSplitEnvelope,
   type UniversalServerRequest,
 } from "@connectrpc/connect/protocol";
 import { DomainError } from "../../contract/errors.ts";
@@ -15,6 +14,7 @@ import { decompress, REQUEST_ENCODINGS } from "./decompress.ts";
 import { checkBinaryElements } from "./element-limit.ts";
 import type { HeldCall } from "./held-bytes.ts";
 import { type MessageLimits, messageLimits, messageTooLarge } from "./message-limits.ts";
+import { ENVELOPE_HEAD_BYTES, wholeEnvelopes } from "./whole-envelopes.ts";
 
 /** gRPC, gRPC-Web and Connect streams put each message into an envelope. */
 const ENVELOPED = /^application\/(?:grpc|connect\+)/i;
@@ -56,8 +56,7 @@ interface Reading {
 /**
  * Reads a request's body within the method's limits. Messages are counted, decompressed and checked here, so that the
  * library only gets complete, uncompressed messages. Reads only when the library asks, which it does after
- * authentication.
- *
+ * authentication. Removes the headers that describe the body as it was sent.
  */
 export function withBoundedBody(
   request: UniversalServerRequest,
@@ -76,10 +75,9 @@ export function withBoundedBody(
       : "content-encoding";
   const encoding = request.header.get(encodingHeader);
   const length = request.header.get("content-length");
-  const header = new Headers(request.header);
-  header.delete(encodingHeader);
+  request.header.delete(encodingHeader);
   // The length of the body is not that of the decompressed message.
-  header.delete("content-length");
+  request.header.delete("content-length");
   const streamsForLong = method.methodKind === "client_streaming" || method.methodKind === "bidi_streaming";
   const reading: Reading = {
     method,
@@ -96,7 +94,6 @@ export function withBoundedBody(
   };
   return {
     ...request,
-    header,
     body: enveloped ? envelopes(body, reading) : wholeBody(body, reading, length),
   };
 }
@@ -123,14 +120,19 @@ async function* wholeBody(
 async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): AsyncIterable<Uint8Array> {
   const { method, limits, call, encoding } = reading;
   const isUnary = method.methodKind === "unary";
-  const split = transformSplitEnvelope(limits.maxBytes)(received(body, reading, false));
   try {
     assertEncoding(reading);
-    for await (const { flags, data } of split) {
-      const compressed = (flags & compressedFlag) !== 0;
-      if (compressed && encoding === null) throw namesNoEncoding(reading);
-      const message = compressed ? await plain(data, reading) : check(data, reading);
-      yield encodeEnvelope(compressed ? flags & ~compressedFlag : flags, message as Uint8Array<ArrayBuffer>);
+    for await (const envelope of wholeEnvelopes(received(body, reading, false), limits.maxBytes)) {
+      const flags = envelope[0] as number;
+      const data = envelope.subarray(ENVELOPE_HEAD_BYTES);
+      if ((flags & compressedFlag) === 0) {
+        check(data, reading, envelope);
+        yield envelope;
+      } else {
+        if (encoding === null) throw namesNoEncoding(reading);
+        const message = await plain(data, reading, envelope);
+        yield encodeEnvelope(flags & ~compressedFlag, message as Uint8Array<ArrayBuffer>);
+      }
       // The library has parsed a message when it asks for the next. A unary call keeps its message until it ends.
       if (!isUnary) call.release();
     }
@@ -174,25 +176,26 @@ function free({ buffer, byteLength }: Uint8Array): void {
   if (isWhole && buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
 
-/** The message, decompressed and checked. */
-async function plain(bytes: Uint8Array, reading: Reading): Promise<Uint8Array> {
+/** The message, decompressed and checked. @param holder what holds the bytes, which is freed once they are read */
+async function plain(bytes: Uint8Array, reading: Reading, holder = bytes): Promise<Uint8Array> {
   const { encoding, limits, call, assertMayHold } = reading;
-  if (encoding === null) return check(bytes, reading);
+  if (encoding === null) return check(bytes, reading, holder);
   await assertMayHold(limits.maxBytes);
   // Reserves the maximum size first, because concurrent messages are decompressed at the same time.
   await counted(call.hold(limits.maxBytes));
   const message = await decompress(encoding, bytes, limits.maxBytes).catch(asRefusal);
-  free(bytes);
+  free(holder);
   call.release(limits.maxBytes - message.byteLength);
   return check(message, reading);
 }
 
-function check(message: Uint8Array, { method, isJson }: Reading): Uint8Array {
+/** @param holder what holds the message, which is freed if it is refused */
+function check(message: Uint8Array, { method, isJson }: Reading, holder = message): Uint8Array {
   try {
     if (isJson) checkJsonMessage(message);
     else checkBinaryElements(method.input, message);
   } catch (error) {
-    free(message);
+    free(holder);
     asRefusal(error);
   }
   return message;

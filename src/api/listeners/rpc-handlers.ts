@@ -1,5 +1,6 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { constants, type Http2ServerRequest, type Http2ServerResponse } from "node:http2";
+import type { TLSSocket } from "node:tls";
 import {
   Code,
   ConnectError,
@@ -13,7 +14,7 @@ import type {
   UniversalServerRequest,
   UniversalServerResponse,
 } from "@connectrpc/connect/protocol";
-import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
+import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Logger } from "pino";
 import { DomainError } from "../../contract/errors.ts";
 import type { AddressReader, AddressValues } from "../auth/client-address.ts";
@@ -26,6 +27,9 @@ import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts"
 
 type NodeRequest = IncomingMessage | Http2ServerRequest;
 type NodeResponse = ServerResponse | Http2ServerResponse;
+
+/** The reason for ending calls whose client is gone. One for all, because each would capture its stack. */
+const CLOSED = new ConnectError("the client closed the connection or cancelled the call", Code.Canceled);
 
 /** Handles one call of gRPC, gRPC-Web or Connect. Never throws. */
 export type RpcHandler = (request: NodeRequest, response: NodeResponse) => void;
@@ -63,7 +67,12 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
     options;
   const { method } = handler;
 
-  async function answer(request: NodeRequest, response: NodeResponse, call: HeldCall): Promise<void> {
+  async function answer(
+    request: NodeRequest,
+    response: NodeResponse,
+    call: HeldCall,
+    signal: AbortSignal,
+  ): Promise<void> {
     const values = withHeldCall(contextValues(request), call);
     const read: BodyLimits = {
       call,
@@ -71,7 +80,7 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
       assertMayHold: (bytes) => refusedBytes.assertWithin(values, bytes),
       onRefused: (error) => onRefused(values, error),
     };
-    const asked = withBoundedBody(universalRequest(request, response, values), method, read);
+    const asked = withBoundedBody(universalRequest(request, signal, values), method, read);
     const answered = await handler(asked);
     if (request.method === "HEAD") {
       writeHead(answered, response);
@@ -89,12 +98,14 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
       return;
     }
     const call = heldBytes.open();
+    const gone = new AbortController();
     // Not when the response is written: the library does not report it, and the connection may be lost before.
     response.once("close", () => {
       call.close();
       leave();
+      gone.abort(CLOSED);
     });
-    answer(request, response, call).catch((error: unknown) => {
+    answer(request, response, call, gone.signal).catch((error: unknown) => {
       if (error instanceof DomainError) {
         sendError(request, response, error);
         return;
@@ -107,20 +118,47 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
   };
 }
 
+/**
+ * The request as the library takes it. The library's own conversion wraps the body in another generator, and
+ * creates an exception with a stack for each call that has ended.
+ */
 function universalRequest(
   request: NodeRequest,
-  response: NodeResponse,
-  values: ContextValues,
+  signal: AbortSignal,
+  contextValues: ContextValues,
 ): UniversalServerRequest {
-  try {
-    return universalRequestFromNodeRequest(request, response as ServerResponse, undefined, values);
-  } catch {
-    // The library builds a URL from the Host header, the only part that an HTTP parser does not validate.
-    throw new DomainError(
-      "INVALID_ARGUMENT",
-      "the Host header (in HTTP/2, :authority) is not a valid host; send the host and port of the service",
-    );
+  const { httpVersion, method = "", url = "", headers } = request;
+  const isEncrypted = (request.socket as Partial<TLSSocket>).encrypted === true;
+  const authority = "authority" in request ? request.authority : headers.host;
+  return {
+    httpVersion,
+    method,
+    url: urlOf(`${isEncrypted ? "https" : "http"}://${authority}`, url),
+    header: webHeaders(headers),
+    body: request,
+    signal,
+    contextValues,
+  };
+}
+
+function urlOf(origin: string, path: string): string {
+  const url = URL.parse(path, origin);
+  if (url) return url.href;
+  // The only part of a request that an HTTP parser does not validate.
+  throw new DomainError(
+    "INVALID_ARGUMENT",
+    "the Host header (in HTTP/2, :authority) is not a valid host; send the host and port of the service",
+  );
+}
+
+/** The headers, without the pseudo-headers of HTTP/2, such as `:path`. */
+function webHeaders(headers: IncomingHttpHeaders): Headers {
+  const all = new Headers();
+  for (const [name, value] of Object.entries(headers)) {
+    if (value === undefined || name.startsWith(":")) continue;
+    for (const each of Array.isArray(value) ? value : [value]) all.append(name, each);
   }
+  return all;
 }
 
 /** Responds to HEAD. The library would send a body, which fails over HTTP/2. */

@@ -1,7 +1,6 @@
-import { PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { catalogue } from "../../contract/catalogue.ts";
 import { commentOf, firstSentence } from "../../contract/comments.ts";
-import { secondsInWords } from "../../contract/seconds-in-words.ts";
+import { secondsInWords } from "../../contract/time-in-words.ts";
 import type { JsonSchema } from "../json/schema-scalars.ts";
 import type { AnswerSchemas } from "./answer-schemas.ts";
 import { exampleData } from "./examples.ts";
@@ -64,44 +63,40 @@ const HEADERS: { name: string; required: boolean; description: string; example: 
 export function describeDeliveries(payloads: AnswerSchemas, timeoutMs: number): Record<string, JsonSchema> {
   const within = `within ${secondsInWords(timeoutMs)}`;
   return Object.fromEntries(
-    catalogue.flatMap(({ name, field }) => {
-      const payload = PublishEventRequestSchema.fields.find((each) => each.name === field)?.message;
-      if (!payload) return [];
+    catalogue.map(({ name, payload }) => {
       const comment = commentOf(payload) ?? name;
       return [
-        [
-          name,
-          {
-            post: {
-              operationId: `receive${name}`,
-              summary: firstSentence(comment),
-              description: `${comment}\n\nSent to every webhook of this event type. Respond with any 2xx ${within}.`,
-              // Receivers are not authenticated by an API key.
-              security: [],
-              parameters: HEADERS.map(({ example, ...header }) => ({
-                ...header,
-                in: "header",
-                schema: { type: "string" },
-                example: example ?? name,
-              })),
-              requestBody: {
-                required: true,
-                content: {
-                  "application/json": {
-                    schema: payloads.of(payload),
-                    example: exampleData(payload, "payload"),
-                  },
-                },
-              },
-              responses: {
-                "2XX": { description: `Delivered, if it arrives ${within}. The body is ignored.` },
-                default: {
-                  description: "Any other response is a failed attempt, followed by up to 3 retries.",
+        name,
+        {
+          post: {
+            operationId: `receive${name}`,
+            summary: firstSentence(comment),
+            description: `${comment}\n\nSent to every webhook of this event type. Respond with any 2xx ${within}.`,
+            // Receivers are not authenticated by an API key.
+            security: [],
+            parameters: HEADERS.map(({ example, ...header }) => ({
+              ...header,
+              in: "header",
+              schema: { type: "string" },
+              example: example ?? name,
+            })),
+            requestBody: {
+              required: true,
+              content: {
+                "application/json": {
+                  schema: payloads.of(payload),
+                  example: exampleData(payload, "payload"),
                 },
               },
             },
+            responses: {
+              "2XX": { description: `Delivered, if it arrives ${within}. The body is ignored.` },
+              default: {
+                description: "Any other response is a failed attempt, followed by up to 3 retries.",
+              },
+            },
           },
-        ],
+        },
       ];
     }),
   );

@@ -2,7 +2,7 @@ import type { DescField, DescMessage, JsonValue } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
 import { commentOf } from "../../contract/comments.ts";
-import { enumMemberName } from "../json/names.ts";
+import { enumMemberName } from "../../contract/json/names.ts";
 import { described } from "../json/schema.ts";
 import { type JsonSchema, SCALAR_SCHEMAS } from "../json/schema-scalars.ts";
 import type { RestBinding } from "../rest/bindings.ts";

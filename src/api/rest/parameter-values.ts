@@ -1,6 +1,6 @@
 import type { DescEnum, DescField } from "@bufbuild/protobuf";
 import { ScalarType } from "@bufbuild/protobuf";
-import { enumMemberName } from "../json/names.ts";
+import { enumMemberName } from "../../contract/json/names.ts";
 
 /** A converted parameter value, or the problem with it. */
 export type Converted = { value: unknown } | { problem: string };

@@ -1,11 +1,18 @@
-import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ApiKeySchema, InstalledAppSchema } from "../../../gen/webhook/v1/api_key_pb.ts";
 import type { PublishEventResponseSchema, WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
 import type { Permission } from "../../../gen/webhook/v1/options_pb.ts";
-import { WebhookHealth, type WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
+import {
+  type CircuitBreaker,
+  CircuitBreakerSchema,
+  CircuitBreakerState,
+  WebhookHealth,
+  type WebhookSchema,
+} from "../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
+import type { Breaker, BreakerState } from "../../db/circuit-breaker/breakers.ts";
 import type { Published } from "../../db/events/publish.ts";
 import type { ApiKeyRow, ListedApiKey } from "../../db/keys/api-keys.ts";
 import type { InstalledAppRow } from "../../db/keys/installed-apps.ts";
@@ -96,7 +103,26 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...(row.rateLimit === null ? {} : { rateLimit: row.rateLimit }),
     ...(row.paused === null ? {} : { paused: timestampFromDate(row.paused) }),
     ...troubleFields(row.trouble),
+    ...(row.breaker === null ? {} : { circuitBreaker: breakerMessage(row.breaker) }),
   };
+}
+
+const BREAKER_STATES: Record<BreakerState, CircuitBreakerState> = {
+  closed: CircuitBreakerState.CLOSED,
+  open: CircuitBreakerState.OPEN,
+  disabled: CircuitBreakerState.DISABLED,
+};
+
+function breakerMessage(breaker: Breaker): CircuitBreaker {
+  const { settings, state, since, reason, nextProbe, failedAttempts } = breaker;
+  return create(CircuitBreakerSchema, {
+    settings: { enabled: true, ...settings },
+    state: BREAKER_STATES[state],
+    since: timestampFromDate(new Date(since)),
+    reason: reason ?? "",
+    ...(nextProbe === null ? {} : { nextProbe: timestampFromDate(new Date(nextProbe)) }),
+    failedAttempts,
+  });
 }
 
 function troubleFields(trouble: Trouble | null): MessageInitShape<typeof WebhookSchema> {

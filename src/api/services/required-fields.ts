@@ -3,8 +3,8 @@ import { getOption, hasOption, isFieldSet, ScalarType } from "@bufbuild/protobuf
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
 import type { FieldViolation } from "../../contract/errors.ts";
-import { enumChoices } from "../json/names.ts";
-import { isTimestampInRange } from "../json/timestamp.ts";
+import { enumChoices } from "../../contract/json/names.ts";
+import { isTimestampInRange } from "../../contract/json/timestamp.ts";
 
 /**
  * Finds all violations in a message at any depth: missing `required` fields, times outside the years 0001 to 9999,

@@ -26,9 +26,10 @@ import { getEvent } from "../../../db/events/find.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import { getWebhook } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
+import type { Gate } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
-import { invalidFields } from "../../errors/errors.ts";
+import { invalidFields, stoppingError } from "../../errors/errors.ts";
 import { hideSecrets } from "../../errors/hidden-secrets.ts";
 import { pageSize } from "../paging.ts";
 import {
@@ -42,6 +43,7 @@ import {
   stateText,
 } from "./delivery-filter.ts";
 import { attemptMessage, deliveryMessage, eventMessage, requestMessage } from "./delivery-messages.ts";
+import { exportDeliveries, exportOf } from "./export.ts";
 import { failureReasonsMessage } from "./failure-reasons.ts";
 import { readSubjects } from "./subjects.ts";
 
@@ -56,17 +58,34 @@ const MAX_AGAIN = 10_000;
 const MAX_FAILURES_EXAMINED = 5_000;
 const FAILURE_STATES: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.RETRYING];
 
-/** Lists deliveries and resends them. */
-export function deliveryService({
-  db,
-  reads = readPrimary(db),
-  onQueued = () => {},
-  workflowUrl,
-  findActivity,
-  retentionDays,
-  sign,
-}: ApiContext): ServiceImpl<typeof DeliveryService> {
+/**
+ * Lists, exports and resends deliveries.
+ *
+ * @param stopping ends ExportDeliveries
+ */
+export function deliveryService(
+  {
+    db,
+    reads = readPrimary(db),
+    onQueued = () => {},
+    workflowUrl,
+    findActivity,
+    retentionDays,
+    sign,
+  }: ApiContext,
+  gate: Gate,
+  stopping: AbortSignal,
+): ServiceImpl<typeof DeliveryService> {
   return {
+    async *exportDeliveries(request, handler) {
+      for await (const response of exportDeliveries(reads, callerScope(handler), exportOf(request))) {
+        yield response;
+        if (handler.signal.aborted) return;
+        if (stopping.aborted) throw stoppingError();
+        await gate.stillAuthorised(handler);
+      }
+    },
+
     async listDeliveries(request, handler) {
       const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
       const filter = {

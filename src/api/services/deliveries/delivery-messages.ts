@@ -8,6 +8,7 @@ import {
   type EventSchema,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
+import { isNotice } from "../../../contract/catalogue.ts";
 import { deliveryHeaders } from "../../../contract/delivery-headers.ts";
 import type { AttemptRow, DeliveryRow, SentRequest } from "../../../db/deliveries/deliveries.ts";
 import type { EventFacts } from "../../../db/events/find.ts";
@@ -64,8 +65,9 @@ export function eventMessage(
   };
 }
 
-/** Events belong to the whole service, so apps do not see who published them. */
+/** Events belong to the whole service, so apps do not see who published them. Nobody published a notice. */
 function publisherFields(event: EventFacts): MessageInitShape<typeof EventSchema> {
+  if (isNotice(event.process) && !event.test) return {};
   return {
     apiKeyId: event.apiKeyId,
     ...(event.apiKeyName === null ? {} : { apiKeyName: event.apiKeyName }),

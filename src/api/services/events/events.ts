@@ -8,8 +8,8 @@ import { assertServiceWide } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { traceparentOfCall } from "../../interceptors.ts";
-import { publishedMessage } from "../messages.ts";
-import { newEvent } from "./new-event.ts";
+import { assertText, publishedMessage } from "../messages.ts";
+import { MAX_USER_ID_CHARACTERS, newEvent } from "./new-event.ts";
 import { PublishedSeries, type SeriesOptions } from "./published-series.ts";
 import { createPublisher } from "./publisher.ts";
 import { Room } from "./room.ts";
@@ -68,6 +68,7 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
 
     async erasePayloads(request, handler) {
       assertServiceWide(handler);
+      assertText("user_id", request.userId, MAX_USER_ID_CHARACTERS);
       const step = await auditedCall(context.db, handler, async (trx, record) => {
         const erased = await erasePayloads(trx, request.userId, MAX_ERASED_PER_CALL);
         if (erased.erased > 0) {

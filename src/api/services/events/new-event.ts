@@ -2,17 +2,17 @@ import { hash } from "node:crypto";
 import { type DescField, type Message, toBinary } from "@bufbuild/protobuf";
 import { type PublishEventRequest, PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
 import { payloadFields, processOfField } from "../../../contract/catalogue.ts";
+import { searchableValues } from "../../../contract/json/searchable-values.ts";
+import { sortableTime } from "../../../contract/json/timestamp.ts";
+import { jsonWriter } from "../../../contract/json/writer.ts";
 import type { NewEvent } from "../../../db/events/publish.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { sortableTime } from "../../json/timestamp.ts";
-import { jsonWriter } from "../../json/writer.ts";
 import { assertFields, assertText } from "../messages.ts";
-import { searchableValues } from "./searchable-values.ts";
 
 /** The maximum size of a payload as JSON, in bytes. */
 const MAX_PAYLOAD_BYTES = 262_144;
 const MAX_KEY_CHARACTERS = 255;
-const MAX_USER_ID_CHARACTERS = 128;
+export const MAX_USER_ID_CHARACTERS = 128;
 const USER_ID_ALLOWED = "visible ASCII characters (no spaces)";
 
 /**

@@ -1,9 +1,9 @@
 import { WebhookProcessSchema } from "../../../../gen/webhook/v1/event_pb.ts";
-import { type CatalogueEntry, catalogue } from "../../../contract/catalogue.ts";
+import { type CatalogueEntry, catalogue, isNotice } from "../../../contract/catalogue.ts";
 import { commentOf } from "../../../contract/comments.ts";
+import { jsonWriter } from "../../../contract/json/writer.ts";
 import { sampleMessage } from "../../json/sample.ts";
 import { payloadSchema } from "../../json/schema.ts";
-import { jsonWriter } from "../../json/writer.ts";
 
 /** An event type as described for integrators. */
 export interface EventType {
@@ -15,6 +15,8 @@ export interface EventType {
   sample: string;
   /** The JSON Schema (2020-12) of its payloads, as JSON text. */
   schema: string;
+  /** Whether it is an event of the service itself, which callers cannot publish. */
+  notice: boolean;
 }
 
 /**
@@ -29,6 +31,7 @@ export function describeEventTypes(entries: readonly CatalogueEntry[] = catalogu
     description: descriptionOf(number, payload),
     sample: jsonWriter(payload, "payload")(sampleMessage(payload)),
     schema: JSON.stringify(payloadSchema(payload)),
+    notice: isNotice(number),
   }));
 }
 

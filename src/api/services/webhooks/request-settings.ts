@@ -2,7 +2,9 @@ import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type {
+  MaskedOAuth2AuthenticationSchema,
   MaskedRequestSettingsSchema,
+  OAuth2Authentication,
   RequestSettings as SettingsMessage,
 } from "../../../../gen/webhook/v1/request_settings_pb.ts";
 import type { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
@@ -11,9 +13,11 @@ import {
   headerNameError,
   headerValueError,
   MAX_HEADERS,
+  scopeError,
   userNameError,
 } from "../../../contract/delivery-headers.ts";
 import { DomainError, type FieldViolation } from "../../../contract/errors.ts";
+import { InvalidTargetError, type OAuth2Client, type TargetRules } from "../../../contract/target-rules.ts";
 import { type Facts, webhookTarget } from "../../../db/audit/audit-log.ts";
 import {
   type Authentication,
@@ -30,6 +34,7 @@ import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { noWebhook } from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
+import { type Check, checkedTls, maskedTls, tlsFacts } from "./tls-settings.ts";
 
 type Methods = Pick<
   ServiceImpl<typeof WebhookService>,
@@ -37,7 +42,7 @@ type Methods = Pick<
 >;
 
 /** The methods for custom headers and authentication of a webhook's requests. */
-export function requestSettingsMethods({ db, secrets, tryRequest }: ApiContext): Methods {
+export function requestSettingsMethods({ db, secrets, targets, tryRequest }: ApiContext): Methods {
   const processes = describeEventTypes();
   return {
     async getWebhookRequestSettings({ webhookId }, handler) {
@@ -57,7 +62,7 @@ export function requestSettingsMethods({ db, secrets, tryRequest }: ApiContext):
           return { settings: masked(NO_REQUEST_SETTINGS) };
         }
         const before = await readRequestSettings(trx, secrets, webhookId);
-        const after = merged(settings, before);
+        const after = merged(settings, before, targets);
         if (!isDeepStrictEqual(before, after)) {
           await writeRequestSettings(trx, secrets, webhookId, after);
           await record({
@@ -84,11 +89,18 @@ export function requestSettingsMethods({ db, secrets, tryRequest }: ApiContext):
         );
       }
       const stored = await readRequestSettings(db, secrets, webhookId);
-      const tried = settings === undefined ? NO_REQUEST_SETTINGS : merged(settings, stored);
+      const tried = settings === undefined ? NO_REQUEST_SETTINGS : merged(settings, stored, targets);
       await auditedCall(db, handler, (_trx, record) =>
         record({ action: "request_tried", target: webhookTarget(webhook), after: facts(tried) }),
       );
-      const outcome = await tryRequest({ webhookId, headers: headersOfSettings(tried), payload });
+      const { authentication } = tried;
+      const outcome = await tryRequest({
+        webhookId,
+        headers: headersOfSettings(tried),
+        oauth2: authentication?.kind === "oauth2" ? authentication.client : null,
+        tls: tried.tls,
+        payload,
+      });
       if (!outcome) throw noWebhook(webhookId);
       const { accepted, status, error, responseStart, durationMs } = outcome;
       return {
@@ -111,9 +123,13 @@ function notNow(message: string): DomainError {
  *
  * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
  */
-function merged({ headers, authentication }: SettingsMessage, stored: RequestSettings): RequestSettings {
+function merged(
+  { headers, authentication, tls }: SettingsMessage,
+  stored: RequestSettings,
+  targets: TargetRules,
+): RequestSettings {
   const wrong: FieldViolation[] = [];
-  const check = (field: string, description: string | undefined) => {
+  const check: Check = (field, description) => {
     if (description !== undefined) wrong.push({ field: `settings.${field}`, description });
   };
   if (headers.length > MAX_HEADERS) check("headers", `must be at most ${MAX_HEADERS}`);
@@ -135,7 +151,11 @@ function merged({ headers, authentication }: SettingsMessage, stored: RequestSet
   if (seen.has("authorization") && authentication.case !== undefined) {
     check("headers", "must not contain Authorization, which the authentication sets; remove one of them");
   }
-  const result = { headers: made, authentication: authenticationOf(authentication, stored, check) };
+  const result = {
+    headers: made,
+    authentication: authenticationOf(authentication, stored, targets, check),
+    tls: checkedTls(tls, stored.tls, check),
+  };
   if (wrong.length > 0) throw invalidFields(wrong);
   return result;
 }
@@ -143,7 +163,8 @@ function merged({ headers, authentication }: SettingsMessage, stored: RequestSet
 function authenticationOf(
   asked: SettingsMessage["authentication"],
   { authentication: stored }: RequestSettings,
-  check: (field: string, description: string | undefined) => void,
+  targets: TargetRules,
+  check: Check,
 ): Authentication | null {
   if (asked.case === "basic") {
     const { username, password } = asked.value;
@@ -160,26 +181,84 @@ function authenticationOf(
     else if (kept === undefined) check("bearer.token", "is required: none is stored");
     return { kind: "bearer", token: token ?? kept ?? "" };
   }
+  if (asked.case === "oauth2") {
+    const was = stored?.kind === "oauth2" ? stored.client : null;
+    return { kind: "oauth2", client: oauth2Client(asked.value, was, targets, check) };
+  }
   return null;
+}
+
+function oauth2Client(
+  { tokenUrl: url, clientId, clientSecret, scope, audience, secretInBody }: OAuth2Authentication,
+  stored: OAuth2Client | null,
+  targets: TargetRules,
+  check: Check,
+): OAuth2Client {
+  let tokenUrl = url;
+  try {
+    tokenUrl = targets.normalise(url);
+  } catch (error) {
+    if (!(error instanceof InvalidTargetError)) throw error;
+    check("oauth2.token_url", error.message.replace(/^url:? /, ""));
+  }
+  check("oauth2.client_id", headerValueError(clientId));
+  if (scope !== "") check("oauth2.scope", scopeError(scope));
+  if (audience !== "") check("oauth2.audience", headerValueError(audience));
+  // A secret goes only where it was meant for.
+  const isSame = stored?.tokenUrl === tokenUrl && stored.clientId === clientId;
+  const kept = isSame ? stored.clientSecret : undefined;
+  if (clientSecret !== undefined) check("oauth2.client_secret", headerValueError(clientSecret));
+  else if (kept === undefined)
+    check("oauth2.client_secret", "is required: none is stored for this token URL and client id");
+  return {
+    tokenUrl,
+    clientId,
+    clientSecret: clientSecret ?? kept ?? "",
+    scope: scope || null,
+    audience: audience || null,
+    secretInBody,
+  };
 }
 
 function masked({
   headers,
   authentication,
+  tls,
 }: RequestSettings): MessageInitShape<typeof MaskedRequestSettingsSchema> {
   return {
     headerNames: headers.map(({ name }) => name),
     ...(authentication?.kind === "basic" ? { basicUsername: authentication.username } : {}),
     hasBearerToken: authentication?.kind === "bearer",
+    ...(authentication?.kind === "oauth2" ? { oauth2: maskedClient(authentication.client) } : {}),
+    ...maskedTls(tls),
   };
 }
 
+function maskedClient({
+  tokenUrl,
+  clientId,
+  scope,
+  audience,
+  secretInBody,
+}: OAuth2Client): MessageInitShape<typeof MaskedOAuth2AuthenticationSchema> {
+  return { tokenUrl, clientId, scope: scope ?? "", audience: audience ?? "", secretInBody };
+}
+
 /** What the audit log may contain: no values. */
-function facts({ headers, authentication }: RequestSettings): Facts {
+function facts({ headers, authentication, tls }: RequestSettings): Facts {
   return {
+    ...tlsFacts(tls),
     header_names: headers.map(({ name }) => name),
     authentication: authentication?.kind ?? null,
     basic_username: authentication?.kind === "basic" ? authentication.username : null,
+    ...(authentication?.kind === "oauth2"
+      ? {
+          oauth2_token_url: authentication.client.tokenUrl,
+          oauth2_client_id: authentication.client.clientId,
+          oauth2_scope: authentication.client.scope,
+          oauth2_audience: authentication.client.audience,
+        }
+      : {}),
   };
 }
 

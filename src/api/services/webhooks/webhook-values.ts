@@ -1,5 +1,9 @@
+import type { CircuitBreakerSettings } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import type { FieldViolation } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
 import type { TargetRules } from "../../../contract/target-rules.ts";
+import { BREAKER_BOUNDS } from "../../../contract/webhooks/circuit-breaker.ts";
+import type { BreakerSettings } from "../../../db/circuit-breaker/breakers.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { assertText } from "../messages.ts";
 
@@ -55,4 +59,21 @@ export function checkedRateLimit(rateLimit: number): number {
   throw invalidFields([
     { field: "rate_limit", description: `must be 1 to ${MAX_RATE_LIMIT} deliveries a second, or unset` },
   ]);
+}
+
+/** Null for no breaker. @throws DomainError INVALID_ARGUMENT that names every wrong number */
+export function checkedBreaker(asked: CircuitBreakerSettings): BreakerSettings | null {
+  const wrong: FieldViolation[] = [];
+  const numbers = { failures: 0, failingSeconds: 0, probeSeconds: 0, disableSeconds: 0 };
+  for (const name of Object.keys(numbers) as (keyof typeof numbers)[]) {
+    const { min, max, default: usual } = BREAKER_BOUNDS[name];
+    const value = asked[name] === 0 ? usual : asked[name];
+    numbers[name] = value;
+    if (value >= min && value <= max) continue;
+    const field = `circuit_breaker.${name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)}`;
+    wrong.push({ field, description: `must be ${min} to ${max}, or 0 for ${usual}` });
+  }
+  if (wrong.length > 0) throw invalidFields(wrong);
+  if (!asked.enabled) return null;
+  return { ...numbers, disableOnGone: asked.disableOnGone, resendFailed: asked.resendFailed };
 }

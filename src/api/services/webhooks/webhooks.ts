@@ -36,8 +36,15 @@ import { invalidFields } from "../../errors/errors.ts";
 import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { BY_ID, readPage } from "../paging.ts";
 import { describeEventTypes } from "./event-types.ts";
+import { keyPairMethods } from "./key-pairs.ts";
 import { requestSettingsMethods } from "./request-settings.ts";
-import { checkedAddress, checkedName, checkedPayload, checkedRateLimit } from "./webhook-values.ts";
+import {
+  checkedAddress,
+  checkedBreaker,
+  checkedName,
+  checkedPayload,
+  checkedRateLimit,
+} from "./webhook-values.ts";
 
 /** Manages webhooks (contract, section 4). */
 export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookService> {
@@ -68,11 +75,12 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
       return webhook;
     });
     // Its pending deliveries can be sent now.
-    if (changes.paused === false) onQueued();
+    if (changes.paused === false || changes.breaker === null) onQueued();
     return { webhook: webhookMessage(changed, scope) };
   }
 
   return {
+    ...keyPairMethods(context),
     ...requestSettingsMethods(context),
 
     async listWebhooks(request, handler) {
@@ -144,7 +152,7 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
       return { processes };
     },
 
-    async updateWebhook({ webhookId, revision, name, url, rateLimit, paused }, handler) {
+    async updateWebhook({ webhookId, revision, name, url, rateLimit, paused, circuitBreaker }, handler) {
       const changes: WebhookChanges = {
         ...(name === undefined ? {} : { name: checkedName(name) }),
         ...(url === undefined ? {} : { address: checkedAddress(targets, url) }),
@@ -152,6 +160,7 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
           ? {}
           : { rateLimit: rateLimit === 0 ? null : checkedRateLimit(rateLimit) }),
         ...(paused === undefined ? {} : { paused }),
+        ...(circuitBreaker === undefined ? {} : { breaker: checkedBreaker(circuitBreaker) }),
       };
       return change(handler, webhookId, changes, revision);
     },

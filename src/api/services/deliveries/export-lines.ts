@@ -1,0 +1,75 @@
+import { create, toJsonString } from "@bufbuild/protobuf";
+import { DeliverySchema } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { processName } from "../../../contract/catalogue.ts";
+import type { DeliveryRow } from "../../../db/deliveries/deliveries.ts";
+import { deliveryMessage } from "./delivery-messages.ts";
+import type { Subjects } from "./subjects.ts";
+
+/** A delivery to export. */
+export interface ExportRow {
+  delivery: DeliveryRow;
+  /** What its event is about. */
+  subjects: Subjects;
+  /** The event's payload; null if erased, undefined unless asked for. */
+  payload?: string | null;
+}
+
+/** Writes deliveries as lines of text. */
+export interface LineFormat {
+  /** The first line; empty for none. */
+  header: string;
+  /** The line of a delivery, with its end. */
+  line(row: ExportRow): string;
+}
+
+type Cell = string | number | bigint | Date | null | undefined;
+
+const COLUMNS: readonly [name: string, of: (row: ExportRow) => Cell][] = [
+  ["delivery_id", ({ delivery }) => delivery.id],
+  ["event_id", ({ delivery }) => delivery.eventId],
+  ["event_type", ({ delivery }) => processName(delivery.process)],
+  ["subject", ({ delivery, subjects }) => subjects.get(delivery.eventId)],
+  ["webhook_id", ({ delivery }) => delivery.webhookId],
+  ["url", ({ delivery }) => delivery.url],
+  ["state", ({ delivery }) => delivery.state],
+  ["attempts", ({ delivery }) => delivery.attempts],
+  ["created", ({ delivery }) => delivery.created],
+  ["finished", ({ delivery }) => delivery.finished],
+  ["next_attempt", ({ delivery }) => delivery.retryAt],
+  ["status", ({ delivery }) => delivery.last?.status],
+  ["error", ({ delivery }) => delivery.last?.error],
+  ["reason", ({ delivery }) => delivery.reason],
+  ["duration_ms", ({ delivery }) => delivery.last?.durationMs],
+];
+
+/** CSV of RFC 4180. @param withPayload whether the payload is the last column */
+export function csv(withPayload: boolean): LineFormat {
+  const columns = withPayload
+    ? [...COLUMNS, ["payload", ({ payload }: ExportRow) => payload] as const]
+    : COLUMNS;
+  const line = (cells: readonly Cell[]) => `${cells.map(csvCell).join(",")}\r\n`;
+  return {
+    header: line(columns.map(([name]) => name)),
+    line: (row) => line(columns.map(([, of]) => of(row))),
+  };
+}
+
+/** Spreadsheets take a text with these first characters for a formula, which may send the sheet's data elsewhere. */
+const FORMULA = /^[=+\-@\t\r]/;
+
+function csvCell(cell: Cell): string {
+  if (cell === null || cell === undefined) return "";
+  if (cell instanceof Date) return cell.toISOString();
+  if (typeof cell !== "string") return String(cell);
+  const text = FORMULA.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** A JSON object per line, with the payload as part of it where a row has one. */
+export const JSON_LINES: LineFormat = {
+  header: "",
+  line({ delivery, subjects, payload }) {
+    const json = toJsonString(DeliverySchema, create(DeliverySchema, deliveryMessage(delivery, subjects)));
+    return payload === undefined ? `${json}\n` : `${json.slice(0, -1)},"payload":${payload ?? "null"}}\n`;
+  },
+};

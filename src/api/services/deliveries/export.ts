@@ -1,0 +1,165 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  type ExportDeliveriesRequest,
+  type ExportDeliveriesResponseSchema,
+  ExportFormat,
+} from "../../../../gen/webhook/v1/delivery_pb.ts";
+import type { StaleReads } from "../../../db/connections/read-replica.ts";
+import type { Db } from "../../../db/database.ts";
+import type { DeliveryRow } from "../../../db/deliveries/deliveries.ts";
+import type { DeliveryFilter } from "../../../db/deliveries/list.ts";
+import { type SearchText, searchDeliveries } from "../../../db/deliveries/search.ts";
+import { eventsContaining } from "../../../db/events/find.ts";
+import { timeOfId } from "../../../db/partitions.ts";
+import { loadContents } from "../../../db/queue/event-contents.ts";
+import type { Scope } from "../../../db/scope.ts";
+import { invalidFields } from "../../errors/errors.ts";
+import { assertText } from "../messages.ts";
+import { deliveryFilter, searchText } from "./delivery-filter.ts";
+import { deliveryMessage } from "./delivery-messages.ts";
+import { csv, JSON_LINES, type LineFormat } from "./export-lines.ts";
+import { readSubjects } from "./subjects.ts";
+
+/** The number of deliveries read at a time: few enough that other calls hardly wait. */
+const PAGE = 500;
+/** The maximum total size of the payloads held at a time, in bytes, unless one alone is larger. */
+const MAX_PAYLOAD_BYTES = 1_048_576;
+const MIN_TEXT_CHARACTERS = 3;
+const MAX_TEXT_CHARACTERS = 300;
+
+type Response = MessageInitShape<typeof ExportDeliveriesResponseSchema>;
+
+/** What is exported, and how. */
+export interface Export {
+  filter: DeliveryFilter;
+  search: SearchText | undefined;
+  /** Contained in the payload; empty for any payload. */
+  payloadText: string;
+  /** Undefined for messages. */
+  lines: LineFormat | undefined;
+  withPayload: boolean;
+}
+
+/** @throws DomainError INVALID_ARGUMENT that names the invalid field */
+export function exportOf(request: ExportDeliveriesRequest): Export {
+  const { payloadText, format, withPayload } = request;
+  if (payloadText !== "") {
+    if ([...payloadText].length < MIN_TEXT_CHARACTERS) {
+      const description = `must have from ${MIN_TEXT_CHARACTERS} to ${MAX_TEXT_CHARACTERS} characters`;
+      throw invalidFields([{ field: "payload_text", description }]);
+    }
+    assertText("payload_text", payloadText, MAX_TEXT_CHARACTERS);
+    if (!request.from) {
+      const description = "is required with payload_text, because all payloads since then are read";
+      throw invalidFields([{ field: "from", description }]);
+    }
+  }
+  if (withPayload && format === ExportFormat.UNSPECIFIED) {
+    const description =
+      "is for EXPORT_FORMAT_CSV and EXPORT_FORMAT_JSON_LINES; GetEvent returns the payload of an event";
+    throw invalidFields([{ field: "with_payload", description }]);
+  }
+  return {
+    filter: deliveryFilter({ ...request, pageToken: "" }),
+    search: searchText(request.search),
+    payloadText,
+    lines: linesOf(format, withPayload),
+    withPayload,
+  };
+}
+
+/** @throws DomainError INVALID_ARGUMENT for an unknown format */
+function linesOf(format: ExportFormat, withPayload: boolean): LineFormat | undefined {
+  switch (format) {
+    case ExportFormat.UNSPECIFIED:
+      return undefined;
+    case ExportFormat.CSV:
+      return csv(withPayload);
+    case ExportFormat.JSON_LINES:
+      return JSON_LINES;
+    default:
+      throw invalidFields([
+        {
+          field: "format",
+          description: `${format} is not a format; allowed: EXPORT_FORMAT_CSV, EXPORT_FORMAT_JSON_LINES, or none for messages`,
+        },
+      ]);
+  }
+}
+
+/**
+ * Exports the scope's deliveries, newest first. A page is read when the caller has taken the previous one, so that an
+ * export needs the memory of one page, whatever its size.
+ */
+export async function* exportDeliveries(
+  reads: StaleReads,
+  scope: Scope,
+  { filter, search, payloadText, lines, withPayload }: Export,
+): AsyncGenerator<Response> {
+  let [exported, examined] = [0n, 0n];
+  let header = lines?.header ?? "";
+  let before: string | undefined;
+  do {
+    const asked = { ...filter, before };
+    const { result } = await reads.read(async (from) => {
+      const page = await searchDeliveries(from, scope, asked, PAGE, search);
+      const found = await containing(from, page.deliveries, payloadText);
+      return { page, found, subjects: await readSubjects(from, found) };
+    });
+    const { page, found, subjects } = result;
+    before = (page.deliveries.length === PAGE ? page.deliveries.at(-1)?.id : page.searchedTo) ?? undefined;
+    examined += BigInt(page.deliveries.length);
+    const progress = {
+      examined,
+      ...(before === undefined ? {} : { examinedBackTo: timestampFromDate(timeOfId(before)) }),
+    };
+    if (!lines) {
+      exported += BigInt(found.length);
+      yield { deliveries: found.map((row) => deliveryMessage(row, subjects)), exported, ...progress };
+      continue;
+    }
+    for await (const part of withPayloads(reads, found, withPayload)) {
+      exported += BigInt(part.length);
+      const text = part.map((each) => lines.line({ ...each, subjects })).join("");
+      yield { lines: header + text, exported, ...progress };
+      header = "";
+    }
+  } while (before !== undefined);
+}
+
+/** The deliveries of a page whose payload contains a text; all of them if the text is empty. */
+async function containing(db: Db, page: DeliveryRow[], text: string): Promise<DeliveryRow[]> {
+  if (text === "" || page.length === 0) return page;
+  const events = await eventsContaining(
+    db,
+    page.map(({ eventId }) => eventId),
+    text,
+  );
+  return page.filter(({ eventId }) => events.has(eventId));
+}
+
+/**
+ * Divides the deliveries into parts whose payloads are held at once; without payloads, there is one part. No deliveries are
+ * one empty part, so that the caller learns of the progress.
+ */
+async function* withPayloads(
+  reads: StaleReads,
+  deliveries: readonly DeliveryRow[],
+  withPayload: boolean,
+): AsyncGenerator<{ delivery: DeliveryRow; payload?: string | null }[]> {
+  if (!withPayload || deliveries.length === 0) {
+    yield deliveries.map((delivery) => ({ delivery }));
+    return;
+  }
+  for (let rest = deliveries; rest.length > 0; ) {
+    const ids = rest.map(({ eventId }) => eventId);
+    const { result: contents } = await reads.read((from) =>
+      loadContents(from, ids, { maxBytes: MAX_PAYLOAD_BYTES, alone: true }),
+    );
+    const missing = rest.findIndex(({ eventId }) => !contents.has(eventId));
+    const part = missing === -1 ? rest : rest.slice(0, missing);
+    yield part.map((delivery) => ({ delivery, payload: contents.get(delivery.eventId)?.payload ?? null }));
+    rest = rest.slice(part.length);
+  }
+}

@@ -1,0 +1,65 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { ServiceImpl } from "@connectrpc/connect";
+import type { WebhookKeyPairSchema, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { webhookTarget } from "../../../db/audit/audit-log.ts";
+import { deleteKeyPairs, type KeyPair, readKeyPairs, rotateKeyPair } from "../../../db/webhooks/key-pairs.ts";
+import { getWebhook, lockWebhook } from "../../../db/webhooks/webhooks.ts";
+import { auditedCall } from "../../auth/actor.ts";
+import { callerScope } from "../../auth/caller-scope.ts";
+import type { ApiContext } from "../../context.ts";
+import { noWebhook } from "../messages.ts";
+
+type Methods = Pick<
+  ServiceImpl<typeof WebhookService>,
+  "getWebhookKeyPairs" | "rotateWebhookKeyPair" | "deleteWebhookKeyPairs"
+>;
+
+/** The methods for the key pairs that sign a webhook's requests beside its secrets. */
+export function keyPairMethods({ db, secrets }: ApiContext): Methods {
+  return {
+    async getWebhookKeyPairs({ webhookId }, handler) {
+      if (!(await getWebhook(db, callerScope(handler), webhookId))) throw noWebhook(webhookId);
+      return { keyPairs: messages(await readKeyPairs(db, secrets, webhookId)) };
+    },
+
+    async rotateWebhookKeyPair({ webhookId, revokeOldKeyPairs }, handler) {
+      return auditedCall(db, handler, async (trx, record) => {
+        const webhook = await lockWebhook(trx, callerScope(handler), webhookId);
+        if (!webhook) throw noWebhook(webhookId);
+        await rotateKeyPair(trx, secrets, webhookId, revokeOldKeyPairs);
+        const pairs = await readKeyPairs(trx, secrets, webhookId);
+        await record({
+          action: "webhook_updated",
+          target: webhookTarget(webhook),
+          after: { public_key: pairs[0]?.publicKey ?? null, old_key_pairs_revoked: revokeOldKeyPairs },
+        });
+        return { keyPairs: messages(pairs) };
+      });
+    },
+
+    async deleteWebhookKeyPairs({ webhookId }, handler) {
+      return auditedCall(db, handler, async (trx, record) => {
+        const webhook = await lockWebhook(trx, callerScope(handler), webhookId);
+        if (!webhook) throw noWebhook(webhookId);
+        const deleted = await deleteKeyPairs(trx, webhookId);
+        if (deleted > 0) {
+          await record({
+            action: "webhook_updated",
+            target: webhookTarget(webhook),
+            before: { key_pairs: deleted },
+            after: { key_pairs: 0 },
+          });
+        }
+        return {};
+      });
+    },
+  };
+}
+
+function messages(pairs: readonly KeyPair[]): MessageInitShape<typeof WebhookKeyPairSchema>[] {
+  return pairs.map(({ publicKey, expires }) => ({
+    publicKey,
+    ...(expires === null ? {} : { expires: timestampFromDate(expires) }),
+  }));
+}
