@@ -13,10 +13,10 @@ export interface FailureInWords {
 }
 
 const TITLES: Partial<Record<Code, string>> = {
-  [Code.InvalidArgument]: "This cannot be taken as it is",
-  [Code.NotFound]: "It is not there, or not any more",
-  [Code.AlreadyExists]: "It is there already",
-  [Code.Aborted]: "It was changed meanwhile",
+  [Code.InvalidArgument]: "The request is invalid",
+  [Code.NotFound]: "Not found, or deleted",
+  [Code.AlreadyExists]: "Already exists",
+  [Code.Aborted]: "Changed by somebody else meanwhile",
   [Code.FailedPrecondition]: "This is not possible now",
   [Code.PermissionDenied]: "Your key may not do this",
   [Code.Unauthenticated]: "You are not signed in",

@@ -9,12 +9,12 @@ export function Crash() {
       <Alert color="red" title="This page crashed" role="alert">
         <Stack align="flex-start" gap="sm">
           <Text size="sm">
-            Load it anew: the service may have been updated since you opened it. When that does not help, tell
-            who runs the service what it says here.
+            Reload the page: the service may have been updated since you opened it. If that does not help,
+            send this message to the operator of the service.
           </Text>
           <Code block>{error instanceof Error ? error.message : String(error)}</Code>
           <Button variant="default" size="xs" onClick={() => window.location.reload()}>
-            Load it anew
+            Reload the page
           </Button>
         </Stack>
       </Alert>

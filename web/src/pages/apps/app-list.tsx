@@ -1,19 +1,9 @@
-import {
-  ActionIcon,
-  Anchor,
-  Card,
-  Code,
-  Group,
-  Stack,
-  Table,
-  Text,
-  Tooltip,
-  VisuallyHidden,
-} from "@mantine/core";
+import { ActionIcon, Anchor, Card, Group, Stack, Table, Text, Tooltip, VisuallyHidden } from "@mantine/core";
 import { IconTrash } from "@tabler/icons-react";
 import { Link } from "react-router";
 import type { InstalledApp } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import { useMay } from "../../api/session.tsx";
 import { useBelow } from "../../parts/lists/use-below.ts";
 import { CopyButton } from "../../parts/text/copy-button.tsx";
 import { countOf } from "../../parts/text/count-of.ts";
@@ -33,16 +23,18 @@ export function AppList(props: AppListProps) {
 }
 
 function AppTable({ apps, keysOf, onRemove }: AppListProps) {
+  const reads = useMay("Read_Administrative_Data");
   return (
     <Table.ScrollContainer minWidth={640}>
-      <Table verticalSpacing="sm" highlightOnHover>
+      <Table layout="fixed" highlightOnHover aria-label="Installed apps">
         <Table.Thead>
           <Table.Tr>
-            <Table.Th w="26%">Name</Table.Th>
-            <Table.Th>Id</Table.Th>
-            <Table.Th>Keys</Table.Th>
-            <Table.Th>Created</Table.Th>
-            <Table.Th w={60}>
+            <Table.Th>Name</Table.Th>
+            <Table.Th w={320}>Id</Table.Th>
+            <Table.Th w={110}>Keys</Table.Th>
+            {reads && <Table.Th w={110}>Webhooks</Table.Th>}
+            <Table.Th w={120}>Created</Table.Th>
+            <Table.Th w={52}>
               <VisuallyHidden>Actions</VisuallyHidden>
             </Table.Th>
           </Table.Tr>
@@ -61,6 +53,11 @@ function AppTable({ apps, keysOf, onRemove }: AppListProps) {
               <Table.Td>
                 <AppKeys app={app} keysOf={keysOf} />
               </Table.Td>
+              {reads && (
+                <Table.Td>
+                  <AppWebhooks app={app} />
+                </Table.Td>
+              )}
               <Table.Td>
                 <Time value={app.created} relative />
               </Table.Td>
@@ -76,6 +73,7 @@ function AppTable({ apps, keysOf, onRemove }: AppListProps) {
 }
 
 function AppCards({ apps, keysOf, onRemove }: AppListProps) {
+  const reads = useMay("Read_Administrative_Data");
   return (
     <Stack component="ul" p={0} m={0} gap="sm">
       {apps.map((app) => (
@@ -87,6 +85,7 @@ function AppCards({ apps, keysOf, onRemove }: AppListProps) {
             <AppId app={app} />
             <Group justify="space-between" gap="sm">
               <AppKeys app={app} keysOf={keysOf} />
+              {reads && <AppWebhooks app={app} />}
               <Text size="sm" c="dimmed">
                 <Time value={app.created} />
               </Text>
@@ -104,8 +103,8 @@ function Remove({ app, onRemove }: { app: InstalledApp; onRemove: AppListProps["
   const label = `Remove ${app.name}`;
   return (
     <Tooltip label={label} withArrow>
-      <ActionIcon variant="subtle" color="red" aria-label={label} onClick={() => onRemove(app)}>
-        <IconTrash size={18} />
+      <ActionIcon variant="subtle" color="gray" size="sm" aria-label={label} onClick={() => onRemove(app)}>
+        <IconTrash size={16} />
       </ActionIcon>
     </Tooltip>
   );
@@ -114,7 +113,9 @@ function Remove({ app, onRemove }: { app: InstalledApp; onRemove: AppListProps["
 function AppId({ app }: { app: InstalledApp }) {
   return (
     <Group gap={4} wrap="nowrap">
-      <Code fz="xs">{app.id}</Code>
+      <Text span ff="monospace" size="xs">
+        {app.id}
+      </Text>
       <CopyButton value={app.id} of={`the id of ${app.name}`} />
     </Group>
   );
@@ -130,6 +131,20 @@ function AppKeys({ app, keysOf }: { app: InstalledApp; keysOf: AppListProps["key
       style={{ whiteSpace: "nowrap" }}
     >
       {count === undefined ? "Keys" : count === 0 ? "No keys yet" : countOf(count, "key", "keys")}
+    </Anchor>
+  );
+}
+
+/** Leads to the webhooks that were registered with the app's keys, and their health. */
+function AppWebhooks({ app }: { app: InstalledApp }) {
+  return (
+    <Anchor
+      component={Link}
+      to={{ pathname: PAGE_PATHS.webhooks, search: new URLSearchParams({ application: app.id }).toString() }}
+      size="sm"
+      aria-label={`Webhooks of ${app.name}`}
+    >
+      Webhooks
     </Anchor>
   );
 }

@@ -36,6 +36,7 @@ export default function AppsPage() {
     <>
       <PageTitle
         title="Installed apps"
+        compact
         description="Applications that integrators install. Each has its own API keys."
         // In this place whatever is listed: one that moved once the list is read would be gone from under a finger.
         actions={
@@ -77,9 +78,9 @@ export default function AppsPage() {
 function NoApps() {
   return (
     <Empty icon={<IconApps />} title="No installed apps yet">
-      Create an app when an application of yours registers webhooks for many users, and give it an API key.
-      Webhooks that are registered with its keys carry its id as <Word>Application</Word>, and their
-      deliveries the header <Word>X-Service-UserId</Word>, which names the user that the event is of.
+      Create an app for an application that registers webhooks for many users, and give it an API key.
+      Webhooks registered with its keys carry its id as <Word>Application</Word>; their deliveries include the
+      header <Word>X-Service-UserId</Word>, which names the user of the event.
     </Empty>
   );
 }
@@ -105,9 +106,10 @@ function FoundApps(props: {
   const counts = working && Map.groupBy(working, (key) => key.installedApplicationId);
   return (
     <>
-      <Box maw={{ sm: 320 }} mb="md">
+      <Box maw={{ sm: 320 }} mb="xs">
         <SearchField
           label="Search apps"
+          labelHidden
           placeholder="Name or id"
           value={search}
           onChange={(text) => change({ search: text }, { replace: true })}
@@ -115,7 +117,7 @@ function FoundApps(props: {
       </Box>
       {found.length === 0 ? (
         <NothingFound of="app" onClear={() => change({ search: "" })}>
-          No app’s name or id has “{search.trim()}” in it.
+          No app has “{search.trim()}” in its name or at the start of its id.
         </NothingFound>
       ) : (
         <>

@@ -24,6 +24,9 @@ const WORDS: Record<AuditAction, string> = {
   [AuditAction.INSTALLED_APP_DELETED]: "App removed",
   [AuditAction.DISPATCH_REQUESTED]: "Dispatch requested",
   [AuditAction.REQUEST_TRIED]: "Test request sent",
+  [AuditAction.WEBHOOK_BREAKER_OPENED]: "Circuit breaker opened",
+  [AuditAction.WEBHOOK_BREAKER_CLOSED]: "Circuit breaker closed",
+  [AuditAction.WEBHOOK_DISABLED]: "Webhook disabled",
 };
 
 /** The words for an action; a later version of the service may know more. */

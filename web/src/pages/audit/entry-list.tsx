@@ -16,7 +16,7 @@ export function EntryList({ entries }: { entries: readonly AuditEntry[] }) {
 function Rows({ entries }: { entries: readonly AuditEntry[] }) {
   return (
     <Table.ScrollContainer minWidth={680}>
-      <Table verticalSpacing="sm" aria-label="Entries">
+      <Table aria-label="Entries">
         <Table.Thead>
           <Table.Tr>
             <Table.Th w={190}>Time</Table.Th>
@@ -67,12 +67,24 @@ function Cards({ entries }: { entries: readonly AuditEntry[] }) {
   );
 }
 
+/** Without a key, the service itself makes these changes: for circuit breakers. */
+const BY_SERVICE: ReadonlySet<AuditAction> = new Set([
+  AuditAction.WEBHOOK_BREAKER_OPENED,
+  AuditAction.WEBHOOK_BREAKER_CLOSED,
+  AuditAction.WEBHOOK_DISABLED,
+  AuditAction.DELIVERIES_SENT_AGAIN,
+]);
+
+function byOperatorInWords(action: AuditAction): string {
+  return BY_SERVICE.has(action) ? "The service" : "Operator, on the server";
+}
+
 /** Who made a change, and from where. */
-function Actor({ entry: { actor, byOperator } }: { entry: AuditEntry }) {
+function Actor({ entry: { actor, byOperator, action } }: { entry: AuditEntry }) {
   if (!actor) {
     return (
       <Text size="sm" c="dimmed">
-        {byOperator ? "Operator, on the server" : "A key outside your app"}
+        {byOperator ? byOperatorInWords(action) : "A key outside your app"}
       </Text>
     );
   }

@@ -1,5 +1,5 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Button, Code, Group, Stack, Text } from "@mantine/core";
+import { Anchor, Code, Group, Stack, Text } from "@mantine/core";
 import { IconSend } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { createSearchParams, Link, useParams } from "react-router";
@@ -11,14 +11,13 @@ import {
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
-import { failureReason } from "../../api/failure.ts";
 import { BackLink } from "../../parts/layout/back-link.tsx";
 import { Facts } from "../../parts/layout/facts.tsx";
 import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { Section } from "../../parts/layout/section.tsx";
-import { Empty } from "../../parts/lists/empty.tsx";
 import { DeliveryStateBadge } from "../../parts/status/delivery-state.tsx";
 import { Failure } from "../../parts/status/failure.tsx";
+import { ItemStatus } from "../../parts/status/item-status.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
 import { CodeBlock } from "../../parts/text/code-block.tsx";
 import { CopyButton } from "../../parts/text/copy-button.tsx";
@@ -39,8 +38,6 @@ const OPEN: readonly DeliveryState[] = [
   DeliveryState.DELIVERING,
   DeliveryState.RETRYING,
 ];
-/** Nothing there, and nothing that could be: an id that is none. */
-const NOT_THERE = new Set(["EVENT_NOT_FOUND", "FIELDS_INVALID"]);
 
 /** One event: who published it, its payload, and what became of each delivery; live until the last one has ended. */
 export default function EventPage() {
@@ -80,22 +77,16 @@ export default function EventPage() {
           <Recipients id={id} counts={found.data.deliveries} open={isOpen(found.data)} />
           <Payload event={event} payload={found.data.payload} />
         </Stack>
-      ) : found.isPending ? (
-        <Loading lines={12} height={32} />
-      ) : NOT_THERE.has(failureReason(found.error) ?? "") ? (
-        <Empty
-          icon={<IconSend />}
-          title="There is no such event"
-          action={
-            <Button component={Link} to={PAGE_PATHS.deliveries} variant="default">
-              All deliveries
-            </Button>
-          }
-        >
-          Its id is wrong, or the event is older than the retention and was deleted.
-        </Empty>
       ) : (
-        <Failure error={found.error} onRetry={() => void found.refetch()} />
+        <ItemStatus
+          query={found}
+          notFound="EVENT_NOT_FOUND"
+          noun="event"
+          icon={<IconSend />}
+          list={{ path: PAGE_PATHS.deliveries, label: "All deliveries" }}
+        >
+          The id is wrong, or the event is older than the retention and was deleted.
+        </ItemStatus>
       )}
     </>
   );
@@ -157,7 +148,7 @@ function Recipients({
           {isPending ? (
             <Loading lines={5} />
           ) : data ? (
-            <DeliveryList deliveries={data.deliveries} ofOneEvent />
+            <DeliveryList deliveries={data.deliveries} ofOne="event" />
           ) : (
             <Failure error={error} onRetry={() => void refetch()} />
           )}

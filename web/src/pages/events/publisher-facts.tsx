@@ -1,4 +1,5 @@
 import type { Event } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { isNotice } from "../../../../src/contract/catalogue.ts";
 import type { Fact } from "../../parts/layout/facts.tsx";
 
 /** Whom an event is about and who published it, as far as one may see it. */
@@ -8,6 +9,7 @@ export function publisherFacts(event: Event | undefined): (Fact | false)[] {
   const by = apiKeyName ?? (apiKeyId === undefined ? undefined : `a removed key, ${apiKeyId}`);
   return [
     ["User", userId],
+    isNotice(event.process) && !test && ["Published by", "the service itself"],
     by !== undefined && [test ? "Test event by" : "Published by", by],
     idempotencyKey !== undefined && ["Idempotency key", idempotencyKey],
   ];

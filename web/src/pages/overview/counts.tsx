@@ -44,7 +44,7 @@ const NOW: readonly { label: string; of: (overview: Overview) => bigint; state: 
   { label: "Pending", of: ({ pending }) => pending, state: "pending" },
   { label: "Delivering", of: ({ delivering }) => delivering, state: "delivering" },
   { label: "Retrying", of: ({ retrying }) => retrying, state: "retrying" },
-  { label: "Failed, in the log", of: ({ failed }) => failed, state: "failed" },
+  { label: "Failed, unresolved", of: ({ failed }) => failed, state: "failed" },
 ];
 
 const PERCENT = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 0 });

@@ -17,7 +17,7 @@ export function DispatchNow() {
       notifications.show({
         color: "green",
         title: "A dispatch has started",
-        message: "What is pending is sent now.",
+        message: "Pending deliveries are sent now.",
       });
       return readAnew(StatsService.method.listDispatchRuns);
     },

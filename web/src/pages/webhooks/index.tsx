@@ -1,4 +1,4 @@
-import { Button, Group } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
@@ -54,14 +54,22 @@ export default function WebhooksPage() {
     <>
       <PageTitle
         title="Webhooks"
-        description="Each webhook sends the events of one type to an https address."
+        compact
         // In this place whatever is listed: one that moved once the list is read would be gone from under a finger.
         actions={
-          mayWrite && (
-            <Button leftSection={<IconPlus size={16} />} onClick={() => change({ new: "1" })}>
-              New webhook
-            </Button>
-          )
+          <>
+            <PeriodSelect
+              period={periodOf(filters.period)}
+              onChange={({ value }) =>
+                change({ period: value === periodOf("").value ? "" : value }, { replace: true })
+              }
+            />
+            {mayWrite && (
+              <Button leftSection={<IconPlus size={16} />} onClick={() => change({ new: "1" })}>
+                New webhook
+              </Button>
+            )}
+          </>
         }
       />
       {list.isPending ? (
@@ -71,27 +79,15 @@ export default function WebhooksPage() {
       ) : webhooks.length === 0 && wanted.length === 0 ? (
         <Empty title="No webhooks yet" icon={<IconWebhook />}>
           {mayWrite
-            ? "Register the https address of a receiver for an event type. From then on it is sent every event of that type."
-            : "None is registered. Who has a key with Write_Administrative_Data can register the first one."}
+            ? "Register an HTTPS endpoint for an event type. It then receives every event of that type."
+            : "A key with Write_Administrative_Data can register the first one."}
         </Empty>
       ) : (
         <>
           <ListFilters webhooks={webhooks} filters={filters} change={change} />
           {lastDay.error !== null && (
-            <Failure
-              error={lastDay.error}
-              title="How the webhooks did is not known"
-              onRetry={lastDay.retry}
-            />
+            <Failure error={lastDay.error} title="Could not load the statistics" onRetry={lastDay.retry} />
           )}
-          <Group justify="flex-end" mb="xs">
-            <PeriodSelect
-              period={periodOf(filters.period)}
-              onChange={({ value }) =>
-                change({ period: value === periodOf("").value ? "" : value }, { replace: true })
-              }
-            />
-          </Group>
           {found.length === 0 ? (
             <NothingFound
               of="webhook"
@@ -100,10 +96,10 @@ export default function WebhooksPage() {
               }
             >
               {wanted.length > 0
-                ? "No webhook passes all of the filters."
+                ? "No webhook matches these filters."
                 : webhooks.length === 1
-                  ? "The one that there is does not pass all of the filters."
-                  : `None of the ${webhooks.length.toLocaleString()} webhooks passes all of the filters.`}
+                  ? "1 webhook exists, but it does not match these filters."
+                  : `None of the ${webhooks.length.toLocaleString()} webhooks matches these filters.`}
             </NothingFound>
           ) : (
             <FoundWebhooks

@@ -70,7 +70,7 @@ function Missing({ id, log }: { id: string; log?: string }) {
         }
       >
         {log
-          ? "It was deleted, or it never was. What was sent to a deleted webhook is still in the log."
+          ? "This webhook was deleted or never existed. Its deliveries, if any, are still available."
           : "Ids of webhooks are whole numbers. Find the webhook in the list of all."}
       </Empty>
     </>

@@ -12,9 +12,12 @@ export function useFocusBack(open: boolean): void {
     if (!open) return;
     const opener = document.activeElement;
     return () => {
+      const closing = new Set(document.querySelectorAll('[role="dialog"]'));
       setTimeout(() => {
         const { activeElement } = document;
-        if (activeElement !== document.body && !activeElement?.closest('[role="dialog"]')) return;
+        const dialog = activeElement?.closest('[role="dialog"]');
+        // The focus is elsewhere by now: on the page, or in a dialog that was opened since.
+        if (dialog ? !closing.has(dialog) : activeElement !== document.body) return;
         const isThere = opener?.isConnected && opener !== document.body;
         const target = isThere ? opener : document.getElementById("content");
         if (target instanceof HTMLElement) target.focus({ preventScroll: true });

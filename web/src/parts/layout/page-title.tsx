@@ -25,7 +25,7 @@ export function PageTitle({ title, description, actions, compact = false }: Page
           <Breakable text={title} />
         </Title>
         {description && (
-          <Text c="dimmed" component="div">
+          <Text c="dimmed" component="div" size={compact ? "sm" : "md"}>
             {description}
           </Text>
         )}

@@ -1,7 +1,7 @@
-import { Badge } from "@mantine/core";
 import { IconBan, IconCheck, IconClock, IconRefresh, IconSend, IconX } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { StatusMark, type StatusMarkProps } from "./status-mark.tsx";
 
 const ICON_SIZE = 12;
 
@@ -12,7 +12,7 @@ export const DELIVERY_STATES: readonly {
   name: string;
   label: string;
   meaning: string;
-  colour: string;
+  colour: StatusMarkProps["colour"];
   icon: ReactNode;
 }[] = [
   {
@@ -27,7 +27,7 @@ export const DELIVERY_STATES: readonly {
     state: DeliveryState.DELIVERING,
     name: "delivering",
     label: "Delivering",
-    meaning: "Its first attempt is under way or about to be.",
+    meaning: "The first attempt is in flight or about to be sent.",
     colour: "blue",
     icon: <IconSend size={ICON_SIZE} />,
   },
@@ -35,7 +35,7 @@ export const DELIVERY_STATES: readonly {
     state: DeliveryState.RETRYING,
     name: "retrying",
     label: "Retrying",
-    meaning: "An attempt failed and there are retries left.",
+    meaning: "An attempt failed; retries remain.",
     colour: "orange",
     icon: <IconRefresh size={ICON_SIZE} />,
   },
@@ -43,7 +43,7 @@ export const DELIVERY_STATES: readonly {
     state: DeliveryState.DELIVERED,
     name: "delivered",
     label: "Delivered",
-    meaning: "Its receiver took it.",
+    meaning: "The endpoint accepted it.",
     colour: "green",
     icon: <IconCheck size={ICON_SIZE} />,
   },
@@ -59,7 +59,7 @@ export const DELIVERY_STATES: readonly {
     state: DeliveryState.CANCELLED,
     name: "cancelled",
     label: "Cancelled",
-    meaning: "Its webhook went away first.",
+    meaning: "The webhook was deleted first.",
     colour: "gray",
     icon: <IconBan size={ICON_SIZE} />,
   },
@@ -69,15 +69,11 @@ export const DELIVERY_STATES: readonly {
 export function DeliveryStateBadge({ state }: { state: DeliveryState }) {
   const told = DELIVERY_STATES.find((each) => each.state === state);
   return (
-    <Badge
-      variant="light"
-      tt="none"
-      color={told?.colour ?? "gray"}
-      leftSection={told?.icon}
-      title={told?.meaning}
-      style={{ flexShrink: 0, minWidth: "max-content" }}
-    >
-      {told?.label ?? "Unknown"}
-    </Badge>
+    <StatusMark
+      label={told?.label ?? "Unknown"}
+      colour={told?.colour ?? "gray"}
+      icon={told?.icon}
+      meaning={told?.meaning}
+    />
   );
 }

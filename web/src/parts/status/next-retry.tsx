@@ -4,13 +4,13 @@ import { useState } from "react";
 import { Time } from "../text/time.tsx";
 import { OVERDUE_AFTER_MS, overdueFor } from "./overdue.ts";
 
-/** `next in 3 minutes`, or `retry overdue by 16 min`. */
+/** `next in 3 min`, or `retry overdue by 16 min`. */
 export function NextRetry({ due }: { due: Timestamp }) {
   const late = useLateness(due);
   if (late > OVERDUE_AFTER_MS) return `retry overdue by ${overdueFor(late)}`;
   return (
     <>
-      next <Time value={due} relative />
+      next <Time value={due} relative="short" />
     </>
   );
 }

@@ -1,5 +1,10 @@
 import { timestampMs } from "@bufbuild/protobuf/wkt";
-import { type OverdueRetries, type Webhook, WebhookHealth } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import {
+  CircuitBreakerState,
+  type OverdueRetries,
+  type Webhook,
+  WebhookHealth,
+} from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { countOf } from "../text/count-of.ts";
 
 /** A retry is overdue when it was due longer ago than this, in milliseconds; the service counts by the same time. */
@@ -11,6 +16,8 @@ const MINUTE_MS = 60_000;
 /** What a webhook's retries wait for: `waiting for shop.example, which does not answer`. */
 export function waitingFor(webhook: Webhook): string {
   if (webhook.paused) return "the webhook is paused";
+  if (webhook.circuitBreaker?.state === CircuitBreakerState.OPEN) return "the circuit breaker is open";
+  if (webhook.circuitBreaker?.state === CircuitBreakerState.DISABLED) return "the webhook is disabled";
   const host = URL.canParse(webhook.url) ? new URL(webhook.url).host : webhook.url;
   if (webhook.health === WebhookHealth.FAILING) {
     const answers = webhook.lastError?.startsWith("HTTP status");

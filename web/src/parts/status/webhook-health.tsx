@@ -1,8 +1,16 @@
-import { Badge, Group, Text } from "@mantine/core";
-import { IconAlertTriangle, IconCheck, IconPlayerPause, IconX } from "@tabler/icons-react";
+import { Group, Text } from "@mantine/core";
+import {
+  IconAlertTriangle,
+  IconBan,
+  IconCheck,
+  IconPlayerPause,
+  IconPlugConnectedX,
+  IconX,
+} from "@tabler/icons-react";
 import type { ReactNode } from "react";
-import { type Webhook, WebhookHealth } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { CircuitBreakerState, type Webhook, WebhookHealth } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { Time } from "../text/time.tsx";
+import { StatusMark, type StatusMarkProps } from "./status-mark.tsx";
 
 const ICON_SIZE = 12;
 
@@ -13,7 +21,7 @@ export const WEBHOOK_HEALTHS: readonly {
   name: string;
   label: string;
   meaning: string;
-  colour: string;
+  colour: StatusMarkProps["colour"];
   icon: ReactNode;
 }[] = [
   {
@@ -42,37 +50,48 @@ export const WEBHOOK_HEALTHS: readonly {
   },
 ];
 
-const BADGE = { flexShrink: 0, minWidth: "max-content" };
+/** What is told of a circuit breaker that holds deliveries back. */
+const BREAKER_STATES: readonly (Omit<StatusMarkProps, "meaning"> & { state: CircuitBreakerState })[] = [
+  {
+    state: CircuitBreakerState.OPEN,
+    label: "Circuit open",
+    colour: "orange",
+    icon: <IconPlugConnectedX size={ICON_SIZE} />,
+  },
+  {
+    state: CircuitBreakerState.DISABLED,
+    label: "Disabled",
+    colour: "red",
+    icon: <IconBan size={ICON_SIZE} />,
+  },
+];
 
-/** A webhook's health, in a word, a sign and a colour; before it, whether the webhook is paused. */
+/** Whether the circuit breaker of a webhook holds its deliveries back. */
+export function isHeldBack({ circuitBreaker }: Webhook): boolean {
+  return BREAKER_STATES.some(({ state }) => state === circuitBreaker?.state);
+}
+
+/**
+ * A webhook's health, in a word, a sign and a colour; before it, whether the webhook is paused or held back by its circuit
+ * breaker.
+ */
 export function WebhookHealthBadges({ webhook }: { webhook: Webhook }) {
   const told = WEBHOOK_HEALTHS.find(({ health }) => health === webhook.health);
+  const held = BREAKER_STATES.find(({ state }) => state === webhook.circuitBreaker?.state);
   return (
-    <Group gap={6} wrap="wrap" style={{ flexShrink: 0 }}>
+    <Group gap={4} wrap="wrap" style={{ flexShrink: 0 }}>
       {webhook.paused && (
-        <Badge
-          variant="light"
-          tt="none"
-          color="gray"
-          leftSection={<IconPlayerPause size={ICON_SIZE} />}
-          title="Its deliveries are held back."
-          style={BADGE}
-        >
-          Paused
-        </Badge>
+        <StatusMark
+          label="Paused"
+          colour="gray"
+          icon={<IconPlayerPause size={ICON_SIZE} />}
+          meaning="Deliveries wait until the webhook is resumed."
+        />
       )}
-      {told && (
-        <Badge
-          variant="light"
-          tt="none"
-          color={told.colour}
-          leftSection={told.icon}
-          title={told.meaning}
-          style={BADGE}
-        >
-          {told.label}
-        </Badge>
+      {held && (
+        <StatusMark {...held} meaning={`Deliveries are held back: ${webhook.circuitBreaker?.reason}.`} />
       )}
+      {told && <StatusMark {...told} />}
     </Group>
   );
 }

@@ -2,9 +2,11 @@ import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Text, type TextProps } from "@mantine/core";
 import { useInterval } from "@mantine/hooks";
 import { useState } from "react";
+import { inUtc } from "../../../../src/contract/time-in-words.ts";
 import { useZone } from "../time/zone.ts";
 
 const FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const SHORT_FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
 const REFRESH_MS = 10_000;
 
 /** Units in milliseconds, the longest first. */
@@ -20,8 +22,8 @@ const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
 /** How a time is shown. */
 export interface TimeProps extends TextProps {
   value: Timestamp | undefined;
-  /** How long ago, or in how long: for what is recent. */
-  relative?: boolean;
+  /** How long ago, or in how long: for what is recent. `16 minutes ago`, or short `16 min ago`. */
+  relative?: boolean | "short";
   /** Shown where there is no time. */
   otherwise?: string;
 }
@@ -36,29 +38,28 @@ export function Time({ value, relative = false, otherwise = "–", ...text }: Ti
       </Text>
     );
   const date = timestampDate(value);
-  const utc = date.toISOString();
   return (
     <Text
       component="time"
       inherit
-      dateTime={utc}
-      title={`${relative ? `${full.format(date)}, ` : ""}${utc.slice(0, 19).replace("T", " ")} UTC`}
+      dateTime={date.toISOString()}
+      title={`${relative ? `${full.format(date)}, ` : ""}${inUtc(date)}`}
       style={{ whiteSpace: "nowrap" }}
       {...text}
     >
-      {relative ? <FromNow date={date} /> : full.format(date)}
+      {relative ? <FromNow date={date} short={relative === "short"} /> : full.format(date)}
     </Text>
   );
 }
 
-function FromNow({ date }: { date: Date }) {
+function FromNow({ date, short }: { date: Date; short: boolean }) {
   const [now, setNow] = useState(Date.now);
   useInterval(() => setNow(Date.now()), REFRESH_MS, { autoInvoke: true });
-  return fromNow(date.getTime() - now);
+  return fromNow(date.getTime() - now, short);
 }
 
-/** `3 minutes ago`, `in 2 hours`, from the milliseconds until then. */
-export function fromNow(ms: number): string {
+/** `3 minutes ago`, `in 2 hours`, short `3 min ago`, `in 2 hr`, from the milliseconds until then. */
+export function fromNow(ms: number, short = false): string {
   const [unit, length] = UNITS.find(([, each]) => Math.abs(ms) >= each) ?? ["second", 1_000];
-  return FROM_NOW.format(Math.trunc(ms / length), unit);
+  return (short ? SHORT_FROM_NOW : FROM_NOW).format(Math.trunc(ms / length), unit);
 }

@@ -1,11 +1,16 @@
 import { Stack, Text, Timeline } from "@mantine/core";
 import { IconCheck, IconClock, IconX } from "@tabler/icons-react";
-import { type Attempt, type Delivery, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import {
+  type Attempt,
+  type Delivery,
+  DeliveryState,
+  type Event,
+} from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { Section } from "../../../parts/layout/section.tsx";
 import { CodeBlock } from "../../../parts/text/code-block.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
 import { Time } from "../../../parts/text/time.tsx";
-import { NextAttemptDue } from "./next-attempt.tsx";
+import { NextAttemptDue, useHeldBack } from "./next-attempt.tsx";
 import { resultInWords } from "./result-words.ts";
 import { ATTEMPTS_A_ROUND, arrived, roundsOf } from "./rounds.ts";
 
@@ -13,16 +18,26 @@ const ICON_SIZE = 14;
 const RESPONSE_HEIGHT = 240;
 
 /** Every attempt of a delivery, newest first, below the one that comes next. */
-export function Attempts({ delivery, attempts }: { delivery: Delivery; attempts: readonly Attempt[] }) {
+export function Attempts({
+  delivery,
+  event,
+  attempts,
+}: {
+  delivery: Delivery;
+  /** Undefined if it is not stored any more. */
+  event: Event | undefined;
+  attempts: readonly Attempt[];
+}) {
   const rounds = roundsOf(delivery, attempts);
   const entries = rounds.flatMap((round) => round.attempts.map((attempt) => ({ attempt, round }))).reverse();
-  const next = nextAttempt(delivery);
+  const held = useHeldBack(delivery, event);
+  const next = held ?? nextAttempt(delivery);
   const round = rounds.at(-1);
   return (
     <Section title="Attempts">
       {entries.length === 0 && !next ? (
         <Text size="sm" c="dimmed">
-          None was made.
+          No attempts were made.
         </Text>
       ) : (
         <Timeline
@@ -77,9 +92,9 @@ function nextAttempt({ state, nextAttempt: due }: Delivery) {
     case DeliveryState.PENDING:
       return "With the next dispatch";
     case DeliveryState.DELIVERING:
-      return "Under way, or about to be";
+      return "In flight, or about to be sent";
     case DeliveryState.RETRYING:
-      return due ? <NextAttemptDue due={due} /> : "Under way, or about to be";
+      return due ? <NextAttemptDue due={due} /> : "In flight, or about to be sent";
     default:
       return undefined;
   }

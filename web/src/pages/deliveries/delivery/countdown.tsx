@@ -1,19 +1,21 @@
-import { type Timestamp, timestampMs } from "@bufbuild/protobuf/wkt";
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Text } from "@mantine/core";
 import { useInterval } from "@mantine/hooks";
 import { useState } from "react";
+import { inUtc } from "../../../../../src/contract/time-in-words.ts";
 
 /** How long it is until a moment, second by second: `in 4:59`. */
 export function Countdown({ until }: { until: Timestamp }) {
   const [now, setNow] = useState(Date.now);
   useInterval(() => setNow(Date.now()), 1_000, { autoInvoke: true });
-  const seconds = Math.ceil((timestampMs(until) - now) / 1_000);
+  const date = timestampDate(until);
+  const seconds = Math.ceil((date.getTime() - now) / 1_000);
   return (
     <Text
       component="time"
       inherit
-      dateTime={new Date(timestampMs(until)).toISOString()}
-      title={`${new Date(timestampMs(until)).toISOString().slice(0, 19).replace("T", " ")} UTC`}
+      dateTime={date.toISOString()}
+      title={inUtc(date)}
       ff="var(--mantine-font-family)"
       style={{ fontVariantNumeric: "tabular-nums", whiteSpace: "nowrap" }}
     >

@@ -1,12 +1,46 @@
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
-import type { Delivery } from "../../../../../gen/webhook/v1/delivery_pb.ts";
-import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import type { ReactNode } from "react";
+import { type Delivery, DeliveryState, type Event } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { CircuitBreakerState, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useLateness } from "../../../parts/status/next-retry.tsx";
 import { OVERDUE_AFTER_MS, overdueFor, overdueInWords, waitingFor } from "../../../parts/status/overdue.ts";
 import { Countdown } from "./countdown.tsx";
 
 const REFRESH_MS = 5_000;
+
+/**
+ * What holds a delivery back that would be sent otherwise: its webhook is paused, or its circuit breaker is open. Undefined
+ * if nothing does, and for test events, which are always sent.
+ */
+export function useHeldBack(
+  { state, webhookId }: Delivery,
+  event: Pick<Event, "test"> | undefined,
+): ReactNode | undefined {
+  const waits = state === DeliveryState.PENDING || state === DeliveryState.RETRYING;
+  const { data } = useQuery(
+    WebhookService.method.getWebhook,
+    { webhookId },
+    { enabled: waits && !event?.test, refetchInterval: REFRESH_MS },
+  );
+  if (!waits || event?.test || !data?.webhook) return undefined;
+  const { paused, circuitBreaker } = data.webhook;
+  if (paused) return "Waits until the webhook is resumed.";
+  if (circuitBreaker?.state === CircuitBreakerState.DISABLED) return "Waits until the webhook is enabled.";
+  if (circuitBreaker?.state !== CircuitBreakerState.OPEN) return undefined;
+  const { nextProbe } = circuitBreaker;
+  return (
+    <>
+      Waits for the circuit breaker
+      {nextProbe && (
+        <>
+          ; next probe <Countdown until={nextProbe} />
+        </>
+      )}
+      .
+    </>
+  );
+}
 
 /** When a delivery is retried: `The last attempt failed; the next one is in 4:59.` Late ones, with the reason. */
 export function NextAttempt({ delivery, due }: { delivery: Delivery; due: Timestamp }) {

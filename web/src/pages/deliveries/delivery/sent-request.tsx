@@ -13,10 +13,14 @@ import { curlCommand } from "./curl-command.ts";
 const BODY_HEIGHT = 480;
 const COPIED_SHOWN_MS = 2_000;
 
-/** Made anew for each attempt. */
+/** Headers that change with each attempt. */
 const OF_EACH_ATTEMPT = [
   { name: "webhook-timestamp", value: "the attempt’s time, in seconds since 1970" },
-  { name: "webhook-signature", value: "v1, and the HMAC-SHA256 of the id, the time and the body" },
+  {
+    name: "webhook-signature",
+    value:
+      "v1, the HMAC-SHA256 of id, timestamp and body; with public-key signatures also v1a, the ed25519 signature of the same",
+  },
 ];
 
 /** The POST that each attempt makes: its headers and its body, exactly as receivers get them. */
@@ -57,7 +61,8 @@ export function SentRequest({
           </Code>
           <Headers request={request} />
           <Text size="sm" c="dimmed">
-            The signature is made with the webhook’s signing secret, which is on{" "}
+            The signature is made with the webhook’s signing secret, and its key pair if it has one. Both are
+            on{" "}
             <Anchor
               component={Link}
               inherit
@@ -66,8 +71,8 @@ export function SentRequest({
             >
               the webhook’s page
             </Anchor>
-            . Each attempt above shows its own. The cURL command has those of the latest attempt; receivers
-            that check the time refuse it after five minutes.
+            . Each attempt above shows its own. The cURL command has those of the latest attempt; endpoints
+            that check the timestamp refuse it after five minutes.
           </Text>
         </Stack>
       </Section>
@@ -117,7 +122,7 @@ function Headers({ request }: { request: DeliveryRequest }) {
             <Name>{name}</Name>
             <Table.Td>
               <Text span size="sm" c="dimmed">
-                Anew for each attempt: {value}
+                Changes with each attempt: {value}
               </Text>
             </Table.Td>
           </Table.Tr>

@@ -18,7 +18,7 @@ import { Breakable } from "../../../parts/text/breakable.tsx";
 import { CopyButton } from "../../../parts/text/copy-button.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import { publisherFacts } from "../../events/publisher-facts.tsx";
-import { NextAttempt } from "./next-attempt.tsx";
+import { NextAttempt, useHeldBack } from "./next-attempt.tsx";
 
 /** What a delivery is and where it stands. */
 export function Summary({
@@ -44,7 +44,7 @@ export function Summary({
                 <DeliveryStateBadge state={state} />
               </div>
               <span>
-                <Meaning delivery={delivery} />
+                <Meaning delivery={delivery} event={event} />
               </span>
             </Group>,
           ],
@@ -121,19 +121,21 @@ function Run({ delivery, run: { workflowId, url } }: { delivery: Delivery; run: 
   );
 }
 
-function Meaning({ delivery }: { delivery: Delivery }) {
+function Meaning({ delivery, event }: { delivery: Delivery; event: Event | undefined }) {
   const { state, reason, nextAttempt } = delivery;
+  const held = useHeldBack(delivery, event);
+  if (held !== undefined) return held;
   if (state === DeliveryState.RETRYING && nextAttempt) {
     return <NextAttempt delivery={delivery} due={nextAttempt} />;
   }
   if (reason === "interrupted") {
-    return "It was claimed ten times without a result: the workers that sent it died each time.";
+    return "The worker crashed 10 times while sending this delivery.";
   }
   if (reason === "queue full") {
-    return "It was never sent: more deliveries waited for its webhook than MAX_PENDING_PER_WEBHOOK allows.";
+    return "Never sent: more deliveries waited for the webhook than MAX_PENDING_PER_WEBHOOK allows.";
   }
   if (reason === "expired") {
-    return "It waited longer than RETENTION_DAYS, so no further attempt was made.";
+    return "The delivery waited longer than RETENTION_DAYS, so no further attempt was made.";
   }
   return DELIVERY_STATES.find((each) => each.state === state)?.meaning;
 }

@@ -1,4 +1,4 @@
-import { Box, Button, Collapse, Group, MultiSelect, Select, Stack } from "@mantine/core";
+import { Box, Button, Collapse, Group, MultiSelect, Select, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconFilter } from "@tabler/icons-react";
 import { catalogue } from "../../../../../src/contract/catalogue.ts";
@@ -10,6 +10,8 @@ import { Moments, TimeFilter } from "./time-filter.tsx";
 import { WebhookSelect } from "./webhook-select.tsx";
 
 const STATES = DELIVERY_STATES.map(({ name, label }) => ({ value: name, label }));
+/** More chosen states than these are counted. */
+const MAX_NAMED = 2;
 const TYPES = catalogue.map(({ name }) => name);
 
 /** The filters of the list, on one line; on a phone all but the search is folded away. */
@@ -62,21 +64,32 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
   );
 }
 
+/** `Failed, Retrying`; from the third state on, their number. */
+function inWords(states: typeof DELIVERY_STATES): string {
+  return states.length > MAX_NAMED ? `${states.length} states` : states.map(({ label }) => label).join(", ");
+}
+
 function OtherFilters({ filters, onChange }: FilterBarProps) {
+  const chosen = statesOf(filters);
   return (
     <>
-      <Box flex="3 1 0" miw={0}>
+      <Box flex="2.5 1 0" miw={0}>
         <WebhookSelect value={filters.webhook} onChange={(webhook) => onChange({ webhook })} />
       </Box>
-      <Box flex="2 1 0" miw={0}>
+      <Box flex="2.5 1 0" miw={0}>
         <MultiSelect
           aria-label="State"
           placeholder={filters.state === "" ? "Any state" : ""}
           data={STATES}
-          value={statesOf(filters).map(({ name }) => name)}
+          value={chosen.map(({ name }) => name)}
           onChange={(names) => onChange({ state: names.join(",") })}
           clearable
           clearButtonProps={{ "aria-label": "Any state" }}
+          // One text for all of them, so that the filters stay on one line.
+          renderPill={({ option }) =>
+            option?.value === chosen[0]?.name && <Text className="chosen">{inWords(chosen)}</Text>
+          }
+          classNames={{ pillsList: "one-line" }}
         />
       </Box>
       <Box flex="2 1 0" miw={0}>

@@ -28,7 +28,7 @@ export function WebhookSelect({ value, onChange }: { value: string; onChange: (i
       searchable
       clearable
       limit={MOST_SHOWN}
-      nothingFoundMessage="No webhook is like that"
+      nothingFoundMessage="No webhook matches"
       clearButtonProps={{ "aria-label": "Any webhook" }}
       renderOption={({ option }) => <Option label={option.label} />}
     />

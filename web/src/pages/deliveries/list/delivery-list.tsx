@@ -17,8 +17,8 @@ export interface DeliveryListProps {
   deliveries: readonly Delivery[];
   /** Undefined where nothing can be done with them. */
   selection?: Selection | undefined;
-  /** Whether all are of one event, which is then not repeated in each row. */
-  ofOneEvent?: boolean;
+  /** What all of them have in common and is not repeated in each row. */
+  ofOne?: "event" | "webhook";
 }
 
 /** Deliveries as a table with one line each, or as cards where there is no room for one. */
@@ -26,7 +26,7 @@ export function DeliveryList(props: DeliveryListProps) {
   return useBelow("lg") ? <Cards {...props} /> : <Rows {...props} />;
 }
 
-function Rows({ deliveries, selection, ofOneEvent }: DeliveryListProps) {
+function Rows({ deliveries, selection, ofOne }: DeliveryListProps) {
   return (
     <Table.ScrollContainer minWidth={840}>
       <Table
@@ -44,16 +44,16 @@ function Rows({ deliveries, selection, ofOneEvent }: DeliveryListProps) {
                 <AllBox deliveries={deliveries} selection={selection} />
               </Table.Th>
             )}
-            <Table.Th w={104}>Delivery</Table.Th>
-            <Table.Th w={122}>Created</Table.Th>
-            {!ofOneEvent && <Table.Th w="20%">Event</Table.Th>}
-            <Table.Th>Webhook</Table.Th>
-            <Table.Th w={112}>State</Table.Th>
-            <Table.Th>Last result</Table.Th>
-            <Table.Th w={50} ta="right" title="The number of attempts">
+            <Table.Th w={98}>Delivery</Table.Th>
+            <Table.Th w={102}>Created</Table.Th>
+            {ofOne !== "event" && <Table.Th w={ofOne ? "24%" : "19%"}>Event</Table.Th>}
+            {ofOne !== "webhook" && <Table.Th>Webhook</Table.Th>}
+            <Table.Th w={96}>State</Table.Th>
+            <Table.Th w={ofOne ? undefined : "23%"}>Last result</Table.Th>
+            <Table.Th w={46} ta="right" title="The number of attempts">
               Tries
             </Table.Th>
-            <Table.Th w={70} ta="right" title="The duration of the last attempt">
+            <Table.Th w={64} ta="right" title="The duration of the last attempt">
               Took
             </Table.Th>
           </Table.Tr>
@@ -73,16 +73,18 @@ function Rows({ deliveries, selection, ofOneEvent }: DeliveryListProps) {
                 <Identity delivery={delivery} />
               </Table.Td>
               <Table.Td>
-                <Time value={delivery.created} relative />
+                <Time value={delivery.created} relative="short" />
               </Table.Td>
-              {!ofOneEvent && (
+              {ofOne !== "event" && (
                 <Table.Td>
                   <Subject delivery={delivery} />
                 </Table.Td>
               )}
-              <Table.Td>
-                <Target delivery={delivery} />
-              </Table.Td>
+              {ofOne !== "webhook" && (
+                <Table.Td>
+                  <Target delivery={delivery} />
+                </Table.Td>
+              )}
               <Table.Td>
                 <DeliveryStateBadge state={delivery.state} />
               </Table.Td>
@@ -101,7 +103,7 @@ function Rows({ deliveries, selection, ofOneEvent }: DeliveryListProps) {
   );
 }
 
-function Cards({ deliveries, selection, ofOneEvent }: DeliveryListProps) {
+function Cards({ deliveries, selection, ofOne }: DeliveryListProps) {
   return (
     <Stack gap="sm">
       {selection && (
@@ -119,8 +121,8 @@ function Cards({ deliveries, selection, ofOneEvent }: DeliveryListProps) {
                 <DeliveryStateBadge state={delivery.state} />
                 {selection && <Box delivery={delivery} selection={selection} />}
               </Group>
-              {!ofOneEvent && <Subject delivery={delivery} />}
-              <Target delivery={delivery} />
+              {ofOne !== "event" && <Subject delivery={delivery} />}
+              {ofOne !== "webhook" && <Target delivery={delivery} />}
               <Result delivery={delivery} />
               <Group justify="space-between">
                 <Identity delivery={delivery} />
@@ -163,7 +165,7 @@ function Box({ delivery, selection }: { delivery: Delivery; selection: Selection
     <Checkbox
       size="xs"
       aria-label={`Select delivery ${delivery.id}`}
-      title={final ? undefined : "It is under way; it can be sent again once it has come to an end"}
+      title={final ? undefined : "In progress; it can be sent again after it has ended"}
       checked={selection.ids.has(delivery.id)}
       disabled={!final}
       onChange={() => selection.toggle(delivery.id)}

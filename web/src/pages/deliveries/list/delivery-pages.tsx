@@ -1,6 +1,6 @@
 import { ActionBar, Box, Button, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { IconRefresh, IconSend } from "@tabler/icons-react";
+import { IconDownload, IconRefresh, IconSend } from "@tabler/icons-react";
 import { useEffect, useState } from "react";
 import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { useMay } from "../../../api/session.tsx";
@@ -11,6 +11,7 @@ import { NothingFound } from "../../../parts/lists/nothing-found.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
+import { ExportDialog } from "../export/export-dialog.tsx";
 import type { DeliveryFilter } from "../filters/filters.ts";
 import { SendFilteredDialog } from "../send/send-filtered.tsx";
 import { SendSelectedDialog } from "../send/send-selected.tsx";
@@ -52,14 +53,17 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
           <Arrived count={page.arrived} hasMore={page.hasMoreArrived} onShow={page.showArrived} />
           <FailureReasons filter={filter} />
         </Group>
-        {mayWrite && deliveries.length > 0 && <SendFiltered filter={filter} />}
+        <Group gap="xs" wrap="nowrap">
+          <ExportFiltered filter={filter} />
+          {mayWrite && deliveries.length > 0 && <SendFiltered filter={filter} />}
+        </Group>
       </Group>
       {deliveries.length > 0 ? (
         <DeliveryList deliveries={deliveries} selection={mayWrite ? selection : undefined} />
       ) : page.searchedBackTo ? null : onClear ? (
         <NothingFound of="delivery" onClear={onClear}>
           {filter.search
-            ? "A search compares whole values: order numbers and other searchable values of the payload, user ids, idempotency keys, hosts, URLs, and the ids of events, deliveries and webhooks."
+            ? "A search compares whole values: order numbers and other searchable values of the payload, user ids, idempotency keys, hosts, URLs, and the ids of events, deliveries and webhooks. “Export…” searches inside payloads."
             : "None passes all of the filters. One that finished long ago may be deleted by now."}
         </NothingFound>
       ) : (
@@ -97,6 +101,24 @@ function Arrived({ count, hasMore, onShow }: { count: number; hasMore: boolean; 
         </Button>
       )}
     </div>
+  );
+}
+
+function ExportFiltered({ filter }: { filter: DeliveryFilter }) {
+  const [opened, { open, close }] = useDisclosure();
+  return (
+    <>
+      <Button
+        variant="default"
+        size="xs"
+        leftSection={<IconDownload size={14} />}
+        onClick={open}
+        style={{ flexShrink: 0 }}
+      >
+        Export…
+      </Button>
+      <ExportDialog opened={opened} onClose={close} filter={filter} />
+    </>
   );
 }
 

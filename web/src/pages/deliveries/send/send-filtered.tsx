@@ -88,7 +88,7 @@ export function SendFilteredDialog(props: {
       {counted.isError ? (
         <Failure
           error={counted.error}
-          title="They cannot be counted"
+          title="The deliveries could not be counted"
           onRetry={() => void counted.refetch()}
         />
       ) : counted.isPending ? (
@@ -96,8 +96,8 @@ export function SendFilteredDialog(props: {
       ) : (
         <Text size="sm">
           {count === 0
-            ? "There is nothing that this filter finds."
-            : `Each of the ${howMany} starts a new round: up to four more attempts under the same id, with the next dispatch. Those whose webhook is gone are left as they are.`}
+            ? "No delivery matches this filter."
+            : `Each of the ${howMany} starts a new round: up to four more attempts under the same id, with the next dispatch. Deliveries of deleted webhooks are skipped.`}
         </Text>
       )}
       <Which filter={filter} />
@@ -133,7 +133,7 @@ export function SendFilteredDialog(props: {
 
 function inWords({ sent, skipped }: { sent: number; skipped: number }): string {
   const done = `${countOf(sent, "delivery", "deliveries")} will be sent with the next dispatch`;
-  return skipped === 0 ? done : `${done}; ${skipped.toLocaleString()} left, whose webhook is gone`;
+  return skipped === 0 ? done : `${done}; ${skipped.toLocaleString()} skipped, whose webhook was deleted`;
 }
 
 /** The filter in words. */

@@ -30,7 +30,7 @@ export function SendAgain({ delivery }: { delivery: Delivery }) {
   if (failureReason(webhook.error) === "WEBHOOK_NOT_FOUND") {
     return (
       <Text size="sm" c="dimmed">
-        Its webhook is gone, so it cannot be sent again.
+        The webhook was deleted, so this delivery cannot be sent again.
       </Text>
     );
   }
@@ -59,8 +59,8 @@ export function SendAgain({ delivery }: { delivery: Delivery }) {
           {ATTEMPTS_A_ROUND} more attempts, numbered from {first}, as before until one arrives.
         </Text>
         <Text size="sm" c="dimmed">
-          The id stays the same. A receiver that remembers what it has taken (X-Service-Webhook-Id) takes it
-          once.
+          The id stays the same: an endpoint that stores the X-Service-Webhook-Id of processed deliveries
+          skips the repeat.
         </Text>
       </ConfirmDialog>
     </>

@@ -80,8 +80,8 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
       </Text>
       {isLastManager(apiKey, keys) && (
         <Alert color="yellow" icon={<IconAlertTriangle />} title="No other key manages keys">
-          Without it nobody can make keys here. Create another first; or make one later where the service
-          runs, by <Code>npm run admin-key</Code>.
+          Without this key nobody can create keys on this page. Create another one first, or run{" "}
+          <Code>npm run admin-key</Code> on the server later.
         </Alert>
       )}
       {!maySee ? (

@@ -1,4 +1,4 @@
-import { Badge, Code, Group, Stack, Text } from "@mantine/core";
+import { Badge, Group, Stack, Text } from "@mantine/core";
 import type { ApiKey } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { permissionName } from "../../../../../src/contract/permissions.ts";
@@ -8,11 +8,13 @@ import { PERMISSIONS } from "../dialogs/permissions.ts";
 /** Which key it is, and what is out of the ordinary with it. */
 export function KeyName({ apiKey, isOwn }: { apiKey: ApiKey; isOwn: boolean }) {
   return (
-    <Stack gap={4} align="flex-start">
+    <Stack gap={2} align="flex-start">
       <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
         {apiKey.name}
       </Text>
-      <Code fz="xs">{apiKey.prefix}…</Code>
+      <Text ff="monospace" size="xs" c="dimmed">
+        {apiKey.prefix}…
+      </Text>
       {isOwn && (
         <Badge variant="light" tt="none" size="sm">
           Signed in with this key
@@ -35,21 +37,14 @@ export function KeyName({ apiKey, isOwn }: { apiKey: ApiKey; isOwn: boolean }) {
 /** What a key may do; a pointer held on one shows the contract's name and what it means. */
 export function KeyPermissions({ apiKey }: { apiKey: ApiKey }) {
   return (
-    <Group gap={4}>
+    <Group gap="0 10px">
       {apiKey.permissions.map((permission) => {
         const told = PERMISSIONS.find((each) => each.permission === permission);
         const name = permissionName(permission);
         return (
-          <Badge
-            key={permission}
-            variant="light"
-            tt="none"
-            size="sm"
-            color={told ? "blue" : "gray"}
-            title={told ? `${name}: ${told.meaning}` : name}
-          >
+          <Text key={permission} size="sm" title={told ? `${name}: ${told.meaning}` : name}>
             {told?.label ?? name}
-          </Badge>
+          </Text>
         );
       })}
     </Group>

@@ -39,7 +39,7 @@ export function KeyList(props: KeyListProps) {
 function KeyTable({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListProps) {
   return (
     <Table.ScrollContainer minWidth={820}>
-      <Table verticalSpacing="sm" highlightOnHover>
+      <Table highlightOnHover>
         <Table.Thead style={{ whiteSpace: "nowrap" }}>
           <Table.Tr>
             <Table.Th w="25%" miw={140}>

@@ -37,8 +37,8 @@ export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) 
     >
       <WebhookInWords webhook={webhook} />
       <Text size="sm" mih="4lh">
-        No more events are sent there. {cancelInWords(undelivered)} The log of what was sent stays. Its
-        signing secret is gone for good: registering the address again makes another one.
+        No more events are sent there. {cancelInWords(undelivered)} Past deliveries stay in the log. The
+        signing secret is deleted; registering the URL again creates a new one.
       </Text>
     </ConfirmDialog>
   );
@@ -46,7 +46,7 @@ export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) 
 
 /** @param undelivered as useUndelivered has it */
 function cancelInWords(undelivered: string | undefined): string {
-  if (undelivered === undefined) return "What is not delivered yet is cancelled.";
+  if (undelivered === undefined) return "Undelivered deliveries are cancelled.";
   if (undelivered === "") return "Nothing waits to be delivered at the moment.";
   const begun = undelivered.charAt(0).toUpperCase() + undelivered.slice(1);
   return `${begun} not delivered yet ${undelivered === "1 delivery" ? "is" : "are"} cancelled.`;

@@ -113,8 +113,8 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
           color: "green",
           title: "The new secret is active",
           message: revokeOldSecrets
-            ? "Give it to the receiver now: until then the receiver refuses deliveries, which are retried."
-            : "Give it to the receiver within 24 hours.",
+            ? "Configure it at the endpoint now: until then the endpoint refuses deliveries, which are retried."
+            : "Configure it at the endpoint within 24 hours.",
         });
       }}
     >
@@ -139,8 +139,8 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
         </Stack>
       </Radio.Group>
       <Text size="sm">
-        If the secret has leaked, change the receiver at once: as long as it accepts the old secret, whoever
-        has that secret can make deliveries up.
+        If the secret leaked, change the endpoint at once: until it rejects the old secret, anyone who has
+        that secret can forge deliveries.
       </Text>
     </ConfirmDialog>
   );

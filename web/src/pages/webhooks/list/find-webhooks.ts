@@ -1,4 +1,4 @@
-import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import type { LastDay } from "./last-day.ts";
 
@@ -31,7 +31,7 @@ export function findWebhooks(
   const found = webhooks.filter(
     (webhook) =>
       (!filters.process || processName(webhook.webhookProcess) === filters.process) &&
-      (!filters.state || (webhook.paused ? "paused" : "active") === filters.state) &&
+      (!filters.state || stateOf(webhook) === filters.state) &&
       (!filters.application || (webhook.application ?? NO_APPLICATION) === filters.application) &&
       matches(webhook, words),
   );
@@ -45,6 +45,13 @@ export function findWebhooks(
     return found.sort((a, b) => compare(failed(b), failed(a)) || compare(b.id, a.id));
   }
   return found.sort((a, b) => compare(b.id, a.id));
+}
+
+/** By the values of the filter. */
+function stateOf({ paused, circuitBreaker }: Webhook): string {
+  if (paused) return "paused";
+  if (circuitBreaker?.state === CircuitBreakerState.OPEN) return "open";
+  return circuitBreaker?.state === CircuitBreakerState.DISABLED ? "disabled" : "active";
 }
 
 /** Whether a webhook has every word somewhere: in its name, its address, its event type, its application or as its id. */

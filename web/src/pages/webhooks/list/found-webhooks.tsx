@@ -43,7 +43,7 @@ export function FoundWebhooks({ webhooks, period, page, onPage }: FoundWebhooksP
   return (
     <>
       {lastDay.error !== null && (
-        <Failure error={lastDay.error} title="How the webhooks did is not known" onRetry={lastDay.retry} />
+        <Failure error={lastDay.error} title="Could not load the statistics" onRetry={lastDay.retry} />
       )}
       <List webhooks={onPageNow} lastDay={lastDay} histories={histories} period={period} />
       <Group justify="space-between" gap="md" py="md">

@@ -19,6 +19,8 @@ const ORDERS = [
 const STATES = [
   { value: "active", label: "Active" },
   { value: "paused", label: "Paused" },
+  { value: "open", label: "Circuit open" },
+  { value: "disabled", label: "Disabled" },
 ];
 
 /** The filters as they are, and what changes them. */
@@ -33,18 +35,19 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
   const processes = useMemo(() => processChoices(webhooks), [webhooks]);
   const applications = useMemo(() => applicationChoices(webhooks), [webhooks]);
   return (
-    <Grid gap="sm" mb="md">
+    <Grid gap="xs" mb="xs">
       <Grid.Col span={{ base: 12, md: 8, lg: 3 }}>
         <SearchField
           label="Search webhooks"
-          placeholder="Name, address, event type, app or id"
+          labelHidden
+          placeholder="Name, URL, type, app or id"
           value={filters.search}
           onChange={(search) => change({ search, page: "" }, { replace: true })}
         />
       </Grid.Col>
       <Grid.Col span={ORDER}>
         <Select
-          label="Order"
+          aria-label="Order"
           data={ORDERS}
           value={filters.sort || NEWEST}
           onChange={(sort) => change({ sort: sort === NEWEST || !sort ? "" : sort, page: "" })}
@@ -53,8 +56,9 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
       </Grid.Col>
       <Grid.Col span={NARROW}>
         <Select
-          label="Event type"
-          placeholder="Any"
+          aria-label="Event type"
+          placeholder="Any event type"
+          clearButtonProps={{ "aria-label": "Any event type" }}
           data={processes}
           value={filters.process || null}
           onChange={(process) => change({ process: process ?? "", page: "" })}
@@ -65,8 +69,9 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
       </Grid.Col>
       <Grid.Col span={NARROW}>
         <Select
-          label="Health"
-          placeholder="Any"
+          aria-label="Health"
+          placeholder="Any health"
+          clearButtonProps={{ "aria-label": "Any health" }}
           data={HEALTHS}
           value={filters.health || null}
           onChange={(health) => change({ health: health ?? "", page: "" })}
@@ -75,8 +80,9 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
       </Grid.Col>
       <Grid.Col span={NARROW}>
         <Select
-          label="State"
-          placeholder="Any"
+          aria-label="State"
+          placeholder="Any state"
+          clearButtonProps={{ "aria-label": "Any state" }}
           data={STATES}
           value={filters.state || null}
           onChange={(state) => change({ state: state ?? "", page: "" })}
@@ -85,8 +91,9 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
       </Grid.Col>
       <Grid.Col span={NARROW}>
         <Select
-          label="Installed app"
-          placeholder="Any"
+          aria-label="Installed app"
+          placeholder="Any app"
+          clearButtonProps={{ "aria-label": "Any app" }}
           data={applications}
           value={filters.application || null}
           onChange={(application) => change({ application: application ?? "", page: "" })}

@@ -33,7 +33,7 @@ export function Success({ of, lastDay }: SuccessProps) {
     );
   }
   return (
-    <Box mih={HEIGHT} maw={170}>
+    <Box mih={HEIGHT} maw={204}>
       <Group gap={6} wrap="nowrap" align="baseline">
         <Text size="sm" fw={620} className="figures">
           {percentage(rate)}

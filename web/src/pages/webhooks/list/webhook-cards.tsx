@@ -1,8 +1,8 @@
 import { Card, Group, Stack, Text } from "@mantine/core";
 import { processName } from "../../../../../src/contract/catalogue.ts";
-import { AttemptBars } from "../../../parts/charts/attempt-bars.tsx";
 import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Time } from "../../../parts/text/time.tsx";
+import { AttemptBars } from "./attempt-bars.tsx";
 import { Success } from "./success.tsx";
 import { ApplicationName, DeliveriesLink, WebhookLink, type WebhookRowsProps } from "./webhook-table.tsx";
 

@@ -4,10 +4,10 @@ import type { WebhookHistory } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
-import { AttemptBars } from "../../../parts/charts/attempt-bars.tsx";
 import type { Period } from "../../../parts/charts/periods.ts";
 import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
+import { AttemptBars } from "./attempt-bars.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
 
@@ -28,9 +28,9 @@ export function WebhookTable({ webhooks, lastDay, histories, period }: WebhookRo
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Webhook</Table.Th>
-            <Table.Th w={122}>State</Table.Th>
-            <Table.Th w={168}>Attempts, {period.label}</Table.Th>
-            <Table.Th w={195}>Delivered, 24 hours</Table.Th>
+            <Table.Th w={138}>State</Table.Th>
+            <Table.Th w={216}>Attempts, {period.label}</Table.Th>
+            <Table.Th w={228}>Delivered, 24 hours</Table.Th>
             <Table.Th w={92}>Log</Table.Th>
           </Table.Tr>
         </Table.Thead>

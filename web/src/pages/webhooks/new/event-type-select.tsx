@@ -1,4 +1,4 @@
-import { Select, Stack, Text } from "@mantine/core";
+import { type ComboboxItem, Select, Stack, Text } from "@mantine/core";
 import type { EventType } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useSession } from "../../../api/session.tsx";
 
@@ -16,6 +16,13 @@ export function EventTypeSelect({ eventTypes, value, onChange, error }: EventTyp
   const allowed: readonly number[] = useSession().apiKey?.allowedProcesses ?? [];
   const mayHave = (number: number) => allowed.length === 0 || allowed.includes(number);
   const byNumber = new Map(eventTypes.map((each) => [String(each.number), each]));
+  const options = (notice: boolean) =>
+    eventTypes
+      .filter((each) => each.notice === notice)
+      .map(({ number, name }) => ({ value: String(number), label: name, disabled: !mayHave(number) }));
+  /** Whether an option's name or description contains the word. */
+  const matches = (word: string) => (option: ComboboxItem) =>
+    `${option.label} ${byNumber.get(option.value)?.description ?? ""}`.toLowerCase().includes(word);
   return (
     <Select
       label="Event type"
@@ -25,24 +32,23 @@ export function EventTypeSelect({ eventTypes, value, onChange, error }: EventTyp
       data-autofocus
       // It has the focus when the dialog opens: what it offers is not to lie over the rest.
       openOnFocus={false}
-      data={eventTypes.map(({ number, name }) => ({
-        value: String(number),
-        label: name,
-        disabled: !mayHave(number),
-      }))}
+      data={[
+        { group: "Events", items: options(false) },
+        { group: "Notices about webhooks", items: options(true) },
+      ]}
       value={value}
       onChange={onChange}
       error={error}
       searchable
       nothingFoundMessage={eventTypes.length === 0 ? "Loading…" : "No such event type"}
-      maxDropdownHeight={320}
+      // All of them without scrolling, where the screen has room.
+      maxDropdownHeight="min(540px, 65vh)"
       filter={({ options, search }) => {
         const word = search.trim().toLowerCase();
-        return options.filter(
-          (option) =>
-            "value" in option &&
-            `${option.label} ${byNumber.get(option.value)?.description ?? ""}`.toLowerCase().includes(word),
-        );
+        return options
+          .filter((option) => "group" in option)
+          .map(({ group, items }) => ({ group, items: items.filter(matches(word)) }))
+          .filter(({ items }) => items.length > 0);
       }}
       renderOption={({ option }) => (
         <Stack gap={0}>

@@ -1,5 +1,5 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Stack, Text, TextInput } from "@mantine/core";
+import { Stack, Switch, Text } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import { useState } from "react";
@@ -12,8 +12,10 @@ import { isReachable } from "../../../api/reachable.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
+import { notifyFailure } from "../../../parts/status/notify-failure.ts";
 import { CodeBlock } from "../../../parts/text/code-block.tsx";
 import { layOutJson } from "../../../parts/text/json-text.ts";
+import { UrlField } from "../actions/url-field.tsx";
 import { EventTypeSelect } from "./event-type-select.tsx";
 import { useEventTypes } from "./use-event-types.ts";
 
@@ -23,7 +25,7 @@ export interface NewWebhookProps {
   onClose: () => void;
 }
 
-/** Registers an address for an event type, and goes to the webhook that came of it. */
+/** Registers a URL for an event type, and goes to the page of the webhook. */
 export function NewWebhook({ opened, onClose }: NewWebhookProps) {
   return (
     <FormDialog opened={opened} onClose={onClose} title="New webhook">
@@ -46,11 +48,12 @@ interface FormProps {
 
 function Form({ eventTypes, onClose }: FormProps) {
   const create = useMutation(WebhookService.method.createWebhook);
+  const update = useMutation(WebhookService.method.updateWebhook);
   const readAnew = useReadAnew();
   const navigate = useNavigate();
   const [failure, setFailure] = useState<unknown>();
   const form = useForm({
-    initialValues: { process: null as string | null, url: "" },
+    initialValues: { process: null as string | null, url: "", circuitBreaker: false },
     // What else an address must be is for the service to say, which knows.
     validate: {
       process: (process) => (process === null ? "Choose an event type." : null),
@@ -59,7 +62,7 @@ function Form({ eventTypes, onClose }: FormProps) {
   });
   const chosen = eventTypes.find(({ number }) => String(number) === form.values.process);
 
-  const submit = form.onSubmit(async ({ process, url }) => {
+  const submit = form.onSubmit(async ({ process, url, circuitBreaker }) => {
     setFailure(undefined);
     try {
       const answer = await create.mutateAsync({
@@ -83,6 +86,12 @@ function Form({ eventTypes, onClose }: FormProps) {
               autoClose: 10_000,
             },
       );
+      if (webhook && answer.created && circuitBreaker) {
+        // The webhook is registered whatever comes of this: a failure is shown beside it.
+        await update
+          .mutateAsync({ webhookId: webhook.id, circuitBreaker: { enabled: true } })
+          .catch((error) => notifyFailure("The circuit breaker is off", error));
+      }
       void readAnew(WebhookService);
       // Another app's webhook has no page here.
       if (webhook && !isReachable(webhook)) return onClose();
@@ -100,19 +109,18 @@ function Form({ eventTypes, onClose }: FormProps) {
       <Stack>
         <EventTypeSelect eventTypes={eventTypes} {...form.getInputProps("process")} />
         {chosen && <Sample of={chosen} />}
-        <TextInput
-          label="Address"
-          description="HTTPS endpoint that receives the POST. It must be reachable from the internet."
-          placeholder="https://example.com/hooks"
-          type="url"
-          inputMode="url"
-          autoComplete="off"
-          spellCheck={false}
-          required
-          {...form.getInputProps("url")}
+        <UrlField {...form.getInputProps("url")} />
+        <Switch
+          label="Use a circuit breaker"
+          description="Deliveries wait while the endpoint fails, and are sent once it accepts one again. The thresholds can be changed on the webhook’s page."
+          {...form.getInputProps("circuitBreaker", { type: "checkbox" })}
         />
         {failure !== undefined && <Failure error={failure} />}
-        <FormActions submit="Register webhook" busy={create.isPending} onCancel={onClose} />
+        <FormActions
+          submit="Register webhook"
+          busy={create.isPending || update.isPending}
+          onCancel={onClose}
+        />
       </Stack>
     </form>
   );

@@ -24,6 +24,8 @@ import { MAX_HEADERS } from "../../../../../src/contract/delivery-headers.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
+import { OAuth2Fields, oauth2Values } from "./oauth2-fields.tsx";
+import { TlsFields, tlsMessage, tlsValues } from "./tls-fields.tsx";
 
 interface RequestDialogProps {
   webhook: Webhook;
@@ -33,7 +35,7 @@ interface RequestDialogProps {
   onClose: () => void;
 }
 
-type Kind = "none" | "basic" | "bearer";
+type Kind = "none" | "basic" | "bearer" | "oauth2";
 
 /** A header of the form. */
 interface Row {
@@ -48,7 +50,9 @@ const KINDS = [
   { value: "none", label: "None" },
   { value: "basic", label: "Basic" },
   { value: "bearer", label: "Bearer token" },
+  { value: "oauth2", label: "OAuth 2.0" },
 ];
+const SECRET_LABELS = { basic: "Password", bearer: "Token", oauth2: "Client secret" };
 const KEPT = "Stored; leave empty to keep it";
 
 /** Changes the headers and the authentication of a webhook's requests, and tries them before. */
@@ -68,12 +72,18 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
     (settings?.headerNames ?? []).map((name, key) => ({ key, name, value: "", stored: true })),
   );
   const storedUser = settings?.basicUsername;
-  const storedKind: Kind =
-    storedUser === undefined ? (settings?.hasBearerToken ? "bearer" : "none") : "basic";
+  const storedClient = settings?.oauth2;
+  const storedKind = kindOf(settings);
   const [kind, setKind] = useState<Kind>(storedKind);
   const [username, setUsername] = useState(storedUser ?? "");
   const [secret, setSecret] = useState("");
-  const isKept = storedKind === kind && (kind !== "basic" || username === storedUser);
+  const [oauth2, setOAuth2] = useState(() => oauth2Values(storedClient));
+  const [tls, setTls] = useState(() => tlsValues(settings));
+  const isKept =
+    storedKind === kind &&
+    (kind !== "basic" || username === storedUser) &&
+    (kind !== "oauth2" ||
+      (oauth2.tokenUrl === storedClient?.tokenUrl && oauth2.clientId === storedClient.clientId));
 
   function change(key: number, to: Partial<Row>) {
     setRows((now) => now.map((row) => (row.key === key ? { ...row, ...to } : row)));
@@ -83,13 +93,20 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
     const headers = rows
       .filter(({ name, value }) => name !== "" || value !== "")
       .map(({ name, value }) => ({ name: name.trim(), ...(value === "" ? {} : { value }) }));
-    if (kind === "none") return { headers };
+    return { headers, tls: tlsMessage(tls), ...authentication() };
+  }
+
+  function authentication(): Pick<MessageInitShape<typeof RequestSettingsSchema>, "authentication"> {
+    if (kind === "none") return {};
+    if (kind === "oauth2") {
+      const value = { ...oauth2, ...(secret === "" ? {} : { clientSecret: secret }) };
+      return { authentication: { case: kind, value } };
+    }
     return kind === "basic"
       ? {
-          headers,
           authentication: { case: kind, value: { username, ...(secret === "" ? {} : { password: secret }) } },
         }
-      : { headers, authentication: { case: kind, value: secret === "" ? {} : { token: secret } } };
+      : { authentication: { case: kind, value: secret === "" ? {} : { token: secret } } };
   }
 
   async function submit(event: FormEvent) {
@@ -177,9 +194,10 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
               autoComplete="off"
             />
           )}
+          {kind === "oauth2" && <OAuth2Fields values={oauth2} onChange={setOAuth2} />}
           {kind !== "none" && (
             <PasswordInput
-              label={kind === "basic" ? "Password" : "Token"}
+              label={SECRET_LABELS[kind]}
               placeholder={isKept ? KEPT : ""}
               value={secret}
               onChange={(event) => setSecret(event.currentTarget.value)}
@@ -187,6 +205,7 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
             />
           )}
         </Stack>
+        <TlsFields values={tls} settings={settings} onChange={setTls} />
         <Group>
           <Button
             variant="default"
@@ -203,6 +222,12 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
       <FormActions submit="Save" busy={set.isPending} onCancel={onClose} />
     </form>
   );
+}
+
+function kindOf(settings: MaskedRequestSettings | undefined): Kind {
+  if (settings?.basicUsername !== undefined) return "basic";
+  if (settings?.oauth2) return "oauth2";
+  return settings?.hasBearerToken ? "bearer" : "none";
 }
 
 /** The endpoint's response to a test request. */

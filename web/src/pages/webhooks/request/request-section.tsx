@@ -1,5 +1,5 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Button, Text } from "@mantine/core";
+import { Button, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import type { MaskedRequestSettings } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
@@ -10,6 +10,7 @@ import { Section } from "../../../parts/layout/section.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
 import { RequestDialog } from "./request-dialog.tsx";
+import { CertificateText } from "./tls-fields.tsx";
 
 /** The custom headers and the authentication of a webhook's requests. */
 export function RequestSection({ webhook }: { webhook: Webhook }) {
@@ -46,8 +47,9 @@ export function RequestSection({ webhook }: { webhook: Webhook }) {
 }
 
 function Shown({ settings }: { settings: MaskedRequestSettings }) {
-  const { headerNames, basicUsername, hasBearerToken } = settings;
-  if (headerNames.length === 0 && basicUsername === undefined && !hasBearerToken) {
+  const { headerNames, oauth2, clientCertificate, authorities } = settings;
+  const authentication = authenticationInWords(settings);
+  if (headerNames.length + authorities.length === 0 && authentication === "None" && !clientCertificate) {
     return (
       <Text size="sm" c="dimmed">
         None: deliveries carry the standard headers only.
@@ -58,15 +60,29 @@ function Shown({ settings }: { settings: MaskedRequestSettings }) {
     <Facts
       facts={[
         headerNames.length > 0 && ["Headers", headerNames.join(", ")],
-        [
-          "Authentication",
-          basicUsername === undefined
-            ? hasBearerToken
-              ? "Bearer token"
-              : "None"
-            : `Basic, user ${basicUsername}`,
+        ["Authentication", authentication],
+        oauth2 !== undefined && ["Token URL", oauth2.tokenUrl],
+        !!oauth2?.scope && ["Scopes", oauth2.scope],
+        !!oauth2?.audience && ["Audience", oauth2.audience],
+        clientCertificate !== undefined && [
+          "Client certificate",
+          <CertificateText key="client" facts={clientCertificate} />,
+        ],
+        authorities.length > 0 && [
+          "Authorities",
+          <Stack key="authorities" gap="xs">
+            {authorities.map((facts) => (
+              <CertificateText key={facts.fingerprintSha256} facts={facts} />
+            ))}
+          </Stack>,
         ],
       ]}
     />
   );
+}
+
+function authenticationInWords({ basicUsername, hasBearerToken, oauth2 }: MaskedRequestSettings): string {
+  if (basicUsername !== undefined) return `Basic, user ${basicUsername}`;
+  if (oauth2) return `OAuth 2.0, client ${oauth2.clientId}`;
+  return hasBearerToken ? "Bearer token" : "None";
 }

@@ -12,13 +12,13 @@ import {
   type WebhookInterval,
 } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
-import { historyInWords } from "../../../parts/charts/attempt-bars.tsx";
 import { PeriodSelect } from "../../../parts/charts/period-select.tsx";
 import { type Period, periodOf } from "../../../parts/charts/periods.ts";
 import { Section } from "../../../parts/layout/section.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
 import { useZone, type ZoneFormats } from "../../../parts/time/zone.ts";
+import { historyInWords } from "../list/attempt-bars.tsx";
 
 const REFRESH_MS = 15_000;
 const HEIGHT = 170;

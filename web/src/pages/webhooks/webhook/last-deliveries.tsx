@@ -1,18 +1,15 @@
 import { useQuery } from "@connectrpc/connect-query";
-import { Anchor, Button, Group, Stack, Table, Text } from "@mantine/core";
+import { Anchor, Button, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconRefresh } from "@tabler/icons-react";
-import { generatePath, Link } from "react-router";
-import { type Delivery, DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
-import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
+import { Link } from "react-router";
+import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { useMay } from "../../../api/session.tsx";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { Section } from "../../../parts/layout/section.tsx";
-import { useBelow } from "../../../parts/lists/use-below.ts";
-import { DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
-import { Time } from "../../../parts/text/time.tsx";
+import { DeliveryList } from "../../deliveries/list/delivery-list.tsx";
 import { SendFilteredDialog } from "../../deliveries/send/send-filtered.tsx";
 import { deliveriesOf } from "../list/webhook-table.tsx";
 
@@ -26,7 +23,6 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
     { webhookId, pageSize: SHOWN },
     { refetchInterval: REFRESH_MS },
   );
-  const List = useBelow("md") ? Lines : Rows;
   return (
     <Section
       title="Last deliveries"
@@ -45,10 +41,10 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
         <Failure error={error} onRetry={() => void refetch()} />
       ) : data.deliveries.length === 0 ? (
         <Text size="sm" c="dimmed">
-          None yet. The next event of its type is delivered to it, and shown here; a test event is, too.
+          None yet. The next event of this type appears here, and so does a test event.
         </Text>
       ) : (
-        <List deliveries={data.deliveries} />
+        <DeliveryList deliveries={data.deliveries} ofOne="webhook" />
       )}
     </Section>
   );
@@ -74,72 +70,5 @@ function ReplayFailed({ webhookId }: { webhookId: bigint }) {
         onDone={() => void readAnew(DeliveryService)}
       />
     </>
-  );
-}
-
-/** Deliveries on a wide screen. */
-function Rows({ deliveries }: { deliveries: readonly Delivery[] }) {
-  return (
-    <Table.ScrollContainer minWidth={600}>
-      <Table verticalSpacing="xs">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th w={130}>State</Table.Th>
-            <Table.Th>Delivery</Table.Th>
-            <Table.Th w={90}>Attempts</Table.Th>
-            <Table.Th w={130}>Created</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {deliveries.map((delivery) => (
-            <Table.Tr key={delivery.id}>
-              <Table.Td>
-                <DeliveryStateBadge state={delivery.state} />
-              </Table.Td>
-              <Table.Td>
-                <DeliveryLink id={delivery.id} />
-              </Table.Td>
-              <Table.Td>{delivery.attemptCount}</Table.Td>
-              <Table.Td>
-                <Time value={delivery.created} relative size="sm" />
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
-  );
-}
-
-/** Deliveries on a narrow screen. */
-function Lines({ deliveries }: { deliveries: readonly Delivery[] }) {
-  return (
-    <Stack component="ul" p={0} m={0} gap="md" style={{ listStyle: "none" }}>
-      {deliveries.map((delivery) => (
-        <Stack key={delivery.id} component="li" gap={4}>
-          <Group justify="space-between">
-            <DeliveryStateBadge state={delivery.state} />
-            <Text size="sm" c="dimmed">
-              <Time value={delivery.created} relative />
-            </Text>
-          </Group>
-          <DeliveryLink id={delivery.id} />
-        </Stack>
-      ))}
-    </Stack>
-  );
-}
-
-function DeliveryLink({ id }: { id: string }) {
-  return (
-    <Anchor
-      component={Link}
-      to={generatePath(PAGE_PATHS.delivery, { id })}
-      size="sm"
-      ff="monospace"
-      style={{ overflowWrap: "anywhere" }}
-    >
-      {id}
-    </Anchor>
   );
 }

@@ -38,7 +38,7 @@ export function Registration({ webhook }: { webhook: Webhook }) {
             </>,
           ],
           webhook.name !== undefined && ["Name", webhook.name],
-          ["Address", <Copied key="url" value={webhook.url} of="the address" />],
+          ["URL", <Copied key="url" value={webhook.url} of="the URL" />],
           ["Id", <Copied key="id" value={String(webhook.id)} of="the webhook’s id" />],
           ["Installed app", webhook.applicationName ?? webhook.application ?? "None"],
           ["API key", <ApiKeyName key="key" id={webhook.apiKeyId} />],

@@ -8,6 +8,7 @@ import { fieldFailures } from "../../../api/failure.ts";
 import { useSession } from "../../../api/session.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
+import { isHeldBack } from "../../../parts/status/webhook-health.tsx";
 import { layOutJson } from "../../../parts/text/json-text.ts";
 import { useEventTypes } from "../new/use-event-types.ts";
 import { TestOutcome } from "./test-outcome.tsx";
@@ -46,7 +47,9 @@ export function TestEvent({ webhook }: { webhook: Webhook }) {
       description={
         webhook.paused
           ? "The webhook is paused. A test event is sent nevertheless, once; its retries wait until the webhook is resumed."
-          : "Sent to this webhook only. It is signed, retried and logged as any other, and carries the header X-Service-Webhook-Test: true."
+          : isHeldBack(webhook)
+            ? "The circuit breaker holds deliveries back. A test event is sent nevertheless, once; if the breaker is open, its success closes it."
+            : "Sent to this webhook only. It is signed, retried and logged as any other, and carries the header X-Service-Webhook-Test: true."
       }
       actions={
         <>

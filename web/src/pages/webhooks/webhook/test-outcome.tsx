@@ -87,16 +87,16 @@ function inWords({ delivery, attempts }: GetDeliveryResponse): string {
     case DeliveryState.RETRYING:
       return `Attempt ${last?.number ?? 1} failed: ${said}.`;
     case DeliveryState.DELIVERED:
-      return `It has arrived: ${said} after ${durationInWords(last?.durationMs ?? 0)}.`;
+      return `Delivered: ${said} after ${durationInWords(last?.durationMs ?? 0)}.`;
     case DeliveryState.FAILED:
       return `It failed after ${delivery.attemptCount} attempts. The last: ${said}.`;
     case DeliveryState.CANCELLED:
-      return "It was cancelled, since the webhook or its key is gone.";
+      return "Cancelled, because the webhook was deleted or its key revoked.";
     default:
       return "";
   }
 }
 
 function answerInWords({ status, error }: Attempt): string {
-  return error ?? (status === undefined ? "no answer" : `the receiver answered ${status}`);
+  return error ?? (status === undefined ? "no answer" : `the endpoint answered ${status}`);
 }

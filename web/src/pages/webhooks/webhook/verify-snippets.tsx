@@ -1,5 +1,5 @@
 import { Code, Tabs, Text } from "@mantine/core";
-import { secondsInWords } from "../../../../../src/contract/seconds-in-words.ts";
+import { secondsInWords } from "../../../../../src/contract/time-in-words.ts";
 import { useDeliveryTimeoutMs } from "../../../api/session.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
 import { CodeBlock } from "../../../parts/text/code-block.tsx";
@@ -19,8 +19,8 @@ const SNIPPETS: readonly Snippet[] = [
 
 const webhook = new Webhook(process.env.WEBHOOK_SECRET ?? "");
 
-// body: the text as it came, not parsed. Throws when the signature
-// is not right or more than five minutes old: answer 400 then.
+// Pass the raw body, not parsed JSON. Throws if the signature is invalid
+// or older than five minutes; answer 400 then.
 export function verified(body: string, headers: Record<string, string>): unknown {
   return webhook.verify(body, headers);
 }`,
@@ -33,8 +33,8 @@ from standardwebhooks import Webhook
 
 webhook = Webhook(os.environ["WEBHOOK_SECRET"])
 
-# body: the bytes as they came, not parsed. Raises when the signature
-# is not right or more than five minutes old: answer 400 then.
+# Pass the raw body, not parsed JSON. Raises if the signature is invalid
+# or older than five minutes; answer 400 then.
 def verified(body, headers):
     return webhook.verify(body, dict(headers))`,
   },
@@ -46,8 +46,8 @@ export function VerifySnippets() {
   const within = timeoutMs === undefined ? "" : ` within ${secondsInWords(timeoutMs)}`;
   return (
     <Section
-      title="Verify in the receiver"
-      description={`A receiver that verifies knows that the body is ours and unchanged. Answer with any 2xx${within}. The same X-Service-Webhook-Id is the same delivery.`}
+      title="Verify at the endpoint"
+      description={`A valid signature proves that the body comes from this service, unchanged. Answer with any 2xx status${within}. Skip repeats of an X-Service-Webhook-Id.`}
     >
       <Tabs defaultValue="TypeScript" keepMounted={false}>
         <Tabs.List mb="sm">

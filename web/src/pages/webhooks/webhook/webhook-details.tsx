@@ -5,10 +5,14 @@ import type { OverdueRetries, Webhook } from "../../../../../gen/webhook/v1/webh
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { useMay } from "../../../api/session.tsx";
 import { PageTitle } from "../../../parts/layout/page-title.tsx";
+import { isHeldBack } from "../../../parts/status/webhook-health.tsx";
 import { webhookTitle } from "../../../parts/text/webhook-title.ts";
 import { DeleteWebhook } from "../actions/delete-webhook.tsx";
+import { KeyPairs } from "../actions/key-pairs.tsx";
 import { PausedNotice, PauseWebhook, useResume } from "../actions/pausing.tsx";
 import { SigningSecret } from "../actions/signing-secret.tsx";
+import { BreakerNotice } from "../breaker/breaker-notice.tsx";
+import { BreakerSection } from "../breaker/breaker-section.tsx";
 import { RequestSection } from "../request/request-section.tsx";
 import { AttemptCharts } from "./attempt-charts.tsx";
 import { LastDeliveries } from "./last-deliveries.tsx";
@@ -36,7 +40,11 @@ export function WebhookDetails({
       />
       <Stack gap="lg">
         {webhook.paused && <PausedNotice webhook={webhook} />}
-        <TroubleNotice webhook={webhook} overdue={webhook.paused ? undefined : overdue} />
+        <BreakerNotice webhook={webhook} />
+        <TroubleNotice
+          webhook={webhook}
+          overdue={webhook.paused || isHeldBack(webhook) ? undefined : overdue}
+        />
         <Grid gap="lg">
           <Grid.Col span={{ base: 12, lg: 7 }}>
             <Registration webhook={webhook} />
@@ -49,7 +57,9 @@ export function WebhookDetails({
         {mayWrite && <TestEvent webhook={webhook} />}
         <LastDeliveries webhookId={webhook.id} />
         <RequestSection webhook={webhook} />
+        <BreakerSection webhook={webhook} />
         {mayWrite && <SigningSecret webhook={webhook} />}
+        <KeyPairs webhook={webhook} />
         <VerifySnippets />
       </Stack>
     </>

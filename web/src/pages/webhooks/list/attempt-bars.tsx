@@ -1,7 +1,9 @@
 import { Group, Skeleton, Text } from "@mantine/core";
-import type { WebhookHistory } from "../../../../gen/webhook/v1/stats_pb.ts";
-import { durationInWords } from "../text/duration.ts";
-import type { Period } from "./periods.ts";
+import type { WebhookHistory } from "../../../../../gen/webhook/v1/stats_pb.ts";
+import type { Period } from "../../../parts/charts/periods.ts";
+import { countOf } from "../../../parts/text/count-of.ts";
+import { durationInWords } from "../../../parts/text/duration.ts";
+import { percentage } from "./last-day.ts";
 
 const WIDTH = 132;
 const HEIGHT = 26;
@@ -17,7 +19,7 @@ export interface AttemptBarsProps {
   period: Period;
 }
 
-/** Attempts by outcome over time as small bars, with p50 and p95 of the latency in text. */
+/** Attempts by outcome over time as small bars, with their success rate and the latency in text. */
 export function AttemptBars({ history, period }: AttemptBarsProps) {
   if (!history) return <Skeleton height={HEIGHT} width={WIDTH} />;
   if (history.attempts === 0n) {
@@ -30,7 +32,10 @@ export function AttemptBars({ history, period }: AttemptBarsProps) {
   const { latencyP50Ms, latencyP95Ms } = history;
   return (
     <div>
-      <Bars history={history} label={historyInWords(history, period)} />
+      <Group gap={8} wrap="nowrap">
+        <Bars history={history} label={historyInWords(history, period)} />
+        <Rate history={history} />
+      </Group>
       {latencyP50Ms !== undefined && latencyP95Ms !== undefined && (
         <Group gap={8} wrap="nowrap">
           <Latency name="p50" ms={latencyP50Ms} />
@@ -38,6 +43,25 @@ export function AttemptBars({ history, period }: AttemptBarsProps) {
         </Group>
       )}
     </div>
+  );
+}
+
+/** The part of the attempts that succeeded, and the number of attempts. */
+function Rate({ history: { attempts, failedAttempts } }: { history: WebhookHistory }) {
+  const rate = percentage(Number(attempts - failedAttempts) / Number(attempts));
+  return (
+    <Text
+      size="xs"
+      c="dimmed"
+      lh={1.2}
+      className="figures"
+      title={`${rate} of ${countOf(Number(attempts), "attempt", "attempts")} succeeded`}
+      style={{ whiteSpace: "nowrap" }}
+    >
+      {rate}
+      <br />
+      of {attempts.toLocaleString()}
+    </Text>
   );
 }
 

@@ -1,0 +1,181 @@
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import {
+  Button,
+  Checkbox,
+  Group,
+  Modal,
+  SegmentedControl,
+  Select,
+  Stack,
+  Text,
+  TextInput,
+} from "@mantine/core";
+import { IconDownload, IconPlayerStop, IconSearch } from "@tabler/icons-react";
+import { type FormEvent, useState } from "react";
+import { ExportFormat } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { Failure } from "../../../parts/status/failure.tsx";
+import { countOf } from "../../../parts/text/count-of.ts";
+import { Time } from "../../../parts/text/time.tsx";
+import type { DeliveryFilter } from "../filters/filters.ts";
+import { DeliveryList } from "../list/delivery-list.tsx";
+import { type ExportProgress, MAX_SHOWN, useExport } from "./use-export.ts";
+
+const DAY_MS = 86_400_000;
+const MIN_TEXT = 3;
+
+const FORMATS = [
+  { value: "show", label: "Show here", format: ExportFormat.UNSPECIFIED, extension: "" },
+  { value: "csv", label: "CSV file", format: ExportFormat.CSV, extension: "csv" },
+  { value: "jsonl", label: "JSON lines file", format: ExportFormat.JSON_LINES, extension: "jsonl" },
+] as const;
+
+const PERIODS = [
+  { value: "1", label: "The last 24 hours" },
+  { value: "7", label: "The last 7 days" },
+  { value: "30", label: "The last 30 days" },
+];
+
+/** Exports what a filter finds, as a file or as a list, and finds text in payloads. */
+export function ExportDialog(props: { opened: boolean; onClose: () => void; filter: DeliveryFilter }) {
+  const { opened, onClose, filter } = props;
+  return (
+    <Modal opened={opened} onClose={onClose} title="Export, or search payloads" size="xl">
+      <Form filter={filter} onClose={onClose} />
+    </Modal>
+  );
+}
+
+function Form({ filter, onClose }: { filter: DeliveryFilter; onClose: () => void }) {
+  const { progress, start, stop } = useExport();
+  const [name, setName] = useState<string>("csv");
+  const [text, setText] = useState("");
+  const [days, setDays] = useState("1");
+  const [withPayload, setWithPayload] = useState(false);
+  const [saved, setSaved] = useState("");
+  const { format, extension } = FORMATS.find(({ value }) => value === name) ?? FORMATS[0];
+  const isFile = format !== ExportFormat.UNSPECIFIED;
+  const isTooShort = text !== "" && [...text].length < MIN_TEXT;
+  const needsPeriod = text !== "" && filter.from === undefined;
+  const isRunning = progress?.isRunning === true;
+
+  async function run(event: FormEvent) {
+    event.preventDefault();
+    if (isTooShort || isRunning) return;
+    setSaved("");
+    const lines = await start({
+      ...filter,
+      ...(needsPeriod ? { from: timestampFromMs(Date.now() - Number(days) * DAY_MS) } : {}),
+      payloadText: text,
+      format,
+      withPayload: isFile && withPayload,
+    });
+    if (lines && isFile) setSaved(save(lines, extension));
+  }
+
+  return (
+    <form onSubmit={run} noValidate>
+      <Stack>
+        <Text size="sm">The filters of the list apply.</Text>
+        <TextInput
+          label="Text in the payload"
+          description="Any part of the JSON that receivers get, with the same case. Leave it empty for all deliveries."
+          placeholder="JD0146 000"
+          value={text}
+          maxLength={300}
+          error={isTooShort ? `Enter at least ${MIN_TEXT} characters.` : undefined}
+          onChange={(event) => setText(event.currentTarget.value)}
+          autoComplete="off"
+          spellCheck={false}
+          data-autofocus
+        />
+        {needsPeriod && (
+          <Select
+            label="Created"
+            description="All payloads of this period are read."
+            data={PERIODS}
+            value={days}
+            onChange={(value) => setDays(value ?? "1")}
+            allowDeselect={false}
+          />
+        )}
+        <SegmentedControl
+          aria-label="Format"
+          data={FORMATS.map(({ value, label }) => ({ value, label }))}
+          value={name}
+          onChange={setName}
+        />
+        {isFile && (
+          <Checkbox
+            label="With payloads"
+            checked={withPayload}
+            onChange={(event) => setWithPayload(event.currentTarget.checked)}
+          />
+        )}
+        {progress && <Progress progress={progress} isSearch={text !== ""} saved={saved} />}
+        <Group justify="flex-end">
+          {isRunning ? (
+            <Button variant="default" leftSection={<IconPlayerStop size={16} />} onClick={stop}>
+              Stop
+            </Button>
+          ) : (
+            <Button variant="default" onClick={onClose}>
+              Close
+            </Button>
+          )}
+          <Button
+            type="submit"
+            loading={isRunning}
+            leftSection={isFile ? <IconDownload size={16} /> : <IconSearch size={16} />}
+          >
+            {isFile ? "Export" : "Search"}
+          </Button>
+        </Group>
+      </Stack>
+    </form>
+  );
+}
+
+function Progress({
+  progress: { exported, examined, backTo, shown, isRunning, isStopped, failure },
+  isSearch,
+  saved,
+}: {
+  progress: ExportProgress;
+  isSearch: boolean;
+  saved: string;
+}) {
+  const found = countOf(exported, "delivery", "deliveries");
+  return (
+    <>
+      <Text size="sm" role="status">
+        {isSearch ? `${found} found; ${examined.toLocaleString()} examined` : found}
+        {backTo && (
+          <>
+            , back to <Time value={backTo} />
+          </>
+        )}
+        {isRunning ? "…" : isStopped ? "; stopped." : "."}
+        {saved !== "" && ` Saved as ${saved}.`}
+      </Text>
+      {failure !== undefined && <Failure error={failure} title="The export has not ended" />}
+      {shown.length > 0 && <DeliveryList deliveries={shown} />}
+      {exported > MAX_SHOWN && shown.length === MAX_SHOWN && (
+        <Text size="sm" c="dimmed">
+          The newest {MAX_SHOWN} are shown. Export a file for all.
+        </Text>
+      )}
+    </>
+  );
+}
+
+/** Has the browser save a file. Returns its name. */
+function save(content: Blob, extension: string): string {
+  const name = `deliveries-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}Z.${extension}`;
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  // Once the browser has started to read it.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  return name;
+}

@@ -1,0 +1,181 @@
+import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { Button, Radio, Stack, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { IconRefresh } from "@tabler/icons-react";
+import { useState } from "react";
+import {
+  type Webhook,
+  type WebhookKeyPair,
+  WebhookService,
+} from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { useMay } from "../../../api/session.tsx";
+import { useReadAnew } from "../../../api/use-read-anew.ts";
+import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
+import { Section } from "../../../parts/layout/section.tsx";
+import { Failure } from "../../../parts/status/failure.tsx";
+import { notifyFailure } from "../../../parts/status/notify-failure.ts";
+import { Secret } from "../../../parts/text/secret.tsx";
+import { Time } from "../../../parts/text/time.tsx";
+import type { WebhookDialogProps } from "./webhook-dialog-props.ts";
+import { WebhookInWords } from "./webhook-in-words.tsx";
+
+/** The public keys that verify a webhook's deliveries, and the key pairs' creation, rotation and deletion. */
+export function KeyPairs({ webhook }: { webhook: Webhook }) {
+  const mayWrite = useMay("Write_Administrative_Data");
+  const { data, error, refetch } = useQuery(WebhookService.method.getWebhookKeyPairs, {
+    webhookId: webhook.id,
+  });
+  const pairs = data?.keyPairs ?? [];
+  if (!mayWrite && pairs.length === 0) return null;
+  return (
+    <Section
+      title="Public-key signature"
+      description="Signs each delivery with an ed25519 private key too, which never leaves the service (v1a of Standard Webhooks). Receivers verify with the public key, which is not a secret."
+      actions={mayWrite && (data || error) && <Actions webhook={webhook} isOn={pairs.length > 0 || !data} />}
+    >
+      {error && <Failure error={error} onRetry={() => void refetch()} />}
+      {data && pairs.length === 0 && (
+        <Text size="sm" c="dimmed">
+          Off: deliveries are signed with the signing secret only.
+        </Text>
+      )}
+      <Stack gap="md">
+        {pairs.map((pair, index) => (
+          <PublicKey key={pair.publicKey} pair={pair} place={index} />
+        ))}
+      </Stack>
+    </Section>
+  );
+}
+
+/** @param place 0 for the newest */
+function PublicKey({ pair: { publicKey, expires }, place }: { pair: WebhookKeyPair; place: number }) {
+  return (
+    <div>
+      <Secret
+        value={publicKey}
+        revealed
+        label={place === 0 ? "Public key" : place === 1 ? "Old public key" : `Old public key ${place}`}
+      />
+      {expires && (
+        <Text size="xs" c="dimmed" mt={4}>
+          Signs beside the newest until <Time value={expires} />
+        </Text>
+      )}
+    </div>
+  );
+}
+
+function Actions({ webhook, isOn }: { webhook: Webhook; isOn: boolean }) {
+  const create = useMutation(WebhookService.method.rotateWebhookKeyPair);
+  const readAnew = useReadAnew();
+  const [rotating, rotate] = useDisclosure();
+  const [removing, remove] = useDisclosure();
+
+  async function turnOn() {
+    try {
+      await create.mutateAsync({ webhookId: webhook.id });
+      await readAnew(WebhookService.method.getWebhookKeyPairs);
+    } catch (error) {
+      notifyFailure("Public-key signatures are still off", error);
+    }
+  }
+
+  return (
+    <>
+      {isOn ? (
+        <>
+          <Button variant="default" leftSection={<IconRefresh size={16} />} onClick={rotate.open}>
+            Rotate key pair
+          </Button>
+          <Button variant="default" onClick={remove.open}>
+            Turn off
+          </Button>
+        </>
+      ) : (
+        <Button variant="default" loading={create.isPending} onClick={() => void turnOn()}>
+          Turn on
+        </Button>
+      )}
+      <RotateKeyPair webhook={webhook} opened={rotating} onClose={rotate.close} />
+      <TurnOff webhook={webhook} opened={removing} onClose={remove.close} />
+    </>
+  );
+}
+
+function RotateKeyPair({ webhook, opened, onClose }: WebhookDialogProps) {
+  const rotate = useMutation(WebhookService.method.rotateWebhookKeyPair);
+  const readAnew = useReadAnew();
+  const [revokeOldKeyPairs, setRevokeOldKeyPairs] = useState(false);
+
+  function close() {
+    setRevokeOldKeyPairs(false);
+    onClose();
+  }
+
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={close}
+      title="Rotate the key pair?"
+      confirm="Rotate"
+      onConfirm={async () => {
+        await rotate.mutateAsync({ webhookId: webhook.id, revokeOldKeyPairs });
+        await readAnew(WebhookService.method.getWebhookKeyPairs);
+        notifications.show({
+          color: "green",
+          title: "The new key pair is active",
+          message: revokeOldKeyPairs
+            ? "Configure its public key at the endpoint now: until then the endpoint refuses deliveries, which are retried."
+            : "Configure its public key at the endpoint within 24 hours.",
+        });
+      }}
+    >
+      <WebhookInWords webhook={webhook} />
+      <Text size="sm">A new key pair signs deliveries immediately. At most five key pairs sign at once.</Text>
+      <Radio.Group
+        label="How long does the old key pair keep signing?"
+        value={revokeOldKeyPairs ? "revoke" : "keep"}
+        onChange={(value) => setRevokeOldKeyPairs(value === "revoke")}
+      >
+        <Stack gap="sm" mt="xs">
+          <Radio
+            value="keep"
+            label="For 24 hours"
+            description="Both key pairs sign for 24 hours, so that the endpoint accepts deliveries until it has the new public key."
+          />
+          <Radio
+            value="revoke"
+            label="Revoke immediately"
+            description="All old key pairs stop signing now. The endpoint refuses deliveries until it has the new public key; they are retried."
+          />
+        </Stack>
+      </Radio.Group>
+    </ConfirmDialog>
+  );
+}
+
+function TurnOff({ webhook, opened, onClose }: WebhookDialogProps) {
+  const remove = useMutation(WebhookService.method.deleteWebhookKeyPairs);
+  const readAnew = useReadAnew();
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={onClose}
+      title="Turn public-key signatures off?"
+      confirm="Turn off"
+      danger
+      onConfirm={async () => {
+        await remove.mutateAsync({ webhookId: webhook.id });
+        await readAnew(WebhookService.method.getWebhookKeyPairs);
+      }}
+    >
+      <WebhookInWords webhook={webhook} />
+      <Text size="sm">
+        Its key pairs are deleted. Endpoints that verify with the public key refuse deliveries from then on.
+        Turning signatures on again creates another key pair.
+      </Text>
+    </ConfirmDialog>
+  );
+}

@@ -1,0 +1,26 @@
+import { Alert, Button, Stack, Text } from "@mantine/core";
+import { IconRefresh } from "@tabler/icons-react";
+import { Failure } from "../../../parts/status/failure.tsx";
+import type { WebhookUpdate } from "./use-webhook-update.ts";
+
+/** Why an update was not saved, with a way on where somebody else has changed the webhook. */
+export function UpdateFailure({ failure, isStale, takeCurrent }: WebhookUpdate) {
+  if (failure === undefined) return null;
+  if (!isStale) return <Failure error={failure} />;
+  return (
+    <Alert
+      color="orange"
+      variant="light"
+      icon={<IconRefresh />}
+      role="alert"
+      title="This webhook was changed meanwhile"
+    >
+      <Stack align="flex-start" gap="sm">
+        <Text size="sm">Nothing was saved. Load the current values, then make your changes again.</Text>
+        <Button size="xs" variant="default" onClick={takeCurrent}>
+          Load the current values
+        </Button>
+      </Stack>
+    </Alert>
+  );
+}

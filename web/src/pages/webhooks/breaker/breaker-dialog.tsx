@@ -1,0 +1,129 @@
+import { Checkbox, NumberInput, Stack, Switch, Text } from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { notifications } from "@mantine/notifications";
+import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import {
+  BREAKER_BOUNDS,
+  MAX_PROBE_INTERVAL_S,
+} from "../../../../../src/contract/webhooks/circuit-breaker.ts";
+import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
+import { UpdateFailure } from "../actions/update-failure.tsx";
+import { useWebhookUpdate } from "../actions/use-webhook-update.ts";
+import type { WebhookDialogProps } from "../actions/webhook-dialog-props.ts";
+import { periodInWords } from "./period-in-words.ts";
+
+/** Changes the settings of a webhook's circuit breaker. */
+export function BreakerDialog({ webhook, opened, onClose }: WebhookDialogProps) {
+  return (
+    <FormDialog opened={opened} onClose={onClose} title="Circuit breaker">
+      <Form webhook={webhook} onClose={onClose} />
+    </FormDialog>
+  );
+}
+
+type NumberName = keyof typeof BREAKER_BOUNDS;
+
+const FIELDS: { name: NumberName; label: string; description: string }[] = [
+  {
+    name: "failures",
+    label: "Failed attempts in a row",
+    description: "The breaker opens after so many.",
+  },
+  {
+    name: "failingSeconds",
+    label: "Failing for at least, in seconds",
+    description: "It opens no sooner than this after the first of these failures.",
+  },
+  {
+    name: "probeSeconds",
+    label: "First probe after, in seconds",
+    description: `One delivery is sent as a probe. The time between probes doubles, up to ${periodInWords(MAX_PROBE_INTERVAL_S)}.`,
+  },
+  {
+    name: "disableSeconds",
+    label: "Disable without success for, in seconds",
+    description: "If a probe fails when no attempt has succeeded for this time, the webhook is disabled.",
+  },
+];
+
+type Values = Record<NumberName, number | string> & {
+  enabled: boolean;
+  disableOnGone: boolean;
+  resendFailed: boolean;
+};
+
+function valuesOf({ circuitBreaker }: Webhook): Values {
+  const settings = circuitBreaker?.settings;
+  const number = (name: NumberName) => settings?.[name] ?? BREAKER_BOUNDS[name].default;
+  return {
+    enabled: settings !== undefined,
+    failures: number("failures"),
+    failingSeconds: number("failingSeconds"),
+    probeSeconds: number("probeSeconds"),
+    disableSeconds: number("disableSeconds"),
+    disableOnGone: settings?.disableOnGone ?? false,
+    resendFailed: settings?.resendFailed ?? false,
+  };
+}
+
+function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
+  const form = useForm<Values>({ initialValues: valuesOf(webhook) });
+  const update = useWebhookUpdate(webhook, form, valuesOf, (field) => field.replace("circuitBreaker.", ""));
+  const { enabled } = form.values;
+  const state = update.base.circuitBreaker?.state ?? CircuitBreakerState.CLOSED;
+
+  const submit = form.onSubmit(async (values) => {
+    const numbers = Object.fromEntries(FIELDS.map(({ name }) => [name, Number(values[name] || 0)]));
+    const { disableOnGone, resendFailed } = values;
+    const circuitBreaker = { ...numbers, enabled, disableOnGone, resendFailed };
+    if (!(await update.save({ circuitBreaker }))) return;
+    notifications.show({ color: "green", message: "The circuit breaker is saved" });
+    onClose();
+  });
+
+  return (
+    <form onSubmit={submit} noValidate>
+      <Stack>
+        <Switch
+          label="Use a circuit breaker"
+          description="While it is open, deliveries wait, and one at a time is sent as a probe. The first success sends the others, the oldest first."
+          data-autofocus
+          {...form.getInputProps("enabled", { type: "checkbox" })}
+        />
+        {enabled &&
+          FIELDS.map(({ name, label, description }) => (
+            <NumberInput
+              key={name}
+              label={label}
+              description={description}
+              min={BREAKER_BOUNDS[name].min}
+              max={BREAKER_BOUNDS[name].max}
+              allowDecimal={false}
+              allowNegative={false}
+              thousandSeparator=","
+              {...form.getInputProps(name)}
+            />
+          ))}
+        {enabled && (
+          <>
+            <Checkbox
+              label="Disable on 410 Gone"
+              description="An endpoint that answers 410 gets no more deliveries until you enable the webhook."
+              {...form.getInputProps("disableOnGone", { type: "checkbox" })}
+            />
+            <Checkbox
+              label="Send failed deliveries again"
+              description="After an outage in which the breaker has opened, deliveries that failed in it are sent again."
+              {...form.getInputProps("resendFailed", { type: "checkbox" })}
+            />
+          </>
+        )}
+        {!enabled && state !== CircuitBreakerState.CLOSED && (
+          <Text size="sm">What the breaker holds back is sent at once.</Text>
+        )}
+        <UpdateFailure {...update} />
+        <FormActions submit="Save" busy={update.busy} onCancel={onClose} />
+      </Stack>
+    </form>
+  );
+}

@@ -1,0 +1,48 @@
+import { Alert, Button, Stack, Text } from "@mantine/core";
+import { IconBan, IconPlugConnectedX } from "@tabler/icons-react";
+import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { useMay } from "../../../api/session.tsx";
+import { Time } from "../../../parts/text/time.tsx";
+import { useResume } from "../actions/pausing.tsx";
+import { useUndelivered } from "../actions/use-undelivered.ts";
+
+/** Says that the circuit breaker of a webhook holds its deliveries back, why, and what waits; offers to send them. */
+export function BreakerNotice({ webhook }: { webhook: Webhook }) {
+  const breaker = webhook.circuitBreaker;
+  const disabled = breaker?.state === CircuitBreakerState.DISABLED;
+  const held = disabled || breaker?.state === CircuitBreakerState.OPEN;
+  const waiting = useUndelivered(webhook.id, held);
+  const resume = useResume(webhook);
+  const mayWrite = useMay("Write_Administrative_Data");
+  if (!breaker || !held) return null;
+  const { since, reason, nextProbe } = breaker;
+  return (
+    <Alert
+      color={disabled ? "red" : "orange"}
+      variant="light"
+      icon={disabled ? <IconBan /> : <IconPlugConnectedX />}
+      title={disabled ? "Disabled" : "Circuit breaker open"}
+    >
+      <Stack align="flex-start" gap="sm">
+        <Text size="sm">
+          Its deliveries have been held back since <Time value={since} />: {reason}.{" "}
+          {waiting &&
+            `${waiting.charAt(0).toUpperCase()}${waiting.slice(1)} ${waiting === "1 delivery" ? "waits" : "wait"}. `}
+          {disabled ? (
+            "They wait until you enable the webhook."
+          ) : (
+            <>
+              One is sent as a probe <Time value={nextProbe} relative />; if it succeeds, the others follow,
+              the oldest first.
+            </>
+          )}
+        </Text>
+        {mayWrite && (
+          <Button size="xs" variant="default" loading={resume.isPending} onClick={resume.run}>
+            {disabled ? "Enable and send" : "Send all now"}
+          </Button>
+        )}
+      </Stack>
+    </Alert>
+  );
+}
