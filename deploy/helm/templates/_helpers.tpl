@@ -39,10 +39,14 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $role := index . 1 -}}
 - name: ROLE
   value: {{ $role }}
+{{- if not (or $root.Values.settings.TEMPORAL_CONFIG_FILE $root.Values.settings.TEMPORAL_PROFILE) }}
 - name: TEMPORAL_ADDRESS
   value: {{ required "temporal.address is required: host:port of Temporal's frontend" $root.Values.temporal.address | quote }}
+{{- end }}
+{{- with $root.Values.temporal.namespace }}
 - name: TEMPORAL_NAMESPACE
-  value: {{ $root.Values.temporal.namespace | quote }}
+  value: {{ . | quote }}
+{{- end }}
 {{- if $root.Values.metrics.enabled }}
 - name: METRICS_PORT
   value: {{ $root.Values.metrics.port | quote }}
@@ -57,13 +61,12 @@ app.kubernetes.io/component: {{ index . 1 }}
   value: /etc/webhook-tls/tls.key
 {{- end }}
 {{- end }}
-{{- if eq $role "worker" }}
 - name: DELIVERY_TIMEOUT
   value: {{ printf "%ds" (int $root.Values.worker.deliveryTimeoutSeconds) | quote }}
-{{- end }}
 {{- range $name, $value := $root.Values.settings }}
 - name: {{ $name }}
-  value: {{ $value | quote }}
+  {{- /* As text, a number would be 1e+06. */}}
+  value: {{ ternary (toJson $value) $value (kindIs "float64" $value) | quote }}
 {{- end }}
 {{- include "webhook.secretEnvironment" $root }}
 {{- end -}}
