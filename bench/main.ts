@@ -18,6 +18,7 @@ import { latency, latencyBesideSlow } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
 import { limitAlike, limitSpread } from "./scenarios/limit-alike.ts";
 import { lists } from "./scenarios/lists.ts";
+import { drainMetrics, drainTraces } from "./scenarios/measured.ts";
 import { mixed } from "./scenarios/mixed.ts";
 import { peers } from "./scenarios/peers.ts";
 import { publish } from "./scenarios/publish.ts";
@@ -37,6 +38,8 @@ const scenarios: readonly Scenario[] = [
   limitAlike,
   limitSpread,
   drain,
+  drainMetrics,
+  drainTraces,
   fanout,
   mixed,
   failing,

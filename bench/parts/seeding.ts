@@ -59,12 +59,14 @@ export async function seedPending(stage: Pick<Stage, "db" | "bench">, pending: P
 export interface Pending {
   events: number;
   webhooks: readonly bigint[];
+  /** The part of the events whose trace is recorded; the others have a trace that is not. Without it, none has a trace. */
+  traced?: number;
 }
 
 /** Stores pending deliveries, and leaves all other work on the tables to PostgreSQL. */
 export async function insertPending(
   { db, bench }: Pick<Stage, "db" | "bench">,
-  { events, webhooks }: Pending,
+  { events, webhooks, traced }: Pending,
 ): Promise<void> {
   const chunk = Math.max(1, Math.floor(CHUNK / webhooks.length));
   const key = randomUUID();
@@ -73,9 +75,12 @@ export async function insertPending(
     await count(
       db,
       `with event as (
-        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload, traceparent)
         select new_event_id(), :key::uuid, n, :process::int, 'tenant-1', now(), cardinality(:webhooks::bigint[]),
-            :start::text || n || :rest::text
+            :start::text || n || :rest::text,
+            case when :traced::float8 is not null
+              then '00-' || md5(n::text) || '-00f067aa0ba902b7-' || case when random() < :traced::float8 then '01' else '00' end
+            end
           from generate_series(:from::int, :to::int) n
         returning id, api_key_id, idempotency_key
       ),
@@ -89,6 +94,7 @@ export async function insertPending(
         key,
         process: PROCESS,
         webhooks,
+        traced: traced ?? null,
         start: PAYLOAD_START,
         rest: PAYLOAD_END,
         from,

@@ -85,7 +85,7 @@ serveCalls({
           const { orderId } = job as { orderId: number };
           const id = newId();
           const content = { payload: payload(orderId), userId: "tenant-1" };
-          const request = buildRequest({ id, webhook }, content, sign, () => []);
+          const request = buildRequest({ id, webhook }, content, sign, { headers: [] });
           const outcome = await new Promise<Outcome>((outcome) => post(client, request, TIMEOUT_MS, outcome));
           const { status, error, responseStart, durationMs } = outcome;
           await pool.query({

@@ -1,8 +1,9 @@
+import type { Bench } from "../parts/bench.ts";
 import { readDatabaseWork } from "../parts/database-work.ts";
 import { dispatch, warmUp } from "../parts/dispatching.ts";
 import { processorTime } from "../parts/processes.ts";
 import { startReceivers } from "../parts/receivers.ts";
-import type { Scenario } from "../parts/scenario.ts";
+import type { Measurement, Scenario } from "../parts/scenario.ts";
 import { seedPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage } from "../parts/stage.ts";
 
@@ -18,20 +19,38 @@ export const drain: Scenario = {
     with: loop,
     value: (own, bare) => own / bare,
   })),
-  async measure(bench, count) {
-    await using receivers = await startReceivers(bench, [{ status: 200 }]);
-    await using stage = await openStage(bench);
-    const webhooks = await seedWebhooks(stage.db, stage.secrets, [`${receivers.urls[0]}/hooks`]);
-    await warmUp(stage, receivers, webhooks);
-    await seedPending(stage, { events: count, webhooks });
-    const before = { own: processorTime(stage.deliveryPid), database: await readDatabaseWork(stage.db) };
-    const seconds = await dispatch(stage, { what: "delivering", requests: count, receivers });
-    const own = processorTime(stage.deliveryPid) - before.own;
-    const database = (await readDatabaseWork(stage.db)).cpuUs - before.database.cpuUs;
-    return [
-      { detail: "", unit: "deliveries/s", value: count / seconds },
-      { detail: "processor", unit: "us of the service", value: own / count },
-      { detail: "database", unit: "us of PostgreSQL", value: database / count },
-    ];
-  },
+  measure: (bench, count) => measureDrain(bench, { count }),
 };
+
+interface DrainOptions {
+  count: number;
+  settings?: Record<string, string>;
+  traced?: number;
+}
+
+/**
+ * Drains a queue for one receiver.
+ *
+ * @param options.count the number of deliveries
+ * @param options.settings environment variables of the service; none unless given
+ * @param options.traced the part of the events whose trace is recorded; without it, none has a trace
+ */
+export async function measureDrain(
+  bench: Bench,
+  { count, settings = {}, traced }: DrainOptions,
+): Promise<Measurement[]> {
+  await using receivers = await startReceivers(bench, [{ status: 200 }]);
+  await using stage = await openStage(bench, settings);
+  const webhooks = await seedWebhooks(stage.db, stage.secrets, [`${receivers.urls[0]}/hooks`]);
+  await warmUp(stage, receivers, webhooks);
+  await seedPending(stage, { events: count, webhooks, ...(traced === undefined ? {} : { traced }) });
+  const before = { own: processorTime(stage.deliveryPid), database: await readDatabaseWork(stage.db) };
+  const seconds = await dispatch(stage, { what: "delivering", requests: count, receivers });
+  const own = processorTime(stage.deliveryPid) - before.own;
+  const database = (await readDatabaseWork(stage.db)).cpuUs - before.database.cpuUs;
+  return [
+    { detail: "", unit: "deliveries/s", value: count / seconds },
+    { detail: "processor", unit: "us of the service", value: own / count },
+    { detail: "database", unit: "us of PostgreSQL", value: database / count },
+  ];
+}

@@ -93,7 +93,7 @@ export class SimulatedWorker {
         log,
         post: (_request, outcome, gate) => this.#post(outcome, gate),
         sign: SIGNED,
-        settingsHeaders: () => [],
+        additions: () => ({ headers: [] }),
         recorder: this.#recorder,
         release: async (_workerId, deliveries) => {
           await database.released(deliveries.length);
