@@ -100,10 +100,58 @@ describe("the settings", () => {
     ["DELIVERY_ALLOWED_PORTS", "65536"],
     ["DELIVERY_ALLOWED_PORTS", "redis"],
     ["DELIVERY_ALLOWED_NETWORKS", "10.0.0.0/99"],
+    ["DELIVERY_PROXY", "proxy.example:3128"],
+    ["DELIVERY_PROXY", "socks5h://proxy.example"],
+    ["DELIVERY_PROXY", "http://proxy.example/?x=1"],
+    ["DELIVERY_PROXY", "socks5://user@proxy.example"],
     ["TEMPORAL_UI_URL", "not a url"],
     ["LOG_LEVEL", "loud"],
+    ["SMTP_URL", "https://smtp.example"],
+    ["SMTP_URL", "smtp://user:100%@smtp.example"],
+    ["SMTP_URL", "smtp://smtp.example/?tls.rejectUnauthorized=false"],
+    ["SMTP_FROM", "Webhooks"],
+    ["NOTICE_EMAILS", "ops@example.com, dev"],
+    ["NOTICE_EMAIL_INTERVAL", "0s"],
   ])("%s=%s is refused by name", (name, value) => {
     expect(refusal({ [name]: value })).toContain(name);
+  });
+
+  test.each([
+    ["http://proxy.example", { protocol: "http", host: "proxy.example", port: 80, credentials: undefined }],
+    [
+      "https://us%20er:p%40ss@[2001:DB8::1]:8443/",
+      {
+        protocol: "https",
+        host: "2001:db8::1",
+        port: 8_443,
+        credentials: { username: "us er", password: "p@ss" },
+      },
+    ],
+    [
+      "socks5://Proxy.example",
+      { protocol: "socks5", host: "proxy.example", port: 1_080, credentials: undefined },
+    ],
+  ])("take the proxy %s", (url, proxy) => {
+    expect(readConfig({ DELIVERY_PROXY: url }).delivery.proxy).toEqual(proxy);
+  });
+
+  test("take where notices are e-mailed to, all of it or nothing", () => {
+    const all = {
+      SMTP_URL: "smtps://user:secret@smtp.example",
+      SMTP_FROM: "webhooks@example.com",
+      NOTICE_EMAILS: "ops@example.com, dev@example.com",
+    };
+    expect(readConfig({}).noticeMail).toBeUndefined();
+    expect(readConfig(all).noticeMail).toEqual({
+      smtpUrl: "smtps://user:secret@smtp.example",
+      from: "webhooks@example.com",
+      to: ["ops@example.com", "dev@example.com"],
+      intervalMs: 900_000,
+    });
+    for (const name of Object.keys(all))
+      expect(refusal({ ...all, [name]: "" })).toContain(
+        "only some of SMTP_URL, SMTP_FROM and NOTICE_EMAILS are set",
+      );
   });
 
   test("name every wrong value at once", () => {
@@ -114,8 +162,17 @@ describe("the settings", () => {
   test("never repeat a secret in their errors", () => {
     expect(refusal({ SECRET_KEY: "telling-secret" })).not.toContain("telling-secret");
     expect(refusal({ SECRET_KEY_PREVIOUS: `${KEY},telling-secret` })).not.toMatch(/telling-secret|AAAA/);
+    expect(refusal({ SMTP_URL: "smtp://user:telling-password@mail/x" })).not.toContain("telling-password");
     expect(refusal({ ADMIN_KEY: "telling key" })).not.toContain("telling key");
     expect(refusal({ DATABASE_URL: "mysql://user:telling-password@db/x" })).not.toContain("telling-password");
+    for (const url of [
+      "ftp://user:telling@proxy",
+      "http://user:telling@proxy/path",
+      "http://a:telling%@proxy",
+    ]) {
+      expect(refusal({ DELIVERY_PROXY: url })).toContain("DELIVERY_PROXY");
+      expect(refusal({ DELIVERY_PROXY: url })).not.toContain("telling");
+    }
   });
 
   test("take an ADMIN_KEY of 32 characters at least, and say how to make one", () => {
@@ -163,6 +220,7 @@ describe("secrets from files", () => {
       DATABASE_READ_URL_FILE: file(`${DATABASE}-replica\n`),
       SECRET_KEY_FILE: file(`${KEY}\n`),
       ADMIN_KEY_FILE: file(`${"k".repeat(40)}\n`),
+      DELIVERY_PROXY_FILE: file("http://user:password@proxy.example\n"),
     });
     expect(fromFiles).toEqual(
       readConfig({
@@ -170,6 +228,7 @@ describe("secrets from files", () => {
         DATABASE_READ_URL: `${DATABASE}-replica`,
         SECRET_KEY: KEY,
         ADMIN_KEY: "k".repeat(40),
+        DELIVERY_PROXY: "http://user:password@proxy.example",
       }),
     );
   });

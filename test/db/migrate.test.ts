@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { count, type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { migrate, SchemaError } from "../../src/db/migrate.ts";
+import * as initial from "../../src/db/migrations/0001-initial.ts";
 import { listPartitions, PARTITIONED } from "../../src/db/partitions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
@@ -16,6 +17,8 @@ const OWN = [
   "0005-audit-log",
   "0006-event-trace",
   "0007-request-settings",
+  "0008-circuit-breakers",
+  "0009-notices",
 ];
 
 let database: TestDatabase;
@@ -58,6 +61,20 @@ const heldUp = () =>
     `select pid from pg_stat_activity
       where wait_event_type = 'Lock' and query like '%create table rollup_deltas%' and datname = current_database()`,
   );
+
+/** Makes the schema of the first migration, and begins a transaction that has read a table which a later one changes. */
+async function blockMigrations(): Promise<Knex.Transaction> {
+  await db.migrate.latest({
+    migrationSource: {
+      getMigrations: async () => OWN.slice(0, 1),
+      getMigrationName: (name: string) => name,
+      getMigration: async () => initial,
+    },
+  });
+  holding = await db.transaction();
+  await holding.raw("select from events");
+  return holding;
+}
 
 test("one of several processes that start together on an empty database makes the schema, once", async () => {
   await Promise.all(Array.from({ length: 5 }, () => migrate(database.url)));
@@ -159,6 +176,36 @@ test("a migrating process that dies leaves what the next one takes up", async ()
   expect(await tables()).toContain("rollup_deltas");
 });
 
+test("a migration that gets no lock gives way to publishers, tries again, and is made once the lock is free", async () => {
+  const reading = await blockMigrations();
+  const blocked: Error[] = [];
+  let isDone = false;
+  const migrating = migrate(database.url, { onBlocked: (error) => blocked.push(error) }).then(() => {
+    isDone = true;
+  });
+  const waiting = () =>
+    rows(db, "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()");
+  await expect.poll(waiting).toHaveLength(1);
+  // Waits behind the migration, until that gives way; the other transaction still holds its lock.
+  expect(await count(db, "update events set payload = payload where false")).toBe(0);
+  await expect.poll(() => blocked.length).toBeGreaterThanOrEqual(1);
+  expect(blocked[0]).toMatchObject({ code: "55P03" });
+  expect(isDone).toBe(false);
+  await reading.rollback();
+  await migrating;
+  expect(await migrations()).toEqual(OWN);
+});
+
+test("an attempt to get a lock ends with its signal", async () => {
+  await blockMigrations();
+  const stopping = new AbortController();
+  const migrating = migrate(database.url, {
+    signal: stopping.signal,
+    onBlocked: () => stopping.abort(new Error("stopped")),
+  });
+  await expect(migrating).rejects.toThrow("stopped");
+});
+
 test("an up-to-date schema stays as it is, and gets the partitions of the coming week", async () => {
   await migrate(database.url);
   const before = await tables();
@@ -170,7 +217,7 @@ test("an up-to-date schema stays as it is, and gets the partitions of the coming
 });
 
 test("with a long retention its partitions are months", async () => {
-  await migrate(database.url, 365);
+  await migrate(database.url, { retentionDays: 365 });
   for (const table of PARTITIONED) {
     const partitions = await listPartitions(db, table);
     expect(partitions.length).toBeLessThanOrEqual(2);

@@ -121,7 +121,7 @@ async function storeMany(webhooks: readonly bigint[]): Promise<void> {
     insert into webhook_health (webhook_id, health, first_failure, last_failure)
       select id, 'failing', now(), now() from webhooks;
     insert into webhook_health (webhook_id, health, first_failure, last_failure)
-      select -n, 'failing', now(), now() from generate_series(1, 10000) n`,
+      select -n, 'failing', now(), now() from generate_series(1, 100000) n`,
   );
   while ((await foldDeltas(db)) > 0);
 }

@@ -38,7 +38,7 @@ afterEach(async () => {
 /** Maintenance as in several processes at once. */
 function start(processes: number): void {
   running = Array.from({ length: processes }, () =>
-    createMaintenance(db, { ids: [] }, log, createDeliveryInstruments(createNoopMeter()), 0),
+    createMaintenance(db, { ids: [] }, log, createDeliveryInstruments(createNoopMeter()), 0, 30),
   );
   for (const one of running) one.start();
 }

@@ -97,7 +97,7 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
       log,
       post,
       sign: () => ({ "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "" }),
-      settingsHeaders: () => [],
+      additions: () => ({ headers: [] }),
       recorder: { unrecorded: 0, record: (_result, recorded) => clock.soon(() => recorded("delivered")) },
       release: async () => {},
       lease: {

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { variableNames } from "../../src/config/config.ts";
 import { describeWith } from "./programs.ts";
@@ -24,7 +24,7 @@ interface Manifest {
         terminationGracePeriodSeconds: number;
         securityContext: object;
         containers: {
-          command?: string[];
+          args?: string[];
           env: { name: string; value?: string }[];
           securityContext: object;
         }[];
@@ -36,7 +36,7 @@ interface Manifest {
 const render = (values: string) =>
   execFileSync(
     "helm",
-    ["template", "hooks", chart, "--kube-version", "1.33.0", "--values", path.join(chart, "ci", values)],
+    ["template", "hooks", chart, "--kube-version", "1.33.0", "--values", path.resolve(chart, "ci", values)],
     { encoding: "utf8" },
   );
 const manifests = (values: string) =>
@@ -68,9 +68,48 @@ describeWith(["helm"], "the Helm chart", () => {
       const containers = manifests(values).flatMap(({ spec }) => spec?.template?.spec.containers ?? []);
       expect(containers.length).toBeGreaterThanOrEqual(2);
       for (const { name, value } of containers.flatMap(({ env }) => env)) {
-        if (!name.startsWith("TEMPORAL_")) expect(variableNames).toContain(name);
+        if (!/^(TEMPORAL|OTEL)_/.test(name)) expect(variableNames).toContain(name);
         if (/KEY|DATABASE/.test(name) && name !== "TLS_KEY") expect(value, name).toBeUndefined();
       }
+    },
+  );
+
+  test("passes settings on as they are: large numbers, fractions, booleans and texts", () => {
+    const settings = {
+      MAX_CONNECTIONS: 1_000_000,
+      RETRY_BACKOFF_COEFFICIENT: 1.5,
+      DISPATCH_ON_PUBLISH: true,
+      TRUST_PROXY: "10.0.0.0/8",
+      OTEL_SERVICE_NAME: "our-webhooks",
+    };
+    const file = path.join(mkdtempSync(path.join(tmpdir(), "webhook-test-values-")), "values.json");
+    onTestFinished(() => rmSync(path.dirname(file), { recursive: true }));
+    writeFileSync(file, JSON.stringify({ temporal: { address: "temporal.example:7233" }, settings }));
+    for (const { kind, spec } of manifests(file)) {
+      if (kind !== "Deployment") continue;
+      const [container] = spec.template?.spec.containers ?? [];
+      const values = Object.fromEntries(container?.env.map(({ name, value }) => [name, value]) ?? []);
+      for (const [name, value] of Object.entries(settings)) expect(values[name], name).toBe(String(value));
+    }
+  });
+
+  test.each(["DISPATCH_INTERVALL", "ROLE", "DATABASE_URL", "METRICS_PORT"])(
+    "refuses the setting %s, which is unknown or set by another value",
+    (name) => {
+      const { status, stderr } = spawnSync(
+        "helm",
+        [
+          "template",
+          "hooks",
+          chart,
+          "--kube-version=1.33.0",
+          "--set=temporal.address=t:7233",
+          `--set-string=settings.${name}=1`,
+        ],
+        { encoding: "utf8" },
+      );
+      expect(status).not.toBe(0);
+      expect(stderr).toContain(`/settings': additional properties '${name}' not allowed`);
     },
   );
 
@@ -93,12 +132,14 @@ describeWith(["helm"], "the Helm chart", () => {
   test("migrates before the pods are replaced, by a program that exists", () => {
     const job = manifests("default-values.yaml").find(({ kind }) => kind === "Job");
     expect(job?.metadata.annotations?.["helm.sh/hook"]).toBe("pre-install,pre-upgrade");
-    const program = job?.spec.template?.spec.containers[0]?.command?.at(-1) as string;
+    const program = job?.spec.template?.spec.containers[0]?.args?.at(-1) as string;
     expect(existsSync(fileURLToPath(new URL(`../../${program}`, import.meta.url)))).toBe(true);
   });
 
   test("gives workers longer to stop than an attempt takes, and leaves their number to the autoscaler", () => {
-    const worker = manifests("full-values.yaml").find(({ metadata }) => metadata.name === "hooks-worker");
+    const worker = manifests("full-values.yaml").find(
+      ({ kind, metadata }) => kind === "Deployment" && metadata.name === "hooks-worker",
+    );
     expect(worker?.spec.template?.spec.terminationGracePeriodSeconds).toBe(80);
     expect(worker?.spec.replicas).toBeUndefined();
   });

@@ -56,6 +56,12 @@ test("the counters equal the counts of the database after deliveries, retries an
   ).toBe(30);
 });
 
+test("statistics are folded while the backlog is exported", async () => {
+  await service.publish();
+  await expect.poll(() => counted("rollup_minutes")).toBeGreaterThan(0);
+  await expect.poll(() => counted("rollup_deltas")).toBe(0);
+});
+
 test("a refused call counts once by its reason, over each protocol, and a refused event of a batch too", async () => {
   const refusals = async (reason: string) => sum(await scrape(url), "webhook_api_refusals_total", { reason });
   const post = (path: string, body: string, headers: Record<string, string> = {}) =>

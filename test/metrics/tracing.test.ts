@@ -113,6 +113,26 @@ test("one trace leads from the publisher's call to the POST, and on to the recei
   await service.removeWebhooks();
 });
 
+test("an event whose publisher does not record its trace costs no span, and receivers see its trace", async () => {
+  const receiver = await service.receiver();
+  await service.register(`${receiver.url}/`);
+  const events = createClient(EventService, service.transport);
+  const [unrecorded, recorded] = [newTrace(), newTrace()];
+  const unsampled = unrecorded.headers.traceparent.replace(/01$/, "00");
+  for (const traceparent of [unsampled, recorded.headers.traceparent]) {
+    const { eventId } = await events.publishEvent(orderEvent(), { headers: { traceparent } });
+    await service.untilFinal(eventId);
+  }
+  const tracesOf = (name: string) =>
+    collector.spans.filter((span) => span.name === name).map(({ traceId }) => traceId);
+  await expect.poll(() => tracesOf("POST")).toContain(recorded.traceId);
+  expect(collector.spans.map(({ traceId }) => traceId)).not.toContain(unrecorded.traceId);
+  expect(receiver.received[0]?.headers.traceparent).toMatch(
+    new RegExp(`^00-${unrecorded.traceId}-.{16}-00$`),
+  );
+  await service.removeWebhooks();
+});
+
 test("a statement that stores events of several calls links to the trace of each", async () => {
   const events = createClient(EventService, service.transport);
   const traces = Array.from({ length: 8 }, newTrace);

@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { parseEnv } from "node:util";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
+import { variableNames } from "../../src/config/config.ts";
 
 /** A service as far as these tests look at it. */
 interface ComposeService {
@@ -76,4 +78,45 @@ test("the README sets everything that the compose file asks for", () => {
   ]);
   const deploy = /## Deploy it\n(.*?)\n## /s.exec(read("README.md"))?.[1];
   for (const name of needed) expect(deploy).toContain(`${name}=`);
+});
+
+/** Settings that the compose file itself decides, and not the operator. */
+const DECIDED = {
+  ROLE: "one container each",
+  HOST: "every address of the container",
+  HTTP_PORT: "the image's, to which the published port leads",
+  GRPC_PORT: "the image's, to which the published port leads",
+  DATA_DIR: "for embedded servers only",
+  DATABASE_URL: "its own PostgreSQL",
+  TEMPORAL_ADDRESS: "its own Temporal",
+  TEMPORAL_PROFILE: "its own Temporal",
+  TEMPORAL_CONFIG_FILE: "its own Temporal",
+};
+
+describe.each(["api", "worker"])("the environment of the container %s", (name) => {
+  const environment = environmentOf(name);
+
+  test("passes every setting of the operator's on, with the default of .env.example", () => {
+    const defaults = parseEnv(read(".env.example"));
+    for (const setting of variableNames) {
+      if (setting in DECIDED) continue;
+      const value = environment[setting];
+      if (value?.startsWith(`\${${setting}:?`)) continue;
+      const [, otherwise] = new RegExp(`^\\$\\{${setting}:-([^}]*)\\}$`).exec(value ?? "") ?? [];
+      expect(otherwise, setting).toBeDefined();
+      // Links to the Temporal UI of this compose file.
+      if (setting !== "TEMPORAL_UI_URL") expect(otherwise, setting).toBe(defaults[setting]);
+    }
+  });
+
+  test("passes every variable of OpenTelemetry on that docs/operations.md names", () => {
+    const named = new Set(read("docs/operations.md").match(/\bOTEL_[A-Z_]+\b/g));
+    expect(named.size).toBeGreaterThan(10);
+    for (const variable of named) expect(environment[variable], variable).toBe(`\${${variable}:-}`);
+  });
+
+  test("has nothing that the service does not read", () => {
+    for (const variable of Object.keys(environment))
+      if (!/^(OTEL|TEMPORAL)_/.test(variable)) expect(variableNames).toContain(variable);
+  });
 });

@@ -15,6 +15,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   "src/api": ["src/config", "src/contract", "src/db", "src/metrics", "gen", "package.json"],
   "src/delivery": ["src/config", "src/contract", "src/db", "src/metrics", "src/process", "workflows"],
   "src/embedded": ["src/config", "src/process", "src/temporal"],
+  "src/notices": ["src/config", "src/db"],
   "src/startup": ["src/config", "src/db"],
   "src/temporal": [
     "src/config",

@@ -4,6 +4,7 @@ import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { FIRST_NOTICE } from "../../src/contract/catalogue.ts";
 import { schemaValidator } from "../support/schema-validator.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -26,7 +27,8 @@ function followContributing(): { number: number; text: string } {
   );
   const proto = read("proto/webhook/v1/event.proto");
   const enumBody = /^enum WebhookProcess \{.*?^\}/ms.exec(proto)?.[0] ?? "";
-  const next = Math.max(...[...enumBody.matchAll(/= (\d+);/g)].map(([, each]) => Number(each))) + 1;
+  const numbers = [...enumBody.matchAll(/= (\d+);/g)].map(([, each]) => Number(each));
+  const next = Math.max(...numbers.filter((each) => each < FIRST_NOTICE)) + 1;
   const oneofBody = /^ {2}oneof data \{.*?^ {2}\}/ms.exec(proto)?.[0] ?? "";
   const nextField = Math.max(...[...oneofBody.matchAll(/= (\d+);/g)].map(([, each]) => Number(each))) + 1;
   const text = proto
@@ -70,7 +72,7 @@ const request = create(PublishEventRequestSchema, {
   data: { case: "customerMoved", value },
 });
 const { process, payload, searchable } = newEvent("key", request, true);
-console.log(JSON.stringify({ process, payload, searchable, type: describeEventTypes().at(-1) }));
+console.log(JSON.stringify({ process, payload, searchable, type: describeEventTypes().find((each) => each.number === process) }));
 `;
 
 test("an event type is added by one edit of one file, as CONTRIBUTING.md shows, and `npm run generate`", () => {

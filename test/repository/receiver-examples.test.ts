@@ -24,6 +24,13 @@ test.each(EXAMPLES)("docs/security.md shows the receiver in $language as it is",
   );
 });
 
+test("docs/security.md shows the verification with a public key as it is", () => {
+  const [document, example] = ["security.md", "examples/verify-public-key.ts"].map((file) =>
+    readFileSync(`${root}/docs/${file}`, "utf8"),
+  );
+  expect(document).toContain(`\`\`\`ts\n${example}\`\`\`\n`);
+});
+
 const box = createSecretBox(randomBytes(32));
 const sign = createSigner(box);
 
@@ -78,7 +85,7 @@ describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command 
     const webhook = { id: 1n, process: 1, target: parseTarget("https://x/"), installedAppId: null, secrets };
     const signAt: typeof sign = (all, id, now, body) => sign(all, id, more.at ?? now, body);
     const id = more.id ?? randomUUID();
-    const built = buildRequest({ id, webhook }, { payload: BODY, userId: "u" }, signAt, () => []);
+    const built = buildRequest({ id, webhook }, { payload: BODY, userId: "u" }, signAt, { headers: [] });
     const headers = new Headers();
     for (let i = 0; i < built.headers.length; i += 2) {
       headers.set(built.headers[i] as string, built.headers[i + 1] as string);

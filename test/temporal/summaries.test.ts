@@ -7,7 +7,7 @@ let nextId = 1n;
 
 function failing(group: number, targetUrl: string, deliveries: number, delayMs = 1_000): FailingWebhook {
   nextId += 1n;
-  return { webhookId: nextId, group, targetUrl, deliveries, delayMs };
+  return { webhookId: nextId, group, targetUrl, deliveries, delayMs, isProbe: false };
 }
 
 test("an operator reads of a retry group how much of whose it is", () => {

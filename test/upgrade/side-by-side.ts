@@ -1,5 +1,7 @@
+import { tsToMs } from "@temporalio/common/lib/time.js";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
+import { timeOfId } from "../../src/db/partitions.ts";
 import { type Ledger, reconcile, startLedger } from "../faults/ledger.ts";
 import {
   checkAttempts,
@@ -24,6 +26,8 @@ const EVENTS = 1_000;
 const PATHS = ["/1", "/2", "/3", "/recovering", "/failing"];
 /** What a receiver takes for an answer, so that there is something in flight when a worker is replaced. */
 const ANSWER_MS = 20;
+/** The longest time from publishing to the first attempt, in milliseconds. Runs begin every second. */
+const MAX_LATE_MS = 30_000;
 /** A worker that a busy machine keeps waiting is not taken for dead. */
 const PATIENT = { HEARTBEAT_TIMEOUT: "30s" };
 
@@ -76,10 +80,32 @@ async function amidLoad(change: () => Promise<void>): Promise<void> {
   await publishing;
 }
 
-/** Counts the runs, and those that workers of both builds went through; names those with failed workflow tasks. */
-async function inspectRuns() {
+/** Deliveries that have not ended, by state. */
+async function openDeliveries(): Promise<Record<string, number>> {
+  const byState: Record<string, number> = {};
+  for (const { state, n } of await outcomes(parts.db))
+    if (!["delivered", "failed", "cancelled"].includes(state)) byState[state] = (byState[state] ?? 0) + n;
+  return byState;
+}
+
+/** The longest time from publishing to the first attempt, in milliseconds. */
+async function longestWait(): Promise<number> {
+  const firsts = await rows<{ id: string; started: Date }>(
+    parts.db,
+    "select delivery_id as id, started from all_attempts where number = 1",
+  );
+  return Math.max(...firsts.map(({ id, started }) => started.getTime() - timeOfId(id).getTime()));
+}
+
+/**
+ * Counts the runs, those that workers of both builds went through, and those that the older build cannot continue because
+ * they made a step of this one's. Names runs whose workflow tasks failed otherwise.
+ *
+ * @param rolledBackAt when the older build was about to get runs of this one's alone, in milliseconds since 1970
+ */
+async function inspectRuns(rolledBackAt: number) {
   const client = await temporalClient(parts);
-  const found = { runs: 0, ofBoth: 0, failedTasks: [] as string[] };
+  const found = { runs: 0, ofBoth: 0, stuck: 0, failedTasks: [] as string[] };
   try {
     for await (const { workflowId, runId } of client.workflow.list()) {
       const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
@@ -89,7 +115,13 @@ async function inspectRuns() {
       });
       found.runs += 1;
       if (new Set(builds).size === 2) found.ofBoth += 1;
-      if (stepsOf(history).includes("workflow task failed")) found.failedTasks.push(workflowId);
+      const failed = history.events?.find(({ workflowTaskFailedEventAttributes: failure }) => failure);
+      if (!failed) continue;
+      const isExpected =
+        tsToMs(failed.eventTime) >= rolledBackAt &&
+        stepsOf(history).some((step) => step.startsWith("patch "));
+      if (isExpected) found.stuck += 1;
+      else found.failedTasks.push(workflowId);
     }
   } finally {
     await client.connection.close();
@@ -113,13 +145,18 @@ test(`workers of ${RELEASED.version} and of this build deliver everything once, 
   await amidLoad(async () => {
     await releasedWorker.end("SIGTERM");
   });
+  let rolledBackWith: Record<string, number> = {};
+  let rolledBackAt = Number.POSITIVE_INFINITY;
   await amidLoad(async () => {
     const before = api;
     api = await start("api", "released");
-    await start("worker", "released");
     await before.end("SIGTERM");
+    rolledBackAt = Date.now();
     await todaysWorker?.end("SIGTERM");
+    rolledBackWith = await openDeliveries();
+    await start("worker", "released");
   });
+  expect(rolledBackWith).toMatchObject({ pending: expect.any(Number), retrying: expect.any(Number) });
   await untilAllFinal(parts.db);
 
   const hard = await rows<{ id: string }>(
@@ -135,8 +172,13 @@ test(`workers of ${RELEASED.version} and of this build deliver everything once, 
   const { recorded, repeats, invented } = await reconcile(parts.db, [ledger]);
   expect({ repeats, invented }).toEqual({ repeats: [], invented: 0 });
 
-  const { runs, ofBoth, failedTasks } = await inspectRuns();
-  tell(`${recorded} attempts, ${runs} runs, ${ofBoth} of them by workers of both builds`);
+  const lateMs = await longestWait();
+  expect(lateMs).toBeLessThan(MAX_LATE_MS);
+
+  const { runs, ofBoth, stuck, failedTasks } = await inspectRuns(rolledBackAt);
+  tell(
+    `${recorded} attempts, the latest first one after ${lateMs} ms, ${runs} runs, ${ofBoth} of them by workers of both builds; rolled back with ${JSON.stringify(rolledBackWith)}, and ${stuck} runs that ${RELEASED.version} cannot continue`,
+  );
   expect(failedTasks).toEqual([]);
   expect(ofBoth).toBeGreaterThan(0);
 });

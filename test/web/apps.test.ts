@@ -30,7 +30,7 @@ test("without apps the page says what one is for, and makes the first by keyboar
     expect(shown).toContain("No keys yet");
   }));
 
-test("an app leads to its keys, and to a new one that belongs to it", async () => {
+test("an app leads to its keys and webhooks, and to a new key that belongs to it", async () => {
   const { installedApp } = await web.service.keys.createInstalledApp({ name: "Label printer" });
   await web.visit({ path: "/apps" }, async (page) => {
     await page
@@ -48,6 +48,8 @@ test("an app leads to its keys, and to a new one that belongs to it", async () =
     expect(apiKeys.find(({ name }) => name === "Printer 1")?.installedApplicationId).toBe(installedApp?.id);
     await page.getByRole("link", { name: "Installed apps" }).click();
     await page.getByRole("row", { name: /Label printer.*1 key/ }).waitFor();
+    await page.getByRole("link", { name: "Webhooks of Label printer" }).click();
+    await page.waitForURL(`**/webhooks?application=${installedApp?.id}`);
   });
 });
 
@@ -70,7 +72,7 @@ test("dozens of apps can be searched, used by everyone, and on a phone they are 
     await takeScreenshots(page, "apps");
     await page.getByLabel("Search apps").fill("several brands 6");
     await page.getByRole("row", { name: /App 11/ }).waitFor({ state: "detached" });
-    expect(await page.getByRole("row").count()).toBe(2);
+    await expect.poll(() => page.getByRole("row").count()).toBe(2);
     await page.getByLabel("Search apps").fill("nothing like it");
     await page.getByRole("button", { name: "Clear the filters" }).click();
     await page.getByRole("row", { name: /App 11/ }).waitFor();

@@ -22,7 +22,7 @@ test("the audit log shows who changed what with the value before and after, and 
     await change.waitFor();
     expect(await change.textContent()).toContain("API call from 127.0.0.1");
     await page.getByRole("row", { name: /rate limit: 5$/ }).waitFor();
-    expect(await page.getByRole("row").count()).toBe(3);
+    await expect.poll(() => page.getByRole("row").count()).toBe(3);
     await expectAccessible(page);
     await change.getByRole("link").click();
     await page.getByRole("heading", { level: 1, name: /receiver\.example/ }).waitFor();

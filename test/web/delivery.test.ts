@@ -76,7 +76,7 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
     for (const part of ["Attempt 4", "503 Service Unavailable", "Round 1, 4 of 4", "maintenance"]) {
       expect(fourth).toContain(part);
     }
-    expect(await page.getByText("The first attempt and three retries failed.").count()).toBe(1);
+    await expect.poll(() => page.getByText("The first attempt and three retries failed.").count()).toBe(1);
 
     const sentIn = (attempt: number) =>
       receiver.received.filter(({ headers }) => headers["webhook-id"] === id)[attempt - 1];
@@ -225,9 +225,9 @@ test("a delivery whose webhook is gone, or that one may only read, has no way to
   ]);
   await service.webhooks.deleteWebhook({ webhookId: gone });
   await web.visit({ path: `/deliveries/${ofGone}` }, async (page) => {
-    await page.getByText("Its webhook is gone, so it cannot be sent again.").waitFor();
-    await page.getByText("It was claimed ten times without a result").waitFor();
-    await page.getByText("None was made.").waitFor();
+    await page.getByText("The webhook was deleted, so this delivery cannot be sent again.").waitFor();
+    await page.getByText("The worker crashed 10 times while sending this delivery.").waitFor();
+    await page.getByText("No attempts were made.").waitFor();
   });
 });
 

@@ -49,7 +49,7 @@ test.each(Object.entries(GROUPS))(
         await page.goto(path);
         await main(page).getByText(says, { exact: true }).waitFor();
         await untilRead(page);
-        if (offers) expect(await main(page).getByRole("button", { name: offers }).count()).toBe(1);
+        if (offers) await expect.poll(() => main(page).getByRole("button", { name: offers }).count()).toBe(1);
         await takeScreenshots(page, `empty${path.replace(/\W+/g, "-").slice(0, 24)}`);
         await expectTypographic(page);
         await expectAccessible(page);

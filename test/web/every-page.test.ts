@@ -95,3 +95,23 @@ test(
     }),
   BUSY_MS,
 );
+
+/** The size of a laptop's screen, and the least rows of a list on it. */
+const LAPTOP = { width: 1440, height: 900 };
+const MIN_ROWS = 20;
+
+test("a laptop's screen shows twenty deliveries, below filters that stay on one line whatever is chosen", () =>
+  web.visit({}, async (page) => {
+    await page.setViewportSize(LAPTOP);
+    for (const chosen of ["delivered", "failed,retrying", "pending,retrying,delivered,failed,cancelled"]) {
+      await page.goto(`/deliveries?state=${chosen}`);
+      await page.getByRole("table", { name: "Deliveries" }).waitFor();
+      await untilRead(page);
+      const rows = await page.getByRole("table", { name: "Deliveries" }).getByRole("row").all();
+      const boxes = await Promise.all(rows.map((row) => row.boundingBox()));
+      const seen = boxes.filter((box) => box && box.y + box.height <= LAPTOP.height).length;
+      // The first row is the head.
+      expect(seen - 1, chosen).toBeGreaterThanOrEqual(MIN_ROWS);
+    }
+    await page.getByText("5 states", { exact: true }).waitFor();
+  }));

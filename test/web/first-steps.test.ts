@@ -31,6 +31,6 @@ test("the command among the first steps publishes an event to this instance, onc
 test("the page of a webhook tells the configured DELIVERY_TIMEOUT", async () => {
   const id = await web.service.register("https://receiver.example/timeout");
   await web.visit({ path: `/webhooks/${id}` }, async (page) => {
-    await page.getByText("Answer with any 2xx within 7 seconds.").waitFor();
+    await page.getByText("Answer with any 2xx status within 7 seconds.").waitFor();
   });
 });

@@ -72,7 +72,7 @@ test("a key is made by keyboard alone, and the focus is back where it was", () =
     // What nobody has copied yet is not closed by a slip of the finger.
     await dialog(page).locator("input:focus").waitFor();
     await page.keyboard.press("Escape");
-    expect(await page.getByText("It is shown only once").count()).toBe(1);
+    await expect.poll(() => page.getByText("It is shown only once").count()).toBe(1);
     await page.keyboard.press("Shift+Tab");
     await page.keyboard.press("Enter");
     await row(page, "By keyboard").waitFor();

@@ -1,4 +1,7 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { createLocalAuthority } from "../../demo/certificates.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -44,7 +47,101 @@ test("headers and credentials are tried with the endpoint's response, saved, and
     await expectFitsPhone(page);
     await section.getByRole("button", { name: "Change…" }).click();
     await dialog.getByRole("button", { name: "Remove header 1" }).click();
-    await dialog.getByText("None", { exact: true }).click();
+    await dialog.getByRole("radiogroup", { name: "Authentication" }).getByText("None").click();
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await section.getByText("None: deliveries carry the standard headers only.").waitFor();
+  });
+});
+
+test("OAuth 2.0 is tried with the token endpoint's error, saved, and shown without its secret", async () => {
+  const receiver = await web.service.receiver(({ path, body, headers }, response) => {
+    if (path === "/hooks") return headers.authorization === "Bearer page-token" ? 200 : 401;
+    const isRight = new URLSearchParams(body).get("client_secret") === "right";
+    response.writeHead(isRight ? 200 : 400, { "content-type": "application/json" });
+    const token = { access_token: "page-token", token_type: "Bearer", expires_in: 60 };
+    response.end(JSON.stringify(isRight ? token : { error: "invalid_client" }));
+    return undefined;
+  });
+  const webhookId = await web.service.register(`${receiver.url}/hooks`);
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Headers and authentication" });
+    await section.getByRole("button", { name: "Change…" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("OAuth 2.0", { exact: true }).click();
+    await dialog.getByLabel("Token URL").fill(`${receiver.url}/token`);
+    await dialog.getByLabel("Client id").fill("shop");
+    await dialog.getByLabel("Scopes (optional)").fill("orders");
+    await dialog.getByLabel(/in the body/).check();
+    await dialog.getByLabel("Client secret", { exact: true }).fill("wrong");
+    await dialog.getByRole("button", { name: "Send a test request" }).click();
+    await dialog.getByText(/token endpoint localhost:\d+ answered 400 \(invalid_client\)/).waitFor();
+    await dialog.getByLabel("Client secret", { exact: true }).fill("right");
+    await dialog.getByRole("button", { name: "Send a test request" }).click();
+    await dialog.getByText(/The endpoint answered 200/).waitFor();
+    await expectAccessible(page);
+    await takeScreenshots(page, "request-settings-oauth2");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await section.getByText("OAuth 2.0, client shop").waitFor();
+    expect(await section.textContent()).toContain(`${receiver.url}/token`);
+    await expectFitsPhone(page);
+    // What is stored is in the form, but for the secret.
+    await section.getByRole("button", { name: "Change…" }).click();
+    expect(await dialog.getByLabel("Token URL").inputValue()).toBe(`${receiver.url}/token`);
+    const secret = dialog.getByLabel("Client secret", { exact: true });
+    expect(await secret.inputValue()).toBe("");
+    expect(await secret.getAttribute("placeholder")).toContain("Stored");
+    await dialog.getByRole("button", { name: "Send a test request" }).click();
+    await dialog.getByText(/The endpoint answered 200/).waitFor();
+  });
+});
+
+test("a client certificate and a private authority are tried, saved, and shown without the key", async () => {
+  const authority = await createLocalAuthority();
+  const [own, shop] = await Promise.all([
+    authority.issue(["localhost"]),
+    authority.issue(["shop"], { client: true }),
+  ]);
+  const demands = { requestCert: true, rejectUnauthorized: true, ca: authority.cert };
+  const server = createServer({ ...own, ...demands }, (request, response) =>
+    request.resume().on("end", () => response.end("noted")),
+  );
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  const webhookId = await web.service.register(`https://localhost:${port}/hooks`);
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Headers and authentication" });
+    await section.getByRole("button", { name: "Change…" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("button", { name: "Send a test request" }).click();
+    await dialog.getByText(/No response: .*unknown authority/).waitFor();
+    await dialog.getByRole("radiogroup", { name: "Certificate authorities" }).getByText("New").click();
+    await dialog.getByLabel("Private authorities").fill(authority.cert);
+    await dialog.getByRole("button", { name: "Send a test request" }).click();
+    await dialog.getByText(/No response: connection (closed|reset)/).waitFor();
+    await dialog.getByRole("radiogroup", { name: "Client certificate" }).getByText("New").click();
+    await dialog.getByLabel("Certificate", { exact: true }).fill(shop.cert);
+    await dialog.getByLabel("Private key").fill("nonsense");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.getByText(/must be a private key in PEM/).waitFor();
+    await dialog.getByLabel("Private key").fill(shop.key);
+    await dialog.getByRole("button", { name: "Send a test request" }).click();
+    await dialog.getByText(/The endpoint answered 200/).waitFor();
+    await expectAccessible(page);
+    await takeScreenshots(page, "request-settings-tls");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await section.getByText(/CN=shop, issued by CN=Local receivers/).waitFor();
+    await expectFitsPhone(page);
+    // Both are kept unless they are replaced or removed.
+    await section.getByRole("button", { name: "Change…" }).click();
+    await dialog.getByText(/CN=shop, issued by/).waitFor();
+    await dialog.getByRole("button", { name: "Send a test request" }).click();
+    await dialog.getByText(/The endpoint answered 200/).waitFor();
+    await dialog.getByRole("radiogroup", { name: "Client certificate" }).getByText("None").click();
+    await dialog.getByRole("radiogroup", { name: "Certificate authorities" }).getByText("Public").click();
     await dialog.getByRole("button", { name: "Save" }).click();
     await section.getByText("None: deliveries carry the standard headers only.").waitFor();
   });

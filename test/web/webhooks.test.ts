@@ -66,7 +66,7 @@ test("a form closes by Escape and by no click beside it, and the focus is back w
     await page.keyboard.press("Enter");
     await dialog.getByRole("combobox", { name: "Event type" }).waitFor();
     await page.mouse.click(5, SCREENS.wide.height - 5);
-    expect(await dialog.count()).toBe(1);
+    await expect.poll(() => dialog.count()).toBe(1);
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
     await expect.poll(focused).toBe("New webhook");
@@ -79,12 +79,32 @@ test("a form closes by Escape and by no click beside it, and the focus is back w
     expect(new URL(page.url()).search).toBe("");
   }));
 
+test("notices have a group of their own among the event types, and are found by what they say", () =>
+  web.visit({ path: "/webhooks?new=1" }, async (page) => {
+    const dialog = page.getByRole("dialog");
+    const select = dialog.getByRole("combobox", { name: "Event type" });
+    await select.click();
+    await page.getByRole("option", { name: /^OrderDispatched/ }).waitFor();
+    await page.getByText("Notices about webhooks").waitFor();
+    await expectAccessible(page);
+    await select.fill("disabled");
+    await expect.poll(() => page.getByRole("option").count()).toBe(1);
+    await page.getByRole("option", { name: /^WebhookDisabled/ }).click();
+    const sample = page.getByRole("region", { name: "Sample of WebhookDisabled" });
+    expect(JSON.parse((await sample.textContent()) ?? "")).toHaveProperty("Reason");
+    await takeScreenshots(page, "webhook-new-notice");
+    await page.getByRole("textbox", { name: "URL" }).fill("https://ops.example/notices");
+    await page.getByRole("button", { name: "Register webhook" }).click();
+    await page.getByRole("heading", { name: "ops.example/notices" }).waitFor();
+    await page.getByText("WebhookDisabled").first().waitFor();
+  }));
+
 test("an address is refused at its field, in the service's words, and can be put right there", () =>
   web.visit({ path: "/webhooks?new=1" }, async (page) => {
     const dialog = page.getByRole("dialog");
     await dialog.getByRole("combobox", { name: "Event type" }).click();
     await page.getByRole("option", { name: /^DocumentCreated/ }).click();
-    const address = page.getByRole("textbox", { name: "Address" });
+    const address = page.getByRole("textbox", { name: "URL" });
     for (const [given, words] of [
       ["http://shop.example/hooks", "Begins with http://; only https:// is allowed."],
       [
@@ -112,7 +132,7 @@ test("registering what is registered already is told, and leads to that webhook"
     await dialog.getByRole("combobox", { name: "Event type" }).click();
     await page.getByRole("option", { name: /^OrderDispatched/ }).click();
     // Another spelling of the same address.
-    await page.getByRole("textbox", { name: "Address" }).fill("https://AGAIN.example:443/hooks");
+    await page.getByRole("textbox", { name: "URL" }).fill("https://AGAIN.example:443/hooks");
     await page.getByRole("button", { name: "Register webhook" }).click();
     await page.getByText("Already registered").waitFor();
     await page.waitForURL(`**/webhooks/${id}`);

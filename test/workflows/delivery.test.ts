@@ -280,9 +280,10 @@ describe("the dispatch", () => {
   });
 });
 
-/** The history with its payloads readable. */
+/** The history with its payloads readable, which its JSON holds as base64. */
 function decoded(history: unknown): string {
-  return JSON.stringify(history, (_name, value) => {
+  return JSON.stringify(history, (name, value) => {
+    if (name === "data" && typeof value === "string") return Buffer.from(value, "base64").toString("utf8");
     if (value instanceof Uint8Array) return Buffer.from(value).toString("utf8");
     return typeof value === "bigint" ? String(value) : value;
   });

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { Code } from "@connectrpc/connect";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { isAuthentic } from "../../docs/examples/verify-public-key.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { createSecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
 import { failure } from "../support/failure.ts";
@@ -72,6 +73,57 @@ test("deliveries are signed with a secret that an earlier version sealed, and no
   for (const id of [a, b]) expect(after.get(id)).toBe(DeliveryState.FAILED);
   const errors = await service.db("all_attempts").whereNotNull("error").distinct().pluck("error");
   expect(errors).toEqual([expect.stringContaining("signing secret cannot be decrypted")]);
+});
+
+test("a webhook with a key pair also signs for its public key, and others send what they sent before", async () => {
+  const receiver = await service.receiver();
+  const [plain, signed] = [
+    await service.register(`${receiver.url}/plain`),
+    await service.register(`${receiver.url}/signed`),
+  ];
+  const { keyPairs } = await service.webhooks.rotateWebhookKeyPair({ webhookId: signed });
+  const old = keyPairs[0]?.publicKey as string;
+  const { secret } = await service.webhooks.getWebhookSecret({ webhookId: signed });
+  const deliver = async () => {
+    const { eventId } = await service.publish();
+    const deliveries = await service.untilFinal(eventId);
+    const sent = (path: string) => {
+      const found = receiver.received.findLast((each) => each.path === path);
+      if (!found) throw new Error(`nothing arrived at ${path}`);
+      return found;
+    };
+    expect(sent("/plain").headers["webhook-signature"]).toMatch(/^v1,\S+$/);
+    const id = deliveries.find(({ webhookId }) => webhookId === signed)?.id as string;
+    return { ...sent("/signed"), id };
+  };
+
+  const first = await deliver();
+  expect(first.headers["webhook-signature"]).toMatch(/^v1,\S+ v1a,\S+$/);
+  new Webhook(secret).verify(first.body, first.headers as Record<string, string>);
+  expect(isAuthentic(old, first.headers, first.body)).toBe(true);
+  expect(isAuthentic(old, first.headers, `${first.body} `)).toBe(false);
+  const late = { ...first.headers, "webhook-timestamp": "1700000000" };
+  expect(isAuthentic(old, late, first.body)).toBe(false);
+  // The log shows the signature that was sent.
+  const { attempts } = await service.deliveries.getDelivery({ deliveryId: first.id });
+  expect(attempts[0]?.signatureHeaders.map(({ value }) => value)).toContain(
+    first.headers["webhook-signature"],
+  );
+  // A test request is signed like a delivery.
+  await service.webhooks.tryWebhookRequest({ webhookId: signed });
+  const tried = receiver.received.at(-1);
+  expect(isAuthentic(old, tried?.headers ?? {}, tried?.body ?? "")).toBe(true);
+
+  const rotated = await service.webhooks.rotateWebhookKeyPair({ webhookId: signed });
+  const next = rotated.keyPairs[0]?.publicKey as string;
+  const second = await deliver();
+  for (const each of [next, old]) expect(isAuthentic(each, second.headers, second.body)).toBe(true);
+  await service.webhooks.rotateWebhookKeyPair({ webhookId: signed, revokeOldKeyPairs: true });
+  const third = await deliver();
+  for (const each of [next, old]) expect(isAuthentic(each, third.headers, third.body)).toBe(false);
+  await service.webhooks.deleteWebhookKeyPairs({ webhookId: signed });
+  expect((await deliver()).headers["webhook-signature"]).toMatch(/^v1,\S+$/);
+  for (const webhookId of [plain, signed]) await service.webhooks.deleteWebhook({ webhookId });
 });
 
 test("deliveries carry the webhook's own headers and credentials, which are tried first, masked, and encrypted at rest", async () => {

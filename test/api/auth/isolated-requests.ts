@@ -59,6 +59,10 @@ const requestSettings = fc.record({
     { case: undefined },
     { case: "bearer" as const, value: { token: "token" } },
     { case: "basic" as const, value: { username: "user", password: "password" } },
+    {
+      case: "oauth2" as const,
+      value: { tokenUrl: "https://login.example/token", clientId: "id", clientSecret: "secret" },
+    },
   ),
 });
 
@@ -100,6 +104,10 @@ export const REQUESTS: Record<string, Requests> = {
   "WebhookService.GetWebhookSecret": aboutWebhook,
   "WebhookService.RotateWebhookSecret": (world) =>
     fc.record({ webhookId: webhookId(world), revokeOldSecrets: fc.boolean() }),
+  "WebhookService.GetWebhookKeyPairs": aboutWebhook,
+  "WebhookService.RotateWebhookKeyPair": (world) =>
+    fc.record({ webhookId: webhookId(world), revokeOldKeyPairs: fc.boolean() }),
+  "WebhookService.DeleteWebhookKeyPairs": aboutWebhook,
   "WebhookService.GetWebhookRequestSettings": aboutWebhook,
   "WebhookService.SetWebhookRequestSettings": (world) =>
     fc.record({ webhookId: webhookId(world), settings: optional(requestSettings) }),
@@ -140,6 +148,20 @@ export const REQUESTS: Record<string, Requests> = {
         fc.record({ states: fc.oneof(fc.constant([]), states(0)), pageSize: fc.constantFrom(0, 3) }),
       )
       .map(([restriction, page]) => ({ ...restriction, ...page })),
+  "DeliveryService.ExportDeliveries": (world) =>
+    fc
+      .tuple(
+        filter(world),
+        fc.record({
+          states: fc.oneof(fc.constant([]), states(0)),
+          format: fc.constantFrom(0, 1, 2),
+          payloadText: fc.constantFrom("", "Order"),
+          from: fc.constant({ seconds: 1n, nanos: 0 }),
+        }),
+      )
+      .chain(([restriction, rest]) =>
+        fc.boolean().map((any) => ({ ...restriction, ...rest, withPayload: any && rest.format !== 0 })),
+      ),
   "DeliveryService.SendAgain": aboutDelivery,
   "DeliveryService.SendAgainMany": (world) =>
     fc.tuple(filter(world), states(3)).map(([restriction, final]) => ({ ...restriction, states: final })),

@@ -6,6 +6,7 @@ import { ALL_PERMISSIONS, createApiKey } from "../../../src/db/keys/api-keys.ts"
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
 import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
 import { startSession } from "../../../src/db/keys/sessions.ts";
+import { readKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
 import { writeRequestSettings } from "../../../src/db/webhooks/request-settings.ts";
 import { readWebhookSecrets, rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
 import { createWebhook } from "../../../src/db/webhooks/webhooks.ts";
@@ -156,7 +157,11 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
   );
   await rotateWebhookSecret(db, secrets, "everything", webhook.id);
   const signing = (await readWebhookSecrets(db, secrets, "everything", webhook.id)) ?? [];
-  const markers = signing.map(({ secret }) => secret.toString("base64"));
+  await rotateKeyPair(db, secrets, webhook.id, false);
+  const markers = [
+    ...signing.map(({ secret }) => secret.toString("base64")),
+    ...(await readKeyPairs(db, secrets, webhook.id)).map(({ publicKey }) => publicKey),
+  ];
   const settings = {
     name: marker("x-header"),
     value: marker("value"),
@@ -166,6 +171,7 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
   await writeRequestSettings(db, secrets, webhook.id, {
     headers: [settings],
     authentication: { kind: "basic", ...settings },
+    tls: null,
   });
   markers.push(...Object.values(settings));
   const deliveryIds: string[] = [];

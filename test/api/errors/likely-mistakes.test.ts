@@ -1,6 +1,7 @@
 import { Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+import { SERVICES } from "../../../src/api/routes.ts";
 import { connect } from "../../support/clients.ts";
 import { failure } from "../../support/failure.ts";
 import { parseRaw, sendRaw } from "../../support/raw-request.ts";
@@ -178,19 +179,33 @@ test.each([
   expect(message).toContain(`; allowed: ${first}, `);
 });
 
-test("a name that an enumeration lacks is told all the names it has", async () => {
-  const answer = await fetch(`${api.url}/webhook.v1.WebhookService/CreateWebhook`, {
-    method: "POST",
-    headers: { "X-Service-Key": api.adminKey, "Content-Type": "application/json" },
-    body: '{"process": "OrderDispatched", "url": "https://receiver.example/enum"}',
-  });
-  const { message } = (await answer.json()) as { message: string };
-  expect(answer.status).toBe(400);
-  expect(message).toContain('"OrderDispatched"');
-  expect(message).toMatch(
-    /; allowed: WEBHOOK_PROCESS_ORDER_DISPATCHED, WEBHOOK_PROCESS_DOCUMENT_CREATED, WEBHOOK_PROCESS_STOCK_LEVEL_CHANGED$/,
-  );
-});
+/** Every method that takes an enumeration, and one message as plain JSON. */
+const ENUMERATIONS = SERVICES.flatMap(({ typeName, methods }) =>
+  methods.flatMap(({ name, input, methodKind }) =>
+    input.fields.flatMap((field) =>
+      field.enum && methodKind === "unary"
+        ? [{ path: `${typeName}/${name}`, field, values: field.enum }]
+        : [],
+    ),
+  ),
+);
+
+test.each(ENUMERATIONS.map((one) => [`${one.field.jsonName} of ${one.path}`, one] as const))(
+  "a name that an enumeration lacks is told all the names it has: %s",
+  async (_title, { path, field, values }) => {
+    const answer = await fetch(`${api.url}/${path}`, {
+      method: "POST",
+      headers: { "X-Service-Key": api.adminKey, "Content-Type": "application/json" },
+      body: JSON.stringify({ [field.jsonName]: field.fieldKind === "list" ? ["Mistaken"] : "Mistaken" }),
+    });
+    const { message } = (await answer.json()) as { message: string };
+    const names = values.values.filter(({ number }) => number !== 0).map(({ name }) => name);
+    expect(answer.status).toBe(400);
+    expect(message).toContain('"Mistaken"');
+    // A long list is cut at the end of the message.
+    expect(`${message} `).toContain(`; allowed: ${names.slice(0, 3).join(", ")}`);
+  },
+);
 
 test("a number that an enumeration lacks is told all that it has", async () => {
   const webhooks = createClient(WebhookService, connect(api));
@@ -199,6 +214,6 @@ test("a number that an enumeration lacks is told all that it has", async () => {
   );
   expect([error?.code, error?.rawMessage]).toEqual([
     Code.InvalidArgument,
-    "process 99 is not an event type; allowed: 1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged)",
+    "process 99 is not an event type; allowed: 1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged), 10001 (WebhookFailing), 10002 (WebhookRecovered), 10003 (WebhookDisabled), 10004 (DeliveryFailed)",
   ]);
 });

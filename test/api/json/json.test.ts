@@ -12,9 +12,9 @@ import {
 } from "../../../gen/webhook/v1/event_pb.ts";
 import { EventTypeSchema, WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { parseExactJson, repeatedName } from "../../../src/api/json/exact-json.ts";
-import { sortableTime } from "../../../src/api/json/timestamp.ts";
-import { type JsonAudience, jsonWriter } from "../../../src/api/json/writer.ts";
 import { findFieldViolations } from "../../../src/api/services/required-fields.ts";
+import { sortableTime } from "../../../src/contract/json/timestamp.ts";
+import { type JsonAudience, jsonWriter } from "../../../src/contract/json/writer.ts";
 
 const at = (seconds: bigint, nanos = 0): Timestamp => create(TimestampSchema, { seconds, nanos });
 

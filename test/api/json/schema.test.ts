@@ -12,9 +12,9 @@ import {
 import { example } from "../../../gen/webhook/v1/options_pb.ts";
 import { sampleMessage } from "../../../src/api/json/sample.ts";
 import { payloadSchema } from "../../../src/api/json/schema.ts";
-import { jsonWriter } from "../../../src/api/json/writer.ts";
 import { findFieldViolations } from "../../../src/api/services/required-fields.ts";
-import { catalogue } from "../../../src/contract/catalogue.ts";
+import { catalogue, isNotice } from "../../../src/contract/catalogue.ts";
+import { jsonWriter } from "../../../src/contract/json/writer.ts";
 import { schemaValidator } from "../../support/schema-validator.ts";
 import { arbitraryMessage } from "./arbitrary-messages.ts";
 import { arbitraryType } from "./arbitrary-types.ts";
@@ -100,7 +100,7 @@ test("a message with two members of a oneof is not valid, with any one of them i
   const sampleOf = (desc: DescMessage) => JSON.parse(jsonWriter(desc, "payload")(sampleMessage(desc)));
   const request = sampleOf(PublishEventRequestSchema);
   expect(validate(request)).toBe(true);
-  for (const { name, payload } of catalogue.slice(1)) {
+  for (const { name, payload } of catalogue.slice(1).filter(({ number }) => !isNotice(number))) {
     expect(validate({ ...request, [name]: sampleOf(payload) })).toBe(false);
     expect(validate({ ...request, OrderDispatched: null, [name]: sampleOf(payload) })).toBe(true);
   }

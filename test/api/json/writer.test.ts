@@ -6,7 +6,7 @@ import { file_webhook_v1_api_key } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { file_webhook_v1_delivery } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { file_webhook_v1_event } from "../../../gen/webhook/v1/event_pb.ts";
 import { file_webhook_v1_webhook } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { jsonWriter } from "../../../src/api/json/writer.ts";
+import { jsonWriter } from "../../../src/contract/json/writer.ts";
 import { arbitraryMessage } from "./arbitrary-messages.ts";
 import { arbitraryType } from "./arbitrary-types.ts";
 import { parseJsonTree } from "./json-tree.ts";

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
 import { type Db, openDatabase } from "../../../src/db/database.ts";
 import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
 import { sendManyAgain } from "../../../src/db/deliveries/send-again.ts";
@@ -37,6 +38,7 @@ const RETRY_AFTER_MS = 24 * 3_600_000;
 let database: TestDatabase;
 let db: Db;
 let steps = 0;
+let [probes, closed] = [0, 0];
 beforeAll(async () => {
   database = await createTestDatabase();
   db = openDatabase(database.url, { max: 5 });
@@ -97,12 +99,13 @@ async function orBreak(on: Db, breakAt: number | null, work: (on: Db) => Promise
 }
 
 /** A claim marks rows that nobody held; nothing else changes. */
-function tookNote(
+async function tookNote(
   model: StorageModel,
   worker: ModelWorker,
   table: Place["table"],
   claim: ClaimResult,
-): Allowed {
+): Promise<Allowed> {
+  const heldBack = await model.heldBack();
   const taken = new Set(claim.deliveries.map(({ id }) => id));
   for (const delivery of claim.deliveries) {
     const before = model.place(delivery.id) as Place;
@@ -111,6 +114,14 @@ function tookNote(
     expect(before.waits, "a claim took what is not due").toBe(false);
     const webhook = model.webhook(before.webhookId);
     expect([webhook.live, webhook.paused]).toEqual([true, false]);
+    if (heldBack.has(webhook.id)) {
+      const attempts = table === "queue" ? null : before.attempts;
+      expect(heldBack.get(webhook.id), "a claim took more than the probe").toEqual({
+        id: delivery.id,
+        attempts,
+      });
+      probes += 1;
+    }
     worker.held.push({ delivery, posted: false });
   }
   return (before, after) => before !== null && taken.has(before.id) && after?.claimedBy === worker.id;
@@ -390,6 +401,44 @@ const commands: fc.Arbitrary<Command>[] = [
       return (before, after) => before?.waits === true && after?.table === "retries" && !after.waits;
     }),
   ),
+  number.map((n) =>
+    command(`${n % 7 === 0 ? "remove" : "set"} the circuit breaker of webhook ${n}`, async (model, on) => {
+      const webhook = pick(
+        model.webhooks.filter(({ live }) => live),
+        n,
+      );
+      if (!webhook) return nothing;
+      const breaker = {
+        failures: 1 + (n % 2),
+        failingSeconds: 60,
+        probeSeconds: 60,
+        disableSeconds: n % 11 === 0 ? 60 : 432_000,
+        disableOnGone: false,
+        resendFailed: n % 2 === 0,
+      };
+      await updateWebhook(on, "everything", webhook.id, { breaker: n % 7 === 0 ? null : breaker });
+      return nothing;
+    }),
+  ),
+  number.map((n) =>
+    command("let ten minutes pass for circuit breakers, and decide on them", async (model, on) => {
+      await foldDeltas(on);
+      await on.raw(
+        `update webhook_breakers set failing_since = failing_since - interval '10 minutes',
+          next_probe = next_probe - interval '10 minutes', due = now()`,
+      );
+      await orBreak(on, n % 4 === 0 ? n % 7 : null, async (broken) => {
+        const { changes } = await decideBreakers(broken, 30);
+        closed += changes.filter(({ state }) => state === "closed").length;
+      });
+      await model.checkStatistics();
+      return (before, after) =>
+        before?.outcome === "failed" &&
+        after?.table === "queue" &&
+        after.attempts === before.attempts &&
+        after.roundStart === before.attempts;
+    }),
+  ),
   breakAt.map((at) =>
     command("fold statistics", async (model, on) => {
       await orBreak(on, at, foldDeltas);
@@ -399,8 +448,8 @@ const commands: fc.Arbitrary<Command>[] = [
   ),
 ];
 
-/** Publish, claim, record, late results, send without a result, die: these more often, since others need what they leave. */
-const OFTEN = [3, 3, 5, 5, 6, 6, 6, 7, 7, 7, 8, 9, 11];
+/** Publish, claim, record, late results, send without a result, die, breakers: these more often, since others need what they leave. */
+const OFTEN = [3, 3, 5, 5, 6, 6, 6, 7, 7, 7, 8, 9, 11, 18, 19, 19];
 
 test("whatever happens in whatever order, no delivery is lost, doubled or sent by two workers, and every count is right", {
   timeout: TIME_LIMIT_MS + 60_000,
@@ -422,5 +471,7 @@ test("whatever happens in whatever order, no delivery is lost, doubled or sent b
     ),
     { numRuns: HISTORIES, interruptAfterTimeLimit: TIME_LIMIT_MS, endOnFailure: true, verbose: 1 },
   );
-  tell(`${steps} steps`);
+  tell(`${steps} steps, ${probes} probes, ${closed} breakers closed`);
+  // Forty histories do not always get as far.
+  if (FULL_SIZE) expect(Math.min(probes, closed)).toBeGreaterThan(0);
 });

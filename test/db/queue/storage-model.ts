@@ -1,11 +1,13 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { expect } from "vitest";
+import type { BreakerSettings } from "../../../src/db/circuit-breaker/breakers.ts";
 import { type Db, rows } from "../../../src/db/database.ts";
 import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
 import { countsSince } from "../../../src/db/deliveries/rollups.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
 import { openRuns } from "../../../src/db/queue/runs.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
+import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { createWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { freshWorker } from "./queue.ts";
 
@@ -48,6 +50,16 @@ interface Post {
 /** What a command may do to a delivery; null stands for one that is not there. */
 export type Allowed = (before: Place | null, after: Place | null) => boolean;
 
+/** Opens after the first failure that is a minute old. */
+const BREAKER: BreakerSettings = {
+  failures: 1,
+  failingSeconds: 60,
+  probeSeconds: 60,
+  disableSeconds: 432_000,
+  disableOnGone: false,
+  resendFailed: true,
+};
+
 /** What should be, kept apart from the code under test, and compared with the database after every step. */
 export class StorageModel {
   readonly webhooks: ModelWebhook[] = [];
@@ -81,6 +93,7 @@ export class StorageModel {
       const url = `https://receiver.example/${n}`;
       const registration = { process: 1, url, targetUrl: url, apiKeyId: this.apiKeyId };
       const { webhook } = await createWebhook(this.db, this.secrets, registration, 1_000);
+      await updateWebhook(this.db, "everything", webhook.id, { breaker: BREAKER });
       this.webhooks.push({ id: webhook.id, process: 1, live: true, paused: false });
     }
   }
@@ -111,6 +124,18 @@ export class StorageModel {
       { runId: this.runId },
     );
     expect(left).toEqual([]);
+  }
+
+  /** The one delivery of each webhook that its circuit breaker holds back that may be claimed; null for none. */
+  async heldBack(): Promise<Map<bigint, { id: string; attempts: number | null } | null>> {
+    const found = await rows<{ webhookId: bigint; id: string | null; attempts: number | null }>(
+      this.db,
+      `select w.id as "webhookId", w.test_delivery as id, w.probe_attempts as attempts
+        from webhooks w join webhook_breakers b on b.webhook_id = w.id where b.state <> 'closed' and w.deleted is null`,
+    );
+    return new Map(
+      found.map(({ webhookId, id, attempts }) => [webhookId, id === null ? null : { id, attempts }]),
+    );
   }
 
   async newWorker(): Promise<ModelWorker> {

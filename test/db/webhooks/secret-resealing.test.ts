@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import pino from "pino";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type Db, openDatabase, rows } from "../../../src/db/database.ts";
+import { readKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
 import {
   createSecretBox,
   type SecretBox,
@@ -62,12 +63,16 @@ test("every secret is sealed anew under the current key, old ones too, and stays
   const { former, changed, next } = keys();
   const ids = await webhooksSealedBy(former, 5);
   await rotateWebhookSecret(db, former, "everything", ids[2] as bigint);
+  for (let n = 0; n < 2; n += 1) await rotateKeyPair(db, former, ids[3] as bigint, false);
+  const pairs = await readKeyPairs(db, former, ids[3] as bigint);
   const before = await secretsOf(former, ids);
   expect(before.map((secrets) => secrets?.length)).toEqual([1, 1, 2, 1, 1]);
   expect(await secretsOf(changed, ids)).toEqual(before);
 
   expect(await resealSecrets(db, changed)).toEqual({ resealed: 5, unopenable: [] });
   expect(await secretsOf(next, ids)).toEqual(before);
+  expect(pairs).toHaveLength(2);
+  expect(await readKeyPairs(db, next, ids[3] as bigint)).toEqual(pairs);
   await expect(secretsOf(former, ids)).rejects.toThrow("SECRET_KEY_PREVIOUS");
   expect(await resealSecrets(db, changed)).toEqual({ resealed: 0, unopenable: [] });
 });

@@ -72,6 +72,7 @@ test("a webhook is failing from its first failed attempt when none has succeeded
       was: "healthy",
       health: "failing",
       since: expect.any(Date),
+      wasSince: expect.any(Date),
     },
   ]);
   expect(await attempts(webhookId, { failed: 5 })).toEqual([]);

@@ -80,7 +80,7 @@ test.each<[string, () => Server, string]>([
   [
     "a receiver that demands a client certificate",
     () => answering(alert(116)),
-    "the receiver demands a client certificate, which this service does not send (ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED)",
+    "the receiver demands a client certificate, or refuses the webhook's; set it with SetWebhookRequestSettings (ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED)",
   ],
   [
     "a receiver without a certificate for the name",

@@ -1,7 +1,11 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { createPublicKey, generateKeyPairSync, randomBytes, randomUUID, verify } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import { describe, expect, test } from "vitest";
-import { createSecretBox, webhookSecretContext } from "../../../src/db/webhooks/secret-box.ts";
+import {
+  createSecretBox,
+  keyPairContext,
+  webhookSecretContext,
+} from "../../../src/db/webhooks/secret-box.ts";
 import { createSigner } from "../../../src/delivery/request/signature.ts";
 
 const box = createSecretBox(randomBytes(32));
@@ -16,6 +20,25 @@ function secret(expires: Date | null = null) {
     sealed: box.seal(bytes, webhookSecretContext(1n)),
     expires,
     receiver: new Webhook(bytes.toString("base64")),
+  };
+}
+
+/** A key pair as the claim gives it, and what its receiver verifies with. */
+function keyPair(expires: Date | null = null) {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const publicKey = createPublicKey(privateKey);
+  return {
+    webhookId: 1n,
+    sealed: box.seal(privateKey.export({ format: "der", type: "pkcs8" }), keyPairContext(1n)),
+    expires,
+    keyPair: true as const,
+    accepts: (headers: ReturnType<typeof sign>, body: string) =>
+      signaturesOf(headers)
+        .filter((each) => each.startsWith("v1a,"))
+        .some((each) => {
+          const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
+          return verify(null, Buffer.from(signed), publicKey, Buffer.from(each.slice(4), "base64"));
+        }),
   };
 }
 
@@ -58,5 +81,23 @@ describe("a signature", () => {
     expect(signaturesOf(after)).toHaveLength(1);
     expect(() => old.receiver.verify(BODY, after)).toThrow();
     expect(() => newest.receiver.verify(BODY, after)).not.toThrow();
+  });
+
+  test("is also made with every valid key pair, after those of the secrets, which receivers still find", () => {
+    const [one, newest, old, expired] = [
+      secret(),
+      keyPair(),
+      keyPair(new Date(Date.now() + 60_000)),
+      keyPair(new Date()),
+    ];
+    const headers = sign([one, newest, old, expired], randomUUID(), new Date(), BODY);
+    expect(signaturesOf(headers).map((each) => each.split(",")[0])).toEqual(["v1", "v1a", "v1a"]);
+    expect(() => one.receiver.verify(BODY, headers)).not.toThrow();
+    for (const { accepts } of [newest, old]) {
+      expect(accepts(headers, BODY)).toBe(true);
+      expect(accepts(headers, `${BODY} `)).toBe(false);
+      expect(accepts({ ...headers, "webhook-id": randomUUID() }, BODY)).toBe(false);
+    }
+    expect(expired.accepts(headers, BODY)).toBe(false);
   });
 });

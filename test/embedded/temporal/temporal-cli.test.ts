@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { access, chmod, mkdir, readdir, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import path from "node:path";
@@ -62,7 +63,11 @@ test("an SDK download that hangs is given up, and pip takes over, with progress 
     process.env[name] === undefined ? `unset ${name}` : `export ${name}='${process.env[name]}'`,
   );
   const pip = await script(path.join(folder, "bin/pip"), `${own.join("\n")}\nexec '${real}' "$@"`);
-  vi.stubEnv("PATH", `${path.dirname(pip)}:${process.env.PATH}`);
+  // Without a Temporal CLI that is installed here.
+  const others = (process.env.PATH ?? "")
+    .split(":")
+    .filter((each) => !existsSync(path.join(each, "temporal")));
+  vi.stubEnv("PATH", [path.dirname(pip), ...others].join(":"));
   stubProxy((silentProxy.address() as { port: number }).port);
 
   const cacheDir = path.join(folder, "cache");

@@ -48,4 +48,5 @@ export function jsonText(body: string): RestRequest {
 }
 
 /** The numbers that `process` can have, as messages list them. */
-export const MEMBERS = "1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged)";
+export const MEMBERS =
+  "1 (OrderDispatched), 2 (DocumentCreated), 3 (StockLevelChanged), 10001 (WebhookFailing), 10002 (WebhookRecovered), 10003 (WebhookDisabled), 10004 (DeliveryFailed)";

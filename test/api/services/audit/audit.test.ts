@@ -119,6 +119,20 @@ const CHANGES: Record<string, { call: () => Promise<unknown>; actions: AuditActi
     call: async () => webhooks.rotateWebhookSecret({ webhookId: await api.register() }),
     actions: [AuditAction.WEBHOOK_CREATED, AuditAction.WEBHOOK_SECRET_ROTATED],
   },
+  RotateWebhookKeyPair: {
+    call: async () => webhooks.rotateWebhookKeyPair({ webhookId: await api.register() }),
+    actions: [AuditAction.WEBHOOK_CREATED, AuditAction.WEBHOOK_UPDATED],
+  },
+  DeleteWebhookKeyPairs: {
+    call: async () => {
+      const webhookId = await api.register();
+      await webhooks.rotateWebhookKeyPair({ webhookId });
+      await webhooks.deleteWebhookKeyPairs({ webhookId });
+      // There is nothing left to delete.
+      await webhooks.deleteWebhookKeyPairs({ webhookId });
+    },
+    actions: [AuditAction.WEBHOOK_CREATED, AuditAction.WEBHOOK_UPDATED, AuditAction.WEBHOOK_UPDATED],
+  },
   SetWebhookRequestSettings: {
     call: async () => {
       const webhookId = await api.register();

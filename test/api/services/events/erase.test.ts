@@ -107,3 +107,13 @@ test("erasing takes Write_Administrative_Data, and a user", async () => {
   ];
   expect(refused.map((error) => error?.code)).toEqual([Code.PermissionDenied, Code.InvalidArgument]);
 });
+
+test("a user id that no event can have is INVALID_ARGUMENT", async () => {
+  for (const userId of ["an\0na", "a".repeat(129)]) {
+    const refused = await failure(events.erasePayloads({ userId }));
+    expect([refused?.code, refused?.rawMessage]).toEqual([
+      Code.InvalidArgument,
+      expect.stringContaining("user_id must "),
+    ]);
+  }
+});

@@ -6,6 +6,7 @@ import {
 } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { file_webhook_v1_event, PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
+import { NoticeSchema } from "../../../../gen/webhook/v1/notice_pb.ts";
 import { describeEventTypes } from "../../../../src/api/services/webhooks/event-types.ts";
 import { catalogue, payloadFields, processName, readCatalogue } from "../../../../src/contract/catalogue.ts";
 import { commentOf } from "../../../../src/contract/comments.ts";
@@ -19,11 +20,18 @@ test("the members of the request to publish are those of the catalogue", () => {
   expect(members.sort()).toEqual([...payloadFields].sort());
 });
 
-test("the catalogue has three event types under fixed numbers, and whatever came after them", () => {
-  expect(catalogue.slice(0, 3).map(({ number, name }) => [number, name])).toEqual([
+test("event types that exist keep their numbers", () => {
+  const known = [1, 2, 3, 10_001, 10_002, 10_003, 10_004];
+  expect(
+    catalogue.filter(({ number }) => known.includes(number)).map(({ number, name }) => [number, name]),
+  ).toEqual([
     [1, "OrderDispatched"],
     [2, "DocumentCreated"],
     [3, "StockLevelChanged"],
+    [10_001, "WebhookFailing"],
+    [10_002, "WebhookRecovered"],
+    [10_003, "WebhookDisabled"],
+    [10_004, "DeliveryFailed"],
   ]);
 });
 
@@ -36,7 +44,7 @@ function catalogueOf(change: (file: FileDescriptorProto) => void) {
   const processes = registry.getEnum("webhook.v1.WebhookProcess");
   const request = registry.getMessage("webhook.v1.PublishEventRequest");
   if (!processes || !request) throw new Error("event.proto lacks a type");
-  return readCatalogue(processes, request);
+  return readCatalogue(processes, request, NoticeSchema);
 }
 
 test("an event type without a payload is an error that says what to add", () => {
@@ -53,6 +61,20 @@ test("a payload without an event type is an error that says what to add", () => 
   const change = (file: FileDescriptorProto) => file.enumType[0]?.value.splice(2, 1);
   expect(() => catalogueOf(change)).toThrow(
     "PublishEventRequest.data.document_created has no event type: add WEBHOOK_PROCESS_DOCUMENT_CREATED to WebhookProcess",
+  );
+});
+
+test("a number from 10001 is that of a notice: its payload is no member of the request to publish", () => {
+  const change = (file: FileDescriptorProto) =>
+    file.enumType[0]?.value.push(
+      create(EnumValueDescriptorProtoSchema, { name: "WEBHOOK_PROCESS_ORDER_RETURNED", number: 10_099 }),
+    );
+  expect(() => catalogueOf(change)).toThrow(
+    "WEBHOOK_PROCESS_ORDER_RETURNED has no payload: add a message order_returned to Notice.data",
+  );
+  const without = (file: FileDescriptorProto) => file.enumType[0]?.value.splice(4, 1);
+  expect(() => catalogueOf(without)).toThrow(
+    "Notice.data.webhook_failing has no event type: add WEBHOOK_PROCESS_WEBHOOK_FAILING, with a number from 10001, to WebhookProcess",
   );
 });
 

@@ -1,0 +1,100 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { afterEach, expect, test } from "vitest";
+import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
+import type { BreakerSettings, BreakerState } from "../../src/db/circuit-breaker/breakers.ts";
+import { rows } from "../../src/db/database.ts";
+import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
+import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
+import { trustedAuthority } from "../support/test-service.ts";
+import { type EngineParts, freshRun, queueFor, startEngine } from "./engine-parts.ts";
+
+const SETTINGS: BreakerSettings = {
+  failures: 5,
+  failingSeconds: 1,
+  probeSeconds: 1,
+  disableSeconds: 432_000,
+  disableOnGone: false,
+  resendFailed: false,
+};
+
+const ends: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+/** Engines that send what is pending as it comes, to a receiver of one webhook. */
+async function start(
+  reply: Reply,
+  engines: number,
+  { events, ...settings }: Partial<BreakerSettings> & { events: number },
+): Promise<{ parts: EngineParts; receiver: Receiver }> {
+  const parts = await startEngine();
+  const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
+  ends.push(parts.end, receiver.close);
+  // As publishing and registering would have it.
+  await parts.db("processes").insert({ process: 1, revision: 1, live: 1 });
+  await queueFor(parts, receiver.url, { webhooks: 1, events });
+  const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
+  const breaker = { ...SETTINGS, ...settings };
+  await updateWebhook(parts.db, "everything", webhook?.id as bigint, { breaker });
+  const runId = await freshRun(parts.db);
+  const stopping = new AbortController();
+  const all = [parts.engine, ...Array.from({ length: engines - 1 }, () => parts.another())];
+  const pumped = Promise.all(
+    all.map(({ pumps }) => pumps.run(runId, { lingers: true, forMs: 600_000 }, stopping.signal)),
+  );
+  ends.push(async () => {
+    stopping.abort();
+    await pumped;
+  });
+  return { parts, receiver };
+}
+
+async function until({ db }: EngineParts, state: BreakerState): Promise<void> {
+  const found = () => rows(db, "select state from webhook_breakers");
+  await expect.poll(found).toEqual([{ state }]);
+}
+
+const waiting = async ({ db }: EngineParts) => (await rows(db, "select from queue")).length;
+
+test("an endpoint that fails gets one probe at a time from three workers, and all that waited once it answers", async () => {
+  let [status, inFlight, most] = [503, 0, 0];
+  const { parts, receiver } = await start(
+    async () => {
+      inFlight += 1;
+      most = Math.max(most, inFlight);
+      await wait(20);
+      inFlight -= 1;
+      return status;
+    },
+    3,
+    { events: 1_200 },
+  );
+  await until(parts, "open");
+  // No request starts a second later, and the last one has been answered.
+  await wait(1_200);
+  const [before, left] = [receiver.received.length, await waiting(parts)];
+  expect(left).toBeGreaterThan(500);
+  most = 0;
+  await receiver.until((received) => received.length >= before + 2);
+  expect(most).toBe(1);
+  expect(await waiting(parts)).toBeGreaterThan(left - 4);
+  status = 200;
+  await until(parts, "closed");
+  await expect.poll(() => waiting(parts)).toBe(0);
+  expect(most).toBeGreaterThan(4);
+  expect(imbalance(await readLedger(parts.db))).toBe(0n);
+  const tried = await rows<{ n: number }>(parts.db, "select count(*)::int as n from all_attempts");
+  expect(tried).toEqual([{ n: receiver.received.length }]);
+});
+
+test("an endpoint that answers 410 Gone gets no more deliveries, where that was chosen", async () => {
+  const { parts, receiver } = await start(() => 410, 2, { events: 400, disableOnGone: true });
+  await until(parts, "disabled");
+  await wait(1_200);
+  const before = receiver.received.length;
+  await wait(1_500);
+  expect(receiver.received.length).toBe(before);
+  expect(before + (await waiting(parts))).toBe(400);
+  expect(imbalance(await readLedger(parts.db))).toBe(0n);
+});

@@ -1,0 +1,178 @@
+import tls from "node:tls";
+import ipaddr from "ipaddr.js";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Certificate, createLocalAuthority } from "../../../demo/certificates.ts";
+import { type Receiver, type Reply, startReceiver } from "../../../demo/receiver.ts";
+import type { Network } from "../../../src/config/values.ts";
+import type { OAuth2Client } from "../../../src/contract/target-rules.ts";
+import type { Connections } from "../../../src/delivery/http/connections.ts";
+import { createHttpClient } from "../../../src/delivery/http/http-client.ts";
+import { verdictOf } from "../../../src/delivery/limits/verdict.ts";
+import { fetchToken, TokenError } from "../../../src/delivery/oauth2/token-request.ts";
+import { createAddressGuard } from "../../../src/delivery/request/address-guard.ts";
+import { notBuilt } from "../../../src/delivery/request/not-built.ts";
+import { anyPort } from "../../support/any-port.ts";
+
+const LOOPBACK = ipaddr.parseCIDR("127.0.0.0/8") as Network;
+/** With characters that must be encoded in Basic credentials (RFC 6749, 2.3.1). */
+const SECRET = "s3cret: +%/";
+let certificate: Certificate;
+let connections: Connections;
+const servers: Receiver[] = [];
+
+beforeAll(async () => {
+  const authority = await createLocalAuthority();
+  certificate = await authority.issue(["localhost", "127.0.0.1"]);
+  tls.setDefaultCACertificates([...tls.getCACertificates("default"), authority.cert]);
+  connections = createHttpClient(createAddressGuard([LOOPBACK]), 10);
+});
+afterAll(async () => {
+  await connections.destroy();
+  await Promise.all(servers.map((server) => server.close()));
+});
+
+/** A token endpoint, and its client. */
+async function endpoint(reply: Reply, more: Partial<OAuth2Client> = {}) {
+  const server = await startReceiver(certificate, reply);
+  servers.push(server);
+  const client: OAuth2Client = {
+    tokenUrl: `${server.url}/oauth2/token?tenant=1`,
+    clientId: "shop",
+    clientSecret: SECRET,
+    scope: null,
+    audience: null,
+    secretInBody: false,
+    ...more,
+  };
+  return { server, client, host: `localhost:${server.port}` };
+}
+
+/** Answers with JSON. */
+const json =
+  (body: unknown, status = 200, headers: Record<string, string> = {}): Reply =>
+  (_request, response) => {
+    response.writeHead(status, { "content-type": "application/json", ...headers });
+    response.end(JSON.stringify(body));
+    return undefined;
+  };
+
+/** The message of the error. */
+async function failureOf(client: OAuth2Client, via = connections, timeoutMs?: number): Promise<string> {
+  const error = await fetchToken(via, client, timeoutMs).then(
+    () => undefined,
+    (each: unknown) => each,
+  );
+  expect(error).toBeInstanceOf(TokenError);
+  const { message } = error as TokenError;
+  expect(message).not.toContain("s3cret");
+  return message;
+}
+
+test("a token is asked for with the client's credentials in the header, and its lifetime is known", async () => {
+  const answer = json({ access_token: "abc.def", token_type: "Bearer", expires_in: 120 });
+  const { server, client } = await endpoint(answer, { scope: "a b", audience: "https://api.example" });
+  expect(await fetchToken(connections, client)).toEqual({ value: "abc.def", lifetimeMs: 120_000 });
+  const [request] = server.received;
+  expect(request?.path).toBe("/oauth2/token?tenant=1");
+  const [scheme, credentials = ""] = request?.headers.authorization?.split(" ") ?? [];
+  expect(scheme).toBe("Basic");
+  const [user, password = ""] = atob(credentials).split(":");
+  expect(user).toBe("shop");
+  expect(decodeURIComponent(password.replaceAll("+", " "))).toBe(SECRET);
+  expect(request?.headers["content-type"]).toMatch("application/x-www-form-urlencoded");
+  expect(Object.fromEntries(new URLSearchParams(request?.body))).toEqual({
+    grant_type: "client_credentials",
+    scope: "a b",
+    audience: "https://api.example",
+  });
+});
+
+test("the credentials go into the body where that is chosen", async () => {
+  const { server, client } = await endpoint(json({ access_token: "t", token_type: "bearer" }), {
+    secretInBody: true,
+  });
+  expect(await fetchToken(connections, client)).toEqual({ value: "t", lifetimeMs: 300_000 });
+  const [request] = server.received;
+  expect(request?.headers.authorization).toBeUndefined();
+  expect(Object.fromEntries(new URLSearchParams(request?.body))).toEqual({
+    grant_type: "client_credentials",
+    client_id: "shop",
+    client_secret: SECRET,
+  });
+});
+
+const BAD: [string, Reply, string][] = [
+  [
+    "an error",
+    json({ error: "invalid_client", error_description: SECRET }, 400),
+    "answered 400 (invalid_client)",
+  ],
+  [
+    "a challenge",
+    json({}, 401, { "www-authenticate": 'Basic realm="x", error="invalid_token"' }),
+    "answered 401 (invalid_token)",
+  ],
+  ["an error that repeats the secret", json({ error: SECRET }, 400), "answered 400"],
+  ["a server error", () => 503, "answered 503"],
+  [
+    "a redirect",
+    (_request, response) => {
+      response.writeHead(307, { location: "https://localhost:1/" }).end();
+      return undefined;
+    },
+    "answered 307; redirects are not followed",
+  ],
+  ["a page", () => 200, "answered 200, but not with JSON"],
+  ["no token", json({ token_type: "bearer" }), "but without a bearer token"],
+  [
+    "a negative lifetime",
+    json({ access_token: "t", token_type: "bearer", expires_in: -1 }),
+    "but without a bearer token",
+  ],
+  ["another type", json({ access_token: "t", token_type: "DPoP" }), "the token's type is not Bearer"],
+  ["a line break", json({ access_token: "t\r\nX: 1", token_type: "bearer" }), "visible ASCII"],
+  ["a huge token", json({ access_token: "t".repeat(20_000), token_type: "bearer" }), "1 to 16384"],
+  ["a huge response", json({ access_token: "t", filler: "x".repeat(100_000) }), "with more than 65536 bytes"],
+];
+test.each(BAD)(
+  "%s of a token endpoint is an error with its host and without the secret",
+  async (_, reply, words) => {
+    const { client, host } = await endpoint(reply);
+    const message = await failureOf(client);
+    expect(message).toMatch(`token endpoint ${host} `);
+    expect(message).toContain(words);
+  },
+);
+
+test("a token endpoint that does not answer, or cannot be reached, is an error with its host", async () => {
+  const { client, host } = await endpoint(() => new Promise<number>(() => {}));
+  expect(await failureOf(client, connections, 100)).toBe(
+    `token endpoint ${host} did not answer within 0.1 s`,
+  );
+  const port = await anyPort();
+  const dead = { ...client, tokenUrl: `https://localhost:${port}/token` };
+  expect(await failureOf(dead)).toBe(
+    `token endpoint localhost:${port} cannot be reached: connection refused (ECONNREFUSED)`,
+  );
+});
+
+test("the address guard covers token endpoints", async () => {
+  const { server, client, host } = await endpoint(json({ access_token: "t", token_type: "bearer" }));
+  const strict = createHttpClient(createAddressGuard([]), 10);
+  const named = await failureOf(client, strict);
+  expect(named).toContain(
+    `token endpoint ${host} cannot be reached: address refused: localhost does not resolve`,
+  );
+  const literal = { ...client, tokenUrl: `https://127.0.0.1:${server.port}/token` };
+  expect(await failureOf(literal, strict)).toContain("address refused: 127.0.0.1 is a loopback address");
+  const blocked = { ...client, tokenUrl: "https://localhost:25/token" };
+  expect(await failureOf(blocked)).toContain("address refused: port 25 belongs to another protocol");
+  expect(server.received).toEqual([]);
+  await strict.destroy();
+});
+
+test("a failed token request says nothing about the receiver: it changes no window", () => {
+  const outcome = notBuilt(new TokenError("token endpoint x answered 503"));
+  expect(outcome).toMatchObject({ status: null, error: "token endpoint x answered 503", delivered: false });
+  expect(verdictOf(outcome)).toEqual({ webhook: "none", host: "none" });
+});

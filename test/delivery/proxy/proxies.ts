@@ -1,0 +1,147 @@
+import { createServer as createHttpServer } from "node:http";
+import { createServer as createHttpsServer } from "node:https";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { Certificate } from "../../../demo/certificates.ts";
+
+/** A proxy on 127.0.0.1. */
+export interface TestProxy {
+  port: number;
+  /** The targets of the tunnels that were requested, as `address:port`. */
+  targets: string[];
+  /** Closes the port and every connection. */
+  close(): Promise<void>;
+}
+
+export interface TestProxyOptions {
+  /** As `user:password`. Undefined to let everybody in. */
+  credentials?: string;
+  /** The port to listen on. Defaults to a free one. */
+  port?: number;
+  /** What a tunnel is refused with: an HTTP status or a SOCKS reply, or no answer. Defaults to none. */
+  refuse?: (target: string) => number | "silent" | "closed" | undefined;
+}
+
+/** Starts a proxy with HTTP CONNECT. @param options.certificate makes it one over TLS */
+export async function startConnectProxy(
+  options: TestProxyOptions & { certificate?: Certificate; challenge?: boolean } = {},
+): Promise<TestProxy> {
+  const { certificate, credentials, refuse, challenge = true } = options;
+  const targets: string[] = [];
+  const server = certificate ? createHttpsServer(certificate) : createHttpServer();
+  server.on("connect", (request, socket: Duplex) => {
+    const target = request.url as string;
+    socket.on("error", () => socket.destroy());
+    const answer = (status: number, headers = "") =>
+      socket.end(`HTTP/1.1 ${status} Refused\r\n${headers}Content-Length: 7\r\n\r\nrefused`);
+    const expected = credentials && `Basic ${Buffer.from(credentials).toString("base64")}`;
+    if (expected && request.headers["proxy-authorization"] !== expected) {
+      answer(407, challenge ? 'Proxy-Authenticate: Basic realm="egress"\r\n' : "");
+      return;
+    }
+    targets.push(target);
+    const refused = refuse?.(target);
+    if (refused === "closed") socket.destroy();
+    else if (typeof refused === "number") answer(refused);
+    else if (refused === undefined)
+      tunnel(socket, target, (isOpen) => {
+        if (isOpen) socket.write("HTTP/1.1 200 Connection established\r\n\r\n");
+        else answer(502);
+      });
+  });
+  return listen(server, targets, options.port);
+}
+
+/** Starts a SOCKS5 proxy (RFC 1928, RFC 1929). */
+export async function startSocksProxy({
+  credentials,
+  port,
+  refuse,
+}: TestProxyOptions = {}): Promise<TestProxy> {
+  const targets: string[] = [];
+  const server = createServer((socket) => {
+    socket.on("error", () => socket.destroy());
+    void converse(socket).catch(() => socket.destroy());
+  });
+  async function converse(socket: Socket): Promise<void> {
+    const read = reader(socket);
+    const [, methods = 0] = await read(2);
+    const offered = await read(methods);
+    const wanted = credentials ? 2 : 0;
+    if (!offered.includes(wanted)) {
+      socket.end(Buffer.from([5, 255]));
+      return;
+    }
+    socket.write(Buffer.from([5, wanted]));
+    if (credentials) {
+      const [, length = 0] = await read(2);
+      const user = await read(length);
+      const [passwordLength = 0] = await read(1);
+      const isRight = `${user}:${await read(passwordLength)}` === credentials;
+      if (!isRight) {
+        socket.end(Buffer.from([1, 1]));
+        return;
+      }
+      socket.write(Buffer.from([1, 0]));
+    }
+    const [, , , type] = await read(4);
+    if (type === 3) throw new Error("a name");
+    const address = type === 1 ? (await read(4)).join(".") : (await read(16)).toString("hex");
+    const target = `${address}:${(await read(2)).readUInt16BE()}`;
+    targets.push(target);
+    const reply = (code: number) => socket.write(Buffer.from([5, code, 0, 1, 127, 0, 0, 1, 0, 0]));
+    const refused = refuse?.(target);
+    if (refused === "closed") socket.destroy();
+    else if (typeof refused === "number") reply(refused);
+    else if (refused === undefined) tunnel(socket, target, (isOpen) => reply(isOpen ? 0 : 5));
+  }
+  return listen(server, targets, port);
+}
+
+/** A function that reads so many bytes. */
+function reader(socket: Socket): (bytes: number) => Promise<Buffer> {
+  return async (bytes) => {
+    for (;;) {
+      const found: Buffer | null = bytes === 0 ? Buffer.alloc(0) : socket.read(bytes);
+      if (found) return found;
+      if (socket.readableEnded || socket.destroyed) throw new Error("closed");
+      await new Promise((resolve) => {
+        socket.once("readable", resolve).once("close", resolve);
+      });
+    }
+  };
+}
+
+function tunnel(socket: Duplex, target: string, opened: (isOpen: boolean) => void): void {
+  const [host = "", port] = target.split(":");
+  let isOpen = false;
+  const out = connect({ host, port: Number(port) }, () => {
+    isOpen = true;
+    opened(true);
+    socket.pipe(out).pipe(socket);
+  });
+  out.on("error", () => {
+    if (isOpen) socket.destroy();
+    else opened(false);
+  });
+  socket.on("close", () => out.destroy());
+  out.on("close", () => isOpen && socket.destroy());
+}
+
+async function listen(server: Server, targets: string[], port = 0): Promise<TestProxy> {
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("close", () => sockets.delete(socket));
+  });
+  await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    targets,
+    async close() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+  };
+}

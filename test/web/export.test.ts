@@ -1,0 +1,52 @@
+import { readFile } from "node:fs/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { expectAccessible, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+let web: Web;
+let eventIds: string[];
+
+beforeAll(async () => {
+  // Nothing is dispatched, so that what is exported stays as it is.
+  web = await startWeb({ DISPATCH_INTERVAL: "1h" });
+  await web.service.register("https://shop.example/hooks");
+  const published = await Promise.all([1n, 2n, 3n].map((orderId) => web.service.publish(orderId)));
+  eventIds = published.map(({ eventId }) => eventId);
+});
+afterAll(() => web?.stop());
+
+test("what a filter finds is saved as a file, with payloads if asked for", () =>
+  web.visit({ path: "/deliveries?search=https%3A%2F%2Fshop.example" }, async (page) => {
+    await page.getByRole("button", { name: "Export…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Export, or search payloads" });
+    await dialog.getByText("JSON lines file").click();
+    await dialog.getByRole("checkbox", { name: "With payloads" }).check();
+    const downloading = page.waitForEvent("download");
+    await dialog.getByRole("button", { name: "Export" }).click();
+    const download = await downloading;
+    expect(download.suggestedFilename()).toMatch(/^deliveries-.*\.jsonl$/);
+    const text = await readFile(await download.path(), "utf8");
+    const lines = text
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { eventId: string; payload: { OrderId: number } });
+    expect(lines.map(({ eventId }) => eventId).sort()).toEqual(eventIds.toSorted());
+    expect(lines.map(({ payload }) => payload.OrderId).sort()).toEqual([1, 2, 3]);
+    await dialog.getByText(/^3 deliveries\. Saved as deliveries-/).waitFor();
+  }));
+
+test("text in payloads is found within a period, and the dialog says how much was examined", () =>
+  web.visit({ path: "/deliveries" }, async (page) => {
+    await page.getByRole("button", { name: "Export…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Export, or search payloads" });
+    const text = dialog.getByRole("textbox", { name: "Text in the payload" });
+    await text.fill('"');
+    await dialog.getByText("Show here").click();
+    await dialog.getByText("Enter at least 3 characters.").waitFor();
+    await text.fill('{"OrderId":2,');
+    await dialog.getByRole("button", { name: "Search" }).click();
+    await dialog.getByText("1 delivery found; 3 examined.").waitFor();
+    expect(await dialog.locator("a[href^='/deliveries/']").count()).toBe(1);
+    await takeScreenshots(page, "payload-search");
+    await expectAccessible(page);
+  }));
