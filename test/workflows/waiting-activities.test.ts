@@ -5,8 +5,8 @@ import { rows } from "../../src/db/database.ts";
 import { faultsIn } from "../faults/activity-failures.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
-/** Long enough to take the lock before the retry is due. */
-const RETRY_MS = 5_000;
+/** Long enough to take the lock before the retry is due, also where the history arrives seconds late. */
+const RETRY_MS = 12_000;
 const HEARTBEAT_MS = 2_000;
 
 let service: TestService;
