@@ -7,20 +7,33 @@ import { expect, onTestFinished, test } from "vitest";
 
 const script = fileURLToPath(new URL("../../scripts/test-summary.cjs", import.meta.url));
 
-/** Runs the script on a report; answers its last line and how it ended. */
-function summary(report: string | undefined): { last: string; status: number | null } {
+/** Runs the script on reports; returns its lines and its exit code. */
+function linesFor(options: string[], ...reports: (string | undefined)[]) {
   const folder = mkdtempSync(path.join(os.tmpdir(), "webhook-report-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
-  const file = path.join(folder, "report.json");
-  if (report !== undefined) writeFileSync(file, report);
-  const { stdout, status } = spawnSync(process.execPath, [script, file], { encoding: "utf8" });
-  return { last: stdout.trimEnd().split("\n").at(-1) ?? "", status };
+  const files = reports.map((report, n) => {
+    const file = path.join(folder, `${n}.json`);
+    if (report !== undefined) writeFileSync(file, report);
+    return file;
+  });
+  const { stdout, status } = spawnSync(process.execPath, [script, ...options, ...files], {
+    encoding: "utf8",
+    cwd: "/",
+  });
+  return { lines: stdout.trimEnd().split("\n"), status };
+}
+
+/** Its last line and its exit code. */
+function summary(...reports: (string | undefined)[]): { last: string; status: number | null } {
+  const { lines, status } = linesFor([], ...reports);
+  return { last: lines.at(-1) ?? "", status };
 }
 
 function reportOf(...files: { status: string; tests: string[] }[]): string {
-  const testResults = files.map(({ status, tests }) => ({
+  const testResults = files.map(({ status, tests }, n) => ({
+    name: `/test/${n}.test.ts`,
     status,
-    assertionResults: tests.map((test) => ({ status: test })),
+    assertionResults: tests.map((test, m) => ({ status: test, fullName: `test ${m}` })),
   }));
   return JSON.stringify({ testResults });
 }
@@ -57,4 +70,24 @@ test("a run without tests, without a report or with a damaged one ends with 1", 
   });
   expect(summary(undefined)).toEqual(nothing);
   expect(summary("{")).toEqual(nothing);
+});
+
+test("a test that failed beside others and passes alone counts as passed, and is named", () => {
+  const first = reportOf(
+    { status: "failed", tests: ["passed", "failed"] },
+    { status: "passed", tests: ["passed"] },
+  );
+  expect(linesFor(["--failed-files"], first).lines).toEqual(["test/0.test.ts"]);
+  expect(linesFor([], first, reportOf({ status: "passed", tests: ["passed", "passed"] }))).toEqual({
+    lines: ["failed beside others, then run again alone: test/0.test.ts > test 1", "3 passed, 0 failed"],
+    status: 0,
+  });
+  expect(summary(first, reportOf({ status: "failed", tests: ["passed", "failed"] }))).toEqual({
+    last: "2 passed, 1 failed",
+    status: 1,
+  });
+});
+
+test("a run without failed tests has no files to run again", () => {
+  expect(linesFor(["--failed-files"], reportOf({ status: "passed", tests: ["passed"] })).lines).toEqual([""]);
 });
