@@ -121,7 +121,7 @@ export const ERROR_REASONS = {
   },
   TOO_MANY_WEBHOOKS: {
     status: "FAILED_PRECONDITION",
-    meaning: "MAX_WEBHOOKS is reached",
+    meaning: "MAX_WEBHOOKS is reached, or the quota of the API key; the metadata names a quota",
   },
   TOO_MANY_API_KEYS: {
     status: "FAILED_PRECONDITION",
@@ -149,6 +149,11 @@ export const ERROR_REASONS = {
   RATE_LIMITED: {
     status: "RESOURCE_EXHAUSTED",
     meaning: "too many requests; RetryInfo holds the delay before the retry",
+  },
+  QUOTA_EXCEEDED: {
+    status: "RESOURCE_EXHAUSTED",
+    meaning:
+      "the API key's quota named in the metadata is used up; RetryInfo holds the delay before the retry",
   },
   MESSAGE_TOO_LARGE: {
     status: "RESOURCE_EXHAUSTED",

@@ -23,12 +23,23 @@ interface ApiKeysTable {
   created: Date;
   revoked: Date | null;
   last_used: Date | null;
+  webhook_quota: number | null;
+  events_per_second: number | null;
 }
 
 interface ApiKeyOldSecretsTable {
   secret_sha256: Buffer;
   api_key_id: string;
   expires: Date;
+}
+
+interface EventQuotasTable {
+  api_key_id: string;
+  tokens: number;
+  at: Date;
+  rate: number;
+  requested: number;
+  granted: number;
 }
 
 interface SessionsTable {
@@ -89,6 +100,7 @@ declare module "knex/types/tables.js" {
     installed_apps: Table<InstalledAppsTable, "id" | "name">;
     api_keys: Table<ApiKeysTable, "id" | "name" | "prefix" | "secret_sha256" | "permissions">;
     api_key_old_secrets: Table<ApiKeyOldSecretsTable, "secret_sha256" | "api_key_id" | "expires">;
+    event_quotas: Table<EventQuotasTable, keyof EventQuotasTable>;
     sessions: Table<SessionsTable, "token_sha256" | "api_key_id" | "key_secret_sha256" | "expires">;
     settings: Table<SettingsTable, "name" | "value">;
     webhooks: Table<WebhooksTable, "process" | "url" | "target_url" | "api_key_id" | "secret">;

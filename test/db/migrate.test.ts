@@ -19,6 +19,7 @@ const OWN = [
   "0007-request-settings",
   "0008-circuit-breakers",
   "0009-notices",
+  "0010-quotas",
 ];
 
 let database: TestDatabase;

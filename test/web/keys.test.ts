@@ -127,3 +127,38 @@ async function fill(): Promise<void> {
     });
   }
 }
+
+test("the quotas of a key are changed, shown in the list and removed", () =>
+  web.visit({ path: "/keys" }, async (page) => {
+    const { name } = await newKey(web.service);
+    await page.reload();
+    const change = page.getByRole("button", { name: `Change the quotas of ${name}` });
+    await change.click();
+    await dialog(page).getByLabel("Webhooks").fill("20");
+    await dialog(page).getByLabel("Events per second").fill("1000");
+    await expectAccessible(page);
+    await dialog(page).getByRole("button", { name: "Save quotas" }).click();
+    await row(page, name).getByText("At most 20 webhooks, 1,000 events/s").waitFor();
+    await dialog(page).waitFor({ state: "detached" });
+
+    await change.click();
+    await expect.poll(() => dialog(page).getByLabel("Webhooks").inputValue()).toBe("20");
+    await dialog(page).getByLabel("Webhooks").fill("");
+    await dialog(page).getByLabel("Events per second").fill("");
+    await dialog(page).getByRole("button", { name: "Save quotas" }).click();
+    await row(page, name).getByText("At most").waitFor({ state: "detached" });
+  }));
+
+test("a key is made with quotas", () =>
+  web.visit({ path: "/keys" }, async (page) => {
+    await page.getByRole("button", { name: "New key" }).click();
+    await dialog(page).getByLabel("Name").fill("With a quota");
+    await dialog(page)
+      .getByRole("checkbox", { name: /^Publish / })
+      .check();
+    await dialog(page).getByLabel("Events per second").fill("50");
+    await dialog(page).getByRole("button", { name: "Create key" }).click();
+    await page.getByText("It is shown only once").waitFor();
+    await page.getByRole("button", { name: "I have copied it" }).click();
+    await row(page, "With a quota").getByText("At most 50 events/s").waitFor();
+  }));

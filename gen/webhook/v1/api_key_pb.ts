@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/api_key.proto.
  */
 export const file_webhook_v1_api_key: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL2FwaV9rZXkucHJvdG8SCndlYmhvb2sudjEimwMKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnByZWZpeBgDIAEoCRIrCgtwZXJtaXNzaW9ucxgEIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgFIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAYgASgJSACIAQESKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcmV2b2tlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF91c2VkGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJvbGRfc2VjcmV0c19leHBpcmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWQiVQoMSW5zdGFsbGVkQXBwEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSKwoHY3JlYXRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi0QEKE0NyZWF0ZUFwaUtleVJlcXVlc3QSEgoEbmFtZRgBIAEoCUIEiLUYARIrCgtwZXJtaXNzaW9ucxgCIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgDIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAQgASgJSACIAQFCGwoZX2luc3RhbGxlZF9hcHBsaWNhdGlvbl9pZCJQChRDcmVhdGVBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSEwoGc2VjcmV0GAIgASgJQgOAAQEiOwoSTGlzdEFwaUtleXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIlQKE0xpc3RBcGlLZXlzUmVzcG9uc2USJAoIYXBpX2tleXMYASADKAsyEi53ZWJob29rLnYxLkFwaUtleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkijAEKE1Jldm9rZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYARIcChJ0cmFuc2Zlcl90b19rZXlfaWQYAiABKAlIABIxCg9kZWxldGVfd2ViaG9va3MYAyABKAsyFi5nb29nbGUucHJvdG9idWYuRW1wdHlIAEIKCgh3ZWJob29rcyJzChRSZXZva2VBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSHAoUd2ViaG9va3NfdHJhbnNmZXJyZWQYAiABKAUSGAoQd2ViaG9va3NfZGVsZXRlZBgDIAEoBSJgChNSb3RhdGVBcGlLZXlSZXF1ZXN0EhgKCmFwaV9rZXlfaWQYASABKAlCBIi1GAESLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlAKFFJvdGF0ZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRITCgZzZWNyZXQYAiABKAlCA4ABASIvChNEZWxldGVBcGlLZXlSZXF1ZXN0EhgKCmFwaV9rZXlfaWQYASABKAlCBIi1GAEiOwoURGVsZXRlQXBpS2V5UmVzcG9uc2USIwoHYXBpX2tleRgBIAEoCzISLndlYmhvb2sudjEuQXBpS2V5Ii8KGUNyZWF0ZUluc3RhbGxlZEFwcFJlcXVlc3QSEgoEbmFtZRgBIAEoCUIEiLUYASJNChpDcmVhdGVJbnN0YWxsZWRBcHBSZXNwb25zZRIvCg1pbnN0YWxsZWRfYXBwGAEgASgLMhgud2ViaG9vay52MS5JbnN0YWxsZWRBcHAiQwoZRGVsZXRlSW5zdGFsbGVkQXBwUmVxdWVzdBImChhpbnN0YWxsZWRfYXBwbGljYXRpb25faWQYASABKAlCBIi1GAEiTQoaRGVsZXRlSW5zdGFsbGVkQXBwUmVzcG9uc2USLwoNaW5zdGFsbGVkX2FwcBgBIAEoCzIYLndlYmhvb2sudjEuSW5zdGFsbGVkQXBwIkEKGExpc3RJbnN0YWxsZWRBcHBzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJmChlMaXN0SW5zdGFsbGVkQXBwc1Jlc3BvbnNlEjAKDmluc3RhbGxlZF9hcHBzGAEgAygLMhgud2ViaG9vay52MS5JbnN0YWxsZWRBcHASFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMo0GCg1BcGlLZXlTZXJ2aWNlElcKDENyZWF0ZUFwaUtleRIfLndlYmhvb2sudjEuQ3JlYXRlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuQ3JlYXRlQXBpS2V5UmVzcG9uc2UiBIi1GAQSVwoLTGlzdEFwaUtleXMSHi53ZWJob29rLnYxLkxpc3RBcGlLZXlzUmVxdWVzdBofLndlYmhvb2sudjEuTGlzdEFwaUtleXNSZXNwb25zZSIHkAIBiLUYBBJXCgxSZXZva2VBcGlLZXkSHy53ZWJob29rLnYxLlJldm9rZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLlJldm9rZUFwaUtleVJlc3BvbnNlIgSItRgEElcKDFJvdGF0ZUFwaUtleRIfLndlYmhvb2sudjEuUm90YXRlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuUm90YXRlQXBpS2V5UmVzcG9uc2UiBIi1GAQSVwoMRGVsZXRlQXBpS2V5Eh8ud2ViaG9vay52MS5EZWxldGVBcGlLZXlSZXF1ZXN0GiAud2ViaG9vay52MS5EZWxldGVBcGlLZXlSZXNwb25zZSIEiLUYBBJpChJDcmVhdGVJbnN0YWxsZWRBcHASJS53ZWJob29rLnYxLkNyZWF0ZUluc3RhbGxlZEFwcFJlcXVlc3QaJi53ZWJob29rLnYxLkNyZWF0ZUluc3RhbGxlZEFwcFJlc3BvbnNlIgSItRgEEmkKEkRlbGV0ZUluc3RhbGxlZEFwcBIlLndlYmhvb2sudjEuRGVsZXRlSW5zdGFsbGVkQXBwUmVxdWVzdBomLndlYmhvb2sudjEuRGVsZXRlSW5zdGFsbGVkQXBwUmVzcG9uc2UiBIi1GAQSaQoRTGlzdEluc3RhbGxlZEFwcHMSJC53ZWJob29rLnYxLkxpc3RJbnN0YWxsZWRBcHBzUmVxdWVzdBolLndlYmhvb2sudjEuTGlzdEluc3RhbGxlZEFwcHNSZXNwb25zZSIHkAIBiLUYBGIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_empty, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
+  fileDesc("Chh3ZWJob29rL3YxL2FwaV9rZXkucHJvdG8SCndlYmhvb2sudjEixQMKBkFwaUtleRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnByZWZpeBgDIAEoCRIrCgtwZXJtaXNzaW9ucxgEIAMoDjIWLndlYmhvb2sudjEuUGVybWlzc2lvbhI1ChFhbGxvd2VkX3Byb2Nlc3NlcxgFIAMoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSJQoYaW5zdGFsbGVkX2FwcGxpY2F0aW9uX2lkGAYgASgJSACIAQESKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHcmV2b2tlZBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJbGFzdF91c2VkGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI2ChJvbGRfc2VjcmV0c19leHBpcmUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEigKBnF1b3RhcxgLIAEoCzIYLndlYmhvb2sudjEuQXBpS2V5UXVvdGFzQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWQiOwoMQXBpS2V5UXVvdGFzEhAKCHdlYmhvb2tzGAEgASgFEhkKEWV2ZW50c19wZXJfc2Vjb25kGAIgASgFIlUKDEluc3RhbGxlZEFwcBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEisKB2NyZWF0ZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIvsBChNDcmVhdGVBcGlLZXlSZXF1ZXN0EhIKBG5hbWUYASABKAlCBIi1GAESKwoLcGVybWlzc2lvbnMYAiADKA4yFi53ZWJob29rLnYxLlBlcm1pc3Npb24SNQoRYWxsb3dlZF9wcm9jZXNzZXMYAyADKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzEiUKGGluc3RhbGxlZF9hcHBsaWNhdGlvbl9pZBgEIAEoCUgAiAEBEigKBnF1b3RhcxgFIAEoCzIYLndlYmhvb2sudjEuQXBpS2V5UXVvdGFzQhsKGV9pbnN0YWxsZWRfYXBwbGljYXRpb25faWQiUAoUQ3JlYXRlQXBpS2V5UmVzcG9uc2USIwoHYXBpX2tleRgBIAEoCzISLndlYmhvb2sudjEuQXBpS2V5EhMKBnNlY3JldBgCIAEoCUIDgAEBIjsKEkxpc3RBcGlLZXlzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJUChNMaXN0QXBpS2V5c1Jlc3BvbnNlEiQKCGFwaV9rZXlzGAEgAygLMhIud2ViaG9vay52MS5BcGlLZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlwKFlNldEFwaUtleVF1b3Rhc1JlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYARIoCgZxdW90YXMYAiABKAsyGC53ZWJob29rLnYxLkFwaUtleVF1b3RhcyI+ChdTZXRBcGlLZXlRdW90YXNSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkijAEKE1Jldm9rZUFwaUtleVJlcXVlc3QSGAoKYXBpX2tleV9pZBgBIAEoCUIEiLUYARIcChJ0cmFuc2Zlcl90b19rZXlfaWQYAiABKAlIABIxCg9kZWxldGVfd2ViaG9va3MYAyABKAsyFi5nb29nbGUucHJvdG9idWYuRW1wdHlIAEIKCgh3ZWJob29rcyJzChRSZXZva2VBcGlLZXlSZXNwb25zZRIjCgdhcGlfa2V5GAEgASgLMhIud2ViaG9vay52MS5BcGlLZXkSHAoUd2ViaG9va3NfdHJhbnNmZXJyZWQYAiABKAUSGAoQd2ViaG9va3NfZGVsZXRlZBgDIAEoBSJgChNSb3RhdGVBcGlLZXlSZXF1ZXN0EhgKCmFwaV9rZXlfaWQYASABKAlCBIi1GAESLwoMZ3JhY2VfcGVyaW9kGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlAKFFJvdGF0ZUFwaUtleVJlc3BvbnNlEiMKB2FwaV9rZXkYASABKAsyEi53ZWJob29rLnYxLkFwaUtleRITCgZzZWNyZXQYAiABKAlCA4ABASIvChNEZWxldGVBcGlLZXlSZXF1ZXN0EhgKCmFwaV9rZXlfaWQYASABKAlCBIi1GAEiOwoURGVsZXRlQXBpS2V5UmVzcG9uc2USIwoHYXBpX2tleRgBIAEoCzISLndlYmhvb2sudjEuQXBpS2V5Ii8KGUNyZWF0ZUluc3RhbGxlZEFwcFJlcXVlc3QSEgoEbmFtZRgBIAEoCUIEiLUYASJNChpDcmVhdGVJbnN0YWxsZWRBcHBSZXNwb25zZRIvCg1pbnN0YWxsZWRfYXBwGAEgASgLMhgud2ViaG9vay52MS5JbnN0YWxsZWRBcHAiQwoZRGVsZXRlSW5zdGFsbGVkQXBwUmVxdWVzdBImChhpbnN0YWxsZWRfYXBwbGljYXRpb25faWQYASABKAlCBIi1GAEiTQoaRGVsZXRlSW5zdGFsbGVkQXBwUmVzcG9uc2USLwoNaW5zdGFsbGVkX2FwcBgBIAEoCzIYLndlYmhvb2sudjEuSW5zdGFsbGVkQXBwIkEKGExpc3RJbnN0YWxsZWRBcHBzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJmChlMaXN0SW5zdGFsbGVkQXBwc1Jlc3BvbnNlEjAKDmluc3RhbGxlZF9hcHBzGAEgAygLMhgud2ViaG9vay52MS5JbnN0YWxsZWRBcHASFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMu8GCg1BcGlLZXlTZXJ2aWNlElcKDENyZWF0ZUFwaUtleRIfLndlYmhvb2sudjEuQ3JlYXRlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuQ3JlYXRlQXBpS2V5UmVzcG9uc2UiBIi1GAQSVwoLTGlzdEFwaUtleXMSHi53ZWJob29rLnYxLkxpc3RBcGlLZXlzUmVxdWVzdBofLndlYmhvb2sudjEuTGlzdEFwaUtleXNSZXNwb25zZSIHkAIBiLUYBBJgCg9TZXRBcGlLZXlRdW90YXMSIi53ZWJob29rLnYxLlNldEFwaUtleVF1b3Rhc1JlcXVlc3QaIy53ZWJob29rLnYxLlNldEFwaUtleVF1b3Rhc1Jlc3BvbnNlIgSItRgEElcKDFJldm9rZUFwaUtleRIfLndlYmhvb2sudjEuUmV2b2tlQXBpS2V5UmVxdWVzdBogLndlYmhvb2sudjEuUmV2b2tlQXBpS2V5UmVzcG9uc2UiBIi1GAQSVwoMUm90YXRlQXBpS2V5Eh8ud2ViaG9vay52MS5Sb3RhdGVBcGlLZXlSZXF1ZXN0GiAud2ViaG9vay52MS5Sb3RhdGVBcGlLZXlSZXNwb25zZSIEiLUYBBJXCgxEZWxldGVBcGlLZXkSHy53ZWJob29rLnYxLkRlbGV0ZUFwaUtleVJlcXVlc3QaIC53ZWJob29rLnYxLkRlbGV0ZUFwaUtleVJlc3BvbnNlIgSItRgEEmkKEkNyZWF0ZUluc3RhbGxlZEFwcBIlLndlYmhvb2sudjEuQ3JlYXRlSW5zdGFsbGVkQXBwUmVxdWVzdBomLndlYmhvb2sudjEuQ3JlYXRlSW5zdGFsbGVkQXBwUmVzcG9uc2UiBIi1GAQSaQoSRGVsZXRlSW5zdGFsbGVkQXBwEiUud2ViaG9vay52MS5EZWxldGVJbnN0YWxsZWRBcHBSZXF1ZXN0GiYud2ViaG9vay52MS5EZWxldGVJbnN0YWxsZWRBcHBSZXNwb25zZSIEiLUYBBJpChFMaXN0SW5zdGFsbGVkQXBwcxIkLndlYmhvb2sudjEuTGlzdEluc3RhbGxlZEFwcHNSZXF1ZXN0GiUud2ViaG9vay52MS5MaXN0SW5zdGFsbGVkQXBwc1Jlc3BvbnNlIgeQAgGItRgEYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_empty, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options]);
 
 /**
  * An API key for the X-Service-Key header. Only the SHA-256 of its secret is stored.
@@ -83,6 +83,13 @@ export type ApiKey = Message<"webhook.v1.ApiKey"> & {
    * @generated from field: google.protobuf.Timestamp old_secrets_expire = 10;
    */
   oldSecretsExpire?: Timestamp | undefined;
+
+  /**
+   * Unset if the key has none.
+   *
+   * @generated from field: webhook.v1.ApiKeyQuotas quotas = 11;
+   */
+  quotas?: ApiKeyQuotas | undefined;
 };
 
 /**
@@ -91,6 +98,35 @@ export type ApiKey = Message<"webhook.v1.ApiKey"> & {
  */
 export const ApiKeySchema: GenMessage<ApiKey> = /*@__PURE__*/
   messageDesc(file_webhook_v1_api_key, 0);
+
+/**
+ * Limits of one key, in addition to those of the service. They hold across all processes.
+ *
+ * @generated from message webhook.v1.ApiKeyQuotas
+ */
+export type ApiKeyQuotas = Message<"webhook.v1.ApiKeyQuotas"> & {
+  /**
+   * The maximum number of webhooks that belong to the key. From 1 to 1,000,000; 0 means no quota.
+   *
+   * @generated from field: int32 webhooks = 1;
+   */
+  webhooks: number;
+
+  /**
+   * The maximum number of events that the key publishes per second. Duplicates count. From 1 to 100,000; 0 means no
+   * quota.
+   *
+   * @generated from field: int32 events_per_second = 2;
+   */
+  eventsPerSecond: number;
+};
+
+/**
+ * Describes the message webhook.v1.ApiKeyQuotas.
+ * Use `create(ApiKeyQuotasSchema)` to create a new message.
+ */
+export const ApiKeyQuotasSchema: GenMessage<ApiKeyQuotas> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 1);
 
 /**
  * An application that integrators install. Webhooks of its keys carry its id, and their deliveries the user's.
@@ -121,7 +157,7 @@ export type InstalledApp = Message<"webhook.v1.InstalledApp"> & {
  * Use `create(InstalledAppSchema)` to create a new message.
  */
 export const InstalledAppSchema: GenMessage<InstalledApp> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 1);
+  messageDesc(file_webhook_v1_api_key, 2);
 
 /**
  * @generated from message webhook.v1.CreateApiKeyRequest
@@ -154,6 +190,13 @@ export type CreateApiKeyRequest = Message<"webhook.v1.CreateApiKeyRequest"> & {
    * @generated from field: optional string installed_application_id = 4;
    */
   installedApplicationId?: string | undefined;
+
+  /**
+   * Unset means none. PERMISSION_DENIED if a key of an installed app sets them: its new keys get its own quotas.
+   *
+   * @generated from field: webhook.v1.ApiKeyQuotas quotas = 5;
+   */
+  quotas?: ApiKeyQuotas | undefined;
 };
 
 /**
@@ -161,7 +204,7 @@ export type CreateApiKeyRequest = Message<"webhook.v1.CreateApiKeyRequest"> & {
  * Use `create(CreateApiKeyRequestSchema)` to create a new message.
  */
 export const CreateApiKeyRequestSchema: GenMessage<CreateApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 2);
+  messageDesc(file_webhook_v1_api_key, 3);
 
 /**
  * @generated from message webhook.v1.CreateApiKeyResponse
@@ -185,7 +228,7 @@ export type CreateApiKeyResponse = Message<"webhook.v1.CreateApiKeyResponse"> & 
  * Use `create(CreateApiKeyResponseSchema)` to create a new message.
  */
 export const CreateApiKeyResponseSchema: GenMessage<CreateApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 3);
+  messageDesc(file_webhook_v1_api_key, 4);
 
 /**
  * @generated from message webhook.v1.ListApiKeysRequest
@@ -211,7 +254,7 @@ export type ListApiKeysRequest = Message<"webhook.v1.ListApiKeysRequest"> & {
  * Use `create(ListApiKeysRequestSchema)` to create a new message.
  */
 export const ListApiKeysRequestSchema: GenMessage<ListApiKeysRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 4);
+  messageDesc(file_webhook_v1_api_key, 5);
 
 /**
  * @generated from message webhook.v1.ListApiKeysResponse
@@ -237,7 +280,48 @@ export type ListApiKeysResponse = Message<"webhook.v1.ListApiKeysResponse"> & {
  * Use `create(ListApiKeysResponseSchema)` to create a new message.
  */
 export const ListApiKeysResponseSchema: GenMessage<ListApiKeysResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 5);
+  messageDesc(file_webhook_v1_api_key, 6);
+
+/**
+ * @generated from message webhook.v1.SetApiKeyQuotasRequest
+ */
+export type SetApiKeyQuotasRequest = Message<"webhook.v1.SetApiKeyQuotasRequest"> & {
+  /**
+   * @generated from field: string api_key_id = 1;
+   */
+  apiKeyId: string;
+
+  /**
+   * Unset removes all quotas.
+   *
+   * @generated from field: webhook.v1.ApiKeyQuotas quotas = 2;
+   */
+  quotas?: ApiKeyQuotas | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.SetApiKeyQuotasRequest.
+ * Use `create(SetApiKeyQuotasRequestSchema)` to create a new message.
+ */
+export const SetApiKeyQuotasRequestSchema: GenMessage<SetApiKeyQuotasRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 7);
+
+/**
+ * @generated from message webhook.v1.SetApiKeyQuotasResponse
+ */
+export type SetApiKeyQuotasResponse = Message<"webhook.v1.SetApiKeyQuotasResponse"> & {
+  /**
+   * @generated from field: webhook.v1.ApiKey api_key = 1;
+   */
+  apiKey?: ApiKey | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.SetApiKeyQuotasResponse.
+ * Use `create(SetApiKeyQuotasResponseSchema)` to create a new message.
+ */
+export const SetApiKeyQuotasResponseSchema: GenMessage<SetApiKeyQuotasResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_api_key, 8);
 
 /**
  * @generated from message webhook.v1.RevokeApiKeyRequest
@@ -277,7 +361,7 @@ export type RevokeApiKeyRequest = Message<"webhook.v1.RevokeApiKeyRequest"> & {
  * Use `create(RevokeApiKeyRequestSchema)` to create a new message.
  */
 export const RevokeApiKeyRequestSchema: GenMessage<RevokeApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 6);
+  messageDesc(file_webhook_v1_api_key, 9);
 
 /**
  * @generated from message webhook.v1.RevokeApiKeyResponse
@@ -304,7 +388,7 @@ export type RevokeApiKeyResponse = Message<"webhook.v1.RevokeApiKeyResponse"> & 
  * Use `create(RevokeApiKeyResponseSchema)` to create a new message.
  */
 export const RevokeApiKeyResponseSchema: GenMessage<RevokeApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 7);
+  messageDesc(file_webhook_v1_api_key, 10);
 
 /**
  * @generated from message webhook.v1.RotateApiKeyRequest
@@ -329,7 +413,7 @@ export type RotateApiKeyRequest = Message<"webhook.v1.RotateApiKeyRequest"> & {
  * Use `create(RotateApiKeyRequestSchema)` to create a new message.
  */
 export const RotateApiKeyRequestSchema: GenMessage<RotateApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 8);
+  messageDesc(file_webhook_v1_api_key, 11);
 
 /**
  * @generated from message webhook.v1.RotateApiKeyResponse
@@ -353,7 +437,7 @@ export type RotateApiKeyResponse = Message<"webhook.v1.RotateApiKeyResponse"> & 
  * Use `create(RotateApiKeyResponseSchema)` to create a new message.
  */
 export const RotateApiKeyResponseSchema: GenMessage<RotateApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 9);
+  messageDesc(file_webhook_v1_api_key, 12);
 
 /**
  * @generated from message webhook.v1.DeleteApiKeyRequest
@@ -372,7 +456,7 @@ export type DeleteApiKeyRequest = Message<"webhook.v1.DeleteApiKeyRequest"> & {
  * Use `create(DeleteApiKeyRequestSchema)` to create a new message.
  */
 export const DeleteApiKeyRequestSchema: GenMessage<DeleteApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 10);
+  messageDesc(file_webhook_v1_api_key, 13);
 
 /**
  * @generated from message webhook.v1.DeleteApiKeyResponse
@@ -391,7 +475,7 @@ export type DeleteApiKeyResponse = Message<"webhook.v1.DeleteApiKeyResponse"> & 
  * Use `create(DeleteApiKeyResponseSchema)` to create a new message.
  */
 export const DeleteApiKeyResponseSchema: GenMessage<DeleteApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 11);
+  messageDesc(file_webhook_v1_api_key, 14);
 
 /**
  * @generated from message webhook.v1.CreateInstalledAppRequest
@@ -410,7 +494,7 @@ export type CreateInstalledAppRequest = Message<"webhook.v1.CreateInstalledAppRe
  * Use `create(CreateInstalledAppRequestSchema)` to create a new message.
  */
 export const CreateInstalledAppRequestSchema: GenMessage<CreateInstalledAppRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 12);
+  messageDesc(file_webhook_v1_api_key, 15);
 
 /**
  * @generated from message webhook.v1.CreateInstalledAppResponse
@@ -427,7 +511,7 @@ export type CreateInstalledAppResponse = Message<"webhook.v1.CreateInstalledAppR
  * Use `create(CreateInstalledAppResponseSchema)` to create a new message.
  */
 export const CreateInstalledAppResponseSchema: GenMessage<CreateInstalledAppResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 13);
+  messageDesc(file_webhook_v1_api_key, 16);
 
 /**
  * @generated from message webhook.v1.DeleteInstalledAppRequest
@@ -446,7 +530,7 @@ export type DeleteInstalledAppRequest = Message<"webhook.v1.DeleteInstalledAppRe
  * Use `create(DeleteInstalledAppRequestSchema)` to create a new message.
  */
 export const DeleteInstalledAppRequestSchema: GenMessage<DeleteInstalledAppRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 14);
+  messageDesc(file_webhook_v1_api_key, 17);
 
 /**
  * @generated from message webhook.v1.DeleteInstalledAppResponse
@@ -465,7 +549,7 @@ export type DeleteInstalledAppResponse = Message<"webhook.v1.DeleteInstalledAppR
  * Use `create(DeleteInstalledAppResponseSchema)` to create a new message.
  */
 export const DeleteInstalledAppResponseSchema: GenMessage<DeleteInstalledAppResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 15);
+  messageDesc(file_webhook_v1_api_key, 18);
 
 /**
  * @generated from message webhook.v1.ListInstalledAppsRequest
@@ -491,7 +575,7 @@ export type ListInstalledAppsRequest = Message<"webhook.v1.ListInstalledAppsRequ
  * Use `create(ListInstalledAppsRequestSchema)` to create a new message.
  */
 export const ListInstalledAppsRequestSchema: GenMessage<ListInstalledAppsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 16);
+  messageDesc(file_webhook_v1_api_key, 19);
 
 /**
  * @generated from message webhook.v1.ListInstalledAppsResponse
@@ -515,7 +599,7 @@ export type ListInstalledAppsResponse = Message<"webhook.v1.ListInstalledAppsRes
  * Use `create(ListInstalledAppsResponseSchema)` to create a new message.
  */
 export const ListInstalledAppsResponseSchema: GenMessage<ListInstalledAppsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_api_key, 17);
+  messageDesc(file_webhook_v1_api_key, 20);
 
 /**
  * Manages API keys and installed apps. Every request must carry a key.
@@ -548,8 +632,19 @@ export const ApiKeyService: GenService<{
     output: typeof ListApiKeysResponseSchema;
   },
   /**
+   * Replaces the quotas of the key. Webhooks beyond a new quota remain. PERMISSION_DENIED for a key of an installed app:
+   * the keys that it creates get its own quotas. FAILED_PRECONDITION if the key is revoked.
+   *
+   * @generated from rpc webhook.v1.ApiKeyService.SetApiKeyQuotas
+   */
+  setApiKeyQuotas: {
+    methodKind: "unary";
+    input: typeof SetApiKeyQuotasRequestSchema;
+    output: typeof SetApiKeyQuotasResponseSchema;
+  },
+  /**
    * Revokes the key immediately, and transfers its webhooks to another key or deletes them. A key of an installed app
-   * can receive webhooks of its app only.
+   * can receive webhooks of its app only. FAILED_PRECONDITION if the other key's quota has no room for them.
    *
    * @generated from rpc webhook.v1.ApiKeyService.RevokeApiKey
    */

@@ -147,6 +147,9 @@ export function apiKeyMessage(row: ApiKeyRow & Partial<ListedApiKey>): MessageIn
     ...(row.revoked === null ? {} : { revoked: timestampFromDate(row.revoked) }),
     ...(row.lastUsed === null ? {} : { lastUsed: timestampFromDate(row.lastUsed) }),
     ...(row.oldSecretsExpire ? { oldSecretsExpire: timestampFromDate(row.oldSecretsExpire) } : {}),
+    ...(row.webhookQuota === null && row.eventsPerSecond === null
+      ? {}
+      : { quotas: { webhooks: row.webhookQuota ?? 0, eventsPerSecond: row.eventsPerSecond ?? 0 } }),
   };
 }
 

@@ -22,6 +22,7 @@ export type AuditAction =
   | "api_key_created"
   | "api_key_restored"
   | "api_key_rotated"
+  | "api_key_quotas_changed"
   | "api_key_revoked"
   | "api_key_deleted"
   | "installed_app_created"

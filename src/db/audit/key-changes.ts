@@ -1,6 +1,6 @@
 import { processName } from "../../contract/catalogue.ts";
 import { permissionName } from "../../contract/permissions.ts";
-import type { ApiKeyRow } from "../keys/api-keys.ts";
+import type { ApiKeyRow, Quotas } from "../keys/api-keys.ts";
 import type { InstalledAppRow } from "../keys/installed-apps.ts";
 import type { Revocation, WebhooksFate } from "../keys/key-revocation.ts";
 import { type AuditRecord, type AuditTarget, type Facts, keyTarget, webhookTarget } from "./audit-log.ts";
@@ -18,6 +18,29 @@ export function keyFacts(key: ApiKeyRow): Facts {
     permissions: key.permissions.map(permissionName),
     allowed_processes: key.allowedProcesses.map(processName),
     installed_application_id: key.installedAppId,
+    ...quotaFacts(key),
+  };
+}
+
+/** The quotas of a key that entries contain. Nothing for a key without any. */
+function quotaFacts({ webhookQuota, eventsPerSecond }: Quotas): Facts {
+  return {
+    ...(webhookQuota === null ? {} : { webhook_quota: webhookQuota }),
+    ...(eventsPerSecond === null ? {} : { events_per_second: eventsPerSecond }),
+  };
+}
+
+/** The entry about changed quotas of a key. */
+export function quotasChanged(before: ApiKeyRow, key: ApiKeyRow): AuditRecord {
+  const facts = ({ webhookQuota, eventsPerSecond }: Quotas): Facts => ({
+    webhook_quota: webhookQuota,
+    events_per_second: eventsPerSecond,
+  });
+  return {
+    action: "api_key_quotas_changed",
+    target: keyTarget(key),
+    before: facts(before),
+    after: facts(key),
   };
 }
 

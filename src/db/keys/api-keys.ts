@@ -23,6 +23,10 @@ export interface ApiKeyRow {
   revoked: Date | null;
   /** The last use, accurate to about a minute. */
   lastUsed: Date | null;
+  /** The maximum number of its live webhooks; null for no quota. */
+  webhookQuota: number | null;
+  /** The maximum number of events published with it per second, in all processes; null for no quota. */
+  eventsPerSecond: number | null;
 }
 
 /** A key in a list. */
@@ -37,7 +41,12 @@ export interface NewApiKey {
   permissions: readonly number[];
   allowedProcesses?: readonly number[];
   installedAppId?: string | null;
+  /** Defaults to none. */
+  quotas?: Quotas;
 }
+
+/** The quotas of a key; null for none. */
+export type Quotas = Pick<ApiKeyRow, "webhookQuota" | "eventsPerSecond">;
 
 /** The displayed length of a generated secret: `whk_` and eight random characters. */
 const PREFIX_LENGTH = 12;
@@ -55,6 +64,8 @@ export const API_KEY_SELECTION = aliased<ApiKeyRow>({
   created: "created",
   revoked: "revoked",
   lastUsed: "last_used",
+  webhookQuota: "webhook_quota",
+  eventsPerSecond: "events_per_second",
 });
 /** The same for raw statements. */
 export const API_KEY_COLUMNS = API_KEY_SELECTION.map((each) => each.replace(/ as (.*)/, ' as "$1"')).join();
@@ -174,6 +185,8 @@ export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKe
     permissions: [...key.permissions],
     allowed_processes: [...(key.allowedProcesses ?? [])],
     installed_app_id: key.installedAppId ?? null,
+    webhook_quota: key.quotas?.webhookQuota ?? null,
+    events_per_second: key.quotas?.eventsPerSecond ?? null,
   };
   const [made] = await run(db, db("api_keys").insert(row).returning<ApiKeyRow[]>(API_KEY_SELECTION));
   return { key: made as ApiKeyRow, secret };

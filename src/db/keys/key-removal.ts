@@ -28,6 +28,7 @@ export function removeApiKey(db: Db, scope: Scope, id: string): Promise<ApiKeyRo
     }
     await run(trx, trx("sessions").where({ api_key_id: id }).delete());
     await run(trx, trx("api_key_old_secrets").where({ api_key_id: id }).delete());
+    await run(trx, trx("event_quotas").where({ api_key_id: id }).delete());
     await run(trx, trx("api_keys").where({ id }).delete());
     return key;
   });

@@ -11,6 +11,7 @@ import {
   type WebhookRow,
 } from "../webhooks/webhooks.ts";
 import { type ApiKeyRow, lockApiKeys, markRevoked } from "./api-keys.ts";
+import { assertWebhookQuota } from "./quotas.ts";
 
 /** What happens to a revoked key's webhooks: they are transferred to another key, or deleted. */
 export type WebhooksFate = { transferTo: string } | "delete";
@@ -26,7 +27,8 @@ export interface Revocation {
  * Revokes a key and transfers or deletes its webhooks, in one transaction.
  *
  * @throws DomainError NOT_FOUND or FAILED_PRECONDITION if the scope lacks either key, either is revoked, or the
- *   receiving key belongs to another app or may not subscribe to the event types; PERMISSION_DENIED if the key has
+ *   receiving key belongs to another app, may not subscribe to the event types or has no room in its quota;
+ *   PERMISSION_DENIED if the key has
  *   more rights than the scope
  */
 export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFate): Promise<Revocation> {
@@ -40,7 +42,9 @@ export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFat
     }
     await assertMayReceive(trx, id, usable(locked, fate.transferTo, "transfer_to_key_id"));
     const key = await markRevoked(trx, id);
-    return { key, transferred: await transferWebhooks(trx, id, fate.transferTo), deleted: [] };
+    const transferred = await transferWebhooks(trx, id, fate.transferTo);
+    if (transferred.length > 0) await assertWebhookQuota(trx, fate.transferTo, 0);
+    return { key, transferred, deleted: [] };
   });
 }
 

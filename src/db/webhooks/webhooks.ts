@@ -4,6 +4,7 @@ import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import type { Bindings, Db } from "../database.ts";
 import { count, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
+import { assertWebhookQuota } from "../keys/quotas.ts";
 import { cancelOfWebhooks } from "../queue/endings.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import type { SecretBox } from "./secret-box.ts";
@@ -140,7 +141,7 @@ export function listWebhookIds(
  *
  * @param maxWebhooks the maximum number of live webhooks
  * @throws DomainError UNAUTHENTICATED if the key was revoked in the meantime; FAILED_PRECONDITION if there are
- *   `maxWebhooks`
+ *   `maxWebhooks`, or as many as the key's quota
  */
 export async function createWebhook(
   db: Db,
@@ -158,6 +159,7 @@ export async function createWebhook(
     const other = await findWebhook(trx, webhook);
     if (other) return { webhook: other, created: false };
     await assertRoom(trx, maxWebhooks);
+    await assertWebhookQuota(trx, webhook.apiKeyId, 1);
     return { webhook: await insertWebhook(trx, secrets, webhook), created: true };
   });
 }

@@ -207,6 +207,7 @@ describe("API keys", () => {
       keys.createApiKey({ ...right, allowedProcesses: [] }),
       keys.createApiKey({ ...right, allowedProcesses: [1, 2] }),
       manager.createApiKey({ ...right, permissions: ONLY.write }),
+      keys.setApiKeyQuotas({ apiKeyId: wide.id }),
       keys.createInstalledApp({ name: "another" }),
       keys.deleteInstalledApp({ installedApplicationId: world.appB.id }),
     ];

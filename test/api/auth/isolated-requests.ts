@@ -124,8 +124,11 @@ export const REQUESTS: Record<string, Requests> = {
       permissions: fc.subarray([1, 2, 3, 4], { minLength: 1 }),
       allowedProcesses: fc.subarray([1, 2, 3]),
       installedApplicationId: optional(fc.constantFrom(appA.id, appB.id, randomUUID())),
+      quotas: optional(fc.constant({ webhooks: 100_000 })),
     }),
   "ApiKeyService.ListApiKeys": none,
+  "ApiKeyService.SetApiKeyQuotas": (world) =>
+    fc.record({ apiKeyId: keyId(world), quotas: optional(fc.constant({ webhooks: 100_000 })) }),
   "ApiKeyService.RevokeApiKey": (world) =>
     fc.record({
       apiKeyId: keyId(world),

@@ -2,6 +2,7 @@ import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { erasePayloads } from "../../../db/events/erase.ts";
+import { createEventQuota } from "../../../db/keys/quotas.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerOf, type Gate } from "../../auth/auth.ts";
 import { assertServiceWide } from "../../auth/caller-scope.ts";
@@ -30,6 +31,7 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
     context.onQueued,
     context.tracer,
   );
+  const takeQuota = createEventQuota(context.db);
   const room = new Room(MAX_WAITING_BYTES);
   const seriesOptions = (handler: HandlerContext): SeriesOptions => ({
     publish,
@@ -40,12 +42,17 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
     apiKeyId: callerOf(handler).id,
     searchIndex: context.searchIndex,
     traceparent: traceparentOfCall(handler),
-    admit: () => gate.stillAuthorised(handler),
+    async admit() {
+      await gate.stillAuthorised(handler);
+      await takeQuota(callerOf(handler));
+    },
   });
 
   return {
     async publishEvent(request, handler) {
-      const event = newEvent(callerOf(handler).id, request, context.searchIndex, traceparentOfCall(handler));
+      const caller = callerOf(handler);
+      const event = newEvent(caller.id, request, context.searchIndex, traceparentOfCall(handler));
+      await takeQuota(caller);
       const published = await publish(event);
       if (published instanceof DomainError) throw published;
       return publishedMessage(published);

@@ -28,7 +28,7 @@ export interface SeriesOptions {
   searchIndex: boolean;
   /** The trace that the events belong to. */
   traceparent: string | null;
-  /** Rejects when the caller's key may no longer publish. */
+  /** Rejects when the caller's key may no longer publish, or its quota has no room for an event. */
   admit: () => Promise<void>;
 }
 

@@ -1,12 +1,23 @@
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
-import type { ApiKeyService, RevokeApiKeyRequest } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import type {
+  ApiKeyQuotas,
+  ApiKeyService,
+  RevokeApiKeyRequest,
+} from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
 import { isPermission, permissionChoices } from "../../../contract/permissions.ts";
 import { keyTarget } from "../../../db/audit/audit-log.ts";
-import { appTarget, keyCreated, keyFacts, keyRevoked, keyRotated } from "../../../db/audit/key-changes.ts";
-import { createBoundedApiKey, listApiKeys, lockApiKeys } from "../../../db/keys/api-keys.ts";
+import {
+  appTarget,
+  keyCreated,
+  keyFacts,
+  keyRevoked,
+  keyRotated,
+  quotasChanged,
+} from "../../../db/audit/key-changes.ts";
+import { createBoundedApiKey, listApiKeys, lockApiKeys, type Quotas } from "../../../db/keys/api-keys.ts";
 import {
   createBoundedInstalledApp,
   listInstalledApps,
@@ -15,8 +26,10 @@ import {
 import { removeApiKey } from "../../../db/keys/key-removal.ts";
 import { revokeApiKey, type WebhooksFate } from "../../../db/keys/key-revocation.ts";
 import { rotateApiKey } from "../../../db/keys/key-rotation.ts";
+import { setQuotas } from "../../../db/keys/quotas.ts";
 import { assertNoMoreRights, type Scope } from "../../../db/scope.ts";
 import { auditedCall } from "../../auth/actor.ts";
+import { callerOf } from "../../auth/auth.ts";
 import { assertServiceWide, callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
@@ -32,6 +45,8 @@ import { BY_CREATED, readPage } from "../paging.ts";
 
 const MAX_NAME_CHARACTERS = 100;
 const MAX_GRACE_MS = 7 * 24 * 3_600_000;
+const MAX_WEBHOOK_QUOTA = 1_000_000;
+const MAX_EVENTS_PER_SECOND = 100_000;
 
 /** Manages API keys and installed apps (contract, section 5). */
 export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof ApiKeyService> {
@@ -56,7 +71,11 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       assertOwnApp(scope, installedAppId);
       assertNoMoreRights(scope, { permissions, allowedProcesses }, "the new API key");
       if (installedAppId !== null && !isUuid(installedAppId)) throw noSuchApp();
-      const key = { name: request.name, permissions, allowedProcesses, installedAppId };
+      const quotas = quotasOf(request.quotas);
+      // Else a key of an app could lift its own quotas with another key.
+      if (request.quotas) assertServiceWide(handler);
+      const given = scope === "everything" ? quotas : callerOf(handler);
+      const key = { name: request.name, permissions, allowedProcesses, installedAppId, quotas: given };
       const made = await auditedCall(db, handler, async (trx, record) => {
         const result = await createBoundedApiKey(trx, key, limits.maxApiKeys);
         if (result) await record(keyCreated(result.key));
@@ -72,6 +91,19 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
         listApiKeys(db, scope, page),
       );
       return { apiKeys: rows.map(apiKeyMessage), nextPageToken };
+    },
+
+    async setApiKeyQuotas(request, handler) {
+      assertServiceWide(handler);
+      assertKeyId("api_key_id", request.apiKeyId);
+      const quotas = quotasOf(request.quotas);
+      const key = await auditedCall(db, handler, async (trx, record) => {
+        const id = request.apiKeyId.toLowerCase();
+        const changed = await setQuotas(trx, callerScope(handler), id, quotas);
+        await record(quotasChanged(changed.before, changed.key));
+        return changed.key;
+      });
+      return { apiKey: apiKeyMessage(key) };
     },
 
     async revokeApiKey(request, handler) {
@@ -181,6 +213,20 @@ function assertName(name: string): void {
         description: `must not hold ${invisible}: control and formatting characters are not shown; remove it`,
       },
     ]);
+}
+
+/** The quotas of a request; null for those that are unset or 0. */
+function quotasOf({ webhooks = 0, eventsPerSecond = 0 }: Partial<ApiKeyQuotas> = {}): Quotas {
+  const wrong = (field: string, value: number, most: number) =>
+    value >= 0 && value <= most
+      ? []
+      : [{ field: `quotas.${field}`, description: `must be 0, for no quota, to ${most}` }];
+  const violations = [
+    ...wrong("webhooks", webhooks, MAX_WEBHOOK_QUOTA),
+    ...wrong("events_per_second", eventsPerSecond, MAX_EVENTS_PER_SECOND),
+  ];
+  if (violations.length > 0) throw invalidFields(violations);
+  return { webhookQuota: webhooks || null, eventsPerSecond: eventsPerSecond || null };
 }
 
 /** What happens to the key's webhooks. Required even if it has none, so that no webhook is lost by an omission. */

@@ -180,6 +180,10 @@ const CHANGES: Record<string, { call: () => Promise<unknown>; actions: AuditActi
     call: async () => keys.rotateApiKey({ apiKeyId: (await api.key()).id }),
     actions: [AuditAction.API_KEY_ROTATED],
   },
+  SetApiKeyQuotas: {
+    call: async () => keys.setApiKeyQuotas({ apiKeyId: (await api.key()).id, quotas: { webhooks: 3 } }),
+    actions: [AuditAction.API_KEY_QUOTAS_CHANGED],
+  },
   RevokeApiKey: {
     call: async () => {
       const { id, secret } = await api.key();

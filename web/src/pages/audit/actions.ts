@@ -18,6 +18,7 @@ const WORDS: Record<AuditAction, string> = {
   [AuditAction.API_KEY_CREATED]: "API key created",
   [AuditAction.API_KEY_RESTORED]: "API key restored",
   [AuditAction.API_KEY_ROTATED]: "API key rotated",
+  [AuditAction.API_KEY_QUOTAS_CHANGED]: "API key quotas changed",
   [AuditAction.API_KEY_REVOKED]: "API key revoked",
   [AuditAction.API_KEY_DELETED]: "API key removed",
   [AuditAction.INSTALLED_APP_CREATED]: "App created",

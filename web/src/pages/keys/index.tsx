@@ -7,6 +7,7 @@ import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
 import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
 import { CreateKey } from "./dialogs/create-key.tsx";
+import { QuotasDialog } from "./dialogs/quotas-dialog.tsx";
 import { RemoveKey } from "./dialogs/remove-key.tsx";
 import { RevokeKey } from "./dialogs/revoke-key.tsx";
 import { RotateKey } from "./dialogs/rotate-key.tsx";
@@ -51,6 +52,7 @@ export default function KeysPage() {
             onClear={() => change({ search: "", state: "", app: "" })}
             own={dialogs.own}
             onCreate={() => dialogs.ask("create")}
+            onQuotas={(key) => dialogs.ask("quotas", key)}
             onRotate={(key) => dialogs.ask("rotate", key)}
             onRevoke={(key) => dialogs.ask("revoke", key)}
             onRemove={(key) => dialogs.ask("remove", key)}
@@ -73,6 +75,7 @@ export default function KeysPage() {
         own={dialogs.own}
         onCreated={dialogs.created}
       />
+      <QuotasDialog opened={dialogs.question === "quotas"} onClose={dialogs.close} apiKey={dialogs.apiKey} />
       <RotateKey
         opened={dialogs.question === "rotate"}
         onClose={dialogs.close}

@@ -13,7 +13,7 @@ import { useFocusBack } from "../../parts/dialogs/use-focus-back.ts";
 import { countOf } from "../../parts/text/count-of.ts";
 import type { NewSecret } from "./dialogs/secret-dialog.tsx";
 
-type Question = "create" | "rotate" | "revoke" | "remove";
+type Question = "create" | "quotas" | "rotate" | "revoke" | "remove";
 
 /** What the page asks and shows in dialogs, one at a time, and what follows from each. */
 export function useKeyDialogs() {

@@ -1,5 +1,5 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Checkbox, Code, MultiSelect, Select, Stack, TextInput } from "@mantine/core";
+import { Checkbox, Code, Input, MultiSelect, Select, Stack, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useState } from "react";
 import {
@@ -16,6 +16,7 @@ import { fieldFailures } from "../../../api/failure.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { PERMISSIONS } from "./permissions.ts";
+import { QuotaFields, quotasOf, quotaValuesOf } from "./quota-fields.tsx";
 
 const MOST_CHARACTERS = 100;
 
@@ -54,6 +55,7 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
       permissions: [] as string[],
       allowedProcesses: ownProcesses.map(String),
       installedApplicationId: (apps.some(({ id }) => id === appId) ? appId : null) as string | null,
+      quotas: quotaValuesOf(undefined),
     },
     validate: {
       name: (name) => (name.trim() === "" ? "Enter a name, so that people know what the key is for" : null),
@@ -72,6 +74,8 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
         permissions: values.permissions.map((number) => Number(number) as Permission),
         allowedProcesses: values.allowedProcesses.map((number) => Number(number) as WebhookProcess),
         ...(values.installedApplicationId ? { installedApplicationId: values.installedApplicationId } : {}),
+        // The keys that a key of an app creates get its own quotas.
+        ...(isOfApp ? {} : { quotas: quotasOf(values.quotas) }),
       });
     } catch (error) {
       const fields = fieldFailures(error);
@@ -153,6 +157,14 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
           clearButtonProps={{ "aria-label": "No installed app" }}
           nothingFoundMessage="No such app"
         />
+        {!isOfApp && (
+          <Input.Wrapper
+            label="Quotas"
+            description="Requests beyond a quota are refused. Empty means no quota."
+          >
+            <QuotaFields form={form} />
+          </Input.Wrapper>
+        )}
         {failure !== undefined && <Failure error={failure} title="The key was not created" />}
         <FormActions submit="Create key" busy={form.submitting} onCancel={onClose} />
       </Stack>

@@ -2,6 +2,7 @@ import { Badge, Group, Stack, Text } from "@mantine/core";
 import type { ApiKey } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { permissionName } from "../../../../../src/contract/permissions.ts";
+import { countOf } from "../../../parts/text/count-of.ts";
 import { Time } from "../../../parts/text/time.tsx";
 import { PERMISSIONS } from "../dialogs/permissions.ts";
 
@@ -48,6 +49,21 @@ export function KeyPermissions({ apiKey }: { apiKey: ApiKey }) {
         );
       })}
     </Group>
+  );
+}
+
+/** The quotas of a key, if it has any. */
+export function KeyQuotas({ apiKey: { quotas } }: { apiKey: ApiKey }) {
+  if (!quotas) return null;
+  const { webhooks, eventsPerSecond } = quotas;
+  const limits = [
+    ...(webhooks > 0 ? [countOf(webhooks, "webhook", "webhooks")] : []),
+    ...(eventsPerSecond > 0 ? [`${countOf(eventsPerSecond, "event", "events")}/s`] : []),
+  ];
+  return (
+    <Text size="xs" c="dimmed">
+      At most {limits.join(", ")}
+    </Text>
   );
 }
 

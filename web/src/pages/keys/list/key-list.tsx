@@ -10,13 +10,13 @@ import {
   Tooltip,
   VisuallyHidden,
 } from "@mantine/core";
-import { IconBan, IconRefresh, IconTrash } from "@tabler/icons-react";
+import { IconBan, IconGauge, IconRefresh, IconTrash } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import type { ApiKey } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { Time } from "../../../parts/text/time.tsx";
-import { KeyEvents, KeyName, KeyPermissions } from "./key-facts.tsx";
-import { mayManage } from "./rights.ts";
+import { KeyEvents, KeyName, KeyPermissions, KeyQuotas } from "./key-facts.tsx";
+import { mayManage, maySetQuotas } from "./rights.ts";
 
 /** Keys, and what can be done with each. */
 export interface KeyListProps {
@@ -25,6 +25,7 @@ export interface KeyListProps {
   own: ApiKey | undefined;
   /** The name of the installed app of a key. */
   appName: (key: ApiKey) => string | undefined;
+  onQuotas: (key: ApiKey) => void;
   onRotate: (key: ApiKey) => void;
   onRevoke: (key: ApiKey) => void;
   /** For revoked keys. */
@@ -36,7 +37,7 @@ export function KeyList(props: KeyListProps) {
   return useBelow("lg") ? <KeyCards {...props} /> : <KeyTable {...props} />;
 }
 
-function KeyTable({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListProps) {
+function KeyTable({ keys, own, appName, onQuotas, onRotate, onRevoke, onRemove }: KeyListProps) {
   return (
     <Table.ScrollContainer minWidth={820}>
       <Table highlightOnHover>
@@ -50,7 +51,7 @@ function KeyTable({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListP
             <Table.Th miw={130}>Installed app</Table.Th>
             <Table.Th>Created</Table.Th>
             <Table.Th>Last used</Table.Th>
-            <Table.Th w={84}>
+            <Table.Th w={116}>
               <VisuallyHidden>Actions</VisuallyHidden>
             </Table.Th>
           </Table.Tr>
@@ -63,6 +64,7 @@ function KeyTable({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListP
               </Table.Td>
               <Table.Td>
                 <KeyPermissions apiKey={key} />
+                <KeyQuotas apiKey={key} />
               </Table.Td>
               <Table.Td>
                 <KeyEvents apiKey={key} />
@@ -84,6 +86,11 @@ function KeyTable({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListP
                 )}
                 {!key.revoked && mayManage(own, key) && (
                   <Group gap={4} wrap="nowrap" justify="flex-end">
+                    {maySetQuotas(own) && (
+                      <IconAction label={`Change the quotas of ${key.name}`} onClick={() => onQuotas(key)}>
+                        <IconGauge size={18} />
+                      </IconAction>
+                    )}
                     <IconAction label={`Rotate the secret of ${key.name}`} onClick={() => onRotate(key)}>
                       <IconRefresh size={18} />
                     </IconAction>
@@ -112,7 +119,7 @@ function IconAction(props: { label: string; color?: string; onClick: () => void;
   );
 }
 
-function KeyCards({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListProps) {
+function KeyCards({ keys, own, appName, onQuotas, onRotate, onRevoke, onRemove }: KeyListProps) {
   return (
     <Box
       component="ul"
@@ -130,6 +137,7 @@ function KeyCards({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListP
           <Stack gap="sm">
             <KeyName apiKey={key} isOwn={key.id === own?.id} />
             <KeyPermissions apiKey={key} />
+            <KeyQuotas apiKey={key} />
             <Fact name="Event types">
               <KeyEvents apiKey={key} />
             </Fact>
@@ -153,6 +161,16 @@ function KeyCards({ keys, own, appName, onRotate, onRevoke, onRemove }: KeyListP
             )}
             {!key.revoked && mayManage(own, key) && (
               <Group gap="xs" grow>
+                {maySetQuotas(own) && (
+                  <Button
+                    size="xs"
+                    variant="default"
+                    aria-label={`Change the quotas of ${key.name}`}
+                    onClick={() => onQuotas(key)}
+                  >
+                    Quotas
+                  </Button>
+                )}
                 <Button
                   size="xs"
                   variant="default"

@@ -11,3 +11,8 @@ export function mayManage(own: ApiKey | undefined, key: ApiKey): boolean {
   if (processes.length === 0) return true;
   return key.allowedProcesses.length > 0 && key.allowedProcesses.every((each) => processes.includes(each));
 }
+
+/** Whether somebody who is signed in with a key can change quotas: a key of an installed app could lift its own. */
+export function maySetQuotas(own: ApiKey | undefined): boolean {
+  return own?.installedApplicationId === undefined;
+}
