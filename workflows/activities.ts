@@ -1,4 +1,4 @@
-import type { RunClosing, RunKey, UndeliveredList } from "./dispatch-input.ts";
+import type { RunClosing, RunKey, Searchable, UndeliveredList } from "./dispatch-input.ts";
 
 /** The outcomes of the deliveries of an activity. */
 export interface AttemptCounts {
@@ -48,6 +48,8 @@ export interface Activities {
    * runs.
    */
   closeRun(input: RunKey & { abandon?: boolean }): Promise<RunClosing>;
+  /** Reads which search attributes are registered now. A local activity. */
+  readSearchable(): Promise<Searchable>;
   /** Applies the retention. */
   deleteExpired(): Promise<Summarised>;
 }

@@ -10,9 +10,9 @@ export interface DispatchInput {
   retryInitialDelayMs: number;
   /** The task queue of retryDeliveries. */
   retryTaskQueue: string;
-  /** Whether FailingWebhookIds and FailingHosts are registered in the namespace. */
+  /** Whether FailingWebhookIds and FailingHosts were registered when the worker started. For runs of earlier releases. */
   searchAttributes: boolean;
-  /** Whether DeliveryAttempts is registered in the namespace. Unset in the input of earlier releases. */
+  /** Whether DeliveryAttempts was. For runs of earlier releases, of which the first did not know it. */
   attemptsSearchable?: boolean;
   /** The length of the history from which the run continues in a new execution, in events. */
   continueAsNewAfter: number;
@@ -67,6 +67,14 @@ export interface UndeliveredList {
   hosts: string[];
   /** A line for each webhook that its circuit breaker holds back, of which at most ten are named. Undefined for none. */
   heldBack?: string[];
+}
+
+/** Which search attributes are registered. */
+export interface Searchable {
+  /** FailingWebhookIds and FailingHosts. */
+  failing: boolean;
+  /** DeliveryAttempts. */
+  attempts: boolean;
 }
 
 /** The failure type of a retry activity whose deliveries have used all attempts. */

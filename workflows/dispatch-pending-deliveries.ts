@@ -38,7 +38,8 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
   });
   try {
     if (!input.firstAttemptsDone) await makeFirstAttempts(input, key, retries, description);
-    description.firstAttemptsEnded();
+    const recorded = description.firstAttemptsEnded();
+    if (recorded) await recorded;
     // A new execution retries first even with a small limit. Otherwise it would continue as new forever.
     let isNew = Boolean(input.firstAttemptsDone);
     for (;;) {
@@ -48,11 +49,13 @@ export async function dispatchPendingDeliveries(input: DispatchInput): Promise<D
       isNew = false;
       const { groups } = await retries.ask();
       // The first attempts that failed are known from here on, unless the run asked for them before.
-      description.firstAttemptsEnded();
+      const late = description.firstAttemptsEnded();
+      if (late) await late;
       if (groups.length > 0) continue;
       const closing = await closeRun(key);
       if (closing.open > 0) continue;
-      description.closed(closing);
+      const closed = description.closed(closing);
+      if (closed) await closed;
       return closing.report;
     }
   } catch (error) {

@@ -5,7 +5,6 @@ import {
   isCancellation,
   proxyActivities,
   sleep,
-  upsertSearchAttributes,
 } from "@temporalio/workflow";
 import type { Activities } from "./activities.ts";
 import { retryOptions, untilAnswered } from "./activity-options.ts";
@@ -18,6 +17,7 @@ import {
   type UndeliveredList,
 } from "./dispatch-input.ts";
 import type { RunDescription } from "./run-description.ts";
+import { showInSearch } from "./run-search.ts";
 
 const FAILING_WEBHOOK_IDS = defineSearchAttributeKey("FailingWebhookIds", SearchAttributeType.KEYWORD_LIST);
 const FAILING_HOSTS = defineSearchAttributeKey("FailingHosts", SearchAttributeType.KEYWORD_LIST);
@@ -51,7 +51,8 @@ export class RetryGroups {
   async ask(): Promise<UndeliveredList> {
     if (this.#error !== undefined) throw this.#error;
     const undelivered = await this.#activities.listUndelivered(this.#key);
-    this.#showInSearch(undelivered);
+    const showing = this.#showInSearch(undelivered);
+    if (showing) await showing;
     this.#description.addGroups(undelivered.groups);
     this.#description.setHeldBack(undelivered.heldBack ?? []);
     for (const group of undelivered.groups) {
@@ -95,11 +96,11 @@ export class RetryGroups {
     }
   }
 
-  #showInSearch({ webhookIds, hosts }: UndeliveredList): void {
+  #showInSearch({ webhookIds, hosts }: UndeliveredList): Promise<void> | undefined {
     const shown = JSON.stringify([webhookIds, hosts]);
-    if (!this.#input.searchAttributes || webhookIds.length === 0 || shown === this.#shown) return;
+    if (webhookIds.length === 0 || shown === this.#shown) return undefined;
     this.#shown = shown;
-    upsertSearchAttributes([
+    return showInSearch(this.#input, "failing", [
       { key: FAILING_WEBHOOK_IDS, value: webhookIds },
       { key: FAILING_HOSTS, value: hosts },
     ]);

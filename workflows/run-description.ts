@@ -1,8 +1,9 @@
 import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
-import { patched, setCurrentDetails, upsertMemo, upsertSearchAttributes } from "@temporalio/workflow";
+import { patched, setCurrentDetails, upsertMemo } from "@temporalio/workflow";
 import type { AttemptCounts } from "./activities.ts";
 import { countsInWords } from "./counts-in-words.ts";
 import type { DispatchInput, RetryGroup, RunClosing } from "./dispatch-input.ts";
+import { showInSearch } from "./run-search.ts";
 
 const DELIVERY_ATTEMPTS = defineSearchAttributeKey("DeliveryAttempts", SearchAttributeType.INT);
 
@@ -48,17 +49,21 @@ export class RunDescription {
     if (lines.length > 0 || shown.length > 0) this.#showDetails();
   }
 
-  /** Called when first attempts are completed and retries may remain; records them once, if there are retries. */
-  firstAttemptsEnded(): void {
-    if (this.#hasRecordedFirst || this.#first.sent === 0 || this.#groups.size === 0) return;
+  /**
+   * Called when first attempts are completed and retries may remain; records them once, if there are retries.
+   *
+   * @returns undefined if it is done: a run of an earlier release must not wait
+   */
+  firstAttemptsEnded(): Promise<void> | undefined {
+    if (this.#hasRecordedFirst || this.#first.sent === 0 || this.#groups.size === 0) return undefined;
     this.#hasRecordedFirst = true;
-    this.#record(countsInWords(this.#first), this.#first.sent);
+    return this.#record(countsInWords(this.#first), this.#first.sent);
   }
 
-  /** Called when the run is closed. */
-  closed({ report }: RunClosing): void {
+  /** Called when the run is closed. Returns undefined if it is done. */
+  closed({ report }: RunClosing): Promise<void> | undefined {
     setCurrentDetails(this.#markdown(`**Ended.** ${report.summary}`));
-    if (report.sent > 0) this.#record(report.summary, report.sent);
+    return report.sent > 0 ? this.#record(report.summary, report.sent) : undefined;
   }
 
   #showDetails(): void {
@@ -88,12 +93,12 @@ export class RunDescription {
     return all.length <= most ? all : [...all.slice(0, most), `and ${all.length - most} more`];
   }
 
-  #record(outcome: string, attempts: number): void {
-    if (!patched("describe-run")) return;
+  #record(outcome: string, attempts: number): Promise<void> | undefined {
+    if (!patched("describe-run")) return undefined;
     // Temporal stores no empty list.
     const failingWebhooks = this.#named(MAX_NAMED.memo);
     upsertMemo({ outcome, ...(failingWebhooks.length > 0 ? { failingWebhooks } : {}) });
-    if (this.#input.attemptsSearchable) upsertSearchAttributes([{ key: DELIVERY_ATTEMPTS, value: attempts }]);
+    return showInSearch(this.#input, "attempts", [{ key: DELIVERY_ATTEMPTS, value: attempts }]);
   }
 }
 

@@ -5,7 +5,7 @@ import { type Db, openDatabase } from "../../src/db/database.ts";
 import { createSecretBox, type SecretBox } from "../../src/db/webhooks/secret-box.ts";
 import { startEmbeddedTemporal } from "../../src/embedded/temporal/embedded-temporal.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
-import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
+import { SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import type { Bench } from "./bench.ts";
 import { childOf } from "./processes.ts";
 import { type ServiceProcess, startService } from "./service-process.ts";

@@ -1,7 +1,7 @@
 import path from "node:path";
 import type { Config } from "../config/config.ts";
 import type { Progress } from "../process/progress.ts";
-import { SEARCH_ATTRIBUTES } from "../temporal/search-attributes.ts";
+import { SEARCH_ATTRIBUTES } from "../temporal/setup/search-attributes.ts";
 import { startEmbeddedPostgres } from "./postgres/embedded-postgres.ts";
 import { lockDataDir } from "./service-lock.ts";
 import { startEmbeddedTemporal } from "./temporal/embedded-temporal.ts";

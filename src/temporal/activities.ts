@@ -22,7 +22,7 @@ export type ActivityTiming = Pick<DispatchInput, "heartbeatTimeoutMs" | "retryIn
 export function createActivities(
   engine: DeliveryEngine,
   timing: ActivityTiming,
-): Omit<Activities, "deleteExpired"> {
+): Omit<Activities, "deleteExpired" | "readSearchable"> {
   const { db, statements, stopping } = engine;
   const { heartbeatTimeoutMs, retryInitialDelayMs, pumpMs } = timing;
   /** The margin of the lease over heartbeats, in milliseconds: enough to detect and replace a dead worker. */

@@ -6,7 +6,7 @@ import { followApiKey } from "./connection/api-key.ts";
 import type { TemporalNames } from "./connection/names.ts";
 import type { TemporalTarget } from "./connection/target.ts";
 import { type DispatchRunKey, type FoundActivity, findActivity } from "./find-activity.ts";
-import { triggerDispatch } from "./schedule.ts";
+import { triggerDispatch } from "./setup/schedule.ts";
 
 /** The timeout of the call to Temporal, in milliseconds. Short, because an API caller waits for it. */
 const DEADLINE_MS = 3_000;

@@ -22,7 +22,7 @@ import {
   startEmbeddedTemporal,
 } from "../../src/embedded/temporal/embedded-temporal.ts";
 import { createLogger } from "../../src/process/logger.ts";
-import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
+import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { keyedTransport } from "../support/test-service.ts";

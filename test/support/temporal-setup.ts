@@ -4,7 +4,7 @@ import path from "node:path";
 import type { TestProject } from "vitest/node";
 import { build, TARGETS } from "../../scripts/build.ts";
 import { startEmbeddedTemporal } from "../../src/embedded/temporal/embedded-temporal.ts";
-import { SEARCH_ATTRIBUTES } from "../../src/temporal/search-attributes.ts";
+import { SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import { WORKFLOW_BUNDLE } from "../../src/temporal/workflow-bundle.ts";
 
 declare module "vitest" {

@@ -71,7 +71,7 @@ export interface TestService {
    *
    * @param workflowBundle of other workflows than this build's
    */
-  startWorker(workflowBundle?: { code: string }): Promise<Service>;
+  startWorker(workflowBundle?: { code: string }, settings?: Record<string, string>): Promise<Service>;
   stop(): Promise<void>;
 }
 
@@ -86,7 +86,8 @@ export async function startTestService(
   const database = await createTestDatabase();
   const names = temporalNames(`${randomUUID()}-`);
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
-  const environment = { TEMPORAL_ADDRESS: inject("temporalAddress") };
+  const namespace = settings.TEMPORAL_NAMESPACE ?? "default";
+  const environment = { TEMPORAL_ADDRESS: inject("temporalAddress"), TEMPORAL_NAMESPACE: namespace };
   quietRuntime();
   const variables = {
     HOST: "127.0.0.1",
@@ -111,7 +112,7 @@ export async function startTestService(
   const service = await start({});
   const db = openDatabase(database.url, { max: 3, applicationName: "test" });
   const connection = await Connection.connect({ address: inject("temporalAddress") });
-  const temporal = new TemporalClient({ connection });
+  const temporal = new TemporalClient({ connection, namespace });
   const receivers: Receiver[] = [];
   const workers: Service[] = [];
   const transport = keyedTransport(service.grpcPort as number, adminKey);
@@ -174,8 +175,8 @@ export async function startTestService(
         .toBe(0);
       return found;
     },
-    async startWorker(workflowBundle) {
-      const worker = await start({ ROLE: "worker", DELIVERY_PROCESSES: "1" }, workflowBundle);
+    async startWorker(workflowBundle, more) {
+      const worker = await start({ ROLE: "worker", DELIVERY_PROCESSES: "1", ...more }, workflowBundle);
       workers.push(worker);
       return worker;
     },

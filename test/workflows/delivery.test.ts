@@ -7,7 +7,7 @@ import { readConfig } from "../../src/config/config.ts";
 import { rows } from "../../src/db/database.ts";
 import { ATTEMPTS_PER_ROUND } from "../../src/db/queue/results.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
-import { ensureDispatchSchedule } from "../../src/temporal/schedule.ts";
+import { ensureDispatchSchedule } from "../../src/temporal/setup/schedule.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
 let service: TestService;

@@ -4,10 +4,9 @@ import {
   type ScheduleOptions,
   ScheduleOverlapPolicy,
 } from "@temporalio/client";
-import type { DispatchInput } from "../../workflows/dispatch-input.ts";
-import type { DispatchConfig } from "../config/config.ts";
-import type { TemporalNames } from "./connection/names.ts";
-import type { Searchable } from "./search-attributes.ts";
+import type { DispatchInput, Searchable } from "../../../workflows/dispatch-input.ts";
+import type { DispatchConfig } from "../../config/config.ts";
+import type { TemporalNames } from "../connection/names.ts";
 
 /**
  * The time that pumps work beyond the interval, in milliseconds, so that the next run's pumps take over before they

@@ -1,0 +1,88 @@
+import type { Client } from "@temporalio/client";
+import proto from "@temporalio/proto";
+import type { Logger } from "pino";
+import type { Searchable } from "../../../workflows/dispatch-input.ts";
+
+/**
+ * Search attributes of runs for operators: `FailingHosts = "shop.example"`, or `DeliveryAttempts > 0` for runs that did
+ * anything.
+ */
+export const SEARCH_ATTRIBUTES = {
+  FailingWebhookIds: "KeywordList",
+  FailingHosts: "KeywordList",
+  DeliveryAttempts: "Int",
+} as const;
+
+type Name = keyof typeof SEARCH_ATTRIBUTES;
+
+const TYPES = {
+  KeywordList: proto.temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+  Int: proto.temporal.api.enums.v1.IndexedValueType.INDEXED_VALUE_TYPE_INT,
+};
+
+/** The suffix of the addresses of Temporal Cloud. */
+const CLOUD = ".tmprl.cloud";
+
+/** Reads which search attributes are registered. */
+export async function readSearchable(client: Client, namespace: string): Promise<Searchable> {
+  const missing = await missingOf(client, namespace);
+  return {
+    failing: !missing.includes("FailingWebhookIds") && !missing.includes("FailingHosts"),
+    attempts: !missing.includes("DeliveryAttempts"),
+  };
+}
+
+async function missingOf(client: Client, namespace: string): Promise<Name[]> {
+  const { customAttributes } = await client.connection.operatorService.listSearchAttributes({ namespace });
+  return (Object.keys(SEARCH_ATTRIBUTES) as Name[]).filter((name) => !(name in (customAttributes ?? {})));
+}
+
+/**
+ * Ensures that the search attributes exist. If this client may not register them, as in Temporal Cloud, the service
+ * logs the command for an administrator to run, and works without those that are missing.
+ *
+ * @param address Temporal's `host:port`, which tells whether it is Temporal Cloud
+ * @returns which are registered; false for all if this client may not list them
+ */
+export async function ensureSearchAttributes(
+  client: Client,
+  namespace: string,
+  log: Logger,
+  address = "",
+): Promise<Searchable> {
+  let missing = Object.keys(SEARCH_ATTRIBUTES) as Name[];
+  try {
+    missing = await missingOf(client, namespace);
+    if (missing.length > 0) {
+      await client.connection.operatorService.addSearchAttributes({
+        namespace,
+        searchAttributes: Object.fromEntries(missing.map((name) => [name, TYPES[SEARCH_ATTRIBUTES[name]]])),
+      });
+    }
+  } catch (error) {
+    const reason = String((error as Error).message);
+    // Another process may have registered them first.
+    if (!/already exist/i.test(reason)) {
+      log.warn(
+        { reason },
+        `registering search attributes failed; to search runs by failing webhook, host or attempts, run: ${commandFor(address, namespace, missing)}`,
+      );
+    }
+  }
+  return readSearchable(client, namespace).catch(() => ({ failing: false, attempts: false }));
+}
+
+/** The command with which an administrator registers search attributes. Runs use them from then on. */
+function commandFor(address: string, namespace: string, names: readonly Name[]): string {
+  const [host = ""] = address.split(":");
+  const [command, of] = host.endsWith(CLOUD)
+    ? [
+        `tcld namespace search-attributes add --namespace ${namespace}`,
+        (name: Name) => `--search-attribute ${name}=${SEARCH_ATTRIBUTES[name]}`,
+      ]
+    : [
+        `temporal operator search-attribute create --namespace ${namespace}`,
+        (name: Name) => `--name ${name} --type ${SEARCH_ATTRIBUTES[name]}`,
+      ];
+  return [command, ...names.map(of)].join(" ");
+}
