@@ -19,7 +19,7 @@ export interface ReceivedRequest {
 export type Reply = (
   request: ReceivedRequest,
   response: ServerResponse,
-) => number | Promise<number> | undefined | Promise<undefined>;
+) => number | undefined | Promise<number | undefined>;
 
 /** A local HTTPS receiver. */
 export interface Receiver {

@@ -5,7 +5,9 @@ import { readText, withSecretFiles } from "./secret-files.ts";
 import type { Network, ProxyAddress } from "./values.ts";
 import {
   apiKeySecret,
+  buildId,
   bytes,
+  deploymentName,
   duration,
   emailAddress,
   emailAddresses,
@@ -143,6 +145,14 @@ export interface DispatchConfig {
   payloadRetentionDays: number | undefined;
   /** The retention of audit entries, in days. */
   auditRetentionDays: number;
+  /** The version of the workers, in a Worker Deployment of Temporal. Undefined: workers have no version. */
+  deployment: DeploymentConfig | undefined;
+}
+
+/** A version of a Worker Deployment of Temporal. */
+export interface DeploymentConfig {
+  name: string;
+  buildId: string;
 }
 
 /** Settings of the delivery engine. */
@@ -197,6 +207,8 @@ const variables = {
   TEMPORAL_PROFILE: str({ default: undefined }),
   TEMPORAL_CONFIG_FILE: str({ default: undefined }),
   TEMPORAL_UI_URL: url({ default: undefined }),
+  TEMPORAL_DEPLOYMENT_NAME: deploymentName({ default: undefined }),
+  TEMPORAL_WORKER_BUILD_ID: buildId({ default: undefined }),
   ADMIN_KEY: apiKeySecret({ default: undefined }),
   SECRET_KEY: secretKey({ default: undefined }),
   SECRET_KEY_PREVIOUS: secretKeys({ default: [] }),
@@ -314,6 +326,10 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       retentionDays: env.RETENTION_DAYS,
       payloadRetentionDays: env.PAYLOAD_RETENTION_DAYS,
       auditRetentionDays: env.AUDIT_RETENTION_DAYS,
+      deployment:
+        env.TEMPORAL_DEPLOYMENT_NAME && env.TEMPORAL_WORKER_BUILD_ID
+          ? { name: env.TEMPORAL_DEPLOYMENT_NAME, buildId: env.TEMPORAL_WORKER_BUILD_ID }
+          : undefined,
     },
     delivery: {
       processes: env.DELIVERY_PROCESSES ?? defaultProcesses(env.ROLE),
@@ -383,12 +399,19 @@ function checkTogether(
     SMTP_URL: string | undefined;
     SMTP_FROM: string | undefined;
     NOTICE_EMAILS: string[];
+    TEMPORAL_DEPLOYMENT_NAME: string | undefined;
+    TEMPORAL_WORKER_BUILD_ID: string | undefined;
   },
   externalTemporal: boolean,
 ): void {
   const wrong: string[] = [];
   if (Boolean(env.TLS_CERT) !== Boolean(env.TLS_KEY)) {
     wrong.push("only one of TLS_CERT and TLS_KEY is set: set both to the paths of PEM files, or neither");
+  }
+  if (Boolean(env.TEMPORAL_DEPLOYMENT_NAME) !== Boolean(env.TEMPORAL_WORKER_BUILD_ID)) {
+    wrong.push(
+      "only one of TEMPORAL_DEPLOYMENT_NAME and TEMPORAL_WORKER_BUILD_ID is set: the workers are this build of this deployment; set both, or neither",
+    );
   }
   if (env.DATABASE_DIRECT_URL && !env.DATABASE_URL) {
     wrong.push(

@@ -221,3 +221,21 @@ function parseAddress(text: string): string {
   if (/^[^\s@,;:<>()"\p{C}]+@[^\s@,;:<>()"\p{C}]+$/u.test(text)) return text;
   throw new Error(`"${text}" is not an e-mail address; write it like ops@example.com`);
 }
+
+/** The name of a Worker Deployment of Temporal, which separates it from a build id by a dot or a colon. */
+export const deploymentName = makeValidator<string>((input) => {
+  const name = String(input).trim();
+  if (/^[\w/-]{1,200}$/.test(name) && !name.startsWith("__")) return name;
+  throw new Error(
+    `"${name}" is not a name of a Worker Deployment; use 1 to 200 letters, digits, "-", "_" and "/", such as webhook-service`,
+  );
+});
+
+/** The build id of a version in a Worker Deployment of Temporal. */
+export const buildId = makeValidator<string>((input) => {
+  const id = String(input).trim();
+  if (/^[\w.+-]{1,200}$/.test(id) && !id.startsWith("__")) return id;
+  throw new Error(
+    `"${id}" is not a build id; use 1 to 200 letters, digits, "-", "_", "+" and ".", such as 1.4.0 or a commit`,
+  );
+});

@@ -13,13 +13,14 @@ import { connectTemporal, type TemporalConnections } from "./connection/connecti
 import type { TemporalNames } from "./connection/names.ts";
 import type { TemporalTarget } from "./connection/target.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
+import { ensureCurrentVersion, versioningOptions } from "./setup/deployment.ts";
 import {
   dispatchInput,
   ensureDispatchSchedule,
   ensureRetentionSchedule,
   triggerDispatch,
-} from "./schedule.ts";
-import { ensureSearchAttributes } from "./search-attributes.ts";
+} from "./setup/schedule.ts";
+import { ensureSearchAttributes, readSearchable } from "./setup/search-attributes.ts";
 
 /** The maximum number of concurrent retry activities per process. A waiting activity uses almost no resources. */
 const MAX_RETRY_ACTIVITIES = 2_000;
@@ -85,10 +86,13 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
       const activities = {
         ...createActivities({ ...engine, stopping }, timing),
         deleteExpired: createDeleteExpired(engine, options.dispatch),
+        readSearchable: () => readSearchable(connections.client, connections.namespace),
       };
       const workers = await createWorkers(connections, options, activities);
       live = { connections, workers };
       const runs = workers.map((worker) => worker.run());
+      const ended = new AbortController();
+      const versioned = ensureVersion(connections, options, AbortSignal.any([stopping, ended.signal]));
       if (options.dispatch.onPublish) await triggerDispatch(connections.client, options.names);
       firstStart();
       const stop = () => {
@@ -98,7 +102,6 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
       };
       if (stopping.aborted) stop();
       stopping.addEventListener("abort", stop, { once: true });
-      const ended = new AbortController();
       const watching = untilDatabaseLost(engine, AbortSignal.any([engine.stopping, ended.signal])).then(
         (lost) => {
           if (!lost) return;
@@ -110,7 +113,7 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
       for (const run of runs) run.catch(() => shutDown(workers));
       const ends = await Promise.allSettled(runs);
       ended.abort();
-      await watching;
+      await Promise.all([watching, versioned]);
       stopping.removeEventListener("abort", stop);
       // Activities that wait for the lost database do not end in time.
       if (databaseLost.signal.aborted) return;
@@ -220,14 +223,24 @@ async function assertNamespace({ client, namespace }: TemporalConnections): Prom
 async function prepare(connections: TemporalConnections, options: WorkerOptions): Promise<void> {
   await assertNamespace(connections);
   const { client, namespace } = connections;
-  const searchable = await ensureSearchAttributes(client, namespace, options.log);
+  const { address } = options.target.connectionOptions;
+  const searchable = await ensureSearchAttributes(client, namespace, options.log, address);
   await ensureDispatchSchedule(client, options.names, options.dispatch, searchable);
   await ensureRetentionSchedule(client, options.names, options.dispatch);
 }
 
+/** Never rejects. */
+async function ensureVersion(
+  { client, namespace }: TemporalConnections,
+  { dispatch: { deployment }, log }: WorkerOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  if (deployment) await ensureCurrentVersion(client, namespace, deployment, log, signal).catch(() => {});
+}
+
 async function createWorkers(
   { native, namespace }: TemporalConnections,
-  { names, engine, workflowBundle }: WorkerOptions,
+  { names, engine, dispatch: { deployment }, workflowBundle }: WorkerOptions,
   activities: Activities,
 ): Promise<Worker[]> {
   const common = {
@@ -245,6 +258,7 @@ async function createWorkers(
       taskQueue: names.dispatchTaskQueue,
       workflowBundle,
       activities: dispatch,
+      ...versioningOptions(deployment),
     }),
     await Worker.create({
       ...common,

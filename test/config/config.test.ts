@@ -105,6 +105,8 @@ describe("the settings", () => {
     ["DELIVERY_PROXY", "http://proxy.example/?x=1"],
     ["DELIVERY_PROXY", "socks5://user@proxy.example"],
     ["TEMPORAL_UI_URL", "not a url"],
+    ["TEMPORAL_DEPLOYMENT_NAME", "webhook.service"],
+    ["TEMPORAL_WORKER_BUILD_ID", "a build"],
     ["LOG_LEVEL", "loud"],
     ["SMTP_URL", "https://smtp.example"],
     ["SMTP_URL", "smtp://user:100%@smtp.example"],
@@ -151,6 +153,22 @@ describe("the settings", () => {
     for (const name of Object.keys(all))
       expect(refusal({ ...all, [name]: "" })).toContain(
         "only some of SMTP_URL, SMTP_FROM and NOTICE_EMAILS are set",
+      );
+  });
+
+  test("take the version of the workers, all of it or nothing", () => {
+    const both = {
+      TEMPORAL_DEPLOYMENT_NAME: "shop/webhook-service",
+      TEMPORAL_WORKER_BUILD_ID: "1.4.0-rc.1",
+    };
+    expect(readConfig({}).dispatch.deployment).toBeUndefined();
+    expect(readConfig(both).dispatch.deployment).toEqual({
+      name: "shop/webhook-service",
+      buildId: "1.4.0-rc.1",
+    });
+    for (const name of Object.keys(both))
+      expect(refusal({ ...both, [name]: "" })).toContain(
+        "only one of TEMPORAL_DEPLOYMENT_NAME and TEMPORAL_WORKER_BUILD_ID is set",
       );
   });
 

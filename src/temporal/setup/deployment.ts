@@ -1,0 +1,84 @@
+import { type Client, isGrpcServiceError } from "@temporalio/client";
+import type { WorkerOptions } from "@temporalio/worker";
+import pRetry, { AbortError } from "p-retry";
+import type { Logger } from "pino";
+import type { DeploymentConfig } from "../../config/config.ts";
+
+/** Status codes of gRPC. */
+const PERMISSION_DENIED = 7;
+const UNIMPLEMENTED = 12;
+
+const UNTIL_KNOWN = { retries: Number.POSITIVE_INFINITY, minTimeout: 250, maxTimeout: 5_000 };
+
+/**
+ * The options of a worker that executes workflows. Open runs continue on the current version: a worker is replaced
+ * sooner than its runs end. Activities need no version: workers of all versions execute those of every run.
+ */
+export function versioningOptions(
+  deployment: DeploymentConfig | undefined,
+): Pick<WorkerOptions, "workerDeploymentOptions"> {
+  if (!deployment) return {};
+  return {
+    workerDeploymentOptions: {
+      useWorkerVersioning: true,
+      version: { deploymentName: deployment.name, buildId: deployment.buildId },
+      defaultVersioningBehavior: "AUTO_UPGRADE",
+    },
+  };
+}
+
+/**
+ * Makes the version the current one of its deployment if the deployment has none: without, Temporal would give its workers
+ * nothing. Never replaces a current version, which is the operator's decision, and logs the command instead. Retries
+ * until Temporal knows the version, which it does once a worker polls.
+ *
+ * @throws the signal's reason when it aborts
+ */
+export async function ensureCurrentVersion(
+  client: Client,
+  namespace: string,
+  { name, buildId }: DeploymentConfig,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  const version = { deployment: name, buildId };
+  const command = `temporal worker deployment set-current-version --namespace ${namespace} --deployment-name ${name} --build-id ${buildId}`;
+  const attempt = async () => {
+    const { workerDeploymentInfo, conflictToken } = await client.workflowService.describeWorkerDeployment({
+      namespace,
+      deploymentName: name,
+    });
+    const current = workerDeploymentInfo?.routingConfig?.currentDeploymentVersion;
+    if (current?.buildId === buildId) return;
+    if (current) {
+      log.warn(
+        { ...version, current: current.buildId },
+        `this worker is not of the current version of its deployment and executes no workflows; to replace the current version, run: ${command}`,
+      );
+      return;
+    }
+    await client.workflowService.setWorkerDeploymentCurrentVersion({
+      namespace,
+      deploymentName: name,
+      buildId,
+      conflictToken,
+      identity: "webhook-service",
+    });
+    log.info(version, "this worker's version is the first current one of its deployment");
+  };
+  await pRetry(attempt, {
+    ...UNTIL_KNOWN,
+    signal,
+    onFailedAttempt: ({ error }) => {
+      if (!isGrpcServiceError(error) || (error.code !== PERMISSION_DENIED && error.code !== UNIMPLEMENTED))
+        return;
+      log.warn(
+        { ...version, reason: error.details },
+        `making this worker's version the current one failed; if the deployment has none yet, run: ${command}`,
+      );
+      throw new AbortError(error);
+    },
+  }).catch((error: unknown) => {
+    if (signal.aborted) throw error;
+  });
+}
