@@ -3,7 +3,7 @@
 set -eu
 
 tool() {
-  temporal-sql-tool --plugin postgres12 --ep "$POSTGRES_SEEDS" --port 5432 \
+  temporal-sql-tool --plugin postgres12 --ep "$POSTGRES_SEEDS" --port "${DB_PORT:-5432}" \
     --user "$POSTGRES_USER" --password "$POSTGRES_PWD" --db "$@"
 }
 
@@ -13,5 +13,6 @@ for kind in temporal visibility; do
   tool "$database" create
   # Fails where the version table is there already, which is as good.
   tool "$database" setup-schema -v 0.0 || true
-  tool "$database" update-schema -d "/etc/temporal/schema/postgresql/v12/$kind/versioned"
+  # The schemas that the tool itself contains.
+  tool "$database" update-schema --schema-name "postgresql/v12/$kind"
 done

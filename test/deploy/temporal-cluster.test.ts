@@ -1,0 +1,85 @@
+import { Client, Connection } from "@temporalio/client";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { rows } from "../../src/db/database.ts";
+import { type Cluster, startCluster } from "../faults/cluster.ts";
+import { checkAttempts, outcomes, untilAllFinal } from "../faults/parts.ts";
+import { POSTGRES_PROGRAMS } from "./own-postgres.ts";
+import { describeWith } from "./programs.ts";
+import { startTemporalCluster, TEMPORAL_PROGRAMS, type TemporalCluster } from "./temporal-cluster.ts";
+
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
+
+const EVENTS = 1_000;
+/** One delivery in ten fails once. */
+const FAILING_PART = 10;
+
+describeWith(
+  [...TEMPORAL_PROGRAMS, ...POSTGRES_PROGRAMS],
+  "the Temporal cluster of docker-compose.yml",
+  () => {
+    let temporal: TemporalCluster;
+    let cluster: Cluster;
+    let client: Client;
+
+    beforeAll(async () => {
+      temporal = await startTemporalCluster();
+      cluster = await startCluster({ TEMPORAL_ADDRESS: temporal.address, TEMPORAL_NAMESPACE: "default" });
+      client = new Client({ connection: await Connection.connect({ address: temporal.address }) });
+    });
+    afterAll(async () => {
+      await client?.connection.close();
+      await cluster?.end();
+      await temporal?.end();
+    });
+
+    async function startStorm() {
+      await cluster.db.raw(
+        "truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade",
+      );
+      const ledger = await cluster.ledger(5, (_path, nth, id) =>
+        nth === 1 && Number.parseInt(id.slice(-8), 16) % FAILING_PART === 0 ? 503 : 200,
+      );
+      for (const path of ["one", "two", "three"]) await cluster.register(`${ledger.url}/${path}`);
+      return { ledger, publishing: cluster.publisher.publish(EVENTS) };
+    }
+
+    /** Every delivery arrived, in one or two attempts, and the log says the same as the receiver. */
+    async function expectDelivered(
+      ledger: Awaited<ReturnType<typeof startStorm>>["ledger"],
+      sentTwice: number,
+    ) {
+      await untilAllFinal(cluster.db);
+      await checkAttempts(cluster.db);
+      const found = await outcomes(cluster.db);
+      expect(found.map(({ state }) => state)).toEqual(["delivered", "delivered"]);
+      expect(found.reduce((sum, { n }) => sum + n, 0)).toBe(3 * EVENTS);
+      expect(new Set(ledger.entries.map(({ deliveryId }) => deliveryId)).size).toBe(3 * EVENTS);
+      const [recorded] = await rows<{ n: number }>(cluster.db, "select count(*)::int as n from all_attempts");
+      expect(ledger.entries.length - (recorded?.n ?? 0)).toBeLessThanOrEqual(sentTwice);
+    }
+
+    test("dispatches by its schedule, retries, describes its runs and finds them by their attempts", async () => {
+      const worker = await cluster.startWorker();
+      const { ledger, publishing } = await startStorm();
+      await publishing;
+      await expectDelivered(ledger, 0);
+      const found = async () => {
+        const runs = [];
+        for await (const run of client.workflow.list({ query: "DeliveryAttempts > 0" })) runs.push(run);
+        return runs.length;
+      };
+      await expect.poll(found, { timeout: 60_000 }).toBeGreaterThan(0);
+      await worker.end("SIGTERM");
+    });
+
+    test("a frontend that is killed amid a storm, and started again, costs no delivery and no attempt", async () => {
+      await cluster.startWorker();
+      const { ledger, publishing } = await startStorm();
+      await vi.waitUntil(() => ledger.entries.length > EVENTS / 2, { timeout: 60_000, interval: 20 });
+      await temporal.kill("frontend");
+      await publishing;
+      await temporal.start("frontend");
+      await expectDelivered(ledger, 0);
+    });
+  },
+);
