@@ -127,6 +127,8 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
     await expectFitsPhone(page);
     await takeScreenshots(page, "delivery-failed");
 
+    expect(await page.title()).toBe(`Delivery ${id.slice(-8)} · Webhook service`);
+
     answer = 200;
     await page.getByRole("button", { name: "Send again…" }).focus();
     await page.keyboard.press("Enter");
@@ -151,6 +153,12 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
     await expectAccessible(page);
     await expect.poll(() => page.getByRole("button", { name: "Send again…" }).count()).toBe(1);
     await takeScreenshots(page, "delivery-two-rounds");
+
+    await web.service.webhooks.pauseWebhook({ webhookId });
+    await page.getByRole("button", { name: "Send again…" }).click();
+    await dialog.getByRole("button", { name: "Send again", exact: true }).click();
+    await page.getByText("It waits until the webhook is resumed").first().waitFor();
+    await web.service.webhooks.resumeWebhook({ webhookId });
   });
 });
 

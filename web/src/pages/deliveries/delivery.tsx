@@ -34,6 +34,8 @@ export default function DeliveryPage() {
       <BackLink to={PAGE_PATHS.deliveries}>All deliveries</BackLink>
       <PageTitle
         title="Delivery"
+        // The end of the id, as in the list: several deliveries may be open in tabs.
+        tab={`Delivery ${id.slice(-8)}`}
         description={
           <Group gap={4} wrap="nowrap">
             <Code>{id}</Code>

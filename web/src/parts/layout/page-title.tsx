@@ -5,8 +5,9 @@ import { Breakable } from "../text/breakable.tsx";
 
 /** The head of a page. */
 export interface PageTitleProps {
-  /** The browser's tab has it too. */
   title: string;
+  /** The title of the browser's tab. Defaults to the page's. */
+  tab?: string;
   /** What the page is for, in a sentence. */
   description?: ReactNode;
   /** Buttons, at the end of the line. */
@@ -16,8 +17,8 @@ export interface PageTitleProps {
 }
 
 /** A page's one heading of the first order, with what can be done on the page. */
-export function PageTitle({ title, description, actions, compact = false }: PageTitleProps) {
-  useDocumentTitle(`${title} · Webhook service`);
+export function PageTitle({ title, tab = title, description, actions, compact = false }: PageTitleProps) {
+  useDocumentTitle(`${tab} · Webhook service`);
   return (
     <Group justify="space-between" align="flex-start" gap="md" mb={compact ? "xs" : "lg"}>
       <Stack gap={4} miw={0}>

@@ -2,12 +2,25 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import type { ReactNode } from "react";
 import { type Delivery, DeliveryState, type Event } from "../../../../../gen/webhook/v1/delivery_pb.ts";
-import { CircuitBreakerState, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { CircuitBreakerState, type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useLateness } from "../../../parts/status/next-retry.tsx";
 import { OVERDUE_AFTER_MS, overdueFor, overdueInWords, waitingFor } from "../../../parts/status/overdue.ts";
 import { Countdown } from "./countdown.tsx";
 
 const REFRESH_MS = 5_000;
+
+/** What the deliveries of a webhook wait for, to follow "waits"; undefined for nothing. */
+export function heldBackBy({ paused, circuitBreaker }: Webhook): string | undefined {
+  if (paused) return "until the webhook is resumed";
+  switch (circuitBreaker?.state) {
+    case CircuitBreakerState.DISABLED:
+      return "until the webhook is enabled";
+    case CircuitBreakerState.OPEN:
+      return "for the circuit breaker";
+    default:
+      return undefined;
+  }
+}
 
 /**
  * What holds a delivery back that would be sent otherwise: its webhook is paused, or its circuit breaker is open. Undefined
@@ -24,14 +37,14 @@ export function useHeldBack(
     { enabled: waits && !event?.test, refetchInterval: REFRESH_MS },
   );
   if (!waits || event?.test || !data?.webhook) return undefined;
+  const held = heldBackBy(data.webhook);
+  if (!held) return undefined;
   const { paused, circuitBreaker } = data.webhook;
-  if (paused) return "Waits until the webhook is resumed.";
-  if (circuitBreaker?.state === CircuitBreakerState.DISABLED) return "Waits until the webhook is enabled.";
-  if (circuitBreaker?.state !== CircuitBreakerState.OPEN) return undefined;
-  const { nextProbe } = circuitBreaker;
+  const isProbed = !paused && circuitBreaker?.state === CircuitBreakerState.OPEN;
+  const nextProbe = isProbed ? circuitBreaker.nextProbe : undefined;
   return (
     <>
-      Waits for the circuit breaker
+      Waits {held}
       {nextProbe && (
         <>
           ; next probe <Countdown until={nextProbe} />

@@ -10,6 +10,7 @@ import { useMay } from "../../../api/session.tsx";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
 import { useFocusBack } from "../../../parts/dialogs/use-focus-back.ts";
+import { heldBackBy } from "../delivery/next-attempt.tsx";
 import { ATTEMPTS_A_ROUND } from "../delivery/rounds.ts";
 import { isFinal } from "../list/selection.ts";
 
@@ -37,7 +38,10 @@ export function SendAgain({ delivery }: { delivery: Delivery }) {
 
   async function run() {
     await sendAgain({ deliveryId: delivery.id });
-    notifications.show({ color: "green", message: "It will be sent with the next dispatch" });
+    const { data } = await webhook.refetch();
+    const held = data?.webhook && heldBackBy(data.webhook);
+    const message = held ? `It waits ${held}` : "It will be sent with the next dispatch";
+    notifications.show({ color: "green", message });
     await readAnew(DeliveryService);
   }
 
