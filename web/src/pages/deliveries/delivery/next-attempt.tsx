@@ -2,7 +2,11 @@ import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import type { ReactNode } from "react";
 import { type Delivery, DeliveryState, type Event } from "../../../../../gen/webhook/v1/delivery_pb.ts";
-import { CircuitBreakerState, type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import {
+  CircuitBreakerState,
+  type Webhook,
+  WebhookService,
+} from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useLateness } from "../../../parts/status/next-retry.tsx";
 import { OVERDUE_AFTER_MS, overdueFor, overdueInWords, waitingFor } from "../../../parts/status/overdue.ts";
 import { Countdown } from "./countdown.tsx";
