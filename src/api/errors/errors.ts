@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { createRegistry, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
@@ -27,10 +27,10 @@ import {
   STATUS_CODES,
   type StatusName,
 } from "../../contract/errors.ts";
-import { enumChoices } from "../../contract/json/names.ts";
 import { InvalidTargetError } from "../../contract/target-rules.ts";
 import { isTransient } from "../../db/faults.ts";
 import { hideSecrets } from "./hidden-secrets.ts";
+import { plainJsonMessage } from "./json-messages.ts";
 
 const STATUS_NAMES = new Map<number, StatusName>(
   Object.entries(STATUS_CODES).map(([name, number]) => [number, name as StatusName]),
@@ -144,20 +144,15 @@ const files = [
   file_webhook_v1_stats,
   file_webhook_v1_webhook,
 ];
-const enums = new Map(files.flatMap((file) => file.enums).map((desc) => [desc.typeName, desc]));
-const messages = new Map(files.flatMap((file) => file.messages).map((desc) => [desc.typeName, desc]));
+const types = createRegistry(...files);
 
-/** Adds the allowed values or names to the library's message about an unknown enum value or field in JSON. */
+/** Says in plain words what JSON does not fit, and that only the service publishes notices. */
 function withChoices(message: string): string {
-  const [, kind, name = ""] = /^cannot decode (enum|message) ([\w.]+) from JSON: /.exec(message) ?? [];
-  let choices: string[] = [];
-  if (kind === "enum") choices = [enums.get(name) ?? []].flat().flatMap(enumChoices);
-  else if (message.endsWith(" is unknown"))
-    choices = (messages.get(name)?.fields ?? []).map(({ jsonName }) => jsonName);
-  if (choices.length === 0) return message;
   const [, key = ""] = /key "(\w+)" is unknown$/.exec(message) ?? [];
-  const why = NOTICE_KEYS.has(key) ? "; only the service publishes notices" : "";
-  return `${message}${why}; allowed: ${choices.join(", ")}`;
+  const plain = plainJsonMessage(message, types);
+  return NOTICE_KEYS.has(key)
+    ? plain.replace("; allowed:", "; only the service publishes notices; allowed:")
+    : plain;
 }
 
 /** The names under which a caller would publish notices in JSON. */

@@ -1,4 +1,5 @@
 import { DomainError } from "../../contract/errors.ts";
+import { withoutExcerpt } from "../errors/json-messages.ts";
 import { checkJsonElements } from "../limits/element-limit.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
@@ -33,8 +34,7 @@ function assertWellFormed(text: string): void {
       return undefined;
     });
   } catch (error) {
-    // Not left to the library: its error repeats a part of the text, which may split a surrogate pair.
-    throw invalid(`the message is not valid JSON: ${(error as Error).message}`);
+    throw invalid(`the message is not valid JSON: ${withoutExcerpt((error as Error).message)}`);
   }
   if (!wellFormed) {
     throw invalid("the message holds half of a surrogate pair, such as \\ud800; send valid Unicode text");

@@ -1,6 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import formbody from "@fastify/formbody";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { withoutExcerpt } from "../errors/json-messages.ts";
 import { parseExactJson, repeatedName } from "../json/exact-json.ts";
 
 /** The maximum size of a REST body, in bytes. */
@@ -85,7 +86,7 @@ function parse(text: string): unknown {
     return parseExactJson(text);
   } catch (error) {
     if (error instanceof RangeError) throw invalid("the body is nested too deeply; send a flat JSON object");
-    throw invalid(`the body is not valid JSON: ${(error as Error).message}`);
+    throw invalid(`the body is not valid JSON: ${withoutExcerpt((error as Error).message)}`);
   }
 }
 

@@ -148,7 +148,7 @@ test("an API key or signing secret in a path, a body or a header is not repeated
     });
     const text = await answer.text();
     expect([answer.status, text]).toEqual([expected, expect.not.stringMatching(/kkk|sss|a2tr|c3Nz/)]);
-    expect(text).toMatch(/whk_…|whsec_…|x…/);
+    expect(text).toMatch(/whk_…|whsec_…|x…|Unexpected token 'w'/);
   }
 });
 
@@ -161,7 +161,7 @@ test("a field that a message lacks is told all the fields it has", async () => {
   const { message } = (await answer.json()) as { message: string };
   expect([answer.status, message]).toEqual([
     400,
-    'cannot decode message webhook.v1.CreateWebhookRequest from JSON: key "address" is unknown; allowed: process, url',
+    'CreateWebhookRequest has no field "address"; allowed: process, url',
   ]);
 });
 
@@ -177,6 +177,60 @@ test.each([
   });
   const { message } = (await answer.json()) as { message: string };
   expect(message).toContain(`; allowed: ${first}, `);
+});
+
+const MISPLACED = "hunter2-secret-token";
+test.each([
+  ['{"settings": {"bearer": "hunter2-secret-token"}}', "BearerAuthentication must be an object"],
+  ['{"settings": {"bearer": {"token": 98765432101}}}', "BearerAuthentication.token must be a string"],
+  [
+    '{"settings": {"basic": {"hunter2-secret-token": "x"}}}',
+    "BasicAuthentication has no field of this name; allowed: username, password",
+  ],
+  [
+    '{"settings": {"headers": [{"name": "X", "value": 98765432101}]}}',
+    "RequestHeader.value must be a string",
+  ],
+  ['{"settings": {"headers": "hunter2-secret-token"}}', "must be a list, each item an object"],
+  ['{"settings": {"bearer": {"token": hunter2-secret-token}}}', "is not valid JSON: Unexpected token 'h'"],
+  ['{"webhookId": "hunter2-secret-token"}', "webhook_id must be a whole number of 64 bits"],
+  ["hunter2-secret-token", "is not valid JSON: Unexpected token 'h'"],
+  ['{"settings": {"bearer": {"token": "hunter2-secret-token"', "is not valid JSON: Expected"],
+])("JSON that does not fit is told what is allowed, and not repeated: %s", async (body, expected) => {
+  const answer = await fetch(`${api.url}/webhook.v1.WebhookService/SetWebhookRequestSettings`, {
+    method: "POST",
+    headers: { "X-Service-Key": api.adminKey, "Content-Type": "application/json" },
+    body,
+  });
+  const text = await answer.text();
+  const { message } = JSON.parse(text) as { message: string };
+  expect([answer.status, message]).toEqual([400, expect.stringContaining(expected)]);
+  for (const part of [MISPLACED, "hunter2", "98765432101"]) expect(text).not.toContain(part);
+});
+
+test("a REST body that is not JSON is not repeated", async () => {
+  const { status, text } = await api.rest("POST", "/api/webhook", {
+    raw: { body: `{"url": ${MISPLACED}}`, type: "application/json" },
+  });
+  expect([status, text]).toEqual([400, expect.stringContaining("not valid JSON: Unexpected token 'h'")]);
+  expect(text).not.toContain("hunter2");
+});
+
+test("times and durations that do not fit are told an example", async () => {
+  const call = async (path: string, body: object) => {
+    const answer = await fetch(`${api.url}/${path}`, {
+      method: "POST",
+      headers: { "X-Service-Key": api.adminKey, "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    return ((await answer.json()) as { message: string }).message;
+  };
+  expect(
+    await call("webhook.v1.EventService/PublishEvent", { orderDispatched: { dispatchedAt: "yesterday" } }),
+  ).toBe("Timestamp must be a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z");
+  expect(await call("webhook.v1.ApiKeyService/RotateApiKey", { gracePeriod: "a day" })).toBe(
+    "Duration must be a number of seconds, such as 86400s",
+  );
 });
 
 /** Every method that takes an enumeration, and one message as plain JSON. */

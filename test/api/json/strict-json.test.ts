@@ -29,7 +29,7 @@ const misspelt: [string, string, object, string][] = [
     "the event types of a key",
     "ApiKeyService/CreateApiKey",
     { name: "k", permissions: ["PERMISSION_READ_ADMINISTRATIVE_DATA"], allowedProcess: [1] },
-    'key "allowedProcess" is unknown',
+    'has no field "allowedProcess"',
   ],
   [
     "one event type of a key",
