@@ -1,5 +1,5 @@
 import path from "node:path";
-import { styleText } from "node:util";
+import { parseArgs, styleText } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
 import { type Delivery, DeliveryService, DeliveryState } from "../gen/webhook/v1/delivery_pb.ts";
@@ -150,10 +150,26 @@ async function adminKeyOf(file: string | undefined): Promise<string> {
   return key;
 }
 
+const HELP = `npm run demo -- [--exit]
+
+Starts the service with embedded parts and three receivers, publishes events and prints what happens to their deliveries.
+
+  --exit  ends when every delivery has ended, as without a terminal; 0 means that each ended as expected
+  --help  prints this`;
+
+async function start(exitsAnyway: boolean): Promise<boolean> {
+  const { values } = parseArgs({
+    options: { exit: { type: "boolean", default: exitsAnyway }, help: { type: "boolean", default: false } },
+  });
+  if (!values.help) return demo(!values.exit);
+  console.log(HELP);
+  return true;
+}
+
 if (import.meta.main) {
   // Without a terminal nobody can press Ctrl-C.
-  const exits = process.argv.includes("--exit") || Boolean(process.env.CI) || !process.stdout.isTTY;
-  demo(!exits).then(
+  const exitsAnyway = Boolean(process.env.CI) || !process.stdout.isTTY;
+  start(exitsAnyway).then(
     (right) => process.exit(right ? 0 : 1),
     (error: unknown) => {
       console.error(explain("The demo failed", error));

@@ -1,3 +1,4 @@
+import { parseArgs } from "node:util";
 import { readConfig } from "./config/config.ts";
 import { openDatabase } from "./db/database.ts";
 import { migrate } from "./db/migrate.ts";
@@ -6,11 +7,22 @@ import { findRunningPostgres } from "./embedded/postgres/embedded-postgres.ts";
 import { explain } from "./process/explain.ts";
 import { createAdminKey } from "./startup/first-admin.ts";
 
+const HELP = `npm run admin-key
+
+Creates another administrator's key, with every permission, and prints it on stdout. Uses the database of DATABASE_URL, or
+the embedded one in DATA_DIR, which it starts if no service runs. Has no options but --help.`;
+
 /**
  * `npm run admin-key`: creates another administrator's key and prints it. Uses the database of a running service, or
  * starts the embedded one of DATA_DIR.
  */
 async function main(): Promise<void> {
+  // Throws for anything else: nobody wants a key by mistake.
+  const { values } = parseArgs({ options: { help: { type: "boolean", default: false } } });
+  if (values.help) {
+    console.log(HELP);
+    return;
+  }
   const config = readConfig(process.env);
   const running = config.database.url ?? (await findRunningPostgres(config.dataDir));
   const embedded = running

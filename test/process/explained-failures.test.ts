@@ -12,12 +12,17 @@ const PROGRAMS = [
   ["npm run admin-key", "src/admin-key.ts", "Creating a key failed"],
 ] as const;
 
+function runWith(file: string, options: string[], environment: Record<string, string> = {}) {
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    ["--disable-warning=ExperimentalWarning", file, ...options],
+    { cwd: root, encoding: "utf8", env: { PATH: process.env.PATH, ...environment } },
+  );
+  return { status, stdout, stderr };
+}
+
 function run(file: string, environment: Record<string, string>) {
-  const { status, stderr } = spawnSync(process.execPath, ["--disable-warning=ExperimentalWarning", file], {
-    cwd: root,
-    encoding: "utf8",
-    env: { PATH: process.env.PATH, ...environment },
-  });
+  const { status, stderr } = runWith(file, [], environment);
   return { status, stderr };
 }
 
@@ -35,6 +40,27 @@ test.each(PROGRAMS)(
     await writeFile(taken, "");
     const { status, stderr } = run(file, { DATA_DIR: taken });
     expect([status, stderr]).toEqual([1, expect.stringMatching(new RegExp(`^${words}: .*a-file`))]);
+    expect(stderr).not.toMatch(/^ +at /m);
+  },
+);
+
+test.each([
+  ["npm run demo", "demo/main.ts", "The demo failed"],
+  ["npm run admin-key", "src/admin-key.ts", "Creating a key failed"],
+])(
+  "%s explains itself with --help, and refuses other options before it does anything",
+  (command, file, words) => {
+    expect(runWith(file, ["--help"])).toEqual({
+      status: 0,
+      stdout: expect.stringContaining(command),
+      stderr: "",
+    });
+    const { status, stdout, stderr } = runWith(file, ["--foo"]);
+    expect([status, stdout, stderr]).toEqual([
+      1,
+      "",
+      expect.stringContaining(`${words}: Unknown option '--foo'`),
+    ]);
     expect(stderr).not.toMatch(/^ +at /m);
   },
 );
