@@ -20,14 +20,6 @@ export function isPermission(number: number): boolean {
   return number !== Permission.UNSPECIFIED && names.has(number);
 }
 
-/** Every permission that a key can have, for messages. */
-export function permissionChoices(): string {
-  return PermissionSchema.values
-    .filter((value) => value.number !== Permission.UNSPECIFIED)
-    .map((value) => permissionName(value.number))
-    .join(", ");
-}
-
 /** Options are looked up once a method: looking takes longer than all else that the gate does. */
 const needed = new WeakMap<DescMethod, Permission | undefined>();
 

@@ -61,7 +61,7 @@ export async function assertWebhookQuota(trx: Db, apiKeyId: string, added: numbe
   if (used + added <= key.quota) return;
   throw new DomainError(
     "FAILED_PRECONDITION",
-    `the API key “${key.name}” would own ${used + added} webhooks, but has a quota of ${key.quota}; delete unused webhooks and try again, or ask an administrator to raise the quota with SetApiKeyQuotas`,
+    `the API key “${key.name}” may own ${key.quota} webhooks, and would own ${used + added}; delete unused ones and try again, or ask an administrator to raise the quota with SetApiKeyQuotas`,
     { reason: "TOO_MANY_WEBHOOKS", metadata: { quota: "webhooks", limit: String(key.quota) } },
   );
 }
@@ -142,6 +142,8 @@ async function grant(db: Db, requests: readonly EventRequest[]): Promise<Grant[]
     const bucket = left.get(apiKeyId);
     if (!bucket) throw new Error("the database did not answer for a key's quota");
     bucket.granted -= 1;
-    return bucket.granted >= 0 ? null : { retryAfterMs: Math.ceil((1_000 * (1 - bucket.tokens)) / rate) };
+    if (bucket.granted >= 0) return null;
+    // One refused event after the other may be published as tokens are added.
+    return { retryAfterMs: Math.ceil((1_000 * (-bucket.granted - bucket.tokens)) / rate) };
   });
 }

@@ -5,9 +5,11 @@ import type {
   ApiKeyService,
   RevokeApiKeyRequest,
 } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { PermissionSchema } from "../../../../gen/webhook/v1/options_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
-import { isPermission, permissionChoices } from "../../../contract/permissions.ts";
+import { enumChoices } from "../../../contract/json/names.ts";
+import { isPermission } from "../../../contract/permissions.ts";
 import { keyTarget } from "../../../db/audit/audit-log.ts";
 import {
   appTarget,
@@ -56,7 +58,10 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       const permissions = [...new Set(request.permissions)];
       if (permissions.length === 0 || !permissions.every(isPermission)) {
         throw invalidFields([
-          { field: "permissions", description: `must be one or more of: ${permissionChoices()}` },
+          {
+            field: "permissions",
+            description: `must be one or more of: ${enumChoices(PermissionSchema).join(", ")}`,
+          },
         ]);
       }
       const allowedProcesses = [...new Set(request.allowedProcesses)];
@@ -72,8 +77,7 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       assertNoMoreRights(scope, { permissions, allowedProcesses }, "the new API key");
       if (installedAppId !== null && !isUuid(installedAppId)) throw noSuchApp();
       const quotas = quotasOf(request.quotas);
-      // Else a key of an app could lift its own quotas with another key.
-      if (request.quotas) assertServiceWide(handler);
+      if (request.quotas) assertSetsQuotas(scope);
       const given = scope === "everything" ? quotas : callerOf(handler);
       const key = { name: request.name, permissions, allowedProcesses, installedAppId, quotas: given };
       const made = await auditedCall(db, handler, async (trx, record) => {
@@ -94,7 +98,7 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
     },
 
     async setApiKeyQuotas(request, handler) {
-      assertServiceWide(handler);
+      assertSetsQuotas(callerScope(handler));
       assertKeyId("api_key_id", request.apiKeyId);
       const quotas = quotasOf(request.quotas);
       const key = await auditedCall(db, handler, async (trx, record) => {
@@ -201,6 +205,15 @@ function assertOwnApp(scope: Scope, installedAppId: string | null): void {
   );
 }
 
+/** @throws DomainError PERMISSION_DENIED for a key of an app, which could lift its own quotas, or with another key */
+function assertSetsQuotas(scope: Scope): void {
+  if (scope === "everything") return;
+  throw new DomainError(
+    "PERMISSION_DENIED",
+    "quotas: keys of installed apps cannot set quotas, and keys that they create get their quotas; leave quotas out, or use a key without an app",
+  );
+}
+
 function assertName(name: string): void {
   assertText("name", name, MAX_NAME_CHARACTERS);
   if (name.trim() === "")
@@ -220,7 +233,7 @@ function quotasOf({ webhooks = 0, eventsPerSecond = 0 }: Partial<ApiKeyQuotas> =
   const wrong = (field: string, value: number, most: number) =>
     value >= 0 && value <= most
       ? []
-      : [{ field: `quotas.${field}`, description: `must be 0, for no quota, to ${most}` }];
+      : [{ field: `quotas.${field}`, description: `must be from 1 to ${most}, or 0 for no quota` }];
   const violations = [
     ...wrong("webhooks", webhooks, MAX_WEBHOOK_QUOTA),
     ...wrong("events_per_second", eventsPerSecond, MAX_EVENTS_PER_SECOND),

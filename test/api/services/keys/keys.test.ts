@@ -70,8 +70,12 @@ test.each<[string, object, string]>([
   ["a null character in its name", { name: "a\0" }, "name"],
   ["a bidi control in its name", { name: "Shop\u202Epohs" }, "name must not hold U+202E"],
   ["a zero-width space in its name", { name: "Sh\u200Bop" }, "name must not hold U+200B"],
-  ["no permission", { permissions: [] }, "permissions must be one or more of: Read_Administrative_Data"],
-  ["an unknown permission", { permissions: [1, 99] }, "Manage_Api_Keys"],
+  [
+    "no permission",
+    { permissions: [] },
+    "permissions must be one or more of: PERMISSION_READ_ADMINISTRATIVE_DATA",
+  ],
+  ["an unknown permission", { permissions: [1, 99] }, "PERMISSION_MANAGE_API_KEYS"],
   ["an unspecified permission", { permissions: [0] }, "permissions"],
   ["an unknown process", { allowedProcesses: [99] }, "allowed_processes names 99"],
 ])("a key with %s is refused", async (_case, more, message) => {

@@ -41,7 +41,7 @@ describe("a quota of webhooks", () => {
     await register(secret, other);
     const answer = await register(secret, other);
     expect([answer.status, answer.envelope.Success]).toEqual([400, false]);
-    expect(answer.envelope.Warnings[0]).toMatch(/would own 3 webhooks, but has a quota of 2; delete unused/);
+    expect(answer.envelope.Warnings[0]).toMatch(/may own 2 webhooks, and would own 3; delete unused/);
     const error = await refused(
       createClient(WebhookService, grpc(api, secret)).createWebhook({ process: 1, url: newUrl() }),
     );
@@ -170,7 +170,9 @@ describe("quotas of a key", () => {
       keys.setApiKeyQuotas({ apiKeyId: id, quotas: { webhooks: -1, eventsPerSecond: 100_001 } }),
     );
     expect(outside.code).toBe(Code.InvalidArgument);
-    expect(outside.rawMessage).toMatch(/quotas\.webhooks must be 0.*quotas\.events_per_second must be 0/s);
+    expect(outside.rawMessage).toMatch(
+      /quotas\.webhooks must be from 1 to 1000000, or 0.*quotas\.events_per_second must be from 1 to 100000, or 0/s,
+    );
     expect((await refused(keys.setApiKeyQuotas({ apiKeyId: randomUUID() }))).code).toBe(Code.NotFound);
     expect((await refused(keys.setApiKeyQuotas({ apiKeyId: "x" }))).code).toBe(Code.InvalidArgument);
     await keys.revokeApiKey({ apiKeyId: id, webhooks: { case: "deleteWebhooks", value: {} } });
