@@ -16,7 +16,7 @@ import { explain } from "../src/process/explain.ts";
 import { untilToldToStop } from "../src/process/shutdown.ts";
 import { ADMIN_KEY_FILE, readSecretFile } from "../src/startup/instance-secrets.ts";
 import { type Certificate, createLocalAuthority } from "./certificates.ts";
-import { line, showArrival } from "./output.ts";
+import { line, shortId, showArrival } from "./output.ts";
 import { type ReceivedRequest, type Reply, startReceiver } from "./receiver.ts";
 
 const HELP = `npm run receiver -- [options]
@@ -140,7 +140,7 @@ async function main(): Promise<void> {
       const told = checked(request, receiver.port);
       const status = await reply(request, response);
       showArrival("the receiver", request, status as number, request.attempt === 1);
-      line(`    ${await told}`);
+      line(`    ${shortId(String(request.headers["x-service-webhook-id"]))} ${await told}`);
       return status as number;
     },
     Number(values.port),

@@ -65,6 +65,7 @@ async function main(): Promise<void> {
   await told;
   console.log("stopping: completing requests in flight");
   await service.stop();
+  console.log("stopped");
 }
 
 /** The addresses of the service, printed at startup. */

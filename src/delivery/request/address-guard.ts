@@ -54,7 +54,7 @@ export function createAddressGuard(
   return {
     check(literal) {
       const kind = forbiddenKind(literal);
-      if (kind) throw new AddressRefusedError(`${literal} is a ${kind} address; ${REMEDY}`);
+      if (kind) throw new AddressRefusedError(`${literal} is ${withArticle(kind)} address; ${REMEDY}`);
     },
 
     checkPort(port) {
@@ -79,6 +79,8 @@ export function createAddressGuard(
 
 const REMEDY =
   "deliveries go to public addresses only (an operator can allow its network with DELIVERY_ALLOWED_NETWORKS)";
+
+const withArticle = (kind: string) => `${/^[aeiou]/.test(kind) ? "an" : "a"} ${kind}`;
 
 /** The kind of non-public range that contains the address; undefined if the address is allowed. */
 function refusal(address: ipaddr.IPv4 | ipaddr.IPv6, allowed: readonly Network[]): string | undefined {
