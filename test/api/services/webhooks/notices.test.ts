@@ -71,7 +71,7 @@ test("a caller cannot publish a notice: the error names the events that callers 
     expect(code).toBe("invalid_argument");
     expect(message).toContain(name);
     expect(message).toMatch(
-      /is unknown; only the service publishes notices; allowed: .*orderDispatched, documentCreated, stockLevelChanged$/,
+      /; only the service publishes notices; allowed: .*orderDispatched, documentCreated, stockLevelChanged$/,
     );
   }
   // In binary protobuf, a member that the request lacks is no member.
