@@ -145,6 +145,29 @@ describeWith(["helm"], "the Helm chart", () => {
   });
 });
 
+describeWith(["helm", "checkov"], "the chart's manifests by checkov", () => {
+  const config = fileURLToPath(new URL("../../deploy/checkov.yaml", import.meta.url));
+  const check = (manifest: string) => {
+    const folder = mkdtempSync(path.join(tmpdir(), "webhook-test-checkov-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    writeFileSync(path.join(folder, "chart.yaml"), manifest);
+    return spawnSync("checkov", ["--config-file", config, "--directory", folder], { encoding: "utf8" });
+  };
+
+  test.each(valueSets)("have no finding but those that deploy/checkov.yaml answers, with %s", (values) => {
+    const { status, stdout } = check(render(values));
+    expect(status, stdout).toBe(0);
+  });
+
+  test("are checked: a container that may gain privileges is a finding", () => {
+    const wrong = render("small-values.yaml").replaceAll(
+      "allowPrivilegeEscalation: false",
+      "allowPrivilegeEscalation: true",
+    );
+    expect(check(wrong).stdout).toContain("CKV_K8S_20");
+  });
+});
+
 /** Copies the schemas for kubeconform, which resolves references by file and not by the `$id` of a schema. */
 function preparedSchemas(from: string): string {
   const folder = mkdtempSync(path.join(tmpdir(), "webhook-test-schemas-"));
