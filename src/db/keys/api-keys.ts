@@ -282,6 +282,18 @@ export function lockApiKeys(trx: Db, scope: Scope, ids: readonly string[]): Prom
   );
 }
 
+/** `lockApiKeys` for one key. @throws DomainError NOT_FOUND if the scope has no such key */
+export async function lockApiKey(trx: Db, scope: Scope, id: string): Promise<ApiKeyRow> {
+  const [key] = await lockApiKeys(trx, scope, [id]);
+  if (!key) throw noSuchKey("api_key_id", id);
+  return key;
+}
+
+/** The error for a key that does not exist or is outside the scope. @param field the field of the request that names it */
+export function noSuchKey(field: string, id: string): DomainError {
+  return new DomainError("NOT_FOUND", `${field}: there is no API key ${id}`, { reason: "API_KEY_NOT_FOUND" });
+}
+
 /** Revokes the key. `revokeApiKey` handles its webhooks. */
 export async function markRevoked(trx: Db, id: string): Promise<ApiKeyRow> {
   const [row] = await run(

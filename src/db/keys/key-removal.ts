@@ -2,7 +2,7 @@ import { DomainError } from "../../contract/errors.ts";
 import { type Db, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { assertNoMoreRights, type Scope } from "../scope.ts";
-import { type ApiKeyRow, lockApiKeys } from "./api-keys.ts";
+import { type ApiKeyRow, lockApiKey } from "./api-keys.ts";
 
 /**
  * Removes a revoked key permanently, with its sessions and old secrets. Deleted webhooks and events published with it
@@ -13,12 +13,7 @@ import { type ApiKeyRow, lockApiKeys } from "./api-keys.ts";
  */
 export function removeApiKey(db: Db, scope: Scope, id: string): Promise<ApiKeyRow> {
   return transactionWithRetry(db, async (trx) => {
-    const [key] = await lockApiKeys(trx, scope, [id]);
-    if (!key) {
-      throw new DomainError("NOT_FOUND", `api_key_id: there is no API key ${id}`, {
-        reason: "API_KEY_NOT_FOUND",
-      });
-    }
+    const key = await lockApiKey(trx, scope, id);
     assertNoMoreRights(scope, key, `the API key ${id}`);
     if (!key.revoked) {
       throw new DomainError(

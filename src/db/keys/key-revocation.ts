@@ -10,7 +10,7 @@ import {
   transferWebhooks,
   type WebhookRow,
 } from "../webhooks/webhooks.ts";
-import { type ApiKeyRow, lockApiKeys, markRevoked } from "./api-keys.ts";
+import { type ApiKeyRow, lockApiKeys, markRevoked, noSuchKey } from "./api-keys.ts";
 import { assertWebhookQuota } from "./quotas.ts";
 
 /** What happens to a revoked key's webhooks: they are transferred to another key, or deleted. */
@@ -50,10 +50,7 @@ export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFat
 
 function usable(locked: readonly ApiKeyRow[], id: string, field: string): ApiKeyRow {
   const key = locked.find((row) => row.id === id);
-  if (!key)
-    throw new DomainError("NOT_FOUND", `${field}: there is no API key ${id}`, {
-      reason: "API_KEY_NOT_FOUND",
-    });
+  if (!key) throw noSuchKey(field, id);
   if (key.revoked)
     throw new DomainError(
       "FAILED_PRECONDITION",

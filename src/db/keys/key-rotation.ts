@@ -7,7 +7,7 @@ import {
   type ApiKeyRow,
   generateApiKeySecret,
   type ListedApiKey,
-  lockApiKeys,
+  lockApiKey,
   secretPrefix,
   secretSha256,
 } from "./api-keys.ts";
@@ -31,11 +31,7 @@ export function rotateApiKey(
   graceMs: number,
 ): Promise<{ key: ListedApiKey; secret: string }> {
   return transactionWithRetry(db, async (trx) => {
-    const [key] = await lockApiKeys(trx, scope, [id]);
-    if (!key)
-      throw new DomainError("NOT_FOUND", `api_key_id: there is no API key ${id}`, {
-        reason: "API_KEY_NOT_FOUND",
-      });
+    const key = await lockApiKey(trx, scope, id);
     assertNoMoreRights(scope, key, `the API key ${id}`);
     if (key.revoked) {
       throw new DomainError(

@@ -3,11 +3,12 @@ import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { gathering } from "../gathering.ts";
 import type { Scope } from "../scope.ts";
-import { API_KEY_SELECTION, type ApiKeyRow, lockApiKeys, type Quotas } from "./api-keys.ts";
+import { API_KEY_SELECTION, type ApiKeyRow, lockApiKey, type Quotas } from "./api-keys.ts";
 
 /**
- * Replaces the quotas of a key. Requires a transaction to return the key as it was before.
+ * Replaces the quotas of a key.
  *
+ * @returns the key as it was before, and as it is now
  * @throws DomainError NOT_FOUND if the scope has no such key; FAILED_PRECONDITION if it is revoked
  */
 export function setQuotas(
@@ -17,11 +18,7 @@ export function setQuotas(
   { webhookQuota, eventsPerSecond }: Quotas,
 ): Promise<{ before: ApiKeyRow; key: ApiKeyRow }> {
   return transactionWithRetry(db, async (trx) => {
-    const [before] = await lockApiKeys(trx, scope, [id]);
-    if (!before)
-      throw new DomainError("NOT_FOUND", `api_key_id: there is no API key ${id}`, {
-        reason: "API_KEY_NOT_FOUND",
-      });
+    const before = await lockApiKey(trx, scope, id);
     if (before.revoked)
       throw new DomainError(
         "FAILED_PRECONDITION",
@@ -137,7 +134,7 @@ async function grant(db: Db, requests: readonly EventRequest[]): Promise<Grant[]
       requested: all.map(([, { requested }]) => requested),
     },
   );
-  const left = new Map(granted.map((row) => [row.apiKeyId, { ...row }]));
+  const left = new Map(granted.map((row) => [row.apiKeyId, row]));
   return requests.map(({ apiKeyId, rate }) => {
     const bucket = left.get(apiKeyId);
     if (!bucket) throw new Error("the database did not answer for a key's quota");
