@@ -5,6 +5,7 @@ import pRetry from "p-retry";
 import type { Logger } from "pino";
 import type { Activities } from "../../workflows/activities.ts";
 import type { DispatchConfig } from "../config/config.ts";
+import { STATUS_CODES } from "../contract/errors.ts";
 import { LivenessProbe } from "../db/connections/liveness.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
@@ -92,7 +93,13 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
       live = { connections, workers };
       const runs = workers.map((worker) => worker.run());
       const ended = new AbortController();
-      const versioned = ensureVersion(connections, options, AbortSignal.any([stopping, ended.signal]));
+      const versioned = ensureCurrentVersion(
+        connections.client,
+        connections.namespace,
+        options.dispatch.deployment,
+        log,
+        AbortSignal.any([stopping, ended.signal]),
+      );
       if (options.dispatch.onPublish) await triggerDispatch(connections.client, options.names);
       firstStart();
       const stop = () => {
@@ -205,15 +212,12 @@ function untilPrepared(
   });
 }
 
-/** The status code of gRPC. */
-const NOT_FOUND = 5;
-
 /** @throws Error that names the namespace if it does not exist */
 async function assertNamespace({ client, namespace }: TemporalConnections): Promise<void> {
   try {
     await client.workflowService.describeNamespace({ namespace });
   } catch (error) {
-    if (!isGrpcServiceError(error) || error.code !== NOT_FOUND) throw error;
+    if (!isGrpcServiceError(error) || error.code !== STATUS_CODES.NOT_FOUND) throw error;
     throw new Error(
       `Temporal has no namespace "${namespace}" (TEMPORAL_NAMESPACE); create it: temporal operator namespace create --namespace ${namespace}`,
     );
@@ -227,15 +231,6 @@ async function prepare(connections: TemporalConnections, options: WorkerOptions)
   const searchable = await ensureSearchAttributes(client, namespace, options.log, address);
   await ensureDispatchSchedule(client, options.names, options.dispatch, searchable);
   await ensureRetentionSchedule(client, options.names, options.dispatch);
-}
-
-/** Never rejects. */
-async function ensureVersion(
-  { client, namespace }: TemporalConnections,
-  { dispatch: { deployment }, log }: WorkerOptions,
-  signal: AbortSignal,
-): Promise<void> {
-  if (deployment) await ensureCurrentVersion(client, namespace, deployment, log, signal).catch(() => {});
 }
 
 async function createWorkers(

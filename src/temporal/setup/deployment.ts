@@ -3,10 +3,10 @@ import type { WorkerOptions } from "@temporalio/worker";
 import pRetry, { AbortError } from "p-retry";
 import type { Logger } from "pino";
 import type { DeploymentConfig } from "../../config/config.ts";
+import { STATUS_CODES } from "../../contract/errors.ts";
 
-/** Status codes of gRPC. */
-const PERMISSION_DENIED = 7;
-const UNIMPLEMENTED = 12;
+/** With these, trying again is of no use. */
+const REFUSALS: readonly number[] = [STATUS_CODES.PERMISSION_DENIED, STATUS_CODES.UNIMPLEMENTED];
 
 const UNTIL_KNOWN = { retries: Number.POSITIVE_INFINITY, minTimeout: 250, maxTimeout: 5_000 };
 
@@ -30,17 +30,17 @@ export function versioningOptions(
 /**
  * Makes the version the current one of its deployment if the deployment has none: without, Temporal would give its workers
  * nothing. Never replaces a current version, which is the operator's decision, and logs the command instead. Retries
- * until Temporal knows the version, which it does once a worker polls.
- *
- * @throws the signal's reason when it aborts
+ * until Temporal knows the version, which it does once a worker polls, or the signal aborts. Never rejects.
  */
 export async function ensureCurrentVersion(
   client: Client,
   namespace: string,
-  { name, buildId }: DeploymentConfig,
+  deployment: DeploymentConfig | undefined,
   log: Logger,
   signal: AbortSignal,
 ): Promise<void> {
+  if (!deployment) return;
+  const { name, buildId } = deployment;
   const version = { deployment: name, buildId };
   const command = `temporal worker deployment set-current-version --namespace ${namespace} --deployment-name ${name} --build-id ${buildId}`;
   const attempt = async () => {
@@ -70,15 +70,12 @@ export async function ensureCurrentVersion(
     ...UNTIL_KNOWN,
     signal,
     onFailedAttempt: ({ error }) => {
-      if (!isGrpcServiceError(error) || (error.code !== PERMISSION_DENIED && error.code !== UNIMPLEMENTED))
-        return;
+      if (!isGrpcServiceError(error) || !REFUSALS.includes(error.code)) return;
       log.warn(
         { ...version, reason: error.details },
         `making this worker's version the current one failed; if the deployment has none yet, run: ${command}`,
       );
       throw new AbortError(error);
     },
-  }).catch((error: unknown) => {
-    if (signal.aborted) throw error;
-  });
+  }).catch(() => {});
 }

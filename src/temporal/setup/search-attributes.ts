@@ -25,7 +25,10 @@ const CLOUD = ".tmprl.cloud";
 
 /** Reads which search attributes are registered. */
 export async function readSearchable(client: Client, namespace: string): Promise<Searchable> {
-  const missing = await missingOf(client, namespace);
+  return searchableWithout(await missingOf(client, namespace));
+}
+
+function searchableWithout(missing: readonly Name[]): Searchable {
   return {
     failing: !missing.includes("FailingWebhookIds") && !missing.includes("FailingHosts"),
     attempts: !missing.includes("DeliveryAttempts"),
@@ -59,17 +62,19 @@ export async function ensureSearchAttributes(
         searchAttributes: Object.fromEntries(missing.map((name) => [name, TYPES[SEARCH_ATTRIBUTES[name]]])),
       });
     }
+    missing = [];
   } catch (error) {
     const reason = String((error as Error).message);
     // Another process may have registered them first.
-    if (!/already exist/i.test(reason)) {
+    if (/already exist/i.test(reason)) missing = [];
+    else {
       log.warn(
         { reason },
         `registering search attributes failed; to search runs by failing webhook, host or attempts, run: ${commandFor(address, namespace, missing)}`,
       );
     }
   }
-  return readSearchable(client, namespace).catch(() => ({ failing: false, attempts: false }));
+  return searchableWithout(missing);
 }
 
 /** The command with which an administrator registers search attributes. Runs use them from then on. */
