@@ -12,7 +12,6 @@ import { file_webhook_v1_api_key } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { file_webhook_v1_audit } from "../../../gen/webhook/v1/audit_pb.ts";
 import { file_webhook_v1_delivery } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { file_webhook_v1_event } from "../../../gen/webhook/v1/event_pb.ts";
-import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
 import { file_webhook_v1_options } from "../../../gen/webhook/v1/options_pb.ts";
 import { file_webhook_v1_request_settings } from "../../../gen/webhook/v1/request_settings_pb.ts";
 import { file_webhook_v1_session } from "../../../gen/webhook/v1/session_pb.ts";
@@ -128,7 +127,7 @@ export function withReason(error: ConnectError): ConnectError {
   // The client sent bytes that are not a valid message.
   const code = error.rawMessage.startsWith("parse binary") ? Code.InvalidArgument : error.code;
   const reason = DEFAULT_REASONS[STATUS_NAMES.get(code) ?? "UNKNOWN"];
-  const told = detailed(withChoices(error.rawMessage), code, { reason });
+  const told = detailed(plainJsonMessage(error.rawMessage, types), code, { reason });
   for (const [name, value] of error.metadata) told.metadata.set(name, value);
   return told;
 }
@@ -145,18 +144,6 @@ const files = [
   file_webhook_v1_webhook,
 ];
 const types = createRegistry(...files);
-
-/** Says in plain words what JSON does not fit, and that only the service publishes notices. */
-function withChoices(message: string): string {
-  const [, key = ""] = /key "(\w+)" is unknown$/.exec(message) ?? [];
-  const plain = plainJsonMessage(message, types);
-  return NOTICE_KEYS.has(key)
-    ? plain.replace("; allowed:", "; only the service publishes notices; allowed:")
-    : plain;
-}
-
-/** The names under which a caller would publish notices in JSON. */
-const NOTICE_KEYS = new Set(NoticeSchema.fields.flatMap(({ name, jsonName }) => [name, jsonName]));
 
 /** A status as gRPC spells it. */
 export function statusNameOf(code: Code): StatusName {

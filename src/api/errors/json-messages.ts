@@ -5,6 +5,7 @@ import {
   type Registry,
   ScalarType,
 } from "@bufbuild/protobuf";
+import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
 import { enumChoices } from "../../contract/json/names.ts";
 
 /** What a field of a scalar type takes in JSON; other types are numbers. */
@@ -23,6 +24,9 @@ const WELL_KNOWN: Record<string, string> = {
   "google.protobuf.Timestamp": "a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
   "google.protobuf.Duration": "a number of seconds, such as 86400s",
 };
+
+/** The names under which a caller would publish notices in JSON. */
+const NOTICE_KEYS = new Set(NoticeSchema.fields.flatMap(({ name, jsonName }) => [name, jsonName]));
 
 /**
  * V8's message about JSON, without the part of the text that it repeats: that may be a secret.
@@ -64,15 +68,15 @@ function aboutMessage(name: string, reason: string, desc: DescMessage | undefine
   if (/JSON/.test(reason)) return `the message is not valid JSON: ${withoutExcerpt(reason)}`;
   const wanted = WELL_KNOWN[name];
   if (wanted) return `${shortName(name)} must be ${wanted}`;
+  if (reason.startsWith("maximum")) return `${shortName(name)} has too many nested levels`;
+  if (reason.startsWith("duplicate")) return `${shortName(name)} has a field twice; send it once`;
   const [, unknown] = /^key "(.*)" is unknown$/s.exec(reason) ?? [];
-  if (unknown === undefined) {
-    return /^duplicate|^maximum/.test(reason)
-      ? `${shortName(name)} has ${reason.startsWith("maximum") ? "too many nested levels" : "a field twice; send it once"}`
-      : `${shortName(name)} must be an object`;
-  }
+  if (unknown === undefined) return `${shortName(name)} must be an object`;
   const allowed = desc?.fields.map(({ jsonName }) => jsonName).join(", ") || "none";
   const holdsSecret = !desc || desc.fields.some(({ proto }) => proto.options?.debugRedact);
-  return `${shortName(name)} has no field ${holdsSecret ? "of this name" : `"${unknown}"`}; allowed: ${allowed}`;
+  const field = holdsSecret ? "of this name" : `"${unknown}"`;
+  const why = NOTICE_KEYS.has(unknown) ? "; only the service publishes notices" : "";
+  return `${shortName(name)} has no field ${field}${why}; allowed: ${allowed}`;
 }
 
 function aboutField(field: DescField, reason: string): string {
