@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { bool, cleanEnv, EnvMissingError, str, url } from "envalid";
+import { checkTogether } from "./check-together.ts";
 import { ConfigError } from "./config-error.ts";
 import { readText, withSecretFiles } from "./secret-files.ts";
 import type { Network, ProxyAddress } from "./values.ts";
@@ -383,71 +384,4 @@ export function deliversInItself({ role, delivery }: Pick<Config, "role" | "deli
 /** Whether the process measures at all. */
 export function exportsMetrics({ metrics }: Pick<Config, "metrics">): boolean {
   return metrics.port !== undefined || metrics.otlp;
-}
-
-/** Rules that concern several variables at once. */
-function checkTogether(
-  env: {
-    ROLE: Role;
-    DATABASE_URL: string | undefined;
-    DATABASE_DIRECT_URL: string | undefined;
-    DATABASE_READ_URL: string | undefined;
-    SECRET_KEY: Buffer | undefined;
-    TLS_CERT: string | undefined;
-    TLS_KEY: string | undefined;
-    DELIVERY_PROCESSES: number | undefined;
-    SMTP_URL: string | undefined;
-    SMTP_FROM: string | undefined;
-    NOTICE_EMAILS: string[];
-    TEMPORAL_DEPLOYMENT_NAME: string | undefined;
-    TEMPORAL_WORKER_BUILD_ID: string | undefined;
-  },
-  externalTemporal: boolean,
-): void {
-  const wrong: string[] = [];
-  if (Boolean(env.TLS_CERT) !== Boolean(env.TLS_KEY)) {
-    wrong.push("only one of TLS_CERT and TLS_KEY is set: set both to the paths of PEM files, or neither");
-  }
-  if (Boolean(env.TEMPORAL_DEPLOYMENT_NAME) !== Boolean(env.TEMPORAL_WORKER_BUILD_ID)) {
-    wrong.push(
-      "only one of TEMPORAL_DEPLOYMENT_NAME and TEMPORAL_WORKER_BUILD_ID is set: the workers are this build of this deployment; set both, or neither",
-    );
-  }
-  if (env.DATABASE_DIRECT_URL && !env.DATABASE_URL) {
-    wrong.push(
-      "DATABASE_URL is missing: DATABASE_DIRECT_URL is a second address of the same database; set both, or neither",
-    );
-  }
-  if (env.DATABASE_READ_URL && !env.DATABASE_URL) {
-    wrong.push(
-      "DATABASE_URL is missing: DATABASE_READ_URL is the address of its replica; set both, or neither",
-    );
-  }
-  if (env.DATABASE_URL && !env.SECRET_KEY) {
-    wrong.push(
-      "SECRET_KEY is missing: an external database requires the same key in every process; generate one with `openssl rand -base64 32`",
-    );
-  }
-  if (env.ROLE !== "all" && !env.DATABASE_URL) {
-    wrong.push(
-      `DATABASE_URL is missing: ROLE=${env.ROLE} requires a database shared with other processes; the embedded one cannot be shared`,
-    );
-  }
-  if (env.ROLE === "worker" && !externalTemporal) {
-    wrong.push(
-      "TEMPORAL_ADDRESS is missing: ROLE=worker requires a Temporal shared with other processes; the embedded one cannot be shared",
-    );
-  }
-  if (env.ROLE === "worker" && env.DELIVERY_PROCESSES === 0) {
-    wrong.push(
-      "DELIVERY_PROCESSES: 0 is allowed with ROLE=all only, where the API's process delivers; set it to at least 1 with ROLE=worker",
-    );
-  }
-  const ofMails = [env.SMTP_URL, env.SMTP_FROM, env.NOTICE_EMAILS[0]].filter(Boolean).length;
-  if (ofMails !== 0 && ofMails !== 3) {
-    wrong.push(
-      "only some of SMTP_URL, SMTP_FROM and NOTICE_EMAILS are set: set all three to e-mail notices, or none",
-    );
-  }
-  if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
 }
