@@ -177,7 +177,7 @@ function KeyCards({ keys, own, appName, onQuotas, onRotate, onRevoke, onRemove }
                   aria-label={`Rotate the secret of ${key.name}`}
                   onClick={() => onRotate(key)}
                 >
-                  Rotate secret
+                  Rotate
                 </Button>
                 <Button
                   size="xs"
