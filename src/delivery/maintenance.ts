@@ -2,6 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import { type BreakerChange, decideBreakers, MAX_DECIDED } from "../db/circuit-breaker/decide.ts";
 import { findLongSnapshot } from "../db/connections/snapshots.ts";
+import { vacuumQueue } from "../db/connections/vacuum.ts";
 import type { Db } from "../db/database.ts";
 import { FOLD_STEP, foldDeltas } from "../db/deliveries/rollups.ts";
 import { isTransient } from "../db/faults.ts";
@@ -29,6 +30,10 @@ const FORGET_ROUNDS = 15;
 const OVERDUE_ROUNDS = 10;
 /** The interval between counts of overdue retries, over all processes, in seconds. */
 const OVERDUE_EVERY_S = 60;
+/** The number of rounds between the questions whether this process vacuums the queue. */
+const VACUUM_ROUNDS = 5;
+/** The interval between vacuums of the queue, over all processes, in seconds. */
+const VACUUM_EVERY_S = 15;
 /** The maximum number of log lines about webhooks that start failing or recover, per step of folding. */
 const MAX_HEALTH_LINES = 50;
 
@@ -41,8 +46,8 @@ export interface Maintenance {
 
 /**
  * Once a second: releases the claims of workers with an expired lease, cancels pending deliveries of deleted webhooks,
- * fails deliveries above a webhook's limit, folds statistics, judges the health of webhooks and decides on circuit
- * breakers. Safe to run in any number of processes at once.
+ * fails deliveries above a webhook's limit, folds statistics, judges the health of webhooks, decides on circuit breakers and
+ * vacuums the queue. Safe to run in any number of processes at once.
  *
  * @param maxPending the maximum number of pending deliveries per webhook; 0 for no limit
  * @param retentionDays breakers send no deliveries again that are older
@@ -131,6 +136,11 @@ export function createMaintenance(
     log.info({ retries, oldestSeconds, webhooks, hosts }, "retries are overdue");
   }
 
+  async function vacuum(): Promise<void> {
+    if (rounds % VACUUM_ROUNDS !== 1 || !(await takeTurn(db, "queue vacuumed", VACUUM_EVERY_S))) return;
+    await vacuumQueue(db);
+  }
+
   async function round(): Promise<void> {
     rounds += 1;
     await warnOfLongSnapshot();
@@ -145,6 +155,7 @@ export function createMaintenance(
     await operateBreakers();
     if (rounds % FORGET_ROUNDS === 0) await forgetHealthy(db);
     await logOverdue();
+    await vacuum();
   }
 
   async function run(): Promise<void> {

@@ -102,3 +102,25 @@ test("one process counts the overdue retries once a minute, with the hosts that 
   const [turn] = await db("settings").where("name", "overdue retries logged");
   expect(Date.now() - Date.parse(turn?.value ?? "")).toBeLessThan(60_000);
 });
+
+test("dead rows of the queue are removed within seconds, without autovacuum", async () => {
+  await db.raw("alter table queue set (autovacuum_enabled = false)");
+  await db.raw(
+    "insert into queue (id, event_id, webhook_id) select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000)",
+  );
+  await db.raw("delete from queue");
+  const vacuums = async () => {
+    const { rows } = await db.raw("select vacuum_count from pg_stat_user_tables where relname = 'queue'");
+    return Number(rows[0].vacuum_count);
+  };
+  const before = await vacuums();
+  start(3);
+  await expect.poll(vacuums, { timeout: 25_000 }).toBe(before + 1);
+  const { rows } = await db.raw("select pg_relation_size('queue')::int as bytes");
+  await db.raw(
+    "insert into queue (id, event_id, webhook_id) select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000)",
+  );
+  // Their space is used again.
+  const { rows: later } = await db.raw("select pg_relation_size('queue')::int as bytes");
+  expect(later[0].bytes).toBeLessThan(1.1 * rows[0].bytes);
+});
