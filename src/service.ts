@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { MetricsBuffer } from "@temporalio/worker";
 import packageJson from "../package.json" with { type: "json" };
+import { assertFreePort } from "./api/listeners/listening.ts";
 import { startApi } from "./api/server.ts";
 import { findSettingsPage } from "./api/settings-page.ts";
 import { type Config, deliversInItself, exportsMetrics } from "./config/config.ts";
@@ -123,6 +124,9 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const page = role === "worker" ? undefined : findSettingsPage();
     if (role !== "worker" && page === undefined)
       log.warn("the settings page is not built; run `npm run build`");
+    // The embedded servers take some seconds to start.
+    await assertFreePort(host, config.httpPort, "HTTP_PORT");
+    if (role !== "worker" && !tls) await assertFreePort(host, config.grpcPort, "GRPC_PORT");
     const embedded = await startEmbeddedParts(
       { role, dataDir, database: config.database, temporal: config.temporal },
       environment,

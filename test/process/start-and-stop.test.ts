@@ -1,8 +1,11 @@
 import { spawn } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { Agent, request } from "node:http";
-import type { Socket } from "node:net";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -233,3 +236,21 @@ test("npm run migrate waits for the database, prepares its schema and ends", asy
   expect((await ended)[0]).toBe(0);
   expect(await db("knex_migrations").pluck("name")).toContain("0001-initial");
 });
+
+test.each(["HTTP_PORT", "GRPC_PORT"])(
+  "a %s in use is told before the embedded servers are started",
+  async (variable) => {
+    const taken = createServer();
+    taken.listen(0, "127.0.0.1");
+    await once(taken, "listening");
+    onTestFinished(() => void taken.close());
+    const { port } = taken.address() as AddressInfo;
+    const dataDir = path.join(tmpdir(), `never-${randomUUID()}`);
+    const ports = { HTTP_PORT: "0", GRPC_PORT: "0", [variable]: String(port) };
+    const config = readConfig({ HOST: "127.0.0.1", LOG_LEVEL: "silent", DATA_DIR: dataDir, ...ports });
+    await expect(startService(config, { environment: {} })).rejects.toThrow(
+      `port ${port} is in use by another program; set ${variable} to another port`,
+    );
+    expect(existsSync(dataDir)).toBe(false);
+  },
+);

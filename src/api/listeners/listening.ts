@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { createServer } from "node:net";
+
 /** A listening server. */
 export interface Listener {
   /** The actual port, also if any free one was requested. */
@@ -25,4 +28,24 @@ export function listenError(error: unknown, port: number, variable: string): Err
   return new Error(`cannot listen on port ${port} (${variable}): ${(error as Error).message}`, {
     cause: error,
   });
+}
+
+/**
+ * Checks that a port can be listened on, before something is started that takes long.
+ *
+ * @param variable the setting with the port
+ * @throws Error that names the port, the setting and the remedy
+ */
+export async function assertFreePort(host: string, port: number, variable: string): Promise<void> {
+  // Any free port was requested.
+  if (port === 0) return;
+  const server = createServer();
+  try {
+    server.listen(port, host);
+    await once(server, "listening");
+  } catch (error) {
+    throw listenError(error, port, variable);
+  } finally {
+    await new Promise((resolve) => server.close(resolve));
+  }
 }
