@@ -20,7 +20,7 @@ const MAX_SECRETS = 5;
  *
  * @param graceMs the time for which the current secret stays valid, in milliseconds; 0 revokes it and all earlier
  *   ones immediately
- * @returns the key and the secret. Only this response contains the secret
+ * @returns the key, the secret, and the prefix of the one before. Only this response contains the secret
  * @throws DomainError NOT_FOUND or FAILED_PRECONDITION if the scope has no such key, it is revoked, or it has the
  *   maximum number of valid secrets; PERMISSION_DENIED if it has more rights than the scope
  */
@@ -29,7 +29,7 @@ export function rotateApiKey(
   scope: Scope,
   id: string,
   graceMs: number,
-): Promise<{ key: ListedApiKey; secret: string }> {
+): Promise<{ key: ListedApiKey; secret: string; oldPrefix: string }> {
   return transactionWithRetry(db, async (trx) => {
     const key = await lockApiKey(trx, scope, id);
     assertNoMoreRights(scope, key, `the API key ${id}`);
@@ -50,7 +50,7 @@ export function rotateApiKey(
         .update({ secret_sha256: secretSha256(secret), prefix: secretPrefix(secret) })
         .returning<ApiKeyRow[]>(API_KEY_SELECTION),
     );
-    return { key: { ...(row as ApiKeyRow), oldSecretsExpire }, secret };
+    return { key: { ...(row as ApiKeyRow), oldSecretsExpire }, secret, oldPrefix: key.prefix };
   });
 }
 

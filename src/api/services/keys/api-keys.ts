@@ -19,7 +19,7 @@ import {
   keyRotated,
   quotasChanged,
 } from "../../../db/audit/key-changes.ts";
-import { createBoundedApiKey, listApiKeys, lockApiKeys, type Quotas } from "../../../db/keys/api-keys.ts";
+import { createBoundedApiKey, listApiKeys, type Quotas } from "../../../db/keys/api-keys.ts";
 import {
   createBoundedInstalledApp,
   listInstalledApps,
@@ -130,11 +130,13 @@ export function apiKeyService({ db, limits }: ApiContext): ServiceImpl<typeof Ap
       assertKeyId("api_key_id", request.apiKeyId);
       const graceMs = graceOf(request.gracePeriod);
       const { key, secret } = await auditedCall(db, handler, async (trx, record) => {
-        const id = request.apiKeyId.toLowerCase();
-        const scope = callerScope(handler);
-        const [before] = await lockApiKeys(trx, scope, [id]);
-        const rotated = await rotateApiKey(trx, scope, id, graceMs);
-        await record(keyRotated(before?.prefix ?? null, rotated.key));
+        const rotated = await rotateApiKey(
+          trx,
+          callerScope(handler),
+          request.apiKeyId.toLowerCase(),
+          graceMs,
+        );
+        await record(keyRotated(rotated.oldPrefix, rotated.key));
         return rotated;
       });
       return { apiKey: apiKeyMessage(key), secret };
