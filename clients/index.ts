@@ -10,6 +10,7 @@ import { ApiKeyService } from "../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../gen/webhook/v1/event_pb.ts";
+import { ReplayService } from "../gen/webhook/v1/replay_pb.ts";
 import { StatsService } from "../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../gen/webhook/v1/webhook_pb.ts";
 
@@ -27,6 +28,7 @@ export * from "../gen/webhook/v1/delivery_pb.ts";
 export * from "../gen/webhook/v1/event_pb.ts";
 export * from "../gen/webhook/v1/notice_pb.ts";
 export * from "../gen/webhook/v1/options_pb.ts";
+export * from "../gen/webhook/v1/replay_pb.ts";
 export * from "../gen/webhook/v1/request_settings_pb.ts";
 export * from "../gen/webhook/v1/stats_pb.ts";
 export * from "../gen/webhook/v1/webhook_pb.ts";
@@ -41,6 +43,7 @@ export interface WebhookClients {
   apiKeys: Client<typeof ApiKeyService>;
   stats: Client<typeof StatsService>;
   audit: Client<typeof AuditService>;
+  replays: Client<typeof ReplayService>;
 }
 
 /**
@@ -55,6 +58,7 @@ export function createWebhookClients(transport: Transport): WebhookClients {
     apiKeys: createClient(ApiKeyService, transport),
     stats: createClient(StatsService, transport),
     audit: createClient(AuditService, transport),
+    replays: createClient(ReplayService, transport),
   };
 }
 

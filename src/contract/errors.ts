@@ -98,13 +98,14 @@ export const ERROR_REASONS = {
   },
   WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such webhook" },
   DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such delivery" },
+  REPLAY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such replay" },
   EVENT_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such event" },
   APP_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such installed app" },
   API_KEY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such API key" },
   NOT_FOUND: { status: "NOT_FOUND", meaning: "no such resource" },
   IDEMPOTENCY_KEY_REUSED: {
     status: "ALREADY_EXISTS",
-    meaning: "the idempotency key was used for a different event",
+    meaning: "the idempotency key was used for a different event or replay",
   },
   WEBHOOK_EXISTS: {
     status: "ALREADY_EXISTS",
