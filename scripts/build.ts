@@ -48,7 +48,7 @@ const WORKFLOWS: Target = {
   name: "the workflows",
   seconds: 3,
   folder: "workflows/dist",
-  sources: ["workflows/*.ts", "package-lock.json"],
+  sources: ["workflows/**/*.ts", "package-lock.json"],
   build: bundleWorkflows,
 };
 

@@ -50,6 +50,10 @@ export interface Activities {
   closeRun(input: RunKey & { abandon?: boolean }): Promise<RunClosing>;
   /** Reads which search attributes are registered now. A local activity. */
   readSearchable(): Promise<Searchable>;
+  /** Works on a replay for some minutes. `more` unless it is completed, paused or cancelled. */
+  replay(input: { replayId: string }): Promise<{ more: boolean } & Summarised>;
+  /** Pauses a replay: its workflow was cancelled, and would otherwise start again. */
+  pauseReplay(input: { replayId: string }): Promise<void>;
   /** Applies the retention. */
   deleteExpired(): Promise<Summarised>;
 }

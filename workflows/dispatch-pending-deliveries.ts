@@ -13,8 +13,8 @@ import {
 import type { Activities, PumpResult } from "./activities.ts";
 import { pumpOptions, untilAnswered } from "./activity-options.ts";
 import type { DispatchInput, DispatchReport, LiveWorker, RunKey } from "./dispatch-input.ts";
-import { RetryGroups } from "./retry-groups.ts";
-import { RunDescription } from "./run-description.ts";
+import { RetryGroups } from "./run/retry-groups.ts";
+import { RunDescription } from "./run/run-description.ts";
 
 /** The minimum and maximum interval between requests for failed deliveries while pumps work, in milliseconds. */
 const ASK_MS = { min: 1_000, max: 15_000 };

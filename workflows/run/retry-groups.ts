@@ -6,8 +6,8 @@ import {
   proxyActivities,
   sleep,
 } from "@temporalio/workflow";
-import type { Activities } from "./activities.ts";
-import { retryOptions, untilAnswered } from "./activity-options.ts";
+import type { Activities } from "../activities.ts";
+import { retryOptions, untilAnswered } from "../activity-options.ts";
 import {
   DELIVERIES_FAILED,
   type DispatchInput,
@@ -15,7 +15,7 @@ import {
   type RunKey,
   UNDELIVERED,
   type UndeliveredList,
-} from "./dispatch-input.ts";
+} from "../dispatch-input.ts";
 import type { RunDescription } from "./run-description.ts";
 import { showInSearch } from "./run-search.ts";
 

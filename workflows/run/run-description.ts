@@ -1,8 +1,8 @@
 import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/common";
 import { patched, setCurrentDetails, upsertMemo } from "@temporalio/workflow";
-import type { AttemptCounts } from "./activities.ts";
-import { countsInWords } from "./counts-in-words.ts";
-import type { DispatchInput, RetryGroup, RunClosing } from "./dispatch-input.ts";
+import type { AttemptCounts } from "../activities.ts";
+import { countsInWords } from "../counts-in-words.ts";
+import type { DispatchInput, RetryGroup, RunClosing } from "../dispatch-input.ts";
 import { showInSearch } from "./run-search.ts";
 
 const DELIVERY_ATTEMPTS = defineSearchAttributeKey("DeliveryAttempts", SearchAttributeType.INT);

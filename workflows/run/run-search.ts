@@ -1,7 +1,7 @@
 import type { SearchAttributePair } from "@temporalio/common";
 import { isCancellation, patched, proxyLocalActivities, upsertSearchAttributes } from "@temporalio/workflow";
-import type { Activities } from "./activities.ts";
-import type { DispatchInput, Searchable } from "./dispatch-input.ts";
+import type { Activities } from "../activities.ts";
+import type { DispatchInput, Searchable } from "../dispatch-input.ts";
 
 /**
  * Sets search attributes if they are registered. Temporal refuses and repeats a workflow task that sets others. The local
