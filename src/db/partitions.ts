@@ -44,6 +44,10 @@ export function idRangeOf(id: string): IdRange {
   return { first: `${prefix}-0000-000000000000`, last: `${prefix}-ffff-ffffffffffff` };
 }
 
+/** SQL for the last id that a delivery of an event can have. @param event a uuid: of the event or of a delivery of it */
+export const lastIdOf = (event: string) =>
+  `overlay(${event}::text placing '-ffff-ffffffffffff' from 19)::uuid`;
+
 /**
  * A condition that a delivery's id is in the range of an event's: both share the first eight bytes. Other events may
  * share them too, so compare the event id as well.
@@ -52,8 +56,7 @@ export function idRangeOf(id: string): IdRange {
  * @param event the event's uuid column
  */
 export const isInRangeOf = (id: string, event: string) =>
-  `${id} >= overlay(${event}::text placing '-0000-000000000000' from 19)::uuid
-    and ${id} <= overlay(${event}::text placing '-ffff-ffffffffffff' from 19)::uuid`;
+  `${id} >= overlay(${event}::text placing '-0000-000000000000' from 19)::uuid and ${id} <= ${lastIdOf(event)}`;
 
 /** The time in a UUIDv7, in milliseconds. */
 export function timeOfId(id: string): Date {

@@ -20,6 +20,7 @@ const OWN = [
   "0008-circuit-breakers",
   "0009-notices",
   "0010-quotas",
+  "0011-replays",
 ];
 
 let database: TestDatabase;

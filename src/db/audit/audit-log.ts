@@ -31,7 +31,11 @@ export type AuditAction =
   | "request_tried"
   | "webhook_breaker_opened"
   | "webhook_breaker_closed"
-  | "webhook_disabled";
+  | "webhook_disabled"
+  | "replay_started"
+  | "replay_paused"
+  | "replay_resumed"
+  | "replay_cancelled";
 
 /** Who makes a change. */
 export interface Actor {
@@ -56,7 +60,7 @@ export interface AuditTarget {
   name: string | null;
   /** The installed app whose keys see the entry. */
   appId: string | null;
-  /** The event type of a webhook. */
+  /** The event type of a webhook; 0 for several, which only keys for every type see. */
   process: number | null;
 }
 

@@ -1,7 +1,7 @@
 import { type Db, rows } from "../database.ts";
 import type { DeliveryRow } from "../deliveries/deliveries.ts";
 import type { DeliveryFilter } from "../deliveries/list.ts";
-import { type AuditRecord, type Facts, webhookTarget } from "./audit-log.ts";
+import { type AuditAction, type AuditRecord, type Facts, webhookTarget } from "./audit-log.ts";
 
 /** The entry about a delivery that was sent again. @param appId the installed app of its webhook */
 export function sentAgain(delivery: DeliveryRow, appId: string | null): AuditRecord {
@@ -46,7 +46,34 @@ export async function sentManyAgain(
   }));
 }
 
-function facts({ search, eventId, states, from, to }: Parameters<typeof sentManyAgain>[1]): Facts {
+/** The entry about a replay. @param filter `search` without secrets; `process` as for webhooks, 0 for several types */
+export function replayEntry(
+  action: Extract<AuditAction, `replay_${string}`>,
+  replay: { id: string; kind: string; installedAppId: string | null },
+  filter: Pick<DeliveryFilter, "webhookId" | "eventId" | "states" | "from" | "to"> & {
+    process: number;
+    search: string | undefined;
+  },
+): AuditRecord {
+  const { process, webhookId } = filter;
+  return {
+    action,
+    target: { id: replay.id, name: null, appId: replay.installedAppId, process },
+    after: {
+      kind: replay.kind,
+      ...(webhookId === undefined ? {} : { webhook_id: String(webhookId) }),
+      ...facts(filter),
+    },
+  };
+}
+
+function facts({
+  search,
+  eventId,
+  states,
+  from,
+  to,
+}: Pick<Parameters<typeof sentManyAgain>[1], "search" | "eventId" | "states" | "from" | "to">): Facts {
   return {
     ...(search === undefined ? {} : { search }),
     ...(eventId === undefined ? {} : { event_id: eventId }),

@@ -32,15 +32,11 @@ function quotaFacts({ webhookQuota, eventsPerSecond }: Quotas): Facts {
 
 /** The entry about changed quotas of a key. */
 export function quotasChanged(before: ApiKeyRow, key: ApiKeyRow): AuditRecord {
-  const facts = ({ webhookQuota, eventsPerSecond }: Quotas): Facts => ({
-    webhook_quota: webhookQuota,
-    events_per_second: eventsPerSecond,
-  });
   return {
     action: "api_key_quotas_changed",
     target: keyTarget(key),
-    before: facts(before),
-    after: facts(key),
+    before: quotaFacts(before),
+    after: quotaFacts(key),
   };
 }
 
@@ -62,7 +58,7 @@ export function keyRestored(before: ApiKeyRow, key: ApiKeyRow): AuditRecord {
 
 /** The entry about a rotated key: the prefixes identify the secrets. */
 export function keyRotated(
-  oldPrefix: string | null,
+  oldPrefix: string,
   key: ApiKeyRow & { oldSecretsExpire: Date | null },
 ): AuditRecord {
   return {
@@ -74,7 +70,10 @@ export function keyRotated(
 }
 
 /** The entries about a revoked key and about each of its webhooks. */
-export function keyRevoked({ key, transferred, deleted }: Revocation, fate: WebhooksFate): AuditRecord[] {
+export function keyRevoked(
+  { key, transferred, deleted, replaysCancelled }: Revocation,
+  fate: WebhooksFate,
+): AuditRecord[] {
   return [
     {
       action: "api_key_revoked",
@@ -85,6 +84,7 @@ export function keyRevoked({ key, transferred, deleted }: Revocation, fate: Webh
         ...(fate === "delete"
           ? { webhooks_deleted: deleted.length }
           : { webhooks_transferred: transferred.length, transfer_to_key_id: fate.transferTo }),
+        ...(replaysCancelled === 0 ? {} : { replays_cancelled: replaysCancelled }),
       },
     },
     ...deleted.map(

@@ -2,6 +2,7 @@ import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
+import { cancelReplaysOfKey } from "../replays/replays.ts";
 import { assertNoMoreRights, type Scope, scopeOf } from "../scope.ts";
 import {
   deleteWebhooksOfKey,
@@ -21,10 +22,12 @@ export interface Revocation {
   key: ApiKeyRow;
   transferred: WebhookRow[];
   deleted: WebhookRow[];
+  /** The number of its open replays, which are cancelled. */
+  replaysCancelled: number;
 }
 
 /**
- * Revokes a key and transfers or deletes its webhooks, in one transaction.
+ * Revokes a key, transfers or deletes its webhooks and cancels its replays, in one transaction.
  *
  * @throws DomainError NOT_FOUND or FAILED_PRECONDITION if the scope lacks either key, either is revoked, or the
  *   receiving key belongs to another app, may not subscribe to the event types or has no room in its quota;
@@ -36,15 +39,16 @@ export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFat
     const locked = await lockApiKeys(trx, scope, fate === "delete" ? [id] : [id, fate.transferTo]);
     assertNoMoreRights(scope, usable(locked, id, "api_key_id"), `the API key ${id}`);
     await assertOwnWebhooks(trx, scope, id);
+    const replaysCancelled = await cancelReplaysOfKey(trx, id);
     if (fate === "delete") {
       const key = await markRevoked(trx, id);
-      return { key, transferred: [], deleted: await deleteWebhooksOfKey(trx, id) };
+      return { key, transferred: [], deleted: await deleteWebhooksOfKey(trx, id), replaysCancelled };
     }
     await assertMayReceive(trx, id, usable(locked, fate.transferTo, "transfer_to_key_id"));
     const key = await markRevoked(trx, id);
     const transferred = await transferWebhooks(trx, id, fate.transferTo);
     if (transferred.length > 0) await assertWebhookQuota(trx, fate.transferTo, 0);
-    return { key, transferred, deleted: [] };
+    return { key, transferred, deleted: [], replaysCancelled };
   });
 }
 

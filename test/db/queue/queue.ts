@@ -18,7 +18,7 @@ export const ALL = { limit: 1_000, after: 0n, excluded: [] };
 
 /** Every table that deliveries, webhooks and runs are in. */
 export const TABLES =
-  "queue, retries, deliveries, attempts, events, idempotency_keys, fan_out, processes, webhooks, workers, run_groups, runs, rollup_deltas, rollup_minutes, rollup_hours, webhook_health, webhook_breakers";
+  "queue, retries, deliveries, attempts, events, idempotency_keys, fan_out, processes, webhooks, workers, run_groups, runs, rollup_deltas, rollup_minutes, rollup_hours, webhook_health, webhook_breakers, replays";
 
 /** A database of a test file's own, empty before each test. */
 export async function openQueueDatabase(): Promise<Db> {
