@@ -110,6 +110,7 @@ export class SimulatedWorker {
     const pending = {
       claim: queue.claim.bind(queue),
       fanOut: () => database.read(null),
+      expectsMore: () => database.read(false),
     };
     this.pumps = new Pumps({ queue: pending, log, lease, sender, clock });
     this.retries = new RetryPasses({

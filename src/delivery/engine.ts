@@ -8,6 +8,7 @@ import { untilAnswered } from "../db/faults.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
 import { type ClaimResult, claimGroup, claimPending, release } from "../db/queue/claims.ts";
 import { ClaimedWebhooks } from "../db/queue/webhooks.ts";
+import { isReplaying } from "../db/replays/running.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import {
   countAttempts,
@@ -184,6 +185,7 @@ export function createDeliveryEngine(options: {
     queue: {
       claim: async (claimant, options) => counted(await claimPending(db, claimant, options, webhooks)),
       fanOut: () => fanOutStep(db),
+      expectsMore: (signal) => untilAnswered(() => isReplaying(db), { signal }),
     },
     log,
     lease,

@@ -28,6 +28,8 @@ const POLL_MS = 250;
 export interface PendingQueue {
   claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): ReturnType<typeof claimPending>;
   fanOut(): ReturnType<typeof fanOutStep>;
+  /** Whether a replay is likely to queue deliveries soon, one step after the other. */
+  expectsMore(stop: AbortSignal): Promise<boolean>;
 }
 
 /**
@@ -135,7 +137,8 @@ export class Pumps {
       this.#wasWoken = false;
       const more = await this.#claim(pump, round, stop);
       if (more === "nothing") {
-        if (!lingers) return "done";
+        // A replay would otherwise get one step per run.
+        if (!lingers && !(await this.#queue.expectsMore(stop))) return "done";
         await this.#rest(POLL_MS);
       } else if (more === "later") {
         await this.#rest(BLOCKED_PAUSE_MS);

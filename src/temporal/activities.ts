@@ -22,7 +22,7 @@ export type ActivityTiming = Pick<DispatchInput, "heartbeatTimeoutMs" | "retryIn
 export function createActivities(
   engine: DeliveryEngine,
   timing: ActivityTiming,
-): Omit<Activities, "deleteExpired" | "readSearchable"> {
+): Omit<Activities, "deleteExpired" | "readSearchable" | "replay" | "pauseReplay"> {
   const { db, statements, stopping } = engine;
   const { heartbeatTimeoutMs, retryInitialDelayMs, pumpMs } = timing;
   /** The margin of the lease over heartbeats, in milliseconds: enough to detect and replace a dead worker. */

@@ -4,6 +4,7 @@ import { deleteOldAuditEntries } from "../db/audit/audit-log.ts";
 import { retentionStep } from "../db/deliveries/retention.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { ensurePartitions } from "../db/partitions.ts";
+import { deleteOldReplays } from "../db/replays/replays.ts";
 import { forgetExpiredSecrets } from "../db/webhooks/webhook-secrets.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { countFailed } from "../metrics/instruments.ts";
@@ -22,6 +23,7 @@ export function createDeleteExpired(
       const { cancellationSignal: signal } = Context.current();
       await untilAnswered(() => ensurePartitions(db, retentionDays), { signal });
       await untilAnswered(() => forgetExpiredSecrets(db), { signal });
+      await untilAnswered(() => deleteOldReplays(db, retentionDays), { signal });
       const total = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: 0, audit: 0 };
       tell(total);
       for (;;) {

@@ -14,6 +14,8 @@ import { connectTemporal, type TemporalConnections } from "./connection/connecti
 import type { TemporalNames } from "./connection/names.ts";
 import type { TemporalTarget } from "./connection/target.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
+import { createReplayActivities } from "./replays/run-replay.ts";
+import { startReplays } from "./replays/start-replays.ts";
 import { ensureCurrentVersion, versioningOptions } from "./setup/deployment.ts";
 import {
   dispatchInput,
@@ -75,6 +77,7 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
   async function once(): Promise<void> {
     waiting = NO_TEMPORAL;
     const connections = await connectTemporal(options.target, log, engine.stopping);
+    const ended = new AbortController();
     try {
       await untilPrepared(connections, options, (reason) => {
         waiting = reason;
@@ -88,11 +91,11 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
         ...createActivities({ ...engine, stopping }, timing),
         deleteExpired: createDeleteExpired(engine, options.dispatch),
         readSearchable: () => readSearchable(connections.client, connections.namespace),
+        ...createReplayActivities({ ...engine, stopping }, options.dispatch),
       };
       const workers = await createWorkers(connections, options, activities);
       live = { connections, workers };
       const runs = workers.map((worker) => worker.run());
-      const ended = new AbortController();
       const versioned = ensureCurrentVersion(
         connections.client,
         connections.namespace,
@@ -101,6 +104,12 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
         AbortSignal.any([stopping, ended.signal]),
       );
       if (options.dispatch.onPublish) await triggerDispatch(connections.client, options.names);
+      const { client } = connections;
+      void startReplays(
+        { client, db: engine.db, log, names: options.names },
+        options.dispatch.heartbeatTimeoutMs,
+        AbortSignal.any([stopping, ended.signal]),
+      );
       firstStart();
       const stop = () => {
         live = undefined;
@@ -127,6 +136,7 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
       for (const end of ends) if (end.status === "rejected") throw end.reason;
     } finally {
       live = undefined;
+      ended.abort();
       await connections.close();
     }
   }

@@ -4,6 +4,8 @@ export interface TemporalNames {
   scheduleId: string;
   /** The id of the schedule that applies the retention. */
   retentionScheduleId: string;
+  /** The prefix of the workflow ids of replays. */
+  replayPrefix: string;
   /** The task queue of workflows and first attempts. */
   dispatchTaskQueue: string;
   /** The task queue of retries, separate so that failing webhooks do not delay first attempts. */
@@ -15,6 +17,7 @@ export function temporalNames(prefix = ""): TemporalNames {
   return {
     scheduleId: `${prefix}dispatch-pending-deliveries`,
     retentionScheduleId: `${prefix}delete-expired`,
+    replayPrefix: `${prefix}replay-`,
     dispatchTaskQueue: `${prefix}webhook-dispatch`,
     retryTaskQueue: `${prefix}webhook-retries`,
   };

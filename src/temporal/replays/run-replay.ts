@@ -1,0 +1,91 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { ApplicationFailure, CancelledFailure, Context } from "@temporalio/activity";
+import pLimit from "p-limit";
+import type { Activities } from "../../../workflows/activities.ts";
+import { untilAnswered } from "../../db/faults.ts";
+import { announceQueued } from "../../db/queue/changes.ts";
+import { changeReplay, getReplay } from "../../db/replays/replays.ts";
+import { endReplay, keepReplay, type RunningReplay } from "../../db/replays/running.ts";
+import { findReady, listWebhooksOf, stepWebhook } from "../../db/replays/steps.ts";
+import type { DeliveryEngine } from "../../delivery/engine.ts";
+import { withHeartbeats } from "../keep-alive.ts";
+
+/** The duration of one activity, in milliseconds: the progress is in the workflow's history as often. */
+const ACTIVITY_MS = 600_000;
+/** The pause when no webhook is ready for its next step, in milliseconds. */
+const PAUSE_MS = 250;
+/** The maximum number of concurrent steps. Each takes a database session. */
+const MAX_STEPS = 3;
+/** The age from which an event counts as stored, in milliseconds: publishing takes less. */
+const SETTLED_MS = 10_000;
+
+/** Creates the activities of replays. @param retentionDays older deliveries are skipped */
+export function createReplayActivities(
+  { db, log, stopping }: Pick<DeliveryEngine, "db" | "log" | "stopping">,
+  { retentionDays, heartbeatTimeoutMs }: { retentionDays: number; heartbeatTimeoutMs: number },
+): Pick<Activities, "replay" | "pauseReplay"> {
+  const concurrent = pLimit(MAX_STEPS);
+  const limits = { retentionDays, settledMs: SETTLED_MS };
+
+  /** Does what can be done now. Returns the number of deliveries queued, and whether there is more to do at once. */
+  async function work(
+    replay: RunningReplay,
+    signal: AbortSignal,
+  ): Promise<{ queued: number; more: boolean }> {
+    if (replay.listedTo !== null) await untilAnswered(() => listWebhooksOf(db, replay), { signal });
+    const { ready, more } = await untilAnswered(() => findReady(db, replay.id), { signal });
+    const steps = await concurrent.map(ready, (webhookId) =>
+      untilAnswered(() => stepWebhook(db, replay, webhookId, limits), { signal }),
+    );
+    const moved = steps.filter((queued) => queued !== undefined);
+    const queued = moved.reduce((sum, each) => sum + each, 0);
+    if (queued > 0) await untilAnswered(() => announceQueued(db), { signal });
+    return { queued, more: more || moved.length > 0 || replay.listedTo !== null };
+  }
+
+  /** The state and counts of a replay. */
+  async function inWords(replayId: string, signal: AbortSignal): Promise<string> {
+    const replay = await untilAnswered(() => getReplay(db, "everything", replayId), { signal });
+    if (!replay) return "deleted";
+    const { state, queued, skipped, progress } = replay;
+    const examined = state === "completed" ? "" : `, ${Math.floor(progress * 100)} % examined`;
+    return `${state}: ${queued} deliveries queued, ${skipped} skipped${examined}`;
+  }
+
+  return {
+    pauseReplay: ({ replayId }) =>
+      withHeartbeats(heartbeatTimeoutMs, async () => {
+        await untilAnswered(() => changeReplay(db, "everything", replayId, "pause"), { signal: stopping });
+        log.info({ replayId }, "replay paused, because its workflow was cancelled");
+      }),
+
+    replay: ({ replayId }) =>
+      withHeartbeats(heartbeatTimeoutMs, async (tell) => {
+        const cancelled = Context.current().cancellationSignal;
+        const signal = AbortSignal.any([stopping, cancelled]);
+        const counts = { queued: 0 };
+        tell(counts);
+        const until = Date.now() + ACTIVITY_MS;
+        try {
+          for (;;) {
+            signal.throwIfAborted();
+            const replay = await untilAnswered(() => keepReplay(db, replayId), { signal });
+            if (!replay) return { more: false, summary: await inWords(replayId, signal) };
+            const { queued, more } = await work(replay, signal);
+            counts.queued += queued;
+            if (await untilAnswered(() => endReplay(db, replayId), { signal })) {
+              const outcome = await inWords(replayId, signal);
+              log.info({ replayId, outcome }, "replay completed");
+              return { more: false, summary: outcome };
+            }
+            if (Date.now() > until) return { more: true, summary: await inWords(replayId, signal) };
+            if (!more) await wait(PAUSE_MS, undefined, { signal });
+          }
+        } catch (error) {
+          if (!signal.aborted) throw error;
+          if (!stopping.aborted) throw new CancelledFailure("cancelled");
+          throw ApplicationFailure.retryable("the worker stops; another one continues", "Stopped");
+        }
+      }),
+  };
+}
