@@ -7,6 +7,7 @@ import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
@@ -21,6 +22,7 @@ import { healthService } from "./services/grpc/health.ts";
 import { reflectionService } from "./services/grpc/reflection.ts";
 import { apiKeyService } from "./services/keys/api-keys.ts";
 import { sessionService } from "./services/keys/sessions.ts";
+import { replayService } from "./services/replays/replays.ts";
 import { statsService } from "./services/stats/stats.ts";
 import { webhookService } from "./services/webhooks/webhooks.ts";
 
@@ -32,6 +34,7 @@ export const SERVICES: readonly DescService[] = [
   DeliveryService,
   StatsService,
   AuditService,
+  ReplayService,
 ];
 
 /** All services: those of the contract, of the admin UI, and those that gRPC clients expect. */
@@ -67,6 +70,7 @@ export function createRoutes(
     addService(router, SessionService, sessionService(context, gate));
     addService(router, StatsService, stats);
     addService(router, AuditService, auditService(context));
+    addService(router, ReplayService, replayService(context));
     addService(router, Health, healthService(SERVED, readiness, stopping));
     addService(router, ServerReflection, reflection);
     // The two versions of the protocol have the same messages under different names.

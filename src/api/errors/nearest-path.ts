@@ -15,6 +15,8 @@ const KNOWN_AS: readonly [RegExp, string][] = [
   [/^(?:api-?)?keys?$/, "/webhook.v1.ApiKeyService/ListApiKeys"],
   [/^(?:installed-?)?apps?$/, "/webhook.v1.ApiKeyService/ListInstalledApps"],
   [/^(?:stats|statistics|overview)$/, "/webhook.v1.StatsService/GetOverview"],
+  [/^(?:replays?|backfills?|recover)$/, "/webhook.v1.ReplayService/StartReplay"],
+  [/^audit(?:-?log)?$/, "/webhook.v1.AuditService/ListAuditEntries"],
   [/^(?:docs|swagger(?:-ui)?)$/, "/docs"],
   [/^(?:health(?:check)?|ping|status)$/, "/healthz"],
 ];

@@ -16,6 +16,8 @@ const process = fc.constantFrom(1, 2);
 const states = (from: number) => fc.subarray(STATES.map((_, index) => index + 1).slice(from));
 
 const aboutWebhook: Requests = (world) => fc.record({ webhookId: webhookId(world) });
+const aboutReplay: Requests = (world) =>
+  fc.record({ replayId: fc.constantFrom(...world.webhooks.flatMap(({ replayIds }) => replayIds)) });
 const aboutDelivery: Requests = (world) => fc.record({ deliveryId: deliveryId(world) });
 
 /** Texts that people search for, whoever's they are; now and then one of nobody. */
@@ -183,6 +185,21 @@ export const REQUESTS: Record<string, Requests> = {
     }),
   "StatsService.ListDispatchRuns": none,
   "StatsService.DispatchNow": none,
+  "ReplayService.StartReplay": (world) =>
+    fc.oneof(
+      fc.tuple(filter(world), states(3)).map(([restriction, final]) => ({
+        what: { case: "resend" as const, value: { ...restriction, states: final } },
+      })),
+      webhookId(world).map((id) => ({
+        what: { case: "backfill" as const, value: { webhookId: id, from: { seconds: 1n, nanos: 0 } } },
+      })),
+    ),
+  "ReplayService.GetReplay": aboutReplay,
+  "ReplayService.ListReplays": (world) =>
+    fc.record({ webhookId: optional(webhookId(world)), open: fc.boolean() }),
+  "ReplayService.PauseReplay": aboutReplay,
+  "ReplayService.ResumeReplay": aboutReplay,
+  "ReplayService.CancelReplay": aboutReplay,
   "AuditService.ListAuditEntries": (world) =>
     fc.record({
       pageSize: fc.constantFrom(0, 3, 1_000),

@@ -25,6 +25,8 @@ const TABLES = [
   "rollup_minutes",
   "rollup_hours",
   "webhook_health",
+  "replays",
+  "replay_webhooks",
 ];
 
 /** Keeps a copy of the database as it is now. */
@@ -57,6 +59,8 @@ export async function rowsOf(
       union all select row(a.*)::text from attempts a where delivery_id = any(:deliveries::uuid[])
       union all select row(e.*)::text from events e where id = any(:events::uuid[])
       union all select row(k.*)::text from api_keys k where id = any(:keys::uuid[])
+      union all select row(r.*)::text from replays r where id = any(:replays::uuid[])
+      union all select row(p.*)::text from replay_webhooks p where replay_id = any(:replays::uuid[])
       union all select row(s.*)::text from sessions s where api_key_id = any(:keys::uuid[])
       union all select row(a.*)::text from installed_apps a where id = any(:apps::uuid[])
       order by 1`,
@@ -65,6 +69,7 @@ export async function rowsOf(
       deliveries: webhooks.flatMap(({ deliveryIds }) => deliveryIds),
       events: webhooks.flatMap(({ eventIds }) => eventIds),
       keys: keys.map(({ id }) => id),
+      replays: webhooks.flatMap(({ replayIds }) => replayIds),
       apps: keys.flatMap(({ appId }) => (appId === null ? [] : [appId])),
     },
   );

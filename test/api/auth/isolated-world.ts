@@ -6,6 +6,8 @@ import { ALL_PERMISSIONS, createApiKey } from "../../../src/db/keys/api-keys.ts"
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
 import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
 import { startSession } from "../../../src/db/keys/sessions.ts";
+import { insertReplay } from "../../../src/db/replays/replays.ts";
+import { scopeOf } from "../../../src/db/scope.ts";
 import { readKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
 import { writeRequestSettings } from "../../../src/db/webhooks/request-settings.ts";
 import { readWebhookSecrets, rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
@@ -37,6 +39,8 @@ export interface WorldWebhook {
   keyId: string;
   deliveryIds: string[];
   eventIds: string[];
+  /** Of replays of this webhook. */
+  replayIds: string[];
   /** URL, users, idempotency keys and searchable values. */
   searched: string[];
   /** Everything beyond the contract's six fields that must not become known to others. */
@@ -231,8 +235,19 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
       reason,
     );
   }
+  const replayIds: string[] = [];
+  if (key.processes.length === 0 || key.processes.includes(process)) {
+    const text = marker("replayed");
+    const filter = { webhookId: webhook.id, states: ["failed" as const], search: { text } };
+    const scope = scopeOf({ installedAppId: key.appId, allowedProcesses: key.processes, permissions: [] });
+    const request = { apiKeyId: key.id, idempotencyKey: null, kind: "resend" as const, filter };
+    const { id } = await insertReplay(db, scope, request, 30);
+    replayIds.push(id);
+    markers.push(id, text);
+  }
   return {
     id: webhook.id,
+    replayIds,
     process,
     url,
     appId: key.appId,

@@ -102,6 +102,8 @@ test.each([
   ["POST", "/api/webhook/publish", "POST /webhook.v1.EventService/PublishEvent"],
   ["GET", "/api/deliveries", "POST /webhook.v1.DeliveryService/ListDeliveries"],
   ["GET", "/api/keys", "POST /webhook.v1.ApiKeyService/ListApiKeys"],
+  ["POST", "/api/v1/replay", "POST /webhook.v1.ReplayService/StartReplay"],
+  ["GET", "/api/audit-log", "POST /webhook.v1.AuditService/ListAuditEntries"],
   ["GET", "/api/docs", "GET /docs"],
   ["GET", "/health", "GET /healthz"],
 ])("§7.4: %s %s is 404 and told of %s", async (method, path, meant) => {

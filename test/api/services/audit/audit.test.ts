@@ -15,6 +15,7 @@ import {
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
+import { ReplayService } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { SessionService } from "../../../../gen/webhook/v1/session_pb.ts";
 import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
@@ -31,6 +32,7 @@ let api: TestApi;
 let audit: Client<typeof AuditService>;
 let webhooks: Client<typeof WebhookService>;
 let keys: Client<typeof ApiKeyService>;
+let replays: Client<typeof ReplayService>;
 beforeAll(async () => {
   api = await startTestApi({
     dispatchNow: async () => {},
@@ -45,6 +47,7 @@ beforeAll(async () => {
   audit = createClient(AuditService, grpc(api));
   webhooks = createClient(WebhookService, grpc(api));
   keys = createClient(ApiKeyService, grpc(api));
+  replays = createClient(ReplayService, grpc(api));
 });
 afterAll(() => api.stop());
 
@@ -61,6 +64,12 @@ async function added(call: () => Promise<unknown>): Promise<AuditEntry[]> {
   const before = new Set((await all()).map(({ id }) => id));
   await call();
   return (await all()).filter(({ id }) => !before.has(id)).reverse();
+}
+
+/** A replay of everything that failed. */
+async function startedReplay(): Promise<string> {
+  const { replay } = await replays.startReplay({ what: { case: "resend", value: {} } });
+  return replay?.id as string;
 }
 
 /** A failed delivery of a webhook. */
@@ -164,6 +173,38 @@ const CHANGES: Record<string, { call: () => Promise<unknown>; actions: AuditActi
       await createClient(DeliveryService, grpc(api)).sendAgainMany({ webhookId });
     },
     actions: [AuditAction.WEBHOOK_CREATED, AuditAction.DELIVERIES_SENT_AGAIN],
+  },
+  StartReplay: {
+    call: async () => {
+      const webhookId = await api.register();
+      const request = {
+        idempotencyKey: randomUUID(),
+        what: { case: "resend" as const, value: { webhookId } },
+      };
+      await replays.startReplay(request);
+      await replays.startReplay(request);
+    },
+    actions: [AuditAction.WEBHOOK_CREATED, AuditAction.REPLAY_STARTED],
+  },
+  PauseReplay: {
+    call: async () => {
+      const replayId = await startedReplay();
+      await replays.pauseReplay({ replayId });
+      await replays.pauseReplay({ replayId });
+    },
+    actions: [AuditAction.REPLAY_STARTED, AuditAction.REPLAY_PAUSED],
+  },
+  ResumeReplay: {
+    call: async () => {
+      const replayId = await startedReplay();
+      await replays.pauseReplay({ replayId });
+      await replays.resumeReplay({ replayId });
+    },
+    actions: [AuditAction.REPLAY_STARTED, AuditAction.REPLAY_PAUSED, AuditAction.REPLAY_RESUMED],
+  },
+  CancelReplay: {
+    call: async () => replays.cancelReplay({ replayId: await startedReplay() }),
+    actions: [AuditAction.REPLAY_STARTED, AuditAction.REPLAY_CANCELLED],
   },
   ErasePayloads: {
     call: async () => {

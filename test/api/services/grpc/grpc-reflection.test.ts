@@ -24,6 +24,7 @@ const SERVICES = [
   "webhook.v1.DeliveryService",
   "webhook.v1.StatsService",
   "webhook.v1.AuditService",
+  "webhook.v1.ReplayService",
 ];
 
 const root = fileURLToPath(new URL("../../../..", import.meta.url));
