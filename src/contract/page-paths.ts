@@ -10,6 +10,7 @@ export const PAGE_PATHS = {
   deliveries: "/deliveries",
   delivery: "/deliveries/:id",
   event: "/events/:id",
+  replays: "/replays",
 } as const;
 
 /** Stands in the built page where each answer has a nonce of its own (Content-Security-Policy). */

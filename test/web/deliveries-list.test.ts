@@ -210,7 +210,9 @@ test("all that a filter finds is sent again, after a question that says how many
     expect(await dialog.textContent()).not.toContain("Pending");
     await takeScreenshots(page, "deliveries-send-filtered");
     await dialog.getByRole("button", { name: "Send again" }).click();
-    await page.getByText(`${cancelled.length} deliveries will be sent with the next dispatch`).waitFor();
+    await page.getByText("The replay has started").waitFor();
+    const replay = page.getByRole("listitem", { name: "Cancelled deliveries" });
+    await replay.getByText(`${cancelled.length} deliveries queued`).waitFor();
     const states = await web.service
       .db("all_deliveries")
       .whereIn("id", cancelled)

@@ -44,6 +44,7 @@ const pages = (): Looked[] => [
     heading: "Delivery",
     picture: { name: "delivery", height: 1_135, colorScheme: "dark" },
   },
+  { path: "/replays", heading: "Replays" },
   { path: "/keys", heading: "API keys" },
   { path: "/apps", heading: "Installed apps" },
   { path: "/audit", heading: "Audit log" },

@@ -301,7 +301,8 @@ test("all failed deliveries of a webhook are replayed from its page, and no othe
     await expectAccessible(page);
     // It is of one webhook: nothing is to be typed.
     await dialog.getByRole("button", { name: "Send again" }).click();
-    await page.getByText("1 delivery will be sent with the next dispatch").waitFor();
+    await page.getByText("The replay has started").waitFor();
+    await page.getByRole("listitem", { name: "Failed deliveries" }).getByText("1 delivery queued").waitFor();
   });
   await vi.waitFor(async () => {
     const { deliveries } = await web.service.deliveries.listDeliveries({ webhookId });

@@ -37,6 +37,7 @@ const router = createBrowserRouter([
               page(PAGE_PATHS.webhook, () => import("./pages/webhooks/webhook.tsx")),
               page(PAGE_PATHS.deliveries, () => import("./pages/deliveries/index.tsx")),
               page(PAGE_PATHS.delivery, () => import("./pages/deliveries/delivery.tsx")),
+              page(PAGE_PATHS.replays, () => import("./pages/replays/index.tsx")),
               page(PAGE_PATHS.event, () => import("./pages/events/event.tsx")),
             ],
           },

@@ -28,6 +28,10 @@ const WORDS: Record<AuditAction, string> = {
   [AuditAction.WEBHOOK_BREAKER_OPENED]: "Circuit breaker opened",
   [AuditAction.WEBHOOK_BREAKER_CLOSED]: "Circuit breaker closed",
   [AuditAction.WEBHOOK_DISABLED]: "Webhook disabled",
+  [AuditAction.REPLAY_STARTED]: "Replay started",
+  [AuditAction.REPLAY_PAUSED]: "Replay paused",
+  [AuditAction.REPLAY_RESUMED]: "Replay resumed",
+  [AuditAction.REPLAY_CANCELLED]: "Replay cancelled",
 };
 
 /** The words for an action; a later version of the service may know more. */

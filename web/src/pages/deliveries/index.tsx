@@ -1,7 +1,10 @@
+import { Anchor } from "@mantine/core";
 import { useMemo } from "react";
-import { Navigate, useSearchParams } from "react-router";
+import { Link, Navigate, useSearchParams } from "react-router";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
+import { OpenReplays } from "../replays/open-replays.tsx";
 import { FilterBar } from "./filters/filter-bar.tsx";
 import { FILTER_NAMES, type Filters, NO_FILTERS, readFilter } from "./filters/filters.ts";
 import { DeliveryPages } from "./list/delivery-pages.tsx";
@@ -27,8 +30,17 @@ export default function DeliveriesPage() {
 
   return (
     <>
-      <PageTitle title="Deliveries" compact />
+      <PageTitle
+        title="Deliveries"
+        compact
+        actions={
+          <Anchor component={Link} to={PAGE_PATHS.replays} size="sm">
+            Replays
+          </Anchor>
+        }
+      />
       <FilterBar filters={filters} onChange={restrict} />
+      <OpenReplays />
       <DeliveryPages
         filter={filter}
         token={page}

@@ -125,7 +125,6 @@ function ExportFiltered({ filter }: { filter: DeliveryFilter }) {
 /** Sends again all that the filter finds; those that failed where it names no state. */
 function SendFiltered({ filter }: { filter: DeliveryFilter }) {
   const [opened, { open, close }] = useDisclosure();
-  const readAnew = useReadAnew();
   const states =
     filter.states.length === 0 ? [DeliveryState.FAILED] : filter.states.filter((state) => isFinal({ state }));
   if (states.length === 0) return null;
@@ -134,12 +133,7 @@ function SendFiltered({ filter }: { filter: DeliveryFilter }) {
       <Button variant="default" size="xs" onClick={open} style={{ flexShrink: 0 }}>
         {filter.states.length === 0 ? "Send failed ones again…" : "Send all of these again…"}
       </Button>
-      <SendFilteredDialog
-        opened={opened}
-        onClose={close}
-        filter={{ ...filter, states }}
-        onDone={() => void readAnew(DeliveryService)}
-      />
+      <SendFilteredDialog opened={opened} onClose={close} filter={{ ...filter, states }} />
     </>
   );
 }

@@ -1,8 +1,7 @@
-import { skipToken, useMutation, useQuery } from "@connectrpc/connect-query";
+import { skipToken, useQuery } from "@connectrpc/connect-query";
 import { Alert, Skeleton, Text, TextInput } from "@mantine/core";
-import { notifications } from "@mantine/notifications";
 import { IconAlertTriangle } from "@tabler/icons-react";
-import { useRef, useState } from "react";
+import { useState } from "react";
 import { DeliveryService } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
@@ -12,13 +11,11 @@ import { DELIVERY_STATES } from "../../../parts/status/delivery-state.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
 import { Time } from "../../../parts/text/time.tsx";
+import { useStartReplay } from "../../replays/use-start-replay.ts";
 import type { DeliveryFilter } from "../filters/filters.ts";
 
 /** As many are counted before the question is asked. */
 const MOST_COUNTED = 1_000;
-/** Sent again by one call. */
-const STEP = 1_000;
-
 /** Typed to confirm a replay of every webhook's deliveries. */
 const CONFIRMATION = "replay";
 /** Filters that leave out no webhook and no user. */
@@ -31,47 +28,28 @@ function coversEveryone(filter: DeliveryFilter): boolean {
   );
 }
 
-/** Asks before all that a filter finds is sent again, says how many and which, and tells how far it is. */
-export function SendFilteredDialog(props: {
-  opened: boolean;
-  onClose: () => void;
-  filter: DeliveryFilter;
-  onDone: () => void;
-}) {
-  const { opened, onClose, filter, onDone } = props;
-  const { mutateAsync: sendMany } = useMutation(DeliveryService.method.sendAgainMany);
+/** Asks before all that a filter finds is replayed, and says how many deliveries and which. */
+export function SendFilteredDialog(props: { opened: boolean; onClose: () => void; filter: DeliveryFilter }) {
+  const { opened, onClose, filter } = props;
+  const start = useStartReplay();
   const counted = useQuery(
     DeliveryService.method.listDeliveries,
     { ...filter, pageSize: MOST_COUNTED },
     { enabled: opened, staleTime: 0, gcTime: 0 },
   );
-  const [sent, setSent] = useState(0);
   const [typed, setTyped] = useState("");
   const everyone = coversEveryone(filter);
-  // What a call that failed left is gone on with when it is tried again.
-  const progress = useRef({ token: "", sent: 0, skipped: 0 });
   const count = counted.data?.deliveries.length ?? 0;
   const howMany = counted.data?.nextPageToken
     ? `more than ${countOf(MOST_COUNTED, "delivery", "deliveries")}`
     : countOf(count, "delivery", "deliveries");
 
   async function run() {
-    const now = progress.current;
-    do {
-      const answer = await sendMany({ ...filter, pageSize: STEP, pageToken: now.token });
-      now.token = answer.nextPageToken;
-      now.sent += answer.sentAgain;
-      now.skipped += answer.skipped;
-      setSent(now.sent);
-    } while (now.token !== "");
-    notifications.show({ color: "green", message: inWords(now) });
+    await start({ case: "resend", value: filter });
     close();
-    onDone();
   }
 
   function close() {
-    progress.current = { token: "", sent: 0, skipped: 0 };
-    setSent(0);
     setTyped("");
     onClose();
   }
@@ -97,7 +75,7 @@ export function SendFilteredDialog(props: {
         <Text size="sm">
           {count === 0
             ? "No delivery matches this filter."
-            : `Each of the ${howMany} starts a new round: up to four more attempts under the same id, with the next dispatch. Deliveries of deleted webhooks are skipped.`}
+            : `Each of the ${howMany} starts a new round: up to four more attempts under the same id, from the next dispatch on, oldest first. Deliveries of deleted webhooks are skipped.`}
         </Text>
       )}
       <Which filter={filter} />
@@ -122,18 +100,8 @@ export function SendFilteredDialog(props: {
           />
         </Alert>
       )}
-      {sent > 0 && (
-        <Text size="sm" role="status">
-          {countOf(sent, "delivery is", "deliveries are")} queued again so far.
-        </Text>
-      )}
     </ConfirmDialog>
   );
-}
-
-function inWords({ sent, skipped }: { sent: number; skipped: number }): string {
-  const done = `${countOf(sent, "delivery", "deliveries")} will be sent with the next dispatch`;
-  return skipped === 0 ? done : `${done}; ${skipped.toLocaleString()} skipped, whose webhook was deleted`;
 }
 
 /** The filter in words. */

@@ -4,20 +4,23 @@ import { useDisclosure } from "@mantine/hooks";
 import { IconRefresh } from "@tabler/icons-react";
 import { Link } from "react-router";
 import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useMay } from "../../../api/session.tsx";
-import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { Section } from "../../../parts/layout/section.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
 import { DeliveryList } from "../../deliveries/list/delivery-list.tsx";
 import { SendFilteredDialog } from "../../deliveries/send/send-filtered.tsx";
+import { OpenReplays } from "../../replays/open-replays.tsx";
+import { SendMissed } from "../../replays/send-missed.tsx";
 import { deliveriesOf } from "../list/webhook-table.tsx";
 
 const SHOWN = 10;
 const REFRESH_MS = 5_000;
 
 /** The newest deliveries of a webhook, kept current. */
-export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
+export function LastDeliveries({ webhook }: { webhook: Webhook }) {
+  const webhookId = webhook.id;
   const { data, error, isPending, refetch } = useQuery(
     DeliveryService.method.listDeliveries,
     { webhookId, pageSize: SHOWN },
@@ -31,10 +34,12 @@ export function LastDeliveries({ webhookId }: { webhookId: bigint }) {
           <Anchor component={Link} to={deliveriesOf(webhookId)} size="sm">
             All of its deliveries
           </Anchor>
+          <SendMissed webhook={webhook} />
           <ReplayFailed webhookId={webhookId} />
         </>
       }
     >
+      <OpenReplays webhookId={webhookId} />
       {isPending ? (
         <Loading lines={5} />
       ) : !data ? (
@@ -56,19 +61,13 @@ const FAILED = [DeliveryState.FAILED];
 function ReplayFailed({ webhookId }: { webhookId: bigint }) {
   const mayWrite = useMay("Write_Administrative_Data");
   const [opened, { open, close }] = useDisclosure();
-  const readAnew = useReadAnew();
   if (!mayWrite) return null;
   return (
     <>
       <Button variant="default" size="xs" leftSection={<IconRefresh size={14} />} onClick={open}>
         Replay failed…
       </Button>
-      <SendFilteredDialog
-        opened={opened}
-        onClose={close}
-        filter={{ webhookId, states: FAILED }}
-        onDone={() => void readAnew(DeliveryService)}
-      />
+      <SendFilteredDialog opened={opened} onClose={close} filter={{ webhookId, states: FAILED }} />
     </>
   );
 }

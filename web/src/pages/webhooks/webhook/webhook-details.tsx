@@ -55,7 +55,7 @@ export function WebhookDetails({
         </Grid>
         <AttemptCharts webhookId={webhook.id} />
         {mayWrite && <TestEvent webhook={webhook} />}
-        <LastDeliveries webhookId={webhook.id} />
+        <LastDeliveries webhook={webhook} />
         <RequestSection webhook={webhook} />
         <BreakerSection webhook={webhook} />
         {mayWrite && <SigningSecret webhook={webhook} />}

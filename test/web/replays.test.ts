@@ -1,0 +1,80 @@
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { type Client, createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { ReplayService, ReplayState } from "../../gen/webhook/v1/replay_pb.ts";
+import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+let web: Web;
+let replays: Client<typeof ReplayService>;
+let webhookId: bigint;
+
+beforeAll(async () => {
+  // Nothing is dispatched: what a replay has queued waits, and so does the replay.
+  web = await startWeb({ DISPATCH_INTERVAL: "24h" });
+  replays = createClient(ReplayService, web.service.transport);
+  await web.service.register("https://shop.example/first");
+  for (let orderId = 1n; orderId <= 60n; orderId += 1n) await web.service.publish(orderId);
+  webhookId = await web.service.register("https://shop.example/hooks");
+});
+afterAll(() => web?.stop());
+
+test("a webhook gets the events that it missed, and the page shows how far that is, pauses, resumes and cancels it", () =>
+  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    await page.getByRole("button", { name: "Send missed events…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Send missed events?" });
+    await dialog.getByText("Each OrderDispatched event since then").waitFor();
+    await expectAccessible(page);
+    await takeScreenshots(page, "send-missed");
+    await dialog.getByRole("button", { name: "Send missed events" }).click();
+    await page.getByText("The replay has started").waitFor();
+    const card = page.getByRole("listitem", { name: "Missed events" });
+    await card.getByText(/^20 deliveries queued · \d+ % examined$/).waitFor();
+    await takeScreenshots(page, "replay-running");
+    await card.getByRole("button", { name: "Pause" }).click();
+    await card.getByText("Paused").waitFor();
+    await expectAccessible(page);
+    await card.getByRole("button", { name: "Resume" }).click();
+    await card.getByText("Running").waitFor();
+    await card.getByRole("button", { name: "Cancel replay" }).click();
+    await card.getByText("Cancelled").waitFor();
+    expect(await card.getByRole("button").count()).toBe(0);
+    const { replays: all } = await replays.listReplays({ webhookId });
+    expect(all.map(({ state, queued }) => [state, queued])).toEqual([[ReplayState.CANCELLED, 20n]]);
+  }));
+
+test("the page of replays lists them, newest first, and says which webhook is paused", async () => {
+  await web.service.webhooks.pauseWebhook({ webhookId });
+  const from = timestampFromDate(new Date(Date.now() - 3_600_000));
+  const { replay } = await replays.startReplay({ what: { case: "backfill", value: { webhookId, from } } });
+  await web.visit({ path: "/deliveries" }, async (page) => {
+    await page.getByRole("link", { name: "Replays", exact: true }).click();
+    await page.getByRole("heading", { level: 1, name: "Replays" }).waitFor();
+    const cards = page.getByRole("listitem", { name: "Missed events" });
+    await expect.poll(() => cards.count()).toBe(2);
+    await cards.first().getByText("the webhook is paused: the rest waits until it is resumed").waitFor();
+    await expectAccessible(page);
+    await expectFitsPhone(page);
+    await takeScreenshots(page, "replays");
+  });
+  await replays.cancelReplay({ replayId: replay?.id as string });
+  await web.service.webhooks.resumeWebhook({ webhookId });
+});
+
+test("who may only read sees replays, and no way to change or start one", async () => {
+  const { secret } = await web.service.keys.createApiKey({
+    name: "reader",
+    permissions: [Permission.READ_ADMINISTRATIVE_DATA],
+  });
+  const { replay } = await replays.startReplay({ what: { case: "resend", value: { webhookId } } });
+  await web.visit({ path: "/replays", key: secret }, async (page) => {
+    const card = page.getByRole("listitem", { name: "Failed deliveries" });
+    await card.waitFor();
+    expect(await page.getByRole("button", { name: /Pause|Cancel replay/ }).count()).toBe(0);
+    await page.goto(`${web.service.url}/webhooks/${webhookId}`);
+    await page.getByRole("heading", { name: "Last deliveries" }).waitFor();
+    expect(await page.getByRole("button", { name: "Send missed events…" }).count()).toBe(0);
+  });
+  await replays.cancelReplay({ replayId: replay?.id as string }).catch(() => {});
+});

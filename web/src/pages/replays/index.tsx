@@ -1,0 +1,73 @@
+import { useInfiniteQuery } from "@connectrpc/connect-query";
+import { Stack } from "@mantine/core";
+import { IconRefresh } from "@tabler/icons-react";
+import { ReplayService } from "../../../../gen/webhook/v1/replay_pb.ts";
+import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
+import { BackLink } from "../../parts/layout/back-link.tsx";
+import { PageTitle } from "../../parts/layout/page-title.tsx";
+import { Empty } from "../../parts/lists/empty.tsx";
+import { LoadMore } from "../../parts/lists/load-more.tsx";
+import { Failure } from "../../parts/status/failure.tsx";
+import { Loading } from "../../parts/status/loading.tsx";
+import { ReplayCard } from "./replay-card.tsx";
+import { isOpen } from "./replay-in-words.ts";
+
+const PAGE_SIZE = 25;
+const REFRESH_MS = { running: 1_000, idle: 15_000 };
+
+/** All replays, newest first, kept current. */
+export default function ReplaysPage() {
+  return (
+    <>
+      <BackLink to={PAGE_PATHS.deliveries}>All deliveries</BackLink>
+      <PageTitle
+        title="Replays"
+        description="Deliveries that are sent again, and events that are delivered to a webhook that missed them. A replay waits for first attempts, and first attempts hardly wait for it."
+      />
+      <Replays />
+    </>
+  );
+}
+
+function Replays() {
+  const list = useInfiniteQuery(
+    ReplayService.method.listReplays,
+    { pageSize: PAGE_SIZE, pageToken: "" },
+    {
+      pageParamKey: "pageToken",
+      getNextPageParam: ({ nextPageToken }) => nextPageToken || undefined,
+      refetchInterval: ({ state }) =>
+        state.data?.pages.some(({ replays }) => replays.some(isOpen)) ? REFRESH_MS.running : REFRESH_MS.idle,
+    },
+  );
+  if (list.isPending) return <Loading lines={6} height={72} />;
+  if (list.isError) {
+    return (
+      <Failure error={list.error} title="Could not load the replays" onRetry={() => void list.refetch()} />
+    );
+  }
+  const replays = list.data.pages.flatMap((page) => page.replays);
+  if (replays.length === 0) {
+    return (
+      <Empty title="No replays yet" icon={<IconRefresh />}>
+        Start one from the list of deliveries (“Send failed ones again…”) or from the page of a webhook.
+      </Empty>
+    );
+  }
+  return (
+    <>
+      <Stack component="ul" aria-label="Replays" p={0} m={0} gap="sm">
+        {replays.map((replay) => (
+          <ReplayCard key={replay.id} replay={replay} />
+        ))}
+      </Stack>
+      <LoadMore
+        shown={replays.length}
+        of={["replay", "replays"]}
+        hasMore={list.hasNextPage}
+        loading={list.isFetchingNextPage}
+        onMore={() => void list.fetchNextPage()}
+      />
+    </>
+  );
+}

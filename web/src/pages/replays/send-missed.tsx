@@ -1,0 +1,65 @@
+import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { Button, Text } from "@mantine/core";
+import { DateTimePicker } from "@mantine/dates";
+import { useDisclosure } from "@mantine/hooks";
+import { IconHistory } from "@tabler/icons-react";
+import dayjs from "dayjs";
+import { useState } from "react";
+import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { isNotice, processName } from "../../../../src/contract/catalogue.ts";
+import { useMay } from "../../api/session.tsx";
+import { ConfirmDialog } from "../../parts/dialogs/confirm-dialog.tsx";
+import { useStartReplay } from "./use-start-replay.ts";
+
+/** What the picker takes and gives: the viewer's time without a zone. */
+const LOCAL = "YYYY-MM-DD HH:mm:ss";
+
+/** Delivers events to a webhook that were published before it was registered, once a time was chosen. */
+export function SendMissed({ webhook }: { webhook: Webhook }) {
+  const mayWrite = useMay("Write_Administrative_Data");
+  const [opened, { open, close }] = useDisclosure();
+  const [since, setSince] = useState(() => dayBefore(webhook));
+  const start = useStartReplay();
+  if (!mayWrite || isNotice(webhook.webhookProcess)) return null;
+  return (
+    <>
+      <Button variant="default" size="xs" leftSection={<IconHistory size={14} />} onClick={open}>
+        Send missed events…
+      </Button>
+      <ConfirmDialog
+        opened={opened}
+        onClose={close}
+        title="Send missed events?"
+        confirm="Send missed events"
+        ready={since !== null}
+        onConfirm={() =>
+          start({
+            case: "backfill",
+            value: { webhookId: webhook.id, from: timestampFromDate(dayjs(since).toDate()) },
+          })
+        }
+      >
+        <Text size="sm">
+          Each {processName(webhook.webhookProcess)} event since then that this webhook has no delivery of is
+          delivered to it, oldest first. Test events, and events whose payload was erased, are left out.
+        </Text>
+        <DateTimePicker
+          label="Since"
+          description="In your time zone"
+          value={since}
+          onChange={setSince}
+          maxDate={dayjs().format(LOCAL)}
+          valueFormat="D MMM YYYY, HH:mm"
+          required
+        />
+      </ConfirmDialog>
+    </>
+  );
+}
+
+function dayBefore({ created }: Webhook): string | null {
+  return dayjs(created ? timestampDate(created) : undefined)
+    .subtract(1, "day")
+    .startOf("minute")
+    .format(LOCAL);
+}
