@@ -7,6 +7,7 @@ import { Figures, writeResults } from "./parts/results.ts";
 import type { Measurement, Scenario } from "./parts/scenario.ts";
 import { toTable } from "./parts/table.ts";
 import { backlog } from "./scenarios/backlog.ts";
+import { breakers } from "./scenarios/breakers.ts";
 import { bytes } from "./scenarios/bytes.ts";
 import { churn } from "./scenarios/churn.ts";
 import { drain } from "./scenarios/drain.ts";
@@ -23,7 +24,9 @@ import { mixed } from "./scenarios/mixed.ts";
 import { peers } from "./scenarios/peers.ts";
 import { publish } from "./scenarios/publish.ts";
 import { publishBeside } from "./scenarios/publish-beside.ts";
+import { replay } from "./scenarios/replay.ts";
 import { retries } from "./scenarios/retries.ts";
+import { searchCost } from "./scenarios/search-cost.ts";
 import { sharedHost } from "./scenarios/shared-host.ts";
 import { slowHealthy } from "./scenarios/slow-healthy.ts";
 import { soak } from "./scenarios/soak.ts";
@@ -48,11 +51,14 @@ const scenarios: readonly Scenario[] = [
   farOne,
   spreadLatency,
   slowHealthy,
+  breakers,
   sharedHost,
   retries,
+  replay,
   backlog,
   publish,
   publishBeside,
+  searchCost,
   bytes,
   subscribers,
   latency,

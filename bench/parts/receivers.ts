@@ -9,6 +9,8 @@ export interface Receivers extends AsyncDisposable {
   urls: string[];
   /** The number of requests so far at the first `hosts` receivers, or at all. */
   count(hosts?: number): Promise<number>;
+  /** Changes the behaviour of all receivers from the one at index `from` on. */
+  change(from: number, behaviour: Behaviour): Promise<void>;
   /** The number of requests so far by path, at receivers whose responses depend on it. */
   pathCounts(): Promise<Record<string, number>>;
   /** The number of TLS connections so far at all receivers. Each costs a handshake. */
@@ -30,6 +32,7 @@ export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Pro
       const counts = await child.call("counts", null);
       return counts.slice(0, hosts).reduce((sum, count) => sum + count, 0);
     },
+    change: (from, behaviour) => child.call("change", { from, behaviour }),
     pathCounts: () => child.call("pathCounts", null),
     connections: () => child.call("connections", null),
     recordArrivals: (hosts = ports.length) => child.call("recordArrivals", { hosts }),

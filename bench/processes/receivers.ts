@@ -17,6 +17,8 @@ type Answer = { status: number; delayMs?: number; failingPart?: number } | "neve
 export type ReceiverMethods = {
   /** Listens on a port for each behaviour. Returns the ports. */
   start(argument: { certificate: Certificate; behaviours: Behaviour[] }): Promise<number[]>;
+  /** Changes the behaviour of all receivers from the one at index `from` on. */
+  change(argument: { from: number; behaviour: Behaviour }): void;
   /** The number of requests so far, by port in the order of `start`. */
   counts(argument: null): number[];
   /** The number of requests so far by path, over all ports, for responses that depend on the path. */
@@ -31,18 +33,19 @@ export type ReceiverMethods = {
   arrivals(argument: null): Map<number, number>;
 };
 
+let behaviours: Behaviour[] = [];
 let counts: number[] = [];
 let pathCounts: Record<string, number> = {};
 let connections = 0;
 let firstArrivals: Map<number, number> | undefined;
 let recordingHosts = 0;
 
-function listener(index: number, behaviour: Behaviour): RequestListener {
+function listener(index: number): RequestListener {
   return (request, response) => {
     counts[index] = (counts[index] ?? 0) + 1;
     if (firstArrivals && index < recordingHosts) noteOrder(request, firstArrivals);
     else request.resume();
-    const own = answerTo(request.url ?? "", behaviour);
+    const own = answerTo(request.url ?? "", behaviours[index] as Behaviour);
     if (own === "never") return;
     if (own === "close") {
       request.on("end", () => request.socket.destroy());
@@ -72,12 +75,13 @@ function noteOrder(request: Parameters<RequestListener>[0], arrivals: Map<number
 }
 
 serveCalls({
-  async start({ certificate, behaviours }) {
+  async start({ certificate, behaviours: given }) {
+    behaviours = given;
     counts = behaviours.map(() => 0);
     pathCounts = {};
     return Promise.all(
-      behaviours.map(async (behaviour, index) => {
-        const answer = listener(index, behaviour);
+      behaviours.map(async (_, index) => {
+        const answer = listener(index);
         const server = createServer(certificate, answer);
         // Keeps clients' connections open between measurements.
         server.keepAliveTimeout = 60_000;
@@ -91,6 +95,9 @@ serveCalls({
         return (server.address() as AddressInfo).port;
       }),
     );
+  },
+  change({ from, behaviour }) {
+    behaviours = behaviours.map((own, index) => (index < from ? own : behaviour));
   },
   counts: () => counts,
   pathCounts: () => pathCounts,
