@@ -39,7 +39,8 @@ export function listenError(error: unknown, port: number, variable: string): Err
 export async function assertFreePort(host: string, port: number, variable: string): Promise<void> {
   // Any free port was requested.
   if (port === 0) return;
-  const server = createServer();
+  // A client that connects meanwhile must not keep the port.
+  const server = createServer((socket) => socket.destroy());
   try {
     server.listen(port, host);
     await once(server, "listening");
