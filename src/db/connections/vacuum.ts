@@ -6,8 +6,8 @@ const TABLES = ["queue", "retries"] as const;
 const MIN_DEAD_ROWS = 10_000;
 
 /**
- * Removes dead rows of the tables of open deliveries, if there are many. Autovacuum does so too, but not in time while all
- * its workers are busy with the log, whose tables are a thousand times as large: the queue then grew without end.
+ * Removes dead rows of the tables of open deliveries, if there are many. Autovacuum does so too, but its workers also serve
+ * the log, whose tables are much larger: with it alone, the queue grew after half an hour at 3,300 deliveries per second.
  *
  * Skips tables that are locked, and those of another role.
  */
