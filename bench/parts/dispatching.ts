@@ -7,6 +7,7 @@ import type { Stage } from "./stage.ts";
 /** The interval of the schedule, in milliseconds. The next run continues with a queue that outlasts one. */
 const INTERVAL_MS = 60_000;
 const POLL_MS = 100;
+const TRIGGER_POLL_MS = 500;
 /** The time without a received request after which the measurement fails, in milliseconds. */
 const STALL_TIMEOUT_MS = 150_000;
 const WARM_UP = 2_000;
@@ -97,6 +98,27 @@ export async function lastRecorded(
     if (found?.open === false) return found.last;
   }
   throw new Error("not everything that was received was recorded");
+}
+
+/** Triggers the schedule now and every minute, as the schedule does, until a condition holds. */
+export async function triggerUntil(stage: Stage, holds: () => boolean | Promise<boolean>): Promise<void> {
+  for (let triggered = 0; !(await holds()); ) {
+    if (Date.now() - triggered >= INTERVAL_MS) {
+      triggered = Date.now();
+      await stage.trigger();
+    }
+    await wait(TRIGGER_POLL_MS, undefined, { signal: stage.bench.stopping });
+  }
+}
+
+/** `triggerUntil` for a time, which is shown. */
+export async function triggerFor(stage: Stage, seconds: number): Promise<void> {
+  const until = Date.now() + seconds * 1_000;
+  await triggerUntil(stage, () => {
+    const left = Math.max(0, Math.ceil((until - Date.now()) / 1_000));
+    stage.bench.show.count("seconds", seconds - left, seconds);
+    return Date.now() >= until;
+  });
 }
 
 /** Sends some deliveries, so that the measured service is warm (JIT-compiled). */

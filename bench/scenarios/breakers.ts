@@ -1,7 +1,6 @@
-import { setTimeout as wait } from "node:timers/promises";
 import { count, rows } from "../../src/db/database.ts";
 import type { Bench } from "../parts/bench.ts";
-import { dispatch, warmUp } from "../parts/dispatching.ts";
+import { dispatch, triggerUntil, warmUp } from "../parts/dispatching.ts";
 import { type Receivers, startReceivers } from "../parts/receivers.ts";
 import type { Scenario } from "../parts/scenario.ts";
 import { seedPending, seedWebhooks } from "../parts/seeding.ts";
@@ -16,8 +15,6 @@ const DEAD_PER_HOST = 10;
 const DEAD = DEAD_HOSTS * DEAD_PER_HOST;
 /** Deliveries to each dead webhook that fail and open its breaker. */
 const FAILURES = 10;
-const INTERVAL_MS = 60_000;
-const POLL_MS = 500;
 const OPENING_TIMEOUT_MS = 300_000;
 const RECOVERY_TIMEOUT_MS = 1_800_000;
 
@@ -122,15 +119,12 @@ async function recover(stage: Stage, receivers: Receivers, webhooks: readonly bi
   return (Date.now() - started) / 1_000;
 }
 
-/** Triggers the schedule every minute, as it does itself, until a condition holds. @throws Error if it does not in time */
+/** `triggerUntil` with a timeout. @throws Error if the condition does not hold in time */
 async function untilTriggered(stage: Stage, holds: () => Promise<boolean>, timeoutMs: number): Promise<void> {
   const until = Date.now() + timeoutMs;
-  for (let triggered = 0; !(await holds()); ) {
-    if (Date.now() > until) throw new Error(`not reached within ${timeoutMs / 1_000} s`);
-    if (Date.now() - triggered >= INTERVAL_MS) {
-      triggered = Date.now();
-      await stage.trigger();
-    }
-    await wait(POLL_MS, undefined, { signal: stage.bench.stopping });
-  }
+  await triggerUntil(stage, async () => {
+    const held = await holds();
+    if (!held && Date.now() > until) throw new Error(`not reached within ${timeoutMs / 1_000} s`);
+    return held;
+  });
 }

@@ -5,11 +5,12 @@ import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { count, rows } from "../../src/db/database.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
-import { warmUp } from "../parts/dispatching.ts";
+import { triggerFor, warmUp } from "../parts/dispatching.ts";
 import { type Receivers, startReceivers } from "../parts/receivers.ts";
 import type { Measurement, Scenario } from "../parts/scenario.ts";
 import { seedPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
+import { percentile } from "../parts/timed-calls.ts";
 import type { PublisherMethods } from "../processes/publisher.ts";
 
 const HOSTS = 20;
@@ -60,16 +61,7 @@ async function measureRate(
   await seedPending(stage, { events: Math.ceil((seconds * PER_SECOND) / HOSTS), webhooks });
   if (replaying) await startReplay(stage);
   const [{ at } = { at: new Date() }] = await rows<{ at: Date }>(stage.db, "select now() as at");
-  const until = Date.now() + seconds * 1_000;
-  for (let triggered = 0; Date.now() < until; ) {
-    // Every minute, as the schedule does.
-    if (Date.now() - triggered > 60_000) {
-      await stage.trigger();
-      triggered = Date.now();
-    }
-    bench.show.count("seconds", seconds - Math.ceil((until - Date.now()) / 1_000), seconds);
-    await wait(500, undefined, { signal: bench.stopping });
-  }
+  await triggerFor(stage, seconds);
   const [found] = await rows<{ firsts: number; replayed: number }>(
     stage.db,
     `select count(*) filter (where number = 1)::int as firsts, count(*) filter (where number > 1)::int as replayed
@@ -147,6 +139,3 @@ async function arrivalTimes(
     await wait(100, undefined, { signal: bench.stopping });
   }
 }
-
-const percentile = (sorted: readonly number[], part: number) =>
-  sorted[Math.ceil(sorted.length * part) - 1] as number;

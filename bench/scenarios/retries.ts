@@ -1,7 +1,6 @@
-import { setTimeout as wait } from "node:timers/promises";
 import { rows } from "../../src/db/database.ts";
 import type { Bench } from "../parts/bench.ts";
-import { warmUp } from "../parts/dispatching.ts";
+import { triggerFor, warmUp } from "../parts/dispatching.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import { readRetryDelays } from "../parts/retry-delays.ts";
 import type { Scenario } from "../parts/scenario.ts";
@@ -45,16 +44,7 @@ async function measureOnce(
   await warmUp(stage, receivers, webhooks);
   await seedPending(stage, { events: Math.ceil((seconds * PER_SECOND) / HOSTS), webhooks });
   const [{ at } = { at: new Date() }] = await rows<{ at: Date }>(stage.db, "select now() as at");
-  const until = Date.now() + seconds * 1_000;
-  for (let triggered = 0; Date.now() < until; ) {
-    // Every minute, as the schedule does.
-    if (Date.now() - triggered > 60_000) {
-      await stage.trigger();
-      triggered = Date.now();
-    }
-    stage.bench.show.count("seconds", seconds - Math.ceil((until - Date.now()) / 1_000), seconds);
-    await wait(500, undefined, { signal: bench.stopping });
-  }
+  await triggerFor(stage, seconds);
   const [found] = await rows<{ firsts: number }>(
     stage.db,
     "select count(*)::int as firsts from all_attempts where number = 1 and started > :at",

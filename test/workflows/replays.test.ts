@@ -79,7 +79,8 @@ test("a new webhook gets what it missed, once, beside the events that are publis
   await service.removeWebhooks();
 });
 
-test("a replay that is paused, by a call or by cancelling its workflow, goes on when it is resumed", async () => {
+/** Starts a replay of one delivered delivery, whose webhook is paused. */
+async function startWaiting() {
   const receiver = await service.receiver();
   const webhookId = await service.register(`${receiver.url}/held`);
   const { eventId } = await service.publish(1n);
@@ -88,6 +89,11 @@ test("a replay that is paused, by a call or by cancelling its workflow, goes on 
   const delivered = { webhookId, states: [DeliveryState.DELIVERED] };
   const { replay } = await replays.startReplay({ what: { case: "resend", value: delivered } });
   const replayId = replay?.id as string;
+  return { receiver, webhookId, replayId };
+}
+
+test("a replay whose workflow is cancelled is paused, and goes on when it is resumed", async () => {
+  const { receiver, webhookId, replayId } = await startWaiting();
   // It waits for the paused webhook, and says so.
   await vi.waitFor(async () => {
     const { replay: waiting } = await replays.getReplay({ replayId });
@@ -115,14 +121,7 @@ test("a replay that is paused, by a call or by cancelling its workflow, goes on 
 });
 
 test("a replay whose workflow was terminated is started again", async () => {
-  const receiver = await service.receiver();
-  const webhookId = await service.register(`${receiver.url}/terminated`);
-  const { eventId } = await service.publish(1n);
-  await service.untilFinal(eventId);
-  await service.webhooks.pauseWebhook({ webhookId });
-  const delivered = { webhookId, states: [DeliveryState.DELIVERED] };
-  const { replay } = await replays.startReplay({ what: { case: "resend", value: delivered } });
-  const replayId = replay?.id as string;
+  const { receiver, webhookId, replayId } = await startWaiting();
   const row = () => service.db("replays").where({ id: replayId });
   const { workflow_id: workflowId, run_id: firstRun } = await vi.waitFor(async () => {
     const found = await row().first("workflow_id", "run_id");

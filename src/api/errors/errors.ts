@@ -53,6 +53,11 @@ export function invalidFields(violations: readonly FieldViolation[]): DomainErro
   return new DomainError("INVALID_ARGUMENT", text, { reason: "FIELDS_INVALID", violations });
 }
 
+/** The error for a resource whose state does not allow an operation. @param message also says what to do */
+export function stateNotFit(message: string): DomainError {
+  return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
+}
+
 /**
  * Converts an error for the caller. Errors meant for callers are passed on. Internal errors are logged here once,
  * with their cause, and replaced by a reference id, so that no SQL, secret or stack trace leaves the service.

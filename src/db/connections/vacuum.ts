@@ -9,7 +9,7 @@ const MIN_DEAD_ROWS = 10_000;
  * Removes dead rows of the tables of open deliveries, if there are many. Autovacuum does so too, but its workers also serve
  * the log, whose tables are much larger: with it alone, the queue grew after half an hour at 3,300 deliveries per second.
  *
- * Skips tables that are locked, and those of another role.
+ * Skips tables that another session has locked, and tables that another role owns.
  */
 export async function vacuumQueue(db: Db): Promise<void> {
   const found = await rows<{ table: (typeof TABLES)[number] }>(

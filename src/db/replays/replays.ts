@@ -54,8 +54,8 @@ export interface ReplayRow {
 /** The number of deliveries of the first step of a webhook. */
 const FIRST_STEP = 20;
 
-/** A time in whole milliseconds, as `time_of_id` has it. */
-const MS_OF = (id: string) => `extract(epoch from time_of_id(${id}))`;
+/** SQL for the time in an id, in seconds since 1970. */
+const SECONDS_OF = (id: string) => `extract(epoch from time_of_id(${id}))`;
 
 const STATE = `case when r.cancelled then 'cancelled' when r.ended is not null then 'completed'
   when r.paused is not null then 'paused' else 'running' end`;
@@ -71,8 +71,8 @@ const SUMS = `cross join lateral (
     select coalesce(sum(p.queued), 0)::bigint as queued, coalesce(sum(p.skipped), 0)::bigint as skipped,
       count(*)::int as webhooks, count(*) filter (where p.waiting and p.ended is null)::int as waiting,
       avg(case when p.ended is not null then 1 else least(1, greatest(0,
-        (${MS_OF("p.after_step")} - ${MS_OF("r.from_id")})
-          / greatest(0.001, ${MS_OF("r.to_id")} - ${MS_OF("r.from_id")}))) end)::float8 as progress
+        (${SECONDS_OF("p.after_step")} - ${SECONDS_OF("r.from_id")})
+          / greatest(0.001, ${SECONDS_OF("r.to_id")} - ${SECONDS_OF("r.from_id")}))) end)::float8 as progress
     from replay_webhooks p where p.replay_id = r.id
   ) p`;
 

@@ -3,6 +3,7 @@ import { transactionWithRetry } from "../deadlock.ts";
 import { searchDeliveries } from "../deliveries/search.ts";
 import { startRound } from "../deliveries/send-again.ts";
 import { lastIdOf, timeOfId } from "../partitions.ts";
+import { webhookIn } from "../scope.ts";
 import { queueMissed } from "./backfill.ts";
 import type { RunningReplay, Taken } from "./running.ts";
 
@@ -47,15 +48,14 @@ export async function listWebhooksOf(
     (state) => `exists (select from deliveries d where d.webhook_id = w.id and d.outcome = '${state}'
       and d.id >= :fromId::uuid and d.id < :toId::uuid offset 0)`,
   );
-  const ofApp = scope !== "everything";
+  const inScope = webhookIn(scope, "w");
   const [listed] = await rows<{ examined: number }>(
     db,
     `with next as materialized (
         select w.id, w.deleted from webhooks w
         where w.id > (select listed_to from replays where id = :id::uuid)
           and (:process::int is null or w.process = :process::int)
-          and (not :ofApp::boolean or (w.installed_app_id = :app::uuid
-            and (cardinality(:processes::int[]) = 0 or w.process = any(:processes::int[]))))
+          and ${inScope.sql}
         order by w.id limit ${MAX_LISTED}
       ),
       made as (
@@ -72,9 +72,7 @@ export async function listWebhooksOf(
       fromId,
       toId,
       process: filter.process ?? null,
-      ofApp,
-      app: ofApp ? scope.installedAppId : null,
-      processes: ofApp ? [...scope.processes] : [],
+      ...inScope.bindings,
     },
   );
   return listed?.examined ?? 0;
@@ -154,7 +152,8 @@ export function stepWebhook(
     const taken = await take(trx, replay, webhookId, place.after, size, limits);
     await count(
       trx,
-      `update replay_webhooks set before_step = case when :queued::int > 0 then after_step else coalesce(:to::uuid, after_step) end, after_step = coalesce(:to::uuid, after_step),
+      `update replay_webhooks set after_step = coalesce(:to::uuid, after_step),
+          before_step = case when :queued::int > 0 then after_step else coalesce(:to::uuid, after_step) end,
           ended = case when :to::uuid is null then now() end, step = :size::int, queued = queued + :queued::int,
           skipped = skipped + :skipped::int, stepped = now(), busy_at = null, waiting = false,
           due = now() + make_interval(secs => :pause::float8)

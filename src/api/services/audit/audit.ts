@@ -20,7 +20,7 @@ import type { Scope } from "../../../db/scope.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { optionalUuid, pageToken, readPageToken } from "../deliveries/delivery-filter.ts";
+import { optionalUuid, pageToken, readOlderPageToken } from "../deliveries/delivery-filter.ts";
 import { assertText } from "../messages.ts";
 import { pageSize } from "../paging.ts";
 
@@ -43,10 +43,7 @@ export function auditService({ db }: ApiContext): ServiceImpl<typeof AuditServic
       const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
       const { targetId } = request;
       if (targetId !== undefined) assertText("target_id", targetId, MAX_TARGET_CHARACTERS);
-      const { before, after } = readPageToken(request.pageToken);
-      if (after !== undefined) {
-        throw invalidFields([{ field: "page_token", description: "must be the next_page_token of a page" }]);
-      }
+      const before = readOlderPageToken(request.pageToken);
       const scope = callerScope(handler);
       const found = await listAuditEntries(
         db,

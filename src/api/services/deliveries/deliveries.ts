@@ -14,7 +14,6 @@ import { readPrimary } from "../../../db/connections/read-replica.ts";
 import {
   type DeliveryRow,
   type DeliveryStateName,
-  FINAL_STATES,
   getDelivery,
   getSentRequest,
   type SentRequest,
@@ -34,6 +33,7 @@ import { hideSecrets } from "../../errors/hidden-secrets.ts";
 import { pageSize } from "../paging.ts";
 import {
   deliveryFilter,
+  finalDeliveryFilter,
   inclusivePageToken,
   newerPageToken,
   optionalUuid,
@@ -117,18 +117,7 @@ export function deliveryService(
 
     async sendAgainMany(request, handler) {
       const limit = pageSize(request.pageSize, { most: MAX_AGAIN, usual: DEFAULT_AGAIN });
-      const filter = deliveryFilter({
-        ...request,
-        states: request.states.length > 0 ? request.states : [DeliveryState.FAILED],
-      });
-      if (!filter.states?.every((state) => FINAL_STATES.includes(state))) {
-        throw invalidFields([
-          {
-            field: "states",
-            description: `must be one or more of: ${FINAL_STATES.map(stateText).join(", ")}; deliveries in another state are under way`,
-          },
-        ]);
-      }
+      const filter = finalDeliveryFilter(request, "states");
       if (filter.after !== undefined) {
         throw invalidFields([
           { field: "page_token", description: "must be the next_page_token of the call before" },

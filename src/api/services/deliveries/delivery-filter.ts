@@ -1,6 +1,6 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { DeliveryState, DeliveryStateSchema } from "../../../../gen/webhook/v1/delivery_pb.ts";
-import type { DeliveryStateName } from "../../../db/deliveries/deliveries.ts";
+import { type DeliveryStateName, FINAL_STATES } from "../../../db/deliveries/deliveries.ts";
 import type { DeliveryFilter } from "../../../db/deliveries/list.ts";
 import type { SearchText } from "../../../db/deliveries/search.ts";
 import { invalidFields } from "../../errors/errors.ts";
@@ -46,6 +46,24 @@ export function deliveryFilter(request: FilterFields): DeliveryFilter {
     to: request.to && timestampDate(request.to),
     ...readPageToken(request.pageToken),
   };
+}
+
+/**
+ * The filter of deliveries to send again: those in final states. Without states, failed ones.
+ *
+ * @param field the path of the field with the states
+ * @throws DomainError INVALID_ARGUMENT that names the invalid field
+ */
+export function finalDeliveryFilter(request: FilterFields, field: string): DeliveryFilter {
+  const states = request.states.length > 0 ? request.states : [DeliveryState.FAILED];
+  const filter = deliveryFilter({ ...request, states });
+  if (filter.states?.every((state) => FINAL_STATES.includes(state))) return filter;
+  throw invalidFields([
+    {
+      field,
+      description: `must be one or more of: ${FINAL_STATES.map(stateText).join(", ")}; deliveries in another state are under way`,
+    },
+  ]);
 }
 
 const MAX_SEARCH_CHARACTERS = 300;
@@ -131,4 +149,15 @@ export function readPageToken(token: string): Pick<DeliveryFilter, "before" | "a
     ]);
   }
   return newer ? { after: id } : { before: id };
+}
+
+/**
+ * The id before which an older page ends; undefined for the first page. For lists that have no newer pages.
+ *
+ * @throws DomainError INVALID_ARGUMENT if it is not a token of an older page
+ */
+export function readOlderPageToken(token: string): string | undefined {
+  const { before, after } = readPageToken(token);
+  if (after === undefined) return before;
+  throw invalidFields([{ field: "page_token", description: "must be the next_page_token of a page" }]);
 }

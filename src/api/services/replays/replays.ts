@@ -22,9 +22,9 @@ import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
-import { invalidFields } from "../../errors/errors.ts";
+import { stateNotFit } from "../../errors/errors.ts";
 import { hideSecrets } from "../../errors/hidden-secrets.ts";
-import { optionalUuid, pageToken, readPageToken } from "../deliveries/delivery-filter.ts";
+import { optionalUuid, pageToken, readOlderPageToken } from "../deliveries/delivery-filter.ts";
 import { assertText, noWebhook } from "../messages.ts";
 import { pageSize } from "../paging.ts";
 import { replayMessage } from "./replay-messages.ts";
@@ -88,9 +88,7 @@ export function replayService({
 
     async listReplays(request, handler) {
       const limit = pageSize(request.pageSize, { most: MAX_PAGE, usual: DEFAULT_PAGE });
-      const { before, after } = readPageToken(request.pageToken);
-      if (after !== undefined)
-        throw invalidFields([{ field: "page_token", description: "must be the next_page_token of a page" }]);
+      const before = readOlderPageToken(request.pageToken);
       const scope = callerScope(handler);
       const { webhookId, open } = request;
       const found = await listReplays(db, scope, { webhookId, open, before }, limit + 1);
@@ -146,7 +144,7 @@ async function assertWebhook(trx: Db, scope: Scope, { kind, filter }: NewReplay)
   const webhook = await lockWebhook(trx, scope, webhookId);
   if (!webhook) throw noWebhook(webhookId);
   if (kind === "resend" || !isNotice(webhook.process)) return;
-  throw notNow(
+  throw stateNotFit(
     `webhook ${webhookId} receives ${processName(webhook.process)}, a notice of this service, and notices are not delivered later; list the webhooks or the deliveries for the current state`,
   );
 }
@@ -154,7 +152,7 @@ async function assertWebhook(trx: Db, scope: Scope, { kind, filter }: NewReplay)
 /** @throws DomainError if too many replays are open, or another backfill of the webhook is */
 async function assertRoom(trx: Db, scope: Scope, { kind, filter }: NewReplay, id: string): Promise<void> {
   if (kind === "backfill" && (await hasOpenBackfill(trx, filter.webhookId as bigint, id))) {
-    throw notNow(
+    throw stateNotFit(
       `another backfill of webhook ${filter.webhookId} is running or paused; wait until it has ended, or cancel it with CancelReplay if your key may see it`,
     );
   }
@@ -162,12 +160,14 @@ async function assertRoom(trx: Db, scope: Scope, { kind, filter }: NewReplay, id
   const most = scope === "everything" ? MAX_OPEN.withoutApp : MAX_OPEN.perApp;
   if (open.own > most) {
     const whose = scope === "everything" ? "keys without an app" : "your app";
-    throw notNow(
+    throw stateNotFit(
       `${most} replays of ${whose} are running or paused, the maximum; wait until one has ended, or cancel one with CancelReplay`,
     );
   }
   if (open.all <= MAX_OPEN.all) return;
-  throw notNow(`${MAX_OPEN.all} replays are running or paused, the maximum; try again when one has ended`);
+  throw stateNotFit(
+    `${MAX_OPEN.all} replays are running or paused, the maximum; try again when one has ended`,
+  );
 }
 
 function noReplay(id: string): DomainError {
@@ -177,7 +177,7 @@ function noReplay(id: string): DomainError {
 }
 
 function hasEnded({ id, state }: ReplayRow): DomainError {
-  return notNow(`replay ${id} is ${state}; start another one`);
+  return stateNotFit(`replay ${id} is ${state}; start another one`);
 }
 
 function keyReused(id: string): DomainError {
@@ -186,8 +186,4 @@ function keyReused(id: string): DomainError {
     `idempotency_key was already used for a different replay, ${id}; use a new key for a new replay`,
     { reason: "IDEMPOTENCY_KEY_REUSED", metadata: { replay_id: id } },
   );
-}
-
-function notNow(message: string): DomainError {
-  return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
 }

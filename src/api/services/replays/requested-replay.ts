@@ -1,14 +1,12 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import type {
   MissedEvents,
   ResentDeliveries,
   StartReplayRequest,
 } from "../../../../gen/webhook/v1/replay_pb.ts";
-import { FINAL_STATES } from "../../../db/deliveries/deliveries.ts";
 import type { NewReplay } from "../../../db/replays/replays.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { deliveryFilter, searchText, stateText } from "../deliveries/delivery-filter.ts";
+import { finalDeliveryFilter, searchText } from "../deliveries/delivery-filter.ts";
 
 /**
  * What a request wants replayed.
@@ -33,19 +31,8 @@ export function requestedReplay({ what }: StartReplayRequest): Pick<NewReplay, "
 }
 
 function resent(request: ResentDeliveries): NewReplay["filter"] {
-  const { states, from, to, webhookId, process, eventId } = deliveryFilter({
-    ...request,
-    states: request.states.length > 0 ? request.states : [DeliveryState.FAILED],
-    pageToken: "",
-  });
-  if (!states?.every((state) => FINAL_STATES.includes(state))) {
-    throw invalidFields([
-      {
-        field: "resend.states",
-        description: `must be one or more of: ${FINAL_STATES.map(stateText).join(", ")}; deliveries in another state are under way`,
-      },
-    ]);
-  }
+  const filter = finalDeliveryFilter({ ...request, pageToken: "" }, "resend.states");
+  const { states = [], from, to, webhookId, process, eventId } = filter;
   assertRange("resend", from, to);
   const search = searchText(request.search);
   return { webhookId, process, eventId, states: [...new Set(states)], search, from, to };

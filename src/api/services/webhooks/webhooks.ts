@@ -32,7 +32,7 @@ import { auditedCall } from "../../auth/actor.ts";
 import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
-import { invalidFields } from "../../errors/errors.ts";
+import { invalidFields, stateNotFit } from "../../errors/errors.ts";
 import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { BY_ID, readPage } from "../paging.ts";
 import { describeEventTypes } from "./event-types.ts";
@@ -184,7 +184,9 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
       if (process !== webhook.process) assertMaySubscribe(caller, process);
       const sample = processes.find(({ number }) => number === process)?.sample;
       if (sample === undefined) {
-        throw notNow(`webhook ${webhookId} is for event type ${process}, which this version does not know`);
+        throw stateNotFit(
+          `webhook ${webhookId} is for event type ${process}, which this version does not know`,
+        );
       }
       const event = {
         apiKeyId: caller.id,
@@ -274,8 +276,4 @@ function ownedByAnother(webhook: WebhookRow, scope: Scope): string {
   const found = `webhook ${webhook.id} was registered for this event type and URL before, with another API key; nothing was changed`;
   if (reachesWebhook(scope, webhook)) return found;
   return `${found}, and your key cannot read its signing secret or its deliveries: register another URL for a webhook of your own`;
-}
-
-function notNow(message: string): DomainError {
-  return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
 }

@@ -76,7 +76,7 @@ test("a repeated idempotency key starts nothing; with another request it is refu
   );
   expect(refused?.code).toBe(Code.AlreadyExists);
   expect(refused?.rawMessage).toContain("use a new key for a new replay");
-  // Another API key has keys of its own.
+  // The idempotency keys of another API key are separate.
   const { secret } = await api.key();
   const { duplicate } = await createClient(ReplayService, grpc(api, secret)).startReplay(request);
   expect(duplicate).toBe(false);

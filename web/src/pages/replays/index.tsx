@@ -10,10 +10,9 @@ import { LoadMore } from "../../parts/lists/load-more.tsx";
 import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
 import { ReplayCard } from "./replay-card.tsx";
-import { isOpen } from "./replay-in-words.ts";
+import { refreshMs } from "./replay-in-words.ts";
 
 const PAGE_SIZE = 25;
-const REFRESH_MS = { running: 1_000, idle: 15_000 };
 
 /** All replays, newest first, kept current. */
 export default function ReplaysPage() {
@@ -36,8 +35,7 @@ function Replays() {
     {
       pageParamKey: "pageToken",
       getNextPageParam: ({ nextPageToken }) => nextPageToken || undefined,
-      refetchInterval: ({ state }) =>
-        state.data?.pages.some(({ replays }) => replays.some(isOpen)) ? REFRESH_MS.running : REFRESH_MS.idle,
+      refetchInterval: ({ state }) => refreshMs(state.data?.pages.flatMap(({ replays }) => replays)),
     },
   );
   if (list.isPending) return <Loading lines={6} height={72} />;

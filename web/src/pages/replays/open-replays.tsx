@@ -5,11 +5,10 @@ import { Link } from "react-router";
 import { type Replay, ReplayService } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { ReplayCard } from "./replay-card.tsx";
-import { isOpen } from "./replay-in-words.ts";
+import { isOpen, refreshMs } from "./replay-in-words.ts";
 
 /** The number of newest replays of which the current ones are shown; the page of replays has all. */
 const SHOWN = 10;
-const REFRESH_MS = { running: 1_000, idle: 15_000 };
 /** One that has ended is shown as long, in milliseconds. */
 const ENDED_SHOWN_MS = 120_000;
 
@@ -19,8 +18,7 @@ export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
     ReplayService.method.listReplays,
     { pageSize: SHOWN, ...(webhookId === undefined ? {} : { webhookId }) },
     {
-      refetchInterval: ({ state }) =>
-        state.data?.replays.some(isOpen) ? REFRESH_MS.running : REFRESH_MS.idle,
+      refetchInterval: ({ state }) => refreshMs(state.data?.replays),
     },
   );
   const shown = (data?.replays ?? []).filter(isCurrent);

@@ -37,3 +37,10 @@ export function countsInWords({ queued, skipped }: Replay): string {
   const counted = countOf(Number(queued), "delivery queued", "deliveries queued");
   return skipped === 0n ? counted : `${counted}, ${skipped.toLocaleString()} skipped`;
 }
+
+const REFRESH_MS = { open: 1_000, ended: 15_000 };
+
+/** The interval at which replays are read again, in milliseconds: short while one is open. */
+export function refreshMs(replays: readonly Pick<Replay, "state">[] = []): number {
+  return replays.some(isOpen) ? REFRESH_MS.open : REFRESH_MS.ended;
+}

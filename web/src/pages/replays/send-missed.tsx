@@ -9,10 +9,8 @@ import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { isNotice, processName } from "../../../../src/contract/catalogue.ts";
 import { useMay } from "../../api/session.tsx";
 import { ConfirmDialog } from "../../parts/dialogs/confirm-dialog.tsx";
+import { PICKER_TIME } from "../../parts/time/picker-time.ts";
 import { useStartReplay } from "./use-start-replay.ts";
-
-/** What the picker takes and gives: the viewer's time without a zone. */
-const LOCAL = "YYYY-MM-DD HH:mm:ss";
 
 /** Delivers events to a webhook that were published before it was registered, once a time was chosen. */
 export function SendMissed({ webhook }: { webhook: Webhook }) {
@@ -48,7 +46,7 @@ export function SendMissed({ webhook }: { webhook: Webhook }) {
           description="In your time zone"
           value={since}
           onChange={setSince}
-          maxDate={dayjs().format(LOCAL)}
+          maxDate={dayjs().format(PICKER_TIME)}
           valueFormat="D MMM YYYY, HH:mm"
           required
         />
@@ -61,5 +59,5 @@ function dayBefore({ created }: Webhook): string | null {
   return dayjs(created ? timestampDate(created) : undefined)
     .subtract(1, "day")
     .startOf("minute")
-    .format(LOCAL);
+    .format(PICKER_TIME);
 }

@@ -1,6 +1,7 @@
 import { Group, Select } from "@mantine/core";
 import { DateTimePicker } from "@mantine/dates";
 import dayjs from "dayjs";
+import { PICKER_TIME } from "../../../parts/time/picker-time.ts";
 import { type FilterBarProps, SPANS } from "./filters.ts";
 
 const ANY = "any";
@@ -10,9 +11,6 @@ const CHOICES = [
   ...SPANS.map(({ value, label }) => ({ value, label })),
   { value: BETWEEN, label: "From … to …" },
 ];
-/** What the pickers take and give: the viewer's time without a zone. */
-const LOCAL = "YYYY-MM-DD HH:mm:ss";
-
 function chosenOf({ last, from, to }: FilterBarProps["filters"]): string {
   if (SPANS.some(({ value }) => value === last)) return last;
   return from || to ? BETWEEN : ANY;
@@ -63,7 +61,7 @@ function Moment({
       label={label}
       placeholder={label === "From" ? "The beginning" : "Now"}
       description="In your time zone"
-      value={value !== "" && moment.isValid() ? moment.format(LOCAL) : null}
+      value={value !== "" && moment.isValid() ? moment.format(PICKER_TIME) : null}
       onChange={(local) => onChange(local ? dayjs(local).toISOString() : "")}
       valueFormat="D MMM YYYY, HH:mm"
       clearable
