@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
 /** The processor time of a process and its ended children, in microseconds. */
 export function processorTime(pid: number): number {
@@ -18,9 +18,40 @@ export function memoryOfFamily(pid: number): number {
   });
 }
 
-/** The number of open files and sockets of a process and all its children. Linux only. */
-export function openFilesOfFamily(pid: number): number {
-  return sumOfFamily(pid, (each) => readdirSync(`/proc/${each}/fd`).length);
+/** What a process and all its children have open. */
+export interface OpenFiles {
+  /** TCP connections to the given ports. */
+  connections: number;
+  /** All other files and sockets. */
+  others: number;
+}
+
+/** The open files of a process and all its children, with connections to some remote ports told apart. Linux only. */
+export function openFilesOfFamily(pid: number, remotePorts: ReadonlySet<number>): OpenFiles {
+  const inodes = inodesOfConnections(remotePorts);
+  const openFiles: OpenFiles = { connections: 0, others: 0 };
+  for (const each of [pid, ...childrenOf(pid)]) {
+    const targets = unlessEnded(() => readdirSync(`/proc/${each}/fd`)) ?? [];
+    for (const fd of targets) {
+      const target = unlessEnded(() => readlinkSync(`/proc/${each}/fd/${fd}`));
+      if (target === undefined) continue;
+      const inode = /^socket:\[(\d+)\]$/.exec(target)?.[1];
+      openFiles[inode !== undefined && inodes.has(inode) ? "connections" : "others"] += 1;
+    }
+  }
+  return openFiles;
+}
+
+/** The inodes of all TCP connections of this machine to some remote ports. Columns: see proc_pid_net(5). */
+function inodesOfConnections(remotePorts: ReadonlySet<number>): Set<string> {
+  const lines = ["tcp", "tcp6"].flatMap((table) => readFileSync(`/proc/net/${table}`, "latin1").split("\n"));
+  const inodes = new Set<string>();
+  for (const line of lines) {
+    const [, , remote, , , , , , , inode] = line.trim().split(/\s+/);
+    const port = Number.parseInt(remote?.split(":").at(-1) ?? "", 16);
+    if (inode !== undefined && remotePorts.has(port)) inodes.add(inode);
+  }
+  return inodes;
 }
 
 /** The pid of a process's parent. */

@@ -25,8 +25,10 @@ interface Sample {
   second: number;
   /** Resident memory of the service's processes, in bytes. */
   memory: number;
-  /** Files and sockets of the service's processes. */
-  files: number;
+  /** Connections of the service's processes to receivers. */
+  connections: number;
+  /** All other files and sockets of the service's processes. */
+  others: number;
   /** Sessions of the service in PostgreSQL. */
   sessions: number;
   /** The size of the tables of open deliveries with their indexes, in bytes. */
@@ -37,7 +39,8 @@ interface Sample {
 
 const figures: readonly [name: string, unit: string, of: (sample: Sample) => number][] = [
   ["memory", "MiB", ({ memory }) => memory / MIB],
-  ["files and sockets", "", ({ files }) => files],
+  ["connections to receivers", "", ({ connections }) => connections],
+  ["other files and sockets", "", ({ others }) => others],
   ["database sessions", "", ({ sessions }) => sessions],
   ["queue", "MiB", ({ queueBytes }) => queueBytes / MIB],
   ["event loop delay", "ms", ({ delay }) => delay],
@@ -78,8 +81,10 @@ export const soak: Scenario = {
     const perSecond = Math.max(1, Math.round(maximum * PART_OF_MAXIMUM));
     const publishing = publisher.call("paced", { ...target, perSecond, seconds: count, firstOrder: 1 });
     // The rest of what was published is not awaited: nothing after the last sample may lose the figures of an hour.
-    const samples = await sample(stage, count, publishing);
+    const ports = new Set(receivers.urls.map((url) => Number(new URL(url).port)));
+    const samples = await sample(stage, ports, count, publishing);
     publishing.catch(() => {});
+    await writeFile(path.join(bench.results, "soak-samples.json"), JSON.stringify(samples));
     await writeFile(
       path.join(bench.results, "soak.svg"),
       toChart("At half of the maximum rate", panels, samples),
@@ -105,7 +110,12 @@ function growthOf(name: string, unit: string, values: readonly number[]): Measur
   ];
 }
 
-async function sample(stage: Stage, count: number, publishing: Promise<unknown>): Promise<Sample[]> {
+async function sample(
+  stage: Stage,
+  receiverPorts: ReadonlySet<number>,
+  count: number,
+  publishing: Promise<unknown>,
+): Promise<Sample[]> {
   const { bench, service } = stage;
   const samples: Sample[] = [];
   const started = performance.now();
@@ -116,7 +126,7 @@ async function sample(stage: Stage, count: number, publishing: Promise<unknown>)
     samples.push({
       second,
       memory: memoryOfFamily(service.pid),
-      files: openFilesOfFamily(service.pid),
+      ...openFilesOfFamily(service.pid, receiverPorts),
       ...(await databaseUse(stage.db)),
       delay: await eventLoopDelay(service.metricsPort),
     });
