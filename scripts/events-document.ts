@@ -3,11 +3,11 @@ import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { required } from "../gen/webhook/v1/options_pb.ts";
-import { parseExactJson, stringifyExactJson } from "../src/api/json/exact-json.ts";
 import { canBeUnset } from "../src/api/json/schema.ts";
 import { describeEventTypes } from "../src/api/services/webhooks/event-types.ts";
 import { catalogue } from "../src/contract/catalogue.ts";
 import { commentOf } from "../src/contract/comments.ts";
+import { parseExactJson, stringifyExactJson } from "../src/contract/json/exact-json.ts";
 import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
 
 const DOCUMENT = new URL("../docs/events.md", import.meta.url);

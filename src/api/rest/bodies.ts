@@ -1,8 +1,8 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import formbody from "@fastify/formbody";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { parseExactJson, repeatedName } from "../../contract/json/exact-json.ts";
 import { withoutExcerpt } from "../errors/json-messages.ts";
-import { parseExactJson, repeatedName } from "../json/exact-json.ts";
 
 /** The maximum size of a REST body, in bytes. */
 export const MAX_BODY_BYTES = 65_536;

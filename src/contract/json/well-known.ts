@@ -12,6 +12,11 @@ const AS_PROTOBUF_HAS_IT = new Set([
   "google.protobuf.ListValue",
 ]);
 
+/** Whether payloads hold a type as protobuf's own JSON format has it. */
+export function hasProtobufJson(desc: DescMessage): boolean {
+  return AS_PROTOBUF_HAS_IT.has(desc.typeName);
+}
+
 /**
  * The serializer of a well-known type with a special JSON format: times, wrappers (the plain value), durations
  * (`"1.5s"`), structs and others. Undefined for all other messages.
@@ -24,7 +29,7 @@ export function wellKnownWriter(desc: DescMessage): WriteValue | undefined {
     const write = scalarWriter(desc.fields[0], desc.name);
     return (message) => write((message as { value: unknown }).value);
   }
-  if (AS_PROTOBUF_HAS_IT.has(desc.typeName)) {
+  if (hasProtobufJson(desc)) {
     return (message) => plainJson(protobufJson(desc, message as Message), desc.name);
   }
   return undefined;

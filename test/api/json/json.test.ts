@@ -11,8 +11,8 @@ import {
   StockLevelChangedSchema,
 } from "../../../gen/webhook/v1/event_pb.ts";
 import { EventTypeSchema, WebhookSchema } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { parseExactJson, repeatedName } from "../../../src/api/json/exact-json.ts";
 import { findFieldViolations } from "../../../src/api/services/required-fields.ts";
+import { parseExactJson, repeatedName } from "../../../src/contract/json/exact-json.ts";
 import { sortableTime } from "../../../src/contract/json/timestamp.ts";
 import { type JsonAudience, jsonWriter } from "../../../src/contract/json/writer.ts";
 

@@ -1,11 +1,11 @@
 import { getOption, hasOption } from "@bufbuild/protobuf";
 import { searchable } from "../../../../gen/webhook/v1/options_pb.ts";
 import { catalogue } from "../../../contract/catalogue.ts";
+import { parseExactJson } from "../../../contract/json/exact-json.ts";
 import { propertyName } from "../../../contract/json/names.ts";
 import type { Db } from "../../../db/database.ts";
 import type { DeliveryRow } from "../../../db/deliveries/deliveries.ts";
 import { readSmallPayloads } from "../../../db/events/find.ts";
-import { parseExactJson } from "../../json/exact-json.ts";
 
 /** The subject of each event that has one, by the event's id. */
 export type Subjects = ReadonlyMap<string, string>;

@@ -2,12 +2,12 @@ import { isDeepStrictEqual } from "node:util";
 import type { DescMessage } from "@bufbuild/protobuf";
 import { catalogue } from "../../../contract/catalogue.ts";
 import { DomainError } from "../../../contract/errors.ts";
+import { type ExactJson, parseExactJson } from "../../../contract/json/exact-json.ts";
 import { propertyName } from "../../../contract/json/names.ts";
 import type { Db } from "../../../db/database.ts";
 import { findEvents, type StoredEvent } from "../../../db/events/find.ts";
 import type { NewEvent } from "../../../db/events/publish.ts";
 import { gathering } from "../../../db/gathering.ts";
-import { type ExactJson, parseExactJson } from "../../json/exact-json.ts";
 
 /** The number of events read per query, each with a payload of up to 256 KiB. */
 const MAX_EVENTS_PER_QUERY = 20;

@@ -1,0 +1,100 @@
+import { FilterError } from "./filter-error.ts";
+import type { Expr } from "./type-check.ts";
+
+/** The maximum cost of an evaluation, in steps of about two microseconds: some ten milliseconds. */
+const MAX_COST = 5_000;
+/** The length of a text that a function reads in the time of a step, in characters. */
+const TEXT_PER_STEP = 5_000;
+/** The same for a regular expression: its length multiplied by that of the text. */
+const PATTERN_TEXT_PER_STEP = 20;
+/** The maximum number of loops within each other. */
+const MAX_DEPTH = 2;
+
+/** What determines the cost of a filter, beside the event. */
+export interface FilterSize {
+  /** The number of nodes of its syntax tree. */
+  nodes: number;
+  /** The number of loops within each other. */
+  depth: number;
+  /** The number of additions, of which each may join two lists or texts. */
+  additions: number;
+  /** The number of items of the longest list that the filter contains. */
+  items: number;
+  /** The length of all its regular expressions, in characters. */
+  patterns: number;
+}
+
+/** What of an event determines the cost of evaluating a filter for it. */
+export interface EventSize {
+  /** The number of items of its longest list. */
+  longestList: number;
+  /** The length of its payload, which is longer than any text in it. */
+  characters: number;
+}
+
+/**
+ * Measures a filter.
+ *
+ * @throws FilterError for loops in loops in loops, and for a regular expression that is not a constant
+ */
+export function sizeOf(expr: Expr): FilterSize {
+  const size: FilterSize = { nodes: 0, depth: 0, additions: 0, items: 0, patterns: 0 };
+  measure(expr, 0, size);
+  return size;
+}
+
+function measure({ exprKind }: Expr, depth: number, size: FilterSize): void {
+  size.nodes += 1;
+  const measureAll = (exprs: readonly (Expr | undefined)[], at = depth) => {
+    for (const each of exprs) if (each) measure(each, at, size);
+  };
+  switch (exprKind.case) {
+    case "selectExpr":
+      measureAll([exprKind.value.operand]);
+      break;
+    case "listExpr":
+      size.items = Math.max(size.items, exprKind.value.elements.length);
+      measureAll(exprKind.value.elements);
+      break;
+    case "callExpr": {
+      const { function: name, target, args } = exprKind.value;
+      if (name === "_+_") size.additions += 1;
+      if (name === "matches") size.patterns += patternOf(args.at(-1)).length;
+      measureAll([target, ...args]);
+      break;
+    }
+    case "comprehensionExpr": {
+      const { iterRange, accuInit, loopCondition, loopStep, result } = exprKind.value;
+      size.depth = Math.max(size.depth, depth + 1);
+      if (size.depth > MAX_DEPTH)
+        throw new FilterError(
+          `the filter has loops (exists, all, map, filter) in loops more than ${MAX_DEPTH} deep; use fewer`,
+        );
+      measureAll([iterRange, accuInit, result]);
+      measureAll([loopCondition, loopStep], depth + 1);
+    }
+  }
+}
+
+function patternOf(expr: Expr | undefined): string {
+  const constant = expr?.exprKind.case === "constExpr" ? expr.exprKind.value.constantKind : undefined;
+  if (constant?.case === "stringValue") return constant.value;
+  throw new FilterError("matches takes a regular expression in quotes, not one that depends on the event");
+}
+
+/**
+ * Checks that evaluating a filter for an event is cheap: an upper bound, known before the evaluation.
+ *
+ * @throws FilterError if it may be expensive
+ */
+export function assertCheap(filter: FilterSize, { longestList, characters }: EventSize): void {
+  const list = Math.max(1, filter.items, longestList) * (filter.additions + 1);
+  const text = characters * (filter.additions + 1);
+  const repeats = list ** filter.depth;
+  const cost =
+    repeats * (filter.nodes * (1 + text / TEXT_PER_STEP) + (filter.patterns * text) / PATTERN_TEXT_PER_STEP);
+  if (cost <= MAX_COST) return;
+  throw new FilterError(
+    `the filter is too expensive for this event: ${Math.ceil(cost).toLocaleString("en-US")} steps, of ${MAX_COST.toLocaleString("en-US")} allowed; use fewer loops and shorter regular expressions`,
+  );
+}

@@ -1,0 +1,304 @@
+import {
+  type CelEnv,
+  type CelFunc,
+  CelScalar,
+  type CelType,
+  listType,
+  mapType,
+  objectType,
+  type parse,
+} from "@bufbuild/cel";
+import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
+import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import { FilterError } from "./filter-error.ts";
+
+type Parsed = ReturnType<typeof parse>;
+/** A node of an expression's syntax tree. */
+export type Expr = Parsed["expr"];
+type Node<Case extends Expr["exprKind"]["case"]> =
+  Extract<Expr["exprKind"], { case: Case }> extends {
+    value: infer Value;
+  }
+    ? Value
+    : never;
+
+const { BOOL, BYTES, DOUBLE, DYN, INT, NULL, STRING, UINT } = CelScalar;
+
+/** Types that CEL sees as values, though they are messages. */
+const OPAQUE = new Set(["google.protobuf.Timestamp", "google.protobuf.Duration"]);
+/** Messages whose fields are known only from their values. */
+const DYNAMIC = new Set([
+  "google.protobuf.Any",
+  "google.protobuf.Struct",
+  "google.protobuf.Value",
+  "google.protobuf.ListValue",
+]);
+const NUMERIC = new Set<string>([INT.name, UINT.name, DOUBLE.name]);
+
+/**
+ * Finds the type of an expression. The library evaluates expressions, but checks the types of constants and variables only.
+ *
+ * @throws FilterError that names what is wrong and its position in the text
+ */
+export function typeOf(env: CelEnv, { expr, sourceInfo }: Parsed): CelType {
+  return new TypeChecker(env, sourceInfo?.positions ?? {}).type(expr, new Map());
+}
+
+/** The types of the variables of enclosing loops, by name. */
+type Loops = ReadonlyMap<string, CelType>;
+
+class TypeChecker {
+  readonly #env: CelEnv;
+  readonly #positions: { [id: string]: number };
+
+  constructor(env: CelEnv, positions: { [id: string]: number }) {
+    this.#env = env;
+    this.#positions = positions;
+  }
+
+  type(expr: Expr, loops: Loops): CelType {
+    const { exprKind } = expr;
+    switch (exprKind.case) {
+      case "constExpr":
+        return constantType(exprKind.value);
+      case "identExpr":
+        return this.#identifier(expr, exprKind.value.name, loops);
+      case "selectExpr":
+        return this.#select(expr, exprKind.value, loops);
+      case "callExpr":
+        return this.#call(expr, exprKind.value, loops);
+      case "listExpr": {
+        const elements = exprKind.value.elements.map((element) => this.type(element, loops));
+        return listType(common(elements));
+      }
+      case "comprehensionExpr":
+        return this.#loop(exprKind.value, loops);
+      default:
+        throw this.#error(expr, "maps and messages cannot be made in a filter");
+    }
+  }
+
+  #identifier(expr: Expr, name: string, loops: Loops): CelType {
+    const type = loops.get(name) ?? this.#env.variables.find(name);
+    if (type) return type;
+    const known = [...loops.keys()].filter((each) => !each.startsWith("@"));
+    const names = [...known, ...[...this.#env.variables].map(([each]) => each)];
+    throw this.#error(expr, `there is no ${name}; allowed: ${names.join(", ")}`);
+  }
+
+  #select(expr: Expr, select: Node<"selectExpr">, loops: Loops): CelType {
+    const { operand, field: name, testOnly } = select;
+    if (!operand) throw this.#error(expr, "something is missing before the dot");
+    const enumValue = this.#enumValue(expr, loops);
+    if (enumValue) return enumValue;
+    const of = this.type(operand, loops);
+    if (of.kind === "map") return testOnly ? BOOL : of.value;
+    if (of === DYN) return testOnly ? BOOL : DYN;
+    if (of.kind !== "object" || !of.desc || OPAQUE.has(of.name)) {
+      throw this.#error(expr, `${typeName(of)} has no fields, so .${name} is not possible`);
+    }
+    const field = of.desc.fields.find((each) => each.name === name);
+    if (field) return testOnly ? BOOL : fieldType(field);
+    const fields = of.desc.fields.map((each) => each.name).join(", ");
+    throw this.#error(expr, `${of.desc.name} has no field ${name}; its fields: ${fields}`);
+  }
+
+  /** The type of `DocumentKind.DOCUMENT_KIND_INVOICE`; undefined if the expression is not the member of an enum. */
+  #enumValue(expr: Expr, loops: Loops): CelType | undefined {
+    const path = pathOf(expr);
+    const [first = "", ...others] = path ?? [];
+    if (!path || loops.has(first) || this.#env.variables.find(first)) return undefined;
+    const member = others.pop();
+    const name = [first, ...others].join(".");
+    const desc =
+      this.#env.registry.getEnum(`${this.#env.namespace}.${name}`) ?? this.#env.registry.getEnum(name);
+    if (!desc) return undefined;
+    if (desc.values.some((value) => value.name === member)) return INT;
+    const members = desc.values.map((value) => value.name).join(", ");
+    throw this.#error(expr, `${name} has no ${member}; its values: ${members}`);
+  }
+
+  #call(expr: Expr, call: Node<"callExpr">, loops: Loops): CelType {
+    const { function: name, args } = call;
+    const target = call.target && this.type(call.target, loops);
+    const types = args.map((arg) => this.type(arg, loops));
+    const [first = DYN, second = DYN, third = DYN] = types;
+    const wrong = () => this.#wrongTypes(expr, name, target, types);
+    switch (name) {
+      case "@not_strictly_false":
+        return BOOL;
+      case "_&&_":
+      case "_||_":
+        if (!types.every((type) => isAssignable(type, BOOL))) throw wrong();
+        return BOOL;
+      case "_?_:_":
+        if (!isAssignable(first, BOOL) || !areComparable(second, third)) throw wrong();
+        return common([second, third]);
+      case "_==_":
+      case "_!=_":
+        if (!areComparable(first, second)) throw wrong();
+        return BOOL;
+      case "@in":
+        if (!isIn(first, second)) throw wrong();
+        return BOOL;
+      case "_[_]":
+        if (first.kind === "list" && isAssignable(second, INT)) return first.element;
+        if (first.kind === "map" && isAssignable(second, first.key)) return first.value;
+        if (first === DYN) return DYN;
+        throw wrong();
+    }
+    const functions = this.#env.funcs.find(name);
+    if (!functions) throw this.#error(expr, `there is no function ${name}`);
+    const chosen = [...functions].find((each) => accepts(each, target, types));
+    if (!chosen) throw wrong();
+    // Of two lists of one type.
+    return chosen.result.kind === "list" && types.length > 0
+      ? listType(common(types.map(elementOf)))
+      : chosen.result;
+  }
+
+  /** A macro such as `exists`, which the parser has turned into a loop. */
+  #loop(loop: Node<"comprehensionExpr">, loops: Loops): CelType {
+    const { iterVar, accuVar, iterRange, accuInit, loopCondition, loopStep, result } = loop;
+    if (!iterRange || !accuInit || !loopCondition || !loopStep || !result)
+      throw new FilterError("the filter has an incomplete loop");
+    const range = this.type(iterRange, loops);
+    if (range.kind !== "list" && range.kind !== "map" && range !== DYN)
+      throw this.#error(iterRange, `${typeName(range)} is no list, so it has no exists, all, map or filter`);
+    const item = range.kind === "map" ? range.key : elementOf(range);
+    const within = new Map([...loops, [iterVar, item]]);
+    const initial = this.type(accuInit, within);
+    const step = this.type(loopStep, new Map([...within, [accuVar, initial]]));
+    const whole = new Map([...within, [accuVar, step]]);
+    this.type(loopCondition, whole);
+    return this.type(result, whole);
+  }
+
+  #wrongTypes(expr: Expr, name: string, target: CelType | undefined, args: readonly CelType[]): FilterError {
+    const given = [...(target ? [target] : []), ...args].map(typeName);
+    const operator = name.replaceAll("_", " ").trim().replace("@", "");
+    const enumHint =
+      given.includes("int") && given.includes("string")
+        ? "; an enum is compared with a value such as DocumentKind.DOCUMENT_KIND_INVOICE"
+        : "";
+    return this.#error(expr, `${operator} does not take ${given.join(" and ")}${enumHint}`);
+  }
+
+  #error(expr: Expr, what: string): FilterError {
+    const position = this.#positions[String(expr.id)];
+    return new FilterError(position === undefined ? what : `at character ${position + 1}: ${what}`);
+  }
+}
+
+/** `["DocumentKind", "DOCUMENT_KIND_INVOICE"]`; undefined if the expression is not names with dots between them. */
+function pathOf({ exprKind }: Expr): string[] | undefined {
+  if (exprKind.case === "identExpr") return [exprKind.value.name];
+  if (exprKind.case !== "selectExpr" || !exprKind.value.operand || exprKind.value.testOnly) return undefined;
+  const before = pathOf(exprKind.value.operand);
+  return before && [...before, exprKind.value.field];
+}
+
+function constantType({ constantKind }: Node<"constExpr">): CelType {
+  switch (constantKind.case) {
+    case "boolValue":
+      return BOOL;
+    case "int64Value":
+      return INT;
+    case "uint64Value":
+      return UINT;
+    case "doubleValue":
+      return DOUBLE;
+    case "stringValue":
+      return STRING;
+    case "bytesValue":
+      return BYTES;
+    default:
+      return NULL;
+  }
+}
+
+/** The type of a field, as a filter sees it. */
+export function fieldType(field: DescField): CelType {
+  if (field.fieldKind === "list") return listType(singleType(field));
+  if (field.fieldKind !== "map") return singleType(field);
+  return mapType(scalarType(field.mapKey) as typeof STRING, singleType(field));
+}
+
+function singleType(field: DescField): CelType {
+  if (field.message) return messageType(field.message);
+  if (field.enum) return INT;
+  return scalarType(field.scalar as ScalarType);
+}
+
+function messageType(desc: DescMessage): CelType {
+  // It may be null.
+  if (DYNAMIC.has(desc.typeName) || isWrapperDesc(desc)) return DYN;
+  return objectType(desc);
+}
+
+function scalarType(scalar: ScalarType): CelType {
+  switch (scalar) {
+    case ScalarType.BOOL:
+      return BOOL;
+    case ScalarType.STRING:
+      return STRING;
+    case ScalarType.BYTES:
+      return BYTES;
+    case ScalarType.DOUBLE:
+    case ScalarType.FLOAT:
+      return DOUBLE;
+    case ScalarType.UINT32:
+    case ScalarType.UINT64:
+    case ScalarType.FIXED32:
+    case ScalarType.FIXED64:
+      return UINT;
+    default:
+      return INT;
+  }
+}
+
+/** A type as errors and the page name it. */
+export function typeName(type: CelType): string {
+  if (type.kind === "list") return `list of ${typeName(type.element)}`;
+  if (type.kind === "map") return `map of ${typeName(type.key)} to ${typeName(type.value)}`;
+  return type.name.slice(type.name.lastIndexOf(".") + 1);
+}
+
+/** The type of all, or any type if they differ or there is none. */
+function common([first, ...others]: readonly CelType[]): CelType {
+  if (!first) return DYN;
+  return others.every((other) => typeName(other) === typeName(first)) ? first : DYN;
+}
+
+function elementOf(type: CelType): CelType {
+  return type.kind === "list" ? type.element : DYN;
+}
+
+function accepts(
+  { target: takes, arguments: parameters }: CelFunc,
+  target: CelType | undefined,
+  args: readonly CelType[],
+) {
+  if ((takes === undefined) !== (target === undefined) || parameters.length !== args.length) return false;
+  if (takes && target && !isAssignable(target, takes)) return false;
+  return parameters.every((parameter, n) => isAssignable(args[n] as CelType, parameter));
+}
+
+function isAssignable(type: CelType, to: CelType): boolean {
+  if (type === DYN || to === DYN) return true;
+  if (type.kind === "list" && to.kind === "list") return isAssignable(type.element, to.element);
+  if (type.kind === "map" && to.kind === "map")
+    return isAssignable(type.key, to.key) && isAssignable(type.value, to.value);
+  return type.kind === to.kind && type.name === to.name;
+}
+
+function areComparable(one: CelType, other: CelType): boolean {
+  if (isAssignable(one, other) || one === NULL || other === NULL) return true;
+  return NUMERIC.has(one.name) && NUMERIC.has(other.name);
+}
+
+function isIn(item: CelType, collection: CelType): boolean {
+  if (collection === DYN) return true;
+  if (collection.kind === "list") return areComparable(item, collection.element);
+  return collection.kind === "map" && isAssignable(item, collection.key);
+}

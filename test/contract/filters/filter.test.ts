@@ -1,0 +1,144 @@
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { expect, test } from "vitest";
+import {
+  type DocumentCreated,
+  DocumentCreatedSchema,
+  DocumentKind,
+  type OrderDispatched,
+  OrderDispatchedSchema,
+  WebhookProcess,
+} from "../../../gen/webhook/v1/event_pb.ts";
+import { compileFilter, filterEvent, MAX_FILTER_CHARACTERS } from "../../../src/contract/filters/filter.ts";
+import { FilterError } from "../../../src/contract/filters/filter-error.ts";
+import { jsonWriter } from "../../../src/contract/json/writer.ts";
+
+const { ORDER_DISPATCHED, DOCUMENT_CREATED, WEBHOOK_FAILING } = WebhookProcess;
+
+const order = create(OrderDispatchedSchema, {
+  orderId: 9_007_199_254_740_993n,
+  orderNumber: "SO-10056",
+  dispatchedAt: timestampFromDate(new Date("2026-11-21T09:30:00Z")),
+  carrier: "DHL",
+  lines: [
+    { productId: 7n, sku: "LAMP-01", quantity: 2 },
+    { productId: 8n, sku: "DESK-02", quantity: 1 },
+  ],
+});
+const invoice = create(DocumentCreatedSchema, {
+  documentId: 5n,
+  kind: DocumentKind.INVOICE,
+  number: "INV-1",
+  createdAt: timestampFromDate(new Date("2026-11-21T09:30:00Z")),
+  totalMinor: 12_995n,
+});
+
+const ofOrder = (message: OrderDispatched = order) =>
+  filterEvent(ORDER_DISPATCHED, jsonWriter(OrderDispatchedSchema, "payload")(message), "tenant-42");
+const ofDocument = (message: DocumentCreated = invoice) =>
+  filterEvent(DOCUMENT_CREATED, jsonWriter(DocumentCreatedSchema, "payload")(message), "tenant-42");
+
+test.each([
+  ['event.carrier == "DHL"', true],
+  ['event.carrier != "DHL"', false],
+  ["event.order_id == 9007199254740993", true],
+  ["event.order_id == 9007199254740992", false],
+  ['event.order_number.startsWith("SO-")', true],
+  ['event.order_number.matches("^SO-[0-9]+$")', true],
+  ['event.order_number in ["SO-1", "SO-10056"]', true],
+  ['user_id == "tenant-42"', true],
+  ['event.lines.exists(line, line.sku == "DESK-02" && line.quantity >= 1)', true],
+  ["event.lines.all(line, line.quantity > 1)", false],
+  ['event.lines.map(line, line.sku).exists(sku, sku == "LAMP-01")', true],
+  ["event.lines.filter(line, line.quantity > 1).size() == 1", true],
+  ['event.lines[0].sku == "LAMP-01"', true],
+  ['event.dispatched_at > timestamp("2026-11-21T09:29:59Z")', true],
+  ["event.dispatched_at.getFullYear() == 2026", true],
+  ["has(event.carrier) && !has(event.tracking_number)", true],
+  ['event.tracking_number == ""', true],
+  ["size(event.lines) > 1 ? true : false", true],
+  ["true", true],
+])("of an order, %s is %s", (expression, expected) => {
+  expect(compileFilter(ORDER_DISPATCHED, expression).matches(ofOrder())).toBe(expected);
+});
+
+test.each([
+  ["event.kind == DocumentKind.DOCUMENT_KIND_INVOICE", true],
+  ["event.kind in [DocumentKind.DOCUMENT_KIND_CREDIT_NOTE, DocumentKind.DOCUMENT_KIND_DELIVERY_NOTE]", false],
+  ["event.total_minor >= 10000", true],
+  ["event.total_minor > 129.95", true],
+  ["has(event.order_id)", false],
+])("of an invoice, %s is %s", (expression, expected) => {
+  expect(compileFilter(DOCUMENT_CREATED, expression).matches(ofDocument())).toBe(expected);
+});
+
+test("notices can be filtered", () => {
+  const filter = compileFilter(WEBHOOK_FAILING, 'event.webhook.host == "shop.example"');
+  const payload = '{"Webhook":{"Id":7,"Host":"shop.example"},"Since":"2026-11-21T09:30:00"}';
+  expect(filter.matches(filterEvent(WEBHOOK_FAILING, payload, "service"))).toBe(true);
+});
+
+test.each([
+  ["event.Carrier == 'DHL'", /^at character 6: OrderDispatched has no field Carrier; its fields: order_id, /],
+  ["order.carrier == 'DHL'", /^at character 1: there is no order; allowed: event, user_id$/],
+  ["event.carrier", /^must be true or false for each event, but is string$/],
+  ["event.carrier == 7", /does not take string and int/],
+  ["event.order_id + 'x' == 'y'", /\+ does not take int and string/],
+  [
+    "event.lines.exists(line, line.price > 1)",
+    /OrderLine has no field price; its fields: product_id, sku, quantity$/,
+  ],
+  ["event.carrier.exists(c, true)", /string is no list/],
+  ["event.carrier.upper() == 'X'", /there is no function upper/],
+  ["event.carrier.startsWith(7)", /startsWith does not take string and int/],
+  ["event.dispatched_at.seconds > 1", /Timestamp has no fields/],
+  ["event.order_number.matches(event.carrier)", /matches takes a regular expression in quotes/],
+  ["event.carrier ==", /^is not a valid expression/],
+  ["event.carrier == 'DHL", /^is not a valid expression/],
+  ["", /^is not a valid expression: it ends too early$/],
+  ["OrderLine{sku: 'x'} == event.lines[0]", /maps and messages cannot be made/],
+  [
+    "event.lines.exists(a, event.lines.exists(b, event.lines.exists(c, true)))",
+    /loops .* more than 2 deep; use fewer$/,
+  ],
+  [`user_id == "${"x".repeat(MAX_FILTER_CHARACTERS)}"`, /^has 1013 characters, more than the 1000 allowed$/],
+])("%s is refused for orders", (expression, message) => {
+  expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(FilterError);
+  expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(message);
+});
+
+test("an enum compared with a text is refused with a hint at its values", () => {
+  expect(() => compileFilter(DOCUMENT_CREATED, "event.kind == 'Invoice'")).toThrow(
+    /an enum is compared with a value such as DocumentKind\.DOCUMENT_KIND_INVOICE/,
+  );
+  expect(() => compileFilter(DOCUMENT_CREATED, "event.kind == DocumentKind.INVOICE")).toThrow(
+    /DocumentKind has no INVOICE; its values: DOCUMENT_KIND_UNSPECIFIED, DOCUMENT_KIND_INVOICE, /,
+  );
+});
+
+test("a filter that fails for an event says why", () => {
+  const filter = compileFilter(ORDER_DISPATCHED, "1 / event.lines[0].quantity > 0");
+  expect(filter.matches(ofOrder())).toBe(false);
+  const zero = create(OrderDispatchedSchema, { lines: [{ quantity: 0 }] });
+  expect(() => filter.matches(ofOrder(zero))).toThrow(FilterError);
+  expect(() => filter.matches(ofOrder(zero))).toThrow(/divide by zero/);
+  expect(() => filter.matches(ofOrder(create(OrderDispatchedSchema, {})))).toThrow(FilterError);
+});
+
+test("a filter that may be expensive for an event is not evaluated for it", () => {
+  const lines = Array.from({ length: 2_000 }, (_, n) => ({
+    productId: BigInt(n),
+    sku: `SKU-${n}`,
+    quantity: 1,
+  }));
+  const large = ofOrder(create(OrderDispatchedSchema, { orderId: 1n, lines }));
+  const filter = compileFilter(
+    ORDER_DISPATCHED,
+    "event.lines.all(a, event.lines.exists(b, a.sku == b.sku && a.quantity == b.quantity))",
+  );
+  expect(filter.matches(ofOrder())).toBe(true);
+  expect(() => filter.matches(large)).toThrow(/too expensive for this event: [\d,]+ steps, of 5,000 allowed/);
+  const pattern = compileFilter(ORDER_DISPATCHED, 'event.order_number.matches("(a|b|c|d)*(e|f|g|h)*$")');
+  const long = create(OrderDispatchedSchema, { ...order, orderNumber: "x".repeat(200_000) });
+  expect(() => pattern.matches(ofOrder(long))).toThrow(/too expensive/);
+});
