@@ -95,6 +95,8 @@ export class SimulatedWorker {
         sign: SIGNED,
         additions: () => ({ headers: [] }),
         recorder: this.#recorder,
+        filters: { unmatched: async () => new Set() },
+        endFiltered: async () => {},
         release: async (_workerId, deliveries) => {
           await database.released(deliveries.length);
           for (const delivery of deliveries as SimulatedDelivery[])

@@ -14,6 +14,7 @@ import * as circuitBreakers from "./migrations/0008-circuit-breakers.ts";
 import * as notices from "./migrations/0009-notices.ts";
 import * as quotas from "./migrations/0010-quotas.ts";
 import * as replays from "./migrations/0011-replays.ts";
+import * as filters from "./migrations/0012-filters.ts";
 import { ensurePartitions } from "./partitions.ts";
 
 /** All migrations, in order. Names are stored in `knex_migrations` and must never change. */
@@ -29,6 +30,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0009-notices": notices,
   "0010-quotas": quotas,
   "0011-replays": replays,
+  "0012-filters": filters,
 };
 
 /** The delay between attempts to get the lock, in milliseconds. */

@@ -7,6 +7,7 @@ import { fanOutStep } from "../db/events/fan-out.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
 import { type ClaimResult, claimGroup, claimPending, release } from "../db/queue/claims.ts";
+import { endFiltered } from "../db/queue/endings.ts";
 import { ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import { isReplaying } from "../db/replays/running.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
@@ -20,6 +21,7 @@ import {
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
 import { systemClock as clock } from "../process/clock.ts";
 import { EventContents } from "./event-contents.ts";
+import { Filters } from "./filters.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
 import { createHttpClient } from "./http/http-client.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
@@ -165,6 +167,8 @@ export function createDeliveryEngine(options: {
         lost: (workerId) => lease.retire(workerId),
         recorded: (results, states) => countAttempts(instruments, results, states),
       }),
+      filters: new Filters(clock, log),
+      endFiltered: (workerId, some) => endFiltered(db, workerId, some),
       release: (workerId, some) => release(db, workerId, some),
       lease,
       watch,

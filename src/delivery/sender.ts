@@ -5,6 +5,7 @@ import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
 import type { Clock } from "../process/clock.ts";
 import type { EventContents } from "./event-contents.ts";
+import type { Filters } from "./filters.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
 import { type Kind, Scheduler, type Task } from "./limits/scheduler.ts";
 import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
@@ -44,6 +45,9 @@ export interface SenderParts {
   /** Reads what webhooks' settings add to requests. */
   additions: ReadAdditions;
   recorder: Pick<Recorder, "unrecorded" | "record">;
+  filters: Pick<Filters, "unmatched">;
+  /** Ends claims of a worker, of deliveries that their webhooks' filters do not match. */
+  endFiltered: (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
   /** Releases claims of a worker in the database. */
   release: (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
   lease: Pick<WorkerLease, "isValid" | "hasLost" | "settle" | "retire" | "verify">;
@@ -162,8 +166,8 @@ export class Sender {
   }
 
   /**
-   * Takes over claimed deliveries. Sends them as soon as the limits allow; releases those whose payload does not fit,
-   * or whose webhook was paused, deleted or moved since the claim.
+   * Takes over claimed deliveries. Sends them as soon as the limits allow; ends first attempts that the webhook's filter
+   * does not match; releases those whose payload does not fit, or whose webhook was paused, deleted or moved since the claim.
    *
    * @param revision the revision read before the claim
    */
@@ -175,20 +179,23 @@ export class Sender {
   ): Promise<void> {
     if (deliveries.length === 0) return;
     let unheld: readonly ClaimedDelivery[] = deliveries;
+    let without: ReadonlySet<ClaimedDelivery>;
+    let unmatched: ReadonlySet<ClaimedDelivery>;
     let stopped: ReadonlySet<bigint>;
     try {
       unheld = await this.#parts.contents.hold(deliveries);
+      without = new Set(unheld);
+      unmatched = await this.#unmatched(deliveries, kind, without);
       stopped = await this.#parts.watch.stoppedSince(revision, () => distinctWebhooks(deliveries));
     } catch (error) {
-      const without = new Set(unheld);
-      for (const delivery of deliveries) if (!without.has(delivery)) this.#parts.contents.release(delivery);
+      const unloaded = new Set(unheld);
+      for (const delivery of deliveries) if (!unloaded.has(delivery)) this.#parts.contents.release(delivery);
       await this.#giveBack(deliveries.map((delivery) => ({ delivery, owner })));
       throw error;
     }
-    const without = new Set(unheld);
     const unsendable: Sending[] = [];
     for (const delivery of deliveries) {
-      if (without.has(delivery)) continue;
+      if (without.has(delivery) || unmatched.has(delivery)) continue;
       const { host } = delivery.webhook.target;
       const sending: Sending = {
         kind,
@@ -203,7 +210,19 @@ export class Sender {
     }
     this.#return(unsendable);
     this.#plan();
+    await this.#endFiltered([...unmatched], owner);
     await this.#giveBack(unheld.map((delivery) => ({ delivery, owner })));
+  }
+
+  /** Retries are not filtered: the first attempt was made. */
+  #unmatched(
+    deliveries: readonly ClaimedDelivery[],
+    kind: Kind,
+    without: ReadonlySet<ClaimedDelivery>,
+  ): Promise<ReadonlySet<ClaimedDelivery>> {
+    const { contents, filters } = this.#parts;
+    const first = kind === "first" ? deliveries.filter((delivery) => !without.has(delivery)) : [];
+    return filters.unmatched(first, (delivery) => contents.of(delivery));
   }
 
   /** Releases the queued deliveries of an owner. */
@@ -397,23 +416,42 @@ export class Sender {
   }
 
   /** Releases claimed deliveries whose payloads are already released, and notifies their owners. Never rejects. */
-  async #giveBack(some: readonly { delivery: ClaimedDelivery; owner: Owner }[]): Promise<void> {
+  #giveBack(some: readonly { delivery: ClaimedDelivery; owner: Owner }[]): Promise<void> {
+    return this.#settle(some, this.#parts.release);
+  }
+
+  /** Ends deliveries that are not to be sent. Never rejects. */
+  async #endFiltered(deliveries: readonly ClaimedDelivery[], owner: Owner): Promise<void> {
+    for (const delivery of deliveries) this.#parts.contents.release(delivery);
+    await this.#settle(
+      deliveries.map((delivery) => ({ delivery, owner })),
+      this.#parts.endFiltered,
+    );
+  }
+
+  async #settle(
+    some: readonly { delivery: ClaimedDelivery; owner: Owner }[],
+    end: SenderParts["release"],
+  ): Promise<void> {
     if (some.length === 0) return;
-    const work = this.#release(some.map(({ delivery }) => delivery));
+    const work = this.#endClaims(
+      some.map(({ delivery }) => delivery),
+      end,
+    );
     this.#returning.add(work);
     await work;
     this.#returning.delete(work);
     for (const { owner } of some) owner.returned();
   }
 
-  async #release(deliveries: readonly ClaimedDelivery[]): Promise<void> {
-    const { release, lease, log } = this.#parts;
+  async #endClaims(deliveries: readonly ClaimedDelivery[], end: SenderParts["release"]): Promise<void> {
+    const { lease, log } = this.#parts;
     for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
       try {
-        await untilAnswered(() => release(workerId, some));
+        await untilAnswered(() => end(workerId, some));
       } catch (err) {
         // Retiring the id frees its claims once the known ones are settled.
-        log.error({ err }, "releasing claims failed");
+        log.error({ err }, "ending claims without an attempt failed");
         lease.retire(workerId);
       }
       lease.settle(workerId, some.length);

@@ -21,6 +21,7 @@ const OWN = [
   "0009-notices",
   "0010-quotas",
   "0011-replays",
+  "0012-filters",
 ];
 
 let database: TestDatabase;

@@ -99,6 +99,8 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
       sign: () => ({ "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "" }),
       additions: () => ({ headers: [] }),
       recorder: { unrecorded: 0, record: (_result, recorded) => clock.soon(() => recorded("delivered")) },
+      filters: { unmatched: async () => new Set() },
+      endFiltered: async () => {},
       release: async () => {},
       lease: {
         isValid: () => true,

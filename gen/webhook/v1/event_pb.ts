@@ -354,7 +354,8 @@ export type PublishEventResponse = Message<"webhook.v1.PublishEventResponse"> & 
   eventId: string;
 
   /**
-   * The number of deliveries queued by this call; 0 for a duplicate.
+   * The number of deliveries queued by this call; 0 for a duplicate. Includes those that a filter of their webhook will not
+   * match: filters are evaluated when a delivery is due.
    *
    * @generated from field: int32 deliveries_queued = 2;
    */

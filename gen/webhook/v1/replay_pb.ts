@@ -47,7 +47,7 @@ export type ResentDeliveries = Message<"webhook.v1.ResentDeliveries"> & {
   eventId?: string | undefined;
 
   /**
-   * DELIVERED, FAILED or CANCELLED. Empty means FAILED.
+   * DELIVERED, FAILED, CANCELLED or FILTERED. Empty means FAILED.
    *
    * @generated from field: repeated webhook.v1.DeliveryState states = 4;
    */

@@ -18,7 +18,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file webhook/v1/webhook.proto.
  */
 export const file_webhook_v1_webhook: GenFile = /*@__PURE__*/
-  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEitAEKFkNpcmN1aXRCcmVha2VyU2V0dGluZ3MSDwoHZW5hYmxlZBgBIAEoCBIQCghmYWlsdXJlcxgCIAEoBRIXCg9mYWlsaW5nX3NlY29uZHMYAyABKAUSFQoNcHJvYmVfc2Vjb25kcxgEIAEoBRIXCg9kaXNhYmxlX3NlY29uZHMYBSABKAUSFwoPZGlzYWJsZV9vbl9nb25lGAYgASgIEhUKDXJlc2VuZF9mYWlsZWQYByABKAgi+gEKDkNpcmN1aXRCcmVha2VyEjQKCHNldHRpbmdzGAEgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEi4KBXN0YXRlGAIgASgOMh8ud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclN0YXRlEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBCABKAkSLgoKbmV4dF9wcm9iZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPZmFpbGVkX2F0dGVtcHRzGAYgASgFIoIGCgdXZWJob29rEhAKAmlkGAEgASgDQgSItRgBEjEKB2NyZWF0ZWQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjIKCG1vZGlmaWVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARI5Cg93ZWJob29rX3Byb2Nlc3MYBCABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEi4KA3VybBgFIAEoCUIhiLUYAaK1GBlodHRwczovL2V4YW1wbGUuY29tL2hvb2tzEkIKC2FwcGxpY2F0aW9uGAYgASgJQiiitRgkMDFhMWZjYjEtYTI5Zi03MzBlLWJiMmItNWExNDliOTUwYWJkSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBEjAKBnBhdXNlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESLwoGaGVhbHRoGAsgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQgSQtRgBEjcKDWZhaWxpbmdfc2luY2UYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSQtRgBEh0KCmxhc3RfZXJyb3IYDSABKAlCBJC1GAFIA4gBARIXCgRuYW1lGA4gASgJQgSQtRgBSASIAQESFgoIcmV2aXNpb24YDyABKANCBJC1GAESOQoPY2lyY3VpdF9icmVha2VyGBAgASgLMhoud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlckIEkLUYAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXRCDQoLX2xhc3RfZXJyb3JCBwoFX25hbWUijAIKCUV2ZW50VHlwZRIUCgZudW1iZXIYASABKAVCBIi1GAESJQoEbmFtZRgCIAEoCUIXiLUYAaK1GA9PcmRlckRpc3BhdGNoZWQSOQoLZGVzY3JpcHRpb24YAyABKAlCJKK1GCBBbiBvcmRlciBoYXMgbGVmdCB0aGUgd2FyZWhvdXNlLhIpCgZzYW1wbGUYBCABKAlCGZi1GAGitRgReyJPcmRlcklkIjogMTAwMX0SRgoGc2NoZW1hGAUgASgJQjaYtRgBorUYLnsidGl0bGUiOiAiT3JkZXJEaXNwYXRjaGVkIiwgInR5cGUiOiAib2JqZWN0In0SFAoGbm90aWNlGAYgASgIQgSQtRgBInkKE0xpc3RXZWJob29rc1JlcXVlc3QSLwoGaGVhbHRoGAEgAygOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQgSQtRgBEhcKCXBhZ2Vfc2l6ZRgCIAEoBUIEkLUYARIYCgpwYWdlX3Rva2VuGAMgASgJQgSQtRgBIlYKFExpc3RXZWJob29rc1Jlc3BvbnNlEiUKCHdlYmhvb2tzGAEgAygLMhMud2ViaG9vay52MS5XZWJob29rEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSItChFHZXRXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIm8KEkdldFdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rEjMKD292ZXJkdWVfcmV0cmllcxgCIAEoCzIaLndlYmhvb2sudjEuT3ZlcmR1ZVJldHJpZXMiTwoOT3ZlcmR1ZVJldHJpZXMSDQoFY291bnQYASABKAUSLgoKb2xkZXN0X2R1ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXAoUQ3JlYXRlV2ViaG9va1JlcXVlc3QSMQoHcHJvY2VzcxgBIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3NCBIi1GAESEQoDdXJsGAIgASgJQgSItRgBImAKFUNyZWF0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rEg8KB2NyZWF0ZWQYAiABKAgSEAoId2FybmluZ3MYAyADKAkijwIKFFVwZGF0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFQoIcmV2aXNpb24YAiABKANIAIgBARIRCgRuYW1lGAMgASgJSAGIAQESEAoDdXJsGAQgASgJSAKIAQESFwoKcmF0ZV9saW1pdBgFIAEoBUgDiAEBEhMKBnBhdXNlZBgGIAEoCEgEiAEBEjsKD2NpcmN1aXRfYnJlYWtlchgHIAEoCzIiLndlYmhvb2sudjEuQ2lyY3VpdEJyZWFrZXJTZXR0aW5nc0ILCglfcmV2aXNpb25CBwoFX25hbWVCBgoEX3VybEINCgtfcmF0ZV9saW1pdEIJCgdfcGF1c2VkIj0KFVVwZGF0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2siFgoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QiQQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEigKCXByb2Nlc3NlcxgBIAMoCzIVLndlYmhvb2sudjEuRXZlbnRUeXBlIl4KGlNldFdlYmhvb2tSYXRlTGltaXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESFwoKcmF0ZV9saW1pdBgCIAEoBUgAiAEBQg0KC19yYXRlX2xpbWl0IkMKG1NldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIi8KE1BhdXNlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASI8ChRQYXVzZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIjAKFFJlc3VtZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPQoVUmVzdW1lV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sifwoUU2VuZFRlc3RFdmVudFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIrCgdwcm9jZXNzGAIgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2VzcxIUCgdwYXlsb2FkGAMgASgJSACIAQFCCgoIX3BheWxvYWQiPgoVU2VuZFRlc3RFdmVudFJlc3BvbnNlEhAKCGV2ZW50X2lkGAEgASgJEhMKC2RlbGl2ZXJ5X2lkGAIgASgJIjMKF0dldFdlYmhvb2tTZWNyZXRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiWwoYR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQiUQoNV2ViaG9va1NlY3JldBITCgZzZWNyZXQYASABKAlCA4ABARIrCgdleHBpcmVzGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJSChpSb3RhdGVXZWJob29rU2VjcmV0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhoKEnJldm9rZV9vbGRfc2VjcmV0cxgCIAEoCCJeChtSb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2USEwoGc2VjcmV0GAEgASgJQgOAAQESKgoHc2VjcmV0cxgCIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1NlY3JldCJRCg5XZWJob29rS2V5UGFpchISCgpwdWJsaWNfa2V5GAEgASgJEisKB2V4cGlyZXMYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjUKGUdldFdlYmhvb2tLZXlQYWlyc1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYASJLChpHZXRXZWJob29rS2V5UGFpcnNSZXNwb25zZRItCglrZXlfcGFpcnMYASADKAsyGi53ZWJob29rLnYxLldlYmhvb2tLZXlQYWlyIlUKG1JvdGF0ZVdlYmhvb2tLZXlQYWlyUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhwKFHJldm9rZV9vbGRfa2V5X3BhaXJzGAIgASgIIk0KHFJvdGF0ZVdlYmhvb2tLZXlQYWlyUmVzcG9uc2USLQoJa2V5X3BhaXJzGAEgAygLMhoud2ViaG9vay52MS5XZWJob29rS2V5UGFpciI4ChxEZWxldGVXZWJob29rS2V5UGFpcnNSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiHwodRGVsZXRlV2ViaG9va0tleVBhaXJzUmVzcG9uc2UqhAEKDVdlYmhvb2tIZWFsdGgSHgoaV0VCSE9PS19IRUFMVEhfVU5TUEVDSUZJRUQQABIaChZXRUJIT09LX0hFQUxUSF9IRUFMVEhZEAESGwoXV0VCSE9PS19IRUFMVEhfREVHUkFERUQQAhIaChZXRUJIT09LX0hFQUxUSF9GQUlMSU5HEAMqogEKE0NpcmN1aXRCcmVha2VyU3RhdGUSJQohQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX1VOU1BFQ0lGSUVEEAASIAocQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX0NMT1NFRBABEh4KGkNJUkNVSVRfQlJFQUtFUl9TVEFURV9PUEVOEAISIgoeQ0lSQ1VJVF9CUkVBS0VSX1NUQVRFX0RJU0FCTEVEEAMyrREKDldlYmhvb2tTZXJ2aWNlEq8BCgxMaXN0V2ViaG9va3MSHy53ZWJob29rLnYxLkxpc3RXZWJob29rc1JlcXVlc3QaIC53ZWJob29rLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlIlyQAgGItRgBkrUYCHdlYmhvb2tzgtPkkwJDWhYSFC9hcGkvdjEvd2ViaG9vay9saXN0WhYSFC9hcGkvdjIvd2ViaG9vay9saXN0EhEvYXBpL3dlYmhvb2svbGlzdBJUCgpHZXRXZWJob29rEh0ud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdBoeLndlYmhvb2sudjEuR2V0V2ViaG9va1Jlc3BvbnNlIgeQAgGItRgBEqsBCg1DcmVhdGVXZWJob29rEiAud2ViaG9vay52MS5DcmVhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1Jlc3BvbnNlIlWQAgKItRgCkrUYB3dlYmhvb2uC0+STAj06ASpaFDoBKiIPL2FwaS92MS93ZWJob29rWhQ6ASoiDy9hcGkvdjIvd2ViaG9vayIML2FwaS93ZWJob29rEloKDVVwZGF0ZVdlYmhvb2sSIC53ZWJob29rLnYxLlVwZGF0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5VcGRhdGVXZWJob29rUmVzcG9uc2UiBIi1GAISnwEKDURlbGV0ZVdlYmhvb2sSIC53ZWJob29rLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVzcG9uc2UiSYi1GAKStRgHd2ViaG9va4LT5JMCNFoRKg8vYXBpL3YxL3dlYmhvb2taESoPL2FwaS92Mi93ZWJob29rKgwvYXBpL3dlYmhvb2sSwgEKDUxpc3RQcm9jZXNzZXMSIC53ZWJob29rLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0GiEud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UibJACAYi1GAGStRgJcHJvY2Vzc2VzgtPkkwJSWhsSGS9hcGkvdjEvd2ViaG9vay9wcm9jZXNzZXNaGxIZL2FwaS92Mi93ZWJob29rL3Byb2Nlc3NlcxIWL2FwaS93ZWJob29rL3Byb2Nlc3NlcxJvChNTZXRXZWJob29rUmF0ZUxpbWl0EiYud2ViaG9vay52MS5TZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBonLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlc3BvbnNlIgeQAgKItRgCEloKDFBhdXNlV2ViaG9vaxIfLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVxdWVzdBogLndlYmhvb2sudjEuUGF1c2VXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISXQoNUmVzdW1lV2ViaG9vaxIgLndlYmhvb2sudjEuUmVzdW1lV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXNwb25zZSIHkAICiLUYAhJaCg1TZW5kVGVzdEV2ZW50EiAud2ViaG9vay52MS5TZW5kVGVzdEV2ZW50UmVxdWVzdBohLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlc3BvbnNlIgSItRgCEmYKEEdldFdlYmhvb2tTZWNyZXQSIy53ZWJob29rLnYxLkdldFdlYmhvb2tTZWNyZXRSZXF1ZXN0GiQud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVzcG9uc2UiB5ACAYi1GAISbAoTUm90YXRlV2ViaG9va1NlY3JldBImLndlYmhvb2sudjEuUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QaJy53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZSIEiLUYAhJsChJHZXRXZWJob29rS2V5UGFpcnMSJS53ZWJob29rLnYxLkdldFdlYmhvb2tLZXlQYWlyc1JlcXVlc3QaJi53ZWJob29rLnYxLkdldFdlYmhvb2tLZXlQYWlyc1Jlc3BvbnNlIgeQAgGItRgBEm8KFFJvdGF0ZVdlYmhvb2tLZXlQYWlyEicud2ViaG9vay52MS5Sb3RhdGVXZWJob29rS2V5UGFpclJlcXVlc3QaKC53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tLZXlQYWlyUmVzcG9uc2UiBIi1GAISdQoVRGVsZXRlV2ViaG9va0tleVBhaXJzEigud2ViaG9vay52MS5EZWxldGVXZWJob29rS2V5UGFpcnNSZXF1ZXN0Gikud2ViaG9vay52MS5EZWxldGVXZWJob29rS2V5UGFpcnNSZXNwb25zZSIHkAICiLUYAhKBAQoZR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5ncxIsLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1JlcXVlc3QaLS53ZWJob29rLnYxLkdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZSIHkAIBiLUYARKBAQoZU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5ncxIsLndlYmhvb2sudjEuU2V0V2ViaG9va1JlcXVlc3RTZXR0aW5nc1JlcXVlc3QaLS53ZWJob29rLnYxLlNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXNwb25zZSIHkAICiLUYAhJmChFUcnlXZWJob29rUmVxdWVzdBIkLndlYmhvb2sudjEuVHJ5V2ViaG9va1JlcXVlc3RSZXF1ZXN0GiUud2ViaG9vay52MS5UcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options, file_webhook_v1_request_settings]);
+  fileDesc("Chh3ZWJob29rL3YxL3dlYmhvb2sucHJvdG8SCndlYmhvb2sudjEitAEKFkNpcmN1aXRCcmVha2VyU2V0dGluZ3MSDwoHZW5hYmxlZBgBIAEoCBIQCghmYWlsdXJlcxgCIAEoBRIXCg9mYWlsaW5nX3NlY29uZHMYAyABKAUSFQoNcHJvYmVfc2Vjb25kcxgEIAEoBRIXCg9kaXNhYmxlX3NlY29uZHMYBSABKAUSFwoPZGlzYWJsZV9vbl9nb25lGAYgASgIEhUKDXJlc2VuZF9mYWlsZWQYByABKAgi+gEKDkNpcmN1aXRCcmVha2VyEjQKCHNldHRpbmdzGAEgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEi4KBXN0YXRlGAIgASgOMh8ud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclN0YXRlEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBCABKAkSLgoKbmV4dF9wcm9iZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPZmFpbGVkX2F0dGVtcHRzGAYgASgFIqgGCgdXZWJob29rEhAKAmlkGAEgASgDQgSItRgBEjEKB2NyZWF0ZWQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSItRgBEjIKCG1vZGlmaWVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIEiLUYARI5Cg93ZWJob29rX3Byb2Nlc3MYBCABKA4yGi53ZWJob29rLnYxLldlYmhvb2tQcm9jZXNzQgSItRgBEi4KA3VybBgFIAEoCUIhiLUYAaK1GBlodHRwczovL2V4YW1wbGUuY29tL2hvb2tzEkIKC2FwcGxpY2F0aW9uGAYgASgJQiiitRgkMDFhMWZjYjEtYTI5Zi03MzBlLWJiMmItNWExNDliOTUwYWJkSACIAQESIwoQYXBwbGljYXRpb25fbmFtZRgHIAEoCUIEkLUYAUgBiAEBEhgKCmFwaV9rZXlfaWQYCCABKAlCBJC1GAESHQoKcmF0ZV9saW1pdBgJIAEoBUIEkLUYAUgCiAEBEjAKBnBhdXNlZBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBJC1GAESLwoGaGVhbHRoGAsgASgOMhkud2ViaG9vay52MS5XZWJob29rSGVhbHRoQgSQtRgBEjcKDWZhaWxpbmdfc2luY2UYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgSQtRgBEh0KCmxhc3RfZXJyb3IYDSABKAlCBJC1GAFIA4gBARIXCgRuYW1lGA4gASgJQgSQtRgBSASIAQESFgoIcmV2aXNpb24YDyABKANCBJC1GAESOQoPY2lyY3VpdF9icmVha2VyGBAgASgLMhoud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlckIEkLUYARIZCgZmaWx0ZXIYESABKAlCBJC1GAFIBYgBAUIOCgxfYXBwbGljYXRpb25CEwoRX2FwcGxpY2F0aW9uX25hbWVCDQoLX3JhdGVfbGltaXRCDQoLX2xhc3RfZXJyb3JCBwoFX25hbWVCCQoHX2ZpbHRlciKMAgoJRXZlbnRUeXBlEhQKBm51bWJlchgBIAEoBUIEiLUYARIlCgRuYW1lGAIgASgJQheItRgBorUYD09yZGVyRGlzcGF0Y2hlZBI5CgtkZXNjcmlwdGlvbhgDIAEoCUIkorUYIEFuIG9yZGVyIGhhcyBsZWZ0IHRoZSB3YXJlaG91c2UuEikKBnNhbXBsZRgEIAEoCUIZmLUYAaK1GBF7Ik9yZGVySWQiOiAxMDAxfRJGCgZzY2hlbWEYBSABKAlCNpi1GAGitRgueyJ0aXRsZSI6ICJPcmRlckRpc3BhdGNoZWQiLCAidHlwZSI6ICJvYmplY3QifRIUCgZub3RpY2UYBiABKAhCBJC1GAEieQoTTGlzdFdlYmhvb2tzUmVxdWVzdBIvCgZoZWFsdGgYASADKA4yGS53ZWJob29rLnYxLldlYmhvb2tIZWFsdGhCBJC1GAESFwoJcGFnZV9zaXplGAIgASgFQgSQtRgBEhgKCnBhZ2VfdG9rZW4YAyABKAlCBJC1GAEiVgoUTGlzdFdlYmhvb2tzUmVzcG9uc2USJQoId2ViaG9va3MYASADKAsyEy53ZWJob29rLnYxLldlYmhvb2sSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi0KEUdldFdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEibwoSR2V0V2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSMwoPb3ZlcmR1ZV9yZXRyaWVzGAIgASgLMhoud2ViaG9vay52MS5PdmVyZHVlUmV0cmllcyJPCg5PdmVyZHVlUmV0cmllcxINCgVjb3VudBgBIAEoBRIuCgpvbGRlc3RfZHVlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJcChRDcmVhdGVXZWJob29rUmVxdWVzdBIxCgdwcm9jZXNzGAEgASgOMhoud2ViaG9vay52MS5XZWJob29rUHJvY2Vzc0IEiLUYARIRCgN1cmwYAiABKAlCBIi1GAEiYAoVQ3JlYXRlV2ViaG9va1Jlc3BvbnNlEiQKB3dlYmhvb2sYASABKAsyEy53ZWJob29rLnYxLldlYmhvb2sSDwoHY3JlYXRlZBgCIAEoCBIQCgh3YXJuaW5ncxgDIAMoCSKvAgoUVXBkYXRlV2ViaG9va1JlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIVCghyZXZpc2lvbhgCIAEoA0gAiAEBEhEKBG5hbWUYAyABKAlIAYgBARIQCgN1cmwYBCABKAlIAogBARIXCgpyYXRlX2xpbWl0GAUgASgFSAOIAQESEwoGcGF1c2VkGAYgASgISASIAQESOwoPY2lyY3VpdF9icmVha2VyGAcgASgLMiIud2ViaG9vay52MS5DaXJjdWl0QnJlYWtlclNldHRpbmdzEhMKBmZpbHRlchgIIAEoCUgFiAEBQgsKCV9yZXZpc2lvbkIHCgVfbmFtZUIGCgRfdXJsQg0KC19yYXRlX2xpbWl0QgkKB19wYXVzZWRCCQoHX2ZpbHRlciI9ChVVcGRhdGVXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayJJChdUcnlXZWJob29rRmlsdGVyUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhQKBmZpbHRlchgCIAEoCUIEiLUYASJ1ChhUcnlXZWJob29rRmlsdGVyUmVzcG9uc2USEAoIZXhhbWluZWQYASABKAUSDwoHbWF0Y2hlZBgCIAEoBRIOCgZmYWlsZWQYAyABKAUSJgoGZXZlbnRzGAQgAygLMhYud2ViaG9vay52MS5UcmllZEV2ZW50IqwBCgpUcmllZEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi0KCXB1Ymxpc2hlZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHdXNlcl9pZBgDIAEoCRIUCgdzdWJqZWN0GAQgASgJSACIAQESDAoEc2VudBgFIAEoCBISCgVlcnJvchgGIAEoCUgBiAEBQgoKCF9zdWJqZWN0QggKBl9lcnJvciIwChREZWxldGVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFURlbGV0ZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIhYKFExpc3RQcm9jZXNzZXNSZXF1ZXN0IkEKFUxpc3RQcm9jZXNzZXNSZXNwb25zZRIoCglwcm9jZXNzZXMYASADKAsyFS53ZWJob29rLnYxLkV2ZW50VHlwZSJeChpTZXRXZWJob29rUmF0ZUxpbWl0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBEhcKCnJhdGVfbGltaXQYAiABKAVIAIgBAUINCgtfcmF0ZV9saW1pdCJDChtTZXRXZWJob29rUmF0ZUxpbWl0UmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIvChNQYXVzZVdlYmhvb2tSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiPAoUUGF1c2VXZWJob29rUmVzcG9uc2USJAoHd2ViaG9vaxgBIAEoCzITLndlYmhvb2sudjEuV2ViaG9vayIwChRSZXN1bWVXZWJob29rUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIj0KFVJlc3VtZVdlYmhvb2tSZXNwb25zZRIkCgd3ZWJob29rGAEgASgLMhMud2ViaG9vay52MS5XZWJob29rIn8KFFNlbmRUZXN0RXZlbnRSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAESKwoHcHJvY2VzcxgCIAEoDjIaLndlYmhvb2sudjEuV2ViaG9va1Byb2Nlc3MSFAoHcGF5bG9hZBgDIAEoCUgAiAEBQgoKCF9wYXlsb2FkIj4KFVNlbmRUZXN0RXZlbnRSZXNwb25zZRIQCghldmVudF9pZBgBIAEoCRITCgtkZWxpdmVyeV9pZBgCIAEoCSIzChdHZXRXZWJob29rU2VjcmV0UmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIlsKGEdldFdlYmhvb2tTZWNyZXRSZXNwb25zZRITCgZzZWNyZXQYASABKAlCA4ABARIqCgdzZWNyZXRzGAIgAygLMhkud2ViaG9vay52MS5XZWJob29rU2VjcmV0IlEKDVdlYmhvb2tTZWNyZXQSEwoGc2VjcmV0GAEgASgJQgOAAQESKwoHZXhwaXJlcxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiUgoaUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIaChJyZXZva2Vfb2xkX3NlY3JldHMYAiABKAgiXgobUm90YXRlV2ViaG9va1NlY3JldFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEioKB3NlY3JldHMYAiADKAsyGS53ZWJob29rLnYxLldlYmhvb2tTZWNyZXQiUQoOV2ViaG9va0tleVBhaXISEgoKcHVibGljX2tleRgBIAEoCRIrCgdleHBpcmVzGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI1ChlHZXRXZWJob29rS2V5UGFpcnNSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiSwoaR2V0V2ViaG9va0tleVBhaXJzUmVzcG9uc2USLQoJa2V5X3BhaXJzGAEgAygLMhoud2ViaG9vay52MS5XZWJob29rS2V5UGFpciJVChtSb3RhdGVXZWJob29rS2V5UGFpclJlcXVlc3QSGAoKd2ViaG9va19pZBgBIAEoA0IEiLUYARIcChRyZXZva2Vfb2xkX2tleV9wYWlycxgCIAEoCCJNChxSb3RhdGVXZWJob29rS2V5UGFpclJlc3BvbnNlEi0KCWtleV9wYWlycxgBIAMoCzIaLndlYmhvb2sudjEuV2ViaG9va0tleVBhaXIiOAocRGVsZXRlV2ViaG9va0tleVBhaXJzUmVxdWVzdBIYCgp3ZWJob29rX2lkGAEgASgDQgSItRgBIh8KHURlbGV0ZVdlYmhvb2tLZXlQYWlyc1Jlc3BvbnNlKoQBCg1XZWJob29rSGVhbHRoEh4KGldFQkhPT0tfSEVBTFRIX1VOU1BFQ0lGSUVEEAASGgoWV0VCSE9PS19IRUFMVEhfSEVBTFRIWRABEhsKF1dFQkhPT0tfSEVBTFRIX0RFR1JBREVEEAISGgoWV0VCSE9PS19IRUFMVEhfRkFJTElORxADKqIBChNDaXJjdWl0QnJlYWtlclN0YXRlEiUKIUNJUkNVSVRfQlJFQUtFUl9TVEFURV9VTlNQRUNJRklFRBAAEiAKHENJUkNVSVRfQlJFQUtFUl9TVEFURV9DTE9TRUQQARIeChpDSVJDVUlUX0JSRUFLRVJfU1RBVEVfT1BFThACEiIKHkNJUkNVSVRfQlJFQUtFUl9TVEFURV9ESVNBQkxFRBADMpUSCg5XZWJob29rU2VydmljZRKvAQoMTGlzdFdlYmhvb2tzEh8ud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXF1ZXN0GiAud2ViaG9vay52MS5MaXN0V2ViaG9va3NSZXNwb25zZSJckAIBiLUYAZK1GAh3ZWJob29rc4LT5JMCQ1oWEhQvYXBpL3YxL3dlYmhvb2svbGlzdFoWEhQvYXBpL3YyL3dlYmhvb2svbGlzdBIRL2FwaS93ZWJob29rL2xpc3QSVAoKR2V0V2ViaG9vaxIdLndlYmhvb2sudjEuR2V0V2ViaG9va1JlcXVlc3QaHi53ZWJob29rLnYxLkdldFdlYmhvb2tSZXNwb25zZSIHkAIBiLUYARKrAQoNQ3JlYXRlV2ViaG9vaxIgLndlYmhvb2sudjEuQ3JlYXRlV2ViaG9va1JlcXVlc3QaIS53ZWJob29rLnYxLkNyZWF0ZVdlYmhvb2tSZXNwb25zZSJVkAICiLUYApK1GAd3ZWJob29rgtPkkwI9OgEqWhQ6ASoiDy9hcGkvdjEvd2ViaG9va1oUOgEqIg8vYXBpL3YyL3dlYmhvb2siDC9hcGkvd2ViaG9vaxJaCg1VcGRhdGVXZWJob29rEiAud2ViaG9vay52MS5VcGRhdGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuVXBkYXRlV2ViaG9va1Jlc3BvbnNlIgSItRgCEp8BCg1EZWxldGVXZWJob29rEiAud2ViaG9vay52MS5EZWxldGVXZWJob29rUmVxdWVzdBohLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va1Jlc3BvbnNlIkmItRgCkrUYB3dlYmhvb2uC0+STAjRaESoPL2FwaS92MS93ZWJob29rWhEqDy9hcGkvdjIvd2ViaG9vayoML2FwaS93ZWJob29rEsIBCg1MaXN0UHJvY2Vzc2VzEiAud2ViaG9vay52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBohLndlYmhvb2sudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlImyQAgGItRgBkrUYCXByb2Nlc3Nlc4LT5JMCUlobEhkvYXBpL3YxL3dlYmhvb2svcHJvY2Vzc2VzWhsSGS9hcGkvdjIvd2ViaG9vay9wcm9jZXNzZXMSFi9hcGkvd2ViaG9vay9wcm9jZXNzZXMSbwoTU2V0V2ViaG9va1JhdGVMaW1pdBImLndlYmhvb2sudjEuU2V0V2ViaG9va1JhdGVMaW1pdFJlcXVlc3QaJy53ZWJob29rLnYxLlNldFdlYmhvb2tSYXRlTGltaXRSZXNwb25zZSIHkAICiLUYAhJaCgxQYXVzZVdlYmhvb2sSHy53ZWJob29rLnYxLlBhdXNlV2ViaG9va1JlcXVlc3QaIC53ZWJob29rLnYxLlBhdXNlV2ViaG9va1Jlc3BvbnNlIgeQAgKItRgCEl0KDVJlc3VtZVdlYmhvb2sSIC53ZWJob29rLnYxLlJlc3VtZVdlYmhvb2tSZXF1ZXN0GiEud2ViaG9vay52MS5SZXN1bWVXZWJob29rUmVzcG9uc2UiB5ACAoi1GAISWgoNU2VuZFRlc3RFdmVudBIgLndlYmhvb2sudjEuU2VuZFRlc3RFdmVudFJlcXVlc3QaIS53ZWJob29rLnYxLlNlbmRUZXN0RXZlbnRSZXNwb25zZSIEiLUYAhJmChBHZXRXZWJob29rU2VjcmV0EiMud2ViaG9vay52MS5HZXRXZWJob29rU2VjcmV0UmVxdWVzdBokLndlYmhvb2sudjEuR2V0V2ViaG9va1NlY3JldFJlc3BvbnNlIgeQAgGItRgCEmwKE1JvdGF0ZVdlYmhvb2tTZWNyZXQSJi53ZWJob29rLnYxLlJvdGF0ZVdlYmhvb2tTZWNyZXRSZXF1ZXN0Gicud2ViaG9vay52MS5Sb3RhdGVXZWJob29rU2VjcmV0UmVzcG9uc2UiBIi1GAISbAoSR2V0V2ViaG9va0tleVBhaXJzEiUud2ViaG9vay52MS5HZXRXZWJob29rS2V5UGFpcnNSZXF1ZXN0GiYud2ViaG9vay52MS5HZXRXZWJob29rS2V5UGFpcnNSZXNwb25zZSIHkAIBiLUYARJvChRSb3RhdGVXZWJob29rS2V5UGFpchInLndlYmhvb2sudjEuUm90YXRlV2ViaG9va0tleVBhaXJSZXF1ZXN0Gigud2ViaG9vay52MS5Sb3RhdGVXZWJob29rS2V5UGFpclJlc3BvbnNlIgSItRgCEnUKFURlbGV0ZVdlYmhvb2tLZXlQYWlycxIoLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va0tleVBhaXJzUmVxdWVzdBopLndlYmhvb2sudjEuRGVsZXRlV2ViaG9va0tleVBhaXJzUmVzcG9uc2UiB5ACAoi1GAISgQEKGUdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3MSLC53ZWJob29rLnYxLkdldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0Gi0ud2ViaG9vay52MS5HZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2UiB5ACAYi1GAESgQEKGVNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3MSLC53ZWJob29rLnYxLlNldFdlYmhvb2tSZXF1ZXN0U2V0dGluZ3NSZXF1ZXN0Gi0ud2ViaG9vay52MS5TZXRXZWJob29rUmVxdWVzdFNldHRpbmdzUmVzcG9uc2UiB5ACAoi1GAISZgoQVHJ5V2ViaG9va0ZpbHRlchIjLndlYmhvb2sudjEuVHJ5V2ViaG9va0ZpbHRlclJlcXVlc3QaJC53ZWJob29rLnYxLlRyeVdlYmhvb2tGaWx0ZXJSZXNwb25zZSIHkAIBiLUYARJmChFUcnlXZWJob29rUmVxdWVzdBIkLndlYmhvb2sudjEuVHJ5V2ViaG9va1JlcXVlc3RSZXF1ZXN0GiUud2ViaG9vay52MS5UcnlXZWJob29rUmVxdWVzdFJlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_webhook_v1_event, file_webhook_v1_options, file_webhook_v1_request_settings]);
 
 /**
  * Settings of a circuit breaker. A number that is 0 in a request stands for its default.
@@ -257,6 +257,13 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
    * @generated from field: webhook.v1.CircuitBreaker circuit_breaker = 16;
    */
   circuitBreaker?: CircuitBreaker | undefined;
+
+  /**
+   * The filter of its events, as in UpdateWebhookRequest. Unset if it has none.
+   *
+   * @generated from field: optional string filter = 17;
+   */
+  filter?: string | undefined;
 };
 
 /**
@@ -560,6 +567,18 @@ export type UpdateWebhookRequest = Message<"webhook.v1.UpdateWebhookRequest"> & 
    * @generated from field: webhook.v1.CircuitBreakerSettings circuit_breaker = 7;
    */
   circuitBreaker?: CircuitBreakerSettings | undefined;
+
+  /**
+   * Which events are sent: an expression in CEL (https://cel.dev) of at most 1,000 characters over `event`, the payload with
+   * the field names of its proto message, and `user_id`. For example
+   * `event.carrier == "DHL" && event.lines.exists(line, line.quantity > 1)`. Its types are checked. Empty removes the filter.
+   *
+   * It is evaluated before the first attempt of each round. Events for which it is false are not sent, and their deliveries
+   * end as FILTERED. An event for which it cannot be evaluated is sent. Test events are always sent.
+   *
+   * @generated from field: optional string filter = 8;
+   */
+  filter?: string | undefined;
 };
 
 /**
@@ -587,6 +606,123 @@ export const UpdateWebhookResponseSchema: GenMessage<UpdateWebhookResponse> = /*
   messageDesc(file_webhook_v1_webhook, 12);
 
 /**
+ * @generated from message webhook.v1.TryWebhookFilterRequest
+ */
+export type TryWebhookFilterRequest = Message<"webhook.v1.TryWebhookFilterRequest"> & {
+  /**
+   * @generated from field: int64 webhook_id = 1;
+   */
+  webhookId: bigint;
+
+  /**
+   * As in UpdateWebhookRequest.
+   *
+   * @generated from field: string filter = 2;
+   */
+  filter: string;
+};
+
+/**
+ * Describes the message webhook.v1.TryWebhookFilterRequest.
+ * Use `create(TryWebhookFilterRequestSchema)` to create a new message.
+ */
+export const TryWebhookFilterRequestSchema: GenMessage<TryWebhookFilterRequest> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 13);
+
+/**
+ * @generated from message webhook.v1.TryWebhookFilterResponse
+ */
+export type TryWebhookFilterResponse = Message<"webhook.v1.TryWebhookFilterResponse"> & {
+  /**
+   * The number of events for which it was evaluated: the latest ones with a payload, at most 1,000. Fewer if they are large,
+   * if the filter is slow, or if less than 1,000 of the last 20,000 events have the webhook's type.
+   *
+   * @generated from field: int32 examined = 1;
+   */
+  examined: number;
+
+  /**
+   * The number of these that match: they would be sent.
+   *
+   * @generated from field: int32 matched = 2;
+   */
+  matched: number;
+
+  /**
+   * The number of these for which the filter cannot be evaluated: they would be sent, too.
+   *
+   * @generated from field: int32 failed = 3;
+   */
+  failed: number;
+
+  /**
+   * The latest 20 of these, newest first.
+   *
+   * @generated from field: repeated webhook.v1.TriedEvent events = 4;
+   */
+  events: TriedEvent[];
+};
+
+/**
+ * Describes the message webhook.v1.TryWebhookFilterResponse.
+ * Use `create(TryWebhookFilterResponseSchema)` to create a new message.
+ */
+export const TryWebhookFilterResponseSchema: GenMessage<TryWebhookFilterResponse> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 14);
+
+/**
+ * An event for which a filter was tried.
+ *
+ * @generated from message webhook.v1.TriedEvent
+ */
+export type TriedEvent = Message<"webhook.v1.TriedEvent"> & {
+  /**
+   * @generated from field: string event_id = 1;
+   */
+  eventId: string;
+
+  /**
+   * The time of publication.
+   *
+   * @generated from field: google.protobuf.Timestamp published = 2;
+   */
+  published?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string user_id = 3;
+   */
+  userId: string;
+
+  /**
+   * What the event is about, as Delivery.subject.
+   *
+   * @generated from field: optional string subject = 4;
+   */
+  subject?: string | undefined;
+
+  /**
+   * Whether the event would be sent.
+   *
+   * @generated from field: bool sent = 5;
+   */
+  sent: boolean;
+
+  /**
+   * Why the filter cannot be evaluated.
+   *
+   * @generated from field: optional string error = 6;
+   */
+  error?: string | undefined;
+};
+
+/**
+ * Describes the message webhook.v1.TriedEvent.
+ * Use `create(TriedEventSchema)` to create a new message.
+ */
+export const TriedEventSchema: GenMessage<TriedEvent> = /*@__PURE__*/
+  messageDesc(file_webhook_v1_webhook, 15);
+
+/**
  * @generated from message webhook.v1.DeleteWebhookRequest
  */
 export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & {
@@ -603,7 +739,7 @@ export type DeleteWebhookRequest = Message<"webhook.v1.DeleteWebhookRequest"> & 
  * Use `create(DeleteWebhookRequestSchema)` to create a new message.
  */
 export const DeleteWebhookRequestSchema: GenMessage<DeleteWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 13);
+  messageDesc(file_webhook_v1_webhook, 16);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookResponse
@@ -620,7 +756,7 @@ export type DeleteWebhookResponse = Message<"webhook.v1.DeleteWebhookResponse"> 
  * Use `create(DeleteWebhookResponseSchema)` to create a new message.
  */
 export const DeleteWebhookResponseSchema: GenMessage<DeleteWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 14);
+  messageDesc(file_webhook_v1_webhook, 17);
 
 /**
  * @generated from message webhook.v1.ListProcessesRequest
@@ -633,7 +769,7 @@ export type ListProcessesRequest = Message<"webhook.v1.ListProcessesRequest"> & 
  * Use `create(ListProcessesRequestSchema)` to create a new message.
  */
 export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 15);
+  messageDesc(file_webhook_v1_webhook, 18);
 
 /**
  * @generated from message webhook.v1.ListProcessesResponse
@@ -650,7 +786,7 @@ export type ListProcessesResponse = Message<"webhook.v1.ListProcessesResponse"> 
  * Use `create(ListProcessesResponseSchema)` to create a new message.
  */
 export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 16);
+  messageDesc(file_webhook_v1_webhook, 19);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitRequest
@@ -674,7 +810,7 @@ export type SetWebhookRateLimitRequest = Message<"webhook.v1.SetWebhookRateLimit
  * Use `create(SetWebhookRateLimitRequestSchema)` to create a new message.
  */
 export const SetWebhookRateLimitRequestSchema: GenMessage<SetWebhookRateLimitRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 17);
+  messageDesc(file_webhook_v1_webhook, 20);
 
 /**
  * @generated from message webhook.v1.SetWebhookRateLimitResponse
@@ -691,7 +827,7 @@ export type SetWebhookRateLimitResponse = Message<"webhook.v1.SetWebhookRateLimi
  * Use `create(SetWebhookRateLimitResponseSchema)` to create a new message.
  */
 export const SetWebhookRateLimitResponseSchema: GenMessage<SetWebhookRateLimitResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 18);
+  messageDesc(file_webhook_v1_webhook, 21);
 
 /**
  * @generated from message webhook.v1.PauseWebhookRequest
@@ -708,7 +844,7 @@ export type PauseWebhookRequest = Message<"webhook.v1.PauseWebhookRequest"> & {
  * Use `create(PauseWebhookRequestSchema)` to create a new message.
  */
 export const PauseWebhookRequestSchema: GenMessage<PauseWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 19);
+  messageDesc(file_webhook_v1_webhook, 22);
 
 /**
  * @generated from message webhook.v1.PauseWebhookResponse
@@ -725,7 +861,7 @@ export type PauseWebhookResponse = Message<"webhook.v1.PauseWebhookResponse"> & 
  * Use `create(PauseWebhookResponseSchema)` to create a new message.
  */
 export const PauseWebhookResponseSchema: GenMessage<PauseWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 20);
+  messageDesc(file_webhook_v1_webhook, 23);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookRequest
@@ -742,7 +878,7 @@ export type ResumeWebhookRequest = Message<"webhook.v1.ResumeWebhookRequest"> & 
  * Use `create(ResumeWebhookRequestSchema)` to create a new message.
  */
 export const ResumeWebhookRequestSchema: GenMessage<ResumeWebhookRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 21);
+  messageDesc(file_webhook_v1_webhook, 24);
 
 /**
  * @generated from message webhook.v1.ResumeWebhookResponse
@@ -759,7 +895,7 @@ export type ResumeWebhookResponse = Message<"webhook.v1.ResumeWebhookResponse"> 
  * Use `create(ResumeWebhookResponseSchema)` to create a new message.
  */
 export const ResumeWebhookResponseSchema: GenMessage<ResumeWebhookResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 22);
+  messageDesc(file_webhook_v1_webhook, 25);
 
 /**
  * @generated from message webhook.v1.SendTestEventRequest
@@ -791,7 +927,7 @@ export type SendTestEventRequest = Message<"webhook.v1.SendTestEventRequest"> & 
  * Use `create(SendTestEventRequestSchema)` to create a new message.
  */
 export const SendTestEventRequestSchema: GenMessage<SendTestEventRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 23);
+  messageDesc(file_webhook_v1_webhook, 26);
 
 /**
  * @generated from message webhook.v1.SendTestEventResponse
@@ -815,7 +951,7 @@ export type SendTestEventResponse = Message<"webhook.v1.SendTestEventResponse"> 
  * Use `create(SendTestEventResponseSchema)` to create a new message.
  */
 export const SendTestEventResponseSchema: GenMessage<SendTestEventResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 24);
+  messageDesc(file_webhook_v1_webhook, 27);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretRequest
@@ -832,7 +968,7 @@ export type GetWebhookSecretRequest = Message<"webhook.v1.GetWebhookSecretReques
  * Use `create(GetWebhookSecretRequestSchema)` to create a new message.
  */
 export const GetWebhookSecretRequestSchema: GenMessage<GetWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 25);
+  messageDesc(file_webhook_v1_webhook, 28);
 
 /**
  * @generated from message webhook.v1.GetWebhookSecretResponse
@@ -858,7 +994,7 @@ export type GetWebhookSecretResponse = Message<"webhook.v1.GetWebhookSecretRespo
  * Use `create(GetWebhookSecretResponseSchema)` to create a new message.
  */
 export const GetWebhookSecretResponseSchema: GenMessage<GetWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 26);
+  messageDesc(file_webhook_v1_webhook, 29);
 
 /**
  * @generated from message webhook.v1.WebhookSecret
@@ -884,7 +1020,7 @@ export type WebhookSecret = Message<"webhook.v1.WebhookSecret"> & {
  * Use `create(WebhookSecretSchema)` to create a new message.
  */
 export const WebhookSecretSchema: GenMessage<WebhookSecret> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 27);
+  messageDesc(file_webhook_v1_webhook, 30);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretRequest
@@ -909,7 +1045,7 @@ export type RotateWebhookSecretRequest = Message<"webhook.v1.RotateWebhookSecret
  * Use `create(RotateWebhookSecretRequestSchema)` to create a new message.
  */
 export const RotateWebhookSecretRequestSchema: GenMessage<RotateWebhookSecretRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 28);
+  messageDesc(file_webhook_v1_webhook, 31);
 
 /**
  * @generated from message webhook.v1.RotateWebhookSecretResponse
@@ -935,7 +1071,7 @@ export type RotateWebhookSecretResponse = Message<"webhook.v1.RotateWebhookSecre
  * Use `create(RotateWebhookSecretResponseSchema)` to create a new message.
  */
 export const RotateWebhookSecretResponseSchema: GenMessage<RotateWebhookSecretResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 29);
+  messageDesc(file_webhook_v1_webhook, 32);
 
 /**
  * A key pair that signs a webhook's requests.
@@ -963,7 +1099,7 @@ export type WebhookKeyPair = Message<"webhook.v1.WebhookKeyPair"> & {
  * Use `create(WebhookKeyPairSchema)` to create a new message.
  */
 export const WebhookKeyPairSchema: GenMessage<WebhookKeyPair> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 30);
+  messageDesc(file_webhook_v1_webhook, 33);
 
 /**
  * @generated from message webhook.v1.GetWebhookKeyPairsRequest
@@ -980,7 +1116,7 @@ export type GetWebhookKeyPairsRequest = Message<"webhook.v1.GetWebhookKeyPairsRe
  * Use `create(GetWebhookKeyPairsRequestSchema)` to create a new message.
  */
 export const GetWebhookKeyPairsRequestSchema: GenMessage<GetWebhookKeyPairsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 31);
+  messageDesc(file_webhook_v1_webhook, 34);
 
 /**
  * @generated from message webhook.v1.GetWebhookKeyPairsResponse
@@ -999,7 +1135,7 @@ export type GetWebhookKeyPairsResponse = Message<"webhook.v1.GetWebhookKeyPairsR
  * Use `create(GetWebhookKeyPairsResponseSchema)` to create a new message.
  */
 export const GetWebhookKeyPairsResponseSchema: GenMessage<GetWebhookKeyPairsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 32);
+  messageDesc(file_webhook_v1_webhook, 35);
 
 /**
  * @generated from message webhook.v1.RotateWebhookKeyPairRequest
@@ -1023,7 +1159,7 @@ export type RotateWebhookKeyPairRequest = Message<"webhook.v1.RotateWebhookKeyPa
  * Use `create(RotateWebhookKeyPairRequestSchema)` to create a new message.
  */
 export const RotateWebhookKeyPairRequestSchema: GenMessage<RotateWebhookKeyPairRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 33);
+  messageDesc(file_webhook_v1_webhook, 36);
 
 /**
  * @generated from message webhook.v1.RotateWebhookKeyPairResponse
@@ -1042,7 +1178,7 @@ export type RotateWebhookKeyPairResponse = Message<"webhook.v1.RotateWebhookKeyP
  * Use `create(RotateWebhookKeyPairResponseSchema)` to create a new message.
  */
 export const RotateWebhookKeyPairResponseSchema: GenMessage<RotateWebhookKeyPairResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 34);
+  messageDesc(file_webhook_v1_webhook, 37);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookKeyPairsRequest
@@ -1059,7 +1195,7 @@ export type DeleteWebhookKeyPairsRequest = Message<"webhook.v1.DeleteWebhookKeyP
  * Use `create(DeleteWebhookKeyPairsRequestSchema)` to create a new message.
  */
 export const DeleteWebhookKeyPairsRequestSchema: GenMessage<DeleteWebhookKeyPairsRequest> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 35);
+  messageDesc(file_webhook_v1_webhook, 38);
 
 /**
  * @generated from message webhook.v1.DeleteWebhookKeyPairsResponse
@@ -1072,7 +1208,7 @@ export type DeleteWebhookKeyPairsResponse = Message<"webhook.v1.DeleteWebhookKey
  * Use `create(DeleteWebhookKeyPairsResponseSchema)` to create a new message.
  */
 export const DeleteWebhookKeyPairsResponseSchema: GenMessage<DeleteWebhookKeyPairsResponse> = /*@__PURE__*/
-  messageDesc(file_webhook_v1_webhook, 36);
+  messageDesc(file_webhook_v1_webhook, 39);
 
 /**
  * How a webhook's endpoint answers, by all attempts, those that will be retried included. A change shows within seconds.
@@ -1364,6 +1500,16 @@ export const WebhookService: GenService<{
     methodKind: "unary";
     input: typeof SetWebhookRequestSettingsRequestSchema;
     output: typeof SetWebhookRequestSettingsResponseSchema;
+  },
+  /**
+   * Evaluates a filter for the latest events of the webhook's type. It stores nothing.
+   *
+   * @generated from rpc webhook.v1.WebhookService.TryWebhookFilter
+   */
+  tryWebhookFilter: {
+    methodKind: "unary";
+    input: typeof TryWebhookFilterRequestSchema;
+    output: typeof TryWebhookFilterResponseSchema;
   },
   /**
    * Sends one test request with the given settings to the webhook's URL, and returns the endpoint's response. It

@@ -103,6 +103,7 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...(row.rateLimit === null ? {} : { rateLimit: row.rateLimit }),
     ...(row.paused === null ? {} : { paused: timestampFromDate(row.paused) }),
     ...troubleFields(row.trouble),
+    ...(row.filter === null ? {} : { filter: row.filter }),
     ...(row.breaker === null ? {} : { circuitBreaker: breakerMessage(row.breaker) }),
   };
 }

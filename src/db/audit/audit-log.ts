@@ -174,6 +174,7 @@ export function webhookFacts(webhook: {
   process: number;
   apiKeyId: string;
   rateLimit: number | null;
+  filter: string | null;
   paused: Date | null;
   breaker: Breaker | null;
 }): Facts {
@@ -183,6 +184,7 @@ export function webhookFacts(webhook: {
     webhook_process: processName(webhook.process),
     api_key_id: webhook.apiKeyId,
     rate_limit: webhook.rateLimit,
+    filter: webhook.filter,
     paused: webhook.paused?.toISOString() ?? null,
     ...breakerFacts(webhook.breaker),
   };

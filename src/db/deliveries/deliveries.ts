@@ -13,10 +13,17 @@ import {
 } from "../webhooks/webhook-secrets.ts";
 
 /** The state of a delivery. */
-export type DeliveryStateName = "pending" | "delivering" | "retrying" | "delivered" | "failed" | "cancelled";
+export type DeliveryStateName =
+  | "pending"
+  | "delivering"
+  | "retrying"
+  | "delivered"
+  | "failed"
+  | "cancelled"
+  | "filtered";
 
 /** Final states: no further attempt is scheduled. Deliveries in these states are in the log. */
-export const FINAL_STATES: readonly DeliveryStateName[] = ["delivered", "failed", "cancelled"];
+export const FINAL_STATES: readonly DeliveryStateName[] = ["delivered", "failed", "cancelled", "filtered"];
 
 /** A delivery with the displayed attributes of its webhook. */
 export interface DeliveryRow {

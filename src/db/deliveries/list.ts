@@ -8,6 +8,7 @@ import {
   COLUMNS,
   type DeliveryRow,
   type DeliveryStateName,
+  FINAL_STATES,
   type ListedRow,
   TABLES,
   toDelivery,
@@ -203,6 +204,9 @@ interface Part {
   state: string | null;
 }
 
+/** Final states with a partial index. Most deliveries are delivered, or filtered where a webhook has a filter. */
+const INDEXED_STATES: readonly DeliveryStateName[] = ["failed", "cancelled"];
+
 function partsOf(table: Part["table"], states: readonly DeliveryStateName[] = []): Part[] {
   const all = states.length === 0;
   if (table === "retries") {
@@ -215,12 +219,13 @@ function partsOf(table: Part["table"], states: readonly DeliveryStateName[] = []
     if (pending) return [{ table, indexed: null, state: `(d.claimed_by is null or not ${held})` }];
     return delivering ? [{ table, indexed: null, state: held }] : [];
   }
-  const outcomes = (["delivered", "failed", "cancelled"] as const).filter((state) => states.includes(state));
-  if (all || outcomes.length === 3) return [{ table, indexed: null, state: null }];
+  const outcomes = FINAL_STATES.filter((state) => states.includes(state));
+  if (all || outcomes.length === FINAL_STATES.length) return [{ table, indexed: null, state: null }];
   return outcomes.map((outcome) => {
     const state = `d.outcome = '${outcome}'`;
-    // Most deliveries are delivered, so that state has no index.
-    return outcome === "delivered" ? { table, indexed: null, state } : { table, indexed: state, state: null };
+    return INDEXED_STATES.includes(outcome)
+      ? { table, indexed: state, state: null }
+      : { table, indexed: null, state };
   });
 }
 

@@ -4,7 +4,7 @@ import { WebhookProcess } from "../../../gen/webhook/v1/event_pb.ts";
  * Codes of changes counted by rollups. The attempt that ends a delivery counts as attempt and as outcome. A negative
  * code subtracts an outcome, when a delivery is resent.
  */
-export const CHANGE = { retrying: 0, delivered: 1, failed: 2, cancelled: 3 } as const;
+export const CHANGE = { retrying: 0, delivered: 1, failed: 2, cancelled: 3, filtered: 4 } as const;
 
 /**
  * Whether any webhook subscribes to notices of failed deliveries: an SQL expression, which PostgreSQL evaluates at most

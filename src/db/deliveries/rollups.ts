@@ -43,7 +43,7 @@ const sums = (each: string, source: string, more = "") => `
     coalesce(sum(total_ms) filter (where longest_ms >= 0), 0)::bigint as total_ms, max(longest_ms) as longest_ms${more}
   from (${source}) change group by ${each}`;
 
-const outcomes = (["delivered", "failed", "cancelled"] as const)
+const outcomes = (["delivered", "failed", "cancelled", "filtered"] as const)
   .map(
     (name) =>
       `sum(case change when ${CHANGE[name]} then n when ${-CHANGE[name]} then -n else 0 end)::int as ${name}`,
@@ -66,8 +66,10 @@ const failedAttempts = (row: string) =>
 const fold = (unit: "minute" | "hour") => `
   ${unit}_folded as (
     insert into rollup_${unit}s as r
-      (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
-    select webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, greatest(0, longest_ms), latency
+      (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, filtered, total_ms, longest_ms,
+        latency)
+    select webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, filtered, total_ms,
+      greatest(0, longest_ms), latency
     from (
       select s.*, (
         select array_agg(coalesce(c.n, 0) order by k.class)
@@ -85,6 +87,7 @@ const fold = (unit: "minute" | "hour") => `
       attempts = r.attempts + excluded.attempts,
       failed_attempts = ${failedAttempts("r")} + excluded.failed_attempts, delivered = r.delivered + excluded.delivered,
       failed = r.failed + excluded.failed, cancelled = r.cancelled + excluded.cancelled,
+      filtered = r.filtered + excluded.filtered,
       total_ms = r.total_ms + excluded.total_ms, longest_ms = greatest(r.longest_ms, excluded.longest_ms),
       latency = (
         select array_agg(a + b order by place)
@@ -173,6 +176,7 @@ export interface Counts {
   delivered: bigint;
   failed: bigint;
   cancelled: bigint;
+  filtered: bigint;
 }
 
 /**
@@ -185,8 +189,8 @@ export function countsSince(unit: "minute" | "hour", webhooks: string, from: str
   const unfolded = `select webhook_id, date_trunc('${unit}', minute) as start, change, 1 as n, duration_ms as total_ms,
       duration_ms as longest_ms from (${UNFOLDED}) c`;
   return `
-    select webhook_id, start, attempts, ${failedAttempts("r")} as failed_attempts, delivered, failed, cancelled, total_ms,
-      longest_ms, latency
+    select webhook_id, start, attempts, ${failedAttempts("r")} as failed_attempts, delivered, failed, cancelled, filtered,
+      total_ms, longest_ms, latency
     from rollup_${unit}s r where ${webhooks} and ${from}
     union all
     select *, null::int[] from (${sums("webhook_id, start", unfolded)}) unfolded where ${webhooks} and ${from}`;

@@ -51,7 +51,7 @@ export async function startRound(
         insert into rollup_deltas (minute, webhook_ids, changes, durations_ms)
         select date_trunc('minute', finished), array_agg(webhook_id),
           array_agg(case outcome when 'delivered' then ${-CHANGE.delivered} when 'failed' then ${-CHANGE.failed}
-            else ${-CHANGE.cancelled} end::smallint),
+            when 'filtered' then ${-CHANGE.filtered} else ${-CHANGE.cancelled} end::smallint),
           array_agg(-1)
         from gone group by 1
       )

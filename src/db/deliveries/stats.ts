@@ -13,6 +13,7 @@ export interface OverviewRow {
   retrying: bigint;
   failed: bigint;
   cancelled: bigint;
+  filtered: bigint;
   attemptsLastDay: bigint;
   deliveredLastDay: bigint;
   failedLastDay: bigint;
@@ -46,7 +47,7 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
   const inScope = webhookIn(scope, "w").sql;
   const [row] = await rows<OverviewRow>(
     db,
-    `select queued.pending, queued.delivering, retries.retrying, ended.failed, ended.cancelled,
+    `select queued.pending, queued.delivering, retries.retrying, ended.failed, ended.cancelled, ended.filtered,
         day.attempts as "attemptsLastDay", day.delivered as "deliveredLastDay", day.failed as "failedLastDay",
         day.failed_attempts as "failedAttemptsLastDay",
         before.attempts as "attemptsPreviousDay", before.delivered as "deliveredPreviousDay",
@@ -60,7 +61,8 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
       ) queued, (
         select count(*) as retrying from retries where ${own}
       ) retries, (
-        select coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(cancelled), 0)::bigint as cancelled
+        select coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(cancelled), 0)::bigint as cancelled,
+          coalesce(sum(filtered), 0)::bigint as filtered
         from (${countsSince("hour", webhooks, "true")}) c
       ) ended, (
         select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
@@ -153,6 +155,7 @@ export interface WebhookPeriodRow {
   attempts: bigint;
   delivered: bigint;
   failed: bigint;
+  filtered: bigint;
   failedAttempts: bigint;
   /** Attempts by class of `LATENCY_BOUNDS_MS`; those of the last second may be missing. */
   latency: number[];
@@ -185,7 +188,8 @@ export async function readWebhookPeriods(
         db,
         `with counted as materialized (${countsSince(unit, "webhook_id = :webhookId::bigint", from)})
           select coalesce(sum(attempts), 0)::bigint as attempts, coalesce(sum(delivered), 0)::bigint as delivered,
-            coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(failed_attempts), 0)::bigint as "failedAttempts",
+            coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(filtered), 0)::bigint as filtered,
+            coalesce(sum(failed_attempts), 0)::bigint as "failedAttempts",
             array(
               select sum(n)::int from counted cross join unnest(latency) with ordinality l(n, class) group by class order by class
             ) as latency

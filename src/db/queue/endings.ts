@@ -1,12 +1,12 @@
 import type { Bindings, Db } from "../database.ts";
-import { rows } from "../database.ts";
+import { count, rows } from "../database.ts";
 import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { isInRangeOf } from "../partitions.ts";
 import { isFree } from "./workers.ts";
 
 /** The final state of a delivery that ends without an attempt. */
 interface Ending {
-  outcome: "failed" | "cancelled";
+  outcome: "failed" | "cancelled" | "filtered";
   reason: string;
 }
 
@@ -41,7 +41,7 @@ async function end(
       ),
       ${deltaOf(`select id, webhook_id, :change::smallint as change, -1 as duration_ms from gone`)}
       select count(*)::int as n from gone`,
-    { ...bindings, outcome, reason, change: outcome === "failed" ? CHANGE.failed : CHANGE.cancelled },
+    { ...bindings, outcome, reason, change: CHANGE[outcome] },
   );
   return ended?.n ?? 0;
 }
@@ -56,6 +56,30 @@ export async function endInterrupted(
   const choose = () =>
     `select ctid from ${table} where id = any(:ids::uuid[]) and claimed_by = :workerId::int for update`;
   return end(db, choose, { outcome: "failed", reason: "interrupted" }, { ids, workerId }, [table]);
+}
+
+/**
+ * Ends claimed first attempts that the filters of their webhooks do not match. If one of them was the probe of a circuit
+ * breaker, the next look chooses another.
+ */
+export async function endFiltered(
+  db: Db,
+  workerId: number,
+  deliveries: readonly { id: string; webhook: { id: bigint } }[],
+): Promise<void> {
+  const ids = deliveries.map(({ id }) => id);
+  const choose = () =>
+    "select ctid from queue where id = any(:ids::uuid[]) and claimed_by = :workerId::int for update";
+  await end(db, choose, { outcome: "filtered", reason: "filter not matched" }, { ids, workerId }, ["queue"]);
+  await count(
+    db,
+    `with let_go as (
+        update webhooks set test_delivery = null, probe_attempts = null
+        where id = any(:webhookIds::bigint[]) and test_delivery = any(:ids::uuid[]) returning id
+      )
+      update webhook_breakers b set due = now() from let_go where b.webhook_id = let_go.id`,
+    { ids, webhookIds: [...new Set(deliveries.map(({ webhook }) => webhook.id))] },
+  );
 }
 
 /**

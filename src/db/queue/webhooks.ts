@@ -38,6 +38,8 @@ export interface ClaimedWebhook {
   installedAppId: string | null;
   /** Sealed custom headers and credentials. Undefined for none. */
   requestSettings?: Buffer;
+  /** The filter of its events. Undefined for none. */
+  filter?: string;
   /** Whether the response 410 Gone disables the webhook. Undefined if not. */
   disableOnGone?: true;
 }
@@ -64,18 +66,19 @@ export class ClaimedWebhooks {
     const known = this.#known;
     const asked = [...ids];
     const changed = await rows<
-      Omit<ClaimedWebhook, "secrets" | "target" | "requestSettings" | "disableOnGone"> &
+      Omit<ClaimedWebhook, "secrets" | "target" | "requestSettings" | "filter" | "disableOnGone"> &
         SecretsRow & {
           targetUrl: string;
           version: string;
           requestSettings: Buffer | null;
+          filter: string | null;
           disableOnGone: boolean;
         }
     >(
       db,
       // A row's xmin is the id of the transaction that wrote it.
       `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
-          installed_app_id as "installedAppId", request_settings as "requestSettings",
+          installed_app_id as "installedAppId", request_settings as "requestSettings", filter,
           exists (select from webhook_breakers b where b.webhook_id = w.id and b.disable_on_gone) as "disableOnGone"
         from unnest(:ids::bigint[], :versions::text[]) k(id, version) join webhooks w on w.id = k.id
         where w.xmin::text is distinct from k.version`,
@@ -88,7 +91,7 @@ export class ClaimedWebhooks {
       if (webhook) found.set(id, webhook);
     }
     for (const row of changed) {
-      const { id, process, targetUrl, installedAppId, requestSettings, disableOnGone, version } = row;
+      const { id, process, targetUrl, installedAppId, requestSettings, filter, disableOnGone, version } = row;
       const secrets = sealedSecretsOf(id, row);
       const webhook: ClaimedWebhook = {
         id,
@@ -98,6 +101,7 @@ export class ClaimedWebhooks {
         secrets,
       };
       if (requestSettings !== null) webhook.requestSettings = requestSettings;
+      if (filter !== null) webhook.filter = filter;
       if (disableOnGone) webhook.disableOnGone = true;
       found.set(id, webhook);
       known.delete(id);

@@ -22,6 +22,8 @@ export interface WebhookChanges {
   /** In deliveries per second; null removes the limit. */
   rateLimit?: number | null;
   paused?: boolean;
+  /** Null removes the filter. */
+  filter?: string | null;
   /** Null removes the circuit breaker. */
   breaker?: BreakerSettings | null;
 }
@@ -60,15 +62,15 @@ export function updateWebhook(
       trx,
       `update webhooks w set name = :name::text, url = :url::text, target_url = :targetUrl::text,
           paused = case when :held::bool then case when :takesOver::bool then now() else coalesce(w.paused, now()) end end,
-          rate_limit = :rateLimit::int,
+          rate_limit = :rateLimit::int, filter = :filter::text,
           test_delivery = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.test_delivery end,
           probe_attempts = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.probe_attempts end,
           rate_tokens = case when w.rate_limit is distinct from :rateLimit::int then 0 else w.rate_tokens end,
           rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
           modified = now(), revision = w.revision + 1
         where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool
-          or (w.name, w.url, w.rate_limit, w.paused is not null)
-            is distinct from (:name::text, :url::text, :rateLimit::int, :held::bool))
+          or (w.name, w.url, w.rate_limit, w.filter, w.paused is not null)
+            is distinct from (:name::text, :url::text, :rateLimit::int, :filter::text, :held::bool))
         returning ${webhookColumns("w")}`,
       { id, ...after, held, takesOver, newBreaker },
     );
@@ -104,13 +106,14 @@ async function changeBreaker(
   return isNew;
 }
 
-function changed(before: WebhookRow, { name, address, rateLimit, paused }: WebhookChanges) {
+function changed(before: WebhookRow, { name, address, rateLimit, filter, paused }: WebhookChanges) {
   return {
     process: before.process,
     name: name === undefined ? before.name : name,
     url: address?.url ?? before.url,
     targetUrl: address?.targetUrl ?? before.targetUrl,
     rateLimit: rateLimit === undefined ? before.rateLimit : rateLimit,
+    filter: filter === undefined ? before.filter : filter,
     paused: paused ?? before.paused !== null,
   };
 }

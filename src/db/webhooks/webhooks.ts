@@ -30,6 +30,8 @@ export interface WebhookRow {
   rateLimit: number | null;
   /** The time since which a user has paused deliveries; null if none has. */
   paused: Date | null;
+  /** An expression in CEL; null for none. */
+  filter: string | null;
   /** Null for none. */
   breaker: Breaker | null;
   created: Date;
@@ -61,7 +63,7 @@ export const webhookColumns = (
 ) => `${table}.id, ${table}.revision, ${table}.name, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
   ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
-  ${table}.rate_limit as "rateLimit", ${breakerColumns(table)}, ${table}.created, ${table}.modified,
+  ${table}.rate_limit as "rateLimit", ${table}.filter, ${breakerColumns(table)}, ${table}.created, ${table}.modified,
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
 

@@ -113,6 +113,8 @@ export const REQUESTS: Record<string, Requests> = {
   "WebhookService.GetWebhookRequestSettings": aboutWebhook,
   "WebhookService.SetWebhookRequestSettings": (world) =>
     fc.record({ webhookId: webhookId(world), settings: optional(requestSettings) }),
+  "WebhookService.TryWebhookFilter": (world) =>
+    fc.record({ webhookId: webhookId(world), filter: fc.constantFrom('user_id == "u"', "event") }),
   "WebhookService.TryWebhookRequest": (world) =>
     fc.record({ webhookId: webhookId(world), settings: optional(requestSettings) }),
   "EventService.PublishEvent": () => event,

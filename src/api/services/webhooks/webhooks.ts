@@ -36,6 +36,7 @@ import { invalidFields, stateNotFit } from "../../errors/errors.ts";
 import { healthNames, isProcess, noWebhook, unknownProcess, webhookMessage } from "../messages.ts";
 import { BY_ID, readPage } from "../paging.ts";
 import { describeEventTypes } from "./event-types.ts";
+import { checkedFilter, filterMethods } from "./filters.ts";
 import { keyPairMethods } from "./key-pairs.ts";
 import { requestSettingsMethods } from "./request-settings.ts";
 import {
@@ -79,9 +80,17 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
     return { webhook: webhookMessage(changed, scope) };
   }
 
+  /** The event type of a webhook, which never changes. @throws DomainError NOT_FOUND */
+  async function processOf(webhookId: bigint, scope: Scope): Promise<number> {
+    const webhook = await getWebhook(db, scope, webhookId);
+    if (!webhook) throw noWebhook(webhookId);
+    return webhook.process;
+  }
+
   return {
     ...keyPairMethods(context),
     ...requestSettingsMethods(context),
+    ...filterMethods(context),
 
     async listWebhooks(request, handler) {
       const scope = callerScope(handler);
@@ -152,7 +161,8 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
       return { processes };
     },
 
-    async updateWebhook({ webhookId, revision, name, url, rateLimit, paused, circuitBreaker }, handler) {
+    async updateWebhook(request, handler) {
+      const { webhookId, revision, name, url, rateLimit, paused, circuitBreaker, filter } = request;
       const changes: WebhookChanges = {
         ...(name === undefined ? {} : { name: checkedName(name) }),
         ...(url === undefined ? {} : { address: checkedAddress(targets, url) }),
@@ -160,6 +170,9 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
           ? {}
           : { rateLimit: rateLimit === 0 ? null : checkedRateLimit(rateLimit) }),
         ...(paused === undefined ? {} : { paused }),
+        ...(filter === undefined
+          ? {}
+          : { filter: checkedFilter(await processOf(webhookId, callerScope(handler)), filter) }),
         ...(circuitBreaker === undefined ? {} : { breaker: checkedBreaker(circuitBreaker) }),
       };
       return change(handler, webhookId, changes, revision);

@@ -1,0 +1,83 @@
+import { type Client, Code, createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { BadRequestSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
+import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { grpc } from "../../../support/clients.ts";
+import { failure } from "../../../support/failure.ts";
+import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+
+let api: TestApi;
+let webhooks: Client<typeof WebhookService>;
+let events: Client<typeof EventService>;
+beforeAll(async () => {
+  api = await startTestApi();
+  webhooks = createClient(WebhookService, grpc(api));
+  events = createClient(EventService, grpc(api));
+});
+afterAll(() => api.stop());
+
+const publish = async (orderId: bigint) => {
+  const { eventId } = await events.publishEvent({
+    idempotencyKey: `order ${orderId}`,
+    userId: "tenant-1",
+    data: {
+      case: "orderDispatched",
+      value: { orderId, orderNumber: `SO-${orderId}`, dispatchedAt: { seconds: 1_790_000_000n } },
+    },
+  });
+  return eventId;
+};
+const get = async (webhookId: bigint) => (await webhooks.getWebhook({ webhookId })).webhook;
+const violationOf = async (call: Promise<unknown>) => {
+  const refused = await failure(call);
+  const [violation] = refused?.findDetails(BadRequestSchema)[0]?.fieldViolations ?? [];
+  return [refused?.code, violation?.field, violation?.description];
+};
+
+test("a webhook has no filter until one is set, keeps it with other changes, and loses it by an empty one", async () => {
+  const webhookId = await api.register();
+  expect((await get(webhookId))?.filter).toBeUndefined();
+  const filter = 'event.carrier == "DHL" && user_id != "test"';
+  const { webhook } = await webhooks.updateWebhook({ webhookId, filter });
+  expect(webhook?.filter).toBe(filter);
+  await webhooks.updateWebhook({ webhookId, name: "shop" });
+  expect((await get(webhookId))?.filter).toBe(filter);
+  const revision = (await get(webhookId))?.revision;
+  await webhooks.updateWebhook({ webhookId, filter });
+  expect((await get(webhookId))?.revision).toBe(revision);
+  await webhooks.updateWebhook({ webhookId, filter: " " });
+  expect((await get(webhookId))?.filter).toBeUndefined();
+});
+
+test("a filter that is not valid for the event type is refused with its fault, when set and when tried", async () => {
+  const webhookId = await api.register();
+  const filter = "event.kind == 1";
+  const expected = [
+    Code.InvalidArgument,
+    "filter",
+    "at character 6: OrderDispatched has no field kind; its fields: order_id, order_number, dispatched_at, carrier, tracking_number, lines",
+  ];
+  expect(await violationOf(webhooks.updateWebhook({ webhookId, filter }))).toEqual(expected);
+  expect(await violationOf(webhooks.tryWebhookFilter({ webhookId, filter }))).toEqual(expected);
+  expect((await get(webhookId))?.filter).toBeUndefined();
+  expect((await failure(webhooks.updateWebhook({ webhookId: 999_999n, filter: "true" })))?.code).toBe(
+    Code.NotFound,
+  );
+});
+
+test("a filter is tried on the latest events of the webhook's type, newest first, and nothing is stored", async () => {
+  const webhookId = await api.register();
+  const before = await get(webhookId);
+  await webhooks.sendTestEvent({ webhookId });
+  const ids: string[] = [];
+  for (let orderId = 1n; orderId <= 30n; orderId += 1n) ids.push(await publish(orderId));
+  const tried = await webhooks.tryWebhookFilter({ webhookId, filter: "12 / (event.order_id - 1) >= 2" });
+  expect([tried.examined, tried.matched, tried.failed]).toEqual([30, 6, 1]);
+  expect(tried.events.map(({ eventId }) => eventId)).toEqual(ids.slice(10).reverse());
+  expect(tried.events[0]).toMatchObject({ sent: false, userId: "tenant-1", subject: "SO-30" });
+  expect(tried.events[0]?.error).toBeUndefined();
+  const all = await webhooks.tryWebhookFilter({ webhookId, filter: "100 / (event.order_id - 30) < 1000" });
+  expect(all.events[0]).toMatchObject({ sent: true, error: expect.stringContaining("divide by zero") });
+  expect(await get(webhookId)).toEqual(before);
+});
