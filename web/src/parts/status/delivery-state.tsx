@@ -1,4 +1,4 @@
-import { IconBan, IconCheck, IconClock, IconRefresh, IconSend, IconX } from "@tabler/icons-react";
+import { IconBan, IconCheck, IconClock, IconFilter, IconRefresh, IconSend, IconX } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { StatusMark, type StatusMarkProps } from "./status-mark.tsx";
@@ -62,6 +62,14 @@ export const DELIVERY_STATES: readonly {
     meaning: "The webhook was deleted first.",
     colour: "gray",
     icon: <IconBan size={ICON_SIZE} />,
+  },
+  {
+    state: DeliveryState.FILTERED,
+    name: "filtered",
+    label: "Filtered",
+    meaning: "The webhook's filter does not match the event.",
+    colour: "gray",
+    icon: <IconFilter size={ICON_SIZE} />,
   },
 ];
 

@@ -5,6 +5,7 @@ const FINAL: ReadonlySet<DeliveryState> = new Set([
   DeliveryState.DELIVERED,
   DeliveryState.FAILED,
   DeliveryState.CANCELLED,
+  DeliveryState.FILTERED,
 ]);
 
 /** Whether nothing more happens to a delivery by itself, so that it can be sent again. */

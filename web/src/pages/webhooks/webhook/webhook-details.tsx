@@ -13,6 +13,7 @@ import { PausedNotice, PauseWebhook, useResume } from "../actions/pausing.tsx";
 import { SigningSecret } from "../actions/signing-secret.tsx";
 import { BreakerNotice } from "../breaker/breaker-notice.tsx";
 import { BreakerSection } from "../breaker/breaker-section.tsx";
+import { FilterSection } from "../filter/filter-section.tsx";
 import { RequestSection } from "../request/request-section.tsx";
 import { AttemptCharts } from "./attempt-charts.tsx";
 import { LastDeliveries } from "./last-deliveries.tsx";
@@ -56,6 +57,7 @@ export function WebhookDetails({
         <AttemptCharts webhookId={webhook.id} />
         {mayWrite && <TestEvent webhook={webhook} />}
         <LastDeliveries webhook={webhook} />
+        <FilterSection webhook={webhook} />
         <RequestSection webhook={webhook} />
         <BreakerSection webhook={webhook} />
         {mayWrite && <SigningSecret webhook={webhook} />}

@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { startWeb, type Web } from "./web.ts";
+
+let web: Web;
+beforeAll(async () => {
+  web = await startWeb();
+});
+afterAll(() => web?.stop());
+
+test("a filter is written, corrected, tried on the latest events, saved and removed", async () => {
+  const receiver = await web.service.receiver();
+  const webhookId = await web.service.register(`${receiver.url}/filtered`);
+  for (const orderId of [1n, 2n, 3n]) await web.service.publish(orderId);
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Filter" });
+    await section.getByText("None: every event of this type is sent.").waitFor();
+    await section.getByRole("button", { name: "Change…" }).click();
+    const dialog = page.getByRole("dialog");
+    const text = dialog.getByLabel("Events to send");
+    await text.fill('event.Carrier == "DHL"');
+    await dialog.getByRole("button", { name: "Try on the latest events" }).click();
+    await dialog.getByText(/OrderDispatched has no field Carrier; its fields: order_id/).waitFor();
+    await dialog.getByText("Fields of the event").click();
+    await dialog.getByText("event.lines[0].sku").waitFor();
+    await text.fill("event.order_id >= 2");
+    await dialog.getByRole("button", { name: "Try on the latest events" }).click();
+    await dialog.getByText("2 of the latest 3 events match.").waitFor();
+    await dialog.getByRole("cell", { name: "SO-1" }).waitFor();
+    expect(await dialog.getByRole("cell", { name: "Filtered" }).count()).toBe(1);
+    await expectAccessible(page);
+    await takeScreenshots(page, "filter");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await section.getByText("event.order_id >= 2").waitFor();
+    await expectFitsPhone(page);
+
+    const { eventId } = await web.service.publish(1n);
+    await web.service.untilFinal(eventId);
+    await page.goto(`/deliveries?state=filtered`);
+    await page.getByText("Filtered").first().waitFor();
+    await page.goto(`/audit?target=${webhookId}`);
+    await page.getByText("event.order_id >= 2").first().waitFor();
+
+    await page.goto(`/webhooks/${webhookId}`);
+    await section.getByRole("button", { name: "Change…" }).click();
+    await text.fill("");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await section.getByText("None: every event of this type is sent.").waitFor();
+  });
+});
