@@ -9,6 +9,11 @@ import { typeName, typeOf } from "./type-check.ts";
 /** The maximum length of a filter, in characters. */
 export const MAX_FILTER_CHARACTERS = 1_000;
 
+/** The maximum number of brackets within each other. */
+const MAX_NESTING = 32;
+/** A text in quotes. */
+const STRING = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
+
 /** The variables of filters. */
 const EVENT = "event";
 const USER_ID = "user_id";
@@ -48,6 +53,7 @@ export function compileFilter(process: number, expression: string): Filter {
   if (length > MAX_FILTER_CHARACTERS) {
     throw new FilterError(`has ${length} characters, more than the ${MAX_FILTER_CHARACTERS} allowed`);
   }
+  assertFlat(expression);
   const env = environmentOf(entryOf(process).payload);
   const parsed = parseFilter(expression);
   const type = typeOf(env, parsed);
@@ -80,6 +86,16 @@ function environmentOf(payload: DescMessage): CelEnv {
     registry: createRegistry(payload.file),
     variables: { [EVENT]: objectType(payload), [USER_ID]: CelScalar.STRING },
   });
+}
+
+/** @throws FilterError for brackets nested so deeply that the parser would need long to find out that one is missing */
+function assertFlat(expression: string): void {
+  let depth = 0;
+  for (const [bracket] of expression.replaceAll(STRING, "").matchAll(/[()[\]{}]/g)) {
+    depth += "([{".includes(bracket) ? 1 : -1;
+    if (depth > MAX_NESTING)
+      throw new FilterError(`has brackets in brackets more than ${MAX_NESTING} deep; use fewer`);
+  }
 }
 
 function parseFilter(expression: string): ReturnType<typeof parse> {

@@ -33,6 +33,8 @@ const DYNAMIC = new Set([
   "google.protobuf.Value",
   "google.protobuf.ListValue",
 ]);
+/** With package and enclosing message. */
+const MAX_NAME_PARTS = 8;
 const NUMERIC = new Set<string>([INT.name, UINT.name, DOUBLE.name]);
 
 /**
@@ -190,11 +192,15 @@ class TypeChecker {
   }
 }
 
-/** `["DocumentKind", "DOCUMENT_KIND_INVOICE"]`; undefined if the expression is not names with dots between them. */
-function pathOf({ exprKind }: Expr): string[] | undefined {
+/**
+ * `["DocumentKind", "DOCUMENT_KIND_INVOICE"]`; undefined if the expression is not names with dots between them, or has more
+ * parts than the name of an enum's member.
+ */
+function pathOf({ exprKind }: Expr, maxParts = MAX_NAME_PARTS): string[] | undefined {
+  if (maxParts === 0) return undefined;
   if (exprKind.case === "identExpr") return [exprKind.value.name];
   if (exprKind.case !== "selectExpr" || !exprKind.value.operand || exprKind.value.testOnly) return undefined;
-  const before = pathOf(exprKind.value.operand);
+  const before = pathOf(exprKind.value.operand, maxParts - 1);
   return before && [...before, exprKind.value.field];
 }
 

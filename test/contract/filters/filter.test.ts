@@ -58,6 +58,7 @@ test.each([
   ['event.tracking_number == ""', true],
   ["size(event.lines) > 1 ? true : false", true],
   ["true", true],
+  [`user_id != "${"(".repeat(100)}"`, true],
 ])("of an order, %s is %s", (expression, expected) => {
   expect(compileFilter(ORDER_DISPATCHED, expression).matches(ofOrder())).toBe(expected);
 });
@@ -101,6 +102,8 @@ test.each([
     "event.lines.exists(a, event.lines.exists(b, event.lines.exists(c, true)))",
     /loops .* more than 2 deep; use fewer$/,
   ],
+  ["(".repeat(500), /^has brackets in brackets more than 32 deep; use fewer$/],
+  [`"(" == ${"[".repeat(33)}`, /^has brackets in brackets more than 32 deep; use fewer$/],
   [`user_id == "${"x".repeat(MAX_FILTER_CHARACTERS)}"`, /^has 1013 characters, more than the 1000 allowed$/],
 ])("%s is refused for orders", (expression, message) => {
   expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(FilterError);
