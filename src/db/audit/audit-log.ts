@@ -184,8 +184,8 @@ export function webhookFacts(webhook: {
     webhook_process: processName(webhook.process),
     api_key_id: webhook.apiKeyId,
     rate_limit: webhook.rateLimit,
-    filter: webhook.filter,
     paused: webhook.paused?.toISOString() ?? null,
+    ...(webhook.filter === null ? {} : { filter: webhook.filter }),
     ...breakerFacts(webhook.breaker),
   };
 }
