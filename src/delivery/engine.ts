@@ -21,7 +21,6 @@ import {
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
 import { systemClock as clock } from "../process/clock.ts";
 import { EventContents } from "./event-contents.ts";
-import { Filters } from "./filters.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
 import { createHttpClient } from "./http/http-client.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
@@ -35,6 +34,7 @@ import { Pumps } from "./pump.ts";
 import { Recorder } from "./recorder.ts";
 import { createAdditions } from "./request/additions.ts";
 import { createAddressGuard } from "./request/address-guard.ts";
+import { Filters } from "./request/filters.ts";
 import type { Outcome } from "./request/outcome.ts";
 import { post } from "./request/post.ts";
 import { createSigner } from "./request/signature.ts";

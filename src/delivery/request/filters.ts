@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
-import { compileFilter, type Filter, type FilterEvent, filterEvent } from "../contract/filters/filter.ts";
-import { FilterError } from "../contract/filters/filter-error.ts";
-import type { ClaimedDelivery } from "../db/queue/claims.ts";
-import type { EventContent } from "../db/queue/event-contents.ts";
-import type { ClaimedWebhook } from "../db/queue/webhooks.ts";
-import type { Clock } from "../process/clock.ts";
+import { compileFilter, type Filter, type FilterEvent, filterEvent } from "../../contract/filters/filter.ts";
+import { FilterError } from "../../contract/filters/filter-error.ts";
+import type { ClaimedDelivery } from "../../db/queue/claims.ts";
+import type { EventContent } from "../../db/queue/event-contents.ts";
+import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
+import type { Clock } from "../../process/clock.ts";
 
 /** The time after which evaluation pauses for other work of the process, in milliseconds. */
 const SLICE_MS = 5;
