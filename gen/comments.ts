@@ -439,7 +439,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.WebhookService.DeleteWebhookKeyPairs": "Deletes a webhook's key pairs: its requests carry no `v1a` signature any more.",
   "webhook.v1.WebhookService.GetWebhookRequestSettings": "Returns the custom headers, the authentication and the TLS settings of a webhook's requests, without secrets.",
   "webhook.v1.WebhookService.SetWebhookRequestSettings": "Replaces the custom headers, the authentication and the TLS settings of a webhook's requests. Attempts from then on use them. They are encrypted at rest.",
-  "webhook.v1.WebhookService.TryWebhookFilter": "Evaluates a filter for the latest events of the webhook's type. It stores nothing.",
+  "webhook.v1.WebhookService.TryWebhookFilter": "Evaluates a filter for the latest events of the webhook's type; for a key of an installed app, of those that the webhook has a delivery of. It stores nothing.",
   "webhook.v1.WebhookService.TryWebhookRequest": "Sends one test request with the given settings to the webhook's URL, and returns the endpoint's response. It stores no settings and no delivery. The body is the catalogue's sample, with `X-Service-Webhook-Test: true`.",
   "webhook.v1.Notice": "A notice. No method takes one: only the service publishes notices.",
   "webhook.v1.NoticeWebhook": "The webhook that a notice is about.",

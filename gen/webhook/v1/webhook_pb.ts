@@ -1502,7 +1502,8 @@ export const WebhookService: GenService<{
     output: typeof SetWebhookRequestSettingsResponseSchema;
   },
   /**
-   * Evaluates a filter for the latest events of the webhook's type. It stores nothing.
+   * Evaluates a filter for the latest events of the webhook's type; for a key of an installed app, of those that the webhook
+   * has a delivery of. It stores nothing.
    *
    * @generated from rpc webhook.v1.WebhookService.TryWebhookFilter
    */

@@ -1,4 +1,5 @@
 import { type Db, rows } from "../database.ts";
+import { isInRangeOf } from "../partitions.ts";
 
 /** An event with its payload. */
 export interface LatestEvent {
@@ -12,8 +13,24 @@ const MAX_SCANNED = 20_000;
 /** The maximum total size of the payloads, in bytes. */
 const MAX_BYTES = 8 * 1024 * 1024;
 
-/** The latest events of a type with a payload, newest first, without test events. Fewer than `limit` if they are large. */
-export function latestEvents(db: Db, process: number, limit: number): Promise<LatestEvent[]> {
+const IS_DELIVERED = ["queue", "retries", "deliveries"]
+  .map(
+    (table) => `exists (select from ${table} d where d.webhook_id = :deliveredTo::bigint
+      and ${isInRangeOf("d.id", "scanned.id")} and d.event_id = scanned.id)`,
+  )
+  .join(" or ");
+
+/**
+ * The latest events of a type with a payload, newest first, without test events. Fewer than `limit` if they are large.
+ *
+ * @param deliveredTo only events that this webhook has a delivery of; null for all
+ */
+export function latestEvents(
+  db: Db,
+  process: number,
+  deliveredTo: bigint | null,
+  limit: number,
+): Promise<LatestEvent[]> {
   return rows<LatestEvent>(
     db,
     // PostgreSQL knows the length of a payload without reading it.
@@ -25,10 +42,11 @@ export function latestEvents(db: Db, process: number, limit: number): Promise<La
             select id, user_id, process, test, payload from events order by id desc limit ${MAX_SCANNED}
           ) scanned
           where process = :process::int and not test and payload is not null
+            ${deliveredTo === null ? "" : `and (${IS_DELIVERED})`}
           order by id desc limit :limit::int
         ) e
       ) e
       where e.bytes <= ${MAX_BYTES} order by e.id desc`,
-    { process, limit },
+    { process, limit, ...(deliveredTo === null ? {} : { deliveredTo }) },
   );
 }

@@ -50,10 +50,17 @@ export function filterMethods({
 }: ApiContext): Pick<ServiceImpl<typeof WebhookService>, "tryWebhookFilter"> {
   return {
     async tryWebhookFilter({ webhookId, filter: expression }, handler) {
-      const webhook = await getWebhook(db, callerScope(handler), webhookId);
+      const scope = callerScope(handler);
+      const webhook = await getWebhook(db, scope, webhookId);
       if (!webhook) throw noWebhook(webhookId);
       const filter = compiled(webhook.process, expression);
-      const events = await latestEvents(db, webhook.process, MAX_TRIED);
+      const events = await latestEvents(
+        db,
+        webhook.process,
+        // Apps learn of no event that their webhook did not get.
+        scope === "everything" ? null : webhookId,
+        MAX_TRIED,
+      );
       const trial = {
         examined: 0,
         matched: 0,
