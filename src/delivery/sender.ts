@@ -178,24 +178,22 @@ export class Sender {
     revision: bigint,
   ): Promise<void> {
     if (deliveries.length === 0) return;
-    let unheld: readonly ClaimedDelivery[] = deliveries;
-    let without: ReadonlySet<ClaimedDelivery>;
+    /** Those whose payloads are not loaded. */
+    let unheld: ReadonlySet<ClaimedDelivery> = new Set(deliveries);
     let unmatched: ReadonlySet<ClaimedDelivery>;
     let stopped: ReadonlySet<bigint>;
     try {
-      unheld = await this.#parts.contents.hold(deliveries);
-      without = new Set(unheld);
-      unmatched = await this.#unmatched(deliveries, kind, without);
+      unheld = new Set(await this.#parts.contents.hold(deliveries));
+      unmatched = await this.#unmatched(deliveries, kind, unheld);
       stopped = await this.#parts.watch.stoppedSince(revision, () => distinctWebhooks(deliveries));
     } catch (error) {
-      const unloaded = new Set(unheld);
-      for (const delivery of deliveries) if (!unloaded.has(delivery)) this.#parts.contents.release(delivery);
+      for (const delivery of deliveries) if (!unheld.has(delivery)) this.#parts.contents.release(delivery);
       await this.#giveBack(deliveries.map((delivery) => ({ delivery, owner })));
       throw error;
     }
     const unsendable: Sending[] = [];
     for (const delivery of deliveries) {
-      if (without.has(delivery) || unmatched.has(delivery)) continue;
+      if (unheld.has(delivery) || unmatched.has(delivery)) continue;
       const { host } = delivery.webhook.target;
       const sending: Sending = {
         kind,
@@ -211,17 +209,17 @@ export class Sender {
     this.#return(unsendable);
     this.#plan();
     await this.#endFiltered([...unmatched], owner);
-    await this.#giveBack(unheld.map((delivery) => ({ delivery, owner })));
+    await this.#giveBack([...unheld].map((delivery) => ({ delivery, owner })));
   }
 
   /** Retries are not filtered: the first attempt was made. */
   #unmatched(
     deliveries: readonly ClaimedDelivery[],
     kind: Kind,
-    without: ReadonlySet<ClaimedDelivery>,
+    unheld: ReadonlySet<ClaimedDelivery>,
   ): Promise<ReadonlySet<ClaimedDelivery>> {
     const { contents, filters } = this.#parts;
-    const first = kind === "first" ? deliveries.filter((delivery) => !without.has(delivery)) : [];
+    const first = kind === "first" ? deliveries.filter((delivery) => !unheld.has(delivery)) : [];
     return filters.unmatched(first, (delivery) => contents.of(delivery));
   }
 

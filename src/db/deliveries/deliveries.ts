@@ -2,7 +2,7 @@ import type { DeliveryFacts } from "../../contract/delivery-headers.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 import type { EventFacts } from "../events/find.ts";
-import { timeOfId } from "../partitions.ts";
+import { isInRangeOf, timeOfId } from "../partitions.ts";
 import { WORKERS } from "../queue/workers.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import {
@@ -88,6 +88,16 @@ export const COLUMNS = {
 
 /** The tables that hold deliveries. */
 export const TABLES = ["queue", "retries", "deliveries"] as const;
+
+/**
+ * A condition: whether a table holds the delivery of an event to a webhook.
+ *
+ * @param webhookId an SQL expression
+ * @param eventId an SQL expression
+ */
+export const hasDelivery = (table: (typeof TABLES)[number], webhookId: string, eventId: string) =>
+  `exists (select from ${table} d where d.webhook_id = ${webhookId} and ${isInRangeOf("d.id", eventId)}
+    and d.event_id = ${eventId})`;
 
 export function toDelivery(row: ListedRow): DeliveryRow {
   return { ...row, created: timeOfId(row.id) };

@@ -1,5 +1,5 @@
 import { type Db, rows } from "../database.ts";
-import { isInRangeOf } from "../partitions.ts";
+import { hasDelivery, TABLES } from "../deliveries/deliveries.ts";
 
 /** An event with its payload. */
 export interface LatestEvent {
@@ -13,12 +13,9 @@ const MAX_SCANNED = 20_000;
 /** The maximum total size of the payloads, in bytes. */
 const MAX_BYTES = 8 * 1024 * 1024;
 
-const IS_DELIVERED = ["queue", "retries", "deliveries"]
-  .map(
-    (table) => `exists (select from ${table} d where d.webhook_id = :deliveredTo::bigint
-      and ${isInRangeOf("d.id", "scanned.id")} and d.event_id = scanned.id)`,
-  )
-  .join(" or ");
+const IS_DELIVERED = TABLES.map((table) => hasDelivery(table, ":deliveredTo::bigint", "scanned.id")).join(
+  " or ",
+);
 
 /**
  * The latest events of a type with a payload, newest first, without test events. Fewer than `limit` if they are large.

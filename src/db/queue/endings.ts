@@ -46,6 +46,10 @@ async function end(
   return ended?.n ?? 0;
 }
 
+/** Chooses deliveries of a table by their ids, as far as the worker holds them. */
+const claimed = (table: "queue" | "retries") =>
+  `select ctid from ${table} where id = any(:ids::uuid[]) and claimed_by = :workerId::int for update`;
+
 /** Fails claimed deliveries that were claimed too often without a result, because the worker crashed each time. */
 export async function endInterrupted(
   db: Db,
@@ -53,9 +57,7 @@ export async function endInterrupted(
   workerId: number,
   ids: readonly string[],
 ): Promise<number> {
-  const choose = () =>
-    `select ctid from ${table} where id = any(:ids::uuid[]) and claimed_by = :workerId::int for update`;
-  return end(db, choose, { outcome: "failed", reason: "interrupted" }, { ids, workerId }, [table]);
+  return end(db, claimed, { outcome: "failed", reason: "interrupted" }, { ids, workerId }, [table]);
 }
 
 /**
@@ -68,9 +70,7 @@ export async function endFiltered(
   deliveries: readonly { id: string; webhook: { id: bigint } }[],
 ): Promise<void> {
   const ids = deliveries.map(({ id }) => id);
-  const choose = () =>
-    "select ctid from queue where id = any(:ids::uuid[]) and claimed_by = :workerId::int for update";
-  await end(db, choose, { outcome: "filtered", reason: "filter not matched" }, { ids, workerId }, ["queue"]);
+  await end(db, claimed, { outcome: "filtered", reason: "filter not matched" }, { ids, workerId }, ["queue"]);
   await count(
     db,
     `with let_go as (

@@ -1,5 +1,6 @@
 import { type Db, rows } from "../database.ts";
-import { firstIdOf, isInRangeOf } from "../partitions.ts";
+import { hasDelivery, TABLES } from "../deliveries/deliveries.ts";
+import { firstIdOf } from "../partitions.ts";
 import type { RunningReplay, Taken } from "./running.ts";
 
 /** The maximum number of events that one step reads, of all types. */
@@ -42,8 +43,7 @@ export async function queueMissed(
   return { ...counts, examinedTo: waits ? (after > settledTo ? after : settledTo) : null, waits };
 }
 
-const hasDelivery = (table: string) =>
-  `exists (select from ${table} d where d.webhook_id = s.webhook_id and ${isInRangeOf("d.id", "s.id")} and d.event_id = s.id)`;
+const HAS_DELIVERY = TABLES.map((table) => hasDelivery(table, "s.webhook_id", "s.id")).join(" or ");
 
 /** Returns in `last` where it stopped early. Deliveries are looked up event by event, only as many as are needed. */
 const QUEUE_MISSED = `
@@ -61,7 +61,7 @@ const QUEUE_MISSED = `
         select s.id, s.erased, w.id as webhook_id, w.created_revision from scanned s cross join webhook w
         where s.process = w.process and not s.test order by s.id
       ) s cross join lateral (
-        select where not ${hasDelivery("queue")} and not ${hasDelivery("retries")} and not ${hasDelivery("deliveries")}
+        select where not (${HAS_DELIVERY})
           and not exists (select from fan_out f where f.event_id = s.id and s.created_revision <= f.revision
             and s.webhook_id > f.after_webhook_id)
         offset 0

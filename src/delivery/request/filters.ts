@@ -27,8 +27,8 @@ export class Filters {
   }
 
   /**
-   * The deliveries that the filters of their webhooks do not match. Never those of test events, and none for which a filter
-   * cannot be evaluated.
+   * The deliveries that the filters of their webhooks do not match. Deliveries of test events are never among them, nor are
+   * those for which a filter cannot be evaluated.
    */
   async unmatched(
     deliveries: readonly ClaimedDelivery[],
