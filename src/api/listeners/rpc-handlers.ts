@@ -24,6 +24,7 @@ import { type AddressCounter, tooManyPublicCalls } from "../limits/address-count
 import type { HeldBytes, HeldCall } from "../limits/held-bytes.ts";
 import { type OnRefused, type RefusedBytes, withHeldCall } from "../limits/refused-bytes.ts";
 import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
+import { withUnaryGrpc } from "./unary-grpc.ts";
 
 type NodeRequest = IncomingMessage | Http2ServerRequest;
 type NodeResponse = ServerResponse | Http2ServerResponse;
@@ -58,7 +59,7 @@ export interface RpcHandlerOptions {
 /** A handler for each method's path, such as `/webhook.v1.WebhookService/ListWebhooks`. */
 export function createRpcHandlers(options: RpcHandlerOptions): ReadonlyMap<string, RpcHandler> {
   const router = createConnectRouter(options.routerOptions);
-  options.routes(router);
+  options.routes(withUnaryGrpc(router, options.routerOptions));
   return new Map(router.handlers.map((handler) => [handler.requestPath, rpcHandler(handler, options)]));
 }
 
