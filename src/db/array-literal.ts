@@ -11,6 +11,10 @@ export function textArray(values: readonly (string | null)[]): string {
   return `{${values.map((value) => (value === null ? "NULL" : quoted(value))).join()}}`;
 }
 
+/** Control characters and lone surrogates: JSON does not escape them by a backslash alone. */
+const ESCAPED_OTHERWISE = /[\p{Cc}\p{Cs}]/u;
+
+/** A text in quotes. JSON escapes most texts as PostgreSQL does, and several times as fast. */
 function quoted(text: string): string {
-  return `"${/["\\]/.test(text) ? text.replaceAll(/["\\]/g, "\\$&") : text}"`;
+  return ESCAPED_OTHERWISE.test(text) ? `"${text.replaceAll(/["\\]/g, "\\$&")}"` : JSON.stringify(text);
 }

@@ -87,7 +87,7 @@ test("one of several processes that start together on an empty database makes th
     expect(new Set(days).size).toBe(days.length);
     expect(days.length).toBeGreaterThanOrEqual(8);
   }
-  const event = { idempotencyKey: "k", requestSha256: Buffer.alloc(32), process: 1, userId: "u" };
+  const event = { idempotencyKey: "k", requestSha256: "00".repeat(32), process: 1, userId: "u" };
   const published = await publishEvents(db, [
     { ...event, apiKeyId: randomUUID(), occurred: null, payload: "{}" },
   ]);

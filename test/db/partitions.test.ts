@@ -61,7 +61,7 @@ const holds = (ranges: readonly Range[], moment: number) =>
 const event = () => ({
   apiKeyId: randomUUID(),
   idempotencyKey: randomUUID(),
-  requestSha256: randomBytes(32),
+  requestSha256: randomBytes(32).toString("hex"),
   process: 1,
   userId: "u",
   occurred: null,

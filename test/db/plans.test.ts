@@ -147,7 +147,7 @@ const results = (deliveries: readonly ClaimedDelivery[]) =>
 const anEvent = () => ({
   apiKeyId: randomUUID(),
   idempotencyKey: "k",
-  requestSha256: randomBytes(32),
+  requestSha256: randomBytes(32).toString("hex"),
   process: 1,
   userId: "u",
   occurred: null,

@@ -55,7 +55,7 @@ test("an event for more webhooks than one statement takes is fanned out by the p
     {
       apiKeyId: randomUUID(),
       idempotencyKey: "k",
-      requestSha256: randomBytes(32),
+      requestSha256: randomBytes(32).toString("hex"),
       process: 1,
       userId: "u",
       occurred: null,

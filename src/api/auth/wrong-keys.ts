@@ -1,5 +1,5 @@
 import { RateLimiterMemory } from "rate-limiter-flexible";
-import { secretSha256 } from "../../db/keys/api-keys.ts";
+import { secretHash } from "../../db/keys/api-keys.ts";
 import { siteOf } from "./client-address.ts";
 
 /** The time window in which invalid keys are counted, in seconds. */
@@ -35,22 +35,21 @@ export function createWrongKeys(perMinute: number): WrongKeys {
   const seen = new Set<string>();
   /** In the order of their last invalid key. */
   const counted = new Set<string>();
-  const hashOf = (secret: string) => secretSha256(secret).toString("base64");
 
   return {
     async waitBefore(secret, address) {
-      if (seen.has(hashOf(secret))) return 0;
+      if (seen.has(secretHash(secret))) return 0;
       const standing = await limiter.get(siteOf(address()));
       if (standing === null || standing.consumedPoints < perMinute) return 0;
       return Math.max(1, standing.msBeforeNext);
     },
 
     found(secret) {
-      touch(seen, hashOf(secret), MAX_SEEN_KEYS);
+      touch(seen, secretHash(secret), MAX_SEEN_KEYS);
     },
 
     async notFound(secret, address) {
-      seen.delete(hashOf(secret));
+      seen.delete(secretHash(secret));
       const site = siteOf(address());
       const forgotten = touch(counted, site, MAX_ADDRESSES);
       if (forgotten !== undefined) await limiter.delete(forgotten);

@@ -8,8 +8,8 @@ import { termOf } from "./search.ts";
 export interface NewEvent {
   apiKeyId: string;
   idempotencyKey: string;
-  /** The SHA-256 of the request. The same idempotency key with another hash is rejected. */
-  requestSha256: Buffer;
+  /** The SHA-256 of the request, in hex. The same idempotency key with another hash is rejected. */
+  requestSha256: string;
   /** The number of the WebhookProcess. */
   process: number;
   userId: string;
@@ -47,7 +47,7 @@ export interface KeyReused {
 /** The stored event of an idempotency key. */
 interface Stored {
   id: string;
-  hash: Buffer;
+  hash: string;
 }
 
 /**
@@ -64,70 +64,83 @@ export async function publishEvents(
   events: readonly NewEvent[],
   maxInline = MAX_INLINE_RECIPIENTS,
 ): Promise<(Published | KeyReused)[]> {
-  const keys = events.map(({ apiKeyId, idempotencyKey }) => `${apiKeyId} ${idempotencyKey}`);
-  const firsts = new Map<string, NewEvent>();
-  for (const [index, event] of events.entries()) {
-    const key = keys[index] as string;
-    if (!firsts.has(key)) firsts.set(key, event);
-  }
-
-  const fresh = new Map<string, Published>();
-  const stored = new Map<string, Stored>();
-  let missing = [...firsts];
+  const firsts = firstPositions(events);
+  const results = new Array<Published | KeyReused>(events.length);
+  /** By the position of the first event with the idempotency key. */
+  const stored = new Array<Stored | undefined>(events.length);
+  const isMissing = (position: number) => stored[position] === undefined;
+  let missing = firsts.filter((first, position) => first === position);
   while (missing.length > 0) {
-    for (const [place, row] of await insert(db, missing, maxInline)) {
-      const [key, { requestSha256 }] = missing[place] as [string, NewEvent];
-      fresh.set(key, { eventId: row.id, queued: row.queued, duplicate: false });
-      stored.set(key, { id: row.id, hash: requestSha256 });
+    for (const { id, place, queued } of await insert(db, at(events, missing), maxInline)) {
+      const position = missing[place - 1] as number;
+      stored[position] = { id, hash: (events[position] as NewEvent).requestSha256 };
+      results[position] = { eventId: id, queued, duplicate: false };
     }
-    missing = missing.filter(([key]) => !stored.has(key));
-    for (const [place, row] of await find(db, missing))
-      stored.set((missing[place] as [string, unknown])[0], row);
+    missing = missing.filter(isMissing);
+    for (const { id, hash, place } of await find(db, at(events, missing))) {
+      const position = missing[place - 1] as number;
+      stored[position] = { id, hash };
+      results[position] = repeated(events[position] as NewEvent, { id, hash });
+    }
     // Deleted by retention in the meantime: the key is free again.
-    missing = missing.filter(([key]) => !stored.has(key));
+    missing = missing.filter(isMissing);
   }
+  for (const [position, first] of firsts.entries()) {
+    if (first !== position)
+      results[position] = repeated(events[position] as NewEvent, stored[first] as Stored);
+  }
+  return results;
+}
 
-  return events.map((event, index) => {
-    const key = keys[index] as string;
-    const made = fresh.get(key);
-    fresh.delete(key);
-    return made ?? repeated(event, stored.get(key) as Stored);
+/** For each event, the position of the first one with its idempotency key. */
+function firstPositions(events: readonly NewEvent[]): number[] {
+  const known = new Map<string, number>();
+  return events.map(({ apiKeyId, idempotencyKey }, position) => {
+    const key = `${apiKeyId} ${idempotencyKey}`;
+    const first = known.get(key);
+    if (first !== undefined) return first;
+    known.set(key, position);
+    return position;
   });
 }
 
+const at = (events: readonly NewEvent[], positions: readonly number[]) =>
+  positions.map((position) => events[position] as NewEvent);
+
 function repeated(event: NewEvent, { id, hash }: Stored): Published | KeyReused {
-  if (hash.equals(event.requestSha256)) return { eventId: id, queued: 0, duplicate: true };
+  if (hash === event.requestSha256) return { eventId: id, queued: 0, duplicate: true };
   return { firstEventId: id };
 }
 
-/** Inserts the events that are not stored yet. Returns them by position in the list. */
-async function insert(
+/** Inserts the events that are not stored yet. Returns them with their places in the list, from 1. */
+function insert(
   db: Db,
-  events: readonly (readonly [string, NewEvent])[],
+  events: readonly NewEvent[],
   maxInline: number,
-): Promise<Map<number, { id: string; queued: number }>> {
-  const all = events.map(([, event]) => event);
-  const terms = all.flatMap(({ searchable = [] }, index) =>
-    searchable.map((value) => ({ place: index + 1, term: termOf(value) })),
-  );
+): Promise<{ id: string; place: number; queued: number }[]> {
+  const termPlaces: number[] = [];
+  const terms: bigint[] = [];
+  for (const [index, { searchable = [] }] of events.entries()) {
+    for (const value of searchable) {
+      termPlaces.push(index + 1);
+      terms.push(termOf(value));
+    }
+  }
   const [sql, prepare] =
     terms.length > 0 ? [INSERT_WITH_TERMS, "publish_searchable"] : [INSERT, "publish_events"];
   const bindings = {
-    ...keysOf(all),
-    hashes: plainArray(all.map(({ requestSha256 }) => requestSha256.toString("hex"))),
-    processes: plainArray(all.map(({ process }) => process)),
-    userIds: textArray(all.map(({ userId }) => userId)),
-    occurred: plainArray(all.map(({ occurred }) => occurred)),
-    payloads: textArray(all.map(({ payload }) => payload)),
-    traceparents: plainArray(all.map(({ traceparent = null }) => traceparent)),
+    ...keysOf(events),
+    hashes: plainArray(events.map(({ requestSha256 }) => requestSha256)),
+    processes: plainArray(events.map(({ process }) => process)),
+    userIds: textArray(events.map(({ userId }) => userId)),
+    occurred: plainArray(events.map(({ occurred }) => occurred)),
+    payloads: textArray(events.map(({ payload }) => payload)),
+    traceparents: plainArray(events.map(({ traceparent = null }) => traceparent)),
     inline: maxInline,
-    termPlaces: plainArray(terms.map(({ place }) => place)),
-    terms: plainArray(terms.map(({ term }) => term)),
+    termPlaces: plainArray(termPlaces),
+    terms: plainArray(terms),
   };
-  const made = await withPartitions(db, () =>
-    rows<{ id: string; place: number; queued: number }>(db, sql, bindings, { prepare }),
-  );
-  return new Map(made.map(({ id, place, queued }) => [place - 1, { id, queued }]));
+  return withPartitions(db, () => rows(db, sql, bindings, { prepare }));
 }
 
 /**
@@ -188,17 +201,16 @@ const INSERT_WITH_TERMS = insertStatement(`,
     join event on event.place = t.place order by event.id
   )`);
 
-/** The events that are already stored, by position in the list. */
-async function find(db: Db, events: readonly (readonly [string, NewEvent])[]): Promise<Map<number, Stored>> {
-  if (events.length === 0) return new Map();
-  const found = await rows<Stored & { place: number }>(
+/** The events that are already stored, with their places in the list, from 1. */
+async function find(db: Db, events: readonly NewEvent[]): Promise<(Stored & { place: number })[]> {
+  if (events.length === 0) return [];
+  return rows(
     db,
-    `select k.event_id as id, k.request_sha256 as hash, g.place::int as place
+    `select k.event_id as id, encode(k.request_sha256, 'hex') as hash, g.place::int as place
       from unnest(:apiKeyIds::uuid[], :idempotencyKeys::text[]) with ordinality as g(api_key_id, idempotency_key, place)
       join idempotency_keys k on k.api_key_id = g.api_key_id and k.idempotency_key = g.idempotency_key`,
-    keysOf(events.map(([, event]) => event)),
+    keysOf(events),
   );
-  return new Map(found.map(({ id, hash, place }) => [place - 1, { id, hash }]));
 }
 
 /** The keys as PostgreSQL arrays. */

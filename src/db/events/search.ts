@@ -8,9 +8,14 @@ const MAX_EVENTS = 1_000;
 /** The maximum number of their deliveries, unless the first event alone has more. */
 const MAX_RECIPIENTS = 20_000;
 
+/** The number of hexadecimal digits of a term. */
+const TERM_DIGITS = 16;
+
 /** The term that `search_terms` stores for a value. Values that differ only in case or outer spaces share it. */
 export function termOf(value: string): bigint {
-  return hash("sha256", value.trim().toLowerCase(), "buffer").readBigInt64BE(0);
+  // Hex is several times as fast as a buffer.
+  const digest = hash("sha256", value.trim().toLowerCase(), "hex");
+  return BigInt.asIntN(64, BigInt(`0x${digest.slice(0, TERM_DIGITS)}`));
 }
 
 /** Restricts the events by the ids of their deliveries. Omitted fields do not restrict. */

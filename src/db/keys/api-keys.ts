@@ -1,4 +1,4 @@
-import { createHash, randomBytes, randomUUID } from "node:crypto";
+import { hash, randomBytes, randomUUID } from "node:crypto";
 import { Permission, PermissionSchema } from "../../../gen/webhook/v1/options_pb.ts";
 import { DomainError } from "../../contract/errors.ts";
 import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
@@ -82,7 +82,12 @@ export function generateApiKeySecret(): string {
 
 /** The stored hash of a secret. */
 export function secretSha256(secret: string): Buffer {
-  return createHash("sha256").update(secret).digest();
+  return Buffer.from(secretHash(secret), "hex");
+}
+
+/** The hash of a secret in hex: several times as fast as its bytes. */
+export function secretHash(secret: string): string {
+  return hash("sha256", secret, "hex");
 }
 
 /** The displayed prefix of a secret. */
@@ -104,7 +109,7 @@ export async function findApiKey(db: Db, secret: string): Promise<ApiKeyRow | nu
  */
 export async function findApiKeys(db: Db, secrets: readonly string[]): Promise<(ApiKeyRow | null)[]> {
   const hashes = new Map(secrets.map((secret) => [secret, ""]));
-  for (const secret of hashes.keys()) hashes.set(secret, secretSha256(secret).toString("hex"));
+  for (const secret of hashes.keys()) hashes.set(secret, secretHash(secret));
   const all = [...hashes.values()];
   const keys = await keysByHash(
     db,

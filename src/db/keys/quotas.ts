@@ -80,9 +80,10 @@ const MAX_GROUP = 5_000;
  * Asks whether a key with a quota of events per second may publish one event now. Concurrent calls share a statement,
  * which all processes take turns with: a quota holds for them together.
  *
+ * @returns undefined for a key without a quota
  * @throws DomainError RESOURCE_EXHAUSTED if the quota is used up
  */
-export type EventQuota = (key: Pick<ApiKeyRow, "id" | "eventsPerSecond">) => Promise<void>;
+export type EventQuota = (key: Pick<ApiKeyRow, "id" | "eventsPerSecond">) => Promise<void> | undefined;
 
 /** Creates the check of quotas of events per second. Keys without one cost nothing. */
 export function createEventQuota(db: Db): EventQuota {
@@ -90,8 +91,7 @@ export function createEventQuota(db: Db): EventQuota {
     most: MAX_GROUP,
     atOnce: 1,
   });
-  return async ({ id, eventsPerSecond }) => {
-    if (eventsPerSecond === null) return;
+  async function take(id: string, eventsPerSecond: number): Promise<void> {
     const refused = await ask({ apiKeyId: id, rate: eventsPerSecond });
     if (!refused) return;
     throw new DomainError(
@@ -103,7 +103,9 @@ export function createEventQuota(db: Db): EventQuota {
         metadata: { quota: "events_per_second", limit: String(eventsPerSecond) },
       },
     );
-  };
+  }
+
+  return ({ id, eventsPerSecond }) => (eventsPerSecond === null ? undefined : take(id, eventsPerSecond));
 }
 
 /** The tokens of bucket `q` at the time of a request: what has been added since the last one, at most a second's. */

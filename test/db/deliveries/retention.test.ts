@@ -218,7 +218,7 @@ describe("idempotency keys", () => {
       {
         apiKeyId,
         idempotencyKey: "key",
-        requestSha256: randomBytes(32),
+        requestSha256: randomBytes(32).toString("hex"),
         process: 1,
         userId: "u",
         occurred: null,

@@ -47,7 +47,7 @@ async function register(webhooks: number, process = 1): Promise<bigint[]> {
 const event = (process = 1): NewEvent => ({
   apiKeyId,
   idempotencyKey: randomUUID(),
-  requestSha256: randomBytes(32),
+  requestSha256: randomBytes(32).toString("hex"),
   process,
   userId: "u",
   occurred: null,

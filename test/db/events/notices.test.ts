@@ -74,7 +74,7 @@ async function publish({ keyId }: Owner, events: number, process = 1): Promise<v
     Array.from({ length: events }, () => ({
       apiKeyId: keyId,
       idempotencyKey: randomUUID(),
-      requestSha256: randomBytes(32),
+      requestSha256: randomBytes(32).toString("hex"),
       process,
       userId: "tenant-7",
       occurred: null,

@@ -177,7 +177,7 @@ const commands: fc.Arbitrary<Command>[] = [
       const event = {
         apiKeyId: model.apiKeyId,
         idempotencyKey: randomUUID(),
-        requestSha256: Buffer.from("00", "hex"),
+        requestSha256: "00",
         process,
         userId: "u",
         occurred: null,

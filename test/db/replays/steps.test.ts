@@ -252,7 +252,7 @@ describe("missed events", () => {
     const events = Array.from({ length: count }, () => ({
       apiKeyId,
       idempotencyKey: randomUUID(),
-      requestSha256: Buffer.alloc(32),
+      requestSha256: "00".repeat(32),
       process,
       userId: "u",
       occurred: null,

@@ -23,6 +23,21 @@ const MAX_ERASED_PER_CALL = 1_000;
 /** The maximum size of events in streams and batches that wait to be written, in bytes per process. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 
+/**
+ * Shares a check among all that ask for it in the same turn of the event loop. It starts afterwards, so each sees the
+ * state after it has asked.
+ */
+function oncePerTurn(check: () => Promise<void>): () => Promise<void> {
+  let planned: Promise<void> | undefined;
+  return () => {
+    planned ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
+      planned = undefined;
+      return check();
+    });
+    return planned;
+  };
+}
+
 /** Publishes events, for internal callers (contract, section 6). */
 export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeof EventService> {
   const publish = createPublisher(
@@ -33,20 +48,22 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
   );
   const takeQuota = createEventQuota(context.db);
   const room = new Room(MAX_WAITING_BYTES);
-  const seriesOptions = (handler: HandlerContext): SeriesOptions => ({
-    publish,
-    room,
-    log: context.log,
-    refusals: context.instruments.refusals,
-    method: handler.method.name,
-    apiKeyId: callerOf(handler).id,
-    searchIndex: context.searchIndex,
-    traceparent: traceparentOfCall(handler),
-    async admit() {
-      await gate.stillAuthorised(handler);
-      await takeQuota(callerOf(handler));
-    },
-  });
+  function seriesOptions(handler: HandlerContext): SeriesOptions {
+    const caller = callerOf(handler);
+    const authorised = oncePerTurn(() => gate.stillAuthorised(handler));
+    return {
+      publish,
+      room,
+      log: context.log,
+      refusals: context.instruments.refusals,
+      method: handler.method.name,
+      apiKeyId: caller.id,
+      searchIndex: context.searchIndex,
+      traceparent: traceparentOfCall(handler),
+      admit: () =>
+        caller.eventsPerSecond === null ? authorised() : authorised().then(() => takeQuota(caller)),
+    };
+  }
 
   return {
     async publishEvent(request, handler) {
@@ -68,7 +85,7 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
             { reason: "STREAM_TOO_LONG" },
           );
         }
-        for (const event of events) await series.add(event);
+        await series.addAll(events);
       }
       return { results: await series.results() };
     },
@@ -99,7 +116,7 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
         throw invalidFields([{ field: "events", description: `must be 1 to ${MAX_BATCH_EVENTS} events` }]);
       }
       const series = new PublishedSeries(seriesOptions(handler));
-      for (const event of events) await series.add(event);
+      await series.addAll(events);
       return { results: await series.results() };
     },
   };

@@ -13,6 +13,7 @@ import { assertFields, assertText } from "../messages.ts";
 const MAX_PAYLOAD_BYTES = 262_144;
 const MAX_KEY_CHARACTERS = 255;
 export const MAX_USER_ID_CHARACTERS = 128;
+const ALLOWED_USER_ID = new RegExp(`^[\\x21-\\x7e]{1,${MAX_USER_ID_CHARACTERS}}$`);
 const USER_ID_ALLOWED = "visible ASCII characters (no spaces)";
 
 /**
@@ -34,7 +35,7 @@ export function newEvent(
     ...payloadOf(request, searchIndex),
     apiKeyId,
     idempotencyKey: request.idempotencyKey,
-    requestSha256: hash("sha256", toBinary(PublishEventRequestSchema, request), "buffer"),
+    requestSha256: hash("sha256", toBinary(PublishEventRequestSchema, request), "hex"),
     userId: request.userId,
     occurred: occurredAt(request),
     traceparent,
@@ -43,6 +44,7 @@ export function newEvent(
 
 /** Checks the user id. Errors never repeat it, because it may be personal data. */
 function assertUserId(userId: string): void {
+  if (ALLOWED_USER_ID.test(userId)) return;
   const problems: string[] = [];
   const { length } = [...userId];
   if (length > MAX_USER_ID_CHARACTERS) problems.push(`has ${length} characters`);

@@ -32,6 +32,14 @@ export interface SeriesOptions {
   admit: () => Promise<void>;
 }
 
+/** An event of a series that is not stored yet. */
+interface Pending {
+  /** Its place in the series. */
+  index: number;
+  /** Resolves when it is stored or rejected. */
+  stored: Promise<void>;
+}
+
 /** The memory of an event in addition to its payload, in bytes. */
 const EVENT_BYTES = 2_048;
 const MAX_MESSAGE_CHARACTERS = 300;
@@ -42,9 +50,12 @@ const FATAL = new Set([Code.Unavailable, Code.Unauthenticated, Code.PermissionDe
 export class PublishedSeries {
   readonly #options: SeriesOptions;
   readonly #results: Result[] = [];
-  readonly #underWay = new Set<Promise<void>>();
   /** The last pending event per idempotency key. The next event with that key waits for it, so that order is kept. */
-  readonly #lastOfKey = new Map<string, Promise<void>>();
+  readonly #lastOfKey = new Map<string, Pending>();
+  /** The number of events that are neither stored nor rejected. */
+  #open = 0;
+  /** Called when no event is open. */
+  #onSettled = () => {};
   #fault: { error: unknown } | undefined;
 
   constructor(options: SeriesOptions) {
@@ -57,11 +68,30 @@ export class PublishedSeries {
   }
 
   /**
-   * Adds an event. Resolves when the next one may be added, which is before this one is stored.
+   * Adds events. Resolves when the next ones may be added, which is before these are stored.
    *
    * @throws the error that ended the whole series: the key was revoked, or the database is unavailable
    */
-  async add(request: PublishEventRequest): Promise<void> {
+  async addAll(requests: readonly PublishEventRequest[]): Promise<void> {
+    for (const request of requests) {
+      const full = this.#add(request);
+      if (full) await full;
+    }
+  }
+
+  /** The results of all events, when each is stored or rejected. Throws as `addAll` does. */
+  async results(): Promise<Result[]> {
+    if (this.#open > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onSettled = resolve;
+      });
+    }
+    this.#assertSound();
+    return this.#results;
+  }
+
+  /** Returns a promise if the next event must wait for room. */
+  #add(request: PublishEventRequest): Promise<void> | undefined {
     const index = this.#results.push({}) - 1;
     let event: NewEvent;
     try {
@@ -69,31 +99,30 @@ export class PublishedSeries {
       event = newEvent(apiKeyId, request, searchIndex, traceparent);
     } catch (error) {
       this.#refuse(index, error);
-      return;
+      return undefined;
     }
     const bytes = EVENT_BYTES + event.payload.length;
     const entered = this.#options.room.enter(bytes);
-    if (entered) await entered;
-    const { idempotencyKey } = event;
-    const stored = this.#store(index, event, this.#lastOfKey.get(idempotencyKey)).finally(() => {
-      this.#options.room.leave(bytes);
-      this.#underWay.delete(stored);
-      if (this.#lastOfKey.get(idempotencyKey) === stored) this.#lastOfKey.delete(idempotencyKey);
-    });
-    this.#underWay.add(stored);
-    this.#lastOfKey.set(idempotencyKey, stored);
-    this.#assertSound();
+    if (entered) return entered.then(() => this.#start(index, event, bytes));
+    this.#start(index, event, bytes);
+    return undefined;
   }
 
-  /** The results of all events, when each is stored or rejected. Throws as `add` does. */
-  async results(): Promise<Result[]> {
-    await Promise.all(this.#underWay);
+  #start(index: number, event: NewEvent, bytes: number): void {
+    const { idempotencyKey } = event;
+    this.#open += 1;
+    const stored = this.#store(index, event, bytes, this.#lastOfKey.get(idempotencyKey)?.stored);
+    this.#lastOfKey.set(idempotencyKey, { index, stored });
     this.#assertSound();
-    return this.#results;
   }
 
   /** Never rejects. */
-  async #store(index: number, event: NewEvent, earlier: Promise<void> | undefined): Promise<void> {
+  async #store(
+    index: number,
+    event: NewEvent,
+    bytes: number,
+    earlier: Promise<void> | undefined,
+  ): Promise<void> {
     try {
       if (earlier) await earlier;
       await this.#options.admit();
@@ -103,6 +132,11 @@ export class PublishedSeries {
     } catch (error) {
       this.#refuse(index, error);
     }
+    this.#options.room.leave(bytes);
+    if (this.#lastOfKey.get(event.idempotencyKey)?.index === index)
+      this.#lastOfKey.delete(event.idempotencyKey);
+    this.#open -= 1;
+    if (this.#open === 0) this.#onSettled();
   }
 
   #refuse(index: number, error: unknown): void {

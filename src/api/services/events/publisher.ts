@@ -10,14 +10,14 @@ import { createKeyReuse } from "./key-reuse.ts";
 /** Stores one event in a batch with concurrent ones. Rejections are returned, not thrown. */
 export type Publisher = (event: NewEvent) => Promise<Published | DomainError>;
 
-type Result = Published | KeyReused | Promise<Published | KeyReused>;
+type Result = Published | DomainError;
 
 /** The maximum number of events per statement. */
 const MAX_GROUP = 500;
 /** The size of a statement from which no more events are added, in bytes. */
 const MAX_GROUP_BYTES = 4 * 1024 * 1024;
 /** The maximum number of concurrent statements per process. */
-const MAX_CONCURRENT_GROUPS = 2;
+const MAX_CONCURRENT_GROUPS = 4;
 /** The cost of an event and a delivery in addition to the payload, in bytes. */
 const ROW_BYTES = 512;
 
@@ -56,31 +56,31 @@ export function createPublisher(
   }
 
   /** Writes the batch. If an event cannot be written, only that one fails: the others are written without it. */
-  async function writeOrSplit(events: readonly NewEvent[]): Promise<Result[]> {
+  async function writeOrSplit(events: readonly NewEvent[]): Promise<(Result | Promise<Result>)[]> {
     try {
-      return await write(events);
+      const results = await write(events);
+      return results.map((result, index) => told(events[index] as NewEvent, result));
     } catch (error) {
       if (events.length === 1 || isTransient(error)) throw error;
     }
-    const alone: Result[] = [];
+    const alone: Promise<Result>[] = [];
     for (const event of events) {
-      const result = write([event]).then(([only]) => only as Published | KeyReused);
+      const result = write([event]).then(([only]) => told(event, only as Published | KeyReused));
       alone.push(result);
       await result.catch(() => {});
     }
     return alone;
   }
 
-  const publish = gathering(writeOrSplit, {
+  const keyReuse = createKeyReuse(db);
+  /** A promise for a reused key, so that the other events of the batch do not wait for the comparison. */
+  const told = (event: NewEvent, result: Published | KeyReused): Result | Promise<Result> =>
+    "firstEventId" in result ? keyReuse(event, result.firstEventId) : result;
+
+  return gathering(writeOrSplit, {
     most: MAX_GROUP,
     atOnce: MAX_CONCURRENT_GROUPS,
     maxWeight: MAX_GROUP_BYTES,
     weigh: ({ payload, process }) => payload.length + ROW_BYTES * (1 + (fanOut.get(process) ?? 1)),
   });
-  const keyReuse = createKeyReuse(db);
-  // After the batch, so that its other events do not wait for the comparison.
-  return async (event) => {
-    const result = await publish(event);
-    return "firstEventId" in result ? keyReuse(event, result.firstEventId) : result;
-  };
 }

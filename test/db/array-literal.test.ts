@@ -1,0 +1,30 @@
+import fc from "fast-check";
+import { inject, test } from "vitest";
+import { textArray } from "../../src/db/array-literal.ts";
+import { openDatabase, rows } from "../../src/db/database.ts";
+
+test("texts of any characters reach PostgreSQL unchanged", async ({ expect, onTestFinished }) => {
+  const db = openDatabase(inject("postgresUrl"), { max: 1 });
+  onTestFinished(() => db.destroy());
+  const text = fc.oneof(
+    fc.string({ unit: "binary" }).map((some) => some.replaceAll("\0", "").toWellFormed()),
+    fc.constantFrom(
+      "",
+      "NULL",
+      "{}",
+      '"',
+      "\\",
+      "\n\t\u0001\u007f\u2028",
+      '{"a":"\\"\\\\,b"}',
+      "🌍, and 'more'",
+    ),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.option(text)), async (texts) => {
+      const [row] = await rows<{ texts: (string | null)[] }>(db, "select :texts::text[] as texts", {
+        texts: textArray(texts),
+      });
+      expect(row?.texts).toEqual(texts);
+    }),
+  );
+});
