@@ -17,7 +17,7 @@ const MAX_GROUP = 500;
 /** The size of a statement from which no more events are added, in bytes. */
 const MAX_GROUP_BYTES = 4 * 1024 * 1024;
 /** The maximum number of concurrent statements per process. */
-const MAX_CONCURRENT_GROUPS = 4;
+const MAX_CONCURRENT_GROUPS = 3;
 /** The cost of an event and a delivery in addition to the payload, in bytes. */
 const ROW_BYTES = 512;
 
