@@ -17,6 +17,10 @@ const checks: Check[] = [
   { name: "proto files break no client", command: [process.execPath, "scripts/check-breaking.ts"] },
   { name: "gen/ is fresh", command: [process.execPath, "scripts/check-gen.ts"] },
   { name: "docs/events.md is fresh", command: [process.execPath, "scripts/events-document.ts", "--check"] },
+  {
+    name: "docs/configuration.md is fresh",
+    command: [process.execPath, "scripts/settings-document.ts", "--check"],
+  },
   { name: "the dashboard is fresh", command: [process.execPath, "scripts/dashboard.ts", "--check"] },
   { name: "every rule of the contract has a test", command: [process.execPath, "scripts/check-contract.ts"] },
 ];

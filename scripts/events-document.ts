@@ -9,6 +9,7 @@ import { catalogue } from "../src/contract/catalogue.ts";
 import { commentOf } from "../src/contract/comments.ts";
 import { parseExactJson, stringifyExactJson } from "../src/contract/json/exact-json.ts";
 import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
+import { cell, table } from "./markdown.ts";
 
 const DOCUMENT = new URL("../docs/events.md", import.meta.url);
 
@@ -16,16 +17,15 @@ const INTRODUCTION = `<!-- Generated from proto/webhook/v1/event.proto by \`npm 
 
 # Events
 
-What receivers are sent, event type by event type. \`GET /api/webhook/processes\` answers the same for programs, with a
-JSON Schema of each payload. How an event type is added is said in [CONTRIBUTING.md](../CONTRIBUTING.md#adding-an-event-type).
+The payloads that receivers get. \`GET /api/webhook/processes\` returns the same for programs, with a JSON Schema of each payload.
+[CONTRIBUTING.md](../CONTRIBUTING.md#adding-an-event-type) describes how to add an event type.
 
-Every payload is one JSON object:
+Every payload is one JSON object. The header \`X-Service-Webhook-Process\` names its event type.
 
-- Its properties are always there, in the order of the tables, with null for what is unset.
-- Times are UTC, \`YYYY-MM-DDThh:mm:ss\`.
-- Integers are written with every digit. Those of 64 bits may be beyond 2^53, where JavaScript's \`JSON.parse\` rounds.
-- What has a choice of values is sent by name.
-- Later versions may add properties and names: ignore those you do not know.
+- All properties are always present, in the order of the tables. **When unset** shows the value of unset ones.
+- Times are UTC, \`YYYY-MM-DDThh:mm:ss\`. Enums are sent by name.
+- Integers have every digit. 64-bit ones can exceed 2^53, beyond which JavaScript's \`JSON.parse\` rounds.
+- Later versions may add properties and names: ignore unknown ones.
 `;
 
 /** The content of docs/events.md, generated from the proto files. */
@@ -34,14 +34,13 @@ export function eventsDocument(): string {
   const { messages, enums } = partsOf(payloads);
   const types = describeEventTypes();
   const overview = table(
-    ["Number", "Event type", "Means"],
+    ["Number", "Event type", "Meaning"],
     types.map(({ number, name, description }) => [String(number), link(name), cell(description)]),
   );
-  const events = types.map(({ name, number, description, sample }, index) =>
+  const events = types.map(({ name, description, sample }, index) =>
     [
       `## ${name}`,
       description,
-      `Number ${number}. Sent with \`X-Service-Webhook-Process: ${name}\`.`,
       fieldTable(payloads[index] as DescMessage),
       `\`\`\`json\n${stringifyExactJson(parseExactJson(sample), 2)}\n\`\`\``,
     ].join("\n\n"),
@@ -74,7 +73,7 @@ function isPart(desc: DescMessage): boolean {
 
 function fieldTable(desc: DescMessage): string {
   return table(
-    ["Property", "Type", "When unset", "Means"],
+    ["Property", "Type", "When unset", "Meaning"],
     desc.fields.map((field) => [
       `\`${propertyName(field)}\``,
       typeOf(field),
@@ -87,10 +86,10 @@ function fieldTable(desc: DescMessage): string {
 function memberTable(desc: DescEnum): string {
   const members = desc.values.filter((value) => desc.value[value.number] === value);
   return table(
-    ["Name", "Means"],
+    ["Name", "Meaning"],
     members.map((value) => [
       `\`${enumMemberName(desc, value.number)}\``,
-      cell(commentOf(value) ?? (value.number === 0 ? "Nothing was said." : "")),
+      cell(commentOf(value) ?? (value.number === 0 ? "Not specified." : "")),
     ]),
   );
 }
@@ -143,23 +142,6 @@ function choiceOf(field: DescField): string | undefined {
 
 function link(name: string): string {
   return `[${name}](#${name.toLowerCase()})`;
-}
-
-/** Text of a comment in a table cell. */
-function cell(text: string): string {
-  return text.replaceAll(/\s*\n\s*/g, " ").replaceAll("|", "\\|");
-}
-
-/** A Markdown table with aligned columns. */
-function table(head: string[], rows: string[][]): string {
-  const widths = head.map((title, column) =>
-    Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  const line = (cells: string[]) =>
-    `| ${cells.map((text, column) => text.padEnd(widths[column] ?? 0)).join(" | ")} |`;
-  return [line(head), `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...rows.map(line)].join(
-    "\n",
-  );
 }
 
 function main(): number {

@@ -54,7 +54,7 @@ export interface Service {
   grpcPort: number | null;
   databaseUrl: string;
   temporalUiUrl: string | undefined;
-  /** Where Prometheus scrapes. Undefined without METRICS_PORT. */
+  /** The URL for Prometheus. Undefined without METRICS_PORT. */
   metricsUrl: string | undefined;
   /** Whether the settings page is served at `url`. */
   hasPage: boolean;
@@ -70,7 +70,7 @@ export interface ServiceOverrides {
   names?: TemporalNames;
   workflowBundle?: NonNullable<WorkerOptions["workflowBundle"]>;
   environment?: NodeJS.ProcessEnv;
-  /** What Temporal's SDK measures in this process. */
+  /** The metrics of Temporal's SDK in this process. */
   temporalMetrics?: MetricsBuffer;
   /** Aborted while the service starts: what has started is stopped, and the start rejects. */
   giveUp?: AbortSignal;

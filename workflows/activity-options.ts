@@ -2,8 +2,8 @@ import { ActivityCancellationType, type ActivityOptions } from "@temporalio/work
 import type { DispatchInput } from "./dispatch-input.ts";
 
 /**
- * For activities that only ask the database: they go on until it answers. One whose worker was lost, or is stopped, is asked
- * again after the heartbeat's time: its run waits for it, and makes neither first attempts nor retries.
+ * The options of activities that only query the database: they are retried until it answers. If the worker is lost or stopped,
+ * the activity runs elsewhere after `heartbeatTimeoutMs`, because its run waits for it.
  */
 export function untilAnswered({ heartbeatTimeoutMs }: DispatchInput): ActivityOptions {
   return {

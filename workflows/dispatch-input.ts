@@ -62,14 +62,14 @@ export interface RetryGroup {
 export interface UndeliveredList {
   workers: LiveWorker[];
   groups: RetryGroup[];
-  /** For the search attributes: at most 2,000 bytes of values each. */
+  /** Values of the search attributes: at most 2,000 bytes each. */
   webhookIds: string[];
   hosts: string[];
   /** A line for each webhook that its circuit breaker holds back, of which at most ten are named. Undefined for none. */
   heldBack?: string[];
 }
 
-/** Which search attributes are registered. */
+/** The registered search attributes. */
 export interface Searchable {
   /** FailingWebhookIds and FailingHosts. */
   failing: boolean;

@@ -24,7 +24,7 @@ const MAX_ASKS = 2_000;
 const MAX_OFFERS = 2;
 
 /**
- * One dispatch run: a pump on each live worker makes the first attempts of all pending deliveries, and failed
+ * Runs one dispatch: a pump on each live worker makes the first attempts of all pending deliveries, and failed
  * deliveries are retried by webhook. The result contains the totals. The database counts deliveries; the workflow
  * only decides when and how often to act.
  */

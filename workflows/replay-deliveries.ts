@@ -16,7 +16,7 @@ export interface ReplayInput {
   heartbeatTimeoutMs: number;
 }
 
-/** What a replay did so far, for the Temporal UI. */
+/** The progress of a replay, for the Temporal UI. */
 export interface ReplayReport {
   summary: string;
 }

@@ -9,7 +9,7 @@ import { hideSecrets } from "./errors/hidden-secrets.ts";
 const MAX_PATH = 200;
 /** A key that the service made; its first 12 characters are logged, as lists of keys show them. */
 const MADE_KEY = /^(whk_[\w-]{8})[\w-]{35}$/;
-/** A text that a person chose may hold less chance: so many of its characters are logged, if it can be a key. */
+/** The number of logged characters of a key that a person chose, which may be easier to guess. */
 const CHOSEN_PREFIX = 4;
 /** A shorter text is no API key, and is not logged at all. */
 const MIN_KEY = 32;

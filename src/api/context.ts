@@ -38,7 +38,7 @@ export interface ApiContext {
   instruments: ApiInstruments;
   /** Traces calls. Undefined where traces are not exported. */
   tracer?: Tracer | undefined;
-  /** Told after each write that queued deliveries; returns at once. */
+  /** Called after each write that queued deliveries. Returns at once. */
   onQueued?: () => void;
   /**
    * Starts a dispatch of pending deliveries. Undefined if the process has no Temporal.

@@ -157,7 +157,7 @@ async function* fromCaller<T>(messages: AsyncIterable<T>): AsyncIterable<T> {
   }
 }
 
-/** Of OpenTelemetry's conventions. The status is spelt as gRPC does, whatever the protocol. */
+/** The attributes of a call by OpenTelemetry's conventions. The status has gRPC's spelling for every protocol. */
 function callAttributes(method: string, code: Code | undefined): Record<string, string> {
   const status = code === undefined ? "OK" : statusNameOf(code);
   return {

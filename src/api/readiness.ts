@@ -3,6 +3,7 @@ import type { ApiContext } from "./context.ts";
 /** The reasons why the process is not ready; empty if ready. */
 export type Readiness = () => Promise<string[]>;
 
+/** The timeout of a database check, in milliseconds. */
 const DATABASE_TIMEOUT_MS = 2_000;
 /** The cache time of a result, in milliseconds, so that probes and watchers cost the database little. */
 const CACHE_TIME_MS = 200;

@@ -37,7 +37,7 @@ export const SERVICES: readonly DescService[] = [
   ReplayService,
 ];
 
-/** All services: those of the contract, of the admin UI, and those that gRPC clients expect. */
+/** All services: the contract's, the settings page's, and health and reflection for gRPC clients. */
 export const SERVED: readonly DescService[] = [
   ...SERVICES,
   SessionService,

@@ -47,7 +47,7 @@ export interface ApiOptions {
   page?: string | undefined;
   /** Whether each request is logged; false unless told. */
   accessLog?: boolean;
-  /** How long calls in flight may take to finish once the service stops: 10 s unless told. */
+  /** The time for calls in flight to finish once the service stops, in milliseconds. Defaults to 10,000. */
   drainMs?: number;
   /** Keep-alive of HTTP/2 sessions. Defaults to a PING every 30 s with a timeout of 20 s. */
   keepAlive?: KeepAlive | undefined;

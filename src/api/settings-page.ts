@@ -11,6 +11,7 @@ import { sendFailure } from "./rest/failures.ts";
 
 /** The folder of the page built by `npm run build`. */
 const BUILT_PAGE = fileURLToPath(new URL("../../web/dist", import.meta.url));
+/** The length of a nonce, in bytes. */
 const NONCE_BYTES = 16;
 /** The folder of assets. File names contain a hash of the content, so browsers may cache them indefinitely. */
 const ASSETS = "assets";

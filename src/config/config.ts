@@ -42,7 +42,7 @@ export interface Config {
   accessLog: boolean;
   /** The time after SIGTERM for which the API still serves while `/readyz` answers 503. */
   shutdownDelayMs: number;
-  /** Where embedded parts keep their state. */
+  /** The folder for the state of embedded parts. */
   dataDir: string;
   database: DatabaseConfig;
   temporal: {
@@ -60,11 +60,11 @@ export interface Config {
   limits: LimitsConfig;
   dispatch: DispatchConfig;
   delivery: DeliveryConfig;
-  /** Where notices are e-mailed to. Undefined: nowhere. */
+  /** The e-mails of notices. Undefined: none are sent. */
   noticeMail: NoticeMailConfig | undefined;
 }
 
-/** How notices are e-mailed. */
+/** Settings of e-mails of notices. */
 export interface NoticeMailConfig {
   /** `smtps:` or `smtp:`, with the user and the password, if any. */
   smtpUrl: string;
@@ -82,15 +82,15 @@ export interface TlsConfig {
   keyFile: string;
 }
 
-/** How what the process measures is exported. */
+/** Exports of metrics. */
 export interface MetricsConfig {
-  /** Where Prometheus scrapes; 0: any free one. Undefined: nowhere. */
+  /** The port for Prometheus; 0 selects a free one. Undefined: none. */
   port: number | undefined;
   /** Sent by OTLP, by OpenTelemetry's own variables. */
   otlp: boolean;
 }
 
-/** Where the database is, and how it is used. */
+/** Settings of the database. */
 export interface DatabaseConfig {
   /** Undefined for the embedded database. */
   url: string | undefined;

@@ -106,6 +106,7 @@ function listed(text: string): string[] {
 
 /** The minimum length of an operator-chosen API key, in characters. */
 const MIN_API_KEY_LENGTH = 32;
+/** The maximum length of an operator-chosen API key, in characters. */
 const MAX_API_KEY_LENGTH = 200;
 
 /** An operator-chosen API key, long enough to resist guessing. Errors never repeat the value. */
@@ -139,6 +140,7 @@ export interface ProxyAddress {
   credentials: { username: string; password: string } | undefined;
 }
 
+/** The default ports of proxies, by scheme. */
 const PROXY_PORTS: Record<string, number> = { http: 80, https: 443, socks5: 1080 };
 const PROXY_FORM = "write it like http://user:password@proxy.example:3128 (or https://, socks5://)";
 /** The maximum length of a user or password of SOCKS5, in bytes (RFC 1929). */

@@ -8,7 +8,7 @@ import { NoticeSchema } from "../../gen/webhook/v1/notice_pb.ts";
  */
 export const FIRST_NOTICE = 10_001;
 
-/** One event type, as the proto names it. */
+/** An event type of the proto. */
 export interface CatalogueEntry {
   /** Number of the WebhookProcess, as REST sends it. */
   number: number;

@@ -9,7 +9,7 @@ import type {
 } from "@bufbuild/protobuf";
 import { comments } from "../../gen/comments.ts";
 
-/** What the proto files can comment on. */
+/** The declarations of proto files that can have a comment. */
 export type Commented =
   | DescMessage
   | DescField

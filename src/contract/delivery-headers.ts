@@ -1,9 +1,9 @@
 import { processName } from "./catalogue.ts";
 
-/** Who we are to receivers. */
+/** The User-Agent of requests to receivers. */
 const USER_AGENT = "Webhook-Service/1";
 
-/** What the headers of a delivery tell of it. */
+/** The facts of a delivery that its headers contain. */
 export interface DeliveryFacts {
   id: string;
   /** Number of the WebhookProcess. */
@@ -11,7 +11,7 @@ export interface DeliveryFacts {
   /** Set when the webhook was registered by an installed app. */
   installedAppId: string | null;
   userId: string;
-  /** Made up to test the webhook. */
+  /** Whether the delivery is a test event. */
   test?: boolean | undefined;
 }
 
@@ -64,7 +64,7 @@ const OWNED_PREFIXES = ["x-service-", "webhook-", "proxy-"];
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const VALUE = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/;
 
-/** What is wrong with the name of a custom header, to read after the field's name; undefined if it is allowed. */
+/** The error of a custom header's name, to read after the field's name. Undefined if the name is allowed. */
 export function headerNameError(name: string): string | undefined {
   if (name.length === 0 || name.length > MAX_HEADER_NAME || !NAME.test(name)) {
     return `must be a header name of 1 to ${MAX_HEADER_NAME} letters, digits and hyphens, such as X-Tenant`;
@@ -74,19 +74,19 @@ export function headerNameError(name: string): string | undefined {
   return `is ${name}, which HTTP or this service sets; choose another name (not allowed: ${[...OWNED].join(", ")}, and names that begin with ${OWNED_PREFIXES.join(", ")})`;
 }
 
-/** What is wrong with the value of a header, to read after the field's name; undefined if it is allowed. */
+/** The error of a header's value, to read after the field's name. Undefined if the value is allowed. */
 export function headerValueError(value: string): string | undefined {
   if (value.length <= MAX_HEADER_VALUE && VALUE.test(value)) return undefined;
   return `must have 1 to ${MAX_HEADER_VALUE} visible ASCII characters, with spaces only between them`;
 }
 
-/** What is wrong with a bearer token, to read after the field's name; undefined if it is allowed (RFC 6750, 2.1). */
+/** The error of a bearer token, to read after the field's name. Undefined if the token is allowed (RFC 6750, 2.1). */
 export function bearerTokenError(token: string): string | undefined {
   if (token.length <= MAX_HEADER_VALUE && /^[\w.~+/-]+=*$/.test(token)) return undefined;
   return `must have 1 to ${MAX_HEADER_VALUE} letters, digits and the characters - . _ ~ + /, with = at the end only`;
 }
 
-/** What is wrong with scopes of OAuth 2.0, to read after the field's name; undefined if they are allowed (RFC 6749, 3.3). */
+/** The error of OAuth 2.0 scopes, to read after the field's name. Undefined if they are allowed (RFC 6749, 3.3). */
 export function scopeError(scope: string): string | undefined {
   if (
     scope.length <= MAX_HEADER_VALUE &&
@@ -96,7 +96,7 @@ export function scopeError(scope: string): string | undefined {
   return `must have at most ${MAX_HEADER_VALUE} visible ASCII characters without " and \\, scopes separated by one space`;
 }
 
-/** What is wrong with a user name of Basic authentication, to read after the field's name (RFC 7617). */
+/** The error of a user name of Basic authentication, to read after the field's name (RFC 7617). */
 export function userNameError(name: string): string | undefined {
   return headerValueError(name) ?? (name.includes(":") ? "must not contain a colon" : undefined);
 }

@@ -1,4 +1,4 @@
-/** Why a request cannot be done, as gRPC names it. */
+/** The gRPC status of a refused request. */
 export type DomainErrorCode = Extract<
   StatusName,
   | "INVALID_ARGUMENT"
@@ -13,26 +13,26 @@ export type DomainErrorCode = Extract<
   | "UNIMPLEMENTED"
 >;
 
-/** One thing wrong with a request. */
+/** An error in a field of a request. */
 export interface FieldViolation {
   /** Path by proto names, such as `order_dispatched.lines[0].sku`. */
   field: string;
-  /** What to change; reads on after the field's name. */
+  /** The required change, to read after the field's name. */
   description: string;
 }
 
-/** What a refusal tells to programs, beside its code and the message for people. */
+/** Details of a refusal for programs, beside its code and message. */
 export interface RefusalDetails {
-  /** When left out: RATE_LIMITED for a limit that `retryAfterMs` tells the end of, else the code's general reason. */
+  /** The reason. Defaults to RATE_LIMITED with `retryAfterMs` for a limit, else to the code's general reason. */
   reason?: ErrorReason;
-  /** When the same request may be sent again, in milliseconds from now. */
+  /** The delay before the request may be sent again, in milliseconds. */
   retryAfterMs?: number;
   violations?: readonly FieldViolation[];
   /** Facts of this one refusal; no secrets. */
   metadata?: Readonly<Record<string, string>>;
 }
 
-/** A refusal that the caller is told of: the message says what to change and holds no secret. */
+/** The error of a refused call. Its message says what to change and contains no secret. */
 export class DomainError extends Error {
   override name = "DomainError";
   readonly code: DomainErrorCode;
@@ -180,7 +180,7 @@ export const ERROR_REASONS = {
   },
 } as const satisfies Record<string, { status: StatusName; meaning: string }>;
 
-/** Why a call was refused; what programs decide by. */
+/** The reason of a refused call, for programs. */
 export type ErrorReason = keyof typeof ERROR_REASONS;
 
 /** The reason of a refusal that gives none. */

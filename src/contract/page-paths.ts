@@ -13,5 +13,5 @@ export const PAGE_PATHS = {
   replays: "/replays",
 } as const;
 
-/** Stands in the built page where each answer has a nonce of its own (Content-Security-Policy). */
+/** The placeholder in the built page that each response replaces by its nonce (Content-Security-Policy). */
 export const NONCE_PLACEHOLDER = "nonce-of-this-answer";

@@ -23,7 +23,7 @@ export function isPermission(number: number): boolean {
 /** Options are looked up once a method: looking takes longer than all else that the gate does. */
 const needed = new WeakMap<DescMethod, Permission | undefined>();
 
-/** What a key must be allowed to call the method; undefined for methods that no key may call. */
+/** The permission that the method needs. Undefined for methods that no key may call. */
 export function neededPermission(method: DescMethod): Permission | undefined {
   if (!needed.has(method)) {
     const option = hasOption(method, required_permission)

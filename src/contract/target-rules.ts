@@ -35,7 +35,7 @@ export interface ClientCertificate {
   key: string;
 }
 
-/** How the connections to a webhook's endpoint are authenticated, beside the public authorities. */
+/** The authentication of connections to a webhook's endpoint, beside the public authorities. */
 export interface TlsSettings {
   /** Null for none. */
   client: ClientCertificate | null;
@@ -55,7 +55,7 @@ export interface TrialRequest {
   payload: string;
 }
 
-/** What became of a test request. */
+/** The outcome of a test request. */
 export interface TrialOutcome {
   /** Whether the endpoint answered 2xx in time. */
   accepted: boolean;

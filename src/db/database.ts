@@ -7,7 +7,7 @@ import { databaseErrorClass } from "./faults.ts";
 /** A pool or a transaction. The first parameter of every repository function. */
 export type Db = Knex;
 
-/** What a pool and its transactions share. */
+/** The data that a pool and its transactions share. */
 interface UserParams {
   preparedStatements: boolean;
   operationDuration: Histogram | undefined;
@@ -20,7 +20,7 @@ interface UserParams {
   };
 }
 
-/** Of a transaction within a transaction, to which knex passes nothing on. */
+/** The data of a nested transaction, to which knex passes nothing on. */
 const NESTED: UserParams = {
   preparedStatements: false,
   operationDuration: undefined,

@@ -1,5 +1,6 @@
 import type { Db } from "./database.ts";
 
+/** The maximum number of attempts. */
 const MAX_ATTEMPTS = 5;
 
 /**

@@ -8,7 +8,8 @@ export async function settingOrNew(db: Db, name: string, value: string): Promise
 }
 
 /**
- * Takes a turn that comes once in so many seconds, over all processes: true for the one process that may do it now.
+ * Takes the turn of an action that one of all processes does once per interval, in seconds. True if this process may do
+ * it now.
  *
  * @param name of the turn; its last time is kept under it
  */

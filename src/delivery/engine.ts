@@ -70,7 +70,7 @@ export interface DeliveryEngine {
  * Builds the delivery engine of a process.
  *
  * @param options.directDb connections to PostgreSQL itself; `db` when no pooler is in between
- * @param options.directUrl for a connection beside the pools, over which the process is told of changes
+ * @param options.directUrl the address for a connection outside the pools that receives changes
  * @param options.reservedFiles connections of an API in the same process; 0 unless given
  * @param options.sharedBy processes that share the container's memory, this one included; 1 unless given
  * @param options.instruments what it measures with; nothing unless given

@@ -45,9 +45,9 @@ export interface Maintenance {
 }
 
 /**
- * Once a second: releases the claims of workers with an expired lease, cancels pending deliveries of deleted webhooks,
- * fails deliveries above a webhook's limit, folds statistics, judges the health of webhooks, decides on circuit breakers and
- * vacuums the queue. Safe to run in any number of processes at once.
+ * Creates the maintenance, which once a second releases the claims of workers with an expired lease, cancels pending
+ * deliveries of deleted webhooks, fails deliveries above a webhook's limit, folds statistics, judges the health of
+ * webhooks, decides on circuit breakers and vacuums the queue. Safe to run in any number of processes at once.
  *
  * @param maxPending the maximum number of pending deliveries per webhook; 0 for no limit
  * @param retentionDays breakers send no deliveries again that are older

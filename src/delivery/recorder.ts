@@ -18,10 +18,10 @@ const MAX_WRITERS = 2;
  */
 const MIN_RESULTS_FOR_SECOND_WRITER = 64;
 
-/** Given results and the new states of their deliveries, by id; without a state where the claim was lost. */
+/** Receives results and the new states of their deliveries, by id. A delivery whose claim was lost has no state. */
 type OnRecorded = (results: readonly AttemptResult[], states: ReadonlyMap<string, RecordedState>) => void;
 
-/** Given the delivery's new state; undefined when the claim was another's by then. */
+/** Receives the delivery's new state; undefined if another worker had claimed it. */
 export type Recorded = (state: RecordedState | undefined) => void;
 
 /**

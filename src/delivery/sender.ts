@@ -178,7 +178,7 @@ export class Sender {
     revision: bigint,
   ): Promise<void> {
     if (deliveries.length === 0) return;
-    /** Those whose payloads are not loaded. */
+    /** Deliveries whose payloads are not loaded. */
     let unheld: ReadonlySet<ClaimedDelivery> = new Set(deliveries);
     let unmatched: ReadonlySet<ClaimedDelivery>;
     let stopped: ReadonlySet<bigint>;
@@ -399,7 +399,7 @@ export class Sender {
     });
   }
 
-  /** Whether so many deliveries are queued for a host without room that another one would only use memory. */
+  /** Whether the queue of a host without room is full. */
   #isCrowded({ webhookId, host, delivery }: Sending): boolean {
     if (this.#scheduler.hosts.hasRoom(host)) return false;
     const { allowed } = this.#scheduler.hosts.of(host);
@@ -457,7 +457,7 @@ export class Sender {
   }
 }
 
-/** Once per state of a webhook: before and after a change they are two. */
+/** The webhooks of deliveries, once per state: before and after a change they are two. */
 const distinctWebhooks = (deliveries: readonly ClaimedDelivery[]): HeldWebhook[] => [
   ...new Set(deliveries.map(({ webhook }) => webhook)),
 ];

@@ -19,15 +19,15 @@ const INTERVAL_MS = { min: 5_000, max: 25_000, times: 20 };
 /** A reading that takes longer is given up, in milliseconds. */
 const READING_TIMEOUT_MS = 20_000;
 
-/** What the gauges show. */
+/** The values of the gauges. */
 type Values = Pick<Backlog, "pending" | "retrying" | "overdue" | "oldestSendableS" | "lastRunS">;
 
 /**
  * Gauges of what waits in the database. Of all processes on a database one exports them, so that sums over processes are
- * right: the one that holds an advisory lock in a session of its own. When it ends, another one takes over within the
+ * right: the process that holds an advisory lock in a separate session. When it ends, another one takes over within the
  * interval.
  *
- * A producer of its own, since an observable gauge of the SDK goes on exporting its last value.
+ * A separate producer, because an observable gauge of the SDK continues to export its last value.
  */
 export class BacklogGauges implements MetricProducer {
   readonly #end = new AbortController();
@@ -46,7 +46,7 @@ export class BacklogGauges implements MetricProducer {
   async collect(): Promise<CollectionResult> {
     const metrics = this.#values ? gauges(this.#values) : [];
     const scope = { name: "webhook-service" };
-    // The reader adds what it collects here to the resource of its own.
+    // The reader adds these metrics to its own resource.
     const resourceMetrics = { scopeMetrics: [{ scope, metrics }] } as unknown as ResourceMetrics;
     return { resourceMetrics, errors: [] };
   }

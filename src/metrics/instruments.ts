@@ -20,7 +20,7 @@ const LATENCY_SECONDS = [
   0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 10_800, 86_400,
 ];
 
-/** What an API measures. */
+/** The instruments of an API. */
 export interface ApiInstruments {
   httpDuration: Histogram;
   rpcDuration: Histogram;
@@ -77,11 +77,11 @@ export function httpAttributes(method: string, route: string | undefined, status
   };
 }
 
-/** Why a delivery ended as failed. */
+/** The reasons of failed deliveries. */
 const FAILURE_REASONS = ["attempts", "interrupted", "queue_full", "expired"] as const;
 export type FailureReason = (typeof FAILURE_REASONS)[number];
 
-/** What a process that delivers measures. */
+/** The instruments of a process that delivers. */
 export interface DeliveryInstruments {
   requestDuration: Histogram;
   latency: Histogram;

@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 export const METRICS_PATH = "/metrics";
 /** Connections at once: a few scrapers and people. */
 const MAX_CONNECTIONS = 50;
-/** How long a client may take to send its request, in milliseconds. */
+/** The maximum time in which a client sends its request, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 10_000;
 
 /** The listener of metrics. */

@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 import { observeProcess } from "./process-gauges.ts";
 import type { Snapshot } from "./render.ts";
 
-/** How a process exports what it measures. */
+/** Options of the exports of a process. */
 export interface MetricsOptions {
   /** Whether anybody asks for snapshots: the listener of METRICS_PORT, or the process that started this one. */
   snapshots: boolean;
@@ -14,12 +14,12 @@ export interface MetricsOptions {
   otlp: boolean;
   /** `main`, or the place of a delivery process, such as `delivery-1`. */
   process: string;
-  /** What is exported beside the instruments. */
+  /** Producers of metrics beside the instruments. */
   producers?: MetricProducer[];
   log: Logger;
 }
 
-/** What a process measures with, and its exports. */
+/** The meter of a process, and its exports. */
 export interface Metrics {
   /** Makes instruments; they do nothing where nothing is exported. */
   meter: Meter;
@@ -29,7 +29,7 @@ export interface Metrics {
   close(): Promise<void>;
 }
 
-/** How long OTLP may take to send the last metrics when the process ends, in milliseconds. */
+/** The maximum time for sending the last metrics by OTLP when the process ends, in milliseconds. */
 const LAST_EXPORT_MS = 5_000;
 
 /** Starts measuring. Where nothing is exported, OpenTelemetry's SDK is not even loaded. */
@@ -95,7 +95,7 @@ export function reportOtlpErrors(log: Logger): void {
   );
 }
 
-/** Of OpenTelemetry's specification, in milliseconds. */
+/** The defaults of OpenTelemetry's specification, in milliseconds. */
 const OTLP_DEFAULTS = { intervalMs: 60_000, timeoutMs: 30_000 };
 
 /** Sends metrics where OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the exporter say. */

@@ -25,7 +25,7 @@ export function observeProcess(meter: Meter): void {
     .addCallback((result) => result.observe(process.uptime()));
 }
 
-/** What knex keeps of a pool. */
+/** The part of knex's pool that the gauges read. */
 interface Pool {
   max: number;
   numUsed(): number;

@@ -2,7 +2,7 @@ import { PrometheusSerializer } from "@opentelemetry/exporter-prometheus";
 import type { Resource } from "@opentelemetry/resources";
 import { DataPointType, type MetricData, type ScopeMetrics } from "@opentelemetry/sdk-metrics";
 
-/** What a process has measured so far. */
+/** The metrics of a process at one time. */
 export interface Snapshot {
   /** `main`, or the place of a delivery process, such as `delivery-1`. */
   process: string;
@@ -11,7 +11,7 @@ export interface Snapshot {
 
 /** Names that Prometheus has another meaning for: `_count` ends the name of a histogram's series. */
 const RENAMED: Record<string, string> = { "db.client.connection.count": "db.client.connections" };
-/** How Prometheus spells units in names. Units in braces, such as `{event}`, are none. */
+/** Prometheus's spelling of units in names. Units in braces, such as `{event}`, have none. */
 const UNITS: Record<string, string> = { s: "seconds", ms: "milliseconds", By: "bytes", "1": "ratio" };
 
 /**

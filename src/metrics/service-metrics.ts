@@ -9,7 +9,7 @@ import type { Snapshot } from "./render.ts";
 /** The metrics of a service: its own, those of the database, and those of the processes that it starts. */
 export interface ServiceMetrics {
   meter: Meter;
-  /** Where they are scraped; undefined without a port. */
+  /** The URL for Prometheus; undefined without a port. */
   url: string | undefined;
   /**
    * Exports what waits in the database, unless another process does.

@@ -1,7 +1,10 @@
 import type { Attributes, Histogram, Meter, UpDownCounter } from "@opentelemetry/api";
 import type { BufferedMetricUpdate, MetricsBuffer } from "@temporalio/worker";
 
-/** How often the buffer is emptied, in milliseconds; it holds what Temporal's SDK measures in that time many times over. */
+/**
+ * The interval at which the buffer is emptied, in milliseconds. The buffer holds many times what Temporal's SDK
+ * measures in it.
+ */
 const DRAIN_MS = 500;
 /** The task queue of a process has a random name, which would make new series at each start. */
 const OWN_TASK_QUEUE = /^worker-[0-9a-f-]{36}$/;

@@ -3,6 +3,7 @@ import type { SpanContext } from "@opentelemetry/api";
 /** The `traceparent` header of W3C Trace Context: version, trace id, span id and flags. Later versions may append more. */
 const TRACEPARENT =
   /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
+/** The maximum length of a traceparent, in characters. */
 const MAX_CHARACTERS = 128;
 
 /** Reads a traceparent; undefined if it is missing or not valid. */

@@ -120,7 +120,7 @@ export function endCall(span: Span, error: string | undefined): void {
 }
 
 /**
- * Runs a statement for several traces in a span of its own, which links to all of them; for one trace the span is part of
+ * Runs a statement for several traces in a separate span, which links to all of them; for one trace the span is part of
  * it. The caller's work is not slowed where nothing is traced.
  */
 export async function inBatch<T>(

@@ -81,7 +81,7 @@ function inUtc(date: Date): string {
   return `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }
 
-/** One line of text that others have chosen, shortened. */
+/** A text that others have chosen, shortened and on one line. */
 function plain(text: string): string {
   const line = text.replaceAll(/[\p{C}\p{Z}]+/gu, " ").trim();
   return line.length > MAX_TEXT ? `${line.slice(0, MAX_TEXT - 1)}…` : line;

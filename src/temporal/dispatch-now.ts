@@ -13,10 +13,10 @@ const DEADLINE_MS = 3_000;
 /** The delay before a caller may retry, in milliseconds. */
 const RETRY_AFTER_MS = 2_000;
 
-/** The maximum number of concurrent searches of histories, and of those that wait for one. */
+/** The maximum numbers of concurrent and of waiting searches of histories. */
 const MAX_SEARCHES = { atOnce: 2, waiting: 20 };
 
-/** What the API asks of Temporal. */
+/** The API's calls to Temporal. */
 export interface DispatchTrigger {
   /**
    * Triggers the schedule. Resolves when Temporal has accepted the request.

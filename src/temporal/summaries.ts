@@ -35,7 +35,7 @@ function fitting(values: Iterable<string>): string[] {
   return chosen;
 }
 
-/** The maximum number of webhooks that a run names of those that circuit breakers hold back. */
+/** The maximum number of webhooks held back by circuit breakers that a run names. */
 export const MAX_HELD_BACK = 10;
 
 /**

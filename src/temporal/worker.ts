@@ -69,7 +69,7 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
   const { engine, log } = options;
   const timing = dispatchInput(options.dispatch, options.names, { failing: false, attempts: false });
   let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
-  /** Why nothing polls, while `live` is undefined. */
+  /** The reason why nothing polls, while `live` is undefined. */
   let waiting = NO_TEMPORAL;
   const { promise: started, resolve: firstStart } = Promise.withResolvers<void>();
 

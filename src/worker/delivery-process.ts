@@ -76,7 +76,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
 }
 
 function tell(message: FromDelivery): void {
-  // A send fails where the parent was just killed; requests in flight are finished all the same.
+  // A send fails if the parent was just killed. Requests in flight are completed nevertheless.
   if (process.connected) process.send?.(message, undefined, undefined, () => {});
 }
 

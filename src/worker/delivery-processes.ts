@@ -8,11 +8,11 @@ import type { Delivery } from "./delivery.ts";
 import { fitting } from "./small-memory.ts";
 
 const PROGRAM = fileURLToPath(new URL("delivery-process.ts", import.meta.url));
-/** What a delivery process tells the one that started it. */
+/** A message of a delivery process to the process that started it. */
 export type FromDelivery =
-  | { /** Why it delivers nothing at the moment; empty when it can. */ report: string[] }
-  | { /** What it has measured, once it was asked. */ scopes: ScopeMetrics[] };
-/** What a delivery process is asked for. */
+  | { /** The reasons why the process cannot deliver; empty if it can. */ report: string[] }
+  | { /** The metrics of the process, on request. */ scopes: ScopeMetrics[] };
+/** The request for the metrics of a delivery process. */
 export const MEASURED = "measured";
 
 /** The interval between reports, in milliseconds. */
@@ -30,32 +30,31 @@ const NOT_STARTED = "a delivery process could not be started; retrying";
 /** The timeout for the metrics of a process, in milliseconds; a process that misses it is left out. */
 const SNAPSHOT_MS = 2_000;
 
-/** How a process ended. */
+/** The end of a process. */
 interface End {
   pid: number | undefined;
   code: number | null;
   signal: string | null;
 }
 
-/** One place for a delivery process, and what is known of the one that has it. */
+/** A place for a delivery process, with the state of its current process. */
 interface Place {
   name: string;
   report: string[];
   reportedAt: number;
   child: ChildProcess | undefined;
-  /** Given what the process has measured. */
+  /** Receives the metrics of the process. */
   measured: (scopes: ScopeMetrics[]) => void;
 }
 
-/** Delivery in processes of their own. */
+/** Delivery in child processes. */
 export interface DeliveryProcesses extends Delivery {
-  /** What each of them has measured, but for those that do not answer. */
+  /** The metrics of each process that answers. */
   snapshots(): Promise<Snapshot[]>;
 }
 
 /**
- * Delivers in processes of their own, and starts those again that end: what they had claimed is free for the others once
- * their lease is over.
+ * Delivers in child processes, and restarts the ones that end. Other processes can claim their deliveries after the lease.
  *
  * @param options.environment the complete environment of the processes, see `deliveryEnvironment`
  * @param options.stopMs the maximum time for completing requests in flight, in milliseconds
@@ -97,7 +96,7 @@ export function startDeliveryProcesses(options: {
     }
   }
 
-  /** Resolves when it has ended; rejects when it could not be started, for want of memory or processes for example. */
+  /** Resolves when the process has ended. Rejects if it could not be started, for example without memory. */
   async function run(place: Place): Promise<End> {
     const child = fork(PROGRAM, [String(count + 1), place.name], {
       // Histograms hold numbers that JSON has not.
@@ -155,8 +154,8 @@ export function startDeliveryProcesses(options: {
 }
 
 /**
- * Resolves with its exit code and signal, rejects when it could not be started. Once it is to stop, it is told so, and killed
- * when that takes too long.
+ * Resolves with the exit code and signal; rejects if the process could not be started. Stops the process on abort, and
+ * kills it after `stopMs`.
  */
 async function untilEnded(child: ChildProcess, stopping: AbortSignal, stopMs: number): Promise<End> {
   let timer: NodeJS.Timeout | undefined;

@@ -12,7 +12,7 @@ const FAILING = FULL_SIZE ? 10_000 : 500;
 const HEALTHY = 10;
 const EVENTS = FULL_SIZE ? 3_000 : 30;
 /** Groups of a run, however many webhooks fail and however often it asks. */
-const MOST_GROUPS = 200;
+const MAX_GROUPS = 200;
 /** A run's history stays below this, in events. */
 const HISTORY_BOUND = 10_000;
 const [TO_FAILING, TO_HEALTHY] = [1, 2] as const;
@@ -156,7 +156,7 @@ test("first attempts to the others go on while very many webhooks fail, in one r
   );
   // All in the one run, and none of the others.
   expect(groups).toEqual([{ webhooks: FAILING, groups: expect.any(Number) }]);
-  expect(groups[0]?.groups).toBeLessThanOrEqual(MOST_GROUPS);
+  expect(groups[0]?.groups).toBeLessThanOrEqual(MAX_GROUPS);
 
   const histories = await historyLengths();
   tell(
@@ -166,7 +166,7 @@ test("first attempts to the others go on while very many webhooks fail, in one r
   expect(Math.max(...histories)).toBeLessThan(HISTORY_BOUND);
   // An activity a group, and the workflow tasks and timers between them; were each webhook a group of its own, it would
   // be thousands more.
-  expect(Math.max(...histories)).toBeLessThan(15 * MOST_GROUPS + 100);
+  expect(Math.max(...histories)).toBeLessThan(15 * MAX_GROUPS + 100);
 });
 
 /** The real histories' lengths, of every execution of every run, in events. */

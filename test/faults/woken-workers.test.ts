@@ -5,7 +5,7 @@ import { type Cluster, startCluster } from "./cluster.ts";
 import { checkAttempts, outcomes, temporalClient, untilAllFinal } from "./parts.ts";
 
 /** Two workers hold fewer for a receiver that does not answer; the rest is for others. */
-const MOST_EVENTS = 100;
+const MAX_EVENTS = 100;
 
 let cluster: Cluster;
 
@@ -31,8 +31,8 @@ test("two workers share what is published; when one is killed its claims are oth
   const publishUntilHeldBy = async (...processes: ServiceProcess[]) => {
     const pids = processes.map(({ pid }) => pid).sort((a, b) => a - b);
     while ((await holders()).join() !== pids.join()) {
-      if (events < MOST_EVENTS) await cluster.publisher.publish(1);
-      events = Math.min(MOST_EVENTS, events + 1);
+      if (events < MAX_EVENTS) await cluster.publisher.publish(1);
+      events = Math.min(MAX_EVENTS, events + 1);
     }
   };
   await publishUntilHeldBy(first, second);

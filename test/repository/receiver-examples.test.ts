@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -11,24 +11,15 @@ import { createSigner } from "../../src/delivery/request/signature.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const EXAMPLES = [
-  { language: "TypeScript", file: "receiver.ts", fence: "ts", command: process.execPath },
-  { language: "Python", file: "receiver.py", fence: "python", command: "python3" },
+  { language: "TypeScript", file: "receiver.ts", command: process.execPath },
+  { language: "Python", file: "receiver.py", command: "python3" },
 ];
 const hasPython = spawnSync("python3", ["-c", "import standardwebhooks"]).status === 0;
 const BODY = '{"OrderId":1001,"OrderNumber":"Größe ≤ 1","Lines":[]}';
 
-test.each(EXAMPLES)("docs/security.md shows the receiver in $language as it is", ({ file, fence }) => {
+test("docs/security.md links to every example for receivers", () => {
   const document = readFileSync(`${root}/docs/security.md`, "utf8");
-  expect(document).toContain(
-    `\`\`\`${fence}\n${readFileSync(`${root}/docs/examples/${file}`, "utf8")}\`\`\`\n`,
-  );
-});
-
-test("docs/security.md shows the verification with a public key as it is", () => {
-  const [document, example] = ["security.md", "examples/verify-public-key.ts"].map((file) =>
-    readFileSync(`${root}/docs/${file}`, "utf8"),
-  );
-  expect(document).toContain(`\`\`\`ts\n${example}\`\`\`\n`);
+  for (const file of readdirSync(`${root}/docs/examples`)) expect(document).toContain(`(examples/${file})`);
 });
 
 const box = createSecretBox(randomBytes(32));

@@ -3,27 +3,44 @@ import { fileURLToPath } from "node:url";
 import { parseEnv } from "node:util";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
+import { settingGroups, settingsDocument } from "../../scripts/settings-document.ts";
 import { readConfig, variableNames } from "../../src/config/config.ts";
 import { SECRETS_IN_FILES } from "../../src/config/secret-files.ts";
 
 const example = read(".env.example");
-const table = settingsTable(read("docs/configuration.md"));
+const settings = [...settingGroups(example).values()].flat();
 
 function read(file: string): string {
   return readFileSync(fileURLToPath(new URL(`../../${file}`, import.meta.url)), "utf8");
 }
 
-/** The first table of the document: default by variable. */
-function settingsTable(markdown: string): Map<string, string> {
-  const lines = markdown.split("\n");
-  const first = lines.findIndex((line) => line.startsWith("| Variable"));
-  const rows = lines.slice(first + 2, lines.indexOf("", first));
-  return new Map(
-    rows.map((row) => {
-      const [, name = "", value = ""] = row.split("|").map((cell) => cell.trim().replaceAll("`", ""));
-      return [name, value];
-    }),
-  );
+/** The maximum of a port, which .env.example does not repeat. */
+const PORTS = "65535";
+const UNITS: Record<string, number> = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+  MiB: 2 ** 20,
+  GiB: 2 ** 30,
+};
+
+/** The error for a value that is too small for every range. */
+function refusal(name: string): string {
+  for (const value of ["-1", "0", "0ms", "0B"]) {
+    try {
+      readConfig({ [name]: value });
+    } catch (error) {
+      if (/from \S+ to/.test(String(error))) return String(error);
+    }
+  }
+  return "";
+}
+
+/** A number, duration or amount of memory without its unit. */
+function plain(text = ""): number {
+  const [, amount, unit = ""] = /^(\d+)(\w*)$/.exec(text) ?? [];
+  return Number(amount) * (UNITS[unit] ?? 1);
 }
 
 test(".env.example has every setting, once, and no other", () => {
@@ -32,11 +49,17 @@ test(".env.example has every setting, once, and no other", () => {
   expect(names.toSorted()).toEqual(variableNames.toSorted());
 });
 
-test(".env.example explains each setting in one line above it", () => {
-  const lines = example.trimEnd().split("\n").slice(3);
-  for (let i = 0; i < lines.length; i += 2) {
-    expect(lines[i]).toMatch(/^# .{5,}/);
-    expect(lines[i + 1]).toMatch(/^[A-Z_]+=\S*$/);
+test(".env.example explains each setting in one line above it, under a heading", () => {
+  expect(settings.map(({ name }) => name).toSorted()).toEqual(variableNames.toSorted());
+  for (const { name, description } of settings) expect(description, name).toMatch(/^.{5,}\.$/);
+});
+
+test(".env.example names the range of each number, duration and amount of memory", () => {
+  for (const { name, description } of settings) {
+    const [, min, max] = /from (\S+) to ([^\s;,]+)/.exec(refusal(name)) ?? [];
+    if (min === undefined || max === PORTS) continue;
+    const [, first, last] = /(\d\w*)(?: \(no limit\))? to (\d\w*)/.exec(description) ?? [];
+    expect([first, last].map(plain), name).toEqual([min, max].map(plain));
   }
 });
 
@@ -44,8 +67,9 @@ test(".env.example holds the defaults: with it and without it the service is con
   expect(readConfig(parseEnv(example))).toEqual(readConfig({}));
 });
 
-test("docs/configuration.md has every setting with the default of .env.example, and no other", () => {
-  expect(Object.fromEntries(table)).toEqual(parseEnv(example));
+test("the tables of docs/configuration.md are those that .env.example makes", () => {
+  const { current, generated } = settingsDocument();
+  expect(current).toBe(generated);
 });
 
 /** Settings that other values of the Helm chart set, or that the chart decides. */

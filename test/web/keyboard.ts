@@ -2,7 +2,7 @@ import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 
 /** No page has so many things that can be focused before the one that is looked for. */
-const MOST_STEPS = 80;
+const MAX_STEPS = 80;
 
 /**
  * Goes on from where the focus is, by the Tab key alone, until something has it.
@@ -13,7 +13,7 @@ const MOST_STEPS = 80;
 export async function tabTo(page: Page, target: Locator, { back = false } = {}): Promise<void> {
   await target.waitFor();
   const passed: string[] = [];
-  for (let step = 0; step < MOST_STEPS; step += 1) {
+  for (let step = 0; step < MAX_STEPS; step += 1) {
     if ((await target.and(page.locator(":focus")).count()) > 0) {
       if ((await target.and(page.locator(":focus-visible")).count()) > 0) return;
       throw new Error(`${target} has the focus, and nobody sees it`);
@@ -51,7 +51,7 @@ const GO_ON = `(() => {
 export async function expectEveryFocusSeen(page: Page): Promise<void> {
   const unseen: string[] = [];
   let reached = 0;
-  for (let isOver = false; !isOver && reached < 2 * MOST_STEPS; reached += 1) {
+  for (let isOver = false; !isOver && reached < 2 * MAX_STEPS; reached += 1) {
     await page.keyboard.press("Tab");
     const step = await page.evaluate<{ unseen: string; isOver: boolean }>(GO_ON);
     if (step.unseen) unseen.push(step.unseen);

@@ -14,7 +14,7 @@ import { colorSchemeManager, cssVariables, styleNonce, theme } from "./theme.ts"
 // What locks the page's scrolling behind a dialog makes a style tag too.
 setNonce(styleNonce());
 
-/** A page of its own chunk, which is loaded when it is first gone to. */
+/** A page in a separate chunk, loaded at the first visit. */
 function page(path: string, load: () => Promise<{ default: ComponentType }>): RouteObject {
   return { path, lazy: async () => ({ Component: (await load()).default }) };
 }

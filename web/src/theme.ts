@@ -29,7 +29,7 @@ const INK: MantineColorsTuple = [
   "#1c2a61",
 ];
 
-/** What failed, and what cannot be undone; white text on shades 6 and 7 has a contrast of at least 4.5. */
+/** The colour of failures and irreversible actions. White text on shades 6 and 7 has a contrast of at least 4.5. */
 const RED: MantineColorsTuple = [
   "#fff5f5",
   "#ffe3e3",
@@ -191,7 +191,7 @@ export const cssVariables: CSSVariablesResolver = () => ({
 /** Remembers light or dark; index.html reads the same before anything is shown. */
 export const colorSchemeManager = localStorageColorSchemeManager({ key: "color-scheme" });
 
-/** What this answer's Content-Security-Policy lets through; empty in development, which has none. */
+/** The nonce of this response's Content-Security-Policy; empty in development, which has none. */
 export function styleNonce(): string {
   return document.querySelector<HTMLMetaElement>('meta[property="csp-nonce"]')?.nonce ?? "";
 }

@@ -11,8 +11,8 @@ const DELIVERY_ATTEMPTS = defineSearchAttributeKey("DeliveryAttempts", SearchAtt
 const MAX_NAMED = { memo: 10, details: 50 };
 
 /**
- * What a run did so far, for operators: current details in Markdown, which are not part of the history; and the memo and
- * a search attribute of busy runs, after the first attempts if there are retries, and at the end.
+ * The description of a run for operators: current details in Markdown, which are not part of the history; and the
+ * memo and a search attribute of busy runs, after the first attempts if there are retries, and at the end.
  */
 export class RunDescription {
   readonly #input: DispatchInput;

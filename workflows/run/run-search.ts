@@ -5,7 +5,7 @@ import type { DispatchInput, Searchable } from "../dispatch-input.ts";
 
 /**
  * Sets search attributes if they are registered. Temporal refuses and repeats a workflow task that sets others. The local
- * activity is then asked again, because its result is stored with the task; so a run goes on when operators remove
+ * activity is then asked again, because its result is stored with the task; so a run continues when operators remove
  * attributes, and sets them once they exist.
  *
  * @returns undefined if it is done: a run of an earlier release must not wait, because its history has no wait

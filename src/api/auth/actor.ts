@@ -31,7 +31,7 @@ export function identityOf(handler: HandlerContext): Identity {
   return identity;
 }
 
-/** Who calls a method, for the audit log. */
+/** The caller of a method, for the audit log. */
 export function actorOf(handler: HandlerContext): Actor {
   const { key, sessionId } = identityOf(handler);
   const address = addressOf(handler);

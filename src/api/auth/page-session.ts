@@ -1,5 +1,5 @@
 import type { HandlerContext } from "@connectrpc/connect";
-import { SESSION_MOST_SECONDS } from "../../db/keys/sessions.ts";
+import { MAX_SESSION_SECONDS } from "../../db/keys/sessions.ts";
 import { isByTls } from "./client-address.ts";
 
 /**
@@ -37,7 +37,7 @@ export function sessionToken(handler: HandlerContext): string | null {
 
 /** The Set-Cookie header of a new session. */
 export function sessionCookie(handler: HandlerContext, token: string): string {
-  return cookie(handler, token, SESSION_MOST_SECONDS);
+  return cookie(handler, token, MAX_SESSION_SECONDS);
 }
 
 /** The Set-Cookie header that removes a session. */

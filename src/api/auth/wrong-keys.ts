@@ -33,7 +33,7 @@ export function createWrongKeys(perMinute: number): WrongKeys {
   const limiter = new RateLimiterMemory({ points: perMinute, duration: WINDOW_S });
   /** SHA-256 hashes, in the order of their last use. */
   const seen = new Set<string>();
-  /** In the order of their last invalid key. */
+  /** Counted addresses, in the order of their last invalid key. */
   const counted = new Set<string>();
 
   return {

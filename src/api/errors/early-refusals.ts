@@ -24,7 +24,7 @@ const MAX_ERROR_BYTES = 1_048_576;
 /** The size of flags and length before the content of an envelope, in bytes. */
 const ENVELOPE_HEAD_BYTES = 5;
 /** The maximum duration of Node's timers, in milliseconds. Longer ones fire immediately. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * Adds error details to errors that the library creates before any interceptor: messages that are too large,
@@ -48,7 +48,7 @@ export function explainEarlyRefusals(router: ConnectRouter, onRefused: OnRefused
   }
 }
 
-/** Told of each error that no interceptor has seen; answers it. */
+/** Handles an error that no interceptor has seen, and returns the one for the caller. */
 type Refused = (error: ConnectError) => ConnectError;
 
 function explained(
@@ -185,6 +185,6 @@ const TIMEOUT_UNITS_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1
 /** Removes a deadline that exceeds the maximum timer. */
 function forgetEndlessTimeout(header: Headers): void {
   const [, amount, unit = ""] = /^(\d{1,8})([HMS])$/.exec(header.get("grpc-timeout") ?? "") ?? [];
-  if (Number(amount) * (TIMEOUT_UNITS_MS[unit] ?? 0) > LONGEST_TIMER_MS) header.delete("grpc-timeout");
-  if (Number(header.get("connect-timeout-ms")) > LONGEST_TIMER_MS) header.delete("connect-timeout-ms");
+  if (Number(amount) * (TIMEOUT_UNITS_MS[unit] ?? 0) > MAX_TIMER_MS) header.delete("grpc-timeout");
+  if (Number(header.get("connect-timeout-ms")) > MAX_TIMER_MS) header.delete("connect-timeout-ms");
 }

@@ -8,7 +8,7 @@ import {
 import { NoticeSchema } from "../../../gen/webhook/v1/notice_pb.ts";
 import { enumChoices } from "../../contract/json/names.ts";
 
-/** What a field of a scalar type takes in JSON; other types are numbers. */
+/** The JSON form of scalar types, as text for errors; other types are numbers. */
 const SCALARS: Partial<Record<ScalarType, string>> = {
   [ScalarType.STRING]: "a string",
   [ScalarType.BOOL]: "true or false",
@@ -19,7 +19,7 @@ const SCALARS: Partial<Record<ScalarType, string>> = {
   [ScalarType.UINT64]: "a whole number of 64 bits",
 };
 
-/** What messages with a JSON form of their own take. */
+/** The JSON form of messages that have a special one, as text for errors. */
 const WELL_KNOWN: Record<string, string> = {
   "google.protobuf.Timestamp": "a time of the years 0001 to 9999, such as 2026-11-21T09:30:00Z",
   "google.protobuf.Duration": "a number of seconds, such as 86400s",

@@ -35,7 +35,7 @@ export interface BodyLimits {
   onRefused: (error: ConnectError) => void;
 }
 
-/** How to read the messages of a request. */
+/** The way to read the messages of a request. */
 interface Reading {
   method: DescMethod;
   limits: MessageLimits;

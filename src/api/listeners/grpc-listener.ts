@@ -24,7 +24,7 @@ export interface GrpcListenerOptions {
   keepAlive: KeepAlive | undefined;
   connections: ConnectionLimits;
   http2: Http2Limits;
-  /** Where each request is logged; undefined: it is not. */
+  /** The logger of each request. Undefined: requests are not logged. */
   accessLog: Logger | undefined;
   /** By path. */
   handlers: ReadonlyMap<string, RpcHandler>;

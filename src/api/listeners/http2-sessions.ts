@@ -19,7 +19,7 @@ export interface KeepAlive {
 /** Defaults. The interval is below the idle timeout of common gateways, one minute. */
 const KEEP_ALIVE: KeepAlive = { everyMs: 30_000, timeoutMs: 20_000 };
 
-/** What one HTTP/2 session may do. */
+/** Limits of one HTTP/2 session. */
 export interface Http2Limits {
   /** The maximum number of streams open at once. */
   maxStreams: number;

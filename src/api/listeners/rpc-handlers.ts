@@ -29,7 +29,7 @@ import { withUnaryGrpc } from "./unary-grpc.ts";
 type NodeRequest = IncomingMessage | Http2ServerRequest;
 type NodeResponse = ServerResponse | Http2ServerResponse;
 
-/** The reason for ending calls whose client is gone. One for all, because each would capture its stack. */
+/** The reason for ending calls whose client has disconnected. Shared, because each error would capture its stack. */
 const CLOSED = new ConnectError("the client closed the connection or cancelled the call", Code.Canceled);
 
 /** Handles one call of gRPC, gRPC-Web or Connect. Never throws. */

@@ -89,7 +89,7 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
 
 /** The number of items of a page that REST reads: few enough that other requests hardly wait for one. */
 const REST_PAGE_SIZE = 100;
-/** One page is read ahead of the client. */
+/** Stream options: one page is read ahead of the client. */
 const AHEAD = { highWaterMark: 1 };
 
 async function* noPages(): AsyncGenerator<Message> {}

@@ -53,7 +53,7 @@ export function restFields(desc: DescMessage): DescField[] {
   return desc.fields.filter((field) => !hasOption(field, rest_omitted) || !getOption(field, rest_omitted));
 }
 
-/** What curl makes of `-d '{…}'` when it is told no content type. */
+/** The error for JSON in a form, which curl sends for `-d '{…}'` by default. */
 const JSON_AS_FORM =
   "looks like JSON, but its Content-Type is application/x-www-form-urlencoded: send it with Content-Type: application/json";
 

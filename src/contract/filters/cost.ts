@@ -10,7 +10,7 @@ const PATTERN_TEXT_PER_STEP = 20;
 /** The maximum number of loops within each other. */
 const MAX_DEPTH = 2;
 
-/** What determines the cost of a filter, beside the event. */
+/** The size of a filter, which determines its cost together with the event. */
 export interface FilterSize {
   /** The number of nodes of its syntax tree. */
   nodes: number;
@@ -24,7 +24,7 @@ export interface FilterSize {
   patterns: number;
 }
 
-/** What of an event determines the cost of evaluating a filter for it. */
+/** The size of an event, which determines the cost of a filter for it. */
 export interface EventSize {
   /** The number of items of its longest list. */
   longestList: number;

@@ -5,7 +5,7 @@ import { transactionWithRetry } from "../deadlock.ts";
 import { firstIdOf } from "../partitions.ts";
 import type { Scope } from "../scope.ts";
 
-/** What was done, by the names of AuditAction. */
+/** An audited action, by the names of AuditAction. */
 export type AuditAction =
   | "webhook_created"
   | "webhook_updated"
@@ -37,7 +37,7 @@ export type AuditAction =
   | "replay_resumed"
   | "replay_cancelled";
 
-/** Who makes a change. */
+/** The author of a change. */
 export interface Actor {
   apiKeyId: string;
   apiKeyName: string;
@@ -54,7 +54,7 @@ export const OPERATOR = null;
 /** Values by the names of their fields. Never secrets. */
 export type Facts = Readonly<Record<string, string | number | boolean | null | readonly string[]>>;
 
-/** What was changed. */
+/** The object of a change. */
 export interface AuditTarget {
   id: string | null;
   name: string | null;
@@ -64,7 +64,7 @@ export interface AuditTarget {
   process: number | null;
 }
 
-/** One change. */
+/** A change to record. */
 export interface AuditRecord {
   action: AuditAction;
   target: AuditTarget;

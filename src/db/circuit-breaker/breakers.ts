@@ -1,6 +1,6 @@
 import { count, type Db } from "../database.ts";
 
-/** What a breaker lets through: everything; single probes; nothing until a user resumes the webhook. */
+/** The state of a breaker. It lets through everything; single probes; nothing until a user resumes the webhook. */
 export type BreakerState = "closed" | "open" | "disabled";
 
 /** The settings of a webhook's circuit breaker. Times are in seconds. */
@@ -26,7 +26,7 @@ export interface Breaker {
   since: string;
   /** Null while it is closed. */
   reason: string | null;
-  /** While it is open; in the past if a probe is under way or nothing waits. */
+  /** The time of the next probe, while the breaker is open. In the past if a probe is in flight or nothing waits. */
   nextProbe: string | null;
   /** Failed attempts since the last success. */
   failedAttempts: number;

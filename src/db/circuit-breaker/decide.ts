@@ -18,7 +18,7 @@ const LOOK_AGAIN_S = 60;
 /** A breaker that has changed its state. */
 export interface BreakerChange {
   webhookId: bigint;
-  /** As requested. */
+  /** The normalised URL that requests go to. */
   targetUrl: string;
   was: BreakerState;
   state: BreakerState;
@@ -75,7 +75,7 @@ const DUE = `
  * is chosen once. The clock is the database's.
  *
  * @param retentionDays deliveries older than this are not sent again
- * @returns how many were decided on, and those that have changed their state
+ * @returns the number of decisions, and the breakers whose state has changed
  */
 export function decideBreakers(
   db: Db,

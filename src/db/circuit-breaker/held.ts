@@ -3,13 +3,13 @@ import { type Db, rows } from "../database.ts";
 /** A webhook whose deliveries its circuit breaker holds back. */
 export interface HeldBack {
   webhookId: bigint;
-  /** As requested. */
+  /** The normalised URL that requests go to. */
   targetUrl: string;
   state: "open" | "disabled";
   since: Date;
   reason: string;
   nextProbe: Date | null;
-  /** Of all such webhooks. */
+  /** The number of all such webhooks. */
   total: number;
 }
 

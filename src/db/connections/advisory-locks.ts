@@ -5,13 +5,13 @@
 export const ADVISORY_LOCKS = {
   /** Held while the schema is migrated. */
   migration: 7_242_110_918,
-  /** For counting, creating and moving webhooks. */
+  /** Counting, creating and moving webhooks. */
   registration: 7_242_110_919,
-  /** For counting and creating API keys. */
+  /** Counting and creating API keys. */
   keys: 7_242_110_920,
-  /** For counting and creating installed apps. */
+  /** Counting and creating installed apps. */
   apps: 7_242_110_921,
-  /** For changes of partitions. */
+  /** Changes of partitions. */
   partitions: 7_242_110_922,
   /** Held while statistics are folded. */
   fold: 7_242_110_923,

@@ -19,7 +19,7 @@ export interface StaleReads {
    * @returns the result, and how far the replica was behind in milliseconds; null if the primary was read
    */
   read<T>(work: (db: Db) => Promise<T>): Promise<{ result: T; lagMs: number | null }>;
-  /** How far the replica is behind, in milliseconds. Null: unknown, since it does not answer; undefined: no replica. */
+  /** The lag of the replica, in milliseconds. Null if the replica does not answer; undefined without a replica. */
   lagMs(): number | null | undefined;
   close(): Promise<void>;
 }

@@ -4,12 +4,12 @@ import { isFree } from "../queue/workers.ts";
 
 /** Rows of a table that a reading looks at, at most: beyond that it answers PostgreSQL's estimate. */
 const MAX_COUNTED = 100_000;
-/** Webhooks whose queue a reading looks at, at most; the next reading goes on after them. */
+/** The maximum number of webhooks whose queue a reading visits; the next reading continues after them. */
 const MAX_WEBHOOKS = 10_000;
 /** A retry is overdue when it has been due for longer, in seconds: until then it may just be waiting for its turn. */
 const OVERDUE_S = 60;
 
-/** What waits to be delivered. */
+/** The open deliveries. */
 export interface Backlog {
   /** Deliveries whose round has no recorded attempt yet. Exact up to 100,000. */
   pending: number;
@@ -19,7 +19,7 @@ export interface Backlog {
   overdue: number;
   /** Age of the oldest event that could be sent now, in seconds; 0 when there is none. See `readOldestSendable`. */
   oldestSendableS: number;
-  /** Where the next reading of the oldest goes on; null when the last webhook was looked at. */
+  /** The webhook with which the next reading of the oldest continues; null after the last webhook. */
   next: bigint | null;
   /** Time since the start of the latest dispatch run, in seconds; null before the first. */
   lastRunS: number | null;

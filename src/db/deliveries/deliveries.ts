@@ -45,7 +45,7 @@ export interface DeliveryRow {
   last: { status: number | null; error: string | null; durationMs: number } | null;
 }
 
-/** One recorded attempt. */
+/** A recorded attempt. */
 export interface AttemptRow {
   number: number;
   started: Date;
@@ -55,7 +55,7 @@ export interface AttemptRow {
   responseStart: string | null;
   /** The header webhook-signature that was sent, of failed attempts. */
   signature: string | null;
-  /** Of failed attempts: names and values in turn. */
+  /** The response headers of a failed attempt: names and values in turn. */
   responseHeaders: string[];
 }
 

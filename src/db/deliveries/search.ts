@@ -3,7 +3,7 @@ import { findMatchingEvents } from "../events/search.ts";
 import type { Scope } from "../scope.ts";
 import { type DeliveryFilter, type DeliveryPage, listDeliveries } from "./list.ts";
 
-/** What a search compares, besides user ids, idempotency keys and searchable values. */
+/** The values that a search compares, besides user ids, idempotency keys and searchable values. */
 export interface SearchText {
   /** Trimmed, not empty. */
   text: string;

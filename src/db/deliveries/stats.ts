@@ -27,7 +27,7 @@ export interface OverviewRow {
   failingWebhooks: bigint;
 }
 
-/** In the rollups, webhook 0 is the total of all webhooks. For an app's scope, its webhooks are summed. */
+/** The webhooks of the rollups to sum for a scope: webhook 0, the total of all, or the app's webhooks. */
 function counted(scope: Scope): { webhooks: string; bindings: Record<string, unknown> } {
   if (scope === "everything") return { webhooks: "webhook_id = 0", bindings: {} };
   const { sql, bindings } = webhookIn(scope, "w");

@@ -27,7 +27,7 @@ export function findEvents(db: Db, ids: readonly string[]): Promise<StoredEvent[
   );
 }
 
-/** What is known of an event, besides its payload. */
+/** The facts of an event, besides its payload. */
 export interface EventFacts {
   id: string;
   /** The number of the WebhookProcess. */
@@ -76,8 +76,9 @@ export async function getEvent(db: Db, scope: Scope, id: string): Promise<EventD
   return { event, payload, counts: counts ?? [] };
 }
 
-/** The maximum size of a payload that is read for its subject, in bytes: as stored, and as JSON. */
+/** The maximum stored size of a payload that is read for its subject, in bytes. */
 const MAX_STORED_BYTES = 8_192;
+/** The maximum size of a payload that is read for its subject as JSON, in bytes. */
 const MAX_JSON_BYTES = 16_384;
 
 /** The payloads of the given events, except erased and large ones, by id. */

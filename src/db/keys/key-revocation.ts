@@ -14,7 +14,7 @@ import {
 import { type ApiKeyRow, lockApiKeys, markRevoked, noSuchKey } from "./api-keys.ts";
 import { assertWebhookQuota } from "./quotas.ts";
 
-/** What happens to a revoked key's webhooks: they are transferred to another key, or deleted. */
+/** The fate of a revoked key's webhooks: transferred to another key, or deleted. */
 export type WebhooksFate = { transferTo: string } | "delete";
 
 /** The result of a revocation. */

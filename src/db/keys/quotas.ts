@@ -43,7 +43,7 @@ export function setQuotas(
  * @throws DomainError FAILED_PRECONDITION
  */
 export async function assertWebhookQuota(trx: Db, apiKeyId: string, added: number): Promise<void> {
-  // A statement of its own: one that has waited for a lock counts webhooks as they were before the wait.
+  // A separate statement: one that has waited for a lock counts webhooks as they were before the wait.
   const [key] = await rows<{ name: string; quota: number | null }>(
     trx,
     "select name, webhook_quota as quota from api_keys where id = :apiKeyId::uuid for share",
@@ -113,7 +113,7 @@ const REFILLED = `least(excluded.rate,
   q.tokens + excluded.rate * greatest(0, extract(epoch from excluded.at - q.at))::float8)`;
 const GRANTED = `least(excluded.requested, floor(${REFILLED}))`;
 
-/** Takes tokens for the events of each key, as many as there are; the first events of a key get them. */
+/** Takes the available tokens for the events of each key; the first events of a key get them. */
 async function grant(db: Db, requests: readonly EventRequest[]): Promise<Grant[]> {
   const byKey = new Map<string, { rate: number; requested: number }>();
   for (const { apiKeyId, rate } of requests) {

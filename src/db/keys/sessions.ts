@@ -13,7 +13,7 @@ const MIN_EXTENSION_MINUTES = 5;
 const MAX_SESSIONS_PER_KEY = 100;
 
 /** The maximum lifetime of a session, in seconds. */
-export const SESSION_MOST_SECONDS = MAX_LIFETIME_DAYS * 24 * 3_600;
+export const MAX_SESSION_SECONDS = MAX_LIFETIME_DAYS * 24 * 3_600;
 
 /** An active session. */
 export interface SessionRow {

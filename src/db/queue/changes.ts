@@ -57,7 +57,7 @@ export interface HeldWebhook {
   target: { url: string };
 }
 
-/** Of the given webhooks, those that are paused or deleted, do not exist, or have another target. */
+/** Returns which of the webhooks are paused or deleted, do not exist, or have another target. */
 export async function loadStopped(db: Db, held: readonly HeldWebhook[]): Promise<bigint[]> {
   if (held.length === 0) return [];
   const found = await rows<{ id: bigint }>(

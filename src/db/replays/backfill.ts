@@ -45,7 +45,7 @@ export async function queueMissed(
 
 const HAS_DELIVERY = TABLES.map((table) => hasDelivery(table, "s.webhook_id", "s.id")).join(" or ");
 
-/** Returns in `last` where it stopped early. Deliveries are looked up event by event, only as many as are needed. */
+/** Returns in `last` where it stopped early. Deliveries are looked up event by event, until there are enough. */
 const QUEUE_MISSED = `
   with webhook as materialized (
     select w.id, w.process, w.created_revision from webhooks w join api_keys k on k.id = w.api_key_id

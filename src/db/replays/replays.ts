@@ -43,7 +43,7 @@ export interface ReplayRow {
   progress: number;
   /** The number of webhooks known so far. */
   webhooks: number;
-  /** The number of those that are paused. */
+  /** The number of paused webhooks. */
   waiting: number;
   /** The installed app of the key that started it. */
   installedAppId: string | null;
@@ -163,7 +163,7 @@ export async function getReplay(db: Db, scope: Scope, id: string): Promise<Repla
 export interface ReplayListFilter {
   /** Replays of this webhook alone, and open ones of several webhooks with this one among them. */
   webhookId?: bigint | undefined;
-  /** Only those that have not ended. */
+  /** Whether only open replays are listed. */
   open: boolean;
   /** Only replays older than this id: the next page. */
   before?: string | undefined;
@@ -194,7 +194,7 @@ export async function listReplays(
   return found.map(toReplay);
 }
 
-/** What a user does with a replay. */
+/** A change of a replay by a user. */
 export type ReplayChange = "pause" | "resume" | "cancel";
 
 const CHANGES: Record<ReplayChange, { set: string; unless: string }> = {
@@ -286,7 +286,7 @@ export function deleteOldReplays(db: Db, retentionDays: number): Promise<number>
   );
 }
 
-/** As PostgreSQL returns it: the filter's dates and big integers are texts. */
+/** A replay as PostgreSQL returns it: the filter's dates and big integers are texts. */
 type StoredReplay = Omit<ReplayRow, "filter"> & { filter: StoredFilter };
 
 type StoredFilter = Omit<ReplayFilter, "webhookId" | "from" | "to" | "search"> & {

@@ -69,7 +69,7 @@ export function endReplay(db: Db, id: string): Promise<boolean> {
   });
 }
 
-/** How long ago an activity may have worked on a replay that pumps wait for, in seconds. */
+/** The time for which pumps wait for a replay after an activity has worked on it, in seconds. */
 const ACTIVE_S = 15;
 
 /** Whether a replay is likely to queue deliveries soon: one runs, of a webhook that is not paused. */
@@ -89,7 +89,7 @@ export async function isReplaying(db: Db): Promise<boolean> {
 /** A replay that no activity works on. */
 export interface IdleReplay {
   id: string;
-  /** What it replays, without values of a search. */
+  /** The replayed deliveries in words, without values of a search. */
   outline: string;
 }
 

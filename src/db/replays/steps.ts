@@ -172,7 +172,7 @@ export function stepWebhook(
   });
 }
 
-/** Where a webhook's next step begins. */
+/** The position at which a webhook's next step begins. */
 interface Place {
   after: string;
   /** The size of the last step. */

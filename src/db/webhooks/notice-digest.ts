@@ -9,13 +9,13 @@ export const MAX_LISTED = 50;
 export interface DigestWebhook {
   id: bigint;
   name: string | null;
-  /** As requested. */
+  /** The normalised URL that requests go to. */
   targetUrl: string;
   /** The name of its installed app; null for none. */
   appName: string | null;
 }
 
-/** What has changed since the latest digest, and what still lasts. */
+/** The changes since the latest digest, and the failures that still last. */
 export interface NoticeDigest {
   /** Longest failing first; `isNew` unless the latest digest reported it. */
   failing: (DigestWebhook & { since: Date; lastError: string | null; isNew: boolean })[];
@@ -28,11 +28,11 @@ export interface NoticeDigest {
   /** From when failed deliveries are counted, and until when: whole minutes. */
   from: Date;
   until: Date;
-  /** What the next digest compares with. */
+  /** The state that the next digest compares with. */
   state: string;
 }
 
-/** What a digest reported: ids of webhooks, and the end of its period. */
+/** The content of a digest: ids of webhooks, and the end of its period. */
 interface State {
   failing: string[];
   disabled: string[];

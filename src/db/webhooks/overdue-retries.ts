@@ -13,7 +13,7 @@ const isOverdue = `due < now() - interval '${OVERDUE_AFTER_S} seconds'`;
 /** Retries that were due and have not been sent. */
 export interface OverdueRetries {
   count: number;
-  /** When the first of them was due. */
+  /** The time at which the first of them was due. */
   oldestDue: Date;
 }
 

@@ -10,9 +10,9 @@ export type Authentication =
   | { kind: "bearer"; token: string }
   | { kind: "oauth2"; client: OAuth2Client };
 
-/** What the requests of a webhook carry beside the contract's headers, and how they are sent. */
+/** Settings of a webhook's requests: headers and credentials beside the contract's headers, and TLS. */
 export interface RequestSettings {
-  /** In the order in which they are sent. */
+  /** Custom headers, in the order in which they are sent. */
   headers: readonly { name: string; value: string }[];
   authentication: Authentication | null;
   /** Null unless it has a client certificate or authorities. */

@@ -42,6 +42,7 @@ export function keyPairContext(webhookId: bigint): SecretContext {
 /** The version byte: bound to a purpose, or to a purpose and a row. */
 const FOR_PURPOSE = 1;
 const FOR_ROW = 2;
+/** The length of a nonce, in bytes. */
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 

@@ -2,7 +2,7 @@ import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { CHANGE } from "../deliveries/rollup-deltas.ts";
 
-/** How a webhook's endpoint answers, worst last. */
+/** The health of a webhook's endpoint, worst last. */
 export const HEALTHS = ["healthy", "degraded", "failing"] as const;
 export type Health = (typeof HEALTHS)[number];
 
@@ -17,7 +17,7 @@ export const DEGRADED_WITHIN_MIN = 5;
  * about its endpoint any more.
  */
 export const FORGOTTEN_AFTER_MIN = 60;
-/** How old the last error of a webhook may be, in seconds, so that a failing one does not read it with every attempt. */
+/** The maximum age of a webhook's last error, in seconds. A failing webhook does not read it with every attempt. */
 const ERROR_FRESH_S = 10;
 /** Waiting deliveries of a webhook whose last attempts are compared to find its latest error. */
 const ERRORS_COMPARED = 4;
@@ -25,13 +25,13 @@ const ERRORS_COMPARED = 4;
 /** A webhook whose health has changed. */
 export interface HealthChange {
   webhookId: bigint;
-  /** As requested. */
+  /** The normalised URL that requests go to. */
   targetUrl: string;
   was: Health;
   health: Health;
-  /** When the present health began. */
+  /** The start of the current health. */
   since: Date;
-  /** When the previous one began. */
+  /** The start of the previous health. */
   wasSince: Date;
 }
 
@@ -115,7 +115,7 @@ const JUDGE = `
   where h.webhook_id = j.webhook_id and (j.health <> h.health or j.error is not null)
   returning h.webhook_id as "webhookId", j.target_url as "targetUrl", j.was, h.health, h.since, j.was_since as "wasSince"`;
 
-/** Judges the health of webhooks that have a row in `webhook_health`; answers those that changed. */
+/** Judges the health of webhooks that have a row in `webhook_health`. Returns the changed ones. */
 export async function judgeHealth(trx: Db, webhookIds: readonly bigint[]): Promise<HealthChange[]> {
   const judged = await rows<HealthChange>(trx, JUDGE, { webhookIds: webhookIds.map(String) });
   return judged.filter(({ was, health }) => was !== health);

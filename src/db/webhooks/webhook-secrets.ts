@@ -147,7 +147,7 @@ export function rotateWebhookSecret(
  *
  * @param what what they are, in the plural
  * @param revoke the field of the request that revokes them
- * @throws DomainError FAILED_PRECONDITION if they are already as many as there may be
+ * @throws DomainError FAILED_PRECONDITION if the maximum number exists
  */
 export function keptBesideNew(
   webhookId: bigint,

@@ -19,7 +19,7 @@ export interface WebhookChanges {
   name?: string | null;
   /** The URL as given, and as normalized by TargetRules.normalise. */
   address?: { url: string; targetUrl: string };
-  /** In deliveries per second; null removes the limit. */
+  /** The rate limit in deliveries per second; null removes it. */
   rateLimit?: number | null;
   paused?: boolean;
   /** Null removes the filter. */

@@ -40,7 +40,7 @@ export interface WebhookRow {
   trouble: Trouble | null;
 }
 
-/** What is wrong with a webhook. */
+/** The health of a webhook that is not healthy. */
 export interface Trouble {
   health: Exclude<Health, "healthy">;
   /** ISO 8601. */
@@ -78,7 +78,10 @@ export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<Webh
   return webhook ?? null;
 }
 
-/** As `getWebhook`, locked until the end of the transaction: other changes of it and of its circuit breaker wait. */
+/**
+ * Like `getWebhook`, and locks the webhook until the end of the transaction: other changes of it and of its circuit
+ * breaker wait.
+ */
 export async function lockWebhook(trx: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
   // Two statements: one that has waited for a lock sees other tables as they were before the wait.
   await rows(trx, "select from webhooks where id = :id::bigint for no key update", { id });

@@ -6,7 +6,7 @@ const MAX_AGE_MS = 300_000;
 /** Error codes of a request on a connection that the receiver closed at the same moment. */
 const CLOSED_CONNECTION_CODES = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"]);
 
-/** One connection and its client. */
+/** A connection and its client. */
 interface Kept {
   /** The name of its origin and TLS identity: it takes requests of these only. */
   readonly pool: string;
@@ -23,7 +23,7 @@ interface Kept {
 export interface Exchange {
   options: Dispatcher.DispatchOptions & { origin: string };
   handler: Dispatcher.DispatchHandler;
-  /** What the connection authenticates with. Undefined for nothing beside the public authorities. */
+  /** The webhook's own certificates. Undefined for the public authorities without a client certificate. */
   tls?: TlsIdentity | undefined;
   /** Called when the request is sent a second time. */
   onAgain?: () => void;

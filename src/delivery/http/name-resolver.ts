@@ -8,7 +8,7 @@ import { type SystemFiles, SystemNames } from "./system-names.ts";
 const LOOKUP_TIMEOUT_MS = 5_000;
 /** The longest time an answer is cached, in milliseconds, whatever its TTL. */
 const MAX_TTL_MS = 300_000;
-/** How long an error, or an answer with one family missing, is cached, in milliseconds. */
+/** The maximum time for which an error, or an answer with one family missing, is cached, in milliseconds. */
 const MAX_NEGATIVE_TTL_MS = 5_000;
 /** Names cached at the same time; the oldest makes room. */
 const MAX_CACHED = 10_000;

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { TlsSettings } from "../../contract/target-rules.ts";
 
-/** What a webhook's connections authenticate with. Connections are shared by requests of the same identity only. */
+/** The certificates of a webhook's connections. Only requests of the same identity share connections. */
 export interface TlsIdentity {
   /** Differs if anything differs. Contains no secret. */
   readonly id: string;

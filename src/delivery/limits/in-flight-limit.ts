@@ -7,7 +7,9 @@ const GROW_BELOW_UTILIZATION = 0.75;
 const SHRINK_ABOVE_UTILIZATION = 0.9;
 /** The weight of the latest sample in the moving average, which covers about the last third of a second. */
 const SAMPLE_WEIGHT = 0.3;
+/** The factor by which the limit grows. */
 const GROWTH_FACTOR = 1.1;
+/** The factor by which the limit shrinks. */
 const SHRINK_FACTOR = 0.95;
 
 /** Returns a function that measures the utilization of this thread since the previous call, from 0 to 1. */

@@ -5,6 +5,7 @@ import { type AccessToken, TokenError } from "./token-request.ts";
 const MAX_CACHED_CLIENTS = 1_000;
 /** The time before the end of a token's lifetime at which it is renewed, in milliseconds; a fifth of it if shorter. */
 const MAX_RENEWAL_LEAD_MS = 60_000;
+/** The part of a lifetime that the renewal lead may be at most: one fifth. */
 const RENEWAL_LEAD_PART = 5;
 /** The part of that time in which a token is not used any more: an attempt that starts then could come too late. */
 const UNUSED_PART = 4;
@@ -55,7 +56,7 @@ export class AccessTokens {
   }
 
   /**
-   * Told that a receiver answered 401 to a token: the next attempt uses another one. A receiver that refuses every
+   * Reports that a receiver answered 401 to a token: the next attempt uses another one. A receiver that refuses every
    * token causes one fetch in half a minute.
    */
   refused(client: OAuth2Client, value: string): void {

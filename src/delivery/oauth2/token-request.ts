@@ -89,7 +89,7 @@ export async function fetchToken(
   }
 }
 
-/** What is wrong, to read after the endpoint's name. Holds nothing that the endpoint could choose freely. */
+/** The error, to read after the endpoint's name. Contains nothing that the endpoint can choose freely. */
 function inWords(error: Error, status: number | undefined): string {
   if (status === undefined) {
     return error instanceof TokenError ? error.message : `cannot be reached: ${describeFault(error)}`;
@@ -109,7 +109,7 @@ function errorCode(error: Error): string | undefined {
   return undefined;
 }
 
-/** One request over guarded connections, as `fetch` answers it. Bounded in time and size. */
+/** Sends a request over guarded connections, like `fetch`, with limits of time and size. */
 function request(
   connections: Pick<Connections, "dispatch">,
   { url, ...options }: { url: string; method: string; headers: Record<string, string>; body: string },

@@ -11,7 +11,7 @@ const TRY_INTERVAL_MS = 1_000;
 export class ProxyState {
   readonly #log: Pick<Logger, "warn" | "info">;
   readonly #now: () => number;
-  /** When the proxy became unavailable; undefined while it is available. */
+  /** The time at which the proxy became unavailable; undefined while it is available. */
   #failedAt: number | undefined;
   #nextTryAt = 0;
   #answeredAt = Number.NEGATIVE_INFINITY;

@@ -4,16 +4,17 @@ import { type SecretBox, UnopenableError } from "../../db/webhooks/secret-box.ts
 import { type TlsIdentity, tlsIdentity } from "../http/tls-identity.ts";
 import type { AccessTokens } from "../oauth2/access-tokens.ts";
 
-/** What a webhook's settings add to a request. */
+/** The additions of a webhook's settings to a request. */
 export interface Additions {
   /** Names and values in turn. */
   headers: readonly string[];
   /** To be called if the receiver answers 401. */
   onUnauthorized?: () => void;
-  /** What its connection authenticates with. */
+  /** The webhook's own certificates. */
   tls?: TlsIdentity;
 }
 
+/** No additions. */
 export const NO_ADDITIONS: Additions = { headers: [] };
 
 /**

@@ -11,7 +11,7 @@ export interface Outcome {
   durationMs: number;
   /** The HTTP status; null without a response. */
   status: number | null;
-  /** What the status alone does not say, or the error without a response. Never contains a URL or a secret. */
+  /** The error without a response, or what the status alone does not say. Never contains a URL or a secret. */
   error: string | null;
   /** The first 1 KiB of the response body, as text. */
   responseStart: string | null;
@@ -51,7 +51,7 @@ export function isDelivered(status: number): boolean {
 }
 
 /**
- * What a status alone does not say about a failed attempt; null if it says all.
+ * Explains the status of a failed attempt; null if the status says all.
  *
  * @param retryAfterMs as parsed by parseRetryAfter
  */
@@ -75,8 +75,9 @@ export function parseRetryAfter(header: string | undefined, now: number): number
   return Number.isFinite(ms) && ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
 }
 
-/** Why a receiver ends a TLS handshake that it and this service cannot agree on. */
+/** The error of a receiver that supports no TLS version of this service. */
 const NO_COMMON_TLS = "the receiver only supports TLS 1.1 or older; TLS 1.2 or 1.3 is required";
+/** The error of a receiver that demands another client certificate. */
 const CLIENT_CERTIFICATE =
   "the receiver demands a client certificate, or refuses the webhook's; set it with SetWebhookRequestSettings";
 

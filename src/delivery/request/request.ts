@@ -25,7 +25,7 @@ export interface SignedRequest {
   traceparent: string | null;
   /** To be called if the receiver answers 401. */
   onUnauthorized?: () => void;
-  /** What its connection authenticates with. */
+  /** The webhook's own certificates. */
   tls?: TlsIdentity;
 }
 

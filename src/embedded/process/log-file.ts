@@ -1,6 +1,7 @@
 import { type FileHandle, mkdir, open, stat, truncate } from "node:fs/promises";
 import path from "node:path";
 
+/** The size above which a log file is emptied at the next start, in bytes. */
 const LIMIT_BYTES = 10 * 1024 * 1024;
 const READ_BYTES = 64 * 1024;
 const HEAD_LINES = 3;

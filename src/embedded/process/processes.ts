@@ -83,7 +83,7 @@ export function isOurs(pid: number, marker: string): boolean {
   return commandOf(pid)?.includes(marker) ?? false;
 }
 
-/** On Linux: whether only the exit code of a process is left, so that all its threads and ports are gone. */
+/** Whether a process has ended and only its exit code is left, without threads and ports. Linux only. */
 function isDead(pid: number): boolean {
   if (process.platform !== "linux") return false;
   try {

@@ -6,7 +6,7 @@ import { serverEnvironment } from "./child-environment.ts";
 import { excerpt, openLog, readLog } from "./log-file.ts";
 import { commandOf, isOurs, type StopStep, stopProcess } from "./processes.ts";
 
-/** How to run an embedded server, identify it, check that it is up, and stop it. */
+/** The definition of an embedded server: how to run, identify, check and stop it. */
 export interface ServerDefinition {
   name: string;
   file: string;
@@ -53,9 +53,13 @@ export class ServerStartError extends Error {
   }
 }
 
+/** The timeout for adopting a running server, in milliseconds. */
 const ADOPT_TIMEOUT_MS = 5_000;
+/** The time for which temporary failures are retried, in milliseconds. */
 const TEMPORARY_FAILURE_TIMEOUT_MS = 10_000;
+/** The maximum number of ports tried. */
 const MAX_PORT_ATTEMPTS = 5;
+/** The polling interval, in milliseconds. */
 const POLL_INTERVAL_MS = process.platform === "linux" ? 250 : 1000;
 
 /**

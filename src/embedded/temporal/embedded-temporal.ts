@@ -56,6 +56,7 @@ interface Ports {
   ui: number;
 }
 
+/** The timeout of a start, in milliseconds. */
 const START_TIMEOUT_MS = 60_000;
 const STOP_STEPS: readonly StopStep[] = [
   { signal: "SIGTERM", waitMs: 10_000 },

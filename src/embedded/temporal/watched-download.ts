@@ -20,8 +20,11 @@ export interface Download {
   progress: Progress;
 }
 
+/** The polling interval, in milliseconds. */
 const POLL_INTERVAL_MS = 200;
+/** The interval between progress reports, in milliseconds. */
 const PROGRESS_INTERVAL_MS = 2_000;
+/** The maximum length of the kept output, in characters. */
 const MAX_OUTPUT_CHARACTERS = 4_000;
 
 /**

@@ -5,10 +5,10 @@ import {
   RetryInfoSchema,
 } from "../../../gen/google/rpc/error_details_pb.ts";
 
-/** What went wrong, for people. */
+/** An error for people. */
 export interface FailureInWords {
   title: string;
-  /** What happened and what to do next, in whole sentences. */
+  /** The error and the next step, in sentences. */
   text: string;
 }
 
@@ -37,7 +37,7 @@ export function failureInWords(error: unknown): FailureInWords {
   return { title: TITLES[refused.code] ?? "Something went wrong", text: sentence(refused.rawMessage) };
 }
 
-/** What is wrong with each field of a form, by the field's name in the request's message: `url`, `rateLimit`. */
+/** The errors of a form's fields, by the field's name in the request's message: `url`, `rateLimit`. */
 export function fieldFailures(error: unknown): Record<string, string> {
   const violations = ConnectError.from(error)
     .findDetails(BadRequestSchema)
@@ -47,7 +47,7 @@ export function fieldFailures(error: unknown): Record<string, string> {
   );
 }
 
-/** Why, for programs: one of the service's reasons, such as `WEBHOOK_NOT_FOUND`. */
+/** The reason of an error, such as `WEBHOOK_NOT_FOUND`. */
 export function failureReason(error: unknown): string | undefined {
   return ConnectError.from(error).findDetails(ErrorInfoSchema)[0]?.reason;
 }

@@ -3,10 +3,12 @@ import { QueryClient } from "@tanstack/react-query";
 
 /** Faults that pass: the service starts anew, or the network was away for a moment. */
 const PASSING: ReadonlySet<Code> = new Set([Code.Unavailable, Code.Unknown, Code.Internal]);
+/** The number of retries of a failed query. */
 const RETRIES = 2;
+/** The age up to which data is not read again, in milliseconds. */
 const FRESH_MS = 5_000;
 
-/** What has been read is shown again at once, and read anew where it is older than some seconds. */
+/** Creates the cache of queries. Cached data is shown at once, and read again if it is older than some seconds. */
 export function createQueryClient(): QueryClient {
   return new QueryClient({
     defaultOptions: {

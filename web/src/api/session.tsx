@@ -30,7 +30,7 @@ export type SessionState =
   /** `ended`: it was in, and the service says it is over. `left`: signed out on this page. */
   | { is: "out"; because: "never" | "ended" | "left" };
 
-/** Who is signed in, and the ways in and out. */
+/** The session, with functions to sign in and out. */
 export interface SessionAccess {
   state: SessionState;
   /** @throws ConnectError when the key is not taken */
@@ -101,7 +101,7 @@ async function readSession(client: Client<typeof SessionService>): Promise<Sessi
   }
 }
 
-/** Who is signed in, and the ways in and out. */
+/** The session, with functions to sign in and out. */
 export function useSessionAccess(): SessionAccess {
   const access = use(SessionContext);
   if (!access) throw new Error("useSessionAccess needs a SessionProvider above it");
@@ -115,7 +115,7 @@ export function useSession(): Session {
   return state.session;
 }
 
-/** How long a receiver may take to answer, in milliseconds; undefined where nobody is signed in. */
+/** The timeout of an attempt, in milliseconds. Undefined without a session. */
 export function useDeliveryTimeoutMs(): number | undefined {
   const { state } = useSessionAccess();
   return state.is === "in" ? state.deliveryTimeoutMs : undefined;

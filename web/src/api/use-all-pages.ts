@@ -6,7 +6,7 @@ import { keepPreviousData, type UseQueryResult, useQuery } from "@tanstack/react
 /** The number of items of a page, if a request names none. */
 const PAGE_SIZE = 1_000;
 
-/** When a list is read, and read anew. */
+/** Options of reading a list. */
 export interface AllPagesOptions {
   /** Defaults to true. */
   enabled?: boolean;

@@ -5,7 +5,7 @@ import { useSession, useSessionAccess } from "../api/session.tsx";
 import { notifyFailure } from "../parts/status/notify-failure.ts";
 import { Time } from "../parts/text/time.tsx";
 
-/** Who is signed in, what they may do, and the way out. */
+/** The menu with the session's key, its permissions and the sign-out. */
 export function AccountMenu() {
   const { apiKey } = useSession();
   return (

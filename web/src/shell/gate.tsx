@@ -5,9 +5,9 @@ import { useSessionAccess } from "../api/session.tsx";
 import { Failure } from "../parts/status/failure.tsx";
 import { Layout } from "./layout.tsx";
 
-/** What the sign-in page is told by who sends people there. */
+/** The navigation state of the sign-in page. */
 export interface SignInState {
-  /** Where to go back to. */
+  /** The path to return to. */
   from?: string;
   /** Whether a session ended by itself. */
   ended?: boolean;

@@ -42,7 +42,7 @@ const NAVIGATION: readonly { to: string; label: string; icon: ReactNode; needs: 
   { to: PAGE_PATHS.audit, label: "Audit log", icon: <IconHistory size={18} />, needs: "Manage_Api_Keys" },
 ];
 
-/** What every page has around it: the navigation, who is signed in, light or dark. */
+/** The frame of every page: navigation, account menu, light or dark. */
 export function Layout() {
   const [opened, { toggle, close }] = useDisclosure();
   const { pathname } = useLocation();
@@ -119,7 +119,7 @@ function NavigationEntry({ to, label, icon, needs }: (typeof NAVIGATION)[number]
   );
 }
 
-/** Moves the focus to the page that is new, so that it is read out and the keyboard goes on from there. */
+/** Moves the focus to a new page, so that screen readers read it and the keyboard continues there. */
 function useFocusOnChange(pathname: string, onChange: () => void) {
   const main = useRef<HTMLElement>(null);
   const shown = useRef(pathname);

@@ -25,7 +25,7 @@ import { ColourSchemeSwitch } from "./colour-scheme-switch.tsx";
 import { type SignInState, Waiting } from "./gate.tsx";
 import { TooManyTries } from "./too-many-tries.tsx";
 
-/** Where an API key opens the settings page. */
+/** The sign-in page, which takes an API key. */
 export default function SignInPage() {
   const { state } = useSessionAccess();
   const { from, ended } = (useLocation().state ?? {}) as SignInState;

@@ -24,8 +24,11 @@ import { optionalUuid, pageToken, readOlderPageToken } from "../deliveries/deliv
 import { assertText } from "../messages.ts";
 import { pageSize } from "../paging.ts";
 
+/** The default number of items per page. */
 const DEFAULT_PAGE = 100;
+/** The maximum number of items per page. */
 const MAX_PAGE = 1_000;
+/** The maximum length of a target id, in characters. */
 const MAX_TARGET_CHARACTERS = 100;
 const PREFIX = "AUDIT_ACTION_";
 
@@ -102,7 +105,7 @@ function entryMessage(row: AuditRow, scope: Scope): MessageInitShape<typeof Audi
   };
 }
 
-/** In the order in which the fields were written. */
+/** The changes of an entry, in the order in which the fields were written. */
 function changesOf({ before, after }: AuditRow): MessageInitShape<typeof AuditChangeSchema>[] {
   return [...new Set([...Object.keys(before), ...Object.keys(after)])].map((field) => ({
     field,

@@ -47,12 +47,15 @@ import { exportDeliveries, exportOf } from "./export.ts";
 import { failureReasonsMessage } from "./failure-reasons.ts";
 import { readSubjects } from "./subjects.ts";
 
-/** On lists that were read from a replica: how far it was behind its primary, in milliseconds. */
+/** The header of lists that were read from a replica: its lag, in milliseconds. */
 const REPLICA_LAG_HEADER = "X-Replica-Lag-Ms";
+/** The default number of items per page. */
 const DEFAULT_PAGE = 100;
+/** The maximum number of items per page. */
 const MAX_PAGE = 1_000;
 /** The number of deliveries that one SendAgainMany call examines. */
 const DEFAULT_AGAIN = 1_000;
+/** The maximum number of deliveries that one SendAgainMany call examines. */
 const MAX_AGAIN = 10_000;
 /** The number of deliveries that one ListFailureReasons call examines. */
 const MAX_FAILURES_EXAMINED = 5_000;

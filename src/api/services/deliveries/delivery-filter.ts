@@ -66,11 +66,13 @@ export function finalDeliveryFilter(request: FilterFields, field: string): Deliv
   ]);
 }
 
+/** The maximum length of a search text, in characters. */
 const MAX_SEARCH_CHARACTERS = 300;
+/** The maximum id of a webhook. */
 const MAX_WEBHOOK_ID = 2n ** 63n - 1n;
 
 /**
- * What a search may mean. Undefined if it is empty.
+ * The possible meanings of a search text. Undefined if it is empty.
  *
  * @throws DomainError INVALID_ARGUMENT if it is too long or PostgreSQL cannot store it
  */

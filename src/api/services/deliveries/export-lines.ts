@@ -8,7 +8,7 @@ import type { Subjects } from "./subjects.ts";
 /** A delivery to export. */
 export interface ExportRow {
   delivery: DeliveryRow;
-  /** What its event is about. */
+  /** The subjects of events, by id. */
   subjects: Subjects;
   /** The event's payload; null if erased, undefined unless asked for. */
   payload?: string | null;

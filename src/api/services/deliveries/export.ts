@@ -25,12 +25,14 @@ import { readSubjects } from "./subjects.ts";
 const PAGE = 500;
 /** The maximum total size of the payloads held at a time, in bytes, unless one alone is larger. */
 const MAX_PAYLOAD_BYTES = 1_048_576;
+/** The minimum length of a text searched in payloads, in characters. */
 const MIN_TEXT_CHARACTERS = 3;
+/** The maximum length of a text searched in payloads, in characters. */
 const MAX_TEXT_CHARACTERS = 300;
 
 type Response = MessageInitShape<typeof ExportDeliveriesResponseSchema>;
 
-/** What is exported, and how. */
+/** The filter and format of an export. */
 export interface Export {
   filter: DeliveryFilter;
   search: SearchText | undefined;

@@ -5,6 +5,7 @@ import type { DeliveryRow } from "../../../db/deliveries/deliveries.ts";
 import type { DeliveryPage } from "../../../db/deliveries/list.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 
+/** The maximum number of reasons returned. */
 const MAX_REASONS = 20;
 
 /** Counts deliveries by reason. @param limit the number of deliveries counted, the newest first */

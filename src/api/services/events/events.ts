@@ -17,6 +17,7 @@ import { Room } from "./room.ts";
 
 /** The maximum number of events per stream, which bounds the size of its response. */
 const MAX_STREAM_EVENTS = 10_000;
+/** The maximum number of events in a batch. */
 const MAX_BATCH_EVENTS = 1_000;
 /** The maximum number of events whose payload one call erases. */
 const MAX_ERASED_PER_CALL = 1_000;

@@ -11,9 +11,13 @@ import { assertFields, assertText } from "../messages.ts";
 
 /** The maximum size of a payload as JSON, in bytes. */
 const MAX_PAYLOAD_BYTES = 262_144;
+/** The maximum length of an idempotency key, in characters. */
 const MAX_KEY_CHARACTERS = 255;
+/** The maximum length of a user id, in characters. */
 export const MAX_USER_ID_CHARACTERS = 128;
+/** A user id as it must be. */
 const ALLOWED_USER_ID = new RegExp(`^[\\x21-\\x7e]{1,${MAX_USER_ID_CHARACTERS}}$`);
+/** The characters allowed in a user id, for errors. */
 const USER_ID_ALLOWED = "visible ASCII characters (no spaces)";
 
 /**

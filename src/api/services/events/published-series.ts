@@ -16,7 +16,7 @@ type Result = MessageInitShape<typeof PublishResultSchema>;
 /** Dependencies of a series. */
 export interface SeriesOptions {
   publish: Publisher;
-  /** In bytes; shared by all series of the process. */
+  /** The room for waiting events, in bytes. Shared by all series of the process. */
   room: Room;
   log: Logger;
   /** Counts refused events. */
@@ -42,6 +42,7 @@ interface Pending {
 
 /** The memory of an event in addition to its payload, in bytes. */
 const EVENT_BYTES = 2_048;
+/** The maximum length of an error message in a result, in characters. */
 const MAX_MESSAGE_CHARACTERS = 300;
 /** Codes that concern the caller or the service instead of one event, and therefore end the whole call. */
 const FATAL = new Set([Code.Unavailable, Code.Unauthenticated, Code.PermissionDenied]);

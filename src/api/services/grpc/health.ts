@@ -9,6 +9,7 @@ import { DomainError } from "../../../contract/errors.ts";
 import { stoppingError } from "../../errors/errors.ts";
 import type { Readiness } from "../../readiness.ts";
 
+/** The interval between checks of readiness for `Watch`, in milliseconds. */
 const WATCH_INTERVAL_MS = 500;
 
 /** The gRPC health protocol: the empty name and each service's name are serving while the process is ready. */

@@ -45,9 +45,13 @@ import {
 } from "../messages.ts";
 import { BY_CREATED, readPage } from "../paging.ts";
 
+/** The maximum length of a name, in characters. */
 const MAX_NAME_CHARACTERS = 100;
+/** The maximum grace period of a rotation, in milliseconds. */
 const MAX_GRACE_MS = 7 * 24 * 3_600_000;
+/** The maximum quota of webhooks. */
 const MAX_WEBHOOK_QUOTA = 1_000_000;
+/** The maximum quota of events per second. */
 const MAX_EVENTS_PER_SECOND = 100_000;
 
 /** Manages API keys and installed apps (contract, section 5). */
@@ -244,7 +248,9 @@ function quotasOf({ webhooks = 0, eventsPerSecond = 0 }: Partial<ApiKeyQuotas> =
   return { webhookQuota: webhooks || null, eventsPerSecond: eventsPerSecond || null };
 }
 
-/** What happens to the key's webhooks. Required even if it has none, so that no webhook is lost by an omission. */
+/**
+ * The requested fate of the key's webhooks. Required even if it has none, so that no webhook is lost by an omission.
+ */
 function fateOf(request: RevokeApiKeyRequest): WebhooksFate {
   switch (request.webhooks.case) {
     case "deleteWebhooks":

@@ -30,8 +30,11 @@ import { pageSize } from "../paging.ts";
 import { replayMessage } from "./replay-messages.ts";
 import { requestedReplay } from "./requested-replay.ts";
 
+/** The default number of items per page. */
 const DEFAULT_PAGE = 100;
+/** The maximum number of items per page. */
 const MAX_PAGE = 1_000;
+/** The maximum length of an idempotency key, in characters. */
 const MAX_KEY_CHARACTERS = 200;
 /** The maximum numbers of replays that are running or paused. A running one takes an activity of a worker. */
 const MAX_OPEN = { withoutApp: 20, perApp: 5, all: 60 };

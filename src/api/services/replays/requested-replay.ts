@@ -9,7 +9,7 @@ import { invalidFields } from "../../errors/errors.ts";
 import { finalDeliveryFilter, searchText } from "../deliveries/delivery-filter.ts";
 
 /**
- * What a request wants replayed.
+ * The replay that a request asks for.
  *
  * @throws DomainError INVALID_ARGUMENT that names the invalid field
  */

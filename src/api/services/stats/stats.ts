@@ -37,12 +37,17 @@ import { sharedReadings } from "./shared-reading.ts";
 
 /** The interval between reads of the overview while it is watched, in milliseconds. */
 const WATCH_INTERVAL_MS = 1_000;
+/** The maximum number of webhooks in a history. */
 const MAX_HISTORIES = 100;
 /** The maximum number of webhooks that a request for statistics names. */
 const MAX_WEBHOOKS = 1_000;
+/** The maximum number of intervals in a history. */
 const MAX_BUCKETS = 288;
+/** The default number of intervals in a history. */
 const DEFAULT_BUCKETS = 24;
+/** The maximum number of runs returned. */
 const MAX_RUNS = 100;
+/** The default number of runs returned. */
 const DEFAULT_RUNS = 20;
 
 /**

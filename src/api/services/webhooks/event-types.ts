@@ -9,7 +9,7 @@ import { payloadSchema } from "../../json/schema.ts";
 export interface EventType {
   number: number;
   name: string;
-  /** What happened. */
+  /** The event that the type describes. */
   description: string;
   /** A sample payload as JSON text. */
   sample: string;

@@ -87,7 +87,7 @@ export function filterMethods({
   };
 }
 
-/** What would happen to an event. It is sent if the filter cannot be evaluated. */
+/** The result of a filter for an event, which is sent if the filter cannot be evaluated. */
 function tried(
   filter: Filter,
   process: number,

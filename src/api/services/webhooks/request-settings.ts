@@ -244,7 +244,7 @@ function maskedClient({
   return { tokenUrl, clientId, scope: scope ?? "", audience: audience ?? "", secretInBody };
 }
 
-/** What the audit log may contain: no values. */
+/** The facts of request settings for the audit log, without values. */
 function facts({ headers, authentication, tls }: RequestSettings): Facts {
   return {
     ...tlsFacts(tls),

@@ -99,7 +99,7 @@ function authorities(pem: string | undefined, stored: string | null, check: Chec
   return stored;
 }
 
-/** The certificates of a text, without what stands between them. Undefined if the field is wrong. */
+/** The certificates of a text, without other text between them. Undefined if the field is invalid. */
 function checkedCertificates(
   pem: string,
   name: "certificate" | "authorities",
@@ -141,7 +141,7 @@ function expiryOf(pem: string): Date | undefined {
   }
 }
 
-/** What reads show of TLS settings: facts of the certificates, never a key. */
+/** TLS settings for readers: facts of the certificates, never a key. */
 export function maskedTls(
   tls: TlsSettings | null,
 ): Pick<MessageInitShape<typeof MaskedRequestSettingsSchema>, "clientCertificate" | "authorities"> {
@@ -166,7 +166,7 @@ function oneLine(name: string): string {
   return name.replaceAll("\n", ", ");
 }
 
-/** What the audit log says of TLS settings. */
+/** The facts of TLS settings for the audit log. */
 export function tlsFacts(tls: TlsSettings | null): Facts {
   if (tls === null) return {};
   const { clientCertificate, authorities: trusted = [] } = maskedTls(tls);

@@ -11,7 +11,7 @@ import { assertText } from "../messages.ts";
 const MAX_NAME_CHARACTERS = 100;
 /** The maximum size of a test event's payload, in bytes. As a JSON string it fits into a request of 64 KiB. */
 const MAX_TEST_PAYLOAD_BYTES = 32_768;
-/** In deliveries per second. */
+/** The maximum rate limit of a webhook, in deliveries per second. */
 const MAX_RATE_LIMIT = 10_000;
 
 /** @throws DomainError INVALID_ARGUMENT if no webhook can have the URL */

@@ -9,7 +9,8 @@ import { useReadAnew } from "../../api/use-read-anew.ts";
 import { FormActions, FormDialog } from "../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../parts/status/failure.tsx";
 
-const MOST_CHARACTERS = 100;
+/** The maximum length of a name, in characters. */
+const MAX_CHARACTERS = 100;
 
 /** The form of a new installed app. */
 export function CreateApp({ opened, onClose }: { opened: boolean; onClose: () => void }) {
@@ -53,7 +54,7 @@ function CreateAppForm({ onClose }: { onClose: () => void }) {
           {...form.getInputProps("name")}
           label="Name"
           description="The name integrators know. It cannot be changed later."
-          maxLength={MOST_CHARACTERS}
+          maxLength={MAX_CHARACTERS}
           autoComplete="off"
           withAsterisk
           data-autofocus

@@ -38,7 +38,7 @@ export default function AppsPage() {
         title="Installed apps"
         compact
         description="Applications that integrators install. Each has its own API keys."
-        // In this place whatever is listed: one that moved once the list is read would be gone from under a finger.
+        // Always in this place: a button that moved once the list is read could be missed.
         actions={
           !isOfApp && (
             <Button leftSection={<IconPlus size={16} />} onClick={open}>

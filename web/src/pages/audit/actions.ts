@@ -1,6 +1,6 @@
 import { AuditAction, AuditActionSchema } from "../../../../gen/webhook/v1/audit_pb.ts";
 
-/** What is said about each action. */
+/** The text of each action. */
 const WORDS: Record<AuditAction, string> = {
   [AuditAction.UNSPECIFIED]: "Unknown action",
   [AuditAction.WEBHOOK_CREATED]: "Webhook created",

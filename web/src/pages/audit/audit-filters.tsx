@@ -6,7 +6,7 @@ import { ACTIONS } from "./actions.ts";
 /** The filters of the page, as its address names them. */
 export const AUDIT_FILTERS = ["action", "key", "target"] as const;
 
-/** What is set of them; "" where nothing is. */
+/** The values of the filters; "" if not set. */
 export type AuditFilterValues = Record<(typeof AUDIT_FILTERS)[number], string>;
 
 /** Chooses which entries are shown. */

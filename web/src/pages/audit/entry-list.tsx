@@ -79,7 +79,7 @@ function byOperatorInWords(action: AuditAction): string {
   return BY_SERVICE.has(action) ? "The service" : "Operator, on the server";
 }
 
-/** Who made a change, and from where. */
+/** The author of a change, with the address. */
 function Actor({ entry: { actor, byOperator, action } }: { entry: AuditEntry }) {
   if (!actor) {
     return (
@@ -101,7 +101,7 @@ function Actor({ entry: { actor, byOperator, action } }: { entry: AuditEntry }) 
   );
 }
 
-/** What was done, and to what. */
+/** The action and its object. */
 function What({ entry }: { entry: AuditEntry }) {
   return (
     <Stack gap={0}>

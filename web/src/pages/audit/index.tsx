@@ -14,10 +14,11 @@ import { ACTIONS } from "./actions.ts";
 import { AUDIT_FILTERS, AuditFilters, type AuditFilterValues } from "./audit-filters.tsx";
 import { EntryList } from "./entry-list.tsx";
 
+/** The number of items per page. */
 const PAGE_SIZE = 50;
 const NO_FILTERS: AuditFilterValues = { action: "", key: "", target: "" };
 
-/** Who changed what, newest first, with filters that are in the address. */
+/** The audit log, newest first, with filters in the page's URL. */
 export default function AuditPage() {
   const [filters, change] = useUrlFilters(AUDIT_FILTERS);
   const keys = useAllPages(ApiKeyService.method.listApiKeys, {});

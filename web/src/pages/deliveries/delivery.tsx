@@ -15,9 +15,13 @@ import { Summary } from "./delivery/summary.tsx";
 import { isFinal } from "./list/selection.ts";
 import { SendAgain } from "./send/send-one.tsx";
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 2_000;
 
-/** One delivery: what it sends, what came of each attempt, and what comes next; live until its end. */
+/**
+ * The page of a delivery: its request, the outcome of each attempt, and the next one. Updates live until the delivery
+ * ends.
+ */
 export default function DeliveryPage() {
   const { id = "" } = useParams();
   const found = useQuery(

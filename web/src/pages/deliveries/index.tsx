@@ -9,7 +9,7 @@ import { FilterBar } from "./filters/filter-bar.tsx";
 import { FILTER_NAMES, type Filters, NO_FILTERS, readFilter } from "./filters/filters.ts";
 import { DeliveryPages } from "./list/delivery-pages.tsx";
 
-/** What became of each delivery: a list, newest first, with filters that are in the address. */
+/** The list of deliveries, newest first, with filters in the page's URL. */
 export default function DeliveriesPage() {
   const [filters, change] = useUrlFilters(FILTER_NAMES);
   // "The last hour" is that before the filter was chosen: its beginning stays, or no two pages would fit together.
@@ -17,7 +17,7 @@ export default function DeliveriesPage() {
   const asked = JSON.stringify(filterOnly);
   const filter = useMemo(() => readFilter(JSON.parse(asked) as Filters, Date.now()), [asked]);
 
-  /** Another filter begins with its first page. */
+  /** Changes the filter and returns to the first page. */
   function restrict(changes: Partial<Filters>, options?: { replace?: boolean }) {
     change({ page: "", ...changes }, options);
   }

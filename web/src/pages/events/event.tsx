@@ -28,9 +28,11 @@ import { DeliveryList } from "../deliveries/list/delivery-list.tsx";
 import { FailureReasons } from "../deliveries/list/failure-reasons.tsx";
 import { publisherFacts } from "./publisher-facts.tsx";
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 4_000;
 /** Recipients on the page; the list of deliveries has them all. */
 const SHOWN = 50;
+/** The maximum height of the body, in pixels. */
 const BODY_HEIGHT = 480;
 /** States from which a delivery moves on by itself. */
 const OPEN: readonly DeliveryState[] = [
@@ -39,7 +41,7 @@ const OPEN: readonly DeliveryState[] = [
   DeliveryState.RETRYING,
 ];
 
-/** One event: who published it, its payload, and what became of each delivery; live until the last one has ended. */
+/** The page of an event: its publisher, payload and deliveries. Updates live until the last delivery ends. */
 export default function EventPage() {
   const { id = "" } = useParams();
   const found = useQuery(

@@ -2,7 +2,7 @@ import type { Event } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { isNotice } from "../../../../src/contract/catalogue.ts";
 import type { Fact } from "../../parts/layout/facts.tsx";
 
-/** Whom an event is about and who published it, as far as one may see it. */
+/** The user and the publisher of an event, as far as the session may see them. */
 export function publisherFacts(event: Event | undefined): (Fact | false)[] {
   if (!event) return [];
   const { userId, test, apiKeyId, apiKeyName, idempotencyKey } = event;

@@ -15,7 +15,7 @@ import type { NewSecret } from "./dialogs/secret-dialog.tsx";
 
 type Question = "create" | "quotas" | "rotate" | "revoke" | "remove";
 
-/** What the page asks and shows in dialogs, one at a time, and what follows from each. */
+/** The dialogs of the page, one at a time, and the effect of each. */
 export function useKeyDialogs() {
   const queries = useQueryClient();
   const readAnew = useReadAnew();

@@ -48,13 +48,13 @@ const NOW: readonly { label: string; of: (overview: Overview) => bigint; state: 
 ];
 
 const PERCENT = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 0 });
-/** Beyond it, a change is told as a factor. */
+/** The change above which it is shown as a factor. */
 const MAX_PERCENTAGE = 10;
 
 const deliveriesIn = (filter: Record<string, string>) =>
   `${PAGE_PATHS.deliveries}?${new URLSearchParams(filter)}`;
 
-/** What failed and what arrived in the last 24 hours, against the 24 hours before, and what is open now. */
+/** Failed and delivered deliveries of the last 24 hours, compared with the 24 hours before, and the open ones. */
 export function Counts({ overview }: { overview: Overview | undefined }) {
   return (
     <>
@@ -83,7 +83,7 @@ export function Counts({ overview }: { overview: Overview | undefined }) {
   );
 }
 
-/** Where open deliveries are now, on one line. */
+/** The open deliveries by state, on one line. */
 function Open({ overview }: { overview: Overview | undefined }) {
   return (
     <Card withBorder padding="sm" component="section" aria-label="Deliveries now">
@@ -143,7 +143,7 @@ function Tile({ label, span, to, value, before, bad }: TileProps) {
   );
 }
 
-/** How a figure differs from that of the 24 hours before; red or green where the change is bad or good. */
+/** The difference of a figure from the 24 hours before, in red or green if the change is bad or good. */
 function Trend({ now, before, bad }: { now: bigint; before: bigint; bad: boolean }) {
   if (now === before) return <TrendText>as many as the day before</TrendText>;
   const more = now > before;

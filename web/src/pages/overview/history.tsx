@@ -7,8 +7,11 @@ import { type HistoryBucket, StatsService } from "../../../../gen/webhook/v1/sta
 import { Failure } from "../../parts/status/failure.tsx";
 import { useZone, type ZoneFormats } from "../../parts/time/zone.ts";
 
+/** The height in pixels. */
 const HEIGHT = 200;
+/** The number of intervals in the chart. */
 const BUCKETS = 48;
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
 
 const SERIES = [
@@ -16,7 +19,7 @@ const SERIES = [
   { name: "failed", label: "Failed", color: "var(--chart-failed)" },
 ];
 
-/** The attempts of the last 24 hours by outcome, by half hours; those that will be retried count as failed, too. */
+/** The attempts of the last 24 hours by outcome, in half hours. Attempts that will be retried count as failed. */
 export function History() {
   const history = useQuery(
     StatsService.method.getHistory,

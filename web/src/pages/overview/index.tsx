@@ -15,7 +15,7 @@ import { TroubledWebhooks } from "./troubled-webhooks.tsx";
 import { useLiveOverview } from "./use-live-overview.ts";
 import { WebhookFigures } from "./webhook-figures.tsx";
 
-/** How the service does: live, and over the last day. */
+/** The overview: live figures, and those of the last day. */
 export default function OverviewPage() {
   const { overview, failure } = useLiveOverview();
   const isOfApp = useOwnApp() !== undefined;

@@ -8,7 +8,9 @@ import { Loading } from "../../parts/status/loading.tsx";
 import { durationInWords } from "../../parts/text/duration.ts";
 import { Time } from "../../parts/text/time.tsx";
 
+/** The number of items shown. */
 const SHOWN = 10;
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 3_000;
 
 /** The last dispatch runs: when, for how long, and what they did. */

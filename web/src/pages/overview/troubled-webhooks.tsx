@@ -12,6 +12,7 @@ import { webhookTitle } from "../../parts/text/webhook-title.ts";
 
 /** Failing webhooks that are named. */
 const SHOWN = 5;
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
 
 /** `3 webhooks are failing`, with the first of them, and how many are degraded; nothing while all are healthy. */
@@ -53,7 +54,7 @@ function ListLink({ count, health }: { count: number; health: "failing" | "degra
   );
 }
 
-/** The failing webhooks with their last errors, those that have failed longest first. */
+/** The failing webhooks with their last errors, the longest failing first. */
 function Failing({ count }: { count: number }) {
   const { data } = useAllPages(
     WebhookService.method.listWebhooks,

@@ -4,13 +4,15 @@ import { useDocumentVisibility } from "@mantine/hooks";
 import { useEffect, useState } from "react";
 import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 
-const FIRST_WAIT_MS = 1_000;
-const LONGEST_WAIT_MS = 30_000;
+/** The delay before the stream is opened again, in milliseconds: doubled each time, up to MAX_WAIT_MS. */
+const MIN_WAIT_MS = 1_000;
+/** The maximum of that delay, in milliseconds. */
+const MAX_WAIT_MS = 30_000;
 
 /** The overview as last told, and whether it is still being told. */
 export interface LiveOverview {
   overview: Overview | undefined;
-  /** Why the service tells nothing at the moment; it is asked again by itself. */
+  /** The error of the stream, which is opened again automatically. */
   failure: unknown;
 }
 
@@ -29,11 +31,11 @@ export function useLiveOverview(): LiveOverview {
     const client = createClient(StatsService, transport);
     const end = new AbortController();
     async function follow() {
-      let wait = FIRST_WAIT_MS;
+      let wait = MIN_WAIT_MS;
       while (!end.signal.aborted) {
         try {
           for await (const { overview } of client.watchOverview({}, { signal: end.signal })) {
-            wait = FIRST_WAIT_MS;
+            wait = MIN_WAIT_MS;
             setLive({ overview, failure: undefined });
           }
         } catch (failure) {
@@ -41,7 +43,7 @@ export function useLiveOverview(): LiveOverview {
           setLive(({ overview }) => ({ overview, failure }));
         }
         await elapsed(wait, end.signal);
-        wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+        wait = Math.min(wait * 2, MAX_WAIT_MS);
       }
     }
     void follow();

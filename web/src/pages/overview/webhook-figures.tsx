@@ -13,11 +13,14 @@ import { Breakable } from "../../parts/text/breakable.tsx";
 import { durationInWords } from "../../parts/text/duration.ts";
 import { webhookTitle } from "../../parts/text/webhook-title.ts";
 
+/** The number of items shown. */
 const SHOWN = 5;
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
+/** The age up to which webhooks are not read again, in milliseconds. */
 const WEBHOOK_FRESH_MS = 60_000;
 
-/** Which webhooks, and what is told of each. */
+/** The webhooks, and the figures shown of each. */
 export interface WebhookFiguresProps {
   by: "failures" | "slowness";
 }

@@ -12,6 +12,7 @@ import { Loading } from "../../parts/status/loading.tsx";
 import { ReplayCard } from "./replay-card.tsx";
 import { refreshMs } from "./replay-in-words.ts";
 
+/** The number of items per page. */
 const PAGE_SIZE = 25;
 
 /** All replays, newest first, kept current. */

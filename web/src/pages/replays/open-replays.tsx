@@ -9,7 +9,7 @@ import { isOpen, refreshMs } from "./replay-in-words.ts";
 
 /** The number of newest replays of which the current ones are shown; the page of replays has all. */
 const SHOWN = 10;
-/** One that has ended is shown as long, in milliseconds. */
+/** The time for which an ended replay is still shown, in milliseconds. */
 const ENDED_SHOWN_MS = 120_000;
 
 /** Replays that are open or have just ended, kept current. Nothing if there are none. */

@@ -3,7 +3,7 @@ import { processName } from "../../../../src/contract/catalogue.ts";
 import { DELIVERY_STATES } from "../../parts/status/delivery-state.tsx";
 import { countOf } from "../../parts/text/count-of.ts";
 
-/** How a state is shown. */
+/** The label and colour of each state. */
 export const REPLAY_STATES: Record<ReplayState, { label: string; color: string }> = {
   [ReplayState.UNSPECIFIED]: { label: "Unknown", color: "gray" },
   [ReplayState.RUNNING]: { label: "Running", color: "blue" },
@@ -12,12 +12,12 @@ export const REPLAY_STATES: Record<ReplayState, { label: string; color: string }
   [ReplayState.CANCELLED]: { label: "Cancelled", color: "gray" },
 };
 
-/** Whether it may go on. */
+/** Whether the replay is open. */
 export function isOpen({ state }: Pick<Replay, "state">): boolean {
   return state === ReplayState.RUNNING || state === ReplayState.PAUSED;
 }
 
-/** What a replay queues: `Failed deliveries`, `Missed events`. */
+/** The title of a replay: `Failed deliveries`, `Missed events`. */
 export function replayTitle({ what }: Replay): string {
   if (what.case === "backfill") return "Missed events";
   if (what.case !== "resend") return "Replay";
@@ -38,6 +38,7 @@ export function countsInWords({ queued, skipped }: Replay): string {
   return skipped === 0n ? counted : `${counted}, ${skipped.toLocaleString()} skipped`;
 }
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = { open: 1_000, ended: 15_000 };
 
 /** The interval at which replays are read again, in milliseconds: short while one is open. */

@@ -6,7 +6,7 @@ import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { ReplayService, type StartReplayRequestSchema } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 
-/** What a replay is started for. */
+/** The deliveries or events to replay. */
 type What = NonNullable<MessageInitShape<typeof StartReplayRequestSchema>["what"]>;
 
 /**

@@ -47,7 +47,7 @@ export default function WebhooksPage() {
   // Read before the dialog that shows them opens.
   useEventTypes();
   const isMaking = mayWrite && filters.new !== "";
-  // A link from another page opens it too: what that was is gone when it closes.
+  // A link from another page opens the dialog too; closing it removes the parameter.
   useFocusBack(isMaking);
 
   return (
@@ -55,7 +55,7 @@ export default function WebhooksPage() {
       <PageTitle
         title="Webhooks"
         compact
-        // In this place whatever is listed: one that moved once the list is read would be gone from under a finger.
+        // Always in this place: a button that moved once the list is read could be missed.
         actions={
           <>
             <PeriodSelect

@@ -13,11 +13,12 @@ import { Loading } from "../../parts/status/loading.tsx";
 import { deliveriesOf } from "./list/webhook-table.tsx";
 import { WebhookDetails } from "./webhook/webhook-details.tsx";
 
-/** What `Webhook.id` can be: it has up to 64 bits. */
+/** The format of `Webhook.id`, which has up to 64 bits. */
 const ID = /^\d{1,18}$/;
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
 
-/** One registration. */
+/** The page of a webhook. */
 export default function WebhookPage() {
   const { id = "" } = useParams();
   return (

@@ -8,9 +8,9 @@ export interface ConfirmDialogProps {
   onClose: () => void;
   /** The question: "Delete this webhook?". */
   title: string;
-  /** What will happen, and what cannot be undone. Fields, too. */
+  /** The effects, irreversible ones included, and fields. */
   children: ReactNode;
-  /** What the button does, as a verb: "Delete webhook". */
+  /** The label of the button, as a verb: "Delete webhook". */
   confirm: string;
   /** Red, for what cannot be undone. */
   danger?: boolean;

@@ -1,11 +1,11 @@
 import { Button, Group, Modal } from "@mantine/core";
 import type { ReactNode } from "react";
 
-/** A form of its own. */
+/** A dialog with a form. */
 export interface FormDialogProps {
   opened: boolean;
   onClose: () => void;
-  /** What it makes: "New webhook". */
+  /** The title: "New webhook". */
   title: string;
   /** The form: made anew each time the dialog opens, so that nothing is left of what was typed before. */
   children: ReactNode;
@@ -28,9 +28,9 @@ export function FormDialog({ opened, onClose, title, children }: FormDialogProps
   );
 }
 
-/** What ends a form. */
+/** The buttons of a form. */
 export interface FormActionsProps {
-  /** What the button does, as a verb: "Create key". */
+  /** The label of the button, as a verb: "Create key". */
   submit: string;
   /** Whether it is being done. */
   busy: boolean;

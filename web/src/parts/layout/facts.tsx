@@ -2,18 +2,18 @@ import { DataList } from "@mantine/core";
 import type { ReactNode } from "react";
 import { useBelow } from "../lists/use-below.ts";
 
-/** Something that is told: what it is, and what it is here. */
+/** A fact: its name and its value. */
 export type Fact = readonly [name: string, value: ReactNode];
 
-/** What is told, in order. */
+/** A list of facts. */
 export interface FactsProps {
-  /** What there is not may be left out by its condition: `finished && ["Finished", …]`. */
+  /** The facts, in order. False and undefined ones are omitted: `finished && ["Finished", …]`. */
   facts: readonly (Fact | false | undefined)[];
-  /** For short values: beside their names on a phone too. */
+  /** Whether values are beside their names on a phone too, for short ones. */
   inline?: boolean;
 }
 
-/** Names and values, one under the other; on a phone a name stands above its value. */
+/** Names and values, one per line; on a phone, names are above their values. */
 export function Facts({ facts, inline = false }: FactsProps) {
   const narrow = useBelow("sm");
   return (

@@ -8,7 +8,7 @@ export interface PageTitleProps {
   title: string;
   /** The title of the browser's tab. Defaults to the page's. */
   tab?: string;
-  /** What the page is for, in a sentence. */
+  /** The purpose of the page, in a sentence. */
   description?: ReactNode;
   /** Buttons, at the end of the line. */
   actions?: ReactNode;

@@ -4,14 +4,14 @@ import type { ReactNode } from "react";
 /** A part of a page. */
 export interface SectionProps {
   title: string;
-  /** What it is for, in a sentence or two. */
+  /** The purpose of the section, in one or two sentences. */
   description?: ReactNode;
   /** Buttons and links, at the end of the title's line. */
   actions?: ReactNode;
   children?: ReactNode;
 }
 
-/** A part of a page with a heading of its own. */
+/** A part of a page with a heading. */
 export function Section({ title, description, actions, children }: SectionProps) {
   return (
     <Card withBorder padding="lg" component="section" aria-label={title} h="100%">

@@ -2,11 +2,11 @@ import { Box, Stack, Text, ThemeIcon, Title } from "@mantine/core";
 import { IconInbox } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 
-/** What is not there, and what to do about it. */
+/** The text of an empty list, with the next step. */
 export interface EmptyProps {
   /** "No webhooks yet". */
   title: string;
-  /** What to do next, in a sentence or two. */
+  /** The next step, in one or two sentences. */
   children?: ReactNode;
   /** A button or a link that does it. */
   action?: ReactNode;

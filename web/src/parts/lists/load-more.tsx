@@ -1,11 +1,11 @@
 import { Button, Group, Text } from "@mantine/core";
 import { countOf } from "../text/count-of.ts";
 
-/** How far a list has been read. */
+/** The progress of reading a list. */
 export interface LoadMoreProps {
-  /** How many are shown. */
+  /** The number of items shown. */
   shown: number;
-  /** What they are, one and many of them: "key", "keys". */
+  /** The noun of the items, singular and plural: "key", "keys". */
   of: readonly [one: string, many: string];
   hasMore: boolean;
   loading: boolean;

@@ -3,13 +3,13 @@ import { IconFilterOff } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 import { Empty } from "./empty.tsx";
 
-/** What was looked for in a list that is not empty. */
+/** The search of a list that is not empty. */
 export interface NothingFoundProps {
-  /** What the list is of: "webhook". */
+  /** The noun of the items: "webhook". */
   of: string;
   /** Takes the filters, or the search, away. */
   onClear: () => void;
-  /** Why, in a sentence. */
+  /** The reason, in a sentence. */
   children: ReactNode;
 }
 

@@ -3,22 +3,23 @@ import { useDebouncedCallback } from "@mantine/hooks";
 import { IconSearch } from "@tabler/icons-react";
 import { useEffect, useRef, useState } from "react";
 
+/** The pause in typing after which the text is searched, in milliseconds. */
 const TYPING_MS = 200;
 
 /** A search within a list. */
 export interface SearchFieldProps {
-  /** What is searched for, as the address has it. */
+  /** The searched text in the page's URL. */
   value: string;
-  /** Told what was typed, once the typing pauses. */
+  /** Receives the typed text once the typing pauses. */
   onChange: (text: string) => void;
-  /** What is searched: "Search keys". */
+  /** The label: "Search keys". */
   label: string;
   placeholder?: string;
   /** Whether the label is read out only. */
   labelHidden?: boolean;
 }
 
-/** Searches a list while one types. What it stands for may be in the address: Back is followed. */
+/** Searches a list while the user types. Follows changes of `value`, such as by Back. */
 export function SearchField({ value, onChange, label, placeholder, labelHidden }: SearchFieldProps) {
   const [text, setText] = useState(value);
   const told = useRef(value);

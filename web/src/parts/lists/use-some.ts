@@ -1,5 +1,6 @@
 import { useState } from "react";
 
+/** The number of items that are added to the shown ones. */
 const STEP = 50;
 
 /** The first of many items, and the way to more of them; what LoadMore needs. */

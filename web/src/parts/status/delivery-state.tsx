@@ -3,12 +3,13 @@ import type { ReactNode } from "react";
 import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { StatusMark, type StatusMarkProps } from "./status-mark.tsx";
 
+/** The size of icons, in pixels. */
 const ICON_SIZE = 12;
 
-/** What is told of each state; the comments of the proto in short. */
+/** The label and meaning of each state; short forms of the proto's comments. */
 export const DELIVERY_STATES: readonly {
   state: DeliveryState;
-  /** As addresses spell it. */
+  /** The name in URLs. */
   name: string;
   label: string;
   meaning: string;

@@ -2,10 +2,10 @@ import { Alert, Button, Stack, Text } from "@mantine/core";
 import { IconAlertCircle } from "@tabler/icons-react";
 import { failureInWords } from "../../api/failure.ts";
 
-/** What failed, and how it is tried again. */
+/** An error, with a retry. */
 export interface FailureProps {
   error: unknown;
-  /** What was tried, when the title of the error does not tell: "The key was not made". */
+  /** The title, if that of the error does not name the failed action: "The key was not made". */
   title?: string;
   onRetry?: () => void;
 }

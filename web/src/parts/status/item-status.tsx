@@ -12,12 +12,12 @@ export interface ItemStatusProps {
   query: { isPending: boolean; error: unknown; refetch: () => unknown };
   /** The reason of the error if the item does not exist: "DELIVERY_NOT_FOUND". */
   notFound: ErrorReason;
-  /** What it is: "delivery". */
+  /** The noun of the item: "delivery". */
   noun: string;
   icon: ReactNode;
   /** The list to go to instead. */
   list: { path: string; label: string };
-  /** Why the item may not exist, in a sentence. */
+  /** The reason why the item may not exist, in a sentence. */
   children: ReactNode;
 }
 

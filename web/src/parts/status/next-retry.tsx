@@ -15,7 +15,7 @@ export function NextRetry({ due }: { due: Timestamp }) {
   );
 }
 
-/** How long ago a moment was, in milliseconds, second by second. */
+/** The time since a moment in milliseconds, updated every second. */
 export function useLateness(due: Timestamp): number {
   const [now, setNow] = useState(Date.now);
   useInterval(() => setNow(Date.now()), 1_000, { autoInvoke: true });

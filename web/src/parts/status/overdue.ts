@@ -9,11 +9,11 @@ import { countOf } from "../text/count-of.ts";
 
 /** A retry is overdue when it was due longer ago than this, in milliseconds; the service counts by the same time. */
 export const OVERDUE_AFTER_MS = 20_000;
-/** The service counts no more than so many. */
+/** The maximum number that the service counts. */
 const MAX_COUNTED = 10_000;
 const MINUTE_MS = 60_000;
 
-/** What a webhook's retries wait for: `waiting for shop.example, which does not answer`. */
+/** The reason why a webhook's retries wait: `waiting for shop.example, which does not answer`. */
 export function waitingFor(webhook: Webhook): string {
   if (webhook.paused) return "the webhook is paused";
   if (webhook.circuitBreaker?.state === CircuitBreakerState.OPEN) return "the circuit breaker is open";
@@ -37,7 +37,7 @@ export function overdueInWords({ count, oldestDue }: OverdueRetries, now: number
   return `${retries}${count >= MAX_COUNTED ? " or more" : ""} overdue${oldest}`;
 }
 
-/** How late a retry is, as exactly as it matters: `45 s`, `16 min`, `2 h 5 min`. */
+/** The delay of a retry, rounded: `45 s`, `16 min`, `2 h 5 min`. */
 export function overdueFor(ms: number): string {
   if (ms < MINUTE_MS) return `${Math.max(0, Math.round(ms / 1_000))} s`;
   const minutes = Math.floor(ms / MINUTE_MS);

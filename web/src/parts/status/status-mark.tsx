@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 
-/** How a state is shown. */
+/** The appearance of a state. */
 export interface StatusMarkProps {
   /** A word or two: "Failing". */
   label: string;

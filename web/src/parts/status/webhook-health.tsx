@@ -12,12 +12,13 @@ import { CircuitBreakerState, type Webhook, WebhookHealth } from "../../../../ge
 import { Time } from "../text/time.tsx";
 import { StatusMark, type StatusMarkProps } from "./status-mark.tsx";
 
+/** The size of icons, in pixels. */
 const ICON_SIZE = 12;
 
-/** What is told of each health, worst first; the comments of the proto in short. */
+/** The label and meaning of each health, worst first; short forms of the proto's comments. */
 export const WEBHOOK_HEALTHS: readonly {
   health: WebhookHealth;
-  /** As addresses spell it. */
+  /** The name in URLs. */
   name: string;
   label: string;
   meaning: string;
@@ -50,7 +51,7 @@ export const WEBHOOK_HEALTHS: readonly {
   },
 ];
 
-/** What is told of a circuit breaker that holds deliveries back. */
+/** The label and meaning of circuit breakers that hold deliveries back. */
 const BREAKER_STATES: readonly (Omit<StatusMarkProps, "meaning"> & { state: CircuitBreakerState })[] = [
   {
     state: CircuitBreakerState.OPEN,

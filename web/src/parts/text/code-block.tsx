@@ -4,11 +4,11 @@ import { CopyButton } from "./copy-button.tsx";
 /** Code, JSON, or whatever is read as it is written. */
 export interface CodeBlockProps extends CodeProps {
   children: string;
-  /** What it is, for the copy button and for who cannot see it: "the sample". */
+  /** The name of the code, for the copy button and screen readers: "the sample". */
   of: string;
-  /** What the button copies, where that is not the text as it is shown. */
+  /** The text that the button copies. Defaults to the shown text. */
   copied?: string;
-  /** In pixels; what is longer scrolls within. */
+  /** The maximum height in pixels; longer code scrolls. */
   maxHeight?: number;
   /** Whether long lines are broken; they scroll otherwise, as code does. */
   wraps?: boolean;

@@ -2,12 +2,13 @@ import { ActionIcon, Tooltip, VisuallyHidden } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
 import { IconCheck, IconCopy, IconX } from "@tabler/icons-react";
 
+/** The time for which the confirmation is shown, in milliseconds. */
 const SHOWN_MS = 2_000;
 
-/** What is copied. */
+/** The text to copy, and its name. */
 export interface CopyButtonProps {
   value: string;
-  /** What it is, for the button's name: "the delivery's id". */
+  /** The name of the text, for the button's label: "the delivery's id". */
   of: string;
 }
 

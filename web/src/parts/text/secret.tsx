@@ -4,7 +4,7 @@ import { CopyButton } from "./copy-button.tsx";
 /** A secret that is shown. */
 export interface SecretProps {
   value: string;
-  /** What it is: "Signing secret". */
+  /** The name of the secret: "Signing secret". */
   label: string;
   description?: string;
   /** Whether the secret is in clear: where a button before has revealed it. Otherwise a click on its eye does. */

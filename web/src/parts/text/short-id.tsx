@@ -3,13 +3,15 @@ import { useClipboard } from "@mantine/hooks";
 import { IconCheck, IconCopy } from "@tabler/icons-react";
 import { Link } from "react-router";
 
+/** The time for which the confirmation is shown, in milliseconds. */
 const SHOWN_MS = 2_000;
+/** The number of characters shown. */
 const CHARACTERS = 8;
 
 /** An id in a list. */
 export interface ShortIdProps {
   id: string;
-  /** What it is, for the button that copies it in full: "the delivery’s id". */
+  /** The name of the id, for the button that copies it in full: "the delivery’s id". */
   of: string;
   /** The page of what it names. */
   to: string;

@@ -7,6 +7,7 @@ import { useZone } from "../time/zone.ts";
 
 const FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 const SHORT_FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 10_000;
 
 /** Units in milliseconds, the longest first. */
@@ -19,10 +20,10 @@ const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["second", 1_000],
 ];
 
-/** How a time is shown. */
+/** The format of a time. */
 export interface TimeProps extends TextProps {
   value: Timestamp | undefined;
-  /** How long ago, or in how long: for what is recent. `16 minutes ago`, or short `16 min ago`. */
+  /** Whether recent times are shown relative to now: `16 minutes ago`, or short `16 min ago`. */
   relative?: boolean | "short";
   /** Shown where there is no time. */
   otherwise?: string;

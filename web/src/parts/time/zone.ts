@@ -1,7 +1,7 @@
 import { useLocalStorage } from "@mantine/hooks";
 import { useMemo } from "react";
 
-/** Where times are shown: in the viewer's zone or in UTC. */
+/** The zone of displayed times: the viewer's or UTC. */
 export type Zone = "local" | "utc";
 
 /** Formats of times in the chosen zone. */

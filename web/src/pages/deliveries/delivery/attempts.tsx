@@ -14,10 +14,12 @@ import { NextAttemptDue, useHeldBack } from "./next-attempt.tsx";
 import { resultInWords } from "./result-words.ts";
 import { ATTEMPTS_A_ROUND, arrived, roundsOf } from "./rounds.ts";
 
+/** The size of icons, in pixels. */
 const ICON_SIZE = 14;
+/** The maximum height of a response, in pixels. */
 const RESPONSE_HEIGHT = 240;
 
-/** Every attempt of a delivery, newest first, below the one that comes next. */
+/** Every attempt of a delivery, newest first, below the next one. */
 export function Attempts({
   delivery,
   event,
@@ -86,7 +88,7 @@ export function Attempts({
   );
 }
 
-/** When the next attempt is; undefined where there is none to come. */
+/** The time of the next attempt; undefined for none. */
 function nextAttempt({ state, nextAttempt: due }: Delivery) {
   switch (state) {
     case DeliveryState.PENDING:

@@ -4,7 +4,7 @@ import { useInterval } from "@mantine/hooks";
 import { useState } from "react";
 import { inUtc } from "../../../../../src/contract/time-in-words.ts";
 
-/** How long it is until a moment, second by second: `in 4:59`. */
+/** The time until a moment, updated every second: `in 4:59`. */
 export function Countdown({ until }: { until: Timestamp }) {
   const [now, setNow] = useState(Date.now);
   useInterval(() => setNow(Date.now()), 1_000, { autoInvoke: true });

@@ -11,9 +11,10 @@ import { useLateness } from "../../../parts/status/next-retry.tsx";
 import { OVERDUE_AFTER_MS, overdueFor, overdueInWords, waitingFor } from "../../../parts/status/overdue.ts";
 import { Countdown } from "./countdown.tsx";
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 5_000;
 
-/** What the deliveries of a webhook wait for, to follow "waits"; undefined for nothing. */
+/** The text after "waits" for the deliveries of a webhook; undefined if they do not wait. */
 export function heldBackBy({ paused, circuitBreaker }: Webhook): string | undefined {
   if (paused) return "until the webhook is resumed";
   switch (circuitBreaker?.state) {
@@ -27,8 +28,8 @@ export function heldBackBy({ paused, circuitBreaker }: Webhook): string | undefi
 }
 
 /**
- * What holds a delivery back that would be sent otherwise: its webhook is paused, or its circuit breaker is open. Undefined
- * if nothing does, and for test events, which are always sent.
+ * The reason why a delivery is held back: its webhook is paused, or its circuit breaker is open. Undefined if nothing
+ * does, and for test events, which are always sent.
  */
 export function useHeldBack(
   { state, webhookId }: Delivery,
@@ -59,7 +60,7 @@ export function useHeldBack(
   );
 }
 
-/** When a delivery is retried: `The last attempt failed; the next one is in 4:59.` Late ones, with the reason. */
+/** The time of a delivery's retry: `The last attempt failed; the next one is in 4:59.` Late ones, with the reason. */
 export function NextAttempt({ delivery, due }: { delivery: Delivery; due: Timestamp }) {
   return useLateness(due) > OVERDUE_AFTER_MS ? (
     <>
@@ -72,7 +73,7 @@ export function NextAttempt({ delivery, due }: { delivery: Delivery; due: Timest
   );
 }
 
-/** The same in short, for a line of its own. */
+/** The same in short, for a separate line. */
 export function NextAttemptDue({ due }: { due: Timestamp }) {
   const late = useLateness(due);
   return late > OVERDUE_AFTER_MS ? `Overdue by ${overdueFor(late)}` : <Countdown until={due} />;

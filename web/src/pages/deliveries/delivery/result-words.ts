@@ -2,7 +2,7 @@ import statuses from "statuses";
 import type { Delivery } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { arrived } from "./rounds.ts";
 
-/** What came of a delivery's latest attempt, or why it ended without one; undefined before the first. */
+/** The outcome of a delivery's latest attempt, or the reason why it ended without one. Undefined before the first. */
 export function latestInWords({
   status,
   error,
@@ -12,7 +12,7 @@ export function latestInWords({
   return status === undefined && error === undefined ? undefined : resultInWords({ status, error });
 }
 
-/** What came of an attempt, in words: `503 Service Unavailable`. */
+/** The outcome of an attempt, in words: `503 Service Unavailable`. */
 export function resultInWords(attempt: { status?: number | undefined; error?: string | undefined }): string {
   const { status, error } = attempt;
   if (status === undefined) return sentence(error ?? "no answer");

@@ -10,7 +10,9 @@ import { CodeBlock } from "../../../parts/text/code-block.tsx";
 import { layOutJson } from "../../../parts/text/json-text.ts";
 import { curlCommand } from "./curl-command.ts";
 
+/** The maximum height of the body, in pixels. */
 const BODY_HEIGHT = 480;
+/** The time for which the confirmation is shown, in milliseconds. */
 const COPIED_SHOWN_MS = 2_000;
 
 /** Headers that change with each attempt. */

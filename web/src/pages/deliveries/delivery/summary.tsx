@@ -20,7 +20,7 @@ import { Time } from "../../../parts/text/time.tsx";
 import { publisherFacts } from "../../events/publisher-facts.tsx";
 import { NextAttempt, useHeldBack } from "./next-attempt.tsx";
 
-/** What a delivery is and where it stands. */
+/** The facts and the state of a delivery. */
 export function Summary({
   delivery,
   event,

@@ -21,6 +21,7 @@ import { DeliveryList } from "../list/delivery-list.tsx";
 import { type ExportProgress, MAX_SHOWN, useExport } from "./use-export.ts";
 
 const DAY_MS = 86_400_000;
+/** The minimum length of a text searched in payloads, in characters. */
 const MIN_TEXT = 3;
 
 const FORMATS = [

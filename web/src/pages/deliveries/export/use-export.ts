@@ -14,7 +14,7 @@ export const MAX_SHOWN = 50;
 
 export type ExportRequest = MessageInitShape<typeof ExportDeliveriesRequestSchema>;
 
-/** How far an export is. */
+/** The progress of an export. */
 export interface ExportProgress {
   exported: number;
   examined: number;

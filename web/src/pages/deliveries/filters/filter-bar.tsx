@@ -10,7 +10,7 @@ import { Moments, TimeFilter } from "./time-filter.tsx";
 import { WebhookSelect } from "./webhook-select.tsx";
 
 const STATES = DELIVERY_STATES.map(({ name, label }) => ({ value: name, label }));
-/** More chosen states than these are counted. */
+/** The maximum number of chosen states that are named; more are counted. */
 const MAX_NAMED = 2;
 const TYPES = catalogue.map(({ name }) => name);
 

@@ -26,7 +26,7 @@ export const NO_FILTERS: Filters = {
   page: "",
 };
 
-/** What a list of deliveries and sending many again are asked for alike. */
+/** The filter fields that lists of deliveries and sending many again share. */
 export type DeliveryFilter = Pick<
   MessageInitShape<typeof ListDeliveriesRequestSchema>,
   "webhookId" | "process" | "search"
@@ -41,13 +41,13 @@ export const SPANS: readonly { value: string; label: string; ms: number }[] = [
   { value: "7d", label: "The last 7 days", ms: 7 * 24 * HOUR },
 ];
 
-/** The states that an address names, in the order in which they are told everywhere. */
+/** The states in a URL, in the order of all lists of states. */
 export function statesOf({ state }: Filters): typeof DELIVERY_STATES {
   const names = new Set(state.split(","));
   return DELIVERY_STATES.filter(({ name }) => names.has(name));
 }
 
-/** The filter that an address stands for. What it cannot mean, such as a state that does not exist, is left out. */
+/** The filter in a URL. Invalid values, such as unknown states, are ignored. */
 export function readFilter(filters: Filters, now: number): DeliveryFilter {
   const type = catalogue.find(({ name }) => name === filters.type);
   const span = SPANS.find(({ value }) => value === filters.last);

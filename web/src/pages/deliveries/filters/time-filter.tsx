@@ -16,7 +16,7 @@ function chosenOf({ last, from, to }: FilterBarProps["filters"]): string {
   return from || to ? BETWEEN : ANY;
 }
 
-/** When the deliveries were created: a span up to now, or between two moments. */
+/** The filter by time of creation: a span up to now, or between two moments. */
 export function TimeFilter({ filters, onChange }: FilterBarProps) {
   function choose(value: string | null) {
     if (value === BETWEEN)

@@ -3,6 +3,7 @@ import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webh
 import { isReachable } from "../../../api/reachable.ts";
 import { useAllPages } from "../../../api/use-all-pages.ts";
 
+/** The age up to which data is not read again, in milliseconds. */
 const FRESH_MS = 60_000;
 
 /** Every webhook that the session can reach; undefined until they are read. */

@@ -3,8 +3,8 @@ import { useMemo } from "react";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { useWebhooks } from "./use-webhooks.ts";
 
-/** More would be slow to show; one types a part of the address instead. */
-const MOST_SHOWN = 50;
+/** The maximum number of webhooks shown. More would be slow; type a part of the URL instead. */
+const MAX_SHOWN = 50;
 
 /** Chooses one webhook by its number, event type or address. */
 export function WebhookSelect({ value, onChange }: { value: string; onChange: (id: string) => void }) {
@@ -27,7 +27,7 @@ export function WebhookSelect({ value, onChange }: { value: string; onChange: (i
       onChange={(id) => onChange(id ?? "")}
       searchable
       clearable
-      limit={MOST_SHOWN}
+      limit={MAX_SHOWN}
       nothingFoundMessage="No webhook matches"
       clearButtonProps={{ "aria-label": "Any webhook" }}
       renderOption={({ option }) => <Option label={option.label} />}

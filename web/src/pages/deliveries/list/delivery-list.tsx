@@ -17,7 +17,7 @@ export interface DeliveryListProps {
   deliveries: readonly Delivery[];
   /** Undefined where nothing can be done with them. */
   selection?: Selection | undefined;
-  /** What all of them have in common and is not repeated in each row. */
+  /** The fact that all deliveries share, which is not repeated in each row. */
   ofOne?: "event" | "webhook";
 }
 
@@ -215,7 +215,7 @@ function Target({ delivery: { webhookId, url } }: { delivery: Delivery }) {
   );
 }
 
-/** What came of the latest attempt, and when the next one is. */
+/** The outcome of the latest attempt, and the time of the next one. */
 function Result({ delivery }: { delivery: Delivery }) {
   const { state, nextAttempt } = delivery;
   const words = latestInWords(delivery);

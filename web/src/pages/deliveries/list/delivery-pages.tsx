@@ -22,10 +22,10 @@ import { SearchFurther } from "./search-further.tsx";
 import { isFinal, useSelection } from "./selection.ts";
 import { useDeliveryPage } from "./use-delivery-page.ts";
 
-/** What is listed. */
+/** The filter and page of a list. */
 export interface DeliveryPagesProps {
   filter: DeliveryFilter;
-  /** Of the page; "" is the first. */
+  /** The token of the page; "" for the first. */
   token: string;
   onGo: (token: string, options?: { replace?: boolean }) => void;
   /** Takes the filters away; undefined where there are none. */
@@ -40,7 +40,7 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
   const selection = useSelection(deliveries);
   const isNewest = token !== "" && !page.isPrevious && page.deliveries !== undefined && page.newer === "";
   useEffect(() => {
-    // Gone back to the first page, which has an address of its own.
+    // Back on the first page, which has a URL without a token.
     if (isNewest) onGo("", { replace: true });
   }, [isNewest, onGo]);
 
@@ -122,7 +122,7 @@ function ExportFiltered({ filter }: { filter: DeliveryFilter }) {
   );
 }
 
-/** Sends again all that the filter finds; those that failed where it names no state. */
+/** Sends again all deliveries that the filter finds; only failed ones if it names no state. */
 function SendFiltered({ filter }: { filter: DeliveryFilter }) {
   const [opened, { open, close }] = useDisclosure();
   const states =

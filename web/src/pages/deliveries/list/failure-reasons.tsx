@@ -9,12 +9,16 @@ import {
 import { Time } from "../../../parts/text/time.tsx";
 import type { DeliveryFilter } from "../filters/filters.ts";
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
-/** As many reasons are named; the others are counted. */
-const MOST_NAMED = 4;
+/** The number of reasons that are named; the others are counted. */
+const MAX_NAMED = 4;
 const FAILING: readonly DeliveryState[] = [DeliveryState.FAILED, DeliveryState.RETRYING];
 
-/** Why the deliveries that a filter finds failed: `382 HTTP 500, 76 certificate has expired`. Nothing if none did. */
+/**
+ * The reasons of the failed deliveries that a filter finds: `382 HTTP 500, 76 certificate has expired`. Nothing if
+ * none did.
+ */
 export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & { eventId?: string } }) {
   const { states = [], ...rest } = filter;
   const asked = states.length === 0 ? [...FAILING] : states.filter((state) => FAILING.includes(state));
@@ -25,13 +29,13 @@ export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & {
   );
   if (asked.length === 0 || !data || data.reasons.length === 0) return null;
   const { reasons, searchedBackTo } = data;
-  const others = reasons.slice(MOST_NAMED);
+  const others = reasons.slice(MAX_NAMED);
   return (
     <Text size="sm" role="group" aria-label="Failures by reason" title={reasons.map(inWords).join(", ")}>
       <Text span inherit c="dimmed">
         Failures:{" "}
       </Text>
-      {reasons.slice(0, MOST_NAMED).map((each, index) => (
+      {reasons.slice(0, MAX_NAMED).map((each, index) => (
         <span key={each.reason}>
           {index > 0 && ", "}
           <Text span inherit fw={600}>

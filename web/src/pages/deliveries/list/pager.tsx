@@ -1,7 +1,7 @@
 import { Button, Group } from "@mantine/core";
 import { IconChevronLeft, IconChevronRight, IconChevronsLeft } from "@tabler/icons-react";
 
-/** The pages beside the one that is shown, by their tokens. */
+/** The previous and next pages, by their tokens. */
 export interface PagerProps {
   isFirst: boolean;
   newer: string;

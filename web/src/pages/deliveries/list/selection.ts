@@ -20,7 +20,7 @@ export interface Selection {
   set: (ids: Iterable<string>) => void;
 }
 
-/** Remembers what is ticked among the deliveries shown; those that are gone or under way are not among them. */
+/** The selected deliveries among the shown ones. Deliveries that are open or no longer shown are not selected. */
 export function useSelection(shown: readonly Delivery[]): Selection {
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const ids = new Set(shown.filter((each) => isFinal(each) && chosen.has(each.id)).map(({ id }) => id));

@@ -11,8 +11,9 @@ import {
 
 /** Deliveries a page. */
 export const PAGE_SIZE = 50;
-/** As many that came meanwhile are counted. */
-const MOST_ARRIVED = 100;
+/** The maximum number of new deliveries that are counted. */
+const MAX_ARRIVED = 100;
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 4_000;
 
 const { listDeliveries } = DeliveryService.method;
@@ -21,7 +22,7 @@ const { listDeliveries } = DeliveryService.method;
 export interface DeliveryPage {
   /** Undefined while they are being read for the first time. */
   deliveries: readonly Delivery[] | undefined;
-  /** Those of another page or filter are shown until these are there. */
+  /** Whether the deliveries are those of the previous page or filter, shown until the new ones are read. */
   isPrevious: boolean;
   error: unknown;
   refetch: () => void;
@@ -30,7 +31,7 @@ export interface DeliveryPage {
   newer: string;
   /** Set when the search stopped before the page was full: how far back it came. */
   searchedBackTo: Timestamp | undefined;
-  /** How many came since the first page was read; at most so many are counted. */
+  /** The number of deliveries created since the first page was read, at most MAX_ARRIVED. */
   arrived: number;
   hasMoreArrived: boolean;
   showArrived: () => void;
@@ -76,7 +77,7 @@ export function useDeliveryPage(
   });
   const arrived = useQuery(
     listDeliveries,
-    held && held.anchor !== "" ? { ...asked(held.anchor), pageSize: MOST_ARRIVED } : skipToken,
+    held && held.anchor !== "" ? { ...asked(held.anchor), pageSize: MAX_ARRIVED } : skipToken,
     { refetchInterval: REFRESH_MS },
   );
 
@@ -101,7 +102,7 @@ export function useDeliveryPage(
     newer: token === "" ? "" : (page.data?.previousPageToken ?? ""),
     searchedBackTo: page.data?.searchedBackTo,
     arrived: since,
-    hasMoreArrived: since === MOST_ARRIVED,
+    hasMoreArrived: since === MAX_ARRIVED,
     showArrived() {
       queries.removeQueries({ queryKey: keyOf("") });
       setView(undefined);

@@ -14,8 +14,8 @@ import { Time } from "../../../parts/text/time.tsx";
 import { useStartReplay } from "../../replays/use-start-replay.ts";
 import type { DeliveryFilter } from "../filters/filters.ts";
 
-/** As many are counted before the question is asked. */
-const MOST_COUNTED = 1_000;
+/** The maximum number of deliveries that are counted for the question. */
+const MAX_COUNTED = 1_000;
 /** Typed to confirm a replay of every webhook's deliveries. */
 const CONFIRMATION = "replay";
 /** Filters that leave out no webhook and no user. */
@@ -34,14 +34,14 @@ export function SendFilteredDialog(props: { opened: boolean; onClose: () => void
   const start = useStartReplay();
   const counted = useQuery(
     DeliveryService.method.listDeliveries,
-    { ...filter, pageSize: MOST_COUNTED },
+    { ...filter, pageSize: MAX_COUNTED },
     { enabled: opened, staleTime: 0, gcTime: 0 },
   );
   const [typed, setTyped] = useState("");
   const everyone = coversEveryone(filter);
   const count = counted.data?.deliveries.length ?? 0;
   const howMany = counted.data?.nextPageToken
-    ? `more than ${countOf(MOST_COUNTED, "delivery", "deliveries")}`
+    ? `more than ${countOf(MAX_COUNTED, "delivery", "deliveries")}`
     : countOf(count, "delivery", "deliveries");
 
   async function run() {

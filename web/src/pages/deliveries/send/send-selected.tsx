@@ -6,21 +6,21 @@ import { type Delivery, DeliveryService } from "../../../../../gen/webhook/v1/de
 import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
 
-const MOST_NAMED = 5;
+const MAX_NAMED = 5;
 
 /** Asks before ticked deliveries are sent again, names them, and sends them. */
 export function SendSelectedDialog(props: {
   opened: boolean;
   onClose: () => void;
   deliveries: readonly Delivery[];
-  /** Told once they are all sent. */
+  /** Called when all are sent. */
   onDone: () => void;
 }) {
   const { opened, onClose, deliveries, onDone } = props;
   const { mutateAsync: sendAgain } = useMutation(DeliveryService.method.sendAgain);
   // One that fails does not have those before it sent twice when it is tried again.
   const sent = useRef(new Set<string>());
-  const named = deliveries.slice(0, MOST_NAMED);
+  const named = deliveries.slice(0, MAX_NAMED);
   const count = countOf(deliveries.length, "delivery", "deliveries");
 
   async function run() {
@@ -54,8 +54,8 @@ export function SendSelectedDialog(props: {
             to {url}
           </List.Item>
         ))}
-        {deliveries.length > MOST_NAMED && (
-          <List.Item>and {countOf(deliveries.length - MOST_NAMED, "other", "others")}</List.Item>
+        {deliveries.length > MAX_NAMED && (
+          <List.Item>and {countOf(deliveries.length - MAX_NAMED, "other", "others")}</List.Item>
         )}
       </List>
     </ConfirmDialog>

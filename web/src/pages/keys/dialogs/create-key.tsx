@@ -18,7 +18,8 @@ import { Failure } from "../../../parts/status/failure.tsx";
 import { PERMISSIONS } from "./permissions.ts";
 import { QuotaFields, quotasOf, quotaValuesOf } from "./quota-fields.tsx";
 
-const MOST_CHARACTERS = 100;
+/** The maximum length of a name, in characters. */
+const MAX_CHARACTERS = 100;
 
 /** Asks for a new key. */
 export interface CreateKeyProps {
@@ -29,11 +30,11 @@ export interface CreateKeyProps {
   appId: string;
   /** The key that is signed in with: one of an installed app makes keys of its app, with at most its own rights. */
   own: ApiKey | undefined;
-  /** Told of the key and its secret, which the service says only now. */
+  /** Receives the key and its secret, which the service returns only once. */
   onCreated: (key: ApiKey | undefined, secret: string) => void;
 }
 
-/** The form of a new key; what has been filled in is gone when it closes. */
+/** The form of a new key. Closing it discards the values. */
 export function CreateKey({ opened, onClose, ...form }: CreateKeyProps) {
   return (
     <FormDialog opened={opened} onClose={onClose} title="New API key">
@@ -94,7 +95,7 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
           {...form.getInputProps("name")}
           label="Name"
           description="Who or what uses the key, such as “Warehouse, production”"
-          maxLength={MOST_CHARACTERS}
+          maxLength={MAX_CHARACTERS}
           autoComplete="off"
           withAsterisk
           data-autofocus

@@ -9,7 +9,7 @@ export interface Heir {
   disabled: boolean;
 }
 
-/** The keys that are left when one is revoked; those that may not subscribe to what its webhooks are for say so. */
+/** The keys that can take over a revoked key's webhooks. Keys that may not subscribe to their event types are marked. */
 export function heirsOf(
   revoked: ApiKey | undefined,
   keys: readonly ApiKey[],

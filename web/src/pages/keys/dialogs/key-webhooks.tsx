@@ -5,7 +5,7 @@ import { countOf } from "../../../parts/text/count-of.ts";
 
 const NAMED = 5;
 
-/** How many webhooks a key has, and the first of them. */
+/** The number of a key's webhooks, and the first of them. */
 export function KeyWebhooks({ webhooks }: { webhooks: readonly Webhook[] }) {
   if (webhooks.length === 0) return <Text size="sm">The key has no webhooks.</Text>;
   const more = webhooks.length - NAMED;

@@ -1,9 +1,9 @@
 import { Permission } from "../../../../../gen/webhook/v1/options_pb.ts";
 
-/** What a key can be allowed, in words. */
+/** A permission, in words. */
 export interface PermissionInWords {
   permission: Permission;
-  /** For lists: "Read". */
+  /** The name in lists: "Read". */
   label: string;
   meaning: string;
 }

@@ -24,12 +24,12 @@ export interface QuotaValues {
   quotas: Record<QuotaName, number | string>;
 }
 
-/** What a form shows for a key; nothing for a new one. */
+/** The form's values for a key; empty for a new one. */
 export function quotaValuesOf(key: ApiKey | undefined): QuotaValues["quotas"] {
   return { webhooks: key?.quotas?.webhooks || "", eventsPerSecond: key?.quotas?.eventsPerSecond || "" };
 }
 
-/** What a request holds for a form's values. */
+/** The request's quotas for a form's values. */
 export function quotasOf({ webhooks, eventsPerSecond }: QuotaValues["quotas"]) {
   return { webhooks: Number(webhooks || 0), eventsPerSecond: Number(eventsPerSecond || 0) };
 }

@@ -31,7 +31,7 @@ export interface RevokeKeyProps {
   onRevoked: (done: RevokeApiKeyResponse) => Promise<void>;
 }
 
-/** Revokes a key, once it is told what becomes of its webhooks. */
+/** Revokes a key after a choice about its webhooks. */
 export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: RevokeKeyProps) {
   const revoke = useMutation(ApiKeyService.method.revokeApiKey);
   const maySee = useMay("Read_Administrative_Data");

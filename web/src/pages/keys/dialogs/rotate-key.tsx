@@ -5,7 +5,7 @@ import { type ApiKey, ApiKeyService } from "../../../../../gen/webhook/v1/api_ke
 import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
 
 const DAY = 86_400;
-/** For how long the old secret still works, in seconds. */
+/** The choices for the grace period of the old secret, in seconds. */
 const GRACES = [
   { seconds: DAY, label: "For a day", meaning: "Time to give the new secret to whatever uses the key." },
   { seconds: 7 * DAY, label: "For a week", meaning: "The maximum." },

@@ -7,7 +7,7 @@ import { Secret } from "../../../parts/text/secret.tsx";
 export interface NewSecret {
   title: string;
   secret: string;
-  /** What else is to be known of it. */
+  /** A note about the secret. */
   note?: ReactNode;
 }
 

@@ -6,7 +6,7 @@ import { countOf } from "../../../parts/text/count-of.ts";
 import { Time } from "../../../parts/text/time.tsx";
 import { PERMISSIONS } from "../dialogs/permissions.ts";
 
-/** Which key it is, and what is out of the ordinary with it. */
+/** The name of a key, with marks for special states. */
 export function KeyName({ apiKey, isOwn }: { apiKey: ApiKey; isOwn: boolean }) {
   return (
     <Stack gap={2} align="flex-start">
@@ -35,7 +35,7 @@ export function KeyName({ apiKey, isOwn }: { apiKey: ApiKey; isOwn: boolean }) {
   );
 }
 
-/** What a key may do; a pointer held on one shows the contract's name and what it means. */
+/** The permissions of a key. The tooltip of each shows its name in the contract and its meaning. */
 export function KeyPermissions({ apiKey }: { apiKey: ApiKey }) {
   return (
     <Group gap="0 10px">
@@ -67,7 +67,7 @@ export function KeyQuotas({ apiKey: { quotas } }: { apiKey: ApiKey }) {
   );
 }
 
-/** What webhooks may be registered for with a key, each on a line of its own. */
+/** The event types that a key may subscribe to, one per line. */
 export function KeyEvents({ apiKey }: { apiKey: ApiKey }) {
   if (apiKey.allowedProcesses.length === 0)
     return (

@@ -5,7 +5,7 @@ import { SearchField } from "../../../parts/lists/search-field.tsx";
 /** The filters of the page, as its address names them. */
 export const KEY_FILTERS = ["search", "state", "app"] as const;
 
-/** What is set of them; "" where nothing is. */
+/** The values of the filters; "" if not set. */
 export type KeyFilterValues = Record<(typeof KEY_FILTERS)[number], string>;
 
 const STATES = [

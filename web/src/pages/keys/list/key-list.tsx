@@ -28,7 +28,7 @@ export interface KeyListProps {
   onQuotas: (key: ApiKey) => void;
   onRotate: (key: ApiKey) => void;
   onRevoke: (key: ApiKey) => void;
-  /** For revoked keys. */
+  /** Removes a revoked key. */
   onRemove: (key: ApiKey) => void;
 }
 

@@ -3,7 +3,10 @@ import { IconRefresh } from "@tabler/icons-react";
 import { Failure } from "../../../parts/status/failure.tsx";
 import type { WebhookUpdate } from "./use-webhook-update.ts";
 
-/** Why an update was not saved, with a way on where somebody else has changed the webhook. */
+/**
+ * The error of an update that was not saved, with a button for the current values if somebody else changed the
+ * webhook.
+ */
 export function UpdateFailure({ failure, isStale, takeCurrent }: WebhookUpdate) {
   if (failure === undefined) return null;
   if (!isStale) return <Failure error={failure} />;

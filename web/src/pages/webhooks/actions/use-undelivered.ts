@@ -4,12 +4,13 @@ import { countOf } from "../../../parts/text/count-of.ts";
 
 /** Beyond this many it is said that there are more. */
 const MOST = 100;
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 5_000;
 const OPEN = [DeliveryState.PENDING, DeliveryState.DELIVERING, DeliveryState.RETRYING];
 
 /**
- * How many of a webhook's deliveries are not delivered yet and still to be, in words, kept current: `12 deliveries`,
- * `more than 100 deliveries`. Undefined while it is not known; "" when there are none.
+ * The number of a webhook's open deliveries in words, kept current: `12 deliveries`, `more than 100 deliveries`.
+ * Undefined while it is not known; "" when there are none.
  *
  * @param enabled false while nobody looks
  */

@@ -1,6 +1,6 @@
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 
-/** What every dialog about one webhook is told. */
+/** The props of dialogs about one webhook. */
 export interface WebhookDialogProps {
   webhook: Webhook;
   opened: boolean;

@@ -11,9 +11,9 @@ import { Time } from "../../../parts/text/time.tsx";
 
 export interface FilterTrialProps {
   webhookId: bigint;
-  /** As it is in the field. */
+  /** The filter in the field. */
   filter: string;
-  /** Told what is wrong with a filter. */
+  /** Receives the error of an invalid filter. */
   onInvalid: (fault: string) => void;
 }
 

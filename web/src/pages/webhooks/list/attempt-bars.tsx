@@ -5,7 +5,9 @@ import { countOf } from "../../../parts/text/count-of.ts";
 import { durationInWords } from "../../../parts/text/duration.ts";
 import { percentage } from "./last-day.ts";
 
+/** The width in pixels. */
 const WIDTH = 132;
+/** The height in pixels. */
 const HEIGHT = 26;
 /** Between bars, in pixels. */
 const GAP = 1;

@@ -2,7 +2,7 @@ import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import type { LastDay } from "./last-day.ts";
 
-/** What narrows and orders the list, by the names that the page's address has for them. */
+/** The filters and the order of the list, by their names in the page's URL. */
 export const FILTER_NAMES = [
   "search",
   "process",
@@ -18,7 +18,7 @@ export const FILTER_NAMES = [
 /** Each filter's text, "" where the address has none. */
 export type WebhookFilters = Record<(typeof FILTER_NAMES)[number], string>;
 
-/** What `application` says for webhooks that belong to no installed app. */
+/** The value of `application` for webhooks without an installed app. */
 export const NO_APPLICATION = "none";
 
 /** The webhooks that pass the filters, in the order asked for; newest first unless told. */

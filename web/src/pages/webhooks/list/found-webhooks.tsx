@@ -9,9 +9,10 @@ import { useHistories } from "./use-histories.ts";
 import { WebhookCards } from "./webhook-cards.tsx";
 import { WebhookTable } from "./webhook-table.tsx";
 
+/** The number of items per page. */
 const PAGE_SIZE = 50;
 
-/** What was found, and which page of it is shown. */
+/** The found webhooks, and the page that is shown. */
 export interface FoundWebhooksProps {
   /** At least one. */
   webhooks: readonly Webhook[];
@@ -22,7 +23,7 @@ export interface FoundWebhooksProps {
   onPage: (page: number) => void;
 }
 
-/** One page of webhooks, and the way to the others. */
+/** A page of webhooks, with links to the others. */
 export function FoundWebhooks({ webhooks, period, page, onPage }: FoundWebhooksProps) {
   const List = useBelow("md") ? WebhookCards : WebhookTable;
   const pages = Math.ceil(webhooks.length / PAGE_SIZE);

@@ -2,6 +2,7 @@ import { useMemo } from "react";
 import { StatsService, type WebhookStats } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import { useAllPages } from "../../../api/use-all-pages.ts";
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
 /** Rounded down, so that 100 % means that none failed. */
 const PERCENT = new Intl.NumberFormat(undefined, {
@@ -10,16 +11,19 @@ const PERCENT = new Intl.NumberFormat(undefined, {
   roundingMode: "trunc",
 });
 
-/** How each webhook did in the last day. */
+/** The statistics of webhooks over the last day. */
 export interface LastDay {
-  /** Those that had deliveries, by id; undefined while it is not known. */
+  /** The statistics of webhooks that had deliveries, by id. Undefined until they are read. */
   stats: ReadonlyMap<bigint, WebhookStats> | undefined;
-  /** Why it is not known, if that failed. */
+  /** The error of reading them, if any. */
   error: unknown;
   retry: () => void;
 }
 
-/** How some webhooks did in the last day, kept current. @param webhookIds "all" for every webhook; empty for none */
+/**
+ * The statistics of some webhooks over the last day, kept current. @param webhookIds "all" for every webhook; empty
+ * for none
+ */
 export function useLastDay(webhookIds: readonly bigint[] | "all"): LastDay {
   const { data, error, refetch } = useAllPages(
     StatsService.method.listWebhookStats,

@@ -30,7 +30,7 @@ export interface ListFiltersProps {
   change: (changes: Partial<WebhookFilters>, options?: { replace?: boolean }) => void;
 }
 
-/** What narrows and orders the list of webhooks. */
+/** The filters and the order of the list of webhooks. */
 export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
   const processes = useMemo(() => processChoices(webhooks), [webhooks]);
   const applications = useMemo(() => applicationChoices(webhooks), [webhooks]);

@@ -3,10 +3,10 @@ import type { WebhookStats } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import { countOf } from "../../../parts/text/count-of.ts";
 import { type LastDay, percentage, successRate } from "./last-day.ts";
 
-/** Of what is shown, in pixels: as high while it loads. */
+/** The height in pixels, also while the data loads. */
 const HEIGHT = 38;
 
-/** Which webhook, and how all of them did. */
+/** The webhook, and the statistics of all webhooks. */
 export interface SuccessProps {
   of: bigint;
   lastDay: LastDay;

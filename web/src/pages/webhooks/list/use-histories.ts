@@ -4,6 +4,7 @@ import { StatsService, type WebhookHistory } from "../../../../../gen/webhook/v1
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import type { Period } from "../../../parts/charts/periods.ts";
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 30_000;
 
 /** The attempts of some webhooks over a period, by id; undefined until they are read. */

@@ -11,7 +11,7 @@ import { AttemptBars } from "./attempt-bars.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
 
-/** Some webhooks, and how each did. */
+/** The webhooks, and the statistics of each. */
 export interface WebhookRowsProps {
   webhooks: readonly Webhook[];
   lastDay: LastDay;
@@ -115,7 +115,7 @@ export function DeliveriesLink({ webhook }: { webhook: Webhook }) {
   );
 }
 
-/** Where a webhook's deliveries are listed. */
+/** The path of the list of a webhook's deliveries. */
 export function deliveriesOf(id: bigint): string {
   return `${PAGE_PATHS.deliveries}?${new URLSearchParams({ webhook: String(id) })}`;
 }

@@ -16,7 +16,7 @@ export function oauth2Values(stored: MaskedOAuth2Authentication | undefined): OA
   return { tokenUrl, clientId, scope, audience, secretInBody };
 }
 
-/** The fields of OAuth 2.0 client credentials. Their secret has a field of its own. */
+/** The fields of OAuth 2.0 client credentials. The secret has a separate field. */
 export function OAuth2Fields({
   values,
   onChange,

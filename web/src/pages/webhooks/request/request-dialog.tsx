@@ -29,7 +29,7 @@ import { TlsFields, tlsMessage, tlsValues } from "./tls-fields.tsx";
 
 interface RequestDialogProps {
   webhook: Webhook;
-  /** What is stored. Undefined where it cannot be read. */
+  /** The stored settings. Undefined if they cannot be read. */
   settings: MaskedRequestSettings | undefined;
   opened: boolean;
   onClose: () => void;

@@ -7,7 +7,7 @@ import type {
 } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
 import { Time } from "../../../parts/text/time.tsx";
 
-/** Where a value of the form comes from. */
+/** The source of a value of the form. */
 type Source = "none" | "stored" | "new";
 
 /** The TLS settings in the form. */
@@ -168,7 +168,7 @@ function Pem({
   );
 }
 
-/** Who a certificate is for, who issued it, until when, and its fingerprint. */
+/** The subject, issuer, expiry and fingerprint of a certificate. */
 export function CertificateText({
   facts: { subject, issuer, expires, fingerprintSha256 },
 }: {

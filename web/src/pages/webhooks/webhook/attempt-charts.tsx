@@ -20,9 +20,11 @@ import { durationInWords } from "../../../parts/text/duration.ts";
 import { useZone, type ZoneFormats } from "../../../parts/time/zone.ts";
 import { historyInWords } from "../list/attempt-bars.tsx";
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
+/** The height in pixels. */
 const HEIGHT = 170;
-/** The same for both charts, so that their times stand one above the other. */
+/** The same for both charts, so that their time axes align. */
 const AXIS_WIDTH = 60;
 const OUTCOMES = [
   { name: "succeeded", label: "Succeeded", color: "var(--chart-succeeded)" },

@@ -15,7 +15,9 @@ import { OpenReplays } from "../../replays/open-replays.tsx";
 import { SendMissed } from "../../replays/send-missed.tsx";
 import { deliveriesOf } from "../list/webhook-table.tsx";
 
+/** The number of items shown. */
 const SHOWN = 10;
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 5_000;
 
 /** The newest deliveries of a webhook, kept current. */

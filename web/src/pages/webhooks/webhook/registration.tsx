@@ -18,7 +18,7 @@ import { Time } from "../../../parts/text/time.tsx";
 import { useEventTypes } from "../new/use-event-types.ts";
 import { EditWebhook } from "./edit-webhook.tsx";
 
-/** What is registered, by whom and when. */
+/** The registration of a webhook: event type, URL, key, app and times. */
 export function Registration({ webhook }: { webhook: Webhook }) {
   const { data: types } = useEventTypes();
   const mayWrite = useMay("Write_Administrative_Data");

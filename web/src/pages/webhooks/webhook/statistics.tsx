@@ -9,9 +9,10 @@ import { durationInWords } from "../../../parts/text/duration.ts";
 import { percentage, successRate } from "../list/last-day.ts";
 import { RateBar } from "../list/success.tsx";
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 15_000;
 
-/** The rows of the table: what is told of each period. */
+/** The rows of the table, for each period. */
 const ROWS: readonly (readonly [name: string, of: (period: WebhookPeriod) => ReactNode])[] = [
   ["Success rate", (period) => <Rate of={period} />],
   ["Delivered", ({ delivered }) => delivered.toLocaleString()],

@@ -18,6 +18,7 @@ import { Loading } from "../../../parts/status/loading.tsx";
 import { NextRetry } from "../../../parts/status/next-retry.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
 
+/** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 1_000;
 
 /** Follows the delivery of a test event to its end. */
@@ -75,7 +76,7 @@ export function TestOutcome({ deliveryId }: { deliveryId: string }) {
   );
 }
 
-/** What has become of a delivery so far, in a sentence. */
+/** The outcome of a delivery so far, in a sentence. */
 function inWords({ delivery, attempts }: GetDeliveryResponse): string {
   const last = attempts.at(-1);
   const said = last ? answerInWords(last) : (delivery?.reason ?? "");

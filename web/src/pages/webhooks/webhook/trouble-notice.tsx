@@ -9,7 +9,7 @@ import { overdueInWords, waitingFor } from "../../../parts/status/overdue.ts";
 import { errorInWords } from "../../../parts/status/webhook-health.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 
-/** What is wrong with a webhook: that attempts fail, with the last error and since when; and that retries are late. */
+/** A notice of failing attempts, with the last error and since when, and of overdue retries. */
 export function TroubleNotice({
   webhook,
   overdue,

@@ -23,7 +23,7 @@ import { TestEvent } from "./test-event.tsx";
 import { TroubleNotice } from "./trouble-notice.tsx";
 import { VerifySnippets } from "./verify-snippets.tsx";
 
-/** Everything that is told of one webhook, and what can be done with it. */
+/** The sections and actions of a webhook's page. */
 export function WebhookDetails({
   webhook,
   overdue,
