@@ -26,11 +26,11 @@ import { listenForGrpc } from "./listeners/grpc-listener.ts";
 import { listenForHttp, type TlsOptions } from "./listeners/http-listener.ts";
 import type { KeepAlive } from "./listeners/http2-sessions.ts";
 import type { Listener } from "./listeners/listening.ts";
-import { createRpcHandlers } from "./listeners/rpc-handlers.ts";
 import { createReadiness } from "./readiness.ts";
 import { Admissions } from "./rest/admissions.ts";
 import { restBindings } from "./rest/bindings.ts";
 import { createRoutes, SERVICES } from "./routes.ts";
+import { createRpcHandlers } from "./rpc/rpc-handlers.ts";
 import { watchForSilence } from "./silent-database.ts";
 
 /** Options of `startApi`. */

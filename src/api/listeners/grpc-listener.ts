@@ -8,11 +8,11 @@ import type { AddressInfo } from "node:net";
 import type { Logger } from "pino";
 import { logAccess } from "../access-log.ts";
 import { answerUnknownMethod, LISTED_BY_REFLECTION } from "../errors/unknown-method.ts";
+import type { RpcHandler } from "../rpc/rpc-handlers.ts";
 import { answerClasses } from "./answer-headers.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
 import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
-import type { RpcHandler } from "./rpc-handlers.ts";
 
 /** Options of the gRPC listener. */
 export interface GrpcListenerOptions {

@@ -24,6 +24,7 @@ import { MAX_BODY_BYTES } from "../rest/bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, rawFailure } from "../rest/envelope.ts";
 import { frameworkFailure, mountFailures } from "../rest/failures.ts";
 import { mountRestGateway } from "../rest/gateway.ts";
+import type { RpcHandler } from "../rpc/rpc-handlers.ts";
 import { answerLostBrowser, mountSettingsPage } from "../settings-page.ts";
 import type { SilentDatabase } from "../silent-database.ts";
 import { answerClasses, answerHeaderLines } from "./answer-headers.ts";
@@ -31,7 +32,6 @@ import { compressAnswers } from "./compression.ts";
 import { type ConnectionLimits, limitConnections } from "./connection-limits.ts";
 import { type Http2Limits, http2Options, type KeepAlive, tendSessions } from "./http2-sessions.ts";
 import { type Listener, listenError } from "./listening.ts";
-import type { RpcHandler } from "./rpc-handlers.ts";
 import { TLS_POLICY } from "./tls.ts";
 import { boundHttp1Requests } from "./unread-bodies.ts";
 

@@ -363,13 +363,14 @@ test("reading takes Read_Administrative_Data, and dispatching Write_Administrati
   const watched = async () => {
     for await (const _ of blind.watchOverview({})) return;
   };
+  const mayNotWrite = await without(ONLY.write[0] as number);
   const calls = [
     blind.getOverview({}),
     blind.getHistory({}),
     blind.listWebhookStats({}),
     blind.listDispatchRuns({}),
     watched(),
-    (await without(ONLY.write[0] as number)).dispatchNow({}),
+    mayNotWrite.dispatchNow({}),
   ];
   const refused = await Promise.all(calls.map((call) => failure(call)));
   expect(refused.map((error) => error?.code)).toEqual(calls.map(() => Code.PermissionDenied));
