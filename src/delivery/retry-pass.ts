@@ -15,13 +15,11 @@ const MAX_CLAIMED_PER_STATEMENT = 128;
 const MAX_OPEN = 64;
 /** The maximum number of concurrent claims, so that hundreds of groups do not occupy all database connections. */
 const MAX_CONCURRENT_CLAIMS = 4;
-/** The pause if nothing sendable can be claimed, in milliseconds. */
-const PAUSE_MS = 2_000;
 /**
- * The pause while the group has no open delivery, in milliseconds: retries that fall due meanwhile are claimed
- * together.
+ * The pause between claims of a group that found all there was, in milliseconds: retries that fall due meanwhile are
+ * claimed together. Without it, a steady trickle of retries would cost a claim each.
  */
-const IDLE_PAUSE_MS = { min: 100, max: 1_000 };
+const PAUSE_MS = { min: 100, max: 1_000 };
 /** The pause when a rate limit is reached, in milliseconds. */
 const RATE_LIMIT_PAUSE_MS = 250;
 
@@ -78,26 +76,25 @@ export class RetryPasses {
     const pass = new Pass(clock);
     report(pass.counts);
     const started = clock.now();
-    const idlePauseMs = Math.min(IDLE_PAUSE_MS.max, Math.max(IDLE_PAUSE_MS.min, horizonMs / 10));
+    const pauseMs = Math.min(PAUSE_MS.max, Math.max(PAUSE_MS.min, horizonMs / 10));
     const status = () => untilAnswered(() => statements.groupStatus(runId, group));
     const onStop = () => sender.withdraw(pass);
     stop.addEventListener("abort", onStop);
     try {
       while (!stop.aborted && clock.now() < started + forMs) {
         if (pass.open > MAX_OPEN || sender.room === 0) {
-          await pass.fallenTo(MAX_OPEN, idlePauseMs);
+          await pass.fallenTo(MAX_OPEN, pauseMs);
           continue;
         }
-        const { found, limited } = await this.#claim(pass, { runId, group }, stop);
-        if (found) continue;
-        if (pass.open > 0) {
-          await pass.fallenTo(Math.floor(pass.open / 2), PAUSE_MS);
-        } else {
+        const { found, isFull, limited } = await this.#claim(pass, { runId, group }, stop);
+        if (isFull) continue;
+        let waitMs = pauseMs;
+        if (!found && pass.open === 0) {
           const { open, delayMs } = await status();
           if (open === 0 || clock.now() + delayMs > started + horizonMs) break;
-          const pauseMs = Math.max(delayMs, limited ? RATE_LIMIT_PAUSE_MS : idlePauseMs);
-          await clock.wait(pauseMs, { signal: stop });
+          waitMs = Math.max(delayMs, limited ? RATE_LIMIT_PAUSE_MS : pauseMs);
         }
+        await clock.wait(waitMs, { signal: stop });
       }
     } finally {
       stop.removeEventListener("abort", onStop);
@@ -111,7 +108,7 @@ export class RetryPasses {
     pass: Pass,
     { runId, group }: { runId: number; group: number },
     stop: AbortSignal,
-  ): Promise<{ found: boolean; limited: boolean }> {
+  ): Promise<{ found: boolean; isFull: boolean; limited: boolean }> {
     const { sender, lease, claim } = this.#parts;
     const { revision } = sender;
     const excluded = sender.supplied("retry");
@@ -122,11 +119,11 @@ export class RetryPasses {
       );
       pass.take(claimed.deliveries.length);
       await sender.take(claimed.deliveries, "retry", pass, revision);
-      return { found: claimed.touched > 0, limited: claimed.limited };
+      return { found: claimed.touched > 0, isFull: claimed.touched === limit, limited: claimed.limited };
     } catch (error) {
       // An interrupted claim claimed nothing.
       if (!stop.aborted) throw error;
-      return { found: false, limited: false };
+      return { found: false, isFull: false, limited: false };
     }
   }
 }
