@@ -1,4 +1,4 @@
-import { count, type Db } from "../database.ts";
+import { count, type Db, run } from "../database.ts";
 
 /** What a breaker lets through: everything; single probes; nothing until a user resumes the webhook. */
 export type BreakerState = "closed" | "open" | "disabled";
@@ -76,9 +76,7 @@ export async function setBreaker(trx: Db, webhookId: bigint, settings: BreakerSe
 
 /** Removes breakers. Requires the lock of the webhooks. */
 export async function removeBreakers(trx: Db, webhookIds: readonly bigint[]): Promise<void> {
-  await count(trx, "delete from webhook_breakers where webhook_id = any(:webhookIds::bigint[])", {
-    webhookIds: webhookIds.map(String),
-  });
+  await run(trx, trx("webhook_breakers").whereIn("webhook_id", webhookIds).delete());
 }
 
 /**
@@ -86,11 +84,21 @@ export async function removeBreakers(trx: Db, webhookIds: readonly bigint[]): Pr
  * succeeds. Requires the lock of the webhook.
  */
 export async function closeBreakerForUser(trx: Db, webhookId: bigint): Promise<void> {
-  await count(
+  await run(
     trx,
-    `update webhook_breakers set state = 'closed', since = case when state = 'closed' then since else now() end, reason = null, failures = 0, failing_since = null,
-        succeeded = false, gone = false, probes = 0, next_probe = null, due = null
-      where webhook_id = :webhookId::bigint`,
-    { webhookId },
+    trx("webhook_breakers")
+      .where({ webhook_id: webhookId })
+      .update({
+        state: "closed",
+        since: trx.raw("case when state = 'closed' then since else now() end"),
+        reason: null,
+        failures: 0,
+        failing_since: null,
+        succeeded: false,
+        gone: false,
+        probes: 0,
+        next_probe: null,
+        due: null,
+      }),
   );
 }

@@ -1,6 +1,6 @@
 import { MAX_PROBE_INTERVAL_S } from "../../contract/webhooks/circuit-breaker.ts";
 import { type AuditRecord, OPERATOR, recordChanges, webhookTarget } from "../audit/audit-log.ts";
-import { count, type Db, rows } from "../database.ts";
+import { count, type Db, rows, run } from "../database.ts";
 import { noticeDisabled } from "../events/notices.ts";
 import { withPartitions } from "../partitions.ts";
 import { announceQueued } from "../queue/changes.ts";
@@ -199,10 +199,9 @@ class Step {
 
   /** A probe has failed, or ended without an attempt. */
   async #planProbe({ id }: DueBreaker): Promise<void> {
-    await count(
+    await run(
       this.#trx,
-      "update webhooks set test_delivery = null, probe_attempts = null where id = :id::bigint",
-      { id },
+      this.#trx("webhooks").where({ id }).update({ test_delivery: null, probe_attempts: null }),
     );
     await count(
       this.#trx,

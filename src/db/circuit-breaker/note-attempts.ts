@@ -1,4 +1,4 @@
-import { count, type Db } from "../database.ts";
+import { type Db, run } from "../database.ts";
 
 /**
  * A part of the statement that folds: counts the failed attempts of webhooks with a breaker, from its part `tried`. Sets
@@ -24,10 +24,11 @@ export const NOTE_FOR_BREAKERS = `
 
 /** Notes that endpoints answered 410 Gone; only for webhooks that are disabled by it. */
 export async function noteGone(db: Db, webhookId: bigint): Promise<void> {
-  await count(
+  await run(
     db,
-    `update webhook_breakers set gone = true, due = now()
-      where webhook_id = :webhookId::bigint and disable_on_gone and not gone and state <> 'disabled'`,
-    { webhookId },
+    db("webhook_breakers")
+      .where({ webhook_id: webhookId, disable_on_gone: true, gone: false })
+      .whereNot({ state: "disabled" })
+      .update({ gone: true, due: db.fn.now() }),
   );
 }

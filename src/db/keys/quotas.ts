@@ -44,10 +44,9 @@ export function setQuotas(
  */
 export async function assertWebhookQuota(trx: Db, apiKeyId: string, added: number): Promise<void> {
   // A statement of its own: one that has waited for a lock counts webhooks as they were before the wait.
-  const [key] = await rows<{ name: string; quota: number | null }>(
+  const [key] = await run(
     trx,
-    "select name, webhook_quota as quota from api_keys where id = :apiKeyId::uuid for share",
-    { apiKeyId },
+    trx("api_keys").select("name", { quota: "webhook_quota" }).where({ id: apiKeyId }).forShare(),
   );
   if (!key || key.quota === null) return;
   const [{ used } = { used: 0 }] = await rows<{ used: number }>(

@@ -1,6 +1,6 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
-import { count, type Db, rows } from "../database.ts";
+import { type Db, rows, run } from "../database.ts";
 import { keyPairContext, type SecretBox, UnopenableError } from "./secret-box.ts";
 import { GRACE_PERIOD_HOURS, keptBesideNew } from "./webhook-secrets.ts";
 
@@ -79,15 +79,15 @@ async function write(
   webhookId: bigint,
   pairs: readonly { sealed: Buffer; expires: Date | null }[],
 ): Promise<void> {
-  await count(
+  await run(
     trx,
-    `update webhooks set key_pairs = :pairs::bytea[], key_pairs_expire = :expiries::timestamptz[], modified = now()
-      where id = :webhookId::bigint`,
-    {
-      webhookId,
-      pairs: pairs.map(({ sealed }) => sealed),
-      expiries: pairs.map(({ expires }) => expires),
-    },
+    trx("webhooks")
+      .where({ id: webhookId })
+      .update({
+        key_pairs: pairs.map(({ sealed }) => sealed),
+        key_pairs_expire: pairs.map(({ expires }) => expires),
+        modified: trx.fn.now(),
+      }),
   );
 }
 

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
-import { count, type Db, rows } from "../database.ts";
+import { count, type Db, rows, run } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
@@ -126,17 +126,16 @@ export function rotateWebhookSecret(
     if (!row) return false;
     const usable = (revokeOld ? [] : validAt(row.now, id, row)).filter((secret) => opens(box, secret));
     const old = keptBesideNew(id, usable, row.endOfOld, "signing secrets", "revoke_old_secrets");
-    await count(
+    await run(
       trx,
-      `update webhooks set secret = :secret, old_secrets = :old::bytea[],
-          old_secrets_expire = :expiries::timestamptz[], modified = now()
-        where id = :id::bigint`,
-      {
-        id,
-        secret: newSealedSecret(box, id),
-        old: old.map(({ sealed }) => sealed),
-        expiries: old.map(({ expires }) => expires),
-      },
+      trx("webhooks")
+        .where({ id })
+        .update({
+          secret: newSealedSecret(box, id),
+          old_secrets: old.map(({ sealed }) => sealed),
+          old_secrets_expire: old.map(({ expires }) => expires),
+          modified: trx.fn.now(),
+        }),
     );
     return true;
   });
@@ -170,7 +169,7 @@ export function keptBesideNew(
 
 /** Deletes expired secrets and key pairs of webhooks, and expired secrets of keys. */
 export async function forgetExpiredSecrets(db: Db): Promise<void> {
-  await count(db, "delete from api_key_old_secrets where expires <= now()");
+  await run(db, db("api_key_old_secrets").where("expires", "<=", db.fn.now()).delete());
   // Valid secrets come first. All values are read from the row being written, so that a concurrent rotation is not
   // lost.
   await count(

@@ -8,7 +8,7 @@ import {
   setBreaker,
 } from "../circuit-breaker/breakers.ts";
 import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
-import { type Db, rows } from "../database.ts";
+import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import type { Scope } from "../scope.ts";
 import { findWebhook, lockWebhook, type WebhookRow, webhookColumns } from "./webhooks.ts";
@@ -76,17 +76,12 @@ export function updateWebhook(
     );
     if (!webhook) return { before, webhook: before };
     if (webhook.url !== before.url) {
-      await rows(
-        trx,
-        `insert into webhook_old_urls (webhook_id, until, url) values (:id::bigint, clock_timestamp(), :url::text)`,
-        { id, url: before.url },
-      );
+      const until = trx.raw("clock_timestamp()");
+      await run(trx, trx("webhook_old_urls").insert({ webhook_id: id, until, url: before.url }));
     }
     if (moves || takesOver || after.paused !== (before.paused !== null)) {
       // The revision notifies the workers of the change.
-      await rows(trx, "update processes set revision = revision + 1 where process = :process::int", {
-        process: webhook.process,
-      });
+      await run(trx, trx("processes").where({ process: webhook.process }).increment("revision"));
     }
     return { before, webhook };
   });

@@ -81,7 +81,7 @@ export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<Webh
 /** As `getWebhook`, locked until the end of the transaction: other changes of it and of its circuit breaker wait. */
 export async function lockWebhook(trx: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
   // Two statements: one that has waited for a lock sees other tables as they were before the wait.
-  await rows(trx, "select from webhooks where id = :id::bigint for no key update", { id });
+  await run(trx, trx("webhooks").select("id").where({ id }).forNoKeyUpdate());
   return getWebhook(trx, scope, id);
 }
 
