@@ -66,6 +66,7 @@ interface WebhooksTable {
   target_url: string;
   api_key_id: string;
   installed_app_id: string | null;
+  endpoint_id: string | null;
   secret: Buffer;
   /** Newest first. */
   old_secrets: Buffer[];
@@ -88,6 +89,14 @@ interface WebhooksTable {
   revision: bigint;
   created_revision: bigint;
   deleted_revision: bigint | null;
+}
+
+interface EndpointsTable {
+  id: string;
+  created: Date;
+  rate_tokens: number;
+  rate_at: Date;
+  served: bigint | null;
 }
 
 interface WebhookOldUrlsTable {
@@ -170,6 +179,7 @@ declare module "knex/types/tables.js" {
     sessions: Table<SessionsTable, "token_sha256" | "api_key_id" | "key_secret_sha256" | "expires">;
     settings: Table<SettingsTable, "name" | "value">;
     webhooks: Table<WebhooksTable, "process" | "url" | "target_url" | "api_key_id" | "secret">;
+    endpoints: Table<EndpointsTable, never>;
     webhook_old_urls: Table<WebhookOldUrlsTable, keyof WebhookOldUrlsTable>;
     webhook_breakers: Table<
       WebhookBreakersTable,

@@ -177,6 +177,7 @@ export function webhookFacts(webhook: {
   filter: string | null;
   paused: Date | null;
   breaker: Breaker | null;
+  endpointId: string | null;
 }): Facts {
   return {
     name: webhook.name,
@@ -186,6 +187,7 @@ export function webhookFacts(webhook: {
     rate_limit: webhook.rateLimit,
     paused: webhook.paused?.toISOString() ?? null,
     ...(webhook.filter === null ? {} : { filter: webhook.filter }),
+    ...(webhook.endpointId === null ? {} : { endpoint_id: webhook.endpointId }),
     ...breakerFacts(webhook.breaker),
   };
 }

@@ -3,7 +3,7 @@ import { type AuditRecord, OPERATOR, recordChanges, webhookTarget } from "../aud
 import { count, type Db, rows, run } from "../database.ts";
 import { noticeDisabled } from "../events/notices.ts";
 import { withPartitions } from "../partitions.ts";
-import { announceQueued } from "../queue/changes.ts";
+import { announceQueued, raiseRevisions } from "../queue/changes.ts";
 import { isFree } from "../queue/workers.ts";
 import { type BreakerState, removeBreakers } from "./breakers.ts";
 import { resendStep } from "./resend.ts";
@@ -123,15 +123,7 @@ class Step {
 
   /** Tells workers, the audit log and subscribers to notices what was decided. */
   async end(): Promise<void> {
-    if (this.#processes.size > 0) {
-      await count(
-        this.#trx,
-        `update processes p set revision = p.revision + 1 from (
-            select process from processes where process = any(:processes::int[]) order by process for no key update
-          ) held where p.process = held.process`,
-        { processes: [...this.#processes] },
-      );
-    }
+    await raiseRevisions(this.#trx, this.#processes);
     await recordChanges(this.#trx, OPERATOR, this.#entries);
     const disabled = this.changes.filter(({ state }) => state === "disabled");
     await noticeDisabled(

@@ -81,21 +81,23 @@ export async function readRequestSettings(
   }
 }
 
-/** Stores the settings of a webhook that is locked by the transaction. */
+/** Stores the settings of webhooks that are locked by the transaction: of one, or of all of an endpoint. */
 export async function writeRequestSettings(
   trx: Db,
   box: SecretBox,
-  webhookId: bigint,
+  webhookIds: readonly bigint[],
   settings: RequestSettings,
 ): Promise<void> {
-  await run(
-    trx,
-    trx("webhooks")
-      .where({ id: webhookId })
-      .update({
-        request_settings: sealRequestSettings(box, webhookId, settings),
-        modified: trx.fn.now(),
-        revision: trx.raw("revision + 1"),
-      }),
-  );
+  for (const webhookId of webhookIds) {
+    await run(
+      trx,
+      trx("webhooks")
+        .where({ id: webhookId })
+        .update({
+          request_settings: sealRequestSettings(box, webhookId, settings),
+          modified: trx.fn.now(),
+          revision: trx.raw("revision + 1"),
+        }),
+    );
+  }
 }

@@ -159,9 +159,9 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
     { process, url, targetUrl: url, apiKeyId: key.id },
     1_000,
   );
-  await rotateWebhookSecret(db, secrets, "everything", webhook.id);
+  await rotateWebhookSecret(db, secrets, [webhook.id]);
   const signing = (await readWebhookSecrets(db, secrets, "everything", webhook.id)) ?? [];
-  await rotateKeyPair(db, secrets, webhook.id, false);
+  await rotateKeyPair(db, secrets, [webhook.id], false);
   const markers = [
     ...signing.map(({ secret }) => secret.toString("base64")),
     ...(await readKeyPairs(db, secrets, webhook.id)).map(({ publicKey }) => publicKey),
@@ -172,7 +172,7 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
     username: marker("user"),
     password: marker("p"),
   };
-  await writeRequestSettings(db, secrets, webhook.id, {
+  await writeRequestSettings(db, secrets, [webhook.id], {
     headers: [settings],
     authentication: { kind: "basic", ...settings },
     tls: null,

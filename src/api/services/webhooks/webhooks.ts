@@ -10,6 +10,8 @@ import type {
 import { processName } from "../../../contract/catalogue.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { type AuditAction, webhookFacts, webhookTarget } from "../../../db/audit/audit-log.ts";
+import { eachOf } from "../../../db/audit/webhook-changes.ts";
+import { lockShared, readShared } from "../../../db/endpoints/shared-webhooks.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
 import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
 import { withPartitions } from "../../../db/partitions.ts";
@@ -25,6 +27,7 @@ import {
   createWebhook,
   deleteWebhook,
   getWebhook,
+  idsOf,
   listWebhooks,
   type WebhookRow,
 } from "../../../db/webhooks/webhooks.ts";
@@ -68,12 +71,12 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
     const changed = await auditedCall(db, handler, async (trx, record) => {
       const updated = await updateWebhook(trx, scope, webhookId, changes, options);
       if (!updated) throw noWebhook(webhookId);
-      const { before, webhook } = updated;
-      const [was, is] = [webhookFacts(before), webhookFacts(webhook)];
-      if (!isDeepStrictEqual(was, is)) {
+      for (const { before, webhook } of [updated, ...updated.others]) {
+        const [was, is] = [webhookFacts(before), webhookFacts(webhook)];
+        if (isDeepStrictEqual(was, is)) continue;
         await record({ action: actionOf(changes), target: webhookTarget(webhook), before: was, after: is });
       }
-      return webhook;
+      return updated.webhook;
     });
     // Its pending deliveries can be sent now.
     if (changes.paused === false || changes.breaker === null) onQueued();
@@ -229,9 +232,10 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
       const { webhookId } = request;
       const scope = callerScope(handler);
       return auditedCall(db, handler, async (trx, record) => {
-        const found = await readWebhookSecrets(trx, secrets, scope, webhookId);
-        const webhook = found && (await getWebhook(trx, scope, webhookId));
-        if (webhook) await record({ action: "webhook_secret_read", target: webhookTarget(webhook) });
+        // The secret also signs deliveries of the endpoint's other event types.
+        const [webhook] = await readShared(trx, scope, webhookId);
+        const found = webhook ? await readWebhookSecrets(trx, secrets, scope, webhookId) : null;
+        if (webhook && found) await record({ action: "webhook_secret_read", target: webhookTarget(webhook) });
         return secretsMessage(found, webhookId);
       });
     },
@@ -240,14 +244,11 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
       const { webhookId, revokeOldSecrets } = request;
       const scope = callerScope(handler);
       return auditedCall(db, handler, async (trx, record) => {
-        const rotated = await rotateWebhookSecret(trx, secrets, scope, webhookId, revokeOldSecrets);
-        const webhook = rotated ? await getWebhook(trx, scope, webhookId) : null;
-        if (!webhook) throw noWebhook(webhookId);
-        await record({
-          action: "webhook_secret_rotated",
-          target: webhookTarget(webhook),
-          after: { old_secrets_revoked: revokeOldSecrets },
-        });
+        const shared = await lockShared(trx, scope, webhookId);
+        if (shared.length === 0) throw noWebhook(webhookId);
+        await rotateWebhookSecret(trx, secrets, idsOf(shared), revokeOldSecrets);
+        const after = { old_secrets_revoked: revokeOldSecrets };
+        await record(...eachOf(shared, { action: "webhook_secret_rotated", after }));
         return secretsMessage(await readWebhookSecrets(trx, secrets, scope, webhookId), webhookId);
       });
     },
