@@ -56,6 +56,12 @@ export function holdsBack(breaker: Breaker | null): boolean {
   return breaker !== null && breaker.state !== "closed";
 }
 
+/** Locks the breakers of several webhooks. Requires the lock of the webhooks. */
+export async function lockBreakers(trx: Db, webhookIds: readonly bigint[]): Promise<void> {
+  const breakers = trx("webhook_breakers").select("webhook_id").whereIn("webhook_id", webhookIds);
+  await run(trx, breakers.orderBy("webhook_id").forNoKeyUpdate());
+}
+
 /** Gives a webhook a breaker, or its breaker other settings. Requires the lock of the webhook. */
 export async function setBreaker(trx: Db, webhookId: bigint, settings: BreakerSettings): Promise<void> {
   await count(

@@ -1,7 +1,8 @@
 import { DomainError } from "../../contract/errors.ts";
+import { lockBreakers } from "../circuit-breaker/breakers.ts";
 import { type Db, rows, run } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";
-import { type WebhookRow, webhookColumns } from "../webhooks/webhooks.ts";
+import { idsOf, type WebhookRow, webhookColumns } from "../webhooks/webhooks.ts";
 
 /**
  * The webhooks that share secrets and settings with a webhook: the live ones of its endpoint, or it alone. The webhook itself
@@ -42,7 +43,8 @@ export async function lockShared(trx: Db, scope: Scope, id: bigint): Promise<Web
     const endpointId = known?.endpoint_id ?? null;
     if (endpointId !== null) await lockEndpoint(trx, endpointId);
     const shared = endpointId === null ? { id } : { endpoint_id: endpointId, deleted: null };
-    await run(trx, trx("webhooks").select("id").where(shared).orderBy("id").forNoKeyUpdate());
+    const held = await run(trx, trx("webhooks").select("id").where(shared).orderBy("id").forNoKeyUpdate());
+    if (held.length > 1) await lockBreakers(trx, idsOf(held));
     // A statement of its own: one that has waited for a lock sees other tables as they were before the wait.
     const found = await readShared(trx, scope, id);
     // Otherwise an endpoint was made of the webhook during the wait.

@@ -24,7 +24,7 @@ const box = newBox();
 /** Opens after the first failure, so that decisions have something to do. */
 const BREAKER = {
   failures: 1,
-  failingSeconds: 1,
+  failingSeconds: 0,
   probeSeconds: 60,
   disableSeconds: 432_000,
   disableOnGone: false,
@@ -114,9 +114,6 @@ async function make(endpointId: string, first: bigint, asked: Change): Promise<v
         SPACING,
       );
       await foldDeltas(db);
-      await db("webhook_breakers")
-        .whereNotNull("failing_since")
-        .update({ failing_since: new Date(0) });
       await decideBreakers(db, 30);
     }
   }
