@@ -35,7 +35,10 @@ export type AuditAction =
   | "replay_started"
   | "replay_paused"
   | "replay_resumed"
-  | "replay_cancelled";
+  | "replay_cancelled"
+  | "endpoint_created"
+  | "endpoint_updated"
+  | "endpoint_deleted";
 
 /** Who makes a change. */
 export interface Actor {

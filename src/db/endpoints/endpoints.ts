@@ -91,8 +91,8 @@ export interface EventTypeChanges {
 /** A changed endpoint. */
 export interface EndpointChange {
   endpoint: EndpointRow;
-  /** The event types that it had before, by the ids of their webhooks. */
-  before: number[];
+  /** The webhooks that it had before, by id: one without an endpoint, if the endpoint was made of it. */
+  before: WebhookRow[];
   added: WebhookRow[];
   removed: WebhookRow[];
 }
@@ -136,7 +136,7 @@ export function updateEndpoint(
     const deleted = removed.length === 0 ? [] : await deleteWebhooks(trx, { ids: idsOf(removed) });
     const endpoint = await getEndpoint(trx, scope, endpointId);
     if (!endpoint) throw new Error(`endpoint ${endpointId} has no webhook after a change`);
-    const before = webhooks.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(({ process }) => process);
+    const before = webhooks.toSorted((a, b) => (a.id < b.id ? -1 : 1));
     return { endpoint, before, added: made, removed: deleted };
   });
 }

@@ -116,7 +116,7 @@ describe("an event type that is added", () => {
     };
     await updateWebhook(db, "everything", first, changes);
     const changed = await add(id, 2, 1);
-    expect(changed?.before).toEqual([1]);
+    expect(changed?.before.map(({ process }) => process)).toEqual([1]);
     expect(changed?.added.map(({ process, filter }) => [process, filter])).toEqual([[2, null]]);
     const states = await sharedStates(db, box, id);
     expect(states.get(2)).toEqual(states.get(1));

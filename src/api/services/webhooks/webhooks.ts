@@ -7,13 +7,10 @@ import type {
   RotateWebhookSecretResponseSchema,
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../contract/catalogue.ts";
-import { DomainError } from "../../../contract/errors.ts";
 import { type AuditAction, webhookFacts, webhookTarget } from "../../../db/audit/audit-log.ts";
 import { eachOf } from "../../../db/audit/webhook-changes.ts";
 import { lockShared, readShared } from "../../../db/endpoints/shared-webhooks.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
-import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
 import { withPartitions } from "../../../db/partitions.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
 import { readOverdueRetries } from "../../../db/webhooks/overdue-retries.ts";
@@ -43,6 +40,7 @@ import { checkedFilter, filterMethods } from "./filters.ts";
 import { keyPairMethods } from "./key-pairs.ts";
 import { requestSettingsMethods } from "./request-settings.ts";
 import {
+  assertMaySubscribe,
   checkedAddress,
   checkedBreaker,
   checkedName,
@@ -273,16 +271,6 @@ function secretsMessage(
 function actionOf({ paused, ...others }: WebhookChanges): AuditAction {
   if (paused === undefined || Object.keys(others).length > 0) return "webhook_updated";
   return paused ? "webhook_paused" : "webhook_resumed";
-}
-
-/** The key determines which event types may be subscribed to (contract, section 5, rule 4). */
-function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
-  if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
-  throw new DomainError(
-    "PERMISSION_DENIED",
-    `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
-    { reason: "PROCESS_NOT_ALLOWED" },
-  );
 }
 
 /** The note about a webhook that already existed. Its owner is hidden from other apps. */
