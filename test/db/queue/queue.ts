@@ -66,22 +66,16 @@ export async function queueMany(
       returning id`,
     { urlPrefix, key, secret, webhooks },
   );
-  await queueEvents(db, key, events);
-  return made.map(({ id }) => id);
-}
-
-/** Queues events for each webhook of a key; the bodies are `{"N":1}` and on. */
-export async function queueEvents(db: Db, apiKeyId: string, events: number): Promise<void> {
   await db.raw(
-    `with w as (select id from webhooks where api_key_id = ?::uuid),
-      e as (
-        insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
-        select new_event_id(), ?::uuid, n, 1, 'u', now(), (select count(*) from w), '{"N":' || n || '}'
-        from generate_series(1, ?::int) n returning id
-      )
-    insert into queue (id, event_id, webhook_id) select new_delivery_id(e.id), e.id, w.id from e, w`,
-    [apiKeyId, apiKeyId, events],
+    `with e as (
+      insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
+      select new_event_id(), ?::uuid, n, 1, 'u', now(), ?::int, '{"N":' || n || '}' from generate_series(1, ?::int) n
+      returning id)
+    insert into queue (id, event_id, webhook_id)
+    select new_delivery_id(e.id), e.id, w.id from e, webhooks w where w.api_key_id = ?`,
+    [key, webhooks, events, key],
   );
+  return made.map(({ id }) => id);
 }
 
 /** Makes a webhook with pending deliveries; answers its id. */
