@@ -9,6 +9,7 @@ import { ErrorInfoSchema } from "../gen/google/rpc/error_details_pb.ts";
 import { ApiKeyService } from "../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../gen/webhook/v1/delivery_pb.ts";
+import { EndpointService } from "../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../gen/webhook/v1/event_pb.ts";
 import { ReplayService } from "../gen/webhook/v1/replay_pb.ts";
 import { StatsService } from "../gen/webhook/v1/stats_pb.ts";
@@ -25,6 +26,7 @@ export {
 export * from "../gen/webhook/v1/api_key_pb.ts";
 export * from "../gen/webhook/v1/audit_pb.ts";
 export * from "../gen/webhook/v1/delivery_pb.ts";
+export * from "../gen/webhook/v1/endpoint_pb.ts";
 export * from "../gen/webhook/v1/event_pb.ts";
 export * from "../gen/webhook/v1/notice_pb.ts";
 export * from "../gen/webhook/v1/options_pb.ts";
@@ -44,6 +46,7 @@ export interface WebhookClients {
   stats: Client<typeof StatsService>;
   audit: Client<typeof AuditService>;
   replays: Client<typeof ReplayService>;
+  endpoints: Client<typeof EndpointService>;
 }
 
 /**
@@ -59,6 +62,7 @@ export function createWebhookClients(transport: Transport): WebhookClients {
     stats: createClient(StatsService, transport),
     audit: createClient(AuditService, transport),
     replays: createClient(ReplayService, transport),
+    endpoints: createClient(EndpointService, transport),
   };
 }
 

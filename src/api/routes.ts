@@ -6,6 +6,7 @@ import { Health } from "../../gen/health/v1/health_pb.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
 import { AuditService } from "../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../../gen/webhook/v1/delivery_pb.ts";
+import { EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { SessionService } from "../../gen/webhook/v1/session_pb.ts";
@@ -17,6 +18,7 @@ import { messageLimits } from "./limits/message-limits.ts";
 import type { Readiness } from "./readiness.ts";
 import { auditService } from "./services/audit/audit.ts";
 import { deliveryService } from "./services/deliveries/deliveries.ts";
+import { endpointService } from "./services/endpoints/endpoints.ts";
 import { eventService } from "./services/events/events.ts";
 import { healthService } from "./services/grpc/health.ts";
 import { reflectionService } from "./services/grpc/reflection.ts";
@@ -35,6 +37,7 @@ export const SERVICES: readonly DescService[] = [
   StatsService,
   AuditService,
   ReplayService,
+  EndpointService,
 ];
 
 /** All services: the contract's, the settings page's, and health and reflection for gRPC clients. */
@@ -71,6 +74,7 @@ export function createRoutes(
     addService(router, StatsService, stats);
     addService(router, AuditService, auditService(context));
     addService(router, ReplayService, replayService(context));
+    addService(router, EndpointService, endpointService(context));
     addService(router, Health, healthService(SERVED, readiness, stopping));
     addService(router, ServerReflection, reflection);
     // The two versions of the protocol have the same messages under different names.

@@ -97,6 +97,7 @@ export const ERROR_REASONS = {
     meaning: "too many fields, list items, nested levels or digits",
   },
   WEBHOOK_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such webhook" },
+  ENDPOINT_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such endpoint" },
   DELIVERY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such delivery" },
   REPLAY_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such replay" },
   EVENT_NOT_FOUND: { status: "NOT_FOUND", meaning: "no such event" },

@@ -15,6 +15,7 @@ import * as notices from "./migrations/0009-notices.ts";
 import * as quotas from "./migrations/0010-quotas.ts";
 import * as replays from "./migrations/0011-replays.ts";
 import * as filters from "./migrations/0012-filters.ts";
+import * as endpoints from "./migrations/0013-endpoints.ts";
 import { ensurePartitions } from "./partitions.ts";
 
 /** All migrations, in order. Names are stored in `knex_migrations` and must never change. */
@@ -31,6 +32,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0010-quotas": quotas,
   "0011-replays": replays,
   "0012-filters": filters,
+  "0013-endpoints": endpoints,
 };
 
 /** The delay between attempts to get the lock, in milliseconds. */

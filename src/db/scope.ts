@@ -65,7 +65,12 @@ export function webhookIn(scope: Scope, webhook: string): Condition {
   };
 }
 
-/** The keys in the scope: those of its installed app. @param key the table's name in the query */
+/** Whether a key is in the scope: one of its installed app. */
+export function reachesKey(scope: Scope, key: { installedAppId: string | null }): boolean {
+  return scope === "everything" || key.installedAppId === scope.installedAppId;
+}
+
+/** `reachesKey` in SQL. @param key the table's name in the query */
 export function keyIn(scope: Scope, key: string): Condition {
   if (scope === "everything") return { sql: "true", bindings: {} };
   return {

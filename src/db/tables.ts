@@ -60,11 +60,13 @@ interface SettingsTable {
 
 interface WebhooksTable {
   id: bigint;
+  name: string | null;
   process: number;
   url: string;
   target_url: string;
   api_key_id: string;
   installed_app_id: string | null;
+  endpoint_id: string | null;
   secret: Buffer;
   /** Newest first. */
   old_secrets: Buffer[];
@@ -72,6 +74,8 @@ interface WebhooksTable {
   /** Newest first. */
   key_pairs: Buffer[];
   key_pairs_expire: (Date | null)[];
+  request_settings: Buffer | null;
+  filter: string | null;
   created: Date;
   modified: Date;
   paused: Date | null;
@@ -80,20 +84,91 @@ interface WebhooksTable {
   rate_at: Date;
   deleted: Date | null;
   emptied: Date | null;
+  test_delivery: string | null;
+  probe_attempts: number | null;
   revision: bigint;
   created_revision: bigint;
   deleted_revision: bigint | null;
 }
 
+interface EndpointsTable {
+  id: string;
+  created: Date;
+  rate_tokens: number;
+  rate_at: Date;
+  served: bigint | null;
+}
+
+interface WebhookOldUrlsTable {
+  webhook_id: bigint;
+  until: Date;
+  url: string;
+}
+
+interface WebhookBreakersTable {
+  webhook_id: bigint;
+  max_failures: number;
+  failing_s: number;
+  probe_s: number;
+  disable_s: number;
+  disable_on_gone: boolean;
+  resend: boolean;
+  state: "closed" | "open" | "disabled";
+  since: Date;
+  reason: string | null;
+  failures: number;
+  failing_since: Date | null;
+  outage_since: Date | null;
+  succeeded: boolean;
+  gone: boolean;
+  probes: number;
+  next_probe: Date | null;
+  resend_from: Date | null;
+  resend_until: Date | null;
+  resend_after: string | null;
+  due: Date | null;
+}
+
+interface ProcessesTable {
+  process: number;
+  revision: bigint;
+  live: number;
+}
+
+interface ReplaysTable {
+  id: string;
+  api_key_id: string;
+  idempotency_key: string | null;
+  installed_app_id: string | null;
+  processes: number[];
+  kind: "resend" | "backfill";
+  filter: unknown;
+  from_id: string;
+  to_id: string;
+  created: Date;
+  paused: Date | null;
+  ended: Date | null;
+  cancelled: boolean;
+  listed_to: bigint | null;
+  active: Date | null;
+  queued: bigint;
+  skipped: bigint;
+  webhooks: number;
+  workflow_id: string | null;
+  run_id: string | null;
+}
+
 /**
- * A table whose rows are inserted with these columns at least, and the others by default. Updates may take expressions,
- * such as the database's time.
+ * A table whose rows are inserted with these columns at least, and the others by default. Values may be expressions, such as
+ * the database's time.
  */
 type Table<Row, Needed extends keyof Row> = Knex.CompositeTableType<
   Row,
-  Pick<Row, Needed> & Partial<Omit<Row, Needed>>,
-  { [Column in keyof Row]?: Row[Column] | Knex.Raw }
+  Pick<Values<Row>, Needed> & Partial<Omit<Values<Row>, Needed>>,
+  Partial<Values<Row>>
 >;
+
+type Values<Row> = { [Column in keyof Row]: Row[Column] | Knex.Raw };
 
 declare module "knex/types/tables.js" {
   interface Tables {
@@ -104,6 +179,14 @@ declare module "knex/types/tables.js" {
     sessions: Table<SessionsTable, "token_sha256" | "api_key_id" | "key_secret_sha256" | "expires">;
     settings: Table<SettingsTable, "name" | "value">;
     webhooks: Table<WebhooksTable, "process" | "url" | "target_url" | "api_key_id" | "secret">;
+    endpoints: Table<EndpointsTable, never>;
+    webhook_old_urls: Table<WebhookOldUrlsTable, keyof WebhookOldUrlsTable>;
+    webhook_breakers: Table<
+      WebhookBreakersTable,
+      "webhook_id" | "max_failures" | "failing_s" | "probe_s" | "disable_s" | "disable_on_gone" | "resend"
+    >;
+    processes: Table<ProcessesTable, keyof ProcessesTable>;
+    replays: Table<ReplaysTable, "api_key_id" | "processes" | "kind" | "filter" | "from_id" | "to_id">;
   }
 }
 

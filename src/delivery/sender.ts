@@ -114,8 +114,8 @@ export class Sender {
   hasWaiting(kind: Kind, deliveries: number): boolean {
     if (this.#scheduler.waiting(kind) <= deliveries) return false;
     let sendable = 0;
-    for (const { webhookId, host, waiting } of this.#scheduler.queues(kind)) {
-      if (this.#scheduler.hasRoom(webhookId, host)) sendable += waiting;
+    for (const { window, host, waiting } of this.#scheduler.queues(kind)) {
+      if (this.#scheduler.hasRoom(window, host)) sendable += waiting;
       if (sendable > deliveries) return true;
     }
     return false;
@@ -150,11 +150,11 @@ export class Sender {
 
   #findSupplied(kind: Kind): bigint[] {
     const supplied: bigint[] = [];
-    for (const { webhookId, host, waiting } of this.#scheduler.queues(kind)) {
+    for (const { webhookId, window, host, waiting } of this.#scheduler.queues(kind)) {
       if (waiting < MIN_QUEUED_PER_WEBHOOK) continue;
       if (waiting < MAX_QUEUED_PER_WEBHOOK) {
-        if (this.#scheduler.hasRoom(webhookId, host)) continue;
-        if (waiting < this.#scheduler.webhooks.of(webhookId).allowed) continue;
+        if (this.#scheduler.hasRoom(window, host)) continue;
+        if (waiting < this.#scheduler.webhooks.of(window).allowed) continue;
       }
       supplied.push(webhookId);
     }
@@ -194,11 +194,12 @@ export class Sender {
     const unsendable: Sending[] = [];
     for (const delivery of deliveries) {
       if (unheld.has(delivery) || unmatched.has(delivery)) continue;
-      const { host } = delivery.webhook.target;
+      const { id: webhookId, endpointId, target } = delivery.webhook;
       const sending: Sending = {
         kind,
-        webhookId: delivery.webhook.id,
-        host,
+        webhookId,
+        window: endpointId ?? webhookId,
+        host: target.host,
         delivery,
         owner,
         isStopped: false,

@@ -22,6 +22,7 @@ const OWN = [
   "0010-quotas",
   "0011-replays",
   "0012-filters",
+  "0013-endpoints",
 ];
 
 let database: TestDatabase;

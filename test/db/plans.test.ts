@@ -39,7 +39,7 @@ import {
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";
 import { type PlanNode, plansOf } from "./explained.ts";
-import { freshClaimant, NO_WAIT, queue, result, SPACING } from "./queue/queue.ts";
+import { freshClaimant, makeEndpoint, NO_WAIT, queue, result, SPACING } from "./queue/queue.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -73,6 +73,11 @@ beforeAll(async () => {
   await storeMany(webhooks);
   await db("installed_apps").insert({ id: app.installedAppId, name: "app" });
   await db("webhooks").where("id", String(webhookId)).update({ installed_app_id: app.installedAppId });
+  // Those of which deliveries are claimed below have endpoints, each of two webhooks with a limit.
+  await db.raw(
+    "insert into endpoints (rate_at) select now() - interval '1 hour' from generate_series(1, 6000)",
+  );
+  for (let n = 0; n < 10; n += 2) await makeEndpoint(db, webhooks.slice(n, n + 2), 1_000);
   await db.raw("analyze");
   const found = await rows<{ name: string }>(
     db,
@@ -180,6 +185,13 @@ describe("no table that grows is read from end to end", () => {
     [
       "claiming pending deliveries",
       (trx) => claimPending(trx, claimant, { limit: 500, after: 0n, excluded: [] }),
+    ],
+    [
+      "claiming pending deliveries of endpoints",
+      async (trx) => {
+        const { deliveries } = await claimPending(trx, claimant, { limit: 500, after: 0n, excluded: [] });
+        expect(deliveries.filter(({ webhook }) => webhook.endpointId).length).toBeGreaterThan(0);
+      },
     ],
     ["claiming a retry group", (trx) => claimGroup(trx, claimant, { group: 1, limit: 64, excluded: [] })],
     ["giving back", (trx) => release(trx, claimant.workerId, [...claimed, ...retried])],

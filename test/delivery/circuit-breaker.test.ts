@@ -32,7 +32,7 @@ async function start(
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
   ends.push(parts.end, receiver.close);
   // As publishing and registering would have it.
-  await parts.db("processes").insert({ process: 1, revision: 1, live: 1 });
+  await parts.db("processes").insert({ process: 1, revision: 1n, live: 1 });
   await queueFor(parts, receiver.url, { webhooks: 1, events });
   const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
   const breaker = { ...SETTINGS, ...settings };

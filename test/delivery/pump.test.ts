@@ -50,7 +50,7 @@ test("pumps of several processes deliver many deliveries of few events once each
 test("an event for more webhooks than one statement takes is fanned out by the pumps, and delivered to each once", async () => {
   const { url, received } = await receiver();
   await queueFor(parts, url, { webhooks: 2_100, events: 0 });
-  await parts.db("processes").insert({ process: 1, revision: 1, live: 2_100 });
+  await parts.db("processes").insert({ process: 1, revision: 1n, live: 2_100 });
   const [published] = await publishEvents(parts.db, [
     {
       apiKeyId: randomUUID(),

@@ -16,6 +16,7 @@ const KNOWN_AS: readonly [RegExp, string][] = [
   [/^(?:installed-?)?apps?$/, "/webhook.v1.ApiKeyService/ListInstalledApps"],
   [/^(?:stats|statistics|overview)$/, "/webhook.v1.StatsService/GetOverview"],
   [/^(?:replays?|backfills?|recover)$/, "/webhook.v1.ReplayService/StartReplay"],
+  [/^endpoints?$/, "/webhook.v1.EndpointService/CreateEndpoint"],
   [/^audit(?:-?log)?$/, "/webhook.v1.AuditService/ListAuditEntries"],
   [/^(?:docs|swagger(?:-ui)?)$/, "/docs"],
   [/^(?:health(?:check)?|ping|status)$/, "/healthz"],

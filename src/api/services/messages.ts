@@ -106,6 +106,7 @@ export function webhookMessage(row: WebhookRow, scope: Scope): MessageInitShape<
     ...troubleFields(row.trouble),
     ...(row.filter === null ? {} : { filter: row.filter }),
     ...(row.breaker === null ? {} : { circuitBreaker: breakerMessage(row.breaker) }),
+    ...(row.endpointId === null ? {} : { endpointId: row.endpointId }),
   };
 }
 

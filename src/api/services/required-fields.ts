@@ -112,6 +112,9 @@ function messageCheck(desc: DescMessage): ValueCheck | undefined {
 function requiredText(field: DescField): string {
   if (field.fieldKind === "enum")
     return `is required and must not be 0; allowed: ${enumChoices(field.enum).join(", ")}`;
+  if (field.fieldKind === "list" && field.listKind === "enum")
+    return `is required and must not be empty; allowed: ${enumChoices(field.enum).join(", ")}`;
+  if (field.fieldKind === "list") return "is required and must not be empty";
   if (field.fieldKind === "message") return "is required";
   if (field.fieldKind === "scalar" && field.scalar === ScalarType.STRING)
     return "is required and must not be empty";

@@ -35,7 +35,10 @@ export type AuditAction =
   | "replay_started"
   | "replay_paused"
   | "replay_resumed"
-  | "replay_cancelled";
+  | "replay_cancelled"
+  | "endpoint_created"
+  | "endpoint_updated"
+  | "endpoint_deleted";
 
 /** The author of a change. */
 export interface Actor {
@@ -177,6 +180,7 @@ export function webhookFacts(webhook: {
   filter: string | null;
   paused: Date | null;
   breaker: Breaker | null;
+  endpointId: string | null;
 }): Facts {
   return {
     name: webhook.name,
@@ -186,6 +190,7 @@ export function webhookFacts(webhook: {
     rate_limit: webhook.rateLimit,
     paused: webhook.paused?.toISOString() ?? null,
     ...(webhook.filter === null ? {} : { filter: webhook.filter }),
+    ...(webhook.endpointId === null ? {} : { endpoint_id: webhook.endpointId }),
     ...breakerFacts(webhook.breaker),
   };
 }

@@ -1,4 +1,4 @@
-import { count, type Db } from "../database.ts";
+import { count, type Db, run } from "../database.ts";
 
 /** The state of a breaker. It lets through everything; single probes; nothing until a user resumes the webhook. */
 export type BreakerState = "closed" | "open" | "disabled";
@@ -56,6 +56,12 @@ export function holdsBack(breaker: Breaker | null): boolean {
   return breaker !== null && breaker.state !== "closed";
 }
 
+/** Locks the breakers of several webhooks. Requires the lock of the webhooks. */
+export async function lockBreakers(trx: Db, webhookIds: readonly bigint[]): Promise<void> {
+  const breakers = trx("webhook_breakers").select("webhook_id").whereIn("webhook_id", webhookIds);
+  await run(trx, breakers.orderBy("webhook_id").forNoKeyUpdate());
+}
+
 /** Gives a webhook a breaker, or its breaker other settings. Requires the lock of the webhook. */
 export async function setBreaker(trx: Db, webhookId: bigint, settings: BreakerSettings): Promise<void> {
   await count(
@@ -76,9 +82,7 @@ export async function setBreaker(trx: Db, webhookId: bigint, settings: BreakerSe
 
 /** Removes breakers. Requires the lock of the webhooks. */
 export async function removeBreakers(trx: Db, webhookIds: readonly bigint[]): Promise<void> {
-  await count(trx, "delete from webhook_breakers where webhook_id = any(:webhookIds::bigint[])", {
-    webhookIds: webhookIds.map(String),
-  });
+  await run(trx, trx("webhook_breakers").whereIn("webhook_id", webhookIds).delete());
 }
 
 /**
@@ -86,11 +90,21 @@ export async function removeBreakers(trx: Db, webhookIds: readonly bigint[]): Pr
  * succeeds. Requires the lock of the webhook.
  */
 export async function closeBreakerForUser(trx: Db, webhookId: bigint): Promise<void> {
-  await count(
+  await run(
     trx,
-    `update webhook_breakers set state = 'closed', since = case when state = 'closed' then since else now() end, reason = null, failures = 0, failing_since = null,
-        succeeded = false, gone = false, probes = 0, next_probe = null, due = null
-      where webhook_id = :webhookId::bigint`,
-    { webhookId },
+    trx("webhook_breakers")
+      .where({ webhook_id: webhookId })
+      .update({
+        state: "closed",
+        since: trx.raw("case when state = 'closed' then since else now() end"),
+        reason: null,
+        failures: 0,
+        failing_since: null,
+        succeeded: false,
+        gone: false,
+        probes: 0,
+        next_probe: null,
+        due: null,
+      }),
   );
 }

@@ -1,9 +1,9 @@
 import { MAX_PROBE_INTERVAL_S } from "../../contract/webhooks/circuit-breaker.ts";
 import { type AuditRecord, OPERATOR, recordChanges, webhookTarget } from "../audit/audit-log.ts";
-import { count, type Db, rows } from "../database.ts";
+import { count, type Db, rows, run } from "../database.ts";
 import { noticeDisabled } from "../events/notices.ts";
 import { withPartitions } from "../partitions.ts";
-import { announceQueued } from "../queue/changes.ts";
+import { announceQueued, raiseRevisions } from "../queue/changes.ts";
 import { isFree } from "../queue/workers.ts";
 import { type BreakerState, removeBreakers } from "./breakers.ts";
 import { resendStep } from "./resend.ts";
@@ -25,20 +25,10 @@ export interface BreakerChange {
   reason: string | null;
 }
 
-/** A breaker that is due, with its webhook. */
-interface DueBreaker {
-  id: bigint;
-  process: number;
-  url: string;
-  targetUrl: string;
-  installedAppId: string | null;
+/** What is known of a breaker. */
+interface BreakerFacts {
   /** Whether the webhook is paused, by a user or the breaker. */
   held: boolean;
-  deleted: boolean;
-  state: BreakerState;
-  failures: number;
-  /** The age of the first failure, in seconds; null for none. */
-  failingS: number | null;
   opensNow: boolean;
   disablesNow: boolean;
   succeeded: boolean;
@@ -53,8 +43,38 @@ interface DueBreaker {
   probeWaits: boolean;
 }
 
-const DUE = `
-  select w.id, w.process, w.url, w.target_url as "targetUrl", w.installed_app_id as "installedAppId",
+/** The row of a breaker, with its webhook. */
+interface BreakerRow extends BreakerFacts {
+  id: bigint;
+  process: number;
+  url: string;
+  targetUrl: string;
+  installedAppId: string | null;
+  endpointId: string | null;
+  /** The number of webhooks of the endpoint that have a row. */
+  members: number;
+  deleted: boolean;
+  state: BreakerState;
+  failures: number;
+  /** The age of the first failure, in seconds; null for none. */
+  failingS: number | null;
+}
+
+/** A breaker to decide on: of a webhook, or of an endpoint, whose webhooks have a row each. Facts hold if they do for any row. */
+interface Circuit extends BreakerFacts {
+  rows: readonly BreakerRow[];
+  ids: readonly bigint[];
+  state: BreakerState;
+  failures: number;
+  failingS: number | null;
+}
+
+const COLUMNS = `
+  w.id, w.process, w.url, w.target_url as "targetUrl", w.installed_app_id as "installedAppId",
+    w.endpoint_id as "endpointId", (
+      select count(*)::int from webhooks s join webhook_breakers c on c.webhook_id = s.id
+      where s.endpoint_id = w.endpoint_id and s.deleted is null
+    ) as members,
     w.paused is not null as held, w.deleted is not null as deleted, b.state, b.failures,
     extract(epoch from now() - b.failing_since)::float8 as "failingS",
     coalesce(b.failures >= b.max_failures and b.failing_since <= now() - make_interval(secs => b.failing_s), false) as "opensNow",
@@ -65,9 +85,17 @@ const DUE = `
     b.resend_until is not null as resending, coalesce(b.next_probe <= now(), false) as "probeDue",
     w.test_delivery is not null as probing,
     exists (select from queue q where q.id = w.test_delivery)
-      or exists (select from retries t where t.id = w.test_delivery and t.attempts = w.probe_attempts) as "probeWaits"
-  from webhook_breakers b join webhooks w on w.id = b.webhook_id
+      or exists (select from retries t where t.id = w.test_delivery and t.attempts = w.probe_attempts) as "probeWaits"`;
+
+const DUE = `
+  select ${COLUMNS} from webhook_breakers b join webhooks w on w.id = b.webhook_id
   where b.due <= now() order by b.due limit ${MAX_DECIDED} for no key update of w, b skip locked`;
+
+/** The other rows of endpoints. */
+const OTHERS = `
+  select ${COLUMNS} from webhooks w join webhook_breakers b on b.webhook_id = w.id
+  where w.endpoint_id = any(:endpointIds::uuid[]) and w.deleted is null and w.id <> all(:ids::bigint[])
+  order by w.id for no key update of w, b skip locked`;
 
 /**
  * Decides on breakers that are due: opens and closes them, lets a probe through, disables webhooks, and sends again what
@@ -82,14 +110,62 @@ export function decideBreakers(
   retentionDays: number,
 ): Promise<{ decided: number; changes: BreakerChange[] }> {
   const decide = async (trx: Db) => {
-    const due = await rows<DueBreaker>(trx, DUE);
+    const found = await rows<BreakerRow>(trx, DUE);
+    const [deleted, due] = [found.filter((row) => row.deleted), found.filter((row) => !row.deleted)];
+    await removeBreakers(
+      trx,
+      deleted.map(({ id }) => id),
+    );
+    const { circuits, skipped } = await circuitsOf(trx, due);
     const step = new Step(trx, retentionDays);
-    for (const breaker of due) await step.decide(breaker);
+    for (const circuit of circuits) await step.decide(circuit);
     await step.end();
-    return { decided: due.length, changes: step.changes };
+    return { decided: found.length - skipped, changes: step.changes };
   };
   // A notice may need a partition.
   return withPartitions(db, () => db.transaction(decide));
+}
+
+/** The breakers of rows that are due, with the other rows of endpoints. Skips endpoints of which another transaction holds a row. */
+async function circuitsOf(
+  trx: Db,
+  due: readonly BreakerRow[],
+): Promise<{ circuits: Circuit[]; skipped: number }> {
+  const endpointIds = [...new Set(due.map(({ endpointId }) => endpointId).filter((id) => id !== null))];
+  const others =
+    endpointIds.length === 0
+      ? []
+      : await rows<BreakerRow>(trx, OTHERS, { endpointIds, ids: due.map(({ id }) => String(id)) });
+  const groups = Map.groupBy([...due, ...others], ({ id, endpointId }) => endpointId ?? id);
+  const whole = [...groups.values()].filter(([row, ...rest]) => rest.length + 1 >= (row?.members ?? 1));
+  const decided = new Set(whole.flat());
+  return { circuits: whole.map(circuitOf), skipped: due.filter((row) => !decided.has(row)).length };
+}
+
+/** From the least to the most that is held back. */
+const STATES: readonly BreakerState[] = ["closed", "open", "disabled"];
+
+function circuitOf(members: readonly BreakerRow[]): Circuit {
+  const some = (fact: keyof BreakerFacts) => members.some((row) => row[fact]);
+  const ages = members.map(({ failingS }) => failingS).filter((age) => age !== null);
+  return {
+    rows: members,
+    ids: members.map(({ id }) => id),
+    // A version without breakers may have resumed a webhook.
+    state: STATES.findLast((state) => members.some((row) => row.held && row.state === state)) ?? "closed",
+    failures: Math.max(...members.map(({ failures }) => failures)),
+    failingS: ages.length === 0 ? null : Math.max(...ages),
+    held: some("held"),
+    opensNow: some("opensNow"),
+    disablesNow: some("disablesNow"),
+    succeeded: some("succeeded"),
+    gone: some("gone"),
+    inOutage: some("inOutage"),
+    resending: some("resending"),
+    probeDue: some("probeDue"),
+    probing: some("probing"),
+    probeWaits: some("probeWaits"),
+  };
 }
 
 /** The decisions of one transaction. */
@@ -107,31 +183,21 @@ class Step {
     this.#retentionDays = retentionDays;
   }
 
-  async decide(breaker: DueBreaker): Promise<void> {
-    if (breaker.deleted) return removeBreakers(this.#trx, [breaker.id]);
-    // A version without breakers has resumed the webhook.
-    const state = breaker.held ? breaker.state : "closed";
-    if (breaker.gone && state !== "disabled") return this.#disable(breaker, "the endpoint answered 410 Gone");
-    if (state === "open") return this.#decideOpen(breaker);
-    if (state === "disabled") return this.#look(breaker, "null");
-    if (breaker.succeeded && breaker.inOutage) return this.#close(breaker);
-    if (breaker.resending) return this.#resend(breaker);
-    if (breaker.state !== "closed") return this.#close(breaker);
-    if (breaker.opensNow && !breaker.held) return this.#open(breaker);
-    return this.#look(breaker, "null");
+  async decide(circuit: Circuit): Promise<void> {
+    const { state } = circuit;
+    if (circuit.gone && state !== "disabled") return this.#disable(circuit, "the endpoint answered 410 Gone");
+    if (state === "open") return this.#decideOpen(circuit);
+    if (state === "disabled") return this.#look(circuit.ids, "null");
+    if (circuit.succeeded && circuit.inOutage) return this.#close(circuit);
+    if (circuit.resending) return this.#resend(circuit);
+    if (circuit.rows.some((row) => row.state !== "closed")) return this.#close(circuit);
+    if (circuit.opensNow && !circuit.held) return this.#open(circuit);
+    return this.#look(circuit.ids, "null");
   }
 
   /** Tells workers, the audit log and subscribers to notices what was decided. */
   async end(): Promise<void> {
-    if (this.#processes.size > 0) {
-      await count(
-        this.#trx,
-        `update processes p set revision = p.revision + 1 from (
-            select process from processes where process = any(:processes::int[]) order by process for no key update
-          ) held where p.process = held.process`,
-        { processes: [...this.#processes] },
-      );
-    }
+    await raiseRevisions(this.#trx, this.#processes);
     await recordChanges(this.#trx, OPERATOR, this.#entries);
     const disabled = this.changes.filter(({ state }) => state === "disabled");
     await noticeDisabled(
@@ -142,145 +208,157 @@ class Step {
     if (this.#queued) await announceQueued(this.#trx);
   }
 
-  async #decideOpen(breaker: DueBreaker): Promise<void> {
-    if (breaker.succeeded) return this.#close(breaker);
-    if (breaker.probeWaits) return this.#look(breaker, `now() + interval '${LOOK_AGAIN_S} seconds'`);
-    if (breaker.probing) {
-      if (breaker.disablesNow) {
-        return this.#disable(breaker, `no attempt has succeeded for ${periodInWords(breaker.failingS)}`);
+  async #decideOpen(circuit: Circuit): Promise<void> {
+    if (circuit.succeeded) return this.#close(circuit);
+    if (circuit.probeWaits) return this.#look(circuit.ids, `now() + interval '${LOOK_AGAIN_S} seconds'`);
+    if (circuit.probing) {
+      if (circuit.disablesNow) {
+        return this.#disable(circuit, `no attempt has succeeded for ${periodInWords(circuit.failingS)}`);
       }
-      return this.#planProbe(breaker);
+      return this.#planProbe(circuit);
     }
-    if (breaker.probeDue) return this.#probe(breaker);
-    return this.#look(breaker, "next_probe");
+    if (circuit.probeDue) return this.#probe(circuit);
+    return this.#look(circuit.ids, "next_probe");
   }
 
-  async #open(breaker: DueBreaker): Promise<void> {
-    const reason = `${breaker.failures} attempts in a row have failed, over ${periodInWords(breaker.failingS)}`;
+  async #open(circuit: Circuit): Promise<void> {
+    const reason = `${circuit.failures} attempts in a row have failed, over ${periodInWords(circuit.failingS)}`;
     await this.#set(
-      breaker,
+      circuit.ids,
       `state = 'open', since = now(), reason = :reason::text, succeeded = false, probes = 0,
         outage_since = coalesce(outage_since, failing_since - interval '1 minute'),
         next_probe = now() + make_interval(secs => probe_s), due = now() + make_interval(secs => probe_s)`,
       { reason },
     );
-    await this.#hold(breaker, true);
-    this.#changed(breaker, "open", reason);
+    await this.#hold(circuit.rows, true);
+    this.#changed(circuit, "open", reason);
   }
 
   /** An attempt has succeeded, which ends the outage; or a version without breakers has resumed the webhook. */
-  async #close(breaker: DueBreaker): Promise<void> {
-    const wasHeld = breaker.held && breaker.state !== "closed";
+  async #close(circuit: Circuit): Promise<void> {
+    const { succeeded } = circuit;
     await this.#set(
-      breaker,
+      circuit.ids,
       `state = 'closed', since = case when state = 'closed' then since else now() end, reason = null, succeeded = false,
         gone = false, probes = 0, next_probe = null, failures = 0, failing_since = null,
         resend_from = case when resend and :succeeded::bool then outage_since end,
         resend_until = case when resend and :succeeded::bool then now() end, resend_after = null,
         outage_since = case when not :succeeded::bool then outage_since end,
         due = case when resend and :succeeded::bool then now() end`,
-      { succeeded: breaker.succeeded },
+      { succeeded },
     );
-    if (wasHeld) await this.#hold(breaker, false);
+    // A user may have paused the webhook.
+    await this.#hold(
+      circuit.rows.filter((row) => row.held && row.state !== "closed"),
+      false,
+    );
     this.#queued = true;
-    if (breaker.state !== "closed") this.#changed(breaker, "closed", null);
+    this.#changed(circuit, "closed", null);
   }
 
-  async #disable(breaker: DueBreaker, reason: string): Promise<void> {
+  async #disable(circuit: Circuit, reason: string): Promise<void> {
     await this.#set(
-      breaker,
+      circuit.ids,
       `state = 'disabled', since = now(), reason = :reason::text, succeeded = false, gone = false, next_probe = null,
         outage_since = coalesce(outage_since, failing_since - interval '1 minute', now() - interval '1 minute'), due = null`,
       { reason },
     );
-    await this.#hold(breaker, true);
-    this.#changed(breaker, "disabled", reason);
+    await this.#hold(circuit.rows, true);
+    this.#changed(circuit, "disabled", reason);
   }
 
   /** A probe has failed, or ended without an attempt. */
-  async #planProbe({ id }: DueBreaker): Promise<void> {
-    await count(
+  async #planProbe({ ids }: Circuit): Promise<void> {
+    await run(
       this.#trx,
-      "update webhooks set test_delivery = null, probe_attempts = null where id = :id::bigint",
-      { id },
+      this.#trx("webhooks").whereIn("id", ids).update({ test_delivery: null, probe_attempts: null }),
     );
     await count(
       this.#trx,
       `update webhook_breakers b set probes = b.probes + 1, next_probe = n.next_probe, due = n.next_probe
         from (
-          select now() + make_interval(secs => least(${MAX_PROBE_INTERVAL_S}, probe_s * 2 ^ (least(probes, 10) + 1))) as next_probe
-          from webhook_breakers where webhook_id = :id::bigint
-        ) n where b.webhook_id = :id::bigint`,
-      { id },
+          select webhook_id,
+            now() + make_interval(secs => least(${MAX_PROBE_INTERVAL_S}, probe_s * 2 ^ (least(probes, 10) + 1))) as next_probe
+          from webhook_breakers where webhook_id = any(:ids::bigint[])
+        ) n where b.webhook_id = n.webhook_id`,
+      { ids: ids.map(String) },
     );
   }
 
   /** Lets the oldest delivery through that can be sent now. */
-  async #probe(breaker: DueBreaker): Promise<void> {
+  async #probe({ ids }: Circuit): Promise<void> {
     const chosen = await count(
       this.#trx,
       `update webhooks w set test_delivery = p.id, probe_attempts = p.attempts from (
-          (select q.id, null::smallint as attempts from queue q
-            where q.webhook_id = :id::bigint and ${isFree("q")} order by q.id limit 1)
-          union all
-          (select t.id, t.attempts from (
-              select t.id, t.attempts, t.due from retries t
-              where t.webhook_id = :id::bigint and ${isFree("t")} order by t.id limit ${MAX_SEARCHED}
-            ) t where t.due <= now() order by t.id limit 1)
-          order by 1 limit 1
-        ) p where w.id = :id::bigint`,
-      { id: breaker.id },
+          select p.* from unnest(:ids::bigint[]) m(id) cross join lateral (
+            (select q.id, q.webhook_id, null::smallint as attempts from queue q
+              where q.webhook_id = m.id and ${isFree("q")} order by q.id limit 1)
+            union all
+            (select t.id, t.webhook_id, t.attempts from (
+                select t.id, t.webhook_id, t.attempts, t.due from retries t
+                where t.webhook_id = m.id and ${isFree("t")} order by t.id limit ${MAX_SEARCHED}
+              ) t where t.due <= now() order by t.id limit 1)
+          ) p order by p.id limit 1
+        ) p where w.id = p.webhook_id`,
+      { ids: ids.map(String) },
     );
     this.#queued ||= chosen > 0;
     return this.#look(
-      breaker,
+      ids,
       chosen > 0 ? `now() + interval '${LOOK_AGAIN_S} seconds'` : "now() + make_interval(secs => probe_s)",
     );
   }
 
-  async #resend(breaker: DueBreaker): Promise<void> {
-    const { entries, ended } = await resendStep(this.#trx, breaker.id, this.#retentionDays);
-    this.#entries.push(...entries);
-    this.#queued ||= entries.length > 0;
-    await this.#look(breaker, ended ? "null" : "now()");
+  async #resend({ rows: members }: Circuit): Promise<void> {
+    for (const { id, resending } of members) {
+      const { entries, ended } = resending
+        ? await resendStep(this.#trx, id, this.#retentionDays)
+        : { entries: [], ended: true };
+      this.#entries.push(...entries);
+      this.#queued ||= entries.length > 0;
+      await this.#look([id], ended ? "null" : "now()");
+    }
   }
 
-  /** @param due when to decide on it again: an SQL expression */
-  async #look(breaker: DueBreaker, due: string): Promise<void> {
-    await this.#set(breaker, `due = ${due}`);
+  /** @param due when to decide on them again: an SQL expression */
+  async #look(ids: readonly bigint[], due: string): Promise<void> {
+    await this.#set(ids, `due = ${due}`);
   }
 
   async #set(
-    { id }: DueBreaker,
+    ids: readonly bigint[],
     values: string,
     bindings: { reason?: string; succeeded?: boolean } = {},
   ): Promise<void> {
-    await count(this.#trx, `update webhook_breakers set ${values} where webhook_id = :id::bigint`, {
-      id,
+    await count(this.#trx, `update webhook_breakers set ${values} where webhook_id = any(:ids::bigint[])`, {
+      ids: ids.map(String),
       ...bindings,
     });
   }
 
-  /** Holds a webhook's deliveries back, or no longer. The revision of the event type tells the workers. */
-  async #hold({ id, process }: DueBreaker, back: boolean): Promise<void> {
+  /** Holds deliveries of webhooks back, or no longer. The revisions of the event types tell the workers. */
+  async #hold(webhooks: readonly BreakerRow[], back: boolean): Promise<void> {
     await count(
       this.#trx,
       `update webhooks set paused = case when :back::bool then coalesce(paused, now()) end, test_delivery = null,
-          probe_attempts = null where id = :id::bigint`,
-      { id, back },
+          probe_attempts = null where id = any(:ids::bigint[])`,
+      { ids: webhooks.map(({ id }) => String(id)), back },
     );
-    this.#processes.add(process);
+    for (const { process } of webhooks) this.#processes.add(process);
   }
 
-  #changed(breaker: DueBreaker, state: BreakerState, reason: string | null): void {
-    const { id, targetUrl, state: was } = breaker;
-    this.changes.push({ webhookId: id, targetUrl, was, state, reason });
-    this.#entries.push({
-      action: ACTIONS[state],
-      target: webhookTarget(breaker),
-      before: { circuit_breaker_state: was },
-      after: { circuit_breaker_state: state, ...(reason === null ? {} : { reason }) },
-    });
+  #changed({ rows: members }: Circuit, state: BreakerState, reason: string | null): void {
+    for (const row of members) {
+      const { id, targetUrl, state: was } = row;
+      if (was === state) continue;
+      this.changes.push({ webhookId: id, targetUrl, was, state, reason });
+      this.#entries.push({
+        action: ACTIONS[state],
+        target: webhookTarget(row),
+        before: { circuit_breaker_state: was },
+        after: { circuit_breaker_state: state, ...(reason === null ? {} : { reason }) },
+      });
+    }
   }
 }
 

@@ -154,11 +154,11 @@ export function createBoundedApiKey(
   maxKeys: number,
 ): Promise<{ key: ApiKeyRow; secret: string } | null> {
   return db.transaction(async (trx) => {
-    // The lock blocks the removal of the app.
-    const app = await rows(trx, "select 1 from installed_apps where id = :id::uuid for key share", {
-      id: key.installedAppId ?? null,
-    });
-    if (key.installedAppId && app.length === 0) return null;
+    if (key.installedAppId) {
+      // The lock blocks the removal of the app.
+      const app = trx("installed_apps").select("id").where({ id: key.installedAppId }).forKeyShare();
+      if ((await run(trx, app)).length === 0) return null;
+    }
     // Serialized: two concurrent calls could both take the last slot.
     await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.keys });
     const full = await run(

@@ -5,7 +5,7 @@ import { transactionWithRetry } from "../deadlock.ts";
 import { cancelReplaysOfKey } from "../replays/replays.ts";
 import { assertNoMoreRights, type Scope, scopeOf } from "../scope.ts";
 import {
-  deleteWebhooksOfKey,
+  deleteWebhooks,
   ownsOutside,
   processesOfKey,
   transferWebhooks,
@@ -42,7 +42,7 @@ export function revokeApiKey(db: Db, scope: Scope, id: string, fate: WebhooksFat
     const replaysCancelled = await cancelReplaysOfKey(trx, id);
     if (fate === "delete") {
       const key = await markRevoked(trx, id);
-      return { key, transferred: [], deleted: await deleteWebhooksOfKey(trx, id), replaysCancelled };
+      return { key, transferred: [], deleted: await deleteWebhooks(trx, { apiKeyId: id }), replaysCancelled };
     }
     await assertMayReceive(trx, id, usable(locked, fate.transferTo, "transfer_to_key_id"));
     const key = await markRevoked(trx, id);

@@ -2,7 +2,7 @@ import { DomainError } from "../../contract/errors.ts";
 import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import { gathering } from "../gathering.ts";
-import type { Scope } from "../scope.ts";
+import { reachesKey, type Scope } from "../scope.ts";
 import { API_KEY_SELECTION, type ApiKeyRow, lockApiKey, type Quotas } from "./api-keys.ts";
 
 /**
@@ -40,14 +40,22 @@ export function setQuotas(
  * transfers of webhooks to the key wait.
  *
  * @param added the number of webhooks that are not stored yet
+ * @param scope the error names the key only if the scope has it. Defaults to everything
  * @throws DomainError FAILED_PRECONDITION
  */
-export async function assertWebhookQuota(trx: Db, apiKeyId: string, added: number): Promise<void> {
+export async function assertWebhookQuota(
+  trx: Db,
+  apiKeyId: string,
+  added: number,
+  scope: Scope = "everything",
+): Promise<void> {
   // A separate statement: one that has waited for a lock counts webhooks as they were before the wait.
-  const [key] = await rows<{ name: string; quota: number | null }>(
+  const [key] = await run(
     trx,
-    "select name, webhook_quota as quota from api_keys where id = :apiKeyId::uuid for share",
-    { apiKeyId },
+    trx("api_keys")
+      .select("name", { quota: "webhook_quota", installedAppId: "installed_app_id" })
+      .where({ id: apiKeyId })
+      .forShare(),
   );
   if (!key || key.quota === null) return;
   const [{ used } = { used: 0 }] = await rows<{ used: number }>(
@@ -56,9 +64,10 @@ export async function assertWebhookQuota(trx: Db, apiKeyId: string, added: numbe
     { apiKeyId },
   );
   if (used + added <= key.quota) return;
+  const name = reachesKey(scope, key) ? ` “${key.name}”` : " that owns the webhook";
   throw new DomainError(
     "FAILED_PRECONDITION",
-    `the API key “${key.name}” may own ${key.quota} webhooks, and would own ${used + added}; delete unused ones and try again, or ask an administrator to raise the quota with SetApiKeyQuotas`,
+    `the API key${name} may own ${key.quota} webhooks, and would own ${used + added}; delete unused ones and try again, or ask an administrator to raise the quota with SetApiKeyQuotas`,
     { reason: "TOO_MANY_WEBHOOKS", metadata: { quota: "webhooks", limit: String(key.quota) } },
   );
 }

@@ -80,10 +80,10 @@ export async function claimPending(
       from waiting where waiting.webhook_id is not null and n < :webhooks::int
     ),
     eligible as materialized (
-      select s.webhook_id, w.first_id, w.last_id from waiting s cross join lateral (
+      select s.webhook_id, w.first_id, w.last_id, w.rate_limit, w.endpoint_id from waiting s cross join lateral (
         -- Of a paused webhook, the test delivery alone.
         select case when w.paused is null then '${MIN_ID}' else w.test_delivery end as first_id,
-          case when w.paused is null then '${MAX_ID}' else w.test_delivery end as last_id
+          case when w.paused is null then '${MAX_ID}' else w.test_delivery end as last_id, w.rate_limit, w.endpoint_id
         from webhooks w
         where w.id = s.webhook_id and (w.paused is null or w.test_delivery is not null) and w.deleted is null
           and s.webhook_id <> all(:excluded::bigint[]) and ${IS_WORKER}
@@ -138,9 +138,9 @@ export async function claimGroup(
     `with members as materialized (
       -- One index probe per webhook. With "exists" the planner, as long as it takes the run for small, would join each
       -- webhook with all rows of the run.
-      select g.webhook_id from run_groups g
+      select g.webhook_id, w.rate_limit, w.endpoint_id from run_groups g
         cross join lateral (
-          select w.id, w.paused, w.test_delivery, w.probe_attempts from webhooks w
+          select w.id, w.paused, w.test_delivery, w.probe_attempts, w.rate_limit, w.endpoint_id from webhooks w
           where w.id = g.webhook_id and ${HAS_RETRIES} and w.deleted is null and ${IS_WORKER} offset 0
         ) w
         cross join lateral (select from retries t where t.webhook_id = g.webhook_id and ${DUE} limit 1) due
@@ -172,29 +172,64 @@ const claimed = (table: "queue" | "retries") => `
     returning id, event_id, webhook_id, attempts, claims
   )`;
 
+/** SQL for the tokens of a bucket: a row of `webhooks` or `endpoints`. */
+const tokensOf = (bucket: string, limit: string) =>
+  // Another claim that began later may have ended first: time does not run backwards then.
+  `least(${limit}, ${bucket}.rate_tokens + greatest(0, extract(epoch from now() - ${bucket}.rate_at)) * ${limit})`;
+
 /**
- * SQL for the number of deliveries that each webhook of `source(webhook_id)` may get now; null for no limit. Skips
- * webhooks whose row is locked by another claim, so that the rate limit holds over all workers.
+ * SQL for the number of deliveries that each webhook of `source(webhook_id, rate_limit, endpoint_id)` may get now; null for no
+ * limit. The webhooks of an endpoint divide its tokens evenly. Tokens that are left over by the division go to the webhooks
+ * after the last one that got such a token. Skips webhooks whose bucket is locked by another claim, so that the rate limit holds
+ * over all workers.
  */
 const allowances = (source: string) => `
   metered as (
-    select w.id, least(w.rate_limit,
-      -- Another claim that began later may have ended first: time does not run backwards then.
-      w.rate_tokens + greatest(0, extract(epoch from now() - w.rate_at)) * w.rate_limit) as tokens
-    from webhooks w where w.rate_limit is not null and w.id in (select webhook_id from ${source})
+    select w.id, ${tokensOf("w", "w.rate_limit")} as tokens
+    from webhooks w where w.rate_limit is not null and w.endpoint_id is null
+      and w.id in (select webhook_id from ${source} where rate_limit is not null and endpoint_id is null)
     for update skip locked
   ),
+  shared as (
+    select e.id, e.rate_tokens, e.rate_at, e.served
+    from endpoints e where e.id in (select endpoint_id from ${source} where rate_limit is not null)
+    for update skip locked
+  ),
+  divided as (
+    select s.webhook_id, s.endpoint_id, s.tokens, s.members, s.place, (s.whole + s.members - s.place) / s.members as most
+    from (
+      select s.webhook_id, s.endpoint_id, t.tokens, greatest(0, floor(t.tokens))::int as whole,
+        (count(*) over (partition by s.endpoint_id))::int as members,
+        (row_number() over (partition by s.endpoint_id
+          order by s.webhook_id <= coalesce(e.served, 0), s.webhook_id))::int as place
+      from ${source} s join shared e on e.id = s.endpoint_id
+        cross join lateral (select ${tokensOf("e", "s.rate_limit")} as tokens) t
+      where s.rate_limit is not null
+    ) s
+  ),
   allowed as (
-    select s.*, case when w.rate_limit is not null then coalesce(greatest(0, floor(m.tokens))::int, 0) end as most
-    from ${source} s join webhooks w on w.id = s.webhook_id left join metered m on m.id = w.id
+    select s.*, case when s.rate_limit is not null
+        then coalesce(d.most, greatest(0, floor(m.tokens))::int, 0) end as most
+    from ${source} s left join metered m on m.id = s.webhook_id left join divided d on d.webhook_id = s.webhook_id
   )`;
 
-/** SQL that subtracts the claimed deliveries from the tokens of rate-limited webhooks. */
+/** SQL that subtracts the claimed deliveries from the tokens of rate-limited webhooks and endpoints. */
 const SPEND_ALLOWANCES = `
+  claimed_by_webhook as (select webhook_id, count(*)::int as n from claimed group by 1),
   spent as (
     update webhooks w set rate_at = greatest(w.rate_at, now()), rate_tokens = m.tokens - coalesce(c.n, 0)
-    from metered m left join (select webhook_id, count(*) as n from claimed group by 1) c on c.webhook_id = m.id
+    from metered m left join claimed_by_webhook c on c.webhook_id = m.id
     where w.id = m.id
+  ),
+  spent_shared as (
+    update endpoints e set rate_at = greatest(e.rate_at, now()), rate_tokens = d.tokens - d.claimed,
+      served = coalesce(d.in_turn[greatest(0, floor(d.tokens))::int % d.members], e.served)
+    from (
+      select d.endpoint_id, d.tokens, d.members, sum(coalesce(c.n, 0)) as claimed,
+        array_agg(d.webhook_id order by d.place) as in_turn
+      from divided d left join claimed_by_webhook c on c.webhook_id = d.webhook_id group by 1, 2, 3
+    ) d
+    where e.id = d.endpoint_id
   )`;
 
 /** A row of a claim statement; all columns but the last are null if nothing was claimed. */

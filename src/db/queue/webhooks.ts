@@ -36,6 +36,8 @@ export interface ClaimedWebhook {
   secrets: readonly SealedSecret[];
   /** Set if the webhook belongs to an installed app. */
   installedAppId: string | null;
+  /** The endpoint with which it shares a limit of requests in flight. Undefined for none. */
+  endpointId?: string;
   /** Sealed custom headers and credentials. Undefined for none. */
   requestSettings?: Buffer;
   /** The filter of its events. Undefined for none. */
@@ -66,10 +68,11 @@ export class ClaimedWebhooks {
     const known = this.#known;
     const asked = [...ids];
     const changed = await rows<
-      Omit<ClaimedWebhook, "secrets" | "target" | "requestSettings" | "filter" | "disableOnGone"> &
+      Pick<ClaimedWebhook, "id" | "process" | "installedAppId"> &
         SecretsRow & {
           targetUrl: string;
           version: string;
+          endpointId: string | null;
           requestSettings: Buffer | null;
           filter: string | null;
           disableOnGone: boolean;
@@ -78,7 +81,7 @@ export class ClaimedWebhooks {
       db,
       // A row's xmin is the id of the transaction that wrote it.
       `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
-          installed_app_id as "installedAppId", request_settings as "requestSettings", filter,
+          installed_app_id as "installedAppId", endpoint_id as "endpointId", request_settings as "requestSettings", filter,
           exists (select from webhook_breakers b where b.webhook_id = w.id and b.disable_on_gone) as "disableOnGone"
         from unnest(:ids::bigint[], :versions::text[]) k(id, version) join webhooks w on w.id = k.id
         where w.xmin::text is distinct from k.version`,
@@ -91,7 +94,8 @@ export class ClaimedWebhooks {
       if (webhook) found.set(id, webhook);
     }
     for (const row of changed) {
-      const { id, process, targetUrl, installedAppId, requestSettings, filter, disableOnGone, version } = row;
+      const { id, process, targetUrl, installedAppId, endpointId, version } = row;
+      const { requestSettings, filter, disableOnGone } = row;
       const secrets = sealedSecretsOf(id, row);
       const webhook: ClaimedWebhook = {
         id,
@@ -100,6 +104,7 @@ export class ClaimedWebhooks {
         installedAppId,
         secrets,
       };
+      if (endpointId !== null) webhook.endpointId = endpointId;
       if (requestSettings !== null) webhook.requestSettings = requestSettings;
       if (filter !== null) webhook.filter = filter;
       if (disableOnGone) webhook.disableOnGone = true;

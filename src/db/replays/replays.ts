@@ -1,4 +1,4 @@
-import { type Bindings, count, type Db, rows } from "../database.ts";
+import { type Bindings, count, type Db, rows, run } from "../database.ts";
 import type { DeliveryStateName } from "../deliveries/deliveries.ts";
 import type { SearchText } from "../deliveries/search.ts";
 import { firstIdOf } from "../partitions.ts";
@@ -227,10 +227,12 @@ export async function changeReplay(
 
 /** Cancels the open replays that a key has started. Requires a transaction. Returns their number. */
 export async function cancelReplaysOfKey(trx: Db, apiKeyId: string): Promise<number> {
-  const cancelled = await rows<{ id: string }>(
+  const cancelled = await run(
     trx,
-    "update replays set ended = now(), cancelled = true where api_key_id = :apiKeyId::uuid and ended is null returning id",
-    { apiKeyId },
+    trx("replays")
+      .where({ api_key_id: apiKeyId, ended: null })
+      .update({ ended: trx.fn.now(), cancelled: true })
+      .returning("id"),
   );
   await sumUp(
     trx,

@@ -1,4 +1,4 @@
-import { count, type Db, rows } from "../database.ts";
+import { count, type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
 import type { Scope } from "../scope.ts";
 import { type ReplayRow, replayScope, sumUp, toFilter } from "./replays.ts";
@@ -128,7 +128,7 @@ export async function claimIdleReplays(db: Db, idleMs: number): Promise<IdleRepl
 
 /** Lets a replay be claimed again at once, because its workflow could not be started. */
 export async function giveBackReplay(db: Db, id: string): Promise<void> {
-  await count(db, "update replays set active = null where id = :id::uuid", { id });
+  await run(db, db("replays").where({ id }).update({ active: null }));
 }
 
 /** Stores the workflow of a replay, for links to the Temporal UI. */
@@ -137,13 +137,5 @@ export async function noteReplayStarted(
   id: string,
   { workflowId, runId }: { workflowId: string; runId: string },
 ): Promise<void> {
-  await count(
-    db,
-    "update replays set workflow_id = :workflowId::text, run_id = :runId::text where id = :id::uuid",
-    {
-      id,
-      workflowId,
-      runId,
-    },
-  );
+  await run(db, db("replays").where({ id }).update({ workflow_id: workflowId, run_id: runId }));
 }

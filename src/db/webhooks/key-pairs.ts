@@ -1,6 +1,6 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
-import { count, type Db, rows } from "../database.ts";
+import { type Db, rows, run } from "../database.ts";
 import { keyPairContext, type SecretBox, UnopenableError } from "./secret-box.ts";
 import { GRACE_PERIOD_HOURS, keptBesideNew } from "./webhook-secrets.ts";
 
@@ -41,37 +41,47 @@ export async function readKeyPairs(db: Db, box: SecretBox, webhookId: bigint): P
 }
 
 /**
- * Gives a webhook that is locked by the transaction a new key pair. The previous one also signs for a day, unless
- * old pairs are revoked. A pair that can no longer be decrypted is dropped.
+ * Gives webhooks that are locked by the transaction a new key pair, the same for all. The previous one also signs for a day,
+ * unless old pairs are revoked. A pair that can no longer be decrypted is dropped.
  *
+ * @param webhookIds a webhook, or all of an endpoint
  * @param revokeOld whether to revoke all old pairs immediately
- * @throws DomainError FAILED_PRECONDITION if it has the maximum number of valid pairs
+ * @throws DomainError FAILED_PRECONDITION if one has the maximum number of valid pairs
  */
 export async function rotateKeyPair(
   trx: Db,
   box: SecretBox,
-  webhookId: bigint,
+  webhookIds: readonly bigint[],
   revokeOld: boolean,
 ): Promise<void> {
-  const row = await readRow(trx, webhookId);
-  const usable = (revokeOld ? [] : validAt(row)).filter(
-    ({ sealed }) => publicKeyOf(box, webhookId, sealed) !== null,
-  );
-  const old = keptBesideNew(webhookId, usable, row.endOfOld, "key pairs", "revoke_old_key_pairs");
-  const { privateKey } = generateKeyPairSync("ed25519");
-  const sealed = box.seal(privateKey.export({ format: "der", type: "pkcs8" }), keyPairContext(webhookId));
-  await write(trx, webhookId, [{ sealed, expires: null }, ...old]);
+  const privateKey = generateKeyPairSync("ed25519").privateKey.export({ format: "der", type: "pkcs8" });
+  for (const webhookId of webhookIds) {
+    const row = await readRow(trx, webhookId);
+    const usable = (revokeOld ? [] : validAt(row)).filter(
+      ({ sealed }) => publicKeyOf(box, webhookId, sealed) !== null,
+    );
+    const old = keptBesideNew(webhookId, usable, row.endOfOld, "key pairs", "revoke_old_key_pairs");
+    await write(trx, webhookId, [
+      { sealed: box.seal(privateKey, keyPairContext(webhookId)), expires: null },
+      ...old,
+    ]);
+  }
 }
 
 /**
- * Deletes the key pairs of a webhook that is locked by the transaction: its requests carry no `v1a` signature.
+ * Deletes the key pairs of webhooks that are locked by the transaction: their requests carry no `v1a` signature.
  *
- * @returns the number of valid pairs that were deleted
+ * @param webhookIds a webhook, or all of an endpoint
+ * @returns the number of valid pairs that each had
  */
-export async function deleteKeyPairs(trx: Db, webhookId: bigint): Promise<number> {
-  const valid = validAt(await readRow(trx, webhookId)).length;
-  if (valid > 0) await write(trx, webhookId, []);
-  return valid;
+export async function deleteKeyPairs(trx: Db, webhookIds: readonly bigint[]): Promise<number> {
+  let most = 0;
+  for (const webhookId of webhookIds) {
+    const valid = validAt(await readRow(trx, webhookId)).length;
+    if (valid > 0) await write(trx, webhookId, []);
+    most = Math.max(most, valid);
+  }
+  return most;
 }
 
 async function write(
@@ -79,15 +89,15 @@ async function write(
   webhookId: bigint,
   pairs: readonly { sealed: Buffer; expires: Date | null }[],
 ): Promise<void> {
-  await count(
+  await run(
     trx,
-    `update webhooks set key_pairs = :pairs::bytea[], key_pairs_expire = :expiries::timestamptz[], modified = now()
-      where id = :webhookId::bigint`,
-    {
-      webhookId,
-      pairs: pairs.map(({ sealed }) => sealed),
-      expiries: pairs.map(({ expires }) => expires),
-    },
+    trx("webhooks")
+      .where({ id: webhookId })
+      .update({
+        key_pairs: pairs.map(({ sealed }) => sealed),
+        key_pairs_expire: pairs.map(({ expires }) => expires),
+        modified: trx.fn.now(),
+      }),
   );
 }
 

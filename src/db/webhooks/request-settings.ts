@@ -1,6 +1,6 @@
 import { DomainError } from "../../contract/errors.ts";
 import type { OAuth2Client, TlsSettings } from "../../contract/target-rules.ts";
-import { count, type Db, rows } from "../database.ts";
+import { type Db, run } from "../database.ts";
 import type { SecretBox, SecretContext } from "./secret-box.ts";
 import { UnopenableError } from "./secret-box.ts";
 
@@ -68,14 +68,10 @@ export async function readRequestSettings(
   box: SecretBox,
   webhookId: bigint,
 ): Promise<RequestSettings> {
-  const [row] = await rows<{ sealed: Buffer | null }>(
-    db,
-    "select request_settings as sealed from webhooks where id = :webhookId::bigint",
-    { webhookId },
-  );
-  if (!row?.sealed) return NO_REQUEST_SETTINGS;
+  const [row] = await run(db, db("webhooks").select("request_settings").where({ id: webhookId }));
+  if (!row?.request_settings) return NO_REQUEST_SETTINGS;
   try {
-    return openRequestSettings(box, webhookId, row.sealed);
+    return openRequestSettings(box, webhookId, row.request_settings);
   } catch (error) {
     if (!(error instanceof UnopenableError)) throw error;
     throw new DomainError(
@@ -85,17 +81,23 @@ export async function readRequestSettings(
   }
 }
 
-/** Stores the settings of a webhook that is locked by the transaction. */
+/** Stores the settings of webhooks that are locked by the transaction: of one, or of all of an endpoint. */
 export async function writeRequestSettings(
   trx: Db,
   box: SecretBox,
-  webhookId: bigint,
+  webhookIds: readonly bigint[],
   settings: RequestSettings,
 ): Promise<void> {
-  await count(
-    trx,
-    `update webhooks set request_settings = :sealed::bytea, modified = now(), revision = revision + 1
-      where id = :webhookId::bigint`,
-    { webhookId, sealed: sealRequestSettings(box, webhookId, settings) },
-  );
+  for (const webhookId of webhookIds) {
+    await run(
+      trx,
+      trx("webhooks")
+        .where({ id: webhookId })
+        .update({
+          request_settings: sealRequestSettings(box, webhookId, settings),
+          modified: trx.fn.now(),
+          revision: trx.raw("revision + 1"),
+        }),
+    );
+  }
 }

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
-import { count, type Db, rows } from "../database.ts";
+import { count, type Db, rows, run } from "../database.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
@@ -101,45 +101,52 @@ export async function readWebhookSecrets(
 }
 
 /**
- * Gives a live webhook a new signing secret. The previous one stays valid for a day, unless old secrets are revoked.
- * A secret that can no longer be decrypted is dropped, so that rotating repairs its webhook.
+ * Gives live webhooks a new signing secret, the same for all. The previous one stays valid for a day, unless old secrets are
+ * revoked. A secret that can no longer be decrypted is dropped, so that rotating repairs its webhook.
  *
+ * @param ids a webhook, or all of an endpoint
  * @param revokeOld whether to revoke all old secrets immediately
- * @returns whether the scope has such a webhook
- * @throws DomainError FAILED_PRECONDITION if it has the maximum number of valid secrets
+ * @throws DomainError FAILED_PRECONDITION if one has the maximum number of valid secrets
  */
 export function rotateWebhookSecret(
   db: Db,
   box: SecretBox,
-  scope: Scope,
-  id: bigint,
+  ids: readonly bigint[],
   revokeOld = false,
-): Promise<boolean> {
-  const inScope = webhookIn(scope, "webhooks");
+): Promise<void> {
+  const secret = randomBytes(SECRET_BYTES);
   return db.transaction(async (trx) => {
-    const [row] = await rows<SecretsRow & { now: Date; endOfOld: Date }>(
+    const found = await rows<SecretsRow & { id: bigint; now: Date; endOfOld: Date }>(
       trx,
-      `select ${SECRET_COLUMNS}, now() as now, now() + make_interval(hours => :hours::int) as "endOfOld"
-        from webhooks where id = :id::bigint and deleted is null and ${inScope.sql} for no key update`,
-      { id, hours: GRACE_PERIOD_HOURS, ...inScope.bindings },
+      `select id, ${SECRET_COLUMNS}, now() as now, now() + make_interval(hours => :hours::int) as "endOfOld"
+        from webhooks where id = any(:ids::bigint[]) and deleted is null order by id for no key update`,
+      { ids, hours: GRACE_PERIOD_HOURS },
     );
-    if (!row) return false;
-    const usable = (revokeOld ? [] : validAt(row.now, id, row)).filter((secret) => opens(box, secret));
-    const old = keptBesideNew(id, usable, row.endOfOld, "signing secrets", "revoke_old_secrets");
-    await count(
-      trx,
-      `update webhooks set secret = :secret, old_secrets = :old::bytea[],
-          old_secrets_expire = :expiries::timestamptz[], modified = now()
-        where id = :id::bigint`,
-      {
-        id,
-        secret: newSealedSecret(box, id),
-        old: old.map(({ sealed }) => sealed),
-        expiries: old.map(({ expires }) => expires),
-      },
-    );
-    return true;
+    for (const row of found) await replaceSecret(trx, box, secret, row, revokeOld);
   });
+}
+
+async function replaceSecret(
+  trx: Db,
+  box: SecretBox,
+  secret: Buffer,
+  row: SecretsRow & { id: bigint; now: Date; endOfOld: Date },
+  revokeOld: boolean,
+): Promise<void> {
+  const { id } = row;
+  const usable = (revokeOld ? [] : validAt(row.now, id, row)).filter((each) => opens(box, each));
+  const old = keptBesideNew(id, usable, row.endOfOld, "signing secrets", "revoke_old_secrets");
+  await run(
+    trx,
+    trx("webhooks")
+      .where({ id })
+      .update({
+        secret: box.seal(secret, webhookSecretContext(id)),
+        old_secrets: old.map(({ sealed }) => sealed),
+        old_secrets_expire: old.map(({ expires }) => expires),
+        modified: trx.fn.now(),
+      }),
+  );
 }
 
 /**
@@ -170,7 +177,7 @@ export function keptBesideNew(
 
 /** Deletes expired secrets and key pairs of webhooks, and expired secrets of keys. */
 export async function forgetExpiredSecrets(db: Db): Promise<void> {
-  await count(db, "delete from api_key_old_secrets where expires <= now()");
+  await run(db, db("api_key_old_secrets").where("expires", "<=", db.fn.now()).delete());
   // Valid secrets come first. All values are read from the row being written, so that a concurrent rotation is not
   // lost.
   await count(

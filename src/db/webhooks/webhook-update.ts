@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { processName } from "../../contract/catalogue.ts";
 import { DomainError } from "../../contract/errors.ts";
 import {
   type BreakerSettings,
@@ -8,8 +9,10 @@ import {
   setBreaker,
 } from "../circuit-breaker/breakers.ts";
 import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
-import { type Db, rows } from "../database.ts";
+import { type Db, rows, run } from "../database.ts";
 import { transactionWithRetry } from "../deadlock.ts";
+import { lockShared } from "../endpoints/shared-webhooks.ts";
+import { raiseRevisions } from "../queue/changes.ts";
 import type { Scope } from "../scope.ts";
 import { findWebhook, lockWebhook, type WebhookRow, webhookColumns } from "./webhooks.ts";
 
@@ -28,14 +31,21 @@ export interface WebhookChanges {
   breaker?: BreakerSettings | null;
 }
 
+/** A webhook before and after a change, which may have changed nothing. */
+export interface ChangedWebhook {
+  before: WebhookRow;
+  webhook: WebhookRow;
+}
+
 /**
- * Changes a live webhook. Workers learn within a second that it is paused, resumed or has another target. Values equal
- * to the current ones change nothing, not even the revision.
+ * Changes a live webhook. Its endpoint's other webhooks change with it; the filter alone is its own. Workers learn within a
+ * second that they are paused, resumed or have another target. Values equal to the current ones change nothing, not even the
+ * revision.
  *
  * @param options.revision the revision that the webhook must have; any when left out
- * @returns the webhook before and after the change; null if the scope has no live webhook with this id
+ * @returns the webhook, and the others of its endpoint; null if the scope has no live webhook with this id
  * @throws DomainError ABORTED if the webhook has another revision; ALREADY_EXISTS if another one has its event type and
- *   the new target
+ *   the new target; PERMISSION_DENIED if others of its endpoint would change, and are outside the scope
  */
 export function updateWebhook(
   db: Db,
@@ -43,53 +53,76 @@ export function updateWebhook(
   id: bigint,
   changes: WebhookChanges,
   { revision }: { revision?: bigint } = {},
-): Promise<{ before: WebhookRow; webhook: WebhookRow } | null> {
+): Promise<(ChangedWebhook & { others: ChangedWebhook[] }) | null> {
   return transactionWithRetry(db, async (trx) => {
     // Serialized with registrations, and taken first as they do: both could take the same address.
     if (changes.address)
       await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.registration });
-    const before = await lockWebhook(trx, scope, id);
-    if (!before) return null;
-    if (revision !== undefined && revision !== before.revision) throw revisionChanged(before, revision);
-    const after = changed(before, changes);
-    const moves = after.targetUrl !== before.targetUrl;
-    if (moves && (await findWebhook(trx, after))) throw addressTaken(after.url);
-    // A user who pauses or resumes the webhook takes over from its breaker.
-    const takesOver = holdsBack(before.breaker) && (changes.paused !== undefined || changes.breaker === null);
-    const newBreaker = await changeBreaker(trx, before, changes, takesOver);
-    const held = takesOver ? changes.paused === true : holdsBack(before.breaker) || after.paused;
-    const [webhook] = await rows<WebhookRow>(
+    const { filter: _, ...shared } = changes;
+    const [first, ...rest] =
+      Object.keys(shared).length > 0
+        ? await lockShared(trx, scope, id)
+        : [await lockWebhook(trx, scope, id)].filter((webhook) => webhook !== null);
+    if (!first) return null;
+    if (revision !== undefined && revision !== first.revision) throw revisionChanged(first, revision);
+    const asked = await change(trx, first, changes);
+    const others: Changed[] = [];
+    for (const each of rest) others.push(await change(trx, each, shared));
+    const told = [asked, ...others].filter(({ isTold }) => isTold);
+    await raiseRevisions(
       trx,
-      `update webhooks w set name = :name::text, url = :url::text, target_url = :targetUrl::text,
-          paused = case when :held::bool then case when :takesOver::bool then now() else coalesce(w.paused, now()) end end,
-          rate_limit = :rateLimit::int, filter = :filter::text,
-          test_delivery = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.test_delivery end,
-          probe_attempts = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.probe_attempts end,
-          rate_tokens = case when w.rate_limit is distinct from :rateLimit::int then 0 else w.rate_tokens end,
-          rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
-          modified = now(), revision = w.revision + 1
-        where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool
-          or (w.name, w.url, w.rate_limit, w.filter, w.paused is not null)
-            is distinct from (:name::text, :url::text, :rateLimit::int, :filter::text, :held::bool))
-        returning ${webhookColumns("w")}`,
-      { id, ...after, held, takesOver, newBreaker },
+      told.map(({ webhook }) => webhook.process),
     );
-    if (!webhook) return { before, webhook: before };
-    if (webhook.url !== before.url) {
-      await rows(
-        trx,
-        `insert into webhook_old_urls (webhook_id, until, url) values (:id::bigint, clock_timestamp(), :url::text)`,
-        { id, url: before.url },
-      );
-    }
-    if (moves || takesOver || after.paused !== (before.paused !== null)) {
-      // The revision notifies the workers of the change.
-      await rows(trx, "update processes set revision = revision + 1 where process = :process::int", {
-        process: webhook.process,
-      });
-    }
-    return { before, webhook };
+    if (first.endpointId && asked.webhook.rateLimit !== first.rateLimit)
+      await emptyBucket(trx, first.endpointId);
+    return { ...asked, others };
   });
+}
+
+/** A changed limit starts without tokens, as a new one. */
+async function emptyBucket(trx: Db, endpointId: string): Promise<void> {
+  const rate_at = trx.fn.now();
+  await run(trx, trx("endpoints").where({ id: endpointId }).update({ rate_tokens: 0, rate_at }));
+}
+
+interface Changed extends ChangedWebhook {
+  /** Whether the workers must learn of it. */
+  isTold: boolean;
+}
+
+/** Changes one webhook, which is locked. */
+async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Promise<Changed> {
+  const { id } = before;
+  const after = changed(before, changes);
+  const moves = after.targetUrl !== before.targetUrl;
+  if (moves && (await findWebhook(trx, after))) throw addressTaken(after);
+  // A user who pauses or resumes the webhook takes over from its breaker.
+  const takesOver = holdsBack(before.breaker) && (changes.paused !== undefined || changes.breaker === null);
+  const newBreaker = await changeBreaker(trx, before, changes, takesOver);
+  const held = takesOver ? changes.paused === true : holdsBack(before.breaker) || after.paused;
+  const [webhook] = await rows<WebhookRow>(
+    trx,
+    `update webhooks w set name = :name::text, url = :url::text, target_url = :targetUrl::text,
+        paused = case when :held::bool then case when :takesOver::bool then now() else coalesce(w.paused, now()) end end,
+        rate_limit = :rateLimit::int, filter = :filter::text,
+        test_delivery = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.test_delivery end,
+        probe_attempts = case when (w.paused is not null) = :held::bool and not :takesOver::bool then w.probe_attempts end,
+        rate_tokens = case when w.rate_limit is distinct from :rateLimit::int then 0 else w.rate_tokens end,
+        rate_at = case when w.rate_limit is distinct from :rateLimit::int then now() else w.rate_at end,
+        modified = now(), revision = w.revision + 1
+      where w.id = :id::bigint and (:takesOver::bool or :newBreaker::bool
+        or (w.name, w.url, w.rate_limit, w.filter, w.paused is not null)
+          is distinct from (:name::text, :url::text, :rateLimit::int, :filter::text, :held::bool))
+      returning ${webhookColumns("w")}`,
+    { id, ...after, held, takesOver, newBreaker },
+  );
+  if (!webhook) return { before, webhook: before, isTold: false };
+  if (webhook.url !== before.url) {
+    const until = trx.raw("clock_timestamp()");
+    await run(trx, trx("webhook_old_urls").insert({ webhook_id: id, until, url: before.url }));
+  }
+  const isTold = moves || takesOver || after.paused !== (before.paused !== null);
+  return { before, webhook, isTold };
 }
 
 /** @returns whether the settings of the breaker have changed */
@@ -126,10 +159,10 @@ function revisionChanged({ id, revision }: WebhookRow, given: bigint): DomainErr
   );
 }
 
-function addressTaken(url: string): DomainError {
+function addressTaken({ process, url }: { process: number; url: string }): DomainError {
   return new DomainError(
     "ALREADY_EXISTS",
-    `another webhook has this event type and the URL ${url}; choose another URL, or delete one of the two webhooks`,
+    `another webhook has the event type ${processName(process)} and the URL ${url}; choose another URL, or delete one of the two webhooks`,
     { reason: "WEBHOOK_EXISTS" },
   );
 }

@@ -26,6 +26,8 @@ export interface WebhookRow {
   apiKeyId: string;
   installedAppId: string | null;
   applicationName: string | null;
+  /** The endpoint whose secrets and settings the webhook shares with those of other event types; null for none. */
+  endpointId: string | null;
   /** The maximum number of deliveries per second; null for no limit. */
   rateLimit: number | null;
   /** The time since which a user has paused deliveries; null if none has. */
@@ -55,6 +57,10 @@ export interface NewWebhook {
   /** `url` as normalized by TargetRules.normalise. Webhooks with the same target and process are identical. */
   targetUrl: string;
   apiKeyId: string;
+  /** Null for none. */
+  name?: string | null;
+  /** Null for none. */
+  endpointId?: string | null;
 }
 
 /** The columns of `WebhookRow`. @param table the name of `webhooks` in the query */
@@ -63,6 +69,7 @@ export const webhookColumns = (
 ) => `${table}.id, ${table}.revision, ${table}.name, ${table}.process, ${table}.url, ${table}.target_url as "targetUrl",
   ${table}.api_key_id as "apiKeyId", ${table}.installed_app_id as "installedAppId",
   (select name from installed_apps where id = ${table}.installed_app_id) as "applicationName",
+  ${table}.endpoint_id as "endpointId",
   ${table}.rate_limit as "rateLimit", ${table}.filter, ${breakerColumns(table)}, ${table}.created, ${table}.modified,
   (select json_build_object('health', h.health, 'since', h.since, 'lastError', h.last_error) from webhook_health h
     where h.webhook_id = ${table}.id and h.health <> 'healthy') as trouble`;
@@ -78,13 +85,16 @@ export async function getWebhook(db: Db, scope: Scope, id: bigint): Promise<Webh
   return webhook ?? null;
 }
 
+/** The ids of webhooks. */
+export const idsOf = (webhooks: readonly Pick<WebhookRow, "id">[]): bigint[] => webhooks.map(({ id }) => id);
+
 /**
  * Like `getWebhook`, and locks the webhook until the end of the transaction: other changes of it and of its circuit
  * breaker wait.
  */
 export async function lockWebhook(trx: Db, scope: Scope, id: bigint): Promise<WebhookRow | null> {
   // Two statements: one that has waited for a lock sees other tables as they were before the wait.
-  await rows(trx, "select from webhooks where id = :id::bigint for no key update", { id });
+  await run(trx, trx("webhooks").select("id").where({ id }).forNoKeyUpdate());
   return getWebhook(trx, scope, id);
 }
 
@@ -163,7 +173,7 @@ export async function createWebhook(
     // id.
     const other = await findWebhook(trx, webhook);
     if (other) return { webhook: other, created: false };
-    await assertRoom(trx, maxWebhooks);
+    await assertRoom(trx, maxWebhooks, 1);
     await assertWebhookQuota(trx, webhook.apiKeyId, 1);
     return { webhook: await insertWebhook(trx, secrets, webhook), created: true };
   });
@@ -183,44 +193,65 @@ export async function findWebhook(
   return existing;
 }
 
-async function assertRoom(trx: Db, maxWebhooks: number): Promise<void> {
-  const [{ full } = { full: false }] = await rows<{ full: boolean }>(
+/** @throws DomainError FAILED_PRECONDITION if there are too many webhooks to add some */
+export async function assertRoom(trx: Db, maxWebhooks: number, added: number): Promise<void> {
+  const [{ live } = { live: 0 }] = await rows<{ live: number }>(
     trx,
-    `select count(*) >= :max::int as full
-      from (select 1 from webhooks where deleted is null limit :max::int) live`,
+    "select count(*)::int as live from (select 1 from webhooks where deleted is null limit :max::int) live",
     { max: maxWebhooks },
   );
-  if (!full) return;
+  if (live + added <= maxWebhooks) return;
+  const full =
+    live >= maxWebhooks
+      ? `${maxWebhooks} webhooks are registered, the maximum`
+      : `${live} webhooks are registered, and ${maxWebhooks} may be: ${added} more are too many`;
   throw new DomainError(
     "FAILED_PRECONDITION",
-    `${maxWebhooks} webhooks are registered, the maximum; delete unused ones, or ask the operator to raise MAX_WEBHOOKS`,
+    `${full}; delete unused ones, or ask the operator to raise MAX_WEBHOOKS`,
     { reason: "TOO_MANY_WEBHOOKS" },
   );
 }
 
-async function insertWebhook(trx: Db, secrets: SecretBox, webhook: NewWebhook): Promise<WebhookRow> {
-  // The secret is sealed for its webhook, so the id must be known first.
+/** The id of the next webhook. Its secrets are sealed for it, so it must be known before them. */
+export async function nextWebhookId(trx: Db): Promise<bigint> {
   const [next] = await rows<{ id: bigint }>(trx, "select nextval('webhooks_id_seq') as id");
-  const { id } = next as { id: bigint };
+  return (next as { id: bigint }).id;
+}
+
+/** A part of a statement that inserts a webhook of `:process`: counts it, and raises the revision of its event type. */
+export const insertedType = `
+  type as (
+    insert into processes (process, revision, live) values (:process::int, 1, 1)
+    on conflict (process) do update set revision = processes.revision + 1, live = processes.live + 1
+    returning revision
+  )`;
+
+/**
+ * Inserts a webhook with a new signing secret and the installed app of its key. Requires the lock of registrations.
+ *
+ * @throws DomainError UNAUTHENTICATED if the key was revoked in the meantime
+ */
+export async function insertWebhook(
+  trx: Db,
+  secrets: SecretBox,
+  { name = null, endpointId = null, ...webhook }: NewWebhook,
+): Promise<WebhookRow> {
+  const id = await nextWebhookId(trx);
   // The lock blocks revocation of the key, so that no webhook remains under a revoked key.
   const [made] = await rows<WebhookRow>(
     trx,
     `with owner as (
         select id, installed_app_id from api_keys where id = :apiKeyId::uuid and revoked is null for share
       ),
-      type as (
-        insert into processes (process, revision, live) values (:process::int, 1, 1)
-        on conflict (process) do update set revision = processes.revision + 1, live = processes.live + 1
-        returning revision
-      )
+      ${insertedType}
       insert into webhooks as w
-        (id, process, url, target_url, api_key_id, installed_app_id, secret, created_revision)
+        (id, process, name, url, target_url, api_key_id, installed_app_id, endpoint_id, secret, created_revision)
       overriding system value
-      select :id::bigint, :process::int, :url::text, :targetUrl::text, owner.id, installed_app_id, :secret::bytea,
-        type.revision
+      select :id::bigint, :process::int, :name::text, :url::text, :targetUrl::text, owner.id, installed_app_id,
+        :endpointId::uuid, :secret::bytea, type.revision
       from owner cross join type
       returning ${webhookColumns("w")}`,
-    { ...webhook, id, secret: newSealedSecret(secrets, id) },
+    { ...webhook, name, endpointId, id, secret: newSealedSecret(secrets, id) },
   );
   if (!made) throw new DomainError("UNAUTHENTICATED", "the API key was revoked; use another key");
   return made;
@@ -244,14 +275,17 @@ export function deleteWebhook(db: Db, id: bigint): Promise<WebhookRow | null> {
   });
 }
 
-/** Deletes all live webhooks of a key, as `deleteWebhook` does. Returns them. Requires a transaction. */
-export async function deleteWebhooksOfKey(trx: Db, apiKeyId: string): Promise<WebhookRow[]> {
-  const deleted = await markDeleted(trx, "w.api_key_id = :apiKeyId::uuid", { apiKeyId });
-  await cancelOfWebhooks(
-    trx,
-    deleted.map(({ id }) => id),
-    MAX_CANCELLED_IMMEDIATELY,
-  );
+/**
+ * Deletes some live webhooks, or all of a key, as `deleteWebhook` does. Returns them. Requires a transaction.
+ */
+export async function deleteWebhooks(
+  trx: Db,
+  which: { ids: readonly bigint[] } | { apiKeyId: string },
+): Promise<WebhookRow[]> {
+  const deleted = await ("ids" in which
+    ? markDeleted(trx, "w.id = any(:ids::bigint[])", which)
+    : markDeleted(trx, "w.api_key_id = :apiKeyId::uuid", which));
+  await cancelOfWebhooks(trx, idsOf(deleted), MAX_CANCELLED_IMMEDIATELY);
   return deleted;
 }
 
@@ -267,7 +301,7 @@ async function markDeleted(trx: Db, condition: string, bindings: Bindings): Prom
     bindings,
   );
   if (locked.length === 0) return [];
-  const ids = locked.map(({ id }) => id);
+  const ids = idsOf(locked);
   const deleted = await rows<WebhookRow>(
     trx,
     `with type as (
@@ -313,7 +347,7 @@ export async function cancelOfDeleted(db: Db): Promise<number> {
       ) order by w.id limit :most::int`,
     { most: CANCEL_STEP },
   );
-  const ids = withRows.map(({ id }) => id);
+  const ids = idsOf(withRows);
   const cancelled = ids.length === 0 ? 0 : await cancelOfWebhooks(db, ids, CANCEL_STEP);
   if (cancelled > 0) return cancelled;
   await count(

@@ -4,10 +4,15 @@ import { type Evidence, Windows } from "./windows.ts";
 /** First attempts and retries have separate queues and separate shares of the budget. */
 export type Kind = "first" | "retry";
 
+/** Names the window of a webhook: its id, or that of the endpoint with whose webhooks it shares the window. */
+export type WindowKey = bigint | string;
+
 /** An attempt to send. */
 export interface Task {
   readonly kind: Kind;
   readonly webhookId: bigint;
+  /** Webhooks with the same key have the same host. */
+  readonly window: WindowKey;
   readonly host: string;
 }
 
@@ -20,6 +25,7 @@ export interface Verdict {
 /** A webhook with queued tasks. */
 export interface WaitingWebhook {
   webhookId: bigint;
+  window: WindowKey;
   host: string;
   waiting: number;
 }
@@ -31,33 +37,40 @@ const PROBE_BUDGET_DIVISOR = 4;
 
 const NONE: readonly never[] = [];
 
-/** The queued tasks of one webhook and kind, oldest first, all for one host. */
+/** The queued tasks of one webhook and kind, oldest first. */
 interface WebhookQueue<T> {
   readonly webhookId: bigint;
-  readonly host: HostQueue<T>;
   tasks: T[];
   /** The index of the first task that has not been taken. */
   first: number;
 }
 
-/** The webhooks of one host with queued tasks of a kind. */
+/** The queued tasks of one window and kind, all for one host: those of a webhook, or of the webhooks of an endpoint. */
+interface WindowQueue<T> {
+  readonly window: WindowKey;
+  readonly host: HostQueue<T>;
+  /** In the order of their turns. */
+  readonly webhooks: Map<bigint, WebhookQueue<T>>;
+}
+
+/** The windows of one host with queued tasks of a kind. */
 interface HostQueue<T> {
   readonly host: string;
-  readonly webhooks: Map<bigint, WebhookQueue<T>>;
-  /** The number of queued tasks of all these webhooks. */
+  readonly windows: Map<WindowKey, WindowQueue<T>>;
+  /** The number of queued tasks of all these windows. */
   waiting: number;
-  /** Webhooks that may have room in their window, by requests in flight. */
-  readonly ready: LeastLoaded<WebhookQueue<T>>;
+  /** Windows that may have room, by requests in flight. */
+  readonly ready: LeastLoaded<WindowQueue<T>>;
 }
 
 /** All queued tasks of one kind. */
 class Lane<T extends Task> {
   readonly hosts = new Map<string, HostQueue<T>>();
-  readonly webhooks = new Map<bigint, WebhookQueue<T>>();
+  readonly windows = new Map<WindowKey, WindowQueue<T>>();
   /** Hosts that may have room in their window, by requests in flight. */
   readonly ready = new LeastLoaded<HostQueue<T>>();
-  /** Candidates for a probe, in turn: hosts whose last attempt timed out, and such webhooks of other hosts. */
-  readonly hanging = new Set<WebhookQueue<T> | HostQueue<T>>();
+  /** Candidates for a probe, in turn: hosts whose last attempt timed out, and such windows of other hosts. */
+  readonly hanging = new Set<WindowQueue<T> | HostQueue<T>>();
   waiting = 0;
 }
 
@@ -65,12 +78,14 @@ class Lane<T extends Task> {
  * Decides which task to send next. A pure data structure without I/O or clock.
  *
  * A task starts when the budget, its host's window and its webhook's window have room. The next slot goes to the host
- * with the fewest requests in flight, and within it to the webhook with the fewest (max-min fairness), so that a few
- * busy or slow receivers leave room for all others. A receiver whose last attempt timed out gets one request at a
- * time, a probe. All probes together use at most a quarter of the budget.
+ * with the fewest requests in flight, and within it to the window with the fewest (max-min fairness), so that a few
+ * busy or slow receivers leave room for all others. The webhooks of an endpoint share a window, and take turns in it. A
+ * receiver whose last attempt timed out gets one request at a time, a probe. All probes together use at most a quarter of
+ * the budget.
  */
 export class Scheduler<T extends Task> {
-  readonly webhooks: Windows<bigint>;
+  /** Of webhooks, and of endpoints with several webhooks. */
+  readonly webhooks: Windows<WindowKey>;
   readonly hosts: Windows<string>;
   /** The maximum number of requests in flight. May be changed at any time. */
   budget: number;
@@ -108,35 +123,40 @@ export class Scheduler<T extends Task> {
 
   /** The webhooks with queued tasks of a kind, and the number of these tasks. */
   *queues(kind: Kind): Iterable<WaitingWebhook> {
-    for (const { webhookId, host, tasks, first } of this.#lanes[kind].webhooks.values())
-      yield { webhookId, host: host.host, waiting: tasks.length - first };
+    for (const { window, host, webhooks } of this.#lanes[kind].windows.values())
+      for (const { webhookId, tasks, first } of webhooks.values())
+        yield { webhookId, window, host: host.host, waiting: tasks.length - first };
   }
 
   /** Whether the windows of a webhook and its host have room for more than a probe. */
-  hasRoom(webhookId: bigint, host: string): boolean {
-    return this.webhooks.isOpen(webhookId) && this.hosts.isOpen(host);
+  hasRoom(window: WindowKey, host: string): boolean {
+    return this.webhooks.isOpen(window) && this.hosts.isOpen(host);
   }
 
   /** All queued tasks of a kind. */
   *tasks(kind: Kind): Iterable<T> {
-    for (const { tasks, first } of this.#lanes[kind].webhooks.values()) yield* tasks.slice(first);
+    for (const { webhooks } of this.#lanes[kind].windows.values())
+      for (const { tasks, first } of webhooks.values()) yield* tasks.slice(first);
   }
 
   /**
-   * Queues a task. Queued tasks of its webhook for another host, from before the webhook was moved, are removed.
+   * Queues a task. Queued tasks of its window for another host, from before the webhooks were moved, are removed.
    *
    * @returns the removed tasks
    */
   push(task: T): readonly T[] {
     const lane = this.#lanes[task.kind];
-    const known = lane.webhooks.get(task.webhookId);
+    const known = lane.windows.get(task.window);
     if (known && known.host.host !== task.host) {
       const removed = this.#empty(lane, known, () => true);
       this.push(task);
       return removed;
     }
     const queue = known ?? this.#addQueue(lane, task);
-    queue.tasks.push(task);
+    const { webhookId } = task;
+    const webhook = queue.webhooks.get(webhookId);
+    if (webhook) webhook.tasks.push(task);
+    else queue.webhooks.set(webhookId, { webhookId, tasks: [task], first: 0 });
     queue.host.waiting += 1;
     lane.waiting += 1;
     return NONE;
@@ -162,42 +182,46 @@ export class Scheduler<T extends Task> {
   end(task: T, verdict: Verdict): void {
     this.#inFlight[task.kind] -= 1;
     const hostHung = this.hosts.of(task.host).timedOut;
-    this.webhooks.end(task.webhookId, verdict.webhook);
+    this.webhooks.end(task.window, verdict.webhook);
     const counted = this.#probes.get(task);
     if (counted === false) this.hosts.learn(task.host, verdict.host);
     else this.hosts.end(task.host, verdict.host);
     this.#probes.delete(task);
-    if (hostHung && !this.hosts.of(task.host).timedOut) this.#refreshWebhooks(task.host);
+    if (hostHung && !this.hosts.of(task.host).timedOut) this.#refreshWindows(task.host);
     this.#refresh(task);
   }
 
   /** Removes and returns the queued tasks for which `wanted` is true. */
   remove(wanted: (task: T) => boolean): T[] {
     return [this.#lanes.first, this.#lanes.retry].flatMap((lane) =>
-      [...lane.webhooks.values()].flatMap((queue) => this.#empty(lane, queue, wanted)),
+      [...lane.windows.values()].flatMap((queue) => this.#empty(lane, queue, wanted)),
     );
   }
 
-  #empty(lane: Lane<T>, queue: WebhookQueue<T>, wanted: (task: T) => boolean): T[] {
-    const [removed, kept]: [T[], T[]] = [[], []];
-    for (const task of queue.tasks.slice(queue.first)) (wanted(task) ? removed : kept).push(task);
+  #empty(lane: Lane<T>, queue: WindowQueue<T>, wanted: (task: T) => boolean): T[] {
+    const removed: T[] = [];
+    for (const webhook of queue.webhooks.values()) {
+      const kept: T[] = [];
+      for (const task of webhook.tasks.slice(webhook.first)) (wanted(task) ? removed : kept).push(task);
+      webhook.tasks = kept;
+      webhook.first = 0;
+      if (kept.length === 0) queue.webhooks.delete(webhook.webhookId);
+    }
     lane.waiting -= removed.length;
     queue.host.waiting -= removed.length;
-    queue.tasks = kept;
-    queue.first = 0;
-    if (kept.length === 0) this.#forget(lane, queue);
+    if (queue.webhooks.size === 0) this.#forget(lane, queue);
     return removed;
   }
 
-  #addQueue(lane: Lane<T>, { webhookId, host: name }: T): WebhookQueue<T> {
+  #addQueue(lane: Lane<T>, { window, host: name }: T): WindowQueue<T> {
     let host = lane.hosts.get(name);
     if (!host) {
-      host = { host: name, webhooks: new Map(), waiting: 0, ready: new LeastLoaded() };
+      host = { host: name, windows: new Map(), waiting: 0, ready: new LeastLoaded() };
       lane.hosts.set(name, host);
     }
-    const queue: WebhookQueue<T> = { webhookId, host, tasks: [], first: 0 };
-    lane.webhooks.set(webhookId, queue);
-    host.webhooks.set(webhookId, queue);
+    const queue: WindowQueue<T> = { window, host, webhooks: new Map() };
+    lane.windows.set(window, queue);
+    host.windows.set(window, queue);
     this.#makeReady(lane, queue);
     return queue;
   }
@@ -211,16 +235,15 @@ export class Scheduler<T extends Task> {
     if (lane.hanging.size === 0 || !this.#mayProbe()) return undefined;
     for (const hanging of lane.hanging) {
       lane.hanging.delete(hanging);
-      const task =
-        "webhookId" in hanging ? this.#probeWebhook(lane, hanging) : this.#probeHost(lane, hanging);
+      const task = "window" in hanging ? this.#probeWindow(lane, hanging) : this.#probeHost(lane, hanging);
       if (task) return task;
     }
     return undefined;
   }
 
-  #probeWebhook(lane: Lane<T>, queue: WebhookQueue<T>): T | undefined {
-    const isHanging = this.webhooks.of(queue.webhookId).timedOut && !this.hosts.of(queue.host.host).timedOut;
-    if (isHanging && this.webhooks.hasRoom(queue.webhookId)) return this.#start(lane, queue, false);
+  #probeWindow(lane: Lane<T>, queue: WindowQueue<T>): T | undefined {
+    const isHanging = this.webhooks.of(queue.window).timedOut && !this.hosts.of(queue.host.host).timedOut;
+    if (isHanging && this.webhooks.hasRoom(queue.window)) return this.#start(lane, queue, false);
     this.#makeReady(lane, queue);
     return undefined;
   }
@@ -232,7 +255,7 @@ export class Scheduler<T extends Task> {
     }
     if (!this.hosts.hasRoom(host.host)) return undefined;
     for (let queue = host.ready.first(); queue; queue = host.ready.first()) {
-      if (this.webhooks.hasRoom(queue.webhookId)) return this.#start(lane, queue, true);
+      if (this.webhooks.hasRoom(queue.window)) return this.#start(lane, queue, true);
       host.ready.delete(queue);
     }
     return undefined;
@@ -247,9 +270,9 @@ export class Scheduler<T extends Task> {
       const queue = host.ready.first();
       if (!queue) {
         lane.ready.delete(host);
-      } else if (!this.webhooks.hasRoom(queue.webhookId)) {
+      } else if (!this.webhooks.hasRoom(queue.window)) {
         host.ready.delete(queue);
-      } else if (this.webhooks.of(queue.webhookId).timedOut) {
+      } else if (this.webhooks.of(queue.window).timedOut) {
         host.ready.delete(queue);
         lane.hanging.add(queue);
       } else {
@@ -264,44 +287,59 @@ export class Scheduler<T extends Task> {
   }
 
   /** @param probe undefined if the task is not a probe; otherwise whether it counts in its host's window */
-  #start(lane: Lane<T>, queue: WebhookQueue<T>, probe: boolean | undefined): T {
-    const task = queue.tasks[queue.first] as T;
-    queue.first += 1;
-    if (queue.first > 256 && queue.first * 2 > queue.tasks.length) {
-      queue.tasks.splice(0, queue.first);
-      queue.first = 0;
-    }
+  #start(lane: Lane<T>, queue: WindowQueue<T>, probe: boolean | undefined): T {
+    const task = this.#dequeue(queue);
     lane.waiting -= 1;
     queue.host.waiting -= 1;
     this.#inFlight[task.kind] += 1;
-    this.webhooks.start(task.webhookId);
+    this.webhooks.start(task.window);
     if (probe !== undefined) this.#probes.set(task, probe);
     if (probe !== false) this.hosts.start(task.host);
-    if (queue.first === queue.tasks.length) this.#forget(lane, queue);
+    if (queue.webhooks.size === 0) this.#forget(lane, queue);
     this.#refresh(task);
     return task;
   }
 
-  /** Updates the ready queues of the task's webhook and host after a change of requests in flight. */
-  #refresh({ webhookId, host: name }: T): void {
+  /** Takes the oldest task of the webhook whose turn it is. */
+  #dequeue({ webhooks }: WindowQueue<T>): T {
+    const webhook = webhooks.values().next().value as WebhookQueue<T>;
+    const task = webhook.tasks[webhook.first] as T;
+    webhook.first += 1;
+    if (webhook.first === webhook.tasks.length) {
+      webhooks.delete(task.webhookId);
+      return task;
+    }
+    if (webhook.first > 256 && webhook.first * 2 > webhook.tasks.length) {
+      webhook.tasks.splice(0, webhook.first);
+      webhook.first = 0;
+    }
+    if (webhooks.size > 1) {
+      webhooks.delete(task.webhookId);
+      webhooks.set(task.webhookId, webhook);
+    }
+    return task;
+  }
+
+  /** Updates the ready queues of the task's window and host after a change of requests in flight. */
+  #refresh({ window, host: name }: T): void {
     for (const lane of [this.#lanes.first, this.#lanes.retry]) {
-      const queue = lane.webhooks.get(webhookId);
+      const queue = lane.windows.get(window);
       if (queue) this.#makeReady(lane, queue);
       const host = lane.hosts.get(name);
       if (host) this.#makeHostReady(lane, host);
     }
   }
 
-  #makeReady(lane: Lane<T>, queue: WebhookQueue<T>): void {
-    const webhook = this.webhooks.of(queue.webhookId);
-    if (webhook.inFlight >= webhook.allowed) return;
-    if (webhook.timedOut && !this.hosts.of(queue.host.host).timedOut) {
+  #makeReady(lane: Lane<T>, queue: WindowQueue<T>): void {
+    const window = this.webhooks.of(queue.window);
+    if (window.inFlight >= window.allowed) return;
+    if (window.timedOut && !this.hosts.of(queue.host.host).timedOut) {
       queue.host.ready.delete(queue);
       lane.hanging.add(queue);
       return;
     }
     lane.hanging.delete(queue);
-    queue.host.ready.set(queue, webhook.inFlight);
+    queue.host.ready.set(queue, window.inFlight);
     this.#makeHostReady(lane, queue.host);
   }
 
@@ -318,20 +356,20 @@ export class Scheduler<T extends Task> {
   }
 
   /** After a host has recovered: its hanging webhooks are probed outside its window again. */
-  #refreshWebhooks(name: string): void {
+  #refreshWindows(name: string): void {
     for (const lane of [this.#lanes.first, this.#lanes.retry]) {
-      const queues = lane.hosts.get(name)?.webhooks.values() ?? [];
+      const queues = lane.hosts.get(name)?.windows.values() ?? [];
       for (const queue of queues) this.#makeReady(lane, queue);
     }
   }
 
-  #forget(lane: Lane<T>, queue: WebhookQueue<T>): void {
+  #forget(lane: Lane<T>, queue: WindowQueue<T>): void {
     const { host } = queue;
-    lane.webhooks.delete(queue.webhookId);
+    lane.windows.delete(queue.window);
     lane.hanging.delete(queue);
-    host.webhooks.delete(queue.webhookId);
+    host.windows.delete(queue.window);
     host.ready.delete(queue);
-    if (host.webhooks.size > 0) return;
+    if (host.windows.size > 0) return;
     lane.hosts.delete(host.host);
     lane.ready.delete(host);
     lane.hanging.delete(host);

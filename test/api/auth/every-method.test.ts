@@ -102,7 +102,7 @@ test.each(METHODS)("%s: a key of an app learns and changes nothing of others'", 
         const answer = await call(method, caller, request);
         const sent = named(request);
         const secrets = [
-          ...hidden.webhooks.flatMap(({ id, url, markers }) => [String(id), url, ...markers]),
+          ...hidden.webhooks.flatMap(({ id, settings, markers }) => [String(id), ...settings, ...markers]),
           ...hidden.keys.flatMap(({ markers }) => markers),
           world.appB.id,
           world.appB.name,

@@ -13,6 +13,12 @@ const deliveryId = (world: World) => fc.constantFrom(...world.webhooks.flatMap((
 const eventId = (world: World) => fc.constantFrom(...world.webhooks.flatMap((each) => each.eventIds));
 const keyId = (world: World) => fc.constantFrom(...world.keys.map(({ id }) => id));
 const process = fc.constantFrom(1, 2);
+const processes = fc.subarray([1, 2, 3]);
+const endpointId = (world: World) =>
+  fc.constantFrom(
+    randomUUID(),
+    ...world.webhooks.map((webhook) => webhook.endpointId).filter((id) => id !== null),
+  );
 const states = (from: number) => fc.subarray(STATES.map((_, index) => index + 1).slice(from));
 
 const aboutWebhook: Requests = (world) => fc.record({ webhookId: webhookId(world) });
@@ -117,6 +123,23 @@ export const REQUESTS: Record<string, Requests> = {
     fc.record({ webhookId: webhookId(world), filter: fc.constantFrom('user_id == "u"', "event") }),
   "WebhookService.TryWebhookRequest": (world) =>
     fc.record({ webhookId: webhookId(world), settings: optional(requestSettings) }),
+  "EndpointService.CreateEndpoint": (world) =>
+    fc.record({
+      processes: fc.subarray([1, 2, 3], { minLength: 1 }),
+      url: fc.constantFrom("https://receiver.example/new", ...world.webhooks.map(({ url }) => url)),
+      name: fc.constantFrom("", "Shop"),
+    }),
+  "EndpointService.GetEndpoint": (world) => fc.record({ endpointId: endpointId(world) }),
+  "EndpointService.UpdateEndpoint": (world) =>
+    fc.record({
+      target: fc.oneof(
+        fc.record({ case: fc.constant("endpointId"), value: endpointId(world) }),
+        fc.record({ case: fc.constant("webhookId"), value: webhookId(world) }),
+      ),
+      addProcesses: processes,
+      removeProcesses: processes,
+    }),
+  "EndpointService.DeleteEndpoint": (world) => fc.record({ endpointId: endpointId(world) }),
   "EventService.PublishEvent": () => event,
   "EventService.PublishEvents": () => fc.record({ events: fc.array(event, { minLength: 1, maxLength: 3 }) }),
   "EventService.PublishEventBatch": () =>

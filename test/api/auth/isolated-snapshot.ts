@@ -8,6 +8,7 @@ const TABLES = [
   "api_key_old_secrets",
   "sessions",
   "processes",
+  "endpoints",
   "webhooks",
   "webhook_old_urls",
   "events",
@@ -57,6 +58,8 @@ export async function rowsOf(
   const found = await rows<{ row: string }>(
     db,
     `select row(w.*)::text as row from webhooks w where id = any(:webhooks::bigint[])
+      union all select row(e.*)::text from endpoints e
+        where id in (select endpoint_id from webhooks where id = any(:webhooks::bigint[]))
       union all select row(q.*)::text from queue q where id = any(:deliveries::uuid[])
       union all select row(r.*)::text from retries r where id = any(:deliveries::uuid[])
       union all select row(d.*)::text from deliveries d where id = any(:deliveries::uuid[])

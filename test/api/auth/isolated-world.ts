@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { type AuditRecord, audited } from "../../../src/db/audit/audit-log.ts";
 import { rows } from "../../../src/db/database.ts";
+import { createEndpoint } from "../../../src/db/endpoints/endpoints.ts";
 import { termOf } from "../../../src/db/events/search.ts";
 import { ALL_PERMISSIONS, createApiKey } from "../../../src/db/keys/api-keys.ts";
 import { createInstalledApp } from "../../../src/db/keys/installed-apps.ts";
@@ -11,7 +12,7 @@ import { scopeOf } from "../../../src/db/scope.ts";
 import { readKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
 import { writeRequestSettings } from "../../../src/db/webhooks/request-settings.ts";
 import { readWebhookSecrets, rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
-import { createWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { createWebhook, idsOf } from "../../../src/db/webhooks/webhooks.ts";
 import { idBeside, storeDeliveries } from "../../support/stored-deliveries.ts";
 import type { TestApi } from "../../support/test-api.ts";
 
@@ -43,8 +44,12 @@ export interface WorldWebhook {
   replayIds: string[];
   /** URL, users, idempotency keys and searchable values. */
   searched: string[];
-  /** Everything beyond the contract's six fields that must not become known to others. */
+  /** The signing secrets, and everything else beyond the contract's six fields that must not become known to others. */
   markers: string[];
+  /** Null for none. */
+  endpointId: string | null;
+  /** URL and settings, which each webhook of an endpoint shows. */
+  settings: string[];
 }
 
 /** Two installed apps and the rest, with keys, webhooks and deliveries of each. */
@@ -90,6 +95,8 @@ export async function buildWorld(api: TestApi): Promise<World> {
   for (const key of [...callers, ...others]) {
     for (const process of PROCESSES) webhooks.push(await worldWebhook(api, key, process));
   }
+  const withEndpoints = [...callers, ...others].filter(({ processes }) => processes.length === 0);
+  for (const key of withEndpoints) webhooks.push(...(await worldEndpoint(api, key)));
   const keys = [...callers, ...others, ...revoked];
   await writeAuditLog(api, keys, webhooks);
   return { appA, appB, keys, webhooks, callers };
@@ -153,31 +160,72 @@ async function worldKey(
 async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promise<WorldWebhook> {
   const { db, secrets } = api.context;
   const url = `https://receiver.example/${marker("url")}`;
-  const { webhook } = await createWebhook(
-    db,
-    secrets,
-    { process, url, targetUrl: url, apiKeyId: key.id },
-    1_000,
+  const registration = { process, url, targetUrl: url, apiKeyId: key.id };
+  const { webhook } = await createWebhook(db, secrets, registration, 1_000);
+  return filled(
+    api,
+    key,
+    { id: webhook.id, process, url, endpointId: null },
+    await settingsOf(api, [webhook.id]),
   );
-  await rotateWebhookSecret(db, secrets, "everything", webhook.id);
-  const signing = (await readWebhookSecrets(db, secrets, "everything", webhook.id)) ?? [];
-  await rotateKeyPair(db, secrets, webhook.id, false);
-  const markers = [
-    ...signing.map(({ secret }) => secret.toString("base64")),
-    ...(await readKeyPairs(db, secrets, webhook.id)).map(({ publicKey }) => publicKey),
-  ];
+}
+
+/** An endpoint with a webhook of each type. */
+async function worldEndpoint(api: TestApi, key: WorldKey): Promise<WorldWebhook[]> {
+  const { db, secrets } = api.context;
+  const url = `https://receiver.example/${marker("url")}`;
+  const registration = { processes: PROCESSES, url, targetUrl: url, apiKeyId: key.id };
+  const { id: endpointId, webhooks } = await createEndpoint(db, secrets, "everything", registration, 1_000);
+  const settings = await settingsOf(api, idsOf(webhooks));
+  const made: WorldWebhook[] = [];
+  for (const { id, process } of webhooks)
+    made.push(await filled(api, key, { id, process, url, endpointId }, settings));
+  return made;
+}
+
+/** Secrets and settings of a webhook, or of the webhooks of an endpoint. */
+interface WorldSettings {
+  secrets: string[];
+  settings: string[];
+}
+
+async function settingsOf(api: TestApi, ids: readonly bigint[]): Promise<WorldSettings> {
+  const { db, secrets } = api.context;
+  const [id] = ids as [bigint];
+  await rotateWebhookSecret(db, secrets, ids);
+  const signing = (await readWebhookSecrets(db, secrets, "everything", id)) ?? [];
+  await rotateKeyPair(db, secrets, ids, false);
   const settings = {
     name: marker("x-header"),
     value: marker("value"),
     username: marker("user"),
     password: marker("p"),
   };
-  await writeRequestSettings(db, secrets, webhook.id, {
+  await writeRequestSettings(db, secrets, ids, {
     headers: [settings],
     authentication: { kind: "basic", ...settings },
     tls: null,
   });
-  markers.push(...Object.values(settings));
+  return {
+    secrets: [...signing.map(({ secret }) => secret.toString("base64")), settings.value, settings.password],
+    settings: [
+      ...(await readKeyPairs(db, secrets, id)).map(({ publicKey }) => publicKey),
+      settings.name,
+      settings.username,
+    ],
+  };
+}
+
+/** Gives a webhook deliveries and replays. */
+async function filled(
+  api: TestApi,
+  key: WorldKey,
+  webhook: Pick<WorldWebhook, "id" | "process" | "url" | "endpointId">,
+  { secrets, settings }: WorldSettings,
+): Promise<WorldWebhook> {
+  const { db } = api.context;
+  const { process, url, endpointId } = webhook;
+  const markers = [...secrets];
   const deliveryIds: string[] = [];
   const eventIds: string[] = [];
   const searched = [url];
@@ -256,16 +304,25 @@ async function worldWebhook(api: TestApi, key: WorldKey, process: number): Promi
     eventIds,
     searched,
     markers,
+    endpointId,
+    settings: [url, ...settings, ...(endpointId === null ? [] : [endpointId])],
   };
 }
 
 /** The parts of the world that a key of an app may not reach, worked out apart from the service's own code. */
 export function hiddenFrom(world: World, caller: WorldKey): { webhooks: WorldWebhook[]; keys: WorldKey[] } {
+  const isHidden = ({ appId, process }: WorldWebhook) =>
+    appId !== caller.appId || (caller.processes.length > 0 && !caller.processes.includes(process));
+  const shown = new Set(
+    world.webhooks.filter((webhook) => !isHidden(webhook)).map(({ endpointId }) => endpointId),
+  );
   return {
-    webhooks: world.webhooks.filter(
-      ({ appId, process }) =>
-        appId !== caller.appId || (caller.processes.length > 0 && !caller.processes.includes(process)),
-    ),
+    webhooks: world.webhooks
+      .filter(isHidden)
+      // Another webhook of the endpoint shows the settings.
+      .map((webhook) =>
+        webhook.endpointId !== null && shown.has(webhook.endpointId) ? { ...webhook, settings: [] } : webhook,
+      ),
     keys: world.keys.filter(({ appId }) => appId !== caller.appId),
   };
 }

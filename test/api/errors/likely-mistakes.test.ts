@@ -103,6 +103,7 @@ test.each([
   ["GET", "/api/deliveries", "POST /webhook.v1.DeliveryService/ListDeliveries"],
   ["GET", "/api/keys", "POST /webhook.v1.ApiKeyService/ListApiKeys"],
   ["POST", "/api/v1/replay", "POST /webhook.v1.ReplayService/StartReplay"],
+  ["POST", "/api/v1/endpoint", "POST /webhook.v1.EndpointService/CreateEndpoint"],
   ["GET", "/api/audit-log", "POST /webhook.v1.AuditService/ListAuditEntries"],
   ["GET", "/api/docs", "GET /docs"],
   ["GET", "/health", "GET /healthz"],

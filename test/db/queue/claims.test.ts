@@ -1,11 +1,23 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { rows } from "../../../src/db/database.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
-import { claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
+import { claimGroup, claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
+import { recordAttempts } from "../../../src/db/queue/results.ts";
+import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
-import { ALL, freshClaimant, openQueueDatabase, queue, stored } from "./queue.ts";
+import {
+  ALL,
+  freshClaimant,
+  makeEndpoint,
+  NO_WAIT,
+  openQueueDatabase,
+  queue,
+  result,
+  stored,
+} from "./queue.ts";
 
 const db = await openQueueDatabase();
 
@@ -75,11 +87,11 @@ describe("a claim", () => {
     });
     expect(new Set(deliveries.map(({ webhook }) => webhook.id))).toEqual(new Set([second]));
     expect(next).toBeNull();
-    const { rows } = await db.raw("select id from queue where webhook_id = ? order by id limit 3", [
+    const { rows: found } = await db.raw("select id from queue where webhook_id = ? order by id limit 3", [
       String(second),
     ]);
     expect(new Set(deliveries.map(({ id }) => id))).toEqual(
-      new Set(rows.map(({ id }: { id: string }) => id)),
+      new Set(found.map(({ id }: { id: string }) => id)),
     );
   });
 
@@ -97,6 +109,110 @@ describe("a claim", () => {
     // What the bucket held, and what came in meanwhile.
     expect(claimed).toBeLessThanOrEqual(50 + Math.ceil(tookSeconds * 50));
     expect(claims.every(({ limited }) => limited)).toBe(true);
+  });
+
+  test("keeps to an endpoint's rate limit, whichever of its webhooks and however many claim at the same time", async () => {
+    const ids = [await queue(db, 200), await queue(db, 200), await queue(db, 200)];
+    await makeEndpoint(db, ids, 50);
+    const claimants = await Promise.all([1, 2, 3, 4, 5, 6].map(() => freshClaimant(db)));
+    const since = Date.now();
+    const claims = await Promise.all(
+      claimants.map((claimant, n) =>
+        claimPending(db, claimant, { ...ALL, excluded: n % 2 === 0 ? [] : ids.slice(n % 3, 1 + (n % 3)) }),
+      ),
+    );
+    const tookSeconds = (Date.now() - since) / 1_000;
+    const claimed = claims.reduce((sum, { deliveries }) => sum + deliveries.length, 0);
+    expect(claimed).toBeGreaterThanOrEqual(50);
+    expect(claimed).toBeLessThanOrEqual(50 + Math.ceil(tookSeconds * 50));
+    expect(claims.every(({ limited }) => limited)).toBe(true);
+  });
+
+  test("divides an endpoint's tokens evenly between its event types, and gives each in turn what is left over", async () => {
+    const ids = [await queue(db, 40), await queue(db, 40), await queue(db, 40)];
+    const other = await queue(db, 5);
+    const endpointId = await makeEndpoint(db, ids, 1_000);
+    const claimant = await freshClaimant(db);
+    const claim = async (tokens: number) => {
+      const rate_at = db.raw("now() + interval '1 hour'");
+      await db("endpoints").where({ id: endpointId }).update({ rate_tokens: tokens, rate_at });
+      const { deliveries } = await claimPending(db, claimant, ALL);
+      return ids.map((id) => deliveries.filter(({ webhook }) => webhook.id === id).length);
+    };
+    expect(await claim(8)).toEqual([3, 3, 2]);
+    // A webhook without an endpoint has its share beside them.
+    expect(await db("queue").where({ webhook_id: String(other), claimed_by: null })).toEqual([]);
+    expect(await claim(7)).toEqual([2, 2, 3]);
+    expect(await claim(9)).toEqual([3, 3, 3]);
+    // One token at a time reaches every type.
+    expect([await claim(1), await claim(1), await claim(1), await claim(1)]).toEqual([
+      [1, 0, 0],
+      [0, 1, 0],
+      [0, 0, 1],
+      [1, 0, 0],
+    ]);
+    expect(await claim(0.9)).toEqual([0, 0, 0]);
+  });
+
+  test("spends an endpoint's tokens on retries too", async () => {
+    const ids = [await queue(db, 6), await queue(db, 6)];
+    const claimant = await freshClaimant(db);
+    const { deliveries } = await claimPending(db, claimant, ALL);
+    await recordAttempts(
+      db,
+      deliveries.map((delivery) => result(delivery, 500)),
+      NO_WAIT,
+    );
+    await assignGroups(db, claimant.runId);
+    await db("run_groups").update({ group_number: 1 });
+    const endpointId = await makeEndpoint(db, ids, 1_000);
+    const retry = async (tokens: number) => {
+      const rate_at = db.raw("now() + interval '1 hour'");
+      await db("endpoints").where({ id: endpointId }).update({ rate_tokens: tokens, rate_at });
+      const group = { group: 1, limit: 100, excluded: [] };
+      const claimed = await claimGroup(db, claimant, group);
+      expect(claimed.limited).toBe(true);
+      return ids.map((id) => claimed.deliveries.filter(({ webhook }) => webhook.id === id).length);
+    };
+    expect([await retry(1), await retry(1), await retry(4), await retry(100)]).toEqual([
+      [1, 0],
+      [0, 1],
+      [2, 2],
+      [3, 3],
+    ]);
+    // What nobody could use is left.
+    const [{ rate_tokens: left } = { rate_tokens: 0 }] = await db("endpoints");
+    expect(left).toBe(94);
+  });
+
+  test("changes no index, neither of the queue nor of what a rate limit counts", async () => {
+    const ids = [await queue(db, 20), await queue(db, 20)];
+    await makeEndpoint(db, ids, 50);
+    await db("webhooks")
+      .where({ id: await queue(db, 20) })
+      .update({ rate_limit: 50, rate_at: db.raw("now() - interval '1 hour'") });
+    const claimant = await freshClaimant(db);
+    const updates = await db.transaction(async (trx) => {
+      // With those that the connection made before and has not reported yet.
+      const counted = () =>
+        rows<{ name: string; updated: number; hot: number }>(
+          trx,
+          "select relname as name, n_tup_upd::int as updated, n_tup_hot_upd::int as hot from pg_stat_xact_user_tables",
+        );
+      const before = new Map((await counted()).map((each) => [each.name, each]));
+      await claimPending(trx, claimant, ALL);
+      return (await counted()).map(({ name, updated, hot }) => ({
+        name,
+        updated: updated - (before.get(name)?.updated ?? 0),
+        hot: hot - (before.get(name)?.hot ?? 0),
+      }));
+    });
+    const changed = updates.filter(({ updated }) => updated > 0).sort((a, b) => (a.name < b.name ? -1 : 1));
+    expect(changed).toEqual([
+      { name: "endpoints", updated: 1, hot: 1 },
+      { name: "queue", updated: 60, hot: 60 },
+      { name: "webhooks", updated: 1, hot: 1 },
+    ]);
   });
 
   test("takes the latest test delivery of a paused webhook, once, and all that waits when it is resumed", async () => {

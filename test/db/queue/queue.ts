@@ -18,7 +18,7 @@ export const ALL = { limit: 1_000, after: 0n, excluded: [] };
 
 /** Every table that deliveries, webhooks and runs are in. */
 export const TABLES =
-  "queue, retries, deliveries, attempts, events, idempotency_keys, fan_out, processes, webhooks, workers, run_groups, runs, rollup_deltas, rollup_minutes, rollup_hours, webhook_health, webhook_breakers, replays";
+  "queue, retries, deliveries, attempts, events, idempotency_keys, fan_out, processes, webhooks, endpoints, workers, run_groups, runs, rollup_deltas, rollup_minutes, rollup_hours, webhook_health, webhook_breakers, replays";
 
 /** A database of a test file's own, empty before each test. */
 export async function openQueueDatabase(): Promise<Db> {
@@ -83,6 +83,21 @@ export async function queue(db: Db, deliveries: number): Promise<bigint> {
   const urlPrefix = `https://example.com/${randomUUID()}/`;
   const [id] = await queueMany(db, { urlPrefix, webhooks: 1, events: deliveries });
   return id as bigint;
+}
+
+/** Makes an endpoint of webhooks, with the tokens of a second and a rate limit for all together; answers its id. */
+export async function makeEndpoint(
+  db: Db,
+  webhookIds: readonly bigint[],
+  rateLimit: number,
+): Promise<string> {
+  const [made] = await rows<{ id: string }>(
+    db,
+    "insert into endpoints (rate_at) values (now() - interval '1 hour') returning id",
+  );
+  const { id } = made as { id: string };
+  await db("webhooks").whereIn("id", webhookIds).update({ endpoint_id: id, rate_limit: rateLimit });
+  return id;
 }
 
 /** A worker with a task queue of its own; answers its id. */

@@ -62,8 +62,8 @@ const secretsOf = async (box: SecretBox, ids: readonly bigint[]) =>
 test("every secret is sealed anew under the current key, old ones too, and stays what it was", async () => {
   const { former, changed, next } = keys();
   const ids = await webhooksSealedBy(former, 5);
-  await rotateWebhookSecret(db, former, "everything", ids[2] as bigint);
-  for (let n = 0; n < 2; n += 1) await rotateKeyPair(db, former, ids[3] as bigint, false);
+  await rotateWebhookSecret(db, former, [ids[2] as bigint]);
+  for (let n = 0; n < 2; n += 1) await rotateKeyPair(db, former, [ids[3] as bigint], false);
   const pairs = await readKeyPairs(db, former, ids[3] as bigint);
   const before = await secretsOf(former, ids);
   expect(before.map((secrets) => secrets?.length)).toEqual([1, 1, 2, 1, 1]);
@@ -82,7 +82,7 @@ test("processes that seal anew at once, while secrets are rotated, lose none", a
   const ids = await webhooksSealedBy(former, 30);
   const before = await secretsOf(former, ids);
   const passes = [1, 2, 3].map(() => resealSecrets(db, changed));
-  const rotations = ids.slice(10, 20).map((id) => rotateWebhookSecret(db, changed, "everything", id));
+  const rotations = ids.slice(10, 20).map((id) => rotateWebhookSecret(db, changed, [id]));
   const done = await Promise.all(passes);
   await Promise.all(rotations);
   expect(done.flatMap(({ unopenable }) => unopenable)).toEqual([]);
@@ -129,7 +129,7 @@ test("secrets that open with no key are named, left as they are, and keep the fo
   expect(await resealAll(db, changed)).toEqual({ resealed: 1, unopenable: [lost[1]] });
   expect(await secretsOf(next, good)).toHaveLength(1);
   await expect(checkSecretKey(db, next)).rejects.toThrow("SECRET_KEY");
-  await rotateWebhookSecret(db, changed, "everything", lost[1] as bigint);
+  await rotateWebhookSecret(db, changed, [lost[1] as bigint]);
   expect((await resealAll(db, changed)).unopenable).toEqual([]);
   await expect(checkSecretKey(db, next)).resolves.toBeUndefined();
 });

@@ -1,5 +1,11 @@
 import { expect } from "vitest";
-import { type Kind, Scheduler, type Task, type Verdict } from "../../../src/delivery/limits/scheduler.ts";
+import {
+  type Kind,
+  Scheduler,
+  type Task,
+  type Verdict,
+  type WindowKey,
+} from "../../../src/delivery/limits/scheduler.ts";
 
 /** A task that the test can tell from all others. */
 export interface Numbered extends Task {
@@ -17,6 +23,12 @@ const KINDS = ["first", "retry"] as const;
 
 export const hostOf = (webhook: number, hosts: number) => `host-${webhook % hosts}`;
 
+/** The webhooks of a host are put together, so many to an endpoint. */
+function windowOf(webhook: number, hosts: number, perEndpoint: number): WindowKey {
+  if (perEndpoint === 1) return BigInt(webhook);
+  return `endpoint-${webhook % hosts}-${Math.floor(webhook / hosts / perEndpoint)}`;
+}
+
 /**
  * A scheduler with receivers that answer when the test says so. Keeps its own account of what waits and of what is in
  * flight, and holds each answer of the scheduler against it.
@@ -25,17 +37,22 @@ export class FakeReceivers {
   readonly scheduler: Scheduler<Numbered>;
   readonly #limits: Limits;
   readonly #hosts: number;
+  readonly #perEndpoint: number;
   #waiting: Numbered[] = [];
+  /** The webhooks of each kind and window with waiting tasks, in the order of their turns. */
+  readonly #turns = new Map<string, bigint[]>();
   /** In flight, with what the task was when it started. */
   readonly #inFlight = new Map<Numbered, "usual" | "host probe" | "webhook probe">();
   readonly #started = new Set<Numbered>();
   #removed = 0;
   #pushed = 0;
 
-  constructor(limits: Limits, hosts: number) {
+  /** @param perEndpoint the number of webhooks that share a window */
+  constructor(limits: Limits, hosts: number, perEndpoint = 1) {
     this.scheduler = new Scheduler(limits);
     this.#limits = { ...limits };
     this.#hosts = hosts;
+    this.#perEndpoint = perEndpoint;
   }
 
   get inFlight(): Numbered[] {
@@ -56,11 +73,14 @@ export class FakeReceivers {
       const task = {
         kind,
         webhookId: BigInt(webhook),
+        window: windowOf(webhook, this.#hosts, this.#perEndpoint),
         host: hostOf(webhook, this.#hosts),
         number: this.#pushed,
       };
       this.#pushed += 1;
       this.#waiting.push(task);
+      const turns = this.#turnsOf(task);
+      if (!turns.includes(task.webhookId)) turns.push(task.webhookId);
       this.scheduler.push(task);
     }
   }
@@ -82,6 +102,7 @@ export class FakeReceivers {
       }
       this.#expectRight(task, startable as [Numbered[], Numbered[]]);
       this.#waiting = this.#waiting.filter((other) => other !== task);
+      this.#takeTurn(task);
       this.#inFlight.set(task, this.#roleOf(task));
       this.#started.add(task);
       started.push(task);
@@ -99,7 +120,31 @@ export class FakeReceivers {
     const byNumber = (a: Numbered, b: Numbered) => a.number - b.number;
     expect(removed.sort(byNumber)).toEqual(this.#waiting.filter(wanted));
     this.#waiting = this.#waiting.filter((task) => !wanted(task));
+    for (const task of removed) {
+      const turns = this.#turnsOf(task);
+      const index = turns.indexOf(task.webhookId);
+      if (index >= 0 && !this.#isWaiting(task)) turns.splice(index, 1);
+    }
     this.#removed += removed.length;
+  }
+
+  #turnsOf({ kind, window }: Task): bigint[] {
+    const key = `${kind} ${window}`;
+    const known = this.#turns.get(key) ?? [];
+    this.#turns.set(key, known);
+    return known;
+  }
+
+  /** Whether another task of its webhook and kind waits. */
+  #isWaiting({ kind, webhookId }: Task): boolean {
+    return this.#waiting.some((other) => other.kind === kind && other.webhookId === webhookId);
+  }
+
+  /** The webhooks of an endpoint take turns. */
+  #takeTurn(task: Numbered): void {
+    const turns = this.#turnsOf(task);
+    expect(turns.shift()).toBe(task.webhookId);
+    if (this.#isWaiting(task)) turns.push(task.webhookId);
   }
 
   /** Has every receiver answer until nothing is left: what was pushed has started once, or was removed. */
@@ -118,9 +163,9 @@ export class FakeReceivers {
     return [...this.#inFlight.values()].filter((role) => role !== "usual").length;
   }
 
-  #roleOf({ webhookId, host }: Task): "usual" | "host probe" | "webhook probe" {
+  #roleOf({ window, host }: Task): "usual" | "host probe" | "webhook probe" {
     if (this.scheduler.hosts.of(host).timedOut) return "host probe";
-    return this.scheduler.webhooks.of(webhookId).timedOut ? "webhook probe" : "usual";
+    return this.scheduler.webhooks.of(window).timedOut ? "webhook probe" : "usual";
   }
 
   /** The oldest task of each webhook that may start now. */
@@ -134,7 +179,7 @@ export class FakeReceivers {
       const role = this.#roleOf(task);
       const mayProbe = this.probes < Math.max(1, Math.floor(this.#limits.budget / 4));
       return (
-        this.#toWebhook(task) < this.scheduler.webhooks.of(task.webhookId).allowed &&
+        this.#toWindow(task) < this.scheduler.webhooks.of(task.window).allowed &&
         (role === "webhook probe" || this.#toHost(task) < this.scheduler.hosts.of(task.host).allowed) &&
         (role === "usual" || mayProbe)
       );
@@ -156,7 +201,7 @@ export class FakeReceivers {
       expect(this.#roleOf(rival)).toBe("usual");
       expect(this.#toHost(rival)).toBeGreaterThanOrEqual(this.#toHost(task));
       if (rival.host === task.host)
-        expect(this.#toWebhook(rival)).toBeGreaterThanOrEqual(this.#toWebhook(task));
+        expect(this.#toWindow(rival)).toBeGreaterThanOrEqual(this.#toWindow(task));
     }
   }
 
@@ -173,19 +218,19 @@ export class FakeReceivers {
       );
     }
     for (const task of this.#waiting.concat(this.inFlight)) {
-      const { host, webhookId } = task;
+      const { host, window } = task;
       expect(scheduler.waitingForHost(host)).toBe(
         this.#waiting.filter((other) => other.host === host).length,
       );
       expect(scheduler.hosts.of(host).inFlight).toBe(this.#toHost(task));
-      expect(scheduler.webhooks.of(webhookId).inFlight).toBe(this.#toWebhook(task));
+      expect(scheduler.webhooks.of(window).inFlight).toBe(this.#toWindow(task));
       expect(this.#toHost(task)).toBeLessThanOrEqual(this.#limits.perHost);
-      expect(this.#toWebhook(task)).toBeLessThanOrEqual(this.#limits.perWebhook);
+      expect(this.#toWindow(task)).toBeLessThanOrEqual(this.#limits.perWebhook);
     }
   }
 
-  #toWebhook({ webhookId }: Task): number {
-    return this.inFlight.filter((other) => other.webhookId === webhookId).length;
+  #toWindow({ window }: Task): number {
+    return this.inFlight.filter((other) => other.window === window).length;
   }
 
   /** A probe of a webhook does not count: it must not take the place of its neighbours. */

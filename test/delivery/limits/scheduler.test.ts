@@ -49,9 +49,10 @@ test("whatever is pushed, ends and times out, the right task starts next, once, 
     fc.property(
       limits,
       fc.integer({ min: 1, max: WEBHOOKS }),
+      fc.integer({ min: 1, max: 3 }),
       fc.array(step, { maxLength: 150, size: "max" }),
-      (limits, hosts, steps) => {
-        const receivers = new FakeReceivers(limits, hosts);
+      (limits, hosts, perEndpoint, steps) => {
+        const receivers = new FakeReceivers(limits, hosts, perEndpoint);
         for (const step of steps) {
           if (step.do === "push") receivers.push(step.kind, step.webhook, step.tasks);
           else if (step.do === "start") receivers.start(step.most);
@@ -189,9 +190,41 @@ test("of a budget of one, first attempts have four turns and retries the fifth",
   expect(kinds).toHaveLength(20);
 });
 
+test("the webhooks of an endpoint share one window, take turns in it, and count as one beside another webhook", () => {
+  // Of one host: an endpoint of three webhooks, and another one of a single webhook.
+  const receivers = new FakeReceivers({ budget: 100, perHost: 12, perWebhook: 8 }, 1, 3);
+  for (const webhook of [0, 1, 2, 3]) receivers.push("first", webhook, 60);
+  answer(receivers, 4, () => ANSWERED);
+  receivers.start();
+  const inFlight = [0, 1, 2, 3].map((webhook) => receivers.inFlightTo(webhook).length);
+  expect(inFlight).toEqual([2, 2, 2, 6]);
+  // An event type that fails lowers the window of all of them.
+  const { allowed } = receivers.scheduler.webhooks.of("endpoint-0-0");
+  const [failing] = receivers.inFlightTo(0);
+  if (failing) receivers.end(failing, { webhook: "failure", host: "success" });
+  expect(receivers.scheduler.webhooks.of("endpoint-0-0").allowed).toBe(Math.floor(allowed / 2));
+});
+
+test("an endpoint that hangs is probed with one event type at a time, in turn", () => {
+  const receivers = new FakeReceivers({ budget: 100, perHost: 8, perWebhook: 8 }, 1, 2);
+  for (const webhook of [0, 1]) receivers.push("first", webhook, 10);
+  answer(receivers, 1, () => LATE);
+  const probed: bigint[] = [];
+  for (let round = 0; round < 4; round += 1) {
+    receivers.start();
+    const [probe, ...others] = receivers.inFlight;
+    expect(others).toEqual([]);
+    if (!probe) throw new Error("a probe was to start");
+    probed.push(probe.webhookId);
+    receivers.end(probe, LATE);
+  }
+  expect(new Set(probed.slice(0, 2))).toEqual(new Set([0n, 1n]));
+  expect(probed.slice(2)).toEqual(probed.slice(0, 2));
+});
+
 test("tasks of a moved webhook take the place of those for its old host, and start within the limits of the new one", () => {
   const scheduler = new Scheduler<Task>({ budget: 10, perHost: 4, perWebhook: 4 });
-  const task = (host: string): Task => ({ kind: "first", webhookId: 1n, host });
+  const task = (host: string): Task => ({ kind: "first", webhookId: 1n, window: 1n, host });
   const [old, moved] = [task("old.example"), task("new.example")];
   expect(scheduler.push(old)).toEqual([]);
   expect(scheduler.push(moved)).toEqual([old]);
@@ -201,4 +234,19 @@ test("tasks of a moved webhook take the place of those for its old host, and sta
   expect([scheduler.hosts.of("old.example").inFlight, scheduler.hosts.of("new.example").inFlight]).toEqual([
     0, 1,
   ]);
+});
+
+test("of a moved endpoint, tasks of all webhooks for the old host are removed with the first one for the new host", () => {
+  const scheduler = new Scheduler<Task>({ budget: 10, perHost: 4, perWebhook: 4 });
+  const task = (webhookId: bigint, host: string): Task => ({
+    kind: "first",
+    webhookId,
+    window: "endpoint",
+    host,
+  });
+  const old = [task(1n, "old.example"), task(2n, "old.example"), task(1n, "old.example")];
+  for (const each of old) expect(scheduler.push(each)).toEqual([]);
+  const moved = task(2n, "new.example");
+  expect(new Set(scheduler.push(moved))).toEqual(new Set(old));
+  expect([scheduler.next(), scheduler.next()]).toEqual([moved, undefined]);
 });

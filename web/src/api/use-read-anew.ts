@@ -2,6 +2,11 @@ import type { DescMethodUnary, DescService } from "@bufbuild/protobuf";
 import { createConnectQueryKey } from "@connectrpc/connect-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback } from "react";
+import { EndpointService } from "../../../gen/webhook/v1/endpoint_pb.ts";
+import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
+
+/** What shows the same things as another service: endpoints consist of webhooks. */
+const ALSO = new Map<DescService | DescMethodUnary, DescService>([[WebhookService, EndpointService]]);
 
 /**
  * Has everything that the page shows of a service, or of one of its methods, read anew: after something was done that
@@ -10,12 +15,15 @@ import { useCallback } from "react";
 export function useReadAnew(): (of: DescService | DescMethodUnary) => Promise<void> {
   const queries = useQueryClient();
   return useCallback(
-    (of) => {
-      const queryKey =
+    async (of) => {
+      const also = ALSO.get(of);
+      const keys = [
         of.kind === "service"
           ? createConnectQueryKey({ schema: of, cardinality: undefined })
-          : createConnectQueryKey({ schema: of, cardinality: undefined });
-      return queries.invalidateQueries({ queryKey });
+          : createConnectQueryKey({ schema: of, cardinality: undefined }),
+        ...(also ? [createConnectQueryKey({ schema: also, cardinality: undefined })] : []),
+      ];
+      await Promise.all(keys.map((queryKey) => queries.invalidateQueries({ queryKey })));
     },
     [queries],
   );

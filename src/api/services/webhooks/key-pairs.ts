@@ -2,9 +2,10 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { WebhookKeyPairSchema, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { webhookTarget } from "../../../db/audit/audit-log.ts";
+import { eachOf } from "../../../db/audit/webhook-changes.ts";
+import { lockShared } from "../../../db/endpoints/shared-webhooks.ts";
 import { deleteKeyPairs, type KeyPair, readKeyPairs, rotateKeyPair } from "../../../db/webhooks/key-pairs.ts";
-import { getWebhook, lockWebhook } from "../../../db/webhooks/webhooks.ts";
+import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
@@ -25,31 +26,28 @@ export function keyPairMethods({ db, secrets }: ApiContext): Methods {
 
     async rotateWebhookKeyPair({ webhookId, revokeOldKeyPairs }, handler) {
       return auditedCall(db, handler, async (trx, record) => {
-        const webhook = await lockWebhook(trx, callerScope(handler), webhookId);
-        if (!webhook) throw noWebhook(webhookId);
-        await rotateKeyPair(trx, secrets, webhookId, revokeOldKeyPairs);
+        const shared = await lockShared(trx, callerScope(handler), webhookId);
+        if (shared.length === 0) throw noWebhook(webhookId);
+        await rotateKeyPair(trx, secrets, idsOf(shared), revokeOldKeyPairs);
         const pairs = await readKeyPairs(trx, secrets, webhookId);
-        await record({
-          action: "webhook_updated",
-          target: webhookTarget(webhook),
-          after: { public_key: pairs[0]?.publicKey ?? null, old_key_pairs_revoked: revokeOldKeyPairs },
-        });
+        await record(
+          ...eachOf(shared, {
+            action: "webhook_updated",
+            after: { public_key: pairs[0]?.publicKey ?? null, old_key_pairs_revoked: revokeOldKeyPairs },
+          }),
+        );
         return { keyPairs: messages(pairs) };
       });
     },
 
     async deleteWebhookKeyPairs({ webhookId }, handler) {
       return auditedCall(db, handler, async (trx, record) => {
-        const webhook = await lockWebhook(trx, callerScope(handler), webhookId);
-        if (!webhook) throw noWebhook(webhookId);
-        const deleted = await deleteKeyPairs(trx, webhookId);
+        const shared = await lockShared(trx, callerScope(handler), webhookId);
+        if (shared.length === 0) throw noWebhook(webhookId);
+        const deleted = await deleteKeyPairs(trx, idsOf(shared));
         if (deleted > 0) {
-          await record({
-            action: "webhook_updated",
-            target: webhookTarget(webhook),
-            before: { key_pairs: deleted },
-            after: { key_pairs: 0 },
-          });
+          const change = { before: { key_pairs: deleted }, after: { key_pairs: 0 } };
+          await record(...eachOf(shared, { action: "webhook_updated", ...change }));
         }
         return {};
       });

@@ -19,6 +19,8 @@ import {
 import { DomainError, type FieldViolation } from "../../../contract/errors.ts";
 import { InvalidTargetError, type OAuth2Client, type TargetRules } from "../../../contract/target-rules.ts";
 import { type Facts, webhookTarget } from "../../../db/audit/audit-log.ts";
+import { eachOf } from "../../../db/audit/webhook-changes.ts";
+import { lockShared } from "../../../db/endpoints/shared-webhooks.ts";
 import {
   type Authentication,
   headersOfSettings,
@@ -27,7 +29,7 @@ import {
   readRequestSettings,
   writeRequestSettings,
 } from "../../../db/webhooks/request-settings.ts";
-import { getWebhook, lockWebhook } from "../../../db/webhooks/webhooks.ts";
+import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
@@ -52,25 +54,26 @@ export function requestSettingsMethods({ db, secrets, targets, tryRequest }: Api
 
     async setWebhookRequestSettings({ webhookId, settings }, handler) {
       return auditedCall(db, handler, async (trx, record) => {
-        const webhook = await lockWebhook(trx, callerScope(handler), webhookId);
-        if (!webhook) throw noWebhook(webhookId);
+        const shared = await lockShared(trx, callerScope(handler), webhookId);
+        if (shared.length === 0) throw noWebhook(webhookId);
         // Removing the settings also repairs those that cannot be decrypted.
         if (settings === undefined) {
-          await writeRequestSettings(trx, secrets, webhookId, NO_REQUEST_SETTINGS);
+          await writeRequestSettings(trx, secrets, idsOf(shared), NO_REQUEST_SETTINGS);
           const after = facts(NO_REQUEST_SETTINGS);
-          await record({ action: "webhook_updated", target: webhookTarget(webhook), after });
+          await record(...eachOf(shared, { action: "webhook_updated", after }));
           return { settings: masked(NO_REQUEST_SETTINGS) };
         }
         const before = await readRequestSettings(trx, secrets, webhookId);
         const after = merged(settings, before, targets);
         if (!isDeepStrictEqual(before, after)) {
-          await writeRequestSettings(trx, secrets, webhookId, after);
-          await record({
-            action: "webhook_updated",
-            target: webhookTarget(webhook),
-            before: facts(before),
-            after: { ...facts(after), ...changedSecrets(before, after) },
-          });
+          await writeRequestSettings(trx, secrets, idsOf(shared), after);
+          await record(
+            ...eachOf(shared, {
+              action: "webhook_updated",
+              before: facts(before),
+              after: { ...facts(after), ...changedSecrets(before, after) },
+            }),
+          );
         }
         return { settings: masked(after) };
       });

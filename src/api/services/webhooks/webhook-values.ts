@@ -1,11 +1,13 @@
 import type { CircuitBreakerSettings } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import type { FieldViolation } from "../../../contract/errors.ts";
+import { processName } from "../../../contract/catalogue.ts";
+import { DomainError, type FieldViolation } from "../../../contract/errors.ts";
 import { invisibleCharacter } from "../../../contract/invisible-characters.ts";
 import type { TargetRules } from "../../../contract/target-rules.ts";
 import { BREAKER_BOUNDS } from "../../../contract/webhooks/circuit-breaker.ts";
 import type { BreakerSettings } from "../../../db/circuit-breaker/breakers.ts";
+import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
 import { invalidFields } from "../../errors/errors.ts";
-import { assertText } from "../messages.ts";
+import { assertText, isProcess, unknownProcess } from "../messages.ts";
 
 /** The maximum length of a webhook's name, in characters. */
 const MAX_NAME_CHARACTERS = 100;
@@ -76,4 +78,29 @@ export function checkedBreaker(asked: CircuitBreakerSettings): BreakerSettings |
   if (wrong.length > 0) throw invalidFields(wrong);
   if (!asked.enabled) return null;
   return { ...numbers, disableOnGone: asked.disableOnGone, resendFailed: asked.resendFailed };
+}
+
+/**
+ * Event types that a caller subscribes to or removes.
+ *
+ * @throws DomainError INVALID_ARGUMENT if one of them is none
+ */
+export function checkedProcesses(field: string, processes: readonly number[]): readonly number[] {
+  const unknown = processes.find((process) => !isProcess(process));
+  if (unknown === undefined) return processes;
+  throw invalidFields([{ field, description: unknownProcess(unknown) }]);
+}
+
+/**
+ * The key determines which event types may be subscribed to (contract, section 5, rule 4).
+ *
+ * @throws DomainError PERMISSION_DENIED
+ */
+export function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
+  if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
+  throw new DomainError(
+    "PERMISSION_DENIED",
+    `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
+    { reason: "PROCESS_NOT_ALLOWED" },
+  );
 }

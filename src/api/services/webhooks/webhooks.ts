@@ -7,11 +7,10 @@ import type {
   RotateWebhookSecretResponseSchema,
   WebhookService,
 } from "../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../contract/catalogue.ts";
-import { DomainError } from "../../../contract/errors.ts";
 import { type AuditAction, webhookFacts, webhookTarget } from "../../../db/audit/audit-log.ts";
+import { eachOf } from "../../../db/audit/webhook-changes.ts";
+import { lockShared, readShared } from "../../../db/endpoints/shared-webhooks.ts";
 import { queueTestEvent } from "../../../db/events/test-events.ts";
-import type { ApiKeyRow } from "../../../db/keys/api-keys.ts";
 import { withPartitions } from "../../../db/partitions.ts";
 import { reachesWebhook, type Scope } from "../../../db/scope.ts";
 import { readOverdueRetries } from "../../../db/webhooks/overdue-retries.ts";
@@ -25,6 +24,7 @@ import {
   createWebhook,
   deleteWebhook,
   getWebhook,
+  idsOf,
   listWebhooks,
   type WebhookRow,
 } from "../../../db/webhooks/webhooks.ts";
@@ -40,6 +40,7 @@ import { checkedFilter, filterMethods } from "./filters.ts";
 import { keyPairMethods } from "./key-pairs.ts";
 import { requestSettingsMethods } from "./request-settings.ts";
 import {
+  assertMaySubscribe,
   checkedAddress,
   checkedBreaker,
   checkedName,
@@ -68,12 +69,12 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
     const changed = await auditedCall(db, handler, async (trx, record) => {
       const updated = await updateWebhook(trx, scope, webhookId, changes, options);
       if (!updated) throw noWebhook(webhookId);
-      const { before, webhook } = updated;
-      const [was, is] = [webhookFacts(before), webhookFacts(webhook)];
-      if (!isDeepStrictEqual(was, is)) {
+      for (const { before, webhook } of [updated, ...updated.others]) {
+        const [was, is] = [webhookFacts(before), webhookFacts(webhook)];
+        if (isDeepStrictEqual(was, is)) continue;
         await record({ action: actionOf(changes), target: webhookTarget(webhook), before: was, after: is });
       }
-      return webhook;
+      return updated.webhook;
     });
     // Its pending deliveries can be sent now.
     if (changes.paused === false || changes.breaker === null) onQueued();
@@ -229,9 +230,10 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
       const { webhookId } = request;
       const scope = callerScope(handler);
       return auditedCall(db, handler, async (trx, record) => {
-        const found = await readWebhookSecrets(trx, secrets, scope, webhookId);
-        const webhook = found && (await getWebhook(trx, scope, webhookId));
-        if (webhook) await record({ action: "webhook_secret_read", target: webhookTarget(webhook) });
+        // The secret also signs deliveries of the endpoint's other event types.
+        const [webhook] = await readShared(trx, scope, webhookId);
+        const found = webhook ? await readWebhookSecrets(trx, secrets, scope, webhookId) : null;
+        if (webhook && found) await record({ action: "webhook_secret_read", target: webhookTarget(webhook) });
         return secretsMessage(found, webhookId);
       });
     },
@@ -240,14 +242,11 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
       const { webhookId, revokeOldSecrets } = request;
       const scope = callerScope(handler);
       return auditedCall(db, handler, async (trx, record) => {
-        const rotated = await rotateWebhookSecret(trx, secrets, scope, webhookId, revokeOldSecrets);
-        const webhook = rotated ? await getWebhook(trx, scope, webhookId) : null;
-        if (!webhook) throw noWebhook(webhookId);
-        await record({
-          action: "webhook_secret_rotated",
-          target: webhookTarget(webhook),
-          after: { old_secrets_revoked: revokeOldSecrets },
-        });
+        const shared = await lockShared(trx, scope, webhookId);
+        if (shared.length === 0) throw noWebhook(webhookId);
+        await rotateWebhookSecret(trx, secrets, idsOf(shared), revokeOldSecrets);
+        const after = { old_secrets_revoked: revokeOldSecrets };
+        await record(...eachOf(shared, { action: "webhook_secret_rotated", after }));
         return secretsMessage(await readWebhookSecrets(trx, secrets, scope, webhookId), webhookId);
       });
     },
@@ -272,16 +271,6 @@ function secretsMessage(
 function actionOf({ paused, ...others }: WebhookChanges): AuditAction {
   if (paused === undefined || Object.keys(others).length > 0) return "webhook_updated";
   return paused ? "webhook_paused" : "webhook_resumed";
-}
-
-/** The key determines which event types may be subscribed to (contract, section 5, rule 4). */
-function assertMaySubscribe(caller: ApiKeyRow, process: number): void {
-  if (caller.allowedProcesses.length === 0 || caller.allowedProcesses.includes(process)) return;
-  throw new DomainError(
-    "PERMISSION_DENIED",
-    `the API key may not subscribe to ${processName(process)}, only to ${caller.allowedProcesses.map(processName).join(", ")}`,
-    { reason: "PROCESS_NOT_ALLOWED" },
-  );
 }
 
 /** The note about a webhook that already existed. Its owner is hidden from other apps. */

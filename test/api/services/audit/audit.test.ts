@@ -13,6 +13,7 @@ import {
   AuditService,
 } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { type Endpoint, EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { ReplayService } from "../../../../gen/webhook/v1/replay_pb.ts";
@@ -33,6 +34,7 @@ let audit: Client<typeof AuditService>;
 let webhooks: Client<typeof WebhookService>;
 let keys: Client<typeof ApiKeyService>;
 let replays: Client<typeof ReplayService>;
+let endpoints: Client<typeof EndpointService>;
 beforeAll(async () => {
   api = await startTestApi({
     dispatchNow: async () => {},
@@ -48,6 +50,7 @@ beforeAll(async () => {
   webhooks = createClient(WebhookService, grpc(api));
   keys = createClient(ApiKeyService, grpc(api));
   replays = createClient(ReplayService, grpc(api));
+  endpoints = createClient(EndpointService, grpc(api));
 });
 afterAll(() => api.stop());
 
@@ -70,6 +73,13 @@ async function added(call: () => Promise<unknown>): Promise<AuditEntry[]> {
 async function startedReplay(): Promise<string> {
   const { replay } = await replays.startReplay({ what: { case: "resend", value: {} } });
   return replay?.id as string;
+}
+
+/** An endpoint for two event types, at an address of its own. */
+async function newEndpoint(): Promise<Endpoint> {
+  const url = `https://receiver.example/${randomUUID()}`;
+  const { endpoint } = await endpoints.createEndpoint({ processes: [1, 2], url });
+  return endpoint as Endpoint;
 }
 
 /** A failed delivery of a webhook. */
@@ -115,6 +125,38 @@ const CHANGES: Record<string, { call: () => Promise<unknown>; actions: AuditActi
       await webhooks.resumeWebhook({ webhookId });
     },
     actions: [AuditAction.WEBHOOK_CREATED, AuditAction.WEBHOOK_PAUSED, AuditAction.WEBHOOK_RESUMED],
+  },
+  CreateEndpoint: {
+    call: () => newEndpoint(),
+    actions: [AuditAction.ENDPOINT_CREATED, AuditAction.WEBHOOK_CREATED, AuditAction.WEBHOOK_CREATED],
+  },
+  UpdateEndpoint: {
+    call: async () => {
+      const target = { case: "webhookId" as const, value: await api.register() };
+      await endpoints.updateEndpoint({ target, addProcesses: [2] });
+      await endpoints.updateEndpoint({ target, removeProcesses: [2] });
+      // There is nothing left to change.
+      await endpoints.updateEndpoint({ target, addProcesses: [1], removeProcesses: [2] });
+    },
+    actions: [
+      AuditAction.WEBHOOK_CREATED,
+      AuditAction.ENDPOINT_CREATED,
+      AuditAction.WEBHOOK_UPDATED,
+      AuditAction.WEBHOOK_CREATED,
+      AuditAction.ENDPOINT_UPDATED,
+      AuditAction.WEBHOOK_DELETED,
+    ],
+  },
+  DeleteEndpoint: {
+    call: async () => endpoints.deleteEndpoint({ endpointId: (await newEndpoint()).id }),
+    actions: [
+      AuditAction.ENDPOINT_CREATED,
+      AuditAction.WEBHOOK_CREATED,
+      AuditAction.WEBHOOK_CREATED,
+      AuditAction.ENDPOINT_DELETED,
+      AuditAction.WEBHOOK_DELETED,
+      AuditAction.WEBHOOK_DELETED,
+    ],
   },
   SendTestEvent: {
     call: async () => webhooks.sendTestEvent({ webhookId: await api.register() }),
@@ -306,6 +348,36 @@ test("an entry says what was before and what is after", async () => {
     ["WEBHOOK_UPDATED", { rate_limit: ["9", undefined] }],
   ]);
   expect(entries[0]).toMatchObject({ webhookProcess: 1, targetName: expect.stringContaining("https://") });
+});
+
+test("a change of an endpoint's settings leaves an entry for each of its webhooks, one of its event types names them", async () => {
+  const { id, webhooks: made } = await newEndpoint();
+  const webhookId = made[0]?.id as bigint;
+  const entries = await added(async () => {
+    await webhooks.updateWebhook({ webhookId, rateLimit: 7, filter: 'user_id == "u"' });
+    await webhooks.rotateWebhookSecret({ webhookId });
+  });
+  expect(entries.map((entry) => [entry.targetId, ...short(entry)])).toEqual([
+    [
+      String(webhookId),
+      "WEBHOOK_UPDATED",
+      { rate_limit: [undefined, "7"], filter: [undefined, 'user_id == "u"'] },
+    ],
+    [String(made[1]?.id), "WEBHOOK_UPDATED", { rate_limit: [undefined, "7"] }],
+    [String(webhookId), "WEBHOOK_SECRET_ROTATED", { old_secrets_revoked: [undefined, "false"] }],
+    [String(made[1]?.id), "WEBHOOK_SECRET_ROTATED", { old_secrets_revoked: [undefined, "false"] }],
+  ]);
+  const target = { case: "endpointId" as const, value: id };
+  await endpoints.updateEndpoint({ target, addProcesses: [3], removeProcesses: [1] });
+  const [entry] = await ofTarget(id);
+  expect(entry && [...short(entry), entry.webhookProcess, entry.targetName]).toEqual([
+    "ENDPOINT_UPDATED",
+    {
+      webhook_processes: ["OrderDispatched, DocumentCreated", "DocumentCreated, StockLevelChanged"],
+    },
+    0,
+    made[0]?.url,
+  ]);
 });
 
 test("a call that changes nothing, or that is refused, leaves no entry", async () => {

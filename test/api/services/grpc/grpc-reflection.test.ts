@@ -25,6 +25,7 @@ const SERVICES = [
   "webhook.v1.StatsService",
   "webhook.v1.AuditService",
   "webhook.v1.ReplayService",
+  "webhook.v1.EndpointService",
 ];
 
 const root = fileURLToPath(new URL("../../../..", import.meta.url));

@@ -95,8 +95,8 @@ test("a replay is paused, resumed and cancelled, each once, with an entry in the
   ].map(({ replay: after }) => after?.state);
   const { RUNNING, PAUSED, CANCELLED } = ReplayState;
   expect(states).toEqual([PAUSED, PAUSED, RUNNING, RUNNING, CANCELLED, CANCELLED]);
-  for (const call of [replays.pauseReplay({ replayId }), replays.resumeReplay({ replayId })]) {
-    const refused = await failure(call);
+  for (const call of [replays.pauseReplay, replays.resumeReplay]) {
+    const refused = await failure(call({ replayId }));
     expect([refused?.code, refused?.rawMessage]).toEqual([
       Code.FailedPrecondition,
       expect.stringContaining("is cancelled; start another one"),

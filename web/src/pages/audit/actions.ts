@@ -32,6 +32,9 @@ const WORDS: Record<AuditAction, string> = {
   [AuditAction.REPLAY_PAUSED]: "Replay paused",
   [AuditAction.REPLAY_RESUMED]: "Replay resumed",
   [AuditAction.REPLAY_CANCELLED]: "Replay cancelled",
+  [AuditAction.ENDPOINT_CREATED]: "Endpoint created",
+  [AuditAction.ENDPOINT_UPDATED]: "Event types changed",
+  [AuditAction.ENDPOINT_DELETED]: "Endpoint deleted",
 };
 
 /** The words for an action; a later version of the service may know more. */

@@ -15,7 +15,7 @@ import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
 import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
 import { WEBHOOK_HEALTHS } from "../../parts/status/webhook-health.tsx";
-import { FILTER_NAMES, findWebhooks } from "./list/find-webhooks.ts";
+import { FILTER_NAMES, findWebhooks, otherTypes } from "./list/find-webhooks.ts";
 import { FoundWebhooks } from "./list/found-webhooks.tsx";
 import { useLastDay } from "./list/last-day.ts";
 import { ListFilters } from "./list/list-filters.tsx";
@@ -43,6 +43,8 @@ export default function WebhooksPage() {
     () => findWebhooks(webhooks, filters, lastDay.stats),
     [webhooks, filters, lastDay.stats],
   );
+
+  const others = useMemo(() => otherTypes(webhooks), [webhooks]);
 
   // Read before the dialog that shows them opens.
   useEventTypes();
@@ -79,7 +81,7 @@ export default function WebhooksPage() {
       ) : webhooks.length === 0 && wanted.length === 0 ? (
         <Empty title="No webhooks yet" icon={<IconWebhook />}>
           {mayWrite
-            ? "Register an HTTPS endpoint for an event type. It then receives every event of that type."
+            ? "Register an HTTPS endpoint for one or several event types. It then receives every event of these types."
             : "A key with Write_Administrative_Data can register the first one."}
         </Empty>
       ) : (
@@ -104,6 +106,7 @@ export default function WebhooksPage() {
           ) : (
             <FoundWebhooks
               webhooks={found}
+              others={others}
               period={periodOf(filters.period)}
               page={Number(filters.page) || 1}
               onPage={(page) => change({ page: page === 1 ? "" : String(page) })}

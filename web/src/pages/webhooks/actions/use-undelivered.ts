@@ -26,3 +26,15 @@ export function useUndelivered(webhookId: bigint, enabled: boolean): string | un
   if (data.nextPageToken) return `more than ${MOST} deliveries`;
   return countOf(count, "delivery", "deliveries");
 }
+
+/**
+ * What becomes of undelivered deliveries when a webhook is deleted.
+ *
+ * @param undelivered as useUndelivered has it
+ */
+export function cancelInWords(undelivered: string | undefined): string {
+  if (undelivered === undefined) return "Undelivered deliveries are cancelled.";
+  if (undelivered === "") return "Nothing waits to be delivered at the moment.";
+  const begun = undelivered.charAt(0).toUpperCase() + undelivered.slice(1);
+  return `${begun} not delivered yet ${undelivered === "1 delivery" ? "is" : "are"} cancelled.`;
+}

@@ -1,13 +1,21 @@
 import { Code, Stack, Text } from "@mantine/core";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
-import { processName } from "../../../../../src/contract/catalogue.ts";
+import { typesInWords } from "../endpoint/shared-note.tsx";
+import { useEndpoint } from "../endpoint/use-endpoint.ts";
 
-/** Names the webhook that a question is about. */
-export function WebhookInWords({ webhook }: { webhook: Webhook }) {
+interface WebhookInWordsProps {
+  webhook: Webhook;
+  /** Whether the question is about this event type alone, and not about all of its endpoint. */
+  alone?: boolean;
+}
+
+/** Names the webhook that a question is about, or all event types of its endpoint. */
+export function WebhookInWords({ webhook, alone = false }: WebhookInWordsProps) {
+  const { webhooks } = useEndpoint(webhook);
   return (
     <Stack gap={4}>
-      <Text size="sm" fw={600}>
-        {processName(webhook.webhookProcess)}
+      <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+        {typesInWords(alone ? [webhook] : webhooks)}
       </Text>
       <Code block style={{ whiteSpace: "pre-wrap" }}>
         {webhook.url}

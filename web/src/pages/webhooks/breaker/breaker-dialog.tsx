@@ -10,6 +10,7 @@ import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx"
 import { UpdateFailure } from "../actions/update-failure.tsx";
 import { useWebhookUpdate } from "../actions/use-webhook-update.ts";
 import type { WebhookDialogProps } from "../actions/webhook-dialog-props.ts";
+import { SharedNote } from "../endpoint/shared-note.tsx";
 import { periodInWords } from "./period-in-words.ts";
 
 /** Changes the settings of a webhook's circuit breaker. */
@@ -121,6 +122,7 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
         {!enabled && state !== CircuitBreakerState.CLOSED && (
           <Text size="sm">What the breaker holds back is sent at once.</Text>
         )}
+        <SharedNote webhook={webhook} />
         <UpdateFailure {...update} />
         <FormActions submit="Save" busy={update.busy} onCancel={onClose} />
       </Stack>

@@ -54,13 +54,31 @@ function stateOf({ paused, circuitBreaker }: Webhook): string {
   return circuitBreaker?.state === CircuitBreakerState.DISABLED ? "disabled" : "active";
 }
 
-/** Whether a webhook has every word somewhere: in its name, its address, its event type, its application or as its id. */
+/** The other event types of each webhook's endpoint; nothing for a webhook without any. */
+export function otherTypes(webhooks: readonly Webhook[]): ReadonlyMap<bigint, readonly Webhook[]> {
+  const others = new Map<bigint, readonly Webhook[]>();
+  const shared = webhooks.filter(({ endpointId }) => endpointId !== undefined);
+  for (const some of Map.groupBy(shared, ({ endpointId }) => endpointId).values()) {
+    if (some.length === 1) continue;
+    for (const webhook of some)
+      others.set(
+        webhook.id,
+        some.filter((each) => each !== webhook),
+      );
+  }
+  return others;
+}
+
+/**
+ * Whether a webhook has every word somewhere: in its name, its address, its event type, its application, or as its id or that of
+ * its endpoint.
+ */
 function matches(webhook: Webhook, words: readonly string[]): boolean {
   if (words.length === 0) return true;
   const { name = "", url, applicationName = "" } = webhook;
   const text = [name, url, processName(webhook.webhookProcess), applicationName].join(" ").toLowerCase();
-  const id = String(webhook.id);
-  return words.every((word) => text.includes(word) || id === word);
+  const ids = [String(webhook.id), webhook.endpointId];
+  return words.every((word) => text.includes(word) || ids.includes(word));
 }
 
 function compare(a: bigint, b: bigint): number {

@@ -16,6 +16,8 @@ const PAGE_SIZE = 50;
 export interface FoundWebhooksProps {
   /** At least one. */
   webhooks: readonly Webhook[];
+  /** The other event types of their endpoints. */
+  others: ReadonlyMap<bigint, readonly Webhook[]>;
   /** The period of the charts. */
   period: Period;
   /** Page number, starting at 1; values outside the range are clamped. */
@@ -24,7 +26,7 @@ export interface FoundWebhooksProps {
 }
 
 /** A page of webhooks, with links to the others. */
-export function FoundWebhooks({ webhooks, period, page, onPage }: FoundWebhooksProps) {
+export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundWebhooksProps) {
   const List = useBelow("md") ? WebhookCards : WebhookTable;
   const pages = Math.ceil(webhooks.length / PAGE_SIZE);
   const shown = Math.min(Math.max(1, Math.trunc(page)), pages);
@@ -46,7 +48,7 @@ export function FoundWebhooks({ webhooks, period, page, onPage }: FoundWebhooksP
       {lastDay.error !== null && (
         <Failure error={lastDay.error} title="Could not load the statistics" onRetry={lastDay.retry} />
       )}
-      <List webhooks={onPageNow} lastDay={lastDay} histories={histories} period={period} />
+      <List webhooks={onPageNow} others={others} lastDay={lastDay} histories={histories} period={period} />
       <Group justify="space-between" gap="md" py="md">
         <Text size="sm" c="dimmed" role="status">
           {pages === 1 ? total : `${(from + 1).toLocaleString()}–${to.toLocaleString()} of ${total}`}

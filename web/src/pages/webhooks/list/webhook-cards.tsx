@@ -4,10 +4,16 @@ import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-he
 import { Time } from "../../../parts/text/time.tsx";
 import { AttemptBars } from "./attempt-bars.tsx";
 import { Success } from "./success.tsx";
-import { ApplicationName, DeliveriesLink, WebhookLink, type WebhookRowsProps } from "./webhook-table.tsx";
+import {
+  ApplicationName,
+  DeliveriesLink,
+  OtherTypes,
+  WebhookLink,
+  type WebhookRowsProps,
+} from "./webhook-table.tsx";
 
 /** Webhooks on a narrow screen. */
-export function WebhookCards({ webhooks, lastDay, histories, period }: WebhookRowsProps) {
+export function WebhookCards({ webhooks, lastDay, histories, period, others }: WebhookRowsProps) {
   return (
     <Stack gap="sm" component="ul" p={0} m={0} style={{ listStyle: "none" }}>
       {webhooks.map((webhook) => (
@@ -17,6 +23,7 @@ export function WebhookCards({ webhooks, lastDay, histories, period }: WebhookRo
               <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
                 {processName(webhook.webhookProcess)}
                 <Text span fw={400} c="dimmed">
+                  <OtherTypes of={webhook} others={others.get(webhook.id)} />
                   <ApplicationName webhook={webhook} />
                 </Text>
               </Text>

@@ -7,6 +7,7 @@ import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import type { Period } from "../../../parts/charts/periods.ts";
 import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
+import { countOf } from "../../../parts/text/count-of.ts";
 import { AttemptBars } from "./attempt-bars.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
@@ -18,10 +19,12 @@ export interface WebhookRowsProps {
   /** Their attempts over the chosen period; undefined until they are read. */
   histories: ReadonlyMap<bigint, WebhookHistory> | undefined;
   period: Period;
+  /** The other event types of their endpoints. */
+  others: ReadonlyMap<bigint, readonly Webhook[]>;
 }
 
 /** Webhooks on a wide screen. */
-export function WebhookTable({ webhooks, lastDay, histories, period }: WebhookRowsProps) {
+export function WebhookTable({ webhooks, lastDay, histories, period, others }: WebhookRowsProps) {
   return (
     <Table.ScrollContainer minWidth={640}>
       <Table layout="fixed" highlightOnHover>
@@ -41,6 +44,7 @@ export function WebhookTable({ webhooks, lastDay, histories, period }: WebhookRo
                 <WebhookLink webhook={webhook} />
                 <Text size="xs" c="dimmed" truncate>
                   {processName(webhook.webhookProcess)}
+                  <OtherTypes of={webhook} others={others.get(webhook.id)} />
                   <ApplicationName webhook={webhook} />
                 </Text>
                 <LastError webhook={webhook} />
@@ -92,6 +96,26 @@ function Address({ webhook }: { webhook: Webhook }) {
     >
       <Breakable text={webhook.name ?? webhook.url} />
     </Anchor>
+  );
+}
+
+/** ` + 2 event types`: the other event types of a webhook's endpoint, with a way to them; nothing where there are none. */
+export function OtherTypes({ of, others }: { of: Webhook; others: readonly Webhook[] | undefined }) {
+  if (!others) return null;
+  const names = others.map(({ webhookProcess }) => processName(webhookProcess)).join(", ");
+  return (
+    <>
+      {" + "}
+      <Anchor
+        component={Link}
+        to={`${PAGE_PATHS.webhooks}?${new URLSearchParams({ search: of.endpointId ?? "" })}`}
+        inherit
+        title={`Same endpoint: ${names}`}
+        aria-label={`${countOf(others.length, "event type", "event types")} of the same endpoint: ${names}`}
+      >
+        {countOf(others.length, "event type", "event types")}
+      </Anchor>
+    </>
   );
 }
 

@@ -1,9 +1,10 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Stack, Switch, Text } from "@mantine/core";
+import { Accordion, Stack, Switch, Text } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import { useState } from "react";
 import { generatePath, useNavigate } from "react-router";
+import { EndpointService } from "../../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { WebhookProcess } from "../../../../../gen/webhook/v1/event_pb.ts";
 import { type EventType, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
@@ -16,7 +17,7 @@ import { notifyFailure } from "../../../parts/status/notify-failure.ts";
 import { CodeBlock } from "../../../parts/text/code-block.tsx";
 import { layOutJson } from "../../../parts/text/json-text.ts";
 import { UrlField } from "../actions/url-field.tsx";
-import { EventTypeSelect } from "./event-type-select.tsx";
+import { EventTypesSelect } from "./event-types-select.tsx";
 import { useEventTypes } from "./use-event-types.ts";
 
 /** Whether it is open. */
@@ -25,7 +26,7 @@ export interface NewWebhookProps {
   onClose: () => void;
 }
 
-/** Registers a URL for an event type, and goes to the page of the webhook. */
+/** Registers a URL for one or several event types, and goes to the page of the first webhook. */
 export function NewWebhook({ opened, onClose }: NewWebhookProps) {
   return (
     <FormDialog opened={opened} onClose={onClose} title="New webhook">
@@ -48,34 +49,43 @@ interface FormProps {
 
 function Form({ eventTypes, onClose }: FormProps) {
   const create = useMutation(WebhookService.method.createWebhook);
+  const createEndpoint = useMutation(EndpointService.method.createEndpoint);
   const update = useMutation(WebhookService.method.updateWebhook);
   const readAnew = useReadAnew();
   const navigate = useNavigate();
   const [failure, setFailure] = useState<unknown>();
   const form = useForm({
-    initialValues: { process: null as string | null, url: "", circuitBreaker: false },
+    initialValues: { processes: [] as string[], url: "", circuitBreaker: false },
     // What else an address must be is for the service to say, which knows.
     validate: {
-      process: (process) => (process === null ? "Choose an event type." : null),
+      processes: (processes) => (processes.length === 0 ? "Choose at least one event type." : null),
       url: (url) => (url.trim() === "" ? "Enter the URL of the endpoint." : null),
     },
   });
-  const chosen = eventTypes.find(({ number }) => String(number) === form.values.process);
+  const chosen = form.values.processes.flatMap((process) =>
+    eventTypes.filter(({ number }) => String(number) === process),
+  );
 
-  const submit = form.onSubmit(async ({ process, url, circuitBreaker }) => {
+  /** One event type needs no endpoint, and is returned if it is registered. */
+  async function register(processes: WebhookProcess[], url: string) {
+    const [process = 0, ...others] = processes;
+    if (others.length === 0) return create.mutateAsync({ process, url });
+    const { endpoint } = await createEndpoint.mutateAsync({ processes, url });
+    const webhook = endpoint?.webhooks.find((each) => each.webhookProcess === process);
+    return { webhook, created: true, warnings: [] };
+  }
+
+  const submit = form.onSubmit(async ({ processes, url, circuitBreaker }) => {
     setFailure(undefined);
     try {
-      const answer = await create.mutateAsync({
-        process: Number(process) as WebhookProcess,
-        url: url.trim(),
-      });
-      const { webhook, warnings } = answer;
+      const numbers = processes.map((process) => Number(process) as WebhookProcess);
+      const { webhook, created, warnings } = await register(numbers, url.trim());
       const id = String(webhook?.id);
       notifications.show(
-        answer.created
+        created
           ? {
               color: "green",
-              title: "Webhook registered",
+              title: numbers.length === 1 ? "Webhook registered" : "Endpoint registered",
               message: "Send a test event to verify delivery.",
             }
           : {
@@ -86,7 +96,7 @@ function Form({ eventTypes, onClose }: FormProps) {
               autoClose: 10_000,
             },
       );
-      if (webhook && answer.created && circuitBreaker) {
+      if (webhook && created && circuitBreaker) {
         // The webhook is registered whatever comes of this: a failure is shown beside it.
         await update
           .mutateAsync({ webhookId: webhook.id, circuitBreaker: { enabled: true } })
@@ -99,16 +109,16 @@ function Form({ eventTypes, onClose }: FormProps) {
       navigate(generatePath(PAGE_PATHS.webhook, { id }), { replace: true });
     } catch (error) {
       const fields = fieldFailures(error);
-      form.setErrors(fields);
-      if (!("url" in fields) && !("process" in fields)) setFailure(error);
+      form.setErrors({ processes: fields.process, ...fields });
+      if (!("url" in fields) && !("process" in fields) && !("processes" in fields)) setFailure(error);
     }
   });
 
   return (
     <form onSubmit={submit} noValidate>
       <Stack>
-        <EventTypeSelect eventTypes={eventTypes} {...form.getInputProps("process")} />
-        {chosen && <Sample of={chosen} />}
+        <EventTypesSelect eventTypes={eventTypes} {...form.getInputProps("processes")} />
+        <Samples of={chosen} />
         <UrlField {...form.getInputProps("url")} />
         <Switch
           label="Use a circuit breaker"
@@ -118,11 +128,30 @@ function Form({ eventTypes, onClose }: FormProps) {
         {failure !== undefined && <Failure error={failure} />}
         <FormActions
           submit="Register webhook"
-          busy={create.isPending || update.isPending}
+          busy={create.isPending || createEndpoint.isPending || update.isPending}
           onCancel={onClose}
         />
       </Stack>
     </form>
+  );
+}
+
+/** What one event type sends, or each of several on demand. */
+function Samples({ of: types }: { of: readonly EventType[] }) {
+  const [only, ...others] = types;
+  if (!only) return null;
+  if (others.length === 0) return <Sample of={only} />;
+  return (
+    <Accordion variant="contained" order={3}>
+      {types.map((type) => (
+        <Accordion.Item key={type.number} value={type.name}>
+          <Accordion.Control>{type.name}</Accordion.Control>
+          <Accordion.Panel>
+            <Sample of={type} />
+          </Accordion.Panel>
+        </Accordion.Item>
+      ))}
+    </Accordion>
   );
 }
 

@@ -24,6 +24,7 @@ import { MAX_HEADERS } from "../../../../../src/contract/delivery-headers.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
+import { SharedNote } from "../endpoint/shared-note.tsx";
 import { OAuth2Fields, oauth2Values } from "./oauth2-fields.tsx";
 import { TlsFields, tlsMessage, tlsValues } from "./tls-fields.tsx";
 
@@ -216,6 +217,7 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
           </Button>
         </Group>
         <div role="status">{attempt.data && <Outcome outcome={attempt.data} />}</div>
+        <SharedNote webhook={webhook} />
         {attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
         {set.isError && <Failure error={set.error} title="Nothing was saved" />}
       </Stack>

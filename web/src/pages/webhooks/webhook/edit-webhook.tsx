@@ -9,6 +9,7 @@ import { UrlField } from "../actions/url-field.tsx";
 import { useUndelivered } from "../actions/use-undelivered.ts";
 import { useWebhookUpdate } from "../actions/use-webhook-update.ts";
 import type { WebhookDialogProps } from "../actions/webhook-dialog-props.ts";
+import { SharedNote } from "../endpoint/shared-note.tsx";
 
 /** Changes the name, the URL and the rate limit of a webhook. */
 export function EditWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
@@ -73,6 +74,7 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
           thousandSeparator=","
           {...form.getInputProps("rateLimit")}
         />
+        <SharedNote webhook={webhook} />
         <UpdateFailure {...update} />
         <FormActions submit="Save changes" busy={update.busy} onCancel={onClose} />
       </Stack>

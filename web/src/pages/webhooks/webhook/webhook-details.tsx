@@ -13,6 +13,7 @@ import { PausedNotice, PauseWebhook, useResume } from "../actions/pausing.tsx";
 import { SigningSecret } from "../actions/signing-secret.tsx";
 import { BreakerNotice } from "../breaker/breaker-notice.tsx";
 import { BreakerSection } from "../breaker/breaker-section.tsx";
+import { EventTypesSection } from "../endpoint/event-types-section.tsx";
 import { FilterSection } from "../filter/filter-section.tsx";
 import { RequestSection } from "../request/request-section.tsx";
 import { AttemptCharts } from "./attempt-charts.tsx";
@@ -54,6 +55,7 @@ export function WebhookDetails({
             <Statistics webhookId={webhook.id} />
           </Grid.Col>
         </Grid>
+        <EventTypesSection webhook={webhook} />
         <AttemptCharts webhookId={webhook.id} />
         {mayWrite && <TestEvent webhook={webhook} />}
         <LastDeliveries webhook={webhook} />

@@ -1,20 +1,22 @@
-import { type ComboboxItem, Select, Stack, Text } from "@mantine/core";
+import { type ComboboxItem, MultiSelect, Stack, Text } from "@mantine/core";
 import type { EventType } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useSession } from "../../../api/session.tsx";
 
 /** The event types to choose from, and the choice. */
-export interface EventTypeSelectProps {
+export interface EventTypesSelectProps {
   eventTypes: readonly EventType[];
-  /** A number as text; null while nothing is chosen. */
-  value?: string | null;
-  onChange?: (value: string | null) => void;
+  /** Numbers as texts. */
+  value?: string[];
+  onChange?: (value: string[]) => void;
   error?: React.ReactNode;
 }
 
-/** Chooses an event type by its name or by what it says of itself. */
-export function EventTypeSelect({ eventTypes, value, onChange, error }: EventTypeSelectProps) {
+/** Chooses event types by their names or by what they say of themselves. */
+export function EventTypesSelect({ eventTypes, value = [], onChange, error }: EventTypesSelectProps) {
   const allowed: readonly number[] = useSession().apiKey?.allowedProcesses ?? [];
-  const mayHave = (number: number) => allowed.length === 0 || allowed.includes(number);
+  // One that is chosen already can be taken away.
+  const mayHave = (number: number) =>
+    allowed.length === 0 || allowed.includes(number) || value.includes(String(number));
   const byNumber = new Map(eventTypes.map((each) => [String(each.number), each]));
   const options = (notice: boolean) =>
     eventTypes
@@ -24,10 +26,10 @@ export function EventTypeSelect({ eventTypes, value, onChange, error }: EventTyp
   const matches = (word: string) => (option: ComboboxItem) =>
     `${option.label} ${byNumber.get(option.value)?.description ?? ""}`.toLowerCase().includes(word);
   return (
-    <Select
-      label="Event type"
-      description="The event that triggers this webhook."
-      placeholder="Choose an event type"
+    <MultiSelect
+      label="Event types"
+      description="The events that are sent to the URL: one or several."
+      placeholder={value.length === 0 ? "Choose event types" : ""}
       required
       data-autofocus
       // It has the focus when the dialog opens: what it offers is not to lie over the rest.
