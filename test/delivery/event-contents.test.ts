@@ -121,6 +121,27 @@ describe("a process with little memory for payloads", () => {
     expect(receiver.received).toHaveLength(20);
   });
 
+  test("takes over what a dead worker had claimed a little at a time", async () => {
+    let answer: () => void = () => {};
+    const held = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const { parts, receiver } = await start(async () => {
+      await held;
+      return 200;
+    });
+    await queueFor(parts, receiver.url, { webhooks: 20, events: 10 });
+    await enlarge(parts.db, 250_000);
+    expect((await claimPending(parts.db, await freshClaimant(parts.db, -1), ALL)).touched).toBe(200);
+    const pumped = pump(parts.engine, await freshRun(parts.db));
+    await expect.poll(() => receiver.received.length).toBe(4);
+    const lives = "select from queue where claimed_by = any(array(select id from workers))";
+    await expect.poll(async () => (await rows(parts.db, lives)).length).toBe(4);
+    answer();
+    expect(await pumped).toMatchObject({ sent: 200, delivered: 200, end: "done" });
+    expect(receiver.received).toHaveLength(200);
+  });
+
   test("sends payloads larger than that one at a time", async () => {
     let [inFlight, most] = [0, 0];
     const { parts, receiver } = await start(async () => {

@@ -1,15 +1,58 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { type Db, rows } from "../../../src/db/database.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
-import { claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
+import { claimGroup, claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
+import { recordAttempts } from "../../../src/db/queue/results.ts";
+import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
-import { ALL, freshClaimant, openQueueDatabase, queue, stored } from "./queue.ts";
+import { ALL, freshClaimant, NO_WAIT, openQueueDatabase, queue, result, stored } from "./queue.ts";
 
 const db = await openQueueDatabase();
 
+/** The rows of a table that work updates, and how many of them without a write to an index (HOT). */
+async function updates(table: string, work: (trx: Db) => Promise<unknown>) {
+  return db.transaction(async (trx) => {
+    await work(trx);
+    const [counted] = await rows<{ all: number; hot: number }>(
+      trx,
+      `select n_tup_upd::int as all, n_tup_hot_upd::int as hot from pg_stat_xact_user_tables where relname = :table`,
+      { table },
+    );
+    return counted;
+  });
+}
+
 describe("a claim", () => {
+  test("updates no index, of a first attempt or a retry, and neither does giving back", async () => {
+    for (let n = 0; n < 5; n += 1) await queue(db, 200);
+    const claimant = await freshClaimant(db);
+    let { deliveries } = await claimPending(db, claimant, ALL);
+    await release(db, claimant.workerId, deliveries);
+    const claims = await updates("queue", async (trx) => {
+      ({ deliveries } = await claimPending(trx, claimant, ALL));
+    });
+    expect(claims).toEqual({ all: 1_000, hot: 1_000 });
+    const releases = await updates("queue", (trx) => release(trx, claimant.workerId, deliveries));
+    expect(releases).toEqual({ all: 1_000, hot: 1_000 });
+
+    await recordAttempts(
+      db,
+      deliveries.map((each) => result(each, 500)),
+      NO_WAIT,
+    );
+    await db.raw("analyze retries");
+    await assignGroups(db, claimant.runId);
+    await db.raw("update run_groups set group_number = 1");
+    const group = { group: 1, limit: 1_000, excluded: [] };
+    const retries = await updates("retries", async (trx) => {
+      ({ deliveries } = await claimGroup(trx, claimant, group));
+    });
+    expect(retries).toEqual({ all: 1_000, hot: 1_000 });
+  });
+
   test("is exclusive: claimers at the same time share nothing and leave nothing", async () => {
     await queue(db, 300);
     await queue(db, 200);
