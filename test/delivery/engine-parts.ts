@@ -39,7 +39,7 @@ export async function startEngine(
 ): Promise<EngineParts> {
   const database = await createTestDatabase();
   const directUrl = await changesUrl(database.url);
-  const db = openDatabase(database.url, { max: 10 });
+  const db = openDatabase(database.url, { max: 10, indexesOnly: true });
   const secrets = createSecretBox(randomBytes(32));
   const config = readConfig({ DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8", ...settings });
   const stopping = new AbortController().signal;

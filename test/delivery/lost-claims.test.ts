@@ -146,7 +146,9 @@ async function startStoppedBy(statement: RegExp, reply?: Reply) {
 test("what a claim brings just as its pump is told to stop is given back at once, and sent by another worker", async () => {
   const { parts, receiver, stoppedByNext } = await startStoppedBy(FIRST_CLAIM);
   await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
-  expect(await pump(parts.engine, await freshRun(parts.db), stoppedByNext())).toMatchObject({ end: "stopped" });
+  expect(await pump(parts.engine, await freshRun(parts.db), stoppedByNext())).toMatchObject({
+    end: "stopped",
+  });
   expect(await claimed(parts)).toBe(0);
   const sent = receiver.received.length;
   const other = await pump(parts.another(), await freshRun(parts.db));

@@ -61,7 +61,7 @@ const changes: [string, (db: Db, id: bigint) => Promise<unknown>, string][] = [
 
 async function revokeKeyOf(db: Db, id: bigint): Promise<unknown> {
   const [key] = await db("webhooks").where("id", String(id)).pluck("api_key_id");
-  return revokeApiKey(db, "everything", key, "delete");
+  return revokeApiKey(db, "everything", key as string, "delete");
 }
 
 test.each(changes)(

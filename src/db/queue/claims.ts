@@ -84,10 +84,13 @@ export async function claimPending(
         -- Of a paused webhook, the test delivery alone.
         select case when w.paused is null then '${MIN_ID}' else w.test_delivery end as first_id,
           case when w.paused is null then '${MAX_ID}' else w.test_delivery end as last_id
-        from webhooks w
-        where w.id = s.webhook_id and (w.paused is null or w.test_delivery is not null) and w.deleted is null
-          and s.webhook_id <> all(:excluded::bigint[]) and ${IS_WORKER}
-        offset 0
+        from (
+          -- The row is found by its id alone: with the conditions, the planner may read the whole of a partial index.
+          select w.paused, w.test_delivery, w.deleted from webhooks w
+          where w.id = s.webhook_id and s.webhook_id <> all(:excluded::bigint[]) and ${IS_WORKER}
+          offset 0
+        ) w
+        where w.deleted is null and (w.paused is null or w.test_delivery is not null)
       ) w
         -- One whose rows are all claimed must not make the others' shares smaller.
         cross join lateral (
@@ -140,14 +143,18 @@ export async function claimGroup(
       -- webhook with all rows of the run.
       select g.webhook_id from run_groups g
         cross join lateral (
-          select w.id, w.paused, w.test_delivery, w.probe_attempts from webhooks w
-          where w.id = g.webhook_id and ${HAS_RETRIES} and w.deleted is null and ${IS_WORKER} offset 0
+          -- By its id alone, as in a claim of first attempts.
+          select w.id, w.paused, w.test_delivery, w.probe_attempts, w.deleted from webhooks w
+          where w.id = g.webhook_id and ${IS_WORKER} offset 0
         ) w
         cross join lateral (select from retries t where t.webhook_id = g.webhook_id and ${DUE} limit 1) due
       where g.run_id = :runId::int and g.group_number = :group::int and g.webhook_id <> all(:excluded::bigint[])
+        and w.deleted is null and ${HAS_RETRIES}
     ), ${allowances("members")},
     chosen as (
-      select c.place from allowed s join webhooks w on w.id = s.webhook_id cross join lateral (
+      select c.place from allowed s cross join lateral (
+        select w.paused, w.test_delivery, w.probe_attempts from webhooks w where w.id = s.webhook_id offset 0
+      ) w cross join lateral (
         select t.ctid as place from retries t where t.webhook_id = s.webhook_id and ${DUE}
         limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from members))))
         for update skip locked
@@ -175,26 +182,32 @@ const claimed = (table: "queue" | "retries") => `
 /**
  * SQL for the number of deliveries that each webhook of `source(webhook_id)` may get now; null for no limit. Skips
  * webhooks whose row is locked by another claim, so that the rate limit holds over all workers.
+ *
+ * One index probe per webhook: with joins, the planner would read all webhooks for each of them as long as it takes the
+ * table for small.
  */
 const allowances = (source: string) => `
-  metered as (
-    select w.id, least(w.rate_limit,
-      -- Another claim that began later may have ended first: time does not run backwards then.
-      w.rate_tokens + greatest(0, extract(epoch from now() - w.rate_at)) * w.rate_limit) as tokens
-    from webhooks w where w.rate_limit is not null and w.id in (select webhook_id from ${source})
-    for update skip locked
-  ),
-  allowed as (
-    select s.*, case when w.rate_limit is not null then coalesce(greatest(0, floor(m.tokens))::int, 0) end as most
-    from ${source} s join webhooks w on w.id = s.webhook_id left join metered m on m.id = w.id
+  allowed as materialized (
+    select s.*, m.place_on_disk, m.tokens,
+      case when w.rate_limit is not null then coalesce(greatest(0, floor(m.tokens))::int, 0) end as most
+    from ${source} s
+      cross join lateral (select w.rate_limit from webhooks w where w.id = s.webhook_id offset 0) w
+      left join lateral (
+        select w.ctid as place_on_disk, least(w.rate_limit,
+          -- Another claim that began later may have ended first: time does not run backwards then.
+          w.rate_tokens + greatest(0, extract(epoch from now() - w.rate_at)) * w.rate_limit) as tokens
+        from webhooks w where w.id = s.webhook_id and w.rate_limit is not null
+        for update skip locked
+      ) m on true
   )`;
 
 /** SQL that subtracts the claimed deliveries from the tokens of rate-limited webhooks. */
 const SPEND_ALLOWANCES = `
   spent as (
-    update webhooks w set rate_at = greatest(w.rate_at, now()), rate_tokens = m.tokens - coalesce(c.n, 0)
-    from metered m left join (select webhook_id, count(*) as n from claimed group by 1) c on c.webhook_id = m.id
-    where w.id = m.id
+    update webhooks w set rate_at = greatest(w.rate_at, now()), rate_tokens = (
+      select m.tokens - (select count(*) from claimed c where c.webhook_id = w.id) from allowed m where m.webhook_id = w.id
+    )
+    where w.ctid = any(array(select place_on_disk from allowed where tokens is not null))
   )`;
 
 /** A row of a claim statement; all columns but the last are null if nothing was claimed. */

@@ -2,7 +2,13 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { type Db, rows } from "../../../src/db/database.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
-import { type ClaimedDelivery, claimGroup, claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
+import {
+  type ClaimedDelivery,
+  claimGroup,
+  claimPending,
+  MAX_CLAIMS,
+  release,
+} from "../../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
