@@ -5,6 +5,7 @@ import type { Certificate } from "./certificates.ts";
 
 /** A POST that a receiver got. */
 export interface ReceivedRequest {
+  method: string;
   path: string;
   /** Header names and values as sent, in order. */
   rawHeaders: string[];
@@ -52,6 +53,7 @@ export async function startReceiver(
     const attempt = (seen.get(id) ?? 0) + 1;
     seen.set(id, attempt);
     const entry: ReceivedRequest = {
+      method: request.method ?? "",
       path: request.url ?? "",
       rawHeaders: request.rawHeaders,
       headers: request.headers,

@@ -141,6 +141,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       directUrl: config.database.directUrl,
       poolSize,
       preparedStatements,
+      delivers: role !== "api" && deliversInItself(config),
       operationDuration: exportsMetrics(exported) ? createOperationDuration(meter) : undefined,
     });
     stops.push(databases.close);

@@ -47,6 +47,8 @@ const QUERY_TIMEOUT_MS = 60_000;
  * @param options.max most connections at once
  * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes
  * @param options.lockTimeoutMs how long a statement may wait for a lock. Defaults to the server's `lock_timeout`
+ * @param options.indexesOnly whether plans avoid sequential scans where there is an index. A queue is often empty when a
+ *   statement is planned or its table is analysed, and must not be read from end to end once it is full. Defaults to false
  * @param options.preparedStatements false: hot statements are planned at each execution, since a pooler between loses
  *   prepared ones. Defaults to true
  * @param options.operationDuration records each statement's, in seconds; undefined: nothing is measured
@@ -58,11 +60,16 @@ export function openDatabase(
     applicationName?: string;
     queryTimeoutMs?: number;
     lockTimeoutMs?: number;
+    indexesOnly?: boolean;
     preparedStatements?: boolean;
     operationDuration?: Histogram | undefined;
   },
 ): Db {
-  const { lockTimeoutMs } = options;
+  const { lockTimeoutMs, indexesOnly = false } = options;
+  const settings = [
+    ...(lockTimeoutMs === undefined ? [] : [`set lock_timeout = ${lockTimeoutMs}`]),
+    ...(indexesOnly ? ["set enable_seqscan = off"] : []),
+  ];
   const db = knex({
     client: "pg",
     connection: {
@@ -77,8 +84,8 @@ export function openDatabase(
       min: 0,
       max: options.max,
       validate: isIdle,
-      // By a statement, because poolers refuse it as a parameter of the connection.
-      ...(lockTimeoutMs === undefined ? {} : { afterCreate: setLockTimeout(lockTimeoutMs) }),
+      // By statements, because poolers refuse them as parameters of the connection.
+      ...(settings.length === 0 ? {} : { afterCreate: withSettings(settings) }),
     },
     acquireConnectionTimeout: 10_000,
     // Knex prints errors on the console that it also throws.
@@ -93,9 +100,10 @@ export function openDatabase(
   return db;
 }
 
-const setLockTimeout =
-  (ms: number) => (connection: pg.Client, done: (error: Error | null, connection: pg.Client) => void) =>
-    connection.query(`set lock_timeout = ${ms}`, (error) => done(error, connection));
+const withSettings =
+  (settings: readonly string[]) =>
+  (connection: pg.Client, done: (error: Error | null, connection: pg.Client) => void) =>
+    connection.query(settings.join(";"), (error) => done(error, connection));
 
 /** The pool of a process and its direct connection to PostgreSQL. */
 export interface Databases {
@@ -110,6 +118,8 @@ export interface Databases {
  * Opens both. They connect on first use.
  *
  * @param options.directUrl the address of PostgreSQL if `url` is that of a pooler. Defaults to `url`
+ * @param options.delivers whether the process delivers: its plans then do not depend on statistics, unless a pooler is in
+ *   between, whose connections keep no settings
  */
 export function openDatabases(
   url: string,
@@ -117,11 +127,13 @@ export function openDatabases(
     directUrl: string | undefined;
     poolSize: number;
     preparedStatements: boolean;
+    delivers: boolean;
     operationDuration?: Histogram | undefined;
   },
 ): Databases {
-  const { directUrl = url, poolSize, preparedStatements, operationDuration } = options;
-  const db = openDatabase(url, { max: poolSize, preparedStatements, operationDuration });
+  const { directUrl = url, poolSize, preparedStatements, delivers, operationDuration } = options;
+  const indexesOnly = delivers && directUrl === url;
+  const db = openDatabase(url, { max: poolSize, indexesOnly, preparedStatements, operationDuration });
   const directDb = directUrl === url ? db : openDatabase(directUrl, { max: 1 });
   return {
     db,

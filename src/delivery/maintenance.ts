@@ -51,6 +51,7 @@ export interface Maintenance {
  *
  * @param maxPending the maximum number of pending deliveries per webhook; 0 for no limit
  * @param retentionDays breakers send no deliveries again that are older
+ * @param longSnapshotS the age of a snapshot, in seconds, from which the log warns of it; as `findLongSnapshot` has it
  */
 export function createMaintenance(
   db: Db,
@@ -59,6 +60,7 @@ export function createMaintenance(
   { leasesExpired, failed: failedDeliveries, breakerChanges }: DeliveryInstruments,
   maxPending: number,
   retentionDays: number,
+  longSnapshotS?: number,
 ): Maintenance {
   const end = new AbortController();
   let running: Promise<void> | undefined;
@@ -68,8 +70,8 @@ export function createMaintenance(
 
   /** Dead rows of the queue cannot be vacuumed while a snapshot may see them, and each claim scans them. */
   async function warnOfLongSnapshot(): Promise<void> {
-    if (rounds % ROUNDS_PER_SNAPSHOT_CHECK !== 0 || rounds < warnedUntil) return;
-    const snapshot = await findLongSnapshot(db);
+    if (rounds % ROUNDS_PER_SNAPSHOT_CHECK !== 1 || rounds < warnedUntil) return;
+    const snapshot = await findLongSnapshot(db, longSnapshotS);
     if (!snapshot) return;
     warnedUntil = rounds + ROUNDS_PER_WARNING;
     log.warn(

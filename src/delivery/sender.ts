@@ -390,7 +390,8 @@ export class Sender {
     this.#plan();
     const { failure: _, ...result } = outcome;
     const signature = wasSent(outcome) && !outcome.delivered ? signed : null;
-    const recorded = { deliveryId: delivery.id, token: delivery.token, signature, ...result };
+    const { id: deliveryId, token, webhook } = delivery;
+    const recorded = { deliveryId, webhookId: webhook.id, token, signature, ...result };
     this.#parts.recorder.record(recorded, (state) => {
       this.#parts.contents.release(delivery);
       this.#parts.lease.settle(delivery.token.workerId);

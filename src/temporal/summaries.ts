@@ -18,6 +18,12 @@ export function summarisePass({ status, failed, sent, lastFailure, complete }: P
   return `${number.format(undelivered)} of ${all} undelivered${last}${stopped}`;
 }
 
+/**
+ * The maximum length of a retry group's summary. Temporal allows 400 bytes, with its encoding and the workflow's own words.
+ * Only host names longer than DNS allows reach it.
+ */
+const MAX_SUMMARY_LENGTH = 340;
+
 /** The maximum size of a search attribute, in bytes. Temporal terminates a run that sets more than 2,048. */
 const MAX_ATTRIBUTE_BYTES = 2_000;
 /** The encoding overhead of each value of a list, in bytes. */
@@ -79,13 +85,15 @@ function toGroup(group: number, members: readonly FailingWebhook[]): RetryGroup 
     ...(host && otherHosts.length === 0 ? [host] : []),
     ...(members.length > 1 ? [`${number.format(members.length)} webhooks`] : []),
   ];
+  const summary = [
+    ...who,
+    `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`,
+    ...(only?.isProbe && others.length === 0 ? ["probe"] : []),
+  ].join(", ");
   return {
     group,
-    summary: [
-      ...who,
-      `${number.format(deliveries)} ${deliveries === 1 ? "delivery" : "deliveries"}`,
-      ...(only?.isProbe && others.length === 0 ? ["probe"] : []),
-    ].join(", "),
+    // Host names are ASCII.
+    summary: summary.length > MAX_SUMMARY_LENGTH ? `${summary.slice(0, MAX_SUMMARY_LENGTH)}…` : summary,
     delayMs: Math.min(...members.map(({ delayMs }) => delayMs)),
   };
 }

@@ -47,6 +47,7 @@ async function main(sharedBy: number, name: string): Promise<void> {
   const endDraining = buffer ? drainTemporalMetrics(metrics.meter, buffer) : () => {};
   const { close, ...databases } = openDatabases(config.database.url as string, {
     ...config.database,
+    delivers: true,
     operationDuration: metrics.exports && createOperationDuration(metrics.meter),
   });
   observePool(metrics.meter, databases.db);

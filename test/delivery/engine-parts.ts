@@ -39,7 +39,7 @@ export async function startEngine(
 ): Promise<EngineParts> {
   const database = await createTestDatabase();
   const directUrl = await changesUrl(database.url);
-  const db = openDatabase(database.url, { max: 10 });
+  const db = openDatabase(database.url, { max: 10, indexesOnly: true });
   const secrets = createSecretBox(randomBytes(32));
   const config = readConfig({ DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8", ...settings });
   const stopping = new AbortController().signal;
@@ -101,6 +101,22 @@ export async function freshRun(db: Db): Promise<number> {
 
 /** What becomes of a statement: it is not run, or it is run and its answer is lost. */
 export type Fault = "refused" | "answer lost";
+
+/** A database that tells each of its statements once it has been answered, and before anybody has the answer. */
+export function observed(db: Db, answered: (sql: string) => void): Db {
+  return new Proxy(db, {
+    get(target, property) {
+      if (property !== "raw") return Reflect.get(target, property);
+      return (sql: string, bindings: never) => {
+        const told = target.raw(sql, bindings).then((answer) => {
+          answered(sql);
+          return answer;
+        });
+        return Object.assign(told, { options: () => told });
+      };
+    },
+  });
+}
 
 /** A database whose statements fail where `faultOf` says so, as when the connection ends. */
 export function faulty(db: Db, faultOf: (sql: string) => Fault | undefined): Db {

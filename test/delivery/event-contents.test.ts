@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { type Db, rows } from "../../src/db/database.ts";
 import { type ClaimedDelivery, claimPending } from "../../src/db/queue/claims.ts";
+import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import { EventContents } from "../../src/delivery/event-contents.ts";
 import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../db/queue/queue.ts";
 import { trustedAuthority } from "../support/test-service.ts";
@@ -119,6 +120,28 @@ describe("a process with little memory for payloads", () => {
     expect(await pumped).toMatchObject({ sent: 20, delivered: 20, end: "done" });
     expect(await delivered(parts)).toMatchObject([{ state: "delivered", attempts: 1, n: 20 }]);
     expect(receiver.received).toHaveLength(20);
+  });
+
+  test("takes over what a dead worker had claimed a little at a time", async () => {
+    let answer: () => void = () => {};
+    const held = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const { parts, receiver } = await start(async () => {
+      await held;
+      return 200;
+    });
+    await queueFor(parts, receiver.url, { webhooks: 1, events: 100 });
+    await enlarge(parts.db, 250_000);
+    expect((await claimPending(parts.db, await freshClaimant(parts.db, -1), ALL)).touched).toBe(100);
+    await endExpiredWorkers(parts.db);
+    const pumped = pump(parts.engine, await freshRun(parts.db));
+    await expect.poll(() => receiver.received.length).toBe(4);
+    const lives = "select from queue where claimed_by = any(array(select id from workers))";
+    await expect.poll(async () => (await rows(parts.db, lives)).length).toBe(4);
+    answer();
+    expect(await pumped).toMatchObject({ sent: 100, delivered: 100, end: "done" });
+    expect(receiver.received).toHaveLength(100);
   });
 
   test("sends payloads larger than that one at a time", async () => {

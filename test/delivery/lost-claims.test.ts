@@ -10,6 +10,7 @@ import {
   type Fault,
   faulty,
   freshRun,
+  observed,
   pump,
   queueFor,
   startEngine,
@@ -120,6 +121,60 @@ test("each retry is made, and once, when the claim's answer is lost", async () =
   expect(receiver.received).toHaveLength(2 * DELIVERIES);
 });
 
+/** Engines of which the first is stopped with the next answer to a statement: the stop and the answer come together. */
+async function startStoppedBy(statement: RegExp, reply?: Reply) {
+  let engines = 0;
+  let stop: AbortController | undefined;
+  const parts = await startEngine(
+    { RETRY_INITIAL_DELAY: "1m" },
+    {
+      wrap(db) {
+        engines += 1;
+        return engines > 1 ? db : observed(db, (sql) => void (statement.test(sql) && stop?.abort()));
+      },
+    },
+  );
+  const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
+  ends.push(parts.end, receiver.close);
+  const stoppedByNext = () => {
+    stop = new AbortController();
+    return stop.signal;
+  };
+  return { parts, receiver, stoppedByNext };
+}
+
+test("what a claim brings just as its pump is told to stop is given back at once, and sent by another worker", async () => {
+  const { parts, receiver, stoppedByNext } = await startStoppedBy(FIRST_CLAIM);
+  await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
+  expect(await pump(parts.engine, await freshRun(parts.db), stoppedByNext())).toMatchObject({
+    end: "stopped",
+  });
+  expect(await claimed(parts)).toBe(0);
+  const sent = receiver.received.length;
+  const other = await pump(parts.another(), await freshRun(parts.db));
+  expect(other).toMatchObject({ delivered: DELIVERIES - sent, end: "done" });
+  expect(receiver.received).toHaveLength(DELIVERIES);
+});
+
+test("what a claim brings just as its retry pass is told to stop is given back at once, and sent by another worker", async () => {
+  const { parts, receiver, stoppedByNext } = await startStoppedBy(RETRY_CLAIM, ({ attempt }) =>
+    attempt === 1 ? 500 : 200,
+  );
+  await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
+  const runId = await freshRun(parts.db);
+  await pump(parts.engine, runId);
+  const [group] = await assignGroups(parts.db, runId);
+  const pass = { horizonMs: 1_000, forMs: 60_000 };
+  const ofRun = { runId, group: group?.group as number };
+  await parts.db.raw("update retries set due = now()");
+  const stopped = await parts.engine.retries.run(ofRun, pass, stoppedByNext());
+  expect(stopped).toMatchObject({ complete: false });
+  expect(await parts.db("retries").whereNotNull("claimed_by")).toEqual([]);
+  const other = await parts.another().retries.run(ofRun, pass, new AbortController().signal);
+  expect(stopped.delivered + other.delivered).toBe(DELIVERIES);
+  expect(receiver.received).toHaveLength(2 * DELIVERIES);
+});
+
 test("an attempt that cannot be recorded holds up no other, and its delivery is tried again until it is given up", async () => {
   const { parts, receiver } = await start();
   await queueFor(parts, `${receiver.url}/well`, { webhooks: 2, events: 5 });
@@ -198,4 +253,37 @@ test("a worker whose lease another process has ended sends nothing of what it ha
   await expect.poll(() => parts.engine.lease.hasLost(id)).toBe(true);
   expect(await late).toMatchObject({ sent: 0 });
   expect(receiver.received).toHaveLength(1 + DELIVERIES);
+});
+
+test("a worker whose result matches no claim reads its lease before it sends more, long before the next renewal", async () => {
+  const [deliveries, window] = [200, 4];
+  const held: (() => void)[] = [];
+  const receiver = await startReceiver(
+    await (await trustedAuthority()).issue(["localhost"]),
+    async ({ attempt }) => {
+      if (attempt === 1 && held.length < window) await new Promise<void>((resolve) => held.push(resolve));
+      return 200;
+    },
+  );
+  // Its lease is renewed four times in ten minutes.
+  const parts = await startEngine({ HEARTBEAT_TIMEOUT: "10m", DELIVERY_TIMEOUT: "60s" });
+  ends.push(parts.end, receiver.close);
+  await queueFor(parts, receiver.url, { webhooks: 1, events: deliveries });
+  const late = pump(parts.engine, await freshRun(parts.db));
+  await expect.poll(() => held.length).toBe(window);
+  await expect.poll(() => claimed(parts)).toBe(deliveries);
+  const [row] = await rows<{ id: number }>(parts.db, "select id from workers");
+  const id = row?.id as number;
+  // As a process does that takes it for dead.
+  await parts.db("workers").where({ id }).delete();
+  expect(await pump(parts.another(), await freshRun(parts.db))).toMatchObject({ delivered: deliveries });
+  expect(receiver.received).toHaveLength(window + deliveries);
+
+  expect(parts.engine.lease.hasLost(id)).toBe(false);
+  held[0]?.();
+  await expect.poll(() => parts.engine.lease.hasLost(id)).toBe(true);
+  for (const answer of held) answer();
+  expect(await late).toMatchObject({ sent: 0 });
+  // One response makes room for two requests, which may start before its result is known to match nothing.
+  expect(receiver.received.length).toBeLessThanOrEqual(window + deliveries + 2);
 });

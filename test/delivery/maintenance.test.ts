@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { createNoopMeter } from "@opentelemetry/api";
 import pino from "pino";
 import { afterEach, expect, test, vi } from "vitest";
+import { findLongSnapshot } from "../../src/db/connections/snapshots.ts";
 import { claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { createMaintenance, type Maintenance } from "../../src/delivery/maintenance.ts";
@@ -36,9 +37,10 @@ afterEach(async () => {
 });
 
 /** Maintenance as in several processes at once. */
-function start(processes: number): void {
+function start(processes: number, longSnapshotS?: number): void {
+  const instruments = createDeliveryInstruments(createNoopMeter());
   running = Array.from({ length: processes }, () =>
-    createMaintenance(db, { ids: [] }, log, createDeliveryInstruments(createNoopMeter()), 0, 30),
+    createMaintenance(db, { ids: [] }, log, instruments, 0, 30, longSnapshotS),
   );
   for (const one of running) one.start();
 }
@@ -101,6 +103,29 @@ test("one process counts the overdue retries once a minute, with the hosts that 
   expect(line?.oldestSeconds).toBeGreaterThanOrEqual(16 * 60);
   const [turn] = await db("settings").where("name", "overdue retries logged");
   expect(Date.now() - Date.parse(turn?.value ?? "")).toBeLessThan(60_000);
+});
+
+test("a snapshot that is held for long is warned of with its owner and the remedy", async () => {
+  const other = await db.transaction({ isolationLevel: "repeatable read" });
+  const { rows } = await other.raw("select pg_backend_pid() as pid");
+  try {
+    await expect.poll(() => findLongSnapshot(db, 0.2)).not.toBeNull();
+    start(1, 0.2);
+    await expect.poll(() => lines).not.toEqual([]);
+  } finally {
+    await other.rollback();
+  }
+  const [line] = lines.splice(0);
+  expect(line).toMatchObject({
+    level: 40,
+    msg: expect.stringMatching(/^long-running transaction slows deliveries.*pg_terminate_backend\(pid\)$/),
+    snapshot: {
+      pid: rows[0].pid,
+      user: expect.any(String),
+      application: "webhook-service",
+      state: "idle in transaction",
+    },
+  });
 });
 
 test("dead rows of the queue are removed within seconds, without autovacuum", async () => {

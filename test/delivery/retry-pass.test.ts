@@ -82,6 +82,20 @@ test("a pass tells the last failure and what is left", async () => {
   expect(await states(parts)).toEqual([{ state: "retrying", attempts: 2, reason: null, n: 5 }]);
 });
 
+test("a webhook that asks for an hour by Retry-After delays its own retries only, not the others of its group", async () => {
+  const parts = await start();
+  const { url } = await receiver(({ path, attempt }, response) => {
+    if (attempt > 1) return 200;
+    response.writeHead(503, path === "/1" ? { "retry-after": "3600" } : {}).end();
+    return undefined;
+  });
+  await queueFor(parts, url, { webhooks: 4, events: 10 });
+  const runId = await failedOnce(parts);
+  const result = await parts.engine.retries.run({ runId, group: 1 }, PASS, never());
+  expect(result).toMatchObject({ sent: 30, delivered: 30, status: { open: 10 }, complete: true });
+  expect(result.status.delayMs).toBeGreaterThan(3_000_000);
+});
+
 test("a webhook that hangs does not delay the others of its host and group", async () => {
   const parts = await start();
   const shared = await receiver(({ path, attempt }) => {

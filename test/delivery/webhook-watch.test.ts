@@ -2,6 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
+import { revokeApiKey } from "../../src/db/keys/key-revocation.ts";
 import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
 import { deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
@@ -53,11 +54,18 @@ async function slowly(): Promise<number> {
 }
 
 const changes: [string, (db: Db, id: bigint) => Promise<unknown>, string][] = [
-  ["paused", (db, id) => updateWebhook(db, "everything", id, { paused: true }), "pending"],
-  ["deleted", (db, id) => deleteWebhook(db, id), "cancelled"],
+  ["it was paused", (db, id) => updateWebhook(db, "everything", id, { paused: true }), "pending"],
+  ["it was deleted", (db, id) => deleteWebhook(db, id), "cancelled"],
+  ["its key was revoked", revokeKeyOf, "cancelled"],
 ];
+
+async function revokeKeyOf(db: Db, id: bigint): Promise<unknown> {
+  const [key] = await db("webhooks").where("id", String(id)).pluck("api_key_id");
+  return revokeApiKey(db, "everything", key as string, "delete");
+}
+
 test.each(changes)(
-  "no POST to a webhook starts later than a second after it was %s elsewhere, with thousands of rows claimed for it",
+  "no POST to a webhook starts later than a second after %s elsewhere, with thousands of rows claimed for it",
   async (_what, change, left) => {
     const deliveries = 6_000;
     const { parts, receiver } = await start(slowly);

@@ -19,11 +19,11 @@ afterAll(() => cluster?.end());
 /** Requests that were not a delivery's first. */
 const retries = (received: ReceivedRequest[]) => received.filter(({ attempt }) => attempt > 1).length;
 
-/** A webhook with deliveries that all fail, slowly enough that a pass can be interrupted. */
-async function failingWebhook(): Promise<Receiver> {
-  const receiver = await cluster.receiver(async () => {
+/** A webhook with deliveries that fail, all or so many attempts of each, slowly enough that a pass can be interrupted. */
+async function failingWebhook(failures = Number.POSITIVE_INFINITY): Promise<Receiver> {
+  const receiver = await cluster.receiver(async ({ attempt }) => {
     await wait(25);
-    return 500;
+    return attempt > failures ? 200 : 500;
   });
   await cluster.db.raw("truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade");
   await cluster.register(`${receiver.url}/`);
@@ -47,6 +47,22 @@ describe("a delivery costs no retry", () => {
     const interrupted = await rows(cluster.db, "select 1 from all_deliveries where reason is not null");
     expect(interrupted).toEqual([]);
     await worker.end("SIGTERM");
+  });
+
+  test("when its worker is killed amid retryDeliveries, and the rest is retried when it was due", async () => {
+    // A retry that is put off as if it had failed again comes more than three minutes later.
+    const times = { RETRY_INITIAL_DELAY: "2s", RETRY_BACKOFF_COEFFICIENT: "100" };
+    const worker = await cluster.startWorker(times);
+    const receiver = await failingWebhook(1);
+    await receiver.until((received) => retries(received) >= 8);
+    await worker.end("SIGKILL");
+    const left = await rows(cluster.db, "select from retries where attempts = 1");
+    expect(left.length).toBeGreaterThan(8);
+    const next = await cluster.startWorker(times);
+    await untilAllFinal(cluster.db, 60_000);
+    await checkAttempts(cluster.db);
+    expect(await outcomes(cluster.db)).toEqual([{ state: "delivered", attempts: 2, n: DELIVERIES }]);
+    await next.end("SIGTERM");
   });
 
   test("when its worker is stopped by SIGTERM amid retryDeliveries, and nothing is sent twice", async () => {

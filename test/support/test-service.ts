@@ -64,6 +64,8 @@ export interface TestService {
   removeWebhooks(): Promise<void>;
   /** Publishes an order dispatched, under a fresh idempotency key. */
   publish(orderId?: bigint, orderNumber?: string): Promise<PublishEventResponse>;
+  /** Publishes a document created, under a fresh idempotency key. */
+  publishDocument(): Promise<PublishEventResponse>;
   /** The event's deliveries, once each has come to an end. */
   untilFinal(eventId: string, timeoutMs?: number): Promise<Delivery[]>;
   /**
@@ -159,6 +161,16 @@ export async function startTestService(
             orderNumber,
             dispatchedAt: { seconds: 1_790_000_000n, nanos: 987_654_321 },
           },
+        },
+      });
+    },
+    publishDocument() {
+      return events.publishEvent({
+        idempotencyKey: randomUUID(),
+        userId: "tenant-1",
+        data: {
+          case: "documentCreated",
+          value: { documentId: 1n, kind: 1, number: "D", createdAt: { seconds: 1n } },
         },
       });
     },

@@ -1,3 +1,4 @@
+import { defaultPayloadConverter } from "@temporalio/common";
 import { expect, test } from "vitest";
 import type { FailingWebhook } from "../../src/db/queue/retry-groups.ts";
 import { summariseGroups } from "../../src/temporal/summaries.ts";
@@ -24,6 +25,23 @@ test("an operator reads of a retry group how much of whose it is", () => {
     "shop.example, 2 webhooks, 1,234 deliveries",
     "2 webhooks, 2 deliveries",
   ]);
+});
+
+test("the summary of a retry group fits into Temporal's 400 bytes, with any host name of DNS as a whole", () => {
+  const longest = `${"a".repeat(63)}.${"b".repeat(63)}.${"c".repeat(63)}.${"d".repeat(61)}`;
+  expect(longest).toHaveLength(253);
+  const { groups } = summariseGroups([
+    { ...failing(1, `https://${longest}:65535/`, 1_000_000), webhookId: 2n ** 63n - 1n, isProbe: true },
+    failing(2, `https://${"a".repeat(1_900)}.example/`, 1),
+  ]);
+  expect(groups[0]?.summary).toBe(
+    `webhook 9223372036854775807, ${longest}:65535, 1,000,000 deliveries, probe`,
+  );
+  for (const { summary } of groups) {
+    const { data, metadata } = defaultPayloadConverter.toPayload(`before retrying ${summary}`);
+    const bytes = [data, ...Object.values(metadata ?? {}), ...Object.keys(metadata ?? {})];
+    expect(bytes.reduce((sum, each) => sum + (each?.length ?? 0), 0)).toBeLessThan(390);
+  }
 });
 
 test("a retry group is due with the first of its webhooks", () => {

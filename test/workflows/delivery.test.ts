@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test 
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
+import { catalogue, isNotice } from "../../src/contract/catalogue.ts";
 import { rows } from "../../src/db/database.ts";
 import { ATTEMPTS_PER_ROUND } from "../../src/db/queue/results.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
@@ -52,7 +53,7 @@ describe("a published event", () => {
     const { eventId } = await service.publish();
     await service.untilFinal(eventId);
     const [request] = receiver.received;
-    expect(request?.path).toBe("/hooks?tenant=7");
+    expect([request?.method, request?.path]).toEqual(["POST", "/hooks?tenant=7"]);
     expect(JSON.parse(request?.body ?? "")).toMatchObject({ OrderId: 1 });
   });
 
@@ -76,6 +77,18 @@ describe("a published event", () => {
     expect(() => new Webhook(secret).verify(`${request?.body} `, headers)).toThrow();
   });
 
+  test("§6.2: has an id of its own, which each of its attempts carries and no other delivery does", async () => {
+    const receiver = await service.receiver(({ attempt }) => (attempt < 3 ? 503 : 200));
+    await Promise.all([1, 2].map((n) => service.register(`${receiver.url}/${n}`)));
+    const events = await Promise.all([1n, 2n].map((orderId) => service.publish(orderId)));
+    const deliveries = (await Promise.all(events.map(({ eventId }) => service.untilFinal(eventId)))).flat();
+    expect(new Set(deliveries.map(({ id }) => id)).size).toBe(4);
+    const carried = receiver.received.map(({ headers }) => headers["x-service-webhook-id"]);
+    expect(carried.toSorted()).toEqual(deliveries.flatMap(({ id }) => [id, id, id]).toSorted());
+    for (const { headers } of receiver.received)
+      expect(headers["content-type"]).toBe("application/json; charset=utf-8");
+  });
+
   test("§5.5: carries X-Service-UserId to webhooks of an installed app only", async () => {
     const [apps, plain] = [await service.receiver(), await service.receiver()];
     const { installedApp } = await service.keys.createInstalledApp({ name: "App" });
@@ -94,10 +107,20 @@ describe("a published event", () => {
 
   test("§6.3: has its dates as YYYY-MM-DDThh:mm:ss in every payload", async () => {
     const receiver = await service.receiver();
-    await service.register(`${receiver.url}/`);
+    const types = catalogue.filter(({ number }) => !isNotice(number));
+    for (const { number, name } of types) {
+      const webhookId = await service.register(`${receiver.url}/${name}`, { process: number });
+      await service.webhooks.sendTestEvent({ webhookId });
+    }
+    await receiver.until((received) => received.length === types.length);
+    for (const { path, body } of receiver.received) {
+      const dates = body.match(/"\d{4}-\d\d-\d\d[^"]*"/g) ?? [];
+      expect(dates, path).not.toEqual([]);
+      for (const date of dates) expect(date, path).toMatch(/^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"$/);
+    }
     const { eventId } = await service.publish();
     await service.untilFinal(eventId);
-    expect(JSON.parse(receiver.received[0]?.body ?? "").DispatchedAt).toBe("2026-09-21T14:13:20");
+    expect(JSON.parse(receiver.received.at(-1)?.body ?? "").DispatchedAt).toBe("2026-09-21T14:13:20");
   });
 });
 

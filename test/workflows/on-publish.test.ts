@@ -31,15 +31,6 @@ const order = (orderId: bigint) => ({
   },
 });
 
-const publishDocument = (by = service) =>
-  createClient(EventService, by.transport).publishEvent({
-    ...order(1n),
-    data: {
-      case: "documentCreated",
-      value: { documentId: 1n, kind: 1, number: "D", createdAt: { seconds: 1n } },
-    },
-  });
-
 /** A receiver that answers nothing until it is let go. */
 async function holding(): Promise<Receiver & { letGo(): void }> {
   const answer = Promise.withResolvers<number>();
@@ -92,7 +83,7 @@ test("an event published while a pump waits for a slow receiver does not wait fo
   const first = await service.publish(1n);
   await expect.poll(() => slow.received.length).toBe(1);
   await service.register(`${fast.url}/`, { process: 2 });
-  await publishDocument();
+  await service.publishDocument();
   await fast.until((received) => received.length === 1);
   const [waiting] = (await service.deliveries.listDeliveries({ eventId: first.eventId })).deliveries;
   expect(waiting?.state).toBe(DeliveryState.DELIVERING);
@@ -232,7 +223,7 @@ describe("with an interval of a second", () => {
       return pumps;
     };
     await expect.poll(running, { timeout: 2 * LINGER_MS }).toBe(0);
-    const later = await publishDocument(short);
+    const later = await short.publishDocument();
     const [delivery] = await short.untilFinal(eventId);
     expect(delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 2 });
     await expect.poll(openRuns).toEqual([]);

@@ -243,6 +243,28 @@ describe("the dispatch workflow replays", () => {
     expect(receiver.received).toHaveLength(1);
   });
 
+  test("a run cancelled amid a retry, whose response is recorded first", async () => {
+    const answer = Promise.withResolvers<number>();
+    onTestFinished(() => answer.resolve(200));
+    const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 500 : answer.promise));
+    await service.register(`${receiver.url}/`);
+    const { eventId } = await service.publish();
+    const handle = await startRun(service, "cancelled-retry");
+    await expect.poll(() => receiver.received.length).toBe(2);
+    await handle.cancel();
+    const history = () => handle.fetchHistory();
+    await expect.poll(async () => eventTypes(await history())).toContain(ACTIVITY_CANCEL_REQUESTED);
+    answer.resolve(200);
+    await expect(handle.result()).rejects.toThrow(/cancelled/i);
+    await replay(await history());
+    expect(await service.untilFinal(eventId)).toMatchObject([
+      { state: DeliveryState.DELIVERED, attemptCount: 2 },
+    ]);
+    const next = await startRun(service, "after-cancelled-retry");
+    expect(await next.result()).toMatchObject({ sent: 0 });
+    expect(receiver.received).toHaveLength(2);
+  });
+
   test("a cancelled run, whose retries keep their attempts and are made by the next run", async () => {
     const failing = await service.receiver(({ attempt }, response) => {
       if (attempt !== 2) return attempt < 3 ? 500 : 200;

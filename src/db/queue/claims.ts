@@ -84,10 +84,13 @@ export async function claimPending(
         -- Of a paused webhook, the test delivery alone.
         select case when w.paused is null then '${MIN_ID}' else w.test_delivery end as first_id,
           case when w.paused is null then '${MAX_ID}' else w.test_delivery end as last_id, w.rate_limit, w.endpoint_id
-        from webhooks w
-        where w.id = s.webhook_id and (w.paused is null or w.test_delivery is not null) and w.deleted is null
-          and s.webhook_id <> all(:excluded::bigint[]) and ${IS_WORKER}
-        offset 0
+        from (
+          -- The row is found by its id alone: with the conditions, the planner may read the whole of a partial index.
+          select w.paused, w.test_delivery, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
+          where w.id = s.webhook_id and s.webhook_id <> all(:excluded::bigint[]) and ${IS_WORKER}
+          offset 0
+        ) w
+        where w.deleted is null and (w.paused is null or w.test_delivery is not null)
       ) w
         -- One whose rows are all claimed must not make the others' shares smaller.
         cross join lateral (
@@ -140,14 +143,18 @@ export async function claimGroup(
       -- webhook with all rows of the run.
       select g.webhook_id, w.rate_limit, w.endpoint_id from run_groups g
         cross join lateral (
-          select w.id, w.paused, w.test_delivery, w.probe_attempts, w.rate_limit, w.endpoint_id from webhooks w
-          where w.id = g.webhook_id and ${HAS_RETRIES} and w.deleted is null and ${IS_WORKER} offset 0
+          -- By its id alone, as in a claim of first attempts.
+          select w.id, w.paused, w.test_delivery, w.probe_attempts, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
+          where w.id = g.webhook_id and ${IS_WORKER} offset 0
         ) w
         cross join lateral (select from retries t where t.webhook_id = g.webhook_id and ${DUE} limit 1) due
       where g.run_id = :runId::int and g.group_number = :group::int and g.webhook_id <> all(:excluded::bigint[])
+        and w.deleted is null and ${HAS_RETRIES}
     ), ${allowances("members")},
     chosen as (
-      select c.place from allowed s join webhooks w on w.id = s.webhook_id cross join lateral (
+      select c.place from allowed s cross join lateral (
+        select w.paused, w.test_delivery, w.probe_attempts from webhooks w where w.id = s.webhook_id offset 0
+      ) w cross join lateral (
         select t.ctid as place from retries t where t.webhook_id = s.webhook_id and ${DUE}
         limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from members))))
         for update skip locked
@@ -182,18 +189,16 @@ const tokensOf = (bucket: string, limit: string) =>
  * limit. The webhooks of an endpoint divide its tokens evenly. Tokens that are left over by the division go to the webhooks
  * after the last one that got such a token. Skips webhooks whose bucket is locked by another claim, so that the rate limit holds
  * over all workers.
+ *
+ * One index probe per bucket: with joins, the planner would read all webhooks for each of them as long as it takes the
+ * table for small.
  */
 const allowances = (source: string) => `
-  metered as (
-    select w.id, ${tokensOf("w", "w.rate_limit")} as tokens
-    from webhooks w where w.rate_limit is not null and w.endpoint_id is null
-      and w.id in (select webhook_id from ${source} where rate_limit is not null and endpoint_id is null)
-    for update skip locked
-  ),
   shared as (
-    select e.id, e.rate_tokens, e.rate_at, e.served
-    from endpoints e where e.id in (select endpoint_id from ${source} where rate_limit is not null)
-    for update skip locked
+    select e.* from (select distinct endpoint_id from ${source} where rate_limit is not null and endpoint_id is not null) s
+      cross join lateral (
+        select e.id, e.rate_tokens, e.rate_at, e.served from endpoints e where e.id = s.endpoint_id for update skip locked
+      ) e
   ),
   divided as (
     select s.webhook_id, s.endpoint_id, s.tokens, s.members, s.place, (s.whole + s.members - s.place) / s.members as most
@@ -207,10 +212,17 @@ const allowances = (source: string) => `
       where s.rate_limit is not null
     ) s
   ),
-  allowed as (
-    select s.*, case when s.rate_limit is not null
+  allowed as materialized (
+    select s.*, m.place_on_disk, m.tokens, case when s.rate_limit is not null
         then coalesce(d.most, greatest(0, floor(m.tokens))::int, 0) end as most
-    from ${source} s left join metered m on m.id = s.webhook_id left join divided d on d.webhook_id = s.webhook_id
+    from ${source} s
+      left join lateral (
+        select w.ctid as place_on_disk, ${tokensOf("w", "w.rate_limit")} as tokens
+        from webhooks w
+        where w.id = s.webhook_id and w.rate_limit is not null and s.rate_limit is not null and s.endpoint_id is null
+        for update skip locked
+      ) m on true
+      left join divided d on d.webhook_id = s.webhook_id
   )`;
 
 /** SQL that subtracts the claimed deliveries from the tokens of rate-limited webhooks and endpoints. */
@@ -218,8 +230,8 @@ const SPEND_ALLOWANCES = `
   claimed_by_webhook as (select webhook_id, count(*)::int as n from claimed group by 1),
   spent as (
     update webhooks w set rate_at = greatest(w.rate_at, now()), rate_tokens = m.tokens - coalesce(c.n, 0)
-    from metered m left join claimed_by_webhook c on c.webhook_id = m.id
-    where w.id = m.id
+    from allowed m left join claimed_by_webhook c on c.webhook_id = m.webhook_id
+    where w.ctid = any(array(select place_on_disk from allowed where place_on_disk is not null)) and w.id = m.webhook_id
   ),
   spent_shared as (
     update endpoints e set rate_at = greatest(e.rate_at, now()), rate_tokens = d.tokens - d.claimed,

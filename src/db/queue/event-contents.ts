@@ -43,7 +43,9 @@ export async function loadContents(
         select e.id, e.user_id, e.process, e.test, e.traceparent, e.payload,
           coalesce(sum(octet_length(e.payload)) over before, 0) + coalesce(octet_length(e.payload), 0) <= :maxBytes::int8
             or :alone::bool and a.place = 1 as fits
-        from unnest(:eventIds::uuid[]) with ordinality a(id, place) join events e on e.id = a.id
+        from unnest(:eventIds::uuid[]) with ordinality a(id, place)
+          -- An index probe for each, also if the plan was made while the partition was empty.
+          cross join lateral (select * from events e where e.id = a.id offset 0) e
         window before as (order by a.place rows between unbounded preceding and 1 preceding)
       ) e`,
     { eventIds: plainArray(asked), ...options },

@@ -11,6 +11,7 @@ export const ATTEMPTS_PER_ROUND = 4;
 /** The result of one attempt and the claim under which it was made. */
 export interface AttemptResult {
   deliveryId: string;
+  webhookId: bigint;
   token: ClaimToken;
   delivered: boolean;
   started: Date;
@@ -53,6 +54,7 @@ export async function recordAttempts(
 ): Promise<Map<string, RecordedState>> {
   const bindings = {
     ids: plainArray(results.map((r) => r.deliveryId)),
+    webhookIds: plainArray(results.map((r) => r.webhookId)),
     workers: plainArray(results.map((r) => r.token.workerId)),
     attempts: plainArray(results.map((r) => r.token.attempts)),
     retries: plainArray(results.map((r) => r.token.table === "retries")),
@@ -89,15 +91,18 @@ export async function recordAttempts(
 
 /**
  * Finds rows one by one by id and deletes them by ctid: a join may scan the whole table while its statistics show few
- * rows. Compares the claim again, because older versions of PostgreSQL follow a ctid to a row version that was
+ * rows. For the same reason, the webhook is compared, with which every index finds the row, and `moved` looks the deleted
+ * ones up in a hash table. Compares the claim again, because older versions of PostgreSQL follow a ctid to a row version that was
  * changed concurrently.
  */
 const found = (table: "queue" | "retries") => `
   ${table}_found as materialized (
-    select r.*, t.place_on_disk
+    select r.*, t.*
     from result r cross join lateral (
-      select t.ctid as place_on_disk from ${table} t
-      where t.id = r.id and t.claimed_by = r.worker_id and t.attempts = r.attempts
+      select t.ctid as place_on_disk, t.event_id, t.run_id, ${
+        table === "queue" ? "t.attempts as round_start" : "t.round_start"
+      } from ${table} t
+      where t.id = r.id and t.webhook_id = r.webhook_id and t.claimed_by = r.worker_id and t.attempts = r.attempts
       limit 1
     ) t
     where r.is_retry = ${table === "retries"}
@@ -105,29 +110,29 @@ const found = (table: "queue" | "retries") => `
   ${table}_gone as (
     delete from ${table}
     where ctid = any(array(select place_on_disk from ${table}_found)) and claimed_by = any(:workers::int[])
-    returning id, event_id, webhook_id, run_id, ${table === "queue" ? "attempts as round_start" : "round_start"}
+    returning id
   )`;
 
 const record = (tables: readonly ("queue" | "retries")[]) => `
   with result as materialized (
-    select * from unnest(:ids::uuid[], :workers::int[], :attempts::smallint[], :retries::bool[], :delivered::bool[],
+    select * from unnest(:ids::uuid[], :webhookIds::bigint[], :workers::int[], :attempts::smallint[], :retries::bool[], :delivered::bool[],
         :started::int8[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[],
         :signatures::text[], :responseHeaders::text[], :retryAfter::float8[])
       with ordinality
-      as r(id, worker_id, attempts, is_retry, delivered, started_ms, duration_ms, status, error, response_start, signature,
+      as r(id, webhook_id, worker_id, attempts, is_retry, delivered, started_ms, duration_ms, status, error, response_start, signature,
         response_headers, retry_after, place)
   ),
   ${tables.map(found).join(",")},
   moved as materialized (
     ${tables
       .map(
-        (table) => `select g.event_id, g.webhook_id, g.run_id, g.round_start, f.*, f.attempts + 1 as number,
+        (table) => `select f.*, f.attempts + 1 as number,
       to_timestamp(f.started_ms / 1000.0::float8) as started,
       case when f.delivered then 'delivered'
-        when exists (select from webhooks w where w.id = g.webhook_id and w.deleted is not null) then 'cancelled'
-        when f.attempts + 1 - g.round_start >= :perRound::int then 'failed'
+        when (select w.deleted is not null from webhooks w where w.id = f.webhook_id) then 'cancelled'
+        when f.attempts + 1 - f.round_start >= :perRound::int then 'failed'
         else 'retrying' end as state
-    from ${table}_found f join ${table}_gone g on g.id = f.id`,
+    from ${table}_found f where (f.id in (select id from ${table}_gone)) is true`,
       )
       .join(" union all ")}
   ),

@@ -176,14 +176,15 @@ export async function groupStatuses(
       cross join lateral (
         select count(*)::int as open, (extract(epoch from min(d.due) - now()) * 1000)::float8 as delay
         from run_groups g cross join lateral (
-          select w.paused, w.test_delivery, w.probe_attempts from webhooks w
-          where w.id = g.webhook_id and ${HAS_RETRIES} and w.deleted is null offset 0
+          -- By its id alone: with the conditions, the planner may read the whole of a partial index.
+          select w.paused, w.test_delivery, w.probe_attempts, w.deleted from webhooks w
+          where w.id = g.webhook_id offset 0
         ) w cross join lateral (
           select ${DUE} as due from retries t where t.run_id = g.run_id and t.webhook_id = g.webhook_id and ${MAY_RETRY}
           -- Its own index probe for each webhook, whatever the planner takes the run's size for.
           offset 0
         ) d
-        where g.run_id = q.run_id and g.group_number = q.group_number
+        where g.run_id = q.run_id and g.group_number = q.group_number and w.deleted is null and ${HAS_RETRIES}
       ) s order by q.place`,
     { runIds: groups.map(({ runId }) => runId), groups: groups.map(({ group }) => group) },
   );

@@ -83,7 +83,9 @@ export class ClaimedWebhooks {
       `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
           installed_app_id as "installedAppId", endpoint_id as "endpointId", request_settings as "requestSettings", filter,
           exists (select from webhook_breakers b where b.webhook_id = w.id and b.disable_on_gone) as "disableOnGone"
-        from unnest(:ids::bigint[], :versions::text[]) k(id, version) join webhooks w on w.id = k.id
+        from unnest(:ids::bigint[], :versions::text[]) k(id, version)
+          -- An index probe for each, whatever the planner takes the table's size for.
+          cross join lateral (select w.xmin, w.* from webhooks w where w.id = k.id offset 0) w
         where w.xmin::text is distinct from k.version`,
       { ids: plainArray(asked), versions: plainArray(asked.map((id) => known.get(id)?.version ?? null)) },
       { prepare: "load_webhooks" },

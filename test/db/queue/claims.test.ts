@@ -1,8 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { rows } from "../../../src/db/database.ts";
+import { type Db, rows } from "../../../src/db/database.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
-import { claimGroup, claimPending, MAX_CLAIMS, release } from "../../../src/db/queue/claims.ts";
+import {
+  type ClaimedDelivery,
+  claimGroup,
+  claimPending,
+  MAX_CLAIMS,
+  release,
+} from "../../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
@@ -21,7 +27,49 @@ import {
 
 const db = await openQueueDatabase();
 
+/** The rows of a table that work updates, and how many of them without a write to an index (HOT). */
+async function updates(table: string, work: (trx: Db) => Promise<unknown>) {
+  return db.transaction(async (trx) => {
+    // What the connection has not reported yet counts, too.
+    const counted = async () => {
+      const [row] = await rows<{ all: number; hot: number }>(
+        trx,
+        "select n_tup_upd::int as all, n_tup_hot_upd::int as hot from pg_stat_xact_user_tables where relname = :table",
+        { table },
+      );
+      return row as { all: number; hot: number };
+    };
+    const before = await counted();
+    await work(trx);
+    const after = await counted();
+    return { all: after.all - before.all, hot: after.hot - before.hot };
+  });
+}
+
 describe("a claim", () => {
+  test("updates no index, of a first attempt or a retry, and neither does giving back", async () => {
+    for (let n = 0; n < 5; n += 1) await queue(db, 200);
+    const claimant = await freshClaimant(db);
+    let deliveries: ClaimedDelivery[] = [];
+    const claim = async (trx: Db) => {
+      ({ deliveries } = await claimPending(trx, claimant, ALL));
+    };
+    const all = { all: 1_000, hot: 1_000 };
+    expect(await updates("queue", claim)).toEqual(all);
+    expect(await updates("queue", (trx) => release(trx, claimant.workerId, deliveries))).toEqual(all);
+    await claim(db);
+
+    await recordAttempts(
+      db,
+      deliveries.map((each) => result(each, 500)),
+      NO_WAIT,
+    );
+    await assignGroups(db, claimant.runId);
+    await db.raw("update run_groups set group_number = 1");
+    const group = { group: 1, limit: 1_000, excluded: [] };
+    expect(await updates("retries", (trx) => claimGroup(trx, claimant, group))).toEqual(all);
+  });
+
   test("is exclusive: claimers at the same time share nothing and leave nothing", async () => {
     await queue(db, 300);
     await queue(db, 200);

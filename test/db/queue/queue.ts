@@ -112,9 +112,10 @@ export async function freshClaimant(db: Db, leaseMs = 60_000): Promise<Claimant>
 }
 
 /** The result of an attempt of a claimed delivery. */
-export function result({ id, token }: ClaimedDelivery, status: number): AttemptResult {
+export function result({ id, webhook, token }: ClaimedDelivery, status: number): AttemptResult {
   return {
     deliveryId: id,
+    webhookId: webhook.id,
     token,
     delivered: status < 300,
     started: new Date(),

@@ -9,6 +9,7 @@ import {
   type PublishResult,
 } from "../../../../gen/webhook/v1/event_pb.ts";
 import { revokeApiKey } from "../../../../src/db/keys/key-revocation.ts";
+import { queueMany } from "../../../db/queue/queue.ts";
 import { connect, grpc } from "../../../support/clients.ts";
 import { waitingQueries } from "../../../support/grpc-calls.ts";
 import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
@@ -261,6 +262,39 @@ test("publishes that arrive together are written together", async () => {
     [requests.map(({ idempotencyKey }) => idempotencyKey as string)] as never,
   );
   expect(rows[0].statements).toBeLessThan(100);
+});
+
+test("publishes for many webhooks are written some thousand deliveries at a time, however many come at once", async () => {
+  const { db } = api.context;
+  const webhooks = 300;
+  await queueMany(db, { urlPrefix: "https://receiver.example/wide/", webhooks, events: 0 });
+  const publish = (n: number) =>
+    events.publishEvent({
+      idempotencyKey: randomUUID(),
+      userId: "tenant-1",
+      data: {
+        case: "orderDispatched",
+        value: { orderId: BigInt(n), orderNumber: "SO", dispatchedAt: { seconds: 1n } },
+      },
+    });
+  await publish(1);
+  const blocker = await db.transaction();
+  await blocker.raw("lock table events in share mode");
+  const calls = Array.from({ length: 100 }, (_, n) => publish(n + 2));
+  try {
+    await expect.poll(() => waitingQueries(api)).toBeGreaterThan(0);
+    const health = createClient(Health, grpc(api));
+    for (let i = 0; i < 100; i += 1) await health.check({});
+  } finally {
+    await blocker.rollback();
+  }
+  await Promise.all(calls);
+  const { rows } = await db.raw(
+    `select sum(n)::int as all, max(n)::int as most from (
+      select count(*) as n from queue where event_id in (select id from events where process = 1) group by xmin::text) s`,
+  );
+  expect(rows[0].all).toBe(101 * webhooks);
+  expect(rows[0].most).toBeLessThan(10_000);
 });
 
 test("of publishes written together, one that cannot be stored fails alone", async () => {

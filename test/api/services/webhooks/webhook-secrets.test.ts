@@ -53,14 +53,21 @@ test("rotating can revoke the old secrets at once, of which one has leaked: the 
   expect((await rowOf(webhookId))?.old_secrets).toEqual([]);
 });
 
-test("old secrets are sealed at rest as the newest is", async () => {
+test("secrets are sealed at rest, the newest as the old ones", async () => {
   const webhookId = await api.register();
-  const { secret } = await webhooks.getWebhookSecret({ webhookId });
-  await webhooks.rotateWebhookSecret({ webhookId });
-  const bytes = Buffer.from(secret.slice("whsec_".length), "base64");
-  const [sealed] = (await rowOf(webhookId))?.old_secrets ?? [];
-  expect(sealed?.includes(bytes)).toBe(false);
-  expect(api.context.secrets.open(sealed as Buffer, webhookSecretContext(webhookId))).toEqual(bytes);
+  const old = (await webhooks.getWebhookSecret({ webhookId })).secret;
+  const newest = (await webhooks.rotateWebhookSecret({ webhookId })).secret;
+  const row = await rowOf(webhookId);
+  const stored: [string, Buffer | undefined][] = [
+    [newest, row?.secret],
+    [old, row?.old_secrets[0]],
+  ];
+  for (const [secret, sealed] of stored) {
+    const bytes = Buffer.from(secret.slice("whsec_".length), "base64");
+    expect(sealed?.includes(bytes)).toBe(false);
+    expect(sealed?.includes(secret)).toBe(false);
+    expect(api.context.secrets.open(sealed as Buffer, webhookSecretContext(webhookId))).toEqual(bytes);
+  }
 });
 
 test("five secrets may be valid at once; a sixth is refused until the oldest has expired", async () => {

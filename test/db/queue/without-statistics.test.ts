@@ -1,0 +1,173 @@
+import { randomUUID } from "node:crypto";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { type Databases, type Db, openDatabases, rows } from "../../../src/db/database.ts";
+import {
+  type Claimant,
+  type ClaimedDelivery,
+  claimGroup,
+  claimPending,
+} from "../../../src/db/queue/claims.ts";
+import { loadContents } from "../../../src/db/queue/event-contents.ts";
+import { type AttemptResult, recordAttempts } from "../../../src/db/queue/results.ts";
+import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
+import { freshClaimant, queueMany, result, SPACING } from "./queue.ts";
+
+const [WEBHOOKS, EVENTS] = [500, 60];
+const CLAIMED = 500;
+/** What may be read for each delivery that is claimed. To read the queue once would be 60 rows for each of these. */
+const [ROWS_EACH, PAGES_EACH] = [20, 60];
+/** More executions than PostgreSQL plans with the values of the parameters: it keeps the plan that it makes then. */
+const UNTIL_KEPT = 8;
+
+let database: TestDatabase;
+let databases: Databases;
+/** The pool of a worker, with one connection, as new as its plans. */
+let db: Db;
+/** The worker and the run of the retries. */
+let retrying: Claimant;
+beforeEach(async () => {
+  database = await createTestDatabase();
+  databases = openDatabases(database.url, {
+    directUrl: undefined,
+    poolSize: 1,
+    preparedStatements: true,
+    delivers: true,
+  });
+  db = databases.db;
+  // What is analysed, and when, is the test's.
+  for (const table of ["queue", "retries", "webhooks", "run_groups", "workers"])
+    await db.raw(`alter table ${table} set (autovacuum_enabled = false)`);
+  retrying = await freshClaimant(db);
+});
+afterEach(async () => {
+  await databases.close();
+  await database.drop();
+});
+
+/** What work reads: live rows, from end to end or by an index, and pages of tables and indexes. Nothing of the work stays. */
+async function readBy(work: (trx: Db) => Promise<unknown>): Promise<{ rows: number; pages: number }> {
+  const one = async (at: Db, sql: string) => (await rows<{ n: number }>(at, sql))[0]?.n ?? 0;
+  const pages = async () => {
+    await db.raw("select pg_stat_force_next_flush()");
+    return one(
+      db,
+      `select sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))::int as n
+        from pg_statio_user_tables`,
+    );
+  };
+  const rowsIn = (trx: Db) =>
+    one(trx, "select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::int as n from pg_stat_xact_user_tables");
+  const before = await pages();
+  const trx = await db.transaction();
+  try {
+    const rowsBefore = await rowsIn(trx);
+    await work(trx);
+    const read = (await rowsIn(trx)) - rowsBefore;
+    await trx.rollback();
+    return { rows: read, pages: (await pages()) - before };
+  } finally {
+    if (!trx.isCompleted()) await trx.rollback();
+  }
+}
+
+/** Reads the payloads of claimed deliveries and records their results, of which every tenth is a failure. */
+async function attempt(trx: Db, deliveries: readonly ClaimedDelivery[]): Promise<number> {
+  const eventIds = [...new Set(deliveries.map(({ eventId }) => eventId))];
+  await loadContents(trx, eventIds, { maxBytes: 1_000_000, alone: true });
+  const results: AttemptResult[] = deliveries.map((each, n) => result(each, n % 10 === 0 ? 500 : 200));
+  return (await recordAttempts(trx, results, SPACING)).size;
+}
+
+async function deliver(trx: Db): Promise<number> {
+  const claim = { limit: CLAIMED, after: 0n, excluded: [] };
+  return attempt(trx, (await claimPending(trx, await freshClaimant(trx), claim)).deliveries);
+}
+
+async function retry(trx: Db): Promise<number> {
+  const claim = { group: 1, limit: CLAIMED, excluded: [] };
+  return attempt(trx, (await claimGroup(trx, retrying, claim)).deliveries);
+}
+
+const fill = (webhooks = WEBHOOKS, events = EVENTS) =>
+  queueMany(db, { urlPrefix: `https://example.com/${randomUUID()}/`, webhooks, events });
+
+/** What waits for its first attempt waits for a retry from then on, all in one group. */
+async function failOnce(): Promise<void> {
+  await db.raw(
+    `insert into retries (id, event_id, webhook_id, run_id, attempts, round_start, due)
+      select id, event_id, webhook_id, ?, 1, 0, now() from queue`,
+    [retrying.runId],
+  );
+  await db.raw("insert into run_groups select distinct run_id, webhook_id, 1 from retries");
+  await db.raw("truncate queue");
+}
+
+/** Executes the statements so often that their plans are kept. */
+async function keepPlans(): Promise<void> {
+  for (let n = 0; n < UNTIL_KEPT; n += 1) {
+    await readBy(deliver);
+    await readBy(retry);
+  }
+}
+
+/** What the planner knows of the tables, and when it makes the plans that it keeps. */
+const histories: [string, () => Promise<unknown>][] = [
+  ["of which no table was ever analysed", () => Promise.resolve()],
+  ["which were planned for while all tables were empty", keepPlans],
+  [
+    "which were analysed and planned for while all tables were empty",
+    async () => {
+      await db.raw("analyze");
+      await keepPlans();
+    },
+  ],
+  [
+    "which were analysed and planned for while there was one webhook with a few",
+    async () => {
+      await fill(1, 50);
+      await db.raw("analyze");
+      await keepPlans();
+    },
+  ],
+  [
+    "which were vacuumed and planned for after as many had been delivered",
+    async () => {
+      await fill();
+      await db.raw("delete from queue");
+      await db.raw("vacuum (truncate off) queue");
+      await keepPlans();
+    },
+  ],
+  [
+    "which were analysed and planned for while as many waited",
+    async () => {
+      await fill();
+      await db.raw("analyze");
+      await keepPlans();
+    },
+  ],
+];
+
+async function expectLittleRead(work: (trx: Db) => Promise<number>): Promise<void> {
+  for (let n = 0; n < UNTIL_KEPT; n += 1) {
+    const read = await readBy(async (trx) => expect(await work(trx)).toBe(CLAIMED));
+    expect(read.rows).toBeGreaterThan(CLAIMED);
+    expect(read.rows).toBeLessThan(ROWS_EACH * CLAIMED);
+    expect(read.pages).toBeLessThan(PAGES_EACH * CLAIMED);
+  }
+}
+
+describe.each(histories)("of 30,000 deliveries for 500 webhooks, %s,", (_what, prepare) => {
+  test("claiming, loading and recording 500 reads little more than these", async () => {
+    await prepare();
+    await fill();
+    await expectLittleRead(deliver);
+  });
+
+  test("claiming, loading and recording 500 retries reads little more than these", async () => {
+    await prepare();
+    await fill();
+    await failOnce();
+    await expectLittleRead(retry);
+  });
+});
