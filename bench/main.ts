@@ -14,6 +14,7 @@ import { drain } from "./scenarios/drain.ts";
 import { failing } from "./scenarios/failing.ts";
 import { fanout } from "./scenarios/fanout.ts";
 import { far, farOne, farther } from "./scenarios/far.ts";
+import { filters } from "./scenarios/filters.ts";
 import { grown } from "./scenarios/grown.ts";
 import { latency, latencyBesideSlow } from "./scenarios/latency.ts";
 import { limit } from "./scenarios/limit.ts";
@@ -43,6 +44,7 @@ const scenarios: readonly Scenario[] = [
   drain,
   drainMetrics,
   drainTraces,
+  filters,
   fanout,
   mixed,
   failing,

@@ -448,7 +448,8 @@ export class Sender {
     const { lease, log } = this.#parts;
     for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
       try {
-        await untilAnswered(() => end(workerId, some));
+        // If the response is lost, the deliveries may be free. A repeated call must not end later claims of this process.
+        await untilAnswered(() => end(workerId, some), { onFirstFault: () => lease.retire(workerId) });
       } catch (err) {
         // Retiring the id frees its claims once the known ones are settled.
         log.error({ err }, "ending claims without an attempt failed");

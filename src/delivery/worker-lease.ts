@@ -80,8 +80,8 @@ export class WorkerLease {
   }
 
   /**
-   * Stops claiming with an id that may have claims unknown to this process. They become free when all known claims of
-   * the id are settled.
+   * Stops claiming with an id that may have claims unknown to this process, or whose claims a repeated call may end. Unknown
+   * claims become free when all known claims of the id are settled.
    */
   retire(id: number): void {
     if (this.#current === id) this.#current = undefined;

@@ -21,6 +21,7 @@ const FIRST_CLAIM = /^\s*with recursive waiting/;
 const RETRY_CLAIM = /^\s*with members/;
 const WEBHOOKS = /from unnest\(.*\) k\(id, version\)/;
 const CONTENTS = /^select id, user_id, process, test, traceparent, fits/;
+const RELEASE = /^update queue set claims = claims - 1/;
 const RENEWAL = /^update workers set lease_until/;
 
 const ends: (() => Promise<unknown>)[] = [];
@@ -70,6 +71,9 @@ const states = ({ db }: EngineParts) =>
     "select state, attempts, reason, count(*)::int as n from all_deliveries group by 1, 2, 3 order by 1",
   );
 
+const claimed = async ({ db }: EngineParts) =>
+  (await rows(db, "select from all_deliveries where state = 'delivering'")).length;
+
 /** Pumps until everything is delivered: what was claimed with a lost answer is free only after a moment. */
 async function expectAllDelivered(parts: EngineParts, runId: number): Promise<void> {
   await expect
@@ -101,6 +105,40 @@ test("each delivery is sent, and once, when many claims fail, in one way and ano
   faults = [...cases, ...cases].map(([, statement, fault]) => [statement, fault]);
   await expectAllDelivered(parts, await freshRun(parts.db));
   expect(receiver.received).toHaveLength(DELIVERIES);
+});
+
+test("each delivery is sent, and once, when the worker claims what it has released before it repeats a release with a lost answer", async () => {
+  // As many as are not released for want of room.
+  const deliveries = 12;
+  const answering = Promise.withResolvers<void>();
+  const { parts, receiver } = await start(async () => {
+    await answering.promise;
+    return 200;
+  });
+  await queueFor(parts, receiver.url, { webhooks: 1, events: deliveries });
+  const runId = await freshRun(parts.db);
+  const stop = new AbortController();
+  const stopped = pump(parts.engine, runId, stop.signal);
+  await expect.poll(() => receiver.received.length).toBeGreaterThan(0);
+  const refused = Array.from({ length: 1_000 }, (): [RegExp, Fault] => [RELEASE, "refused"]);
+  faults = [[RELEASE, "answer lost"], ...refused];
+  stop.abort();
+  await expect.poll(() => claimed(parts)).toBeLessThan(deliveries);
+  const again = pump(parts.engine, runId);
+  await expect.poll(() => claimed(parts)).toBe(deliveries);
+  // Once the second one is lost, the first one has ended.
+  faults = [
+    [RELEASE, "answer lost"],
+    [RELEASE, "answer lost"],
+  ];
+  await expect.poll(() => faults).toEqual([]);
+  expect(await claimed(parts)).toBe(deliveries);
+  answering.resolve();
+  await Promise.all([stopped, again, pump(parts.another(), runId)]);
+  expect(await parts.db("deliveries").where({ outcome: "delivered" }).pluck("attempts")).toEqual(
+    Array(deliveries).fill(1),
+  );
+  expect(receiver.received).toHaveLength(deliveries);
 });
 
 test("each retry is made, and once, when the claim's answer is lost", async () => {
@@ -222,9 +260,6 @@ async function startExpired(): Promise<{ parts: EngineParts; receiver: Receiver;
   await expect.poll(() => parts.engine.lease.isValid()).toBe(false);
   return { parts, receiver, runId };
 }
-
-const claimed = async ({ db }: EngineParts) =>
-  (await rows(db, "select from all_deliveries where state = 'delivering'")).length;
 
 test("nothing is sent while the lease has run out, as when the database does not respond", async () => {
   const { parts, receiver, runId } = await startExpired();

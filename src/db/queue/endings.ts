@@ -62,7 +62,7 @@ export async function endInterrupted(
 
 /**
  * Ends claimed first attempts that the filters of their webhooks do not match. If one of them was the probe of a circuit
- * breaker, the next look chooses another.
+ * breaker, the next look chooses another. A probe that the worker no longer holds stays: another worker may send it.
  */
 export async function endFiltered(
   db: Db,
@@ -74,8 +74,9 @@ export async function endFiltered(
   await count(
     db,
     `with let_go as (
-        update webhooks set test_delivery = null, probe_attempts = null
-        where id = any(:webhookIds::bigint[]) and test_delivery = any(:ids::uuid[]) returning id
+        update webhooks w set test_delivery = null, probe_attempts = null
+        where w.id = any(:webhookIds::bigint[]) and w.test_delivery = any(:ids::uuid[])
+          and exists (select from deliveries d where d.id = w.test_delivery and d.outcome = 'filtered') returning w.id
       )
       update webhook_breakers b set due = now() from let_go where b.webhook_id = let_go.id`,
     { ids, webhookIds: [...new Set(deliveries.map(({ webhook }) => webhook.id))] },

@@ -7,6 +7,7 @@ import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
 import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import { type ClaimedDelivery, claimGroup, claimPending } from "../../../src/db/queue/claims.ts";
+import { endFiltered } from "../../../src/db/queue/endings.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import {
   adoptRetries,
@@ -285,6 +286,28 @@ test("a worker that dies during a probe does not cause a second one: another wor
       )
     ).size,
   ).toBe(0);
+  await expectBalanced();
+});
+
+test("a filtered probe makes room for the next one, but not if another worker has claimed it since", async () => {
+  await opened(5);
+  await letPass(60);
+  await decided();
+  const claimant = await freshClaimant(db);
+  const { deliveries: first } = await claimPending(db, claimant, ALL);
+  await db.raw("delete from workers where id = ?", [claimant.workerId]);
+  const again = await claim();
+  expect(again.map(({ id }) => id)).toEqual(first.map(({ id }) => id));
+  // The claim was lost by then.
+  await endFiltered(db, claimant.workerId, first);
+  await letPass(3_600);
+  await decided();
+  expect(await claim()).toEqual([]);
+  await endFiltered(db, again[0]?.token.workerId as number, again);
+  await decided();
+  const next = await claim();
+  expect(next).toHaveLength(1);
+  expect(next[0]?.id).not.toBe(first[0]?.id);
   await expectBalanced();
 });
 

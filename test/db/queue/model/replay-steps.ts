@@ -1,0 +1,210 @@
+import { randomUUID } from "node:crypto";
+import fc from "fast-check";
+import { expect } from "vitest";
+import type { Db } from "../../../../src/db/database.ts";
+import {
+  changeReplay,
+  getReplay,
+  insertReplay,
+  type ReplayFilter,
+} from "../../../../src/db/replays/replays.ts";
+import { endReplay, keepReplay, type RunningReplay } from "../../../../src/db/replays/running.ts";
+import { findReady, listWebhooksOf, stepWebhook } from "../../../../src/db/replays/steps.ts";
+import { canBeSentAgain, startsRound } from "./ending-steps.ts";
+import { call, callUntilAnswered, type Fault } from "./faults.ts";
+import { type Effect, type ModelReplay, NO_EFFECT, type StorageModel } from "./model.ts";
+import { isSame, type Place } from "./snapshot.ts";
+import { fault, inWords, number, often, pick, type Step, step } from "./step.ts";
+
+/** Events count as stored at once. */
+const LIMITS = { retentionDays: 30, settledMs: -60_000 };
+const MAX_OPEN = 2;
+
+const open = (model: StorageModel) => model.replays.filter(({ state }) => state !== "ended");
+const hasRoom = (model: StorageModel) => open(model).length < MAX_OPEN;
+
+/** Starts a replay of what there is until a second from now. */
+async function start(
+  model: StorageModel,
+  on: Db,
+  kind: ModelReplay["kind"],
+  filter: ReplayFilter,
+  fault: Fault,
+): Promise<Effect> {
+  const replay = { apiKeyId: model.apiKeyId, idempotencyKey: randomUUID(), kind, filter };
+  const until = new Date(Date.now() + 1_000);
+  const insert = (db: Db) => insertReplay(db, "everything", replay, LIMITS.retentionDays, until);
+  // Who hears no answer starts it again.
+  const { id, duplicate, same } = await callUntilAnswered(on, fault, insert);
+  expect({ duplicate, same }).toEqual({ duplicate: fault === "answer lost", same: true });
+  model.replays.push({ id, kind, filter, state: "running", queued: new Set(), places: model.now.places });
+  return NO_EFFECT;
+}
+
+const STATES = [["failed"], ["filtered"], ["delivered", "failed", "cancelled", "filtered"]] as const;
+
+const startResend = fc
+  .record({ n: number, states: fc.constantFrom(...STATES), fault })
+  .map(({ n, states, fault }) =>
+    step(
+      `replay ${states.join(" and ")} deliveries of ${n % 3 === 0 ? "all webhooks" : `webhook ${n}`}${inWords(fault)}`,
+      (model) => (hasRoom(model) ? pick(model.webhooks, n) : undefined),
+      (model, on, { id: webhookId }) =>
+        start(model, on, "resend", n % 3 === 0 ? { states } : { states, webhookId }, fault),
+    ),
+  );
+
+const startBackfill = fc.record({ n: number, fault }).map(({ n, fault }) =>
+  step(
+    `replay missed events of webhook ${n}${inWords(fault)}`,
+    (model) => {
+      if (!hasRoom(model)) return undefined;
+      // Rather the latest one, which has missed most; not two of one webhook, which the API refuses.
+      const chosen = n % 2 === 0 ? model.liveWebhooks.at(-1) : pick(model.liveWebhooks, n);
+      const isTaken = open(model).some(
+        ({ kind, filter }) => kind === "backfill" && filter.webhookId === chosen?.id,
+      );
+      return isTaken ? undefined : chosen;
+    },
+    (model, on, { id: webhookId }) => start(model, on, "backfill", { states: [], webhookId }, fault),
+  ),
+);
+
+const isIn = ({ id }: Place, { fromId, toId }: RunningReplay) => id >= fromId && id < toId;
+
+/** Whether a replay is for an ended delivery. */
+const isFor = (place: Place, { filter }: ModelReplay) =>
+  filter.states.some((state) => state === place.outcome) &&
+  (filter.webhookId === undefined || filter.webhookId === place.webhookId);
+
+/** What a step of one webhook queues: each delivery once, in a new round. */
+const resends =
+  (model: StorageModel, replay: ModelReplay, webhookId: bigint): Effect["may"] =>
+  (before, after) =>
+    before !== null &&
+    before.webhookId === webhookId &&
+    isFor(before, replay) &&
+    canBeSentAgain(model, before) &&
+    !replay.queued.has(before.id) &&
+    startsRound(before, after);
+
+/** What a step of a backfill queues: events of which the webhook has no delivery, and gets none by fan-out. */
+const backfills =
+  (model: StorageModel, webhookId: bigint): Effect["may"] =>
+  (before, after) => {
+    if (before !== null || after?.table !== "queue" || after.webhookId !== webhookId) return false;
+    const { process, live } = model.webhook(webhookId);
+    const event = model.eventOf(after);
+    return (
+      live && event.process === process && !event.test && !event.erased && !event.recipients.has(webhookId)
+    );
+  };
+
+async function work(
+  model: StorageModel,
+  on: Db,
+  replay: ModelReplay,
+  n: number,
+  fault: Fault,
+): Promise<Effect> {
+  const running = (await keepReplay(on, replay.id)) as RunningReplay;
+  expect(running).toMatchObject({ id: replay.id, kind: replay.kind, filter: replay.filter });
+  if (running.listedTo !== null) await callUntilAnswered(on, fault, (db) => listWebhooksOf(db, running));
+  // The pause since the last step is over.
+  await on.raw("update replay_webhooks set due = now() where replay_id = ?", [replay.id]);
+  const { ready } = await findReady(on, replay.id);
+  const webhookId = pick(ready, n);
+  if (webhookId !== undefined) {
+    const heard = await call(on, fault, (db) => stepWebhook(db, running, webhookId, LIMITS));
+    await model.check({
+      may: replay.kind === "resend" ? resends(model, replay, webhookId) : backfills(model, webhookId),
+      note(_before, after) {
+        const { id, webhookId, eventId } = after as Place;
+        replay.queued.add(id);
+        model.eventOf({ eventId }).recipients.add(webhookId);
+      },
+      ...(heard || fault !== "answer lost" ? { changes: heard?.answer ?? 0 } : {}),
+    });
+    // Whose answer is lost steps again, which does nothing before the next pause is over.
+    if (!heard && fault === "answer lost")
+      expect(await stepWebhook(on, running, webhookId, LIMITS)).toBeUndefined();
+  }
+  const ended = await callUntilAnswered(on, fault === "answer lost" ? null : fault, (db) =>
+    endReplay(db, replay.id),
+  );
+  const stored = await getReplay(on, "everything", replay.id);
+  expect(stored).toMatchObject({
+    queued: BigInt(replay.queued.size),
+    state: ended ? "completed" : "running",
+  });
+  if (ended) {
+    replay.state = "ended";
+    expectComplete(model, replay, running);
+  }
+  return NO_EFFECT;
+}
+
+/** A completed replay has left nothing that it could have queued since it started. */
+function expectComplete(model: StorageModel, replay: ModelReplay, running: RunningReplay): void {
+  model.count(`${replay.kind} completed`);
+  if (replay.kind === "resend") {
+    const left = model.places.filter(
+      (place) =>
+        isFor(place, replay) &&
+        isIn(place, running) &&
+        canBeSentAgain(model, place) &&
+        isSame(place, replay.places.get(place.id) ?? null) &&
+        !replay.queued.has(place.id),
+    );
+    expect(left, "deliveries left by a replay").toEqual([]);
+    return;
+  }
+  const webhook = model.webhook(replay.filter.webhookId as bigint);
+  if (!webhook.live) return;
+  const missed = [...model.events.values()].filter(
+    ({ id, process, test, erased, recipients }) =>
+      process === webhook.process &&
+      !test &&
+      !erased &&
+      id < running.toId &&
+      [...replay.places.values()].some(({ eventId }) => eventId === id) &&
+      !recipients.has(webhook.id),
+  );
+  expect(missed, "events left by a backfill").toEqual([]);
+}
+
+const workOn = fc.record({ n: number, fault }).map(({ n, fault }) =>
+  step(
+    `work on replay ${n}${inWords(fault)}`,
+    (model) =>
+      pick(
+        model.replays.filter(({ state }) => state === "running"),
+        n,
+      ),
+    (model, on, replay) => work(model, on, replay, n, fault),
+  ),
+);
+
+const change = fc
+  .record({ n: number, to: fc.constantFrom("pause" as const, "resume" as const, "cancel" as const), fault })
+  .map(({ n, to, fault }) =>
+    step(
+      `${to} replay ${n}${inWords(fault)}`,
+      (model) => (to === "cancel" && n % 2 === 0 ? undefined : pick(open(model), n)),
+      async (_model, on, replay) => {
+        const heard = await call(on, fault, (db) =>
+          db.transaction((trx) => changeReplay(trx, "everything", replay.id, to)),
+        );
+        if (heard)
+          expect(heard.answer).toBe(to === "cancel" || (to === "pause") === (replay.state === "running"));
+        if (!heard && fault !== "answer lost") return NO_EFFECT;
+        replay.state = { pause: "paused", resume: "running", cancel: "ended" }[to] as ModelReplay["state"];
+        const kept = await keepReplay(on, replay.id);
+        expect(kept !== undefined).toBe(replay.state === "running");
+        return NO_EFFECT;
+      },
+    ),
+  );
+
+/** Replays start, queue deliveries step by step, and end. */
+export const replaySteps: fc.Arbitrary<Step>[] = [startResend, startBackfill, ...often(4, workOn), change];

@@ -1,0 +1,78 @@
+import fc from "fast-check";
+import { expect } from "vitest";
+import { decideBreakers } from "../../../../src/db/circuit-breaker/decide.ts";
+import { rows } from "../../../../src/db/database.ts";
+import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
+import { abandonRun, closeRun } from "../../../../src/db/queue/runs.ts";
+import { startsRound } from "./ending-steps.ts";
+import { call } from "./faults.ts";
+import { expectStatistics } from "./invariants.ts";
+import { NO_EFFECT, type StorageModel } from "./model.ts";
+import { always, fault, inWords, number, often, type Step, step } from "./step.ts";
+
+async function retriesOfRun({ db, runId }: StorageModel): Promise<number> {
+  const [found] = await rows<{ n: number }>(
+    db,
+    "select count(*)::int as n from retries where run_id = :runId::int",
+    { runId },
+  );
+  return found?.n ?? 0;
+}
+
+const close = fc.constant(
+  step("close the run, unless it has retries, and open another", always, async (model, on) => {
+    const open = await retriesOfRun(model);
+    expect(await closeRun(on, model.runId)).toMatchObject({ open, putBack: 0 });
+    const [run] = await on("runs").where({ id: model.runId });
+    expect(run.closed === null).toBe(open > 0);
+    if (open === 0) await model.openRun();
+    return NO_EFFECT;
+  }),
+);
+
+const abandon = number.map((n) =>
+  step(
+    "abandon the run and open another",
+    () => (n % 3 > 0 ? undefined : true),
+    async (model, on) => {
+      const putBack = await retriesOfRun(model);
+      expect(await abandonRun(on, model.runId)).toMatchObject({ open: 0, putBack });
+      expect(await retriesOfRun(model)).toBe(0);
+      await model.openRun();
+      return NO_EFFECT;
+    },
+  ),
+);
+
+const decide = fault.map((fault) =>
+  step(
+    `ten minutes pass for circuit breakers, and decide on them${inWords(fault)}`,
+    always,
+    async (model, on) => {
+      await foldDeltas(on);
+      await on.raw(
+        `update webhook_breakers set failing_since = failing_since - interval '10 minutes',
+        next_probe = next_probe - interval '10 minutes', due = now()`,
+      );
+      const heard = await call(on, fault, (db) => decideBreakers(db, 30));
+      for (const { state } of heard?.answer.changes ?? []) model.count(`breaker ${state}`);
+      await expectStatistics(model);
+      if (!heard && fault !== "answer lost") return NO_EFFECT;
+      return { may: (before, after) => before?.outcome === "failed" && startsRound(before, after) };
+    },
+  ),
+);
+
+const fold = fault.map((fault) =>
+  step(`fold statistics${inWords(fault)}`, always, async (model, on) => {
+    await call(on, fault, (db) => foldDeltas(db));
+    await expectStatistics(model);
+    return NO_EFFECT;
+  }),
+);
+
+/** Runs begin and end, and maintenance works. */
+export const runSteps: fc.Arbitrary<Step>[] = [close, abandon, ...often(3, decide), ...often(2, fold)];
+
+/** Circuit breakers open and close. */
+export const breakerSteps: fc.Arbitrary<Step>[] = often(8, decide);
