@@ -101,7 +101,7 @@ test("the event types of an endpoint share its requests in flight, and take turn
   await queueEvents(parts, 60);
   const pumped = pump(parts.engine, await freshRun(parts.db));
   // A window starts with four requests.
-  await receiver.until((received) => received.length === 4);
+  await expect.poll(() => receiver.received.length).toBe(4);
   expect(byType(receiver.received)).toEqual([2, 2, 0]);
   opened.resolve();
   await pumped;

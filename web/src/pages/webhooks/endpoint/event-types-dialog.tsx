@@ -67,7 +67,7 @@ function Form({ webhook, webhooks, onClose }: EventTypesDialogProps) {
       });
       const [first] = endpoint?.webhooks ?? [];
       // The page of a deleted webhook has nothing to show.
-      if (first && removed.includes(webhook))
+      if (first && removed.some(({ id }) => id === webhook.id))
         await navigate(generatePath(PAGE_PATHS.webhook, { id: String(first.id) }), { replace: true });
       void readAnew(WebhookService);
       onClose();

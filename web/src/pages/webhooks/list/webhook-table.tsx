@@ -110,6 +110,7 @@ export function OtherTypes({ of, others }: { of: Webhook; others: readonly Webho
         component={Link}
         to={`${PAGE_PATHS.webhooks}?${new URLSearchParams({ search: of.endpointId ?? "" })}`}
         inherit
+        underline="always"
         title={`Same endpoint: ${names}`}
         aria-label={`${countOf(others.length, "event type", "event types")} of the same endpoint: ${names}`}
       >
