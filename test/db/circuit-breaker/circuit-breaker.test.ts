@@ -476,13 +476,14 @@ async function fail(deliveries: readonly ClaimedDelivery[]): Promise<void> {
   for (let n = 0; n < 4; n += 1) {
     const { runId, workerId } = await freshClaimant(db);
     const ids = deliveries.map(({ id }) => id);
-    const tokens = await rows<{ id: string; attempts: number }>(
+    const tokens = await rows<{ id: string; webhook_id: bigint; attempts: number }>(
       db,
-      "update retries set claimed_by = :workerId::int, run_id = :runId::int where id = any(:ids::uuid[]) returning id, attempts",
+      "update retries set claimed_by = :workerId::int, run_id = :runId::int where id = any(:ids::uuid[]) returning id, webhook_id, attempts",
       { workerId, runId, ids },
     );
-    const claimed = tokens.map(({ id, attempts }) => ({
+    const claimed = tokens.map(({ id, webhook_id, attempts }) => ({
       id,
+      webhook: { id: webhook_id },
       token: { workerId, attempts, table: "retries" },
     }));
     await recordAttempts(

@@ -46,6 +46,13 @@ async function updates(table: string, work: (trx: Db) => Promise<unknown>) {
   });
 }
 
+/** Until no other session, such as one of autovacuum, may see dead rows: before, their space is not used again. */
+async function untilOthersSeeNoDeadRows(): Promise<void> {
+  const snapshots = `select pid from pg_stat_activity
+    where datname = current_database() and backend_xmin is not null and pid <> pg_backend_pid()`;
+  await expect.poll(() => rows(db, snapshots)).toEqual([]);
+}
+
 describe("a claim", () => {
   test("updates no index, of a first attempt or a retry, and neither does giving back", async () => {
     for (let n = 0; n < 5; n += 1) await queue(db, 200);
@@ -56,6 +63,7 @@ describe("a claim", () => {
     };
     const all = { all: 1_000, hot: 1_000 };
     expect(await updates("queue", claim)).toEqual(all);
+    await untilOthersSeeNoDeadRows();
     expect(await updates("queue", (trx) => release(trx, claimant.workerId, deliveries))).toEqual(all);
     await claim(db);
 
