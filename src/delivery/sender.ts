@@ -89,9 +89,13 @@ export class Sender {
   readonly #scheduler: Scheduler<Sending>;
   readonly #endAdapting: () => void;
   /**
-   * Webhooks of hosts without room that have enough queued deliveries: excluded from claims until the host has room.
+   * Webhooks of hosts without room that have enough queued deliveries, with deliveries of the kind: excluded from claims of
+   * that kind until the host has room. A pump must not wait for webhooks that have retries only.
    */
-  readonly #crowded = new Map<bigint, ClaimedDelivery["webhook"]>();
+  readonly #crowded: Record<Kind, Map<bigint, ClaimedDelivery["webhook"]>> = {
+    first: new Map(),
+    retry: new Map(),
+  };
   /** Deliveries that wait for a connection. */
   readonly #connecting = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
@@ -158,8 +162,9 @@ export class Sender {
       }
       supplied.push(webhookId);
     }
-    for (const [webhookId, webhook] of this.#crowded) {
-      if (this.#scheduler.hosts.hasRoom(webhook.target.host)) this.#crowded.delete(webhookId);
+    const crowded = this.#crowded[kind];
+    for (const [webhookId, webhook] of crowded) {
+      if (this.#scheduler.hosts.hasRoom(webhook.target.host)) crowded.delete(webhookId);
       else supplied.push(webhookId);
     }
     return supplied;
@@ -246,7 +251,11 @@ export class Sender {
       ...this.#scheduler.tasks("retry"),
       ...this.#connecting,
     ];
-    return [...distinctWebhooks(waiting.map(({ delivery }) => delivery)), ...this.#crowded.values()];
+    const { first, retry } = this.#crowded;
+    return [
+      ...distinctWebhooks(waiting.map(({ delivery }) => delivery)),
+      ...new Set([...first.values(), ...retry.values()]),
+    ];
   }
 
   /** Releases the queued deliveries of paused, deleted or moved webhooks. */
@@ -254,7 +263,7 @@ export class Sender {
     this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
     for (const sending of this.#connecting) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
     // A moved one may have room at its new host.
-    for (const id of webhookIds) this.#crowded.delete(id);
+    for (const id of webhookIds) for (const crowded of Object.values(this.#crowded)) crowded.delete(id);
   }
 
   /** Stops the adjustment of the limit, and resolves when all releases have finished. */
@@ -402,11 +411,11 @@ export class Sender {
   }
 
   /** Whether the queue of a host without room is full. */
-  #isCrowded({ webhookId, host, delivery }: Sending): boolean {
+  #isCrowded({ kind, webhookId, host, delivery }: Sending): boolean {
     if (this.#scheduler.hosts.hasRoom(host)) return false;
     const { allowed } = this.#scheduler.hosts.of(host);
     if (this.#scheduler.waitingForHost(host) < MAX_QUEUED_BEYOND_WINDOW + allowed) return false;
-    this.#crowded.set(webhookId, delivery.webhook);
+    this.#crowded[kind].set(webhookId, delivery.webhook);
     return true;
   }
 
