@@ -1,13 +1,13 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
-import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { required } from "../gen/webhook/v1/options_pb.ts";
 import { canBeUnset } from "../src/api/json/schema.ts";
 import { describeEventTypes } from "../src/api/services/webhooks/event-types.ts";
 import { catalogue } from "../src/contract/catalogue.ts";
 import { commentOf } from "../src/contract/comments.ts";
 import { parseExactJson, stringifyExactJson } from "../src/contract/json/exact-json.ts";
+import { TIMESTAMP } from "../src/contract/json/field-types.ts";
 import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
 import { cell, table } from "./markdown.ts";
 
@@ -68,7 +68,7 @@ function partsOf(payloads: readonly DescMessage[]): { messages: DescMessage[]; e
 }
 
 function isPart(desc: DescMessage): boolean {
-  return !desc.typeName.startsWith("google.protobuf.");
+  return desc.typeName !== TIMESTAMP;
 }
 
 function fieldTable(desc: DescMessage): string {
@@ -103,9 +103,7 @@ function typeOf(field: DescField): string {
 function valueType(field: DescField): string {
   if (field.enum) return link(field.enum.name);
   if (!field.message) return scalarType(field.scalar);
-  if (isWrapperDesc(field.message)) return scalarType(field.message.fields[0].scalar);
-  if (isPart(field.message)) return link(field.message.name);
-  return { Timestamp: "time", Duration: "duration (`1.5s`)" }[field.message.name] ?? "any JSON";
+  return isPart(field.message) ? link(field.message.name) : "time";
 }
 
 function scalarType(scalar: ScalarType): string {

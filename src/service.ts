@@ -131,6 +131,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       { role, dataDir, database: config.database, temporal: config.temporal },
       environment,
       progress,
+      stopping.signal,
     );
     stops.push(embedded.stop);
     stopping.signal.throwIfAborted();

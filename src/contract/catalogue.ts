@@ -1,6 +1,7 @@
 import type { DescEnum, DescField, DescMessage } from "@bufbuild/protobuf";
 import { PublishEventRequestSchema, WebhookProcessSchema } from "../../gen/webhook/v1/event_pb.ts";
 import { NoticeSchema } from "../../gen/webhook/v1/notice_pb.ts";
+import { assertJsonField, TIMESTAMP } from "./json/field-types.ts";
 
 /**
  * The first number of a notice: an event type of the service itself, which callers cannot publish. Smaller numbers are
@@ -38,7 +39,7 @@ export function pascalCase(name: string): string {
  * The event types that an enum and the oneofs `data` of a request and of notices declare together, in the order of their
  * numbers.
  *
- * @throws Error naming what one of them has and the others have not
+ * @throws Error naming what one of them has and the others have not, or a field whose type payloads cannot have
  */
 export function readCatalogue(
   processes: DescEnum,
@@ -54,6 +55,7 @@ export function readCatalogue(
       const payload = members.get(field)?.message;
       if (!payload)
         throw new Error(`${value.name} has no payload: add a message ${field} to ${of.name}.data`);
+      assertJsonFields(payload);
       members.delete(field);
       return { number: value.number, name: pascalCase(field), field, payload };
     });
@@ -69,6 +71,17 @@ export function readCatalogue(
     );
   }
   return entries.sort((a, b) => a.number - b.number);
+}
+
+/** Checks the fields of a payload and of the messages in it. */
+function assertJsonFields(payload: DescMessage): void {
+  const messages = new Set([payload]);
+  // Iterating over a set includes items added meanwhile.
+  for (const { fields } of messages)
+    for (const field of fields) {
+      assertJsonField(field);
+      if (field.message && field.message.typeName !== TIMESTAMP) messages.add(field.message);
+    }
 }
 
 function membersOf(message: DescMessage): Map<string, DescField> {

@@ -17,12 +17,13 @@ export interface EmbeddedParts {
 
 /**
  * Starts the servers that the configuration does not name: PostgreSQL and Temporal. Their state is in DATA_DIR, which
- * only one service may use at a time.
+ * only one service may use at a time. If `signal` aborts, stops what has started and rejects.
  */
 export async function startEmbeddedParts(
   config: Pick<Config, "role" | "dataDir" | "database" | "temporal">,
   environment: NodeJS.ProcessEnv,
   progress: Progress,
+  signal?: AbortSignal,
 ): Promise<EmbeddedParts> {
   const needsTemporal = config.role !== "api" && !config.temporal.external;
   const needsDatabase = config.database.url === undefined;
@@ -41,17 +42,16 @@ export async function startEmbeddedParts(
   const dataDir = path.resolve(config.dataDir);
   const lock = await lockDataDir(dataDir);
   stops.push(() => lock.release());
+  const common = { dataDir, progress, superviseRestart: true, ...(signal ? { signal } : {}) };
   try {
     if (needsDatabase) {
-      const postgres = await startEmbeddedPostgres({ dataDir, progress, superviseRestart: true });
+      const postgres = await startEmbeddedPostgres(common);
       stops.push(() => postgres.stop());
       parts.databaseUrl = postgres.url;
     }
     if (needsTemporal) {
       const temporal = await startEmbeddedTemporal({
-        dataDir,
-        progress,
-        superviseRestart: true,
+        ...common,
         namespace: environment.TEMPORAL_NAMESPACE || "default",
         searchAttributes: SEARCH_ATTRIBUTES,
       });

@@ -98,10 +98,7 @@ async function script(name: string, environment: Record<string, string>): Promis
 
 /** PATH with the `temporal` command, which the image of docker-compose contains. */
 async function pathWithCli({ folder }: OwnPostgres): Promise<string> {
-  const cli = await findTemporalCli({
-    cacheDir: path.join(process.env.HOME ?? "", ".cache/webhook-service"),
-    progress: () => {},
-  });
+  const cli = await findTemporalCli(folder, () => {});
   await symlink(cli, path.join(folder, "temporal"));
   return `${folder}:${process.env.PATH}`;
 }

@@ -6,7 +6,6 @@ import { expect, onTestFinished, test } from "vitest";
 import { findRunningPostgres, startEmbeddedPostgres } from "../../src/embedded/postgres/embedded-postgres.ts";
 import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 import { canReach, isRoot, NOBODY } from "../../src/embedded/process/owner.ts";
-import { cacheFolder } from "../../src/embedded/temporal/cache-folder.ts";
 import { findTemporalCli } from "../../src/embedded/temporal/temporal-cli.ts";
 import { anyPort } from "../support/any-port.ts";
 import { query, recorded, runProgram, stopAfterTest, temporaryFolder } from "./support.ts";
@@ -71,7 +70,7 @@ test("an ordinary user gets both servers, with everything below DATA_DIR", async
   for (const place of [home, tools]) await mkdir(place, { mode: 0o755 });
   await chown(home, ORDINARY.uid, ORDINARY.gid);
   // What is downloaded is in root's cache, which others may not enter.
-  const cli = await findTemporalCli({ cacheDir: await cacheFolder(folder), progress: () => {} });
+  const cli = await findTemporalCli(folder, () => {});
   await copyFile(cli, path.join(tools, "temporal"));
   const code = await readableCode(folder);
   const dataDir = path.join(home, "data");

@@ -1,18 +1,10 @@
 import type { DescField, DescMessage, JsonObject, JsonValue, Message } from "@bufbuild/protobuf";
 import { fromJson, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
-import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { example } from "../../../gen/webhook/v1/options_pb.ts";
+import { TIMESTAMP } from "../../contract/json/field-types.ts";
 import { isRawJson } from "../../contract/json/scalars.ts";
 
-/** Sample values of types in google.protobuf, in protobuf's JSON format. */
-const WELL_KNOWN: Readonly<Record<string, JsonValue>> = {
-  "google.protobuf.Timestamp": "2026-11-21T09:30:00Z",
-  "google.protobuf.Duration": "1.500s",
-  "google.protobuf.FieldMask": "name",
-  "google.protobuf.Struct": { name: "value" },
-  "google.protobuf.Value": "value",
-  "google.protobuf.ListValue": ["value"],
-};
+const SAMPLE_TIME = "2026-11-21T09:30:00Z";
 
 /**
  * A deterministic sample of a message type with all fields set: fields have the value of their option `example`, or
@@ -49,18 +41,10 @@ function fieldSample(field: DescField, within: readonly DescMessage[]): JsonValu
 
 function valueSample(field: DescField, within: readonly DescMessage[]): JsonValue {
   const given = hasOption(field, example) ? getOption(field, example) : undefined;
-  if (field.message) return messageSample(field.message, given, within);
+  if (field.message?.typeName === TIMESTAMP) return given ?? SAMPLE_TIME;
+  if (field.message) return given ?? sampleOf(field.message, within);
   if (field.enum) return given ?? memberSample(field);
   return scalarSample(field.scalar, given, field);
-}
-
-function messageSample(
-  desc: DescMessage,
-  given: string | undefined,
-  within: readonly DescMessage[],
-): JsonValue {
-  if (isWrapperDesc(desc)) return scalarSample(desc.fields[0].scalar, given, desc.fields[0]);
-  return given ?? WELL_KNOWN[desc.typeName] ?? sampleOf(desc, within);
 }
 
 /** The first member other than zero. */

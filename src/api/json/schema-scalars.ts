@@ -30,17 +30,10 @@ export const SCALAR_SCHEMAS: Readonly<Record<ScalarType, JsonSchema>> = {
   [ScalarType.FIXED64]: UINT64,
 };
 
-/** Schemas of google.protobuf types with a special JSON format. */
-export const WELL_KNOWN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
-  "google.protobuf.Timestamp": {
-    type: "string",
-    // Not the format date-time, which requires a time zone.
-    pattern: "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}$",
-    examples: ["2026-11-21T09:30:00"],
-  },
-  "google.protobuf.Duration": { type: "string", pattern: "^-?[0-9]+(\\.[0-9]+)?s$" },
-  "google.protobuf.FieldMask": { type: "string" },
-  "google.protobuf.Struct": { type: "object" },
-  "google.protobuf.ListValue": { type: "array" },
-  "google.protobuf.Value": {},
+/** The JSON Schema of times. */
+export const TIME_SCHEMA: JsonSchema = {
+  type: "string",
+  // Not the format date-time, which requires a time zone.
+  pattern: "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}$",
+  examples: ["2026-11-21T09:30:00"],
 };

@@ -1,12 +1,13 @@
 import type { DescEnum, DescField, DescMessage, DescOneof } from "@bufbuild/protobuf";
 import { getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
-import { FeatureSet_FieldPresence, isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import { required } from "../../../gen/webhook/v1/options_pb.ts";
 import { commentOf } from "../../contract/comments.ts";
+import { TIMESTAMP } from "../../contract/json/field-types.ts";
 import { enumMemberName, propertyName } from "../../contract/json/names.ts";
 import { isRawJson } from "../../contract/json/scalars.ts";
 import { fieldsFor, type JsonAudience } from "../../contract/json/writer.ts";
-import { type JsonSchema, SCALAR_SCHEMAS, WELL_KNOWN_SCHEMAS } from "./schema-scalars.ts";
+import { type JsonSchema, SCALAR_SCHEMAS, TIME_SCHEMA } from "./schema-scalars.ts";
 
 /**
  * The self-contained JSON Schema (2020-12) of a payload type.
@@ -117,8 +118,7 @@ export function canBeUnset(field: DescField): boolean {
 function valueSchema(field: DescField, refTo: RefTo): JsonSchema {
   if (field.enum) return { type: "string", enum: memberNames(field.enum) };
   if (!field.message) return isRawJson(field) ? { type: "object" } : SCALAR_SCHEMAS[field.scalar];
-  if (isWrapperDesc(field.message)) return SCALAR_SCHEMAS[field.message.fields[0].scalar];
-  return WELL_KNOWN_SCHEMAS[field.message.typeName] ?? refTo(field.message);
+  return field.message.typeName === TIMESTAMP ? TIME_SCHEMA : refTo(field.message);
 }
 
 /** The names of an enum's members, without aliases. */

@@ -6,11 +6,10 @@ import {
   type JsonValue,
   type MessageShape,
 } from "@bufbuild/protobuf";
-import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
 import { type ExactJson, parseExactJson, stringifyExactJson } from "../json/exact-json.ts";
+import { TIMESTAMP } from "../json/field-types.ts";
 import { enumMemberName, propertyName } from "../json/names.ts";
 import { isRawJson } from "../json/scalars.ts";
-import { hasProtobufJson } from "../json/well-known.ts";
 
 /** A payload as a message. */
 export interface ReadPayload<Desc extends DescMessage> {
@@ -36,9 +35,7 @@ class PayloadReader {
   longestList = 0;
 
   message(desc: DescMessage, value: ExactJson): JsonValue {
-    if (desc.typeName === "google.protobuf.Timestamp") return `${value}Z`;
-    if (isWrapperDesc(desc)) return this.#single(desc.fields[0], value);
-    if (hasProtobufJson(desc)) return JSON.parse(stringifyExactJson(value)) as JsonValue;
+    if (desc.typeName === TIMESTAMP) return `${value}Z`;
     if (!isObject(value)) throw new Error(`a ${desc.name} must be a JSON object`);
     const read: Record<string, JsonValue> = {};
     for (const field of desc.fields) {

@@ -8,8 +8,7 @@ import {
   objectType,
   type parse,
 } from "@bufbuild/cel";
-import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
-import { isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { FilterError } from "./filter-error.ts";
 
 type Parsed = ReturnType<typeof parse>;
@@ -26,13 +25,6 @@ const { BOOL, BYTES, DOUBLE, DYN, INT, NULL, STRING, UINT } = CelScalar;
 
 /** Types that CEL sees as values, though they are messages. */
 const OPAQUE = new Set(["google.protobuf.Timestamp", "google.protobuf.Duration"]);
-/** Messages whose fields are known only from their values. */
-const DYNAMIC = new Set([
-  "google.protobuf.Any",
-  "google.protobuf.Struct",
-  "google.protobuf.Value",
-  "google.protobuf.ListValue",
-]);
 /** With package and enclosing message. */
 const MAX_NAME_PARTS = 8;
 const NUMERIC = new Set<string>([INT.name, UINT.name, DOUBLE.name]);
@@ -231,15 +223,9 @@ export function fieldType(field: DescField): CelType {
 }
 
 function singleType(field: DescField): CelType {
-  if (field.message) return messageType(field.message);
+  if (field.message) return objectType(field.message);
   if (field.enum) return INT;
   return scalarType(field.scalar as ScalarType);
-}
-
-function messageType(desc: DescMessage): CelType {
-  // It may be null.
-  if (DYNAMIC.has(desc.typeName) || isWrapperDesc(desc)) return DYN;
-  return objectType(desc);
 }
 
 function scalarType(scalar: ScalarType): CelType {

@@ -5,12 +5,8 @@ import { raw_json } from "../../../gen/webhook/v1/options_pb.ts";
 /** Serializes a value of one type, in its generated representation, as JSON. */
 export type WriteValue = (value: unknown) => string;
 
-/**
- * The serializer of a scalar field, its items or its map's values.
- *
- * @param name the field's name, for errors
- */
-export function scalarWriter(field: DescField & { scalar: ScalarType }, name: string): WriteValue {
+/** The serializer of a scalar field, its items or its map's values. */
+export function scalarWriter(field: DescField & { scalar: ScalarType }): WriteValue {
   switch (field.scalar) {
     case ScalarType.STRING:
       return isRawJson(field) ? (text) => (text === "" ? "null" : (text as string)) : JSON.stringify;
@@ -20,7 +16,9 @@ export function scalarWriter(field: DescField & { scalar: ScalarType }, name: st
     case ScalarType.DOUBLE:
       return (value) => {
         if (!Number.isFinite(value))
-          throw new RangeError(`${name} is ${value}, which JSON cannot represent; send a finite number`);
+          throw new RangeError(
+            `${field.name} is ${value}, which JSON cannot represent; send a finite number`,
+          );
         // String() loses the sign of minus zero.
         return Object.is(value, -0) ? "-0" : String(value);
       };

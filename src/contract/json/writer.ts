@@ -1,10 +1,11 @@
 import type { DescEnum, DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
 import { getOption, hasOption } from "@bufbuild/protobuf";
-import { Edition } from "@bufbuild/protobuf/wkt";
+import { Edition, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { rest_omitted } from "../../../gen/webhook/v1/options_pb.ts";
+import { assertJsonField, TIMESTAMP } from "./field-types.ts";
 import { assertDistinct, enumChoices, enumMemberName, propertyName } from "./names.ts";
 import { scalarWriter, type WriteValue } from "./scalars.ts";
-import { plainValueWriter, wellKnownWriter } from "./well-known.ts";
+import { sortableTime } from "./timestamp.ts";
 
 /** Serializes a message as JSON. */
 export type JsonWriter<Desc extends DescMessage> = (message: MessageShape<Desc>) => string;
@@ -26,20 +27,21 @@ const compiled: Record<JsonAudience, WeakMap<DescMessage, WriteValue>> = {
  * Compiled once per type, because publishing uses it. Throws a RangeError for values that JSON cannot represent:
  * non-finite numbers, times outside the years 0001 to 9999 and, in payloads, enum numbers without a name.
  *
- * @throws Error if two fields of the type have the same name
+ * @throws Error if two fields of the type have the same name, or one has a type that `assertJsonField` rejects
  */
 export function jsonWriter<Desc extends DescMessage>(desc: Desc, audience: JsonAudience): JsonWriter<Desc> {
   return messageWriter(desc, audience) as JsonWriter<Desc>;
 }
 
 function messageWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
+  if (desc.typeName === TIMESTAMP) return (value) => `"${sortableTime(value as Timestamp)}"`;
   const writers = compiled[audience];
   const known = writers.get(desc);
   if (known) return known;
   // A placeholder while the fields are processed, so that types may be recursive.
   writers.set(desc, (message) => messageWriter(desc, audience)(message));
   try {
-    const write = wellKnownWriter(desc) ?? fieldsWriter(desc, audience);
+    const write = fieldsWriter(desc, audience);
     writers.set(desc, write);
     return write;
   } catch (error) {
@@ -57,6 +59,7 @@ export function fieldsFor(desc: DescMessage, audience: JsonAudience): DescField[
 
 function fieldsWriter(desc: DescMessage, audience: JsonAudience): WriteValue {
   const fields = fieldsFor(desc, audience);
+  for (const field of fields) assertJsonField(field);
   assertDistinct(
     desc.typeName,
     fields.map((field) => ({ proto: field.name, json: propertyName(field) })),
@@ -109,9 +112,9 @@ function fieldWriter(field: DescField, audience: JsonAudience): WriteValue {
 
 /** The serializer of a singular field, of a list's items or of a map's values. */
 function valueWriter(field: DescField, audience: JsonAudience): WriteValue {
-  if (field.message) return plainValueWriter(field) ?? messageWriter(field.message, audience);
+  if (field.message) return messageWriter(field.message, audience);
   if (field.enum) return enumWriter(field.enum, field.name, audience);
-  return scalarWriter(field, field.name);
+  return scalarWriter(field);
 }
 
 /**

@@ -2,7 +2,7 @@ import { realpath } from "node:fs/promises";
 import path from "node:path";
 import type { Progress } from "../../process/progress.ts";
 import { choosePort, portWishes } from "../process/ports.ts";
-import { adoptOrStop, launch, onFreePorts, type ServerDefinition } from "../process/server-process.ts";
+import { launch, onFreePorts, type ServerDefinition, stopLeftOver } from "../process/server-process.ts";
 import { ensureDataDir } from "../process/state-file.ts";
 import { supervise, withAddresses } from "../process/supervise.ts";
 import { findPostgresBinaries } from "./postgres-binaries.ts";
@@ -43,6 +43,8 @@ export interface EmbeddedPostgresOptions {
   superviseRestart?: boolean;
   /** Additional PostgreSQL settings, by name; they override the defaults. Visible to other users: no secrets. */
   settings?: Record<string, string>;
+  /** Aborts the start. */
+  signal?: AbortSignal;
 }
 
 const DATABASE = "webhook";
@@ -54,10 +56,11 @@ const DEFAULT_PORT = 5433;
 const START_TIMEOUT_MS = 120_000;
 
 /**
- * Starts the PostgreSQL of this DATA_DIR on 127.0.0.1; creates it at the first start. Takes over a server that a
+ * Starts the PostgreSQL of this DATA_DIR on 127.0.0.1; creates it at the first start. First stops a server that a
  * killed service left running. Only one caller per DATA_DIR at a time (`lockDataDir`).
  *
- * @throws Error with the remedy: programs missing, folder inaccessible, or the end of the server's log
+ * @throws Error with the remedy: programs missing, folder inaccessible, or the end of the server's log; or if
+ *   `signal` aborts
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
   const { progress } = options;
@@ -66,15 +69,15 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   const home = await preparePostgresHome(dataDir, progress);
   const binaries = await findPostgresBinaries(home.owner, progress);
   const wishes = portWishes(asked, await readPostgresRecord(dataDir));
-  const leftOver = await findPostmaster(home);
+  const identity = { name: "PostgreSQL", marker: postmasterMarker(home), stopSteps: POSTGRES_STOP_STEPS };
+  await stopLeftOver(identity, progress);
   const superuser = await ensureCluster(dataDir, home, binaries, progress);
   const service = await ensureServiceLogin(dataDir);
 
   const serverAt = (port: number): ServerDefinition => ({
-    name: "PostgreSQL",
+    ...identity,
     file: binaries.postgres,
     args: ["-D", home.data, ...settingsOf(port, options.settings)],
-    marker: postmasterMarker(home),
     logFile: path.join(dataDir, "logs", "postgres.log"),
     cwd: home.folder,
     ...home.owner,
@@ -83,25 +86,17 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     // After a SIGKILL its child processes take a moment to exit.
     passing: /pre-existing shared memory block|lock file "postmaster.pid" already exists/,
     startTimeoutMs: START_TIMEOUT_MS,
-    stopSteps: POSTGRES_STOP_STEPS,
   });
-  const adopted = leftOver && (await adoptOrStop(serverAt(wishes[0] ?? asked), leftOver.pid, progress));
-  const { port, ...started } =
-    adopted && leftOver
-      ? { ...adopted, port: leftOver.port }
-      : await onFreePorts(async () => {
-          const port = await choosePort(wishes);
-          const server = serverAt(port);
-          return { server, live: await launch(server), port };
-        });
+  const { port, server, live } = await onFreePorts(async () => {
+    const port = await choosePort(wishes);
+    const server = serverAt(port);
+    return { port, server, live: await launch(server, options.signal) };
+  });
 
   await writePostgresRecord(dataDir, { asked, port });
   await ensureServiceDatabase((database) => addressOf(superuser, port, database), service, DATABASE);
-  progress(`PostgreSQL is running on 127.0.0.1:${port} (pid ${started.live.pid})`);
-  const control = supervise(started.server, started.live, {
-    progress,
-    revive: options.superviseRestart ?? false,
-  });
+  progress(`PostgreSQL is running on 127.0.0.1:${port} (pid ${live.pid})`);
+  const control = supervise(server, live, { progress, revive: options.superviseRestart ?? false });
   return withAddresses(control, {
     url: addressOf(service, port, DATABASE),
     superuserUrl: addressOf(superuser, port, DATABASE),

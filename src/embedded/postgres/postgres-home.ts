@@ -3,7 +3,8 @@ import { access, chown, lstat, mkdir, readdir, realpath, rm, stat } from "node:f
 import path from "node:path";
 import type { Progress } from "../../process/progress.ts";
 import { canReach, isRoot, NOBODY, type Owner } from "../process/owner.ts";
-import { findByCommand, stopProcess } from "../process/processes.ts";
+import { markerOf } from "../process/processes.ts";
+import { stopLeftOver } from "../process/server-process.ts";
 import { sharedFolder } from "../process/shared-folder.ts";
 import { readState, writeState } from "../process/state-file.ts";
 import { POSTGRES_STOP_STEPS } from "./postmaster.ts";
@@ -85,10 +86,11 @@ async function tellOfOrphans(
   dataDir: string,
   progress: Progress,
 ): Promise<void> {
-  for (const { pid, command } of findByCommand(` -D ${path.join(parent, mark)}-`)) {
-    progress(`stopping the database (pid ${pid}) of a deleted ${dataDir}`);
-    await stopProcess(pid, command, POSTGRES_STOP_STEPS);
-  }
+  const marker = `${markerOf("-D")}${path.join(parent, mark)}-`;
+  await stopLeftOver(
+    { name: `PostgreSQL of a deleted ${dataDir}`, marker, stopSteps: POSTGRES_STOP_STEPS },
+    progress,
+  );
   for (const name of (await readdir(parent)).filter((entry) => entry.startsWith(`${mark}-`))) {
     progress(
       `${path.join(parent, name)} contains the database of a deleted ${dataDir}; delete it if you do not need it`,

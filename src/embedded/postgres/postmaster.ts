@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import path from "node:path";
-import { isAlive, isOurs, type StopStep, waitForExit } from "../process/processes.ts";
+import { isAlive, isOurs, markerOf, type StopStep, waitForExit } from "../process/processes.ts";
 import { readText } from "../process/state-file.ts";
 
 /** PostgreSQL's fast shutdown, then its immediate one (with recovery at the next start), then SIGKILL. */
@@ -16,10 +16,10 @@ interface DataFolder {
 }
 
 /**
- * A part of the command line that only this data folder's PostgreSQL has. The settings that follow delimit the path.
+ * A part of the command line that only this data folder's PostgreSQL has: the settings follow the folder.
  */
 export function postmasterMarker({ data }: DataFolder): string {
-  return ` -D ${data} -c `;
+  return markerOf("-D", data, "-c");
 }
 
 /**

@@ -1,9 +1,19 @@
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, statSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 /** The time for which a process without a command line may still be exiting, in milliseconds. */
 const MAX_EXIT_MS = 2000;
+/** What separates the arguments in a command line. On Linux no argument can contain it. */
+const SEPARATOR = process.platform === "linux" ? "\0" : " ";
+
+/**
+ * The part of a command line that consists of these whole arguments, followed by others. On Linux, a shell or an editor
+ * that has such a command line in one of its arguments does not match.
+ */
+export function markerOf(...args: string[]): string {
+  return ["", ...args, ""].join(SEPARATOR);
+}
 
 /** Whether a process with this id exists, of any user. */
 export function isAlive(pid: number): boolean {
@@ -18,6 +28,11 @@ export function isAlive(pid: number): boolean {
 
 /** The command line of a process, with arguments separated by spaces; null if it does not exist or is a zombie. */
 export function commandOf(pid: number): string | null {
+  return rawCommandOf(pid)?.replaceAll("\0", " ").trimEnd() ?? null;
+}
+
+/** The command line of a process, with arguments separated by `SEPARATOR`; null if it does not exist or is a zombie. */
+function rawCommandOf(pid: number): string | null {
   if (!isAlive(pid)) return null;
   try {
     if (process.platform === "linux") return fromProc(pid);
@@ -31,9 +46,25 @@ export function commandOf(pid: number): string | null {
   }
 }
 
-/** All processes whose command line contains `marker`, except this one. */
-export function findByCommand(marker: string): { pid: number; command: string }[] {
-  return listProcesses().filter(({ pid, command }) => pid !== process.pid && command.includes(marker));
+/**
+ * The pids of all processes whose command line contains `marker`, except this one and those of containers, where the
+ * same path means another file.
+ */
+export function findByCommand(marker: string): number[] {
+  return listProcesses()
+    .filter(({ pid, command }) => pid !== process.pid && command.includes(marker) && sharesRoot(pid))
+    .map(({ pid }) => pid);
+}
+
+/** Whether a process has the same root folder as this one. Known on Linux only, and there not of every user's process. */
+function sharesRoot(pid: number): boolean {
+  if (process.platform !== "linux") return true;
+  try {
+    const [own, other] = [statSync("/proc/self/root/"), statSync(`/proc/${pid}/root/`)];
+    return own.dev === other.dev && own.ino === other.ino;
+  } catch {
+    return true;
+  }
 }
 
 /** A signal, and the time to wait for the process to end, in milliseconds. */
@@ -43,22 +74,30 @@ export interface StopStep {
 }
 
 /**
- * Ends a process by sending each step's signal until it has ended. Before each step, checks that the command line
- * still contains `marker`, because the pid may have been reused; in that case the process counts as ended.
+ * Ends all processes whose command line contains `marker` by sending each step's signal until they have ended. There
+ * can be several: a wrapper script and the program it runs. Looks for them again before each step, because a wrapper
+ * may have started its program meanwhile and pids are reused.
  *
- * @throws Error if the process survives the last step
+ * @throws Error if a process survives the last step
  */
-export async function stopProcess(pid: number, marker: string, steps: readonly StopStep[]): Promise<void> {
+export async function stopProcesses(marker: string, steps: readonly StopStep[]): Promise<void> {
   for (const { signal, waitMs } of steps) {
-    if (!isOurs(pid, marker)) return;
-    try {
-      process.kill(pid, signal);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
-    }
-    if (await waitForExit(pid, marker, waitMs)) return;
+    const pids = findByCommand(marker);
+    if (pids.length === 0) return;
+    for (const pid of pids) signalProcess(pid, signal);
+    await Promise.all(pids.map((pid) => waitForExit(pid, marker, waitMs)));
   }
-  throw new Error(`process ${pid} did not end after the last signal; stop it manually`);
+  const left = findByCommand(marker);
+  if (left.length > 0)
+    throw new Error(`process ${left.join(", ")} did not end after the last signal; stop it manually`);
+}
+
+function signalProcess(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
 }
 
 /** Waits up to `waitMs` milliseconds for the end of process `pid`. Returns whether it has ended. */
@@ -67,7 +106,7 @@ export async function waitForExit(pid: number, marker: string, waitMs: number): 
   let dyingSince: number | null = null;
   for (;;) {
     if (!isAlive(pid)) return true;
-    const command = commandOf(pid);
+    const command = rawCommandOf(pid);
     if (command !== null && !command.includes(marker)) return true;
     if (command === null && isDead(pid)) return true;
     // The command line disappears before the ports are closed; but an unreaped zombie may stay forever.
@@ -80,7 +119,7 @@ export async function waitForExit(pid: number, marker: string, waitMs: number): 
 
 /** Whether `pid` is running with a command line that contains `marker`. */
 export function isOurs(pid: number, marker: string): boolean {
-  return commandOf(pid)?.includes(marker) ?? false;
+  return rawCommandOf(pid)?.includes(marker) ?? false;
 }
 
 /** Whether a process has ended and only its exit code is left, without threads and ports. Linux only. */
@@ -97,7 +136,7 @@ function isDead(pid: number): boolean {
 function fromProc(pid: number): string | null {
   const command = readFileSync(`/proc/${pid}/cmdline`, "utf8");
   // Zombies and kernel threads have an empty command line.
-  return command === "" ? null : command.replace(/\0+$/, "").replaceAll("\0", " ");
+  return command === "" ? null : command;
 }
 
 function listProcesses(): { pid: number; command: string }[] {

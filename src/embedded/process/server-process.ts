@@ -4,7 +4,7 @@ import pRetry, { AbortError } from "p-retry";
 import type { Progress } from "../../process/progress.ts";
 import { serverEnvironment } from "./child-environment.ts";
 import { excerpt, openLog, readLog } from "./log-file.ts";
-import { commandOf, isOurs, type StopStep, stopProcess } from "./processes.ts";
+import { findByCommand, isOurs, type StopStep, stopProcesses } from "./processes.ts";
 
 /** The definition of an embedded server: how to run, identify, check and stop it. */
 export interface ServerDefinition {
@@ -24,7 +24,7 @@ export interface ServerDefinition {
   /** Matches log output of a temporary failure to start. */
   passing?: RegExp;
   /** Resolves if this server responds; rejects until then. */
-  probe(pid: number): Promise<void>;
+  probe(): Promise<void>;
   /** The timeout of a start, in milliseconds. */
   startTimeoutMs: number;
   stopSteps: readonly StopStep[];
@@ -53,14 +53,10 @@ export class ServerStartError extends Error {
   }
 }
 
-/** The timeout for adopting a running server, in milliseconds. */
-const ADOPT_TIMEOUT_MS = 5_000;
 /** The time for which temporary failures are retried, in milliseconds. */
 const TEMPORARY_FAILURE_TIMEOUT_MS = 10_000;
 /** The maximum number of ports tried. */
 const MAX_PORT_ATTEMPTS = 5;
-/** The polling interval, in milliseconds. */
-const POLL_INTERVAL_MS = process.platform === "linux" ? 250 : 1000;
 
 /**
  * Starts a server and waits until it responds.
@@ -103,11 +99,11 @@ async function launchOnce(server: ServerDefinition, signal?: AbortSignal): Promi
   // Otherwise a service that exits without stopping its servers would wait for them.
   child.unref();
   try {
-    await answered(server, live, server.startTimeoutMs, signal);
+    await answered(server, live, signal);
     return live;
   } catch (cause) {
     const ended = !live.alive();
-    if (!ended) await stopProcess(live.pid, server.marker, server.stopSteps);
+    await stopProcesses(server.marker, server.stopSteps);
     const output = await readLog(server.logFile, log.offset);
     const what = ended ? "ended while starting" : "did not respond in time";
     const reason = output === "" ? (cause as Error).message : excerpt(output);
@@ -116,32 +112,18 @@ async function launchOnce(server: ServerDefinition, signal?: AbortSignal): Promi
 }
 
 /**
- * Takes over a server that a killed service left running, if its settings match and it responds within 5 s. Otherwise
- * stops it and returns null.
+ * Stops a server that an earlier service left running, for example because it was killed.
  *
  * @throws Error if it cannot be stopped
  */
-export async function adoptOrStop(
-  server: ServerDefinition,
-  pid: number,
+export async function stopLeftOver(
+  { name, marker, stopSteps }: Pick<ServerDefinition, "name" | "marker" | "stopSteps">,
   progress: Progress,
-): Promise<{ server: ServerDefinition; live: LiveServer } | null> {
-  const asWanted = commandOf(pid) === [server.file, ...server.args].join(" ");
-  const live = ofPid(pid, server.marker);
-  if (asWanted) {
-    try {
-      await answered(server, live, ADOPT_TIMEOUT_MS);
-      progress(`taking over ${server.name} (pid ${pid}), left running by an earlier service`);
-      return { server, live };
-    } catch {
-      // Stopped below, like a server with other ports or settings.
-    }
-  }
-  progress(
-    `stopping ${server.name} (pid ${pid}), left by an earlier service ${asWanted ? "and does not respond" : "with other settings"}`,
-  );
-  await stopProcess(pid, server.marker, server.stopSteps);
-  return null;
+): Promise<void> {
+  const pids = findByCommand(marker);
+  if (pids.length === 0) return;
+  progress(`stopping ${name} (pid ${pids.join(", ")}), left running by an earlier service`);
+  await stopProcesses(marker, stopSteps);
 }
 
 /** Runs `start`, and again up to five times in total if another process takes a port that was free. */
@@ -156,10 +138,10 @@ export async function onFreePorts<T>(start: () => Promise<T>): Promise<T> {
 }
 
 /** Polls until the server responds, with pauses of 25 to 250 ms. Stops immediately if its process has ended. */
-async function answered(server: ServerDefinition, live: LiveServer, timeoutMs: number, signal?: AbortSignal) {
+async function answered(server: ServerDefinition, live: LiveServer, signal?: AbortSignal) {
   const attempt = async () => {
     if (!live.alive()) throw new AbortError(`${server.name} has ended`);
-    await server.probe(live.pid);
+    await server.probe();
     // The server may have ended because another process, which now responds, has taken its port.
     if (!isOurs(live.pid, server.marker)) throw new Error(`${server.name} has ended`);
   };
@@ -168,7 +150,7 @@ async function answered(server: ServerDefinition, live: LiveServer, timeoutMs: n
     minTimeout: 25,
     factor: 1.3,
     maxTimeout: 250,
-    maxRetryTime: timeoutMs,
+    maxRetryTime: server.startTimeoutMs,
     ...(signal === undefined ? {} : { signal }),
   });
 }
@@ -193,16 +175,4 @@ function ofChild(child: ChildProcess): LiveServer {
   });
   // Without a pid the program was not started; an "error" event follows.
   return { pid: child.pid ?? 0, died, alive: () => alive && child.pid !== undefined };
-}
-
-/** Watches a process by polling, because there is no exit event for a process that this one did not start. */
-function ofPid(pid: number, marker: string): LiveServer {
-  const { promise: died, resolve } = Promise.withResolvers<void>();
-  const timer = setInterval(() => {
-    if (isOurs(pid, marker)) return;
-    clearInterval(timer);
-    resolve();
-  }, POLL_INTERVAL_MS);
-  timer.unref();
-  return { pid, died, alive: () => isOurs(pid, marker) };
 }

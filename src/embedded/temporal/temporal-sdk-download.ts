@@ -1,15 +1,12 @@
 import { TestWorkflowEnvironment } from "@temporalio/testing";
 
 /**
- * A separate program: `node temporal-sdk-download.ts FOLDER` downloads the CLI into FOLDER with Temporal's SDK. The
- * SDK can do so only while starting a server, so one is started and stopped.
+ * A separate program that downloads the CLI into its working directory with Temporal's SDK, which has no way to cancel
+ * a download. The SDK can download only while starting a server, so one is started and stopped.
  */
-const [downloadDir] = process.argv.slice(2);
-if (downloadDir === undefined) throw new Error("usage: temporal-sdk-download.ts FOLDER");
-
 try {
   const environment = await TestWorkflowEnvironment.createLocal({
-    server: { executable: { type: "cached-download", downloadDir } },
+    server: { executable: { type: "cached-download", downloadDir: process.cwd() } },
   });
   await environment.teardown();
 } catch (error) {

@@ -1,105 +1,82 @@
 import { spawn } from "node:child_process";
-import type { Dirent } from "node:fs";
-import { readdir, stat } from "node:fs/promises";
+import { once } from "node:events";
+import { readdirSync, statSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Progress } from "../../process/progress.ts";
 import { downloadEnvironment } from "../process/child-environment.ts";
 
-/** A program that downloads into a folder. */
-export interface Download {
-  /** The name of the download, for messages. */
-  label: string;
-  file: string;
-  args: readonly string[];
-  env?: Record<string, string>;
-  /** The folder whose growth shows the progress. */
-  folder: string;
-  /** The idle timeout, in milliseconds. */
-  idleMs: number;
-  progress: Progress;
-}
-
 /** The polling interval, in milliseconds. */
 const POLL_INTERVAL_MS = 200;
 /** The interval between progress reports, in milliseconds. */
 const PROGRESS_INTERVAL_MS = 2_000;
-/** The maximum length of the kept output, in characters. */
-const MAX_OUTPUT_CHARACTERS = 4_000;
 
 /**
- * Runs a downloader until it ends, and reports its progress every 2 s.
+ * Runs a program that downloads the Temporal CLI into `folder`, its working directory, and reports the progress every
+ * 2 s.
  *
- * @returns its standard output
- * @throws Error if it does not run, fails, or receives nothing for `idleMs`; then it is killed with its child
- *   processes
+ * @param options.idleMs the idle timeout, in milliseconds
+ * @throws Error if the program does not run, fails, or receives nothing for `idleMs`, or if `signal` aborts. It is
+ *   killed then, with its child processes
  */
-export async function runDownload(download: Download): Promise<string> {
-  const { label, folder, progress } = download;
-  const child = spawn(download.file, download.args, {
+export async function runDownload(
+  [file = "", ...args]: readonly string[],
+  folder: string,
+  { idleMs, progress, signal }: { idleMs: number; progress: Progress; signal?: AbortSignal | undefined },
+): Promise<void> {
+  const child = spawn(file, args, {
     cwd: folder,
     // A separate process group, so that a kill includes its child processes.
     detached: process.platform !== "win32",
     windowsHide: true,
-    stdio: ["ignore", "pipe", "pipe"],
-    env: downloadEnvironment(download.env),
+    stdio: ["ignore", "ignore", "pipe"],
+    // pip downloads into TMPDIR first. The other two override settings of the user that exclude --target.
+    env: downloadEnvironment({ TMPDIR: folder, PIP_REQUIRE_VIRTUALENV: "false", PIP_USER: "false" }),
   });
-  let output = "";
   let errors = "";
-  child.stdout.on("data", (chunk: Buffer) => (output = (output + chunk).slice(-MAX_OUTPUT_CHARACTERS)));
-  child.stderr.on("data", (chunk: Buffer) => (errors = (errors + chunk).slice(-MAX_OUTPUT_CHARACTERS)));
-  let ended = false;
-  const end = new Promise<number | null>((resolve, reject) =>
-    child.once("error", reject).once("close", resolve),
-  );
-  const done = end.finally(() => {
-    ended = true;
+  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
+    errors += chunk;
   });
-  done.catch(() => {}); // Awaited below, but may reject before.
-
-  let size = 0;
-  let grewAt = Date.now();
-  let toldAt = Date.now();
-  while (!ended) {
-    await Promise.race([done.catch(() => {}), sleep(POLL_INTERVAL_MS)]);
-    const now = await sizeOf(folder);
-    if (now !== size) [size, grewAt] = [now, Date.now()];
-    if (Date.now() - toldAt >= PROGRESS_INTERVAL_MS) {
-      toldAt = Date.now();
-      progress(`downloading ${label} ... ${Math.floor(size / 1e6)} MB`);
-    }
-    if (!ended && Date.now() - grewAt >= download.idleMs) {
-      killGroup(child.pid);
-      throw new Error(`nothing received for ${download.idleMs / 1000} s`);
-    }
-  }
-  const code = await done;
-  if (code !== 0) throw new Error(lastLine(errors) || lastLine(output) || `ended with ${code ?? "a signal"}`);
-  return output;
-}
-
-function killGroup(pid: number | undefined): void {
-  if (pid === undefined) return;
+  const ended = once(child, "close") as Promise<[number | null]>;
+  let end: [number | null] | undefined;
+  let [size, grewAt, reportedAt] = [0, Date.now(), Date.now()];
   try {
-    process.kill(process.platform === "win32" ? pid : -pid, "SIGKILL");
+    while (!end) {
+      end = await Promise.race([ended, sleep(POLL_INTERVAL_MS, undefined, signal && { signal })]);
+      const now = sizeOf(folder);
+      if (now !== size) [size, grewAt] = [now, Date.now()];
+      if (!end && Date.now() - grewAt >= idleMs) throw new Error(`nothing received for ${idleMs / 1_000} s`);
+      if (Date.now() - reportedAt < PROGRESS_INTERVAL_MS) continue;
+      reportedAt = Date.now();
+      progress(`downloading the Temporal CLI ... ${Math.floor(size / 1e6)} MB`);
+    }
+  } catch (error) {
+    try {
+      if (child.pid) process.kill(-child.pid, "SIGKILL");
+    } catch {
+      child.kill("SIGKILL"); // Windows has no process groups.
+    }
+    await ended.catch(() => {});
+    throw error;
+  }
+  if (end[0] !== 0) throw new Error(reasonIn(errors) || `ended with ${end[0] ?? "a signal"}`);
+}
+
+/** The size of all files in a folder, in bytes. */
+function sizeOf(folder: string): number {
+  try {
+    const files = readdirSync(folder, { recursive: true, encoding: "utf8" });
+    const sizes = files.map(
+      (file) => statSync(path.join(folder, file), { throwIfNoEntry: false })?.size ?? 0,
+    );
+    return sizes.reduce((sum, size) => sum + size, 0);
   } catch {
-    // It has just ended.
+    return 0; // A subfolder was removed meanwhile.
   }
 }
 
-async function sizeOf(folder: string): Promise<number> {
-  const entries: Dirent[] = await readdir(folder, { withFileTypes: true, recursive: true }).catch(() => []);
-  const sizes = entries.map(async (entry) =>
-    entry.isFile()
-      ? stat(path.join(entry.parentPath, entry.name)).then(
-          ({ size }) => size,
-          () => 0,
-        )
-      : 0,
-  );
-  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
-}
-
-function lastLine(text: string): string {
-  return text.trim().split("\n").at(-1)?.trim() ?? "";
+/** The first line that pip marks as an error, else the last line. */
+function reasonIn(errors: string): string {
+  const lines = errors.trim().split("\n");
+  return (lines.find((line) => line.startsWith("ERROR: ")) ?? lines.at(-1) ?? "").replace("ERROR: ", "");
 }

@@ -1,34 +1,20 @@
-import {
-  create,
-  type DescField,
-  type DescMessage,
-  fromJson,
-  type JsonObject,
-  ScalarType,
-} from "@bufbuild/protobuf";
+import { create, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
-import {
-  DurationSchema,
-  FeatureSet_FieldPresence,
-  isWrapperDesc,
-  ListValueSchema,
-  StructSchema,
-  TimestampSchema,
-  ValueSchema,
-} from "@bufbuild/protobuf/wkt";
+import { FeatureSet_FieldPresence, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
+import { TIMESTAMP } from "../../../src/contract/json/field-types.ts";
 
 /** How deep messages hold others. */
 const MAX_DEPTH = 3;
 
 /** Any message of a type that JSON can say; times are whole seconds, since no more of them is written. */
 export function arbitraryMessage(desc: DescMessage, depth = 0): fc.Arbitrary<ReflectMessage> {
-  return wellKnown(desc) ?? fields(desc, depth);
+  return desc.typeName === TIMESTAMP ? time(desc) : fields(desc, depth);
 }
 
 function fields(desc: DescMessage, depth: number): fc.Arbitrary<ReflectMessage> {
   const setters = desc.fields
-    .filter((field) => depth < MAX_DEPTH || !field.message || wellKnown(field.message))
+    .filter((field) => depth < MAX_DEPTH || !field.message || field.message.typeName === TIMESTAMP)
     .map((field) => setter(field, depth));
   return fc.tuple(...setters).map((set) => {
     const message = reflect(desc);
@@ -52,12 +38,7 @@ function setter(field: DescField, depth: number): fc.Arbitrary<Setter> {
       for (const [name, each] of entries) message.get(field).set(name, each);
     });
   }
-  // What is null and what is unset look the same.
-  const some =
-    field.message?.typeName === "google.protobuf.Value"
-      ? value(field, depth).filter((each) => (each as ReflectMessage).message !== undefined && !isNull(each))
-      : value(field, depth);
-  const set = some.map(
+  const set = value(field, depth).map(
     (each): Setter =>
       (message) =>
         message.set(field, each),
@@ -68,10 +49,6 @@ function setter(field: DescField, depth: number): fc.Arbitrary<Setter> {
 // biome-ignore lint/suspicious/noExplicitAny: reflection has a type for each kind of field
 type Value = any;
 
-function isNull(value: ReflectMessage): boolean {
-  return (value.message as unknown as { kind: { case: string } }).kind.case === "nullValue";
-}
-
 /** A singular field's value, a list's item, a map's value. */
 function value(field: DescField, depth: number): fc.Arbitrary<Value> {
   if (field.message) return arbitraryMessage(field.message, depth + 1);
@@ -79,39 +56,10 @@ function value(field: DescField, depth: number): fc.Arbitrary<Value> {
   return scalar(field.scalar);
 }
 
-function wellKnown(desc: DescMessage): fc.Arbitrary<ReflectMessage> | undefined {
-  if (isWrapperDesc(desc)) {
-    const [field] = desc.fields;
-    return scalar(field.scalar).map((each) => {
-      const message = reflect(desc);
-      message.set(field, each);
-      return message;
-    });
-  }
-  switch (desc.typeName) {
-    case "google.protobuf.Timestamp":
-      return fc
-        .bigInt({ min: -62_135_596_800n, max: 253_402_300_799n })
-        .map((seconds) => reflect(desc, create(TimestampSchema, { seconds })));
-    case "google.protobuf.Duration":
-      return fc
-        .tuple(fc.bigInt({ min: 0n, max: 315_576_000_000n }), fc.nat(999_999_999), fc.constantFrom(1, -1))
-        .map(([seconds, nanos, sign]) =>
-          reflect(desc, create(DurationSchema, { seconds: seconds * BigInt(sign), nanos: nanos * sign })),
-        );
-    case "google.protobuf.Struct":
-      return fc
-        .dictionary(fc.string({ unit: "binary" }), fc.jsonValue({ stringUnit: "binary" }), { maxKeys: 4 })
-        .map((json) => reflect(desc, fromJson(StructSchema, json as JsonObject)));
-    case "google.protobuf.Value":
-      return fc.jsonValue().map((json) => reflect(desc, fromJson(ValueSchema, json as JsonObject)));
-    case "google.protobuf.ListValue":
-      return fc
-        .array(fc.jsonValue(), { maxLength: 4 })
-        .map((json) => reflect(desc, fromJson(ListValueSchema, json as JsonObject[])));
-    default:
-      return undefined;
-  }
+function time(desc: DescMessage): fc.Arbitrary<ReflectMessage> {
+  return fc
+    .bigInt({ min: -62_135_596_800n, max: 253_402_300_799n })
+    .map((seconds) => reflect(desc, create(TimestampSchema, { seconds })));
 }
 
 function scalar(type: ScalarType): fc.Arbitrary<Value> {

@@ -10,30 +10,19 @@ import {
   FieldDescriptorProto_Type,
   FieldDescriptorProtoSchema,
   FileDescriptorProtoSchema,
-  file_google_protobuf_duration,
-  file_google_protobuf_empty,
-  file_google_protobuf_struct,
   file_google_protobuf_timestamp,
-  file_google_protobuf_wrappers,
   OneofDescriptorProtoSchema,
 } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
+import { TIMESTAMP } from "../../../src/contract/json/field-types.ts";
 
 const PACKAGE = "arbitrary.v1";
-const IMPORTS = [
-  file_google_protobuf_duration,
-  file_google_protobuf_empty,
-  file_google_protobuf_struct,
-  file_google_protobuf_timestamp,
-  file_google_protobuf_wrappers,
-];
-const WELL_KNOWN = IMPORTS.flatMap((file) => file.messages.map((message) => message.typeName));
 
 const SCALARS = Object.values(ScalarType).filter((value) => typeof value === "number");
 const NO_KEYS: readonly ScalarType[] = [ScalarType.DOUBLE, ScalarType.FLOAT, ScalarType.BYTES];
 const KEYS = SCALARS.filter((scalar) => !NO_KEYS.includes(scalar));
 
-type FieldType = { scalar: ScalarType } | { enum: number } | { message: number } | { wellKnown: string };
+type FieldType = { scalar: ScalarType } | { enum: number } | { message: number } | { time: true };
 
 interface FieldSpec {
   name: string;
@@ -65,7 +54,7 @@ const fieldSpec = fc.record<FieldSpec>({
     { weight: 6, arbitrary: fc.record({ scalar: fc.constantFrom(...SCALARS) }) },
     { weight: 2, arbitrary: fc.record({ enum: fc.nat(9) }) },
     { weight: 2, arbitrary: fc.record({ message: fc.nat(9) }) },
-    { weight: 3, arbitrary: fc.record({ wellKnown: fc.constantFrom(...WELL_KNOWN) }) },
+    { weight: 1, arbitrary: fc.constant<FieldType>({ time: true }) },
   ),
   shape: fc.constantFrom("plain", "optional", "list", "map", "member"),
   key: fc.constantFrom(...KEYS),
@@ -99,14 +88,14 @@ const fileSpec = fc.record<FileSpec>({
 });
 
 /**
- * Any message type that a proto file could declare: every kind of field, nested and recursive messages, enums with
+ * Any message type that a payload may have: every kind of field, nested and recursive messages, enums with
  * and without their prefix, numbers in another order than the declarations.
  */
 export const arbitraryType: fc.Arbitrary<DescMessage> = fileSpec.map((spec) => {
   const file = create(FileDescriptorProtoSchema, {
     name: "arbitrary.proto",
     package: PACKAGE,
-    dependency: IMPORTS.map((each) => each.proto.name),
+    dependency: [file_google_protobuf_timestamp.proto.name],
     enumType: spec.enums.map(enumOf),
     ...(spec.proto3 ? { syntax: "proto3" } : { syntax: "editions", edition: Edition.EDITION_2023 }),
   });
@@ -115,7 +104,7 @@ export const arbitraryType: fc.Arbitrary<DescMessage> = fileSpec.map((spec) => {
   for (const [index, message] of messages.entries()) {
     (isNested(spec, index) ? first.nestedType : file.messageType).push(message);
   }
-  const registry = createFileRegistry(file, (name) => IMPORTS.find((each) => each.proto.name === name));
+  const registry = createFileRegistry(file, () => file_google_protobuf_timestamp);
   return registry.getMessage(`${PACKAGE}.M0`) as DescMessage;
 });
 
@@ -181,7 +170,7 @@ function typeOf(spec: FileSpec, type: FieldType) {
     const name = enumName(type.enum % spec.enums.length);
     return { type: FieldDescriptorProto_Type.ENUM, typeName: `.${PACKAGE}.${name}` };
   }
-  const typeName = "message" in type ? nameOf(spec, type.message % spec.messages.length) : type.wellKnown;
+  const typeName = "message" in type ? nameOf(spec, type.message % spec.messages.length) : TIMESTAMP;
   return { type: FieldDescriptorProto_Type.MESSAGE, typeName: `.${typeName}` };
 }
 

@@ -1,14 +1,7 @@
 import assert from "node:assert/strict";
-import {
-  create,
-  type DescEnum,
-  type DescField,
-  type DescMessage,
-  fromJson,
-  ScalarType,
-} from "@bufbuild/protobuf";
+import { create, type DescEnum, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
-import { DurationSchema, isWrapperDesc, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import type { JsonTree } from "./json-tree.ts";
 
 /**
@@ -17,8 +10,7 @@ import type { JsonTree } from "./json-tree.ts";
  * @throws AssertionError on a name, an order or a shape that is not as it should be
  */
 export function readMessage(desc: DescMessage, tree: JsonTree): ReflectMessage {
-  const known = readWellKnown(desc, tree);
-  if (known) return known;
+  if (desc.typeName === "google.protobuf.Timestamp") return readTime(desc, tree);
   assert.ok("object" in tree, `${desc.typeName} is an object`);
   assert.deepEqual(
     tree.object.map(([key]) => key),
@@ -98,38 +90,9 @@ function readScalar(type: ScalarType, tree: JsonTree): Value {
   }
 }
 
-function readWellKnown(desc: DescMessage, tree: JsonTree): ReflectMessage | undefined {
-  if (isWrapperDesc(desc)) {
-    const message = reflect(desc);
-    message.set(desc.fields[0], readScalar(desc.fields[0].scalar, tree));
-    return message;
-  }
-  switch (desc.typeName) {
-    case "google.protobuf.Timestamp": {
-      assert.ok("string" in tree);
-      assert.match(tree.string, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/);
-      const seconds = BigInt(Date.parse(`${tree.string}Z`)) / 1_000n;
-      return reflect(desc, create(TimestampSchema, { seconds }));
-    }
-    case "google.protobuf.Duration": {
-      assert.ok("string" in tree);
-      const [, sign = "", whole = "", part = ""] =
-        /^(-?)(\d+)(?:\.(\d+))?s$/.exec(tree.string) ?? assert.fail();
-      const nanos = Number(`${sign}${part.padEnd(9, "0")}`);
-      return reflect(desc, create(DurationSchema, { seconds: BigInt(`${sign}${whole}`), nanos }));
-    }
-    case "google.protobuf.Struct":
-    case "google.protobuf.Value":
-    case "google.protobuf.ListValue":
-      return reflect(desc, fromJson(desc, plain(tree)));
-    default:
-      return undefined;
-  }
-}
-
-function plain(tree: JsonTree): Value {
-  if ("object" in tree) return Object.fromEntries(tree.object.map(([key, value]) => [key, plain(value)]));
-  if ("array" in tree) return tree.array.map(plain);
-  if ("number" in tree) return Number(tree.number);
-  return "string" in tree ? tree.string : tree.literal;
+function readTime(desc: DescMessage, tree: JsonTree): ReflectMessage {
+  assert.ok("string" in tree);
+  assert.match(tree.string, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/);
+  const seconds = BigInt(Date.parse(`${tree.string}Z`)) / 1_000n;
+  return reflect(desc, create(TimestampSchema, { seconds }));
 }

@@ -55,14 +55,11 @@ test("the sample of any type is valid under its schema", () => {
 
 test("a message that lacks any of its keys, or has a list of lists in its place, is not valid", () => {
   fc.assert(
-    fc.property(anyTyped, fc.nat(), ({ desc, validate, json }, choice) => {
+    fc.property(anyTyped, fc.nat(), ({ validate, json }, choice) => {
       const entries = Object.entries(JSON.parse(json));
       fc.pre(entries.length > 0);
       const changed = choice % entries.length;
       expect(validate(Object.fromEntries(entries.filter((_, index) => index !== changed)))).toBe(false);
-      // Some well-known types may hold anything.
-      const type = desc.fields[changed]?.message?.typeName ?? "";
-      fc.pre(!/^google\.protobuf\.(Value|ListValue)$/.test(type));
       const [key = ""] = entries[changed] ?? [];
       expect(validate({ ...Object.fromEntries(entries), [key]: [[[]]] })).toBe(false);
     }),

@@ -2,7 +2,7 @@ import { create, createFileRegistry, type DescMessage, equals, type MessageShape
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { file_webhook_v1_api_key } from "../../../gen/webhook/v1/api_key_pb.ts";
+import { file_webhook_v1_api_key, RotateApiKeyRequestSchema } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { file_webhook_v1_delivery } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { file_webhook_v1_event } from "../../../gen/webhook/v1/event_pb.ts";
 import { file_webhook_v1_webhook } from "../../../gen/webhook/v1/webhook_pb.ts";
@@ -20,8 +20,13 @@ const OURS = [
   file_webhook_v1_webhook,
 ].flatMap((file) => file.messages);
 
-/** EventType holds JSON as text, which is written as it is. */
-const TYPED = OURS.filter((desc) => !/^webhook\.v1\.(EventType|ListProcessesResponse)$/.test(desc.typeName));
+/**
+ * EventType holds JSON as text, which is written as it is. Requests to revoke and rotate keys, which REST does not have,
+ * have fields of other types.
+ */
+const TYPED = OURS.filter(
+  (desc) => !/\.(EventType|ListProcessesResponse|(Revoke|Rotate)ApiKeyRequest)$/.test(desc.typeName),
+);
 
 function expectWrittenAndRead(desc: DescMessage, message: MessageShape<DescMessage>): void {
   const json = jsonWriter(desc, "payload")(message);
@@ -70,6 +75,12 @@ test("two fields that would have the same name in JSON are refused, each time, w
   const message = "p.M: order_id and orderId would both be OrderId in JSON; rename one of them";
   expect(() => jsonWriter(desc, "payload")).toThrow(message);
   expect(() => jsonWriter(desc, "payload")).toThrow(message);
+});
+
+test("a google.protobuf.Duration in a REST answer is an error that names the field", () => {
+  expect(() => jsonWriter(RotateApiKeyRequestSchema, "rest")).toThrow(
+    "webhook.v1.RotateApiKeyRequest.grace_period is a google.protobuf.Duration; of google.protobuf only Timestamp is allowed.",
+  );
 });
 
 test("two types of one name are not taken for each other", () => {

@@ -84,30 +84,33 @@ test("its password is in a 0600 file alone, and it listens on 127.0.0.1 alone", 
   ]);
 });
 
-test("what a service killed with SIGKILL left running is taken over", async () => {
+test("what a service killed with SIGKILL left running is stopped cleanly; its data and its port are kept", async () => {
   const dataDir = await preparedFolder();
   const port = await anyPort();
   const { child, said } = await runProgram<Started>("start-servers.ts", [dataDir, "postgres", String(port)]);
+  await query(said.url, "create table kept as select 42 as answer");
   await killHard(child);
   expect(await findRunningPostgres(dataDir)).toBe(said.url);
   const { lines, progress } = recorded();
   const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress, port }));
-  expect(server.pid).toBe(said.pid);
-  expect(lines.join("\n")).toContain(`taking over PostgreSQL (pid ${said.pid})`);
-  await server.stop();
+  expect(lines).toContain(`stopping PostgreSQL (pid ${said.pid}), left running by an earlier service`);
   expect(runs(said.pid)).toBe(false);
+  expect(server.url).toBe(said.url);
+  expect(await query(server.url, "select answer from kept")).toEqual([{ answer: 42 }]);
+  const log = await readFile(path.join(dataDir, "logs/postgres.log"), "utf8");
+  expect(log).toContain("received fast shutdown request");
+  expect(log).not.toContain("not properly shut down");
 });
 
-test("a left-over with other settings is stopped, and one with ours is started", async () => {
+test("a left-over whose password was lost is stopped before it is given a new one", async () => {
   const dataDir = await preparedFolder();
   const port = await anyPort();
   const { child, said } = await runProgram<Started>("start-servers.ts", [dataDir, "postgres", String(port)]);
   await killHard(child);
-  const settings = { max_connections: "50" };
-  const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port, settings }));
+  await rm(path.join(dataDir, "postgres-password"));
+  const server = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
   expect(runs(said.pid)).toBe(false);
-  expect(server.port).toBe(port);
-  expect(await query(server.url, "show max_connections")).toEqual([{ max_connections: "50" }]);
+  expect(await query(server.superuserUrl, "select 1 as one")).toEqual([{ one: 1 }]);
 });
 
 test("a stale postmaster.pid that names somebody else's process is removed, and that process not signalled", async () => {

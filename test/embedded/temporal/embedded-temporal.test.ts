@@ -1,8 +1,10 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { Client, Connection } from "@temporalio/client";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { findByCommand, markerOf } from "../../../src/embedded/process/processes.ts";
 import { startEmbeddedTemporal } from "../../../src/embedded/temporal/embedded-temporal.ts";
+import { findTemporalCli } from "../../../src/embedded/temporal/temporal-cli.ts";
 import { anyPort } from "../../support/any-port.ts";
 import {
   killAfterTest,
@@ -11,7 +13,7 @@ import {
   recorded,
   runProgram,
   runs,
-  stranger,
+  stopAfterTest,
   temporaryFolder,
   until,
 } from "../support.ts";
@@ -63,16 +65,23 @@ test("its workflows and its address are kept over a stop and a start, and its UI
   });
 });
 
-test("what a service killed with SIGKILL left running is taken over", async () => {
+test("what a service killed with SIGKILL left running is stopped; its workflows and its ports are kept", async () => {
   const dataDir = await temporaryFolder();
   const { port, uiPort } = await anyPorts();
   const args = [dataDir, "temporal", String(port), String(uiPort)];
   const { child, said } = await runProgram<Started>("start-servers.ts", args);
+  await withClient(said.address, (client) =>
+    client.workflow.start("kept", { workflowId: "kept", taskQueue: "none" }),
+  );
   await killHard(child);
-  const server = killAfterTest(await startEmbeddedTemporal({ dataDir, progress: silent, port, uiPort }));
-  expect(server).toMatchObject(said);
-  await server.stop();
+  const { lines, progress } = recorded();
+  const server = killAfterTest(await startEmbeddedTemporal({ dataDir, progress, port, uiPort }));
+  expect(lines).toContain(`stopping Temporal (pid ${said.pid}), left running by an earlier service`);
   expect(runs(said.pid)).toBe(false);
+  expect(server.address).toBe(said.address);
+  await withClient(server.address, async (client) => {
+    expect((await client.workflow.getHandle("kept").describe()).status.name).toBe("RUNNING");
+  });
 });
 
 test("a left-over on other ports is stopped, even one no record tells of, and one on ours started", async () => {
@@ -88,18 +97,40 @@ test("a left-over on other ports is stopped, even one no record tells of, and on
   expect(server.address).toBe(`127.0.0.1:${wished.port}`);
 });
 
-test("a record that names somebody else's process does not get that signalled", async () => {
+test.each([
+  ["replaces itself with the program, like a version manager's", "exec"],
+  ["waits for the program", ""],
+])("a CLI on PATH that is a script and %s works; its left-over is found and stopped", async (_, exec) => {
   const dataDir = await temporaryFolder();
-  const options = { dataDir, progress: silent, ...(await anyPorts()) };
-  const first = killAfterTest(await startEmbeddedTemporal(options));
-  await first.stop();
-  const other = await stranger();
-  const file = path.join(dataDir, "temporal/server.json");
-  const record = JSON.parse(await readFile(file, "utf8")) as object;
-  await writeFile(file, JSON.stringify({ ...record, pid: other.pid }));
-  const second = killAfterTest(await startEmbeddedTemporal(options));
-  await second.stop();
-  expect([runs(other.pid), other.exitCode, other.signalCode]).toEqual([true, null, null]);
+  const cli = await findTemporalCli(dataDir, silent);
+  const script = path.join(dataDir, "bin/temporal");
+  await mkdir(path.dirname(script));
+  await writeFile(script, `#!/bin/sh\n${exec} '${cli}' "$@"\n`, { mode: 0o755 });
+  vi.stubEnv("PATH", `${path.dirname(script)}:${process.env.PATH}`);
+  onTestFinished(() => void vi.unstubAllEnvs());
+
+  const { port, uiPort } = await anyPorts();
+  const args = [dataDir, "temporal", String(port), String(uiPort)];
+  const { child, said } = await runProgram<Started>("start-servers.ts", args);
+  const servers = () => findByCommand(`${markerOf("--db-filename")}${dataDir}/`);
+  const leftOver = servers();
+  expect(leftOver).toContain(said.pid);
+  expect(leftOver).toHaveLength(exec ? 1 : 2);
+  await killHard(child);
+
+  const { lines, progress } = recorded();
+  const options = { dataDir, progress, port, uiPort, superviseRestart: true };
+  const server = stopAfterTest(await startEmbeddedTemporal(options));
+  expect(lines).toContain(
+    `stopping Temporal (pid ${leftOver.join(", ")}), left running by an earlier service`,
+  );
+  expect(leftOver.filter(runs)).toEqual([]);
+  expect(server.address).toBe(said.address);
+  server.kill();
+  await until(() => lines.some((line) => line.startsWith("Temporal is running again")));
+  await withClient(server.address, (client) => client.connection.workflowService.getSystemInfo({}));
+  await server.stop();
+  expect(servers()).toEqual([]);
 });
 
 test("taken ports lead to free ones, which are kept", async () => {

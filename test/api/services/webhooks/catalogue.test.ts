@@ -1,8 +1,15 @@
 import { clone, create, createFileRegistry } from "@bufbuild/protobuf";
 import {
+  DescriptorProtoSchema,
   EnumValueDescriptorProtoSchema,
+  FieldDescriptorProto_Label,
+  FieldDescriptorProto_Type,
+  FieldDescriptorProtoSchema,
   type FileDescriptorProto,
   FileDescriptorProtoSchema,
+  file_google_protobuf_duration,
+  file_google_protobuf_struct,
+  file_google_protobuf_wrappers,
 } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { file_webhook_v1_event, PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
@@ -35,11 +42,17 @@ test("event types that exist keep their numbers", () => {
   ]);
 });
 
+const WELL_KNOWN = [
+  file_google_protobuf_duration,
+  file_google_protobuf_struct,
+  file_google_protobuf_wrappers,
+];
+
 /** The catalogue of an event.proto that was changed. */
 function catalogueOf(change: (file: FileDescriptorProto) => void) {
   const proto = clone(FileDescriptorProtoSchema, file_webhook_v1_event.proto);
   change(proto);
-  const { dependencies } = file_webhook_v1_event;
+  const dependencies = [...file_webhook_v1_event.dependencies, ...WELL_KNOWN];
   const registry = createFileRegistry(proto, (name) => dependencies.find((file) => file.proto.name === name));
   const processes = registry.getEnum("webhook.v1.WebhookProcess");
   const request = registry.getMessage("webhook.v1.PublishEventRequest");
@@ -76,6 +89,53 @@ test("a number from 10001 is that of a notice: its payload is no member of the r
   expect(() => catalogueOf(without)).toThrow(
     "Notice.data.webhook_failing has no event type: add WEBHOOK_PROCESS_WEBHOOK_FAILING, with a number from 10001, to WebhookProcess",
   );
+});
+
+/** The catalogue with a field of this type in the lines of an order, in a list or a map of them. */
+function catalogueWith(typeName: string, inside: "list" | "map"): unknown {
+  return catalogueOf((file) => {
+    const line = file.messageType.find(({ name }) => name === "OrderLine");
+    if (!line) throw new Error("event.proto has no OrderLine");
+    const value = create(FieldDescriptorProtoSchema, {
+      name: "more",
+      jsonName: "more",
+      number: 99,
+      type: FieldDescriptorProto_Type.MESSAGE,
+      typeName: `.${typeName}`,
+      label: FieldDescriptorProto_Label.REPEATED,
+    });
+    if (inside === "map") {
+      const key = { name: "key", jsonName: "key", number: 1, type: FieldDescriptorProto_Type.STRING };
+      const field = [
+        { ...key, label: FieldDescriptorProto_Label.OPTIONAL },
+        { ...value, name: "value", jsonName: "value", number: 2, label: FieldDescriptorProto_Label.OPTIONAL },
+      ];
+      line.nestedType.push(
+        create(DescriptorProtoSchema, { name: "MoreEntry", options: { mapEntry: true }, field }),
+      );
+      value.typeName = ".webhook.v1.OrderLine.MoreEntry";
+    }
+    line.field.push(value);
+    file.dependency.push(...WELL_KNOWN.map((each) => each.proto.name));
+  });
+}
+
+test.each([
+  ["google.protobuf.Duration", "list"],
+  ["google.protobuf.Struct", "map"],
+  ["google.protobuf.StringValue", "list"],
+] as const)(
+  "a %s in a payload, at any depth, is an error that names the field and what to use",
+  (typeName, inside) => {
+    expect(() => catalogueWith(typeName, inside)).toThrow(
+      `webhook.v1.OrderLine.more is a ${typeName}; of google.protobuf only Timestamp is allowed. ` +
+        "Use a message, a map or a scalar instead, with `optional` if it can be null",
+    );
+  },
+);
+
+test.each(["list", "map"] as const)("a payload may have a %s of times", (inside) => {
+  expect(catalogueWith("google.protobuf.Timestamp", inside)).toHaveLength(catalogue.length);
 });
 
 test("every event type and every property of its payload says what it means", () => {
