@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Receiver } from "../../demo/receiver.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { changeDelivery, storeDeliveries } from "../support/stored-deliveries.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
@@ -130,16 +131,10 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
     expect(await page.title()).toBe(`Delivery ${id.slice(-8)} · Webhook service`);
 
     answer = 200;
-    await page.getByRole("button", { name: "Send again…" }).focus();
-    await page.keyboard.press("Enter");
-    const dialog = page.getByRole("dialog", { name: "Send this delivery again?" });
-    await dialog.waitFor();
-    const words = (await dialog.textContent()) ?? "";
-    for (const part of [id, receiver.url, "numbered from 5"]) expect(words).toContain(part);
-    await takeScreenshots(page, "delivery-send-again");
-    // What is confirmed has the focus.
+    await page.getByRole("button", { name: "Send again" }).focus();
     await page.keyboard.press("Enter");
     await page.getByText("It will be sent with the next dispatch").first().waitFor();
+    await page.getByText("Up to 4 more attempts under the same id, numbered from 5.").waitFor();
     // The button is gone while the delivery is under way; the focus is on the page all the same.
     await expect.poll(() => page.evaluate("document.activeElement.closest('main') !== null")).toBe(true);
     await expect.poll(() => attempts(page).count(), PATIENCE).toBe(5);
@@ -151,15 +146,40 @@ test("a delivery tells what it sends, every attempt with its answer, and how it 
     expect(await signatureOf(5)).toBe(linesOf(5));
     expect(await attempts(page).first().textContent()).toContain("recomputed with the current secret");
     await expectAccessible(page);
-    await expect.poll(() => page.getByRole("button", { name: "Send again…" }).count()).toBe(1);
+    await expect.poll(() => page.getByRole("button", { name: "Send again" }).count()).toBe(1);
+    expect(await page.getByRole("button", { name: "Replay failed since this one…" }).count()).toBe(0);
     await takeScreenshots(page, "delivery-two-rounds");
 
     await web.service.webhooks.pauseWebhook({ webhookId });
-    await page.getByRole("button", { name: "Send again…" }).click();
-    await dialog.getByRole("button", { name: "Send again", exact: true }).click();
+    await page.getByRole("button", { name: "Send again" }).click();
     await page.getByText("It waits until the webhook is resumed").first().waitFor();
     await web.service.webhooks.resumeWebhook({ webhookId });
   });
+});
+
+test("what failed since a failed delivery is replayed from its page, that one included", async () => {
+  const { service } = web;
+  const ofOne = await service.register("https://outage.example/hooks");
+  const [, id = ""] = await storeDeliveries(
+    service.db,
+    [3, 2, 1].map((hours) => ({
+      webhookId: ofOne,
+      state: "failed" as const,
+      created: new Date(Date.now() - hours * 3_600_000),
+    })),
+  );
+  await web.visit({ path: `/deliveries/${id}` }, async (page) => {
+    await page.getByRole("button", { name: "Replay failed since this one…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Send 2 deliveries again?" });
+    await dialog.getByText("https://outage.example/hooks").waitFor();
+    await expectAccessible(page);
+    await takeScreenshots(page, "delivery-replay-since");
+    await dialog.getByRole("button", { name: "Send again" }).click();
+    await page.getByText("The replay has started").waitFor();
+  });
+  const { replays } = await createClient(ReplayService, service.transport).listReplays({ webhookId: ofOne });
+  expect(replays.map(({ what }) => what.case)).toEqual(["resend"]);
+  await service.webhooks.deleteWebhook({ webhookId: ofOne });
 });
 
 test("an event tells who published it, its payload and what became of its recipients", async () => {
@@ -205,7 +225,7 @@ test("a delivery under way counts down to its next attempt, and is not sent agai
   await web.visit({ path: `/deliveries/${made}` }, async (page) => {
     await expect.poll(() => attempts(page).first().textContent(), PATIENCE).toMatch(/Attempt 2in [0-5]:\d\d/);
     expect(await attempts(page).last().textContent()).toContain("Connection timed out (ETIMEDOUT)");
-    expect(await page.getByRole("button", { name: "Send again…" }).count()).toBe(0);
+    expect(await page.getByRole("button", { name: "Send again" }).count()).toBe(0);
     await page.getByText("The event is not kept any more.").waitFor();
     await expectAccessible(page);
     await takeScreenshots(page, "delivery-retrying");

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Endpoint, EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { tabTo } from "./keyboard.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots, untilRead } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -28,25 +29,16 @@ const types = (page: Page) =>
 
 /** Chooses event types in an open dialog, or takes chosen ones away. */
 async function choose(page: Page, ...names: string[]): Promise<void> {
-  const select = page.getByRole("dialog").getByRole("combobox", { name: "Event types" });
-  await select.click();
-  for (const name of names) await page.getByRole("option", { name: new RegExp(`^${name}`) }).click();
-  await page.keyboard.press("Escape");
+  for (const name of names) await page.getByRole("dialog").getByRole("checkbox", { name }).click();
 }
 
 test("a URL is registered for several event types by keyboard alone, and each has a page that leads to the others", () =>
   web.visit({ path: "/webhooks?new=1" }, async (page) => {
     const dialog = page.getByRole("dialog", { name: "New webhook" });
-    const select = dialog.getByRole("combobox", { name: "Event types" });
-    await select.focus();
-    for (const word of ["stock", "document"]) {
-      await page.keyboard.type(word);
-      await page.keyboard.press("ArrowDown");
-      await page.keyboard.press("Enter");
-    }
-    // Closes the choices, not the dialog.
-    await page.keyboard.press("Escape");
-    await page.getByRole("option").first().waitFor({ state: "detached" });
+    await tabTo(page, dialog.getByRole("checkbox", { name: "StockLevelChanged" }));
+    await page.keyboard.press("Space");
+    await tabTo(page, dialog.getByRole("checkbox", { name: "DocumentCreated" }), { back: true });
+    await page.keyboard.press("Space");
     await dialog.getByRole("button", { name: "StockLevelChanged", exact: true }).click();
     const sample = page.getByRole("region", { name: "Sample of StockLevelChanged" });
     expect(JSON.parse((await sample.textContent()) ?? "")).toHaveProperty("ProductId");
@@ -83,6 +75,22 @@ test("several event types are refused where a webhook has one of them, which the
   });
 });
 
+test("all events are chosen with one button, which leaves notices as they are, and a search keeps chosen ones in sight", () =>
+  web.visit({ path: "/webhooks?new=1" }, async (page) => {
+    const dialog = page.getByRole("dialog");
+    const checked = () =>
+      dialog.getByRole("checkbox", { checked: true }).evaluateAll((all) => all.map((each) => each.id).length);
+    await choose(page, "WebhookDisabled", "DocumentCreated");
+    await dialog.getByRole("button", { name: "Choose all events" }).click();
+    expect(await checked()).toBe(4);
+    await dialog.getByRole("searchbox", { name: "Search event types" }).fill("recovered");
+    await expect.poll(() => dialog.getByRole("checkbox").count()).toBe(5);
+    await dialog.getByRole("button", { name: "Choose no events" }).click();
+    await expect.poll(() => dialog.getByRole("checkbox").count()).toBe(2);
+    expect(await dialog.getByRole("checkbox", { name: "WebhookDisabled" }).isChecked()).toBe(true);
+    await expectAccessible(page);
+  }));
+
 test("event types are added to a webhook of one, with its secret, and taken away again", async () => {
   const webhookId = await web.service.register("https://grows.example/hooks");
   const secretOf = async (id: bigint) =>
@@ -118,7 +126,7 @@ test("event types are added to a webhook of one, with its secret, and taken away
   });
 });
 
-test("dialogs that change what event types share name all of them", async () => {
+test("what changes for all event types of an endpoint names all of them", async () => {
   const endpoint = await created("https://shared.example/hooks", [1, 2]);
   const [first, second] = idsOf(endpoint);
   await web.visit({ path: `/webhooks/${first}` }, async (page) => {
@@ -132,17 +140,13 @@ test("dialogs that change what event types share name all of them", async () => 
     await page.getByRole("textbox", { name: "Name" }).fill("Shop");
     await page.getByRole("button", { name: "Save changes" }).click();
     await page.getByRole("heading", { name: "Shop", level: 1 }).waitFor();
-    for (const [button, title] of [
-      ["Pause", "Pause this webhook?"],
-      ["Rotate", "Rotate the signing secret?"],
-    ] as const) {
-      await page.getByRole("button", { name: button, exact: true }).click();
-      const dialog = page.getByRole("dialog", { name: title });
-      await dialog.getByText("OrderDispatched, DocumentCreated", { exact: true }).waitFor();
-      if (button === "Pause") await dialog.getByRole("button", { name: "Pause webhook" }).click();
-      else await page.keyboard.press("Escape");
-      await dialog.waitFor({ state: "detached" });
-    }
+    await page.getByRole("button", { name: "Rotate", exact: true }).click();
+    const dialog = page.getByRole("dialog", { name: "Rotate the signing secret?" });
+    await dialog.getByText("OrderDispatched, DocumentCreated", { exact: true }).waitFor();
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Pause", exact: true }).click();
+    await page.getByText("Events of OrderDispatched, DocumentCreated queue until you resume it.").waitFor();
     await expect.poll(() => typeList(page).getByText("Paused").count()).toBe(2);
     const { webhook } = await web.service.webhooks.getWebhook({ webhookId: second });
     expect([webhook?.name, webhook?.paused !== undefined]).toEqual(["Shop", true]);

@@ -41,12 +41,18 @@ test("text in payloads is found within a period, and the dialog says how much wa
     const dialog = page.getByRole("dialog", { name: "Export, or search payloads" });
     const text = dialog.getByRole("textbox", { name: "Text in the payload" });
     await text.fill('"');
-    await dialog.getByText("Show here").click();
+    // A search shows what it finds, unless a file is chosen.
+    expect(await dialog.getByRole("radio", { name: "Show here" }).isChecked()).toBe(true);
+    await dialog.getByRole("button", { name: "Search" }).click();
     await dialog.getByText("Enter at least 3 characters.").waitFor();
     await text.fill('{"OrderId":2,');
     await dialog.getByRole("button", { name: "Search" }).click();
     await dialog.getByText("1 delivery found; 3 examined.").waitFor();
     expect(await dialog.locator("a[href^='/deliveries/']").count()).toBe(1);
+    await dialog.getByText("CSV file").click();
+    await text.fill('{"OrderId":3,');
+    await dialog.getByRole("button", { name: "Export", exact: true }).waitFor();
+    await dialog.getByText("Show here").click();
     await takeScreenshots(page, "payload-search");
     await expectAccessible(page);
   }));

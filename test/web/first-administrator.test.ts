@@ -65,8 +65,7 @@ test("who signs in with that key registers a webhook, whose test event arrives s
   web.visit({ key: null }, async (page) => {
     await signIn(page, secret);
     await section(page, "First steps").getByRole("link", { name: "Register a webhook" }).click();
-    await dialog(page).getByRole("combobox", { name: "Event type" }).click();
-    await page.getByRole("option", { name: /^OrderDispatched/ }).click();
+    await dialog(page).getByRole("checkbox", { name: "OrderDispatched" }).check();
     await dialog(page).getByRole("textbox", { name: "URL" }).fill(`${receiver.url}/hooks/orders`);
     await dialog(page).getByRole("button", { name: "Register webhook" }).click();
     await page.getByRole("button", { name: "Send test event" }).click();
@@ -100,8 +99,7 @@ test("its page shows what the receiver got, and sends it once more under the sam
     expect(JSON.stringify(JSON.parse(body))).toBe(request.body);
 
     const again = receiver.until(() => requestsOf(deliveryId).length === 2);
-    await page.getByRole("button", { name: "Send again…" }).click();
-    await dialog(page).getByRole("button", { name: "Send again" }).click();
+    await page.getByRole("button", { name: "Send again" }).click();
     await again;
     const attempts = section(page, "Attempts").getByRole("listitem").filter({ hasText: "200 OK" });
     await attempts.filter({ hasText: "Attempt 2" }).waitFor();
@@ -135,11 +133,8 @@ test("the whole way, from signing in to sending again, is gone by keyboard alone
     await tabTo(page, go(page, "Webhooks"), { back: true });
     await page.keyboard.press("Enter");
     await enterOn(page, page.getByRole("button", { name: "New webhook" }));
-    await tabTo(page, dialog(page).getByRole("combobox", { name: "Event type" }));
-    await page.keyboard.press("ArrowDown");
-    await page.getByRole("option").first().waitFor();
-    await page.keyboard.press("ArrowDown");
-    await page.keyboard.press("Enter");
+    await tabTo(page, dialog(page).getByRole("checkbox", { name: "OrderDispatched" }));
+    await page.keyboard.press("Space");
     await dialog(page)
       .getByRole("region", { name: /^Sample of / })
       .waitFor();
@@ -151,8 +146,7 @@ test("the whole way, from signing in to sending again, is gone by keyboard alone
     await enterOn(page, page.getByRole("link", { name: "The delivery, with every attempt" }));
     await page.getByRole("heading", { name: "Delivery", exact: true }).waitFor();
     const id = lastPart(page);
-    await enterOn(page, page.getByRole("button", { name: "Send again…" }));
-    await enterOn(page, dialog(page).getByRole("button", { name: "Send again" }));
+    await enterOn(page, page.getByRole("button", { name: "Send again" }));
     await section(page, "Attempts")
       .getByRole("listitem")
       .filter({ hasText: "Attempt 2" })

@@ -1,4 +1,4 @@
-import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { type Client, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
@@ -25,6 +25,10 @@ test("a webhook gets the events that it missed, and the page shows how far that 
     await page.getByRole("button", { name: "Send missed events…" }).click();
     const dialog = page.getByRole("dialog", { name: "Send missed events?" });
     await dialog.getByText("Each OrderDispatched event since then").waitFor();
+    // The day before the webhook was registered is proposed; another span takes one click.
+    await dialog.getByRole("button", { name: /^Since/ }).waitFor();
+    await dialog.getByRole("radio", { name: "The last hour" }).check();
+    expect(await dialog.getByRole("button", { name: /^Since/ }).count()).toBe(0);
     await expectAccessible(page);
     await takeScreenshots(page, "send-missed");
     await dialog.getByRole("button", { name: "Send missed events" }).click();
@@ -43,6 +47,11 @@ test("a webhook gets the events that it missed, and the page shows how far that 
     expect(await card.getByRole("button").count()).toBe(0);
     const { replays: all } = await replays.listReplays({ webhookId });
     expect(all.map(({ state, queued }) => [state, queued])).toEqual([[ReplayState.CANCELLED, 20n]]);
+    const what = all[0]?.what;
+    const from = what?.case === "backfill" && what.value.from ? timestampDate(what.value.from) : new Date(0);
+    const age = Date.now() - from.getTime();
+    expect(age).toBeGreaterThanOrEqual(3_600_000);
+    expect(age).toBeLessThan(4_500_000);
   }));
 
 test("the page of replays lists them, newest first, and says which webhook is paused", async () => {

@@ -23,7 +23,7 @@ test("headers and credentials are tried with the endpoint's response, saved, and
     await section.getByText("None: deliveries carry the standard headers only.").waitFor();
     await section.getByRole("button", { name: "Change…" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByRole("button", { name: "Add a header" }).click();
+    // An empty row is there at once.
     await dialog.getByLabel("Name of header 1", { exact: true }).fill("Content-Length");
     await dialog.getByLabel("Value of header 1", { exact: true }).fill("4711");
     await dialog.getByRole("button", { name: "Save" }).click();
@@ -45,6 +45,13 @@ test("headers and credentials are tried with the endpoint's response, saved, and
     await section.getByText("Basic, user shop").waitFor();
     expect(await section.textContent()).toContain("X-Tenant");
     await expectFitsPhone(page);
+    await section.getByRole("button", { name: "Change…" }).click();
+    // One more row; what stays empty is not saved.
+    await dialog.getByRole("button", { name: "Add a header" }).click();
+    expect(await dialog.getByLabel(/^Name of header/).count()).toBe(3);
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.waitFor({ state: "detached" });
+    expect(await section.textContent()).toContain("HeadersX-TenantAuthentication");
     await section.getByRole("button", { name: "Change…" }).click();
     await dialog.getByRole("button", { name: "Remove header 1" }).click();
     await dialog.getByRole("radiogroup", { name: "Authentication" }).getByText("None").click();

@@ -4,6 +4,7 @@ import type { Receiver } from "../../demo/receiver.ts";
 import { isAuthentic } from "../../docs/examples/verify-public-key.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { storeDeliveries } from "../support/stored-deliveries.ts";
 import { SCREENS } from "./browser.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
@@ -134,11 +135,8 @@ test("a webhook is paused by keyboard, says what waits for it, and sends it when
   web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
     await page.getByRole("button", { name: "Pause" }).focus();
     await page.keyboard.press("Enter");
-    const dialog = page.getByRole("dialog", { name: "Pause this webhook?" });
-    await dialog.getByText(`${good.url}/good`).waitFor();
-    // The focus is on what the dialog asks for.
-    await page.keyboard.press("Enter");
     await page.getByText("The webhook is paused", { exact: true }).waitFor();
+    await page.getByText("Events of OrderDispatched queue until you resume it.").waitFor();
     const { eventId } = await web.service.publish(4n);
     await page.getByText("1 delivery waits.").waitFor();
     // A test event reaches the receiver nevertheless, and what waits goes on waiting.
@@ -287,18 +285,29 @@ test("a webhook is named, limited and moved to another address, which its waitin
   await web.service.webhooks.deleteWebhook({ webhookId });
 });
 
-test("all failed deliveries of a webhook are replayed from its page, and no others", async () => {
+test("the failed deliveries of a webhook are replayed from its page, all or those since a time, and no others", async () => {
   let status = 500;
   const moody = await web.service.receiver(() => status);
   const webhookId = await web.service.register(`${moody.url}/moody`);
   const { eventId } = await web.service.publish(7n);
   await web.service.untilFinal(eventId);
+  await storeDeliveries(web.service.db, [
+    { webhookId, state: "failed", created: new Date(Date.now() - 7_200_000) },
+  ]);
   status = 200;
   await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
     await page.getByRole("button", { name: "Replay failed…" }).click();
-    const dialog = page.getByRole("dialog", { name: "Send 1 delivery again?" });
-    await dialog.getByText("/moody").waitFor();
+    const all = page.getByRole("dialog", { name: "Send 2 deliveries again?" });
+    await all.getByText("/moody").waitFor();
     await expectAccessible(page);
+    await all.getByRole("radio", { name: "The last hour" }).check();
+    const dialog = page.getByRole("dialog", { name: "Send 1 delivery again?" });
+    await dialog.waitFor();
+    await dialog.getByRole("radio", { name: "Since …" }).check();
+    await all.getByRole("button", { name: /^Since/ }).waitFor();
+    await takeScreenshots(page, "webhook-replay-failed");
+    await expectAccessible(page);
+    await all.getByRole("radio", { name: "The last hour" }).check();
     // It is of one webhook: nothing is to be typed.
     await dialog.getByRole("button", { name: "Send again" }).click();
     await page.getByText("The replay has started").waitFor();
@@ -306,7 +315,7 @@ test("all failed deliveries of a webhook are replayed from its page, and no othe
   });
   await vi.waitFor(async () => {
     const { deliveries } = await web.service.deliveries.listDeliveries({ webhookId });
-    expect(deliveries.map(({ state }) => state)).toEqual([DeliveryState.DELIVERED]);
+    expect(deliveries.map(({ state }) => state)).toEqual([DeliveryState.DELIVERED, DeliveryState.FAILED]);
   }, 20_000);
   expect(moody.received).toHaveLength(5);
   await web.service.webhooks.deleteWebhook({ webhookId });

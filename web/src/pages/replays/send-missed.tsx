@@ -1,6 +1,5 @@
-import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { Button, Text } from "@mantine/core";
-import { DateTimePicker } from "@mantine/dates";
 import { useDisclosure } from "@mantine/hooks";
 import { IconHistory } from "@tabler/icons-react";
 import dayjs from "dayjs";
@@ -9,7 +8,7 @@ import type { Webhook } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { isNotice, processName } from "../../../../src/contract/catalogue.ts";
 import { useMay } from "../../api/session.tsx";
 import { ConfirmDialog } from "../../parts/dialogs/confirm-dialog.tsx";
-import { PICKER_TIME } from "../../parts/time/picker-time.ts";
+import { type Since, SinceField, sinceMoment } from "../../parts/time/since-field.tsx";
 import { useStartReplay } from "./use-start-replay.ts";
 
 /** Delivers events to a webhook that were published before it was registered, once a time was chosen. */
@@ -19,9 +18,15 @@ export function SendMissed({ webhook }: { webhook: Webhook }) {
   const [since, setSince] = useState(() => dayBefore(webhook));
   const start = useStartReplay();
   if (!mayWrite || isNotice(webhook.webhookProcess)) return null;
+
+  function ask() {
+    setSince(dayBefore(webhook));
+    open();
+  }
+
   return (
     <>
-      <Button variant="default" size="xs" leftSection={<IconHistory size={14} />} onClick={open}>
+      <Button variant="default" size="xs" leftSection={<IconHistory size={14} />} onClick={ask}>
         Send missed events…
       </Button>
       <ConfirmDialog
@@ -29,11 +34,10 @@ export function SendMissed({ webhook }: { webhook: Webhook }) {
         onClose={close}
         title="Send missed events?"
         confirm="Send missed events"
-        ready={since !== null}
         onConfirm={() =>
           start({
             case: "backfill",
-            value: { webhookId: webhook.id, from: timestampFromDate(dayjs(since).toDate()) },
+            value: { webhookId: webhook.id, ...(since.from ? { from: since.from } : {}) },
           })
         }
       >
@@ -41,23 +45,13 @@ export function SendMissed({ webhook }: { webhook: Webhook }) {
           Each {processName(webhook.webhookProcess)} event since then that this webhook has no delivery of is
           delivered to it, oldest first. Test events, and events whose payload was erased, are left out.
         </Text>
-        <DateTimePicker
-          label="Since"
-          description="In your time zone"
-          value={since}
-          onChange={setSince}
-          maxDate={dayjs().format(PICKER_TIME)}
-          valueFormat="D MMM YYYY, HH:mm"
-          required
-        />
+        <SinceField label="Published" value={since} onChange={setSince} />
       </ConfirmDialog>
     </>
   );
 }
 
-function dayBefore({ created }: Webhook): string | null {
-  return dayjs(created ? timestampDate(created) : undefined)
-    .subtract(1, "day")
-    .startOf("minute")
-    .format(PICKER_TIME);
+function dayBefore({ created }: Webhook): Since {
+  const day = dayjs(created ? timestampDate(created) : undefined).subtract(1, "day");
+  return sinceMoment(day.startOf("minute").toDate());
 }

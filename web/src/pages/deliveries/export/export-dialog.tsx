@@ -48,8 +48,10 @@ export function ExportDialog(props: { opened: boolean; onClose: () => void; filt
 
 function Form({ filter, onClose }: { filter: DeliveryFilter; onClose: () => void }) {
   const { progress, start, stop } = useExport();
-  const [name, setName] = useState<string>("csv");
+  const [chosen, setName] = useState<string>();
   const [text, setText] = useState("");
+  // Who searches for a text wants to see what has it.
+  const name = chosen ?? (text === "" ? "csv" : "show");
   const [days, setDays] = useState("1");
   const [withPayload, setWithPayload] = useState(false);
   const [saved, setSaved] = useState("");

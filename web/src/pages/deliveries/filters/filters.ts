@@ -7,6 +7,7 @@ import type {
 import type { WebhookProcess } from "../../../../../gen/webhook/v1/event_pb.ts";
 import { catalogue } from "../../../../../src/contract/catalogue.ts";
 import { DELIVERY_STATES } from "../../../parts/status/delivery-state.tsx";
+import { SPANS } from "../../../parts/time/spans.ts";
 
 /** The parameters of the list's address: the filter and the page. */
 export const FILTER_NAMES = ["search", "state", "type", "webhook", "last", "from", "to", "page"] as const;
@@ -31,15 +32,6 @@ export type DeliveryFilter = Pick<
   MessageInitShape<typeof ListDeliveriesRequestSchema>,
   "webhookId" | "process" | "search"
 > & { states: DeliveryState[]; from?: Timestamp; to?: Timestamp };
-
-const HOUR = 3_600_000;
-
-/** Spans of time up to now, as the address spells them. */
-export const SPANS: readonly { value: string; label: string; ms: number }[] = [
-  { value: "1h", label: "The last hour", ms: HOUR },
-  { value: "24h", label: "The last 24 hours", ms: 24 * HOUR },
-  { value: "7d", label: "The last 7 days", ms: 7 * 24 * HOUR },
-];
 
 /** The states in a URL, in the order of all lists of states. */
 export function statesOf({ state }: Filters): typeof DELIVERY_STATES {

@@ -2,7 +2,8 @@ import { Group, Select } from "@mantine/core";
 import { DateTimePicker } from "@mantine/dates";
 import dayjs from "dayjs";
 import { PICKER_TIME } from "../../../parts/time/picker-time.ts";
-import { type FilterBarProps, SPANS } from "./filters.ts";
+import { SPANS } from "../../../parts/time/spans.ts";
+import type { FilterBarProps } from "./filters.ts";
 
 const ANY = "any";
 const BETWEEN = "between";

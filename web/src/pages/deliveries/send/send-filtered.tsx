@@ -1,7 +1,7 @@
 import { skipToken, useQuery } from "@connectrpc/connect-query";
 import { Alert, Skeleton, Text, TextInput } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { DeliveryService } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
@@ -28,9 +28,17 @@ function coversEveryone(filter: DeliveryFilter): boolean {
   );
 }
 
+/** The deliveries to replay. */
+export interface SendFilteredDialogProps {
+  opened: boolean;
+  onClose: () => void;
+  filter: DeliveryFilter;
+  /** Fields that change the filter. */
+  children?: ReactNode;
+}
+
 /** Asks before all that a filter finds is replayed, and says how many deliveries and which. */
-export function SendFilteredDialog(props: { opened: boolean; onClose: () => void; filter: DeliveryFilter }) {
-  const { opened, onClose, filter } = props;
+export function SendFilteredDialog({ opened, onClose, filter, children }: SendFilteredDialogProps) {
   const start = useStartReplay();
   const counted = useQuery(
     DeliveryService.method.listDeliveries,
@@ -63,6 +71,7 @@ export function SendFilteredDialog(props: { opened: boolean; onClose: () => void
       ready={count > 0 && (!everyone || typed.trim().toLowerCase() === CONFIRMATION)}
       onConfirm={run}
     >
+      {children}
       {counted.isError ? (
         <Failure
           error={counted.error}

@@ -3,25 +3,30 @@ import { Button, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { notifications } from "@mantine/notifications";
 import { IconRefresh } from "@tabler/icons-react";
-import { type Delivery, DeliveryService } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { useState } from "react";
+import { type Delivery, DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { failureReason } from "../../../api/failure.ts";
 import { useMay } from "../../../api/session.tsx";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
-import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
 import { useFocusBack } from "../../../parts/dialogs/use-focus-back.ts";
+import { notifyFailure } from "../../../parts/status/notify-failure.ts";
 import { heldBackBy } from "../delivery/next-attempt.tsx";
 import { ATTEMPTS_A_ROUND } from "../delivery/rounds.ts";
 import { isFinal } from "../list/selection.ts";
+import { SendFilteredDialog } from "./send-filtered.tsx";
 
-/** Sends a delivery again that has come to an end, where its webhook is still there. */
+/**
+ * Sends a delivery again that has come to an end, where its webhook is still there. No question precedes it: the delivery
+ * keeps its id, by which endpoints skip repeats.
+ */
 export function SendAgain({ delivery }: { delivery: Delivery }) {
-  const [opened, { open, close }] = useDisclosure();
   const mayWrite = useMay("Write_Administrative_Data");
   const readAnew = useReadAnew();
   const { mutateAsync: sendAgain } = useMutation(DeliveryService.method.sendAgain);
-  // What was asked for takes the button away.
-  useFocusBack(opened);
+  const [isSending, setSending] = useState(false);
+  // Success takes the button away.
+  useFocusBack(isSending);
   const possible = mayWrite && isFinal(delivery);
   const webhook = useQuery(
     WebhookService.method.getWebhook,
@@ -37,36 +42,49 @@ export function SendAgain({ delivery }: { delivery: Delivery }) {
   }
 
   async function run() {
-    await sendAgain({ deliveryId: delivery.id });
-    const { data } = await webhook.refetch();
-    const held = data?.webhook && heldBackBy(data.webhook);
-    const message = held ? `It waits ${held}` : "It will be sent with the next dispatch";
-    notifications.show({ color: "green", message });
-    await readAnew(DeliveryService);
+    setSending(true);
+    try {
+      await sendAgain({ deliveryId: delivery.id });
+      const { data } = await webhook.refetch();
+      const held = data?.webhook && heldBackBy(data.webhook);
+      notifications.show({
+        color: "green",
+        title: held ? `It waits ${held}` : "It will be sent with the next dispatch",
+        message: `Up to ${ATTEMPTS_A_ROUND} more attempts under the same id, numbered from ${delivery.attemptCount + 1}.`,
+      });
+      await readAnew(DeliveryService);
+    } catch (error) {
+      notifyFailure("The delivery is not sent again", error);
+    } finally {
+      setSending(false);
+    }
   }
 
-  const first = delivery.attemptCount + 1;
   return (
     <>
-      <Button leftSection={<IconRefresh size={16} />} onClick={open}>
-        Send again…
+      {delivery.state === DeliveryState.FAILED && <ReplaySince delivery={delivery} />}
+      <Button leftSection={<IconRefresh size={16} />} loading={isSending} onClick={() => void run()}>
+        Send again
       </Button>
-      <ConfirmDialog
+    </>
+  );
+}
+
+const FAILED = [DeliveryState.FAILED];
+
+/** Replays the webhook's failed deliveries from a failed one on, once that is confirmed. */
+function ReplaySince({ delivery: { webhookId, created } }: { delivery: Delivery }) {
+  const [opened, { open, close }] = useDisclosure();
+  return (
+    <>
+      <Button variant="default" onClick={open}>
+        Replay failed since this one…
+      </Button>
+      <SendFilteredDialog
         opened={opened}
         onClose={close}
-        title="Send this delivery again?"
-        confirm="Send again"
-        onConfirm={run}
-      >
-        <Text size="sm" style={{ overflowWrap: "anywhere" }}>
-          Delivery {delivery.id} to {delivery.url} starts a new round with the next dispatch: up to{" "}
-          {ATTEMPTS_A_ROUND} more attempts, numbered from {first}, as before until one arrives.
-        </Text>
-        <Text size="sm" c="dimmed">
-          The id stays the same: an endpoint that stores the X-Service-Webhook-Id of processed deliveries
-          skips the repeat.
-        </Text>
-      </ConfirmDialog>
+        filter={{ webhookId, states: FAILED, ...(created ? { from: created } : {}) }}
+      />
     </>
   );
 }

@@ -1,43 +1,44 @@
 import { useMutation } from "@connectrpc/connect-query";
-import { Alert, Text } from "@mantine/core";
+import { Alert } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { IconPlayerPause } from "@tabler/icons-react";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
-import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
 import { notifyFailure } from "../../../parts/status/notify-failure.ts";
 import { Time } from "../../../parts/text/time.tsx";
+import { typesInWords } from "../endpoint/shared-note.tsx";
+import { useEndpoint } from "../endpoint/use-endpoint.ts";
 import { useUndelivered } from "./use-undelivered.ts";
-import type { WebhookDialogProps } from "./webhook-dialog-props.ts";
-import { WebhookInWords } from "./webhook-in-words.tsx";
 
-/** Asks before a webhook's deliveries are held back, and says what that means. */
-export function PauseWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
+/** An action of a button, and whether it is under way. */
+export interface Action {
+  run: () => void;
+  isPending: boolean;
+}
+
+/** Holds a webhook's deliveries back, and says what that means. No question precedes it: Resume takes it back. */
+export function usePause(webhook: Webhook): Action {
   const pause = useMutation(WebhookService.method.pauseWebhook);
   const readAnew = useReadAnew();
-  return (
-    <ConfirmDialog
-      opened={opened}
-      onClose={onClose}
-      title="Pause this webhook?"
-      confirm="Pause webhook"
-      onConfirm={async () => {
-        await pause.mutateAsync({ webhookId: webhook.id });
-        await readAnew(WebhookService);
-        notifications.show({ message: "The webhook is paused" });
-      }}
-    >
-      <WebhookInWords webhook={webhook} />
-      <Text size="sm">
-        Events go on queueing for it, and nothing is sent until you resume it: no first attempts and no
-        retries. An attempt that is under way is finished.
-      </Text>
-    </ConfirmDialog>
-  );
+  const { webhooks } = useEndpoint(webhook);
+
+  async function run() {
+    try {
+      await pause.mutateAsync({ webhookId: webhook.id });
+      await readAnew(WebhookService);
+      notifications.show({
+        title: webhooks.length === 1 ? "The webhook is paused" : "The endpoint is paused",
+        message: `Events of ${typesInWords(webhooks)} queue until you resume it. An attempt that is under way is finished.`,
+      });
+    } catch (error) {
+      notifyFailure("The webhook is not paused", error);
+    }
+  }
+  return { run: () => void run(), isPending: pause.isPending };
 }
 
 /** Sends a paused webhook's deliveries again, and says how that went. */
-export function useResume(webhook: Webhook): { run: () => void; isPending: boolean } {
+export function useResume(webhook: Webhook): Action {
   const resume = useMutation(WebhookService.method.resumeWebhook);
   const readAnew = useReadAnew();
 

@@ -1,4 +1,6 @@
-import { type ComboboxItem, MultiSelect, Stack, Text } from "@mantine/core";
+import { Box, Button, Checkbox, Group, Stack, Text, TextInput } from "@mantine/core";
+import { IconSearch } from "@tabler/icons-react";
+import { type KeyboardEvent, type ReactNode, useId, useState } from "react";
 import type { EventType } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useSession } from "../../../api/session.tsx";
 
@@ -8,61 +10,134 @@ export interface EventTypesSelectProps {
   /** Numbers as texts. */
   value?: string[];
   onChange?: (value: string[]) => void;
-  error?: React.ReactNode;
+  error?: ReactNode;
 }
 
-/** Chooses event types by their names or by what they say of themselves. */
+/** An event type with the value of its checkbox, and whether the key may subscribe to it. */
+interface Choice extends Pick<EventType, "name" | "description" | "notice"> {
+  value: string;
+  allowed: boolean;
+}
+
+/** Chooses event types from an open list, which is searched by names and descriptions. */
 export function EventTypesSelect({ eventTypes, value = [], onChange, error }: EventTypesSelectProps) {
-  const allowed: readonly number[] = useSession().apiKey?.allowedProcesses ?? [];
-  // One that is chosen already can be taken away.
-  const mayHave = (number: number) =>
-    allowed.length === 0 || allowed.includes(number) || value.includes(String(number));
-  const byNumber = new Map(eventTypes.map((each) => [String(each.number), each]));
-  const options = (notice: boolean) =>
-    eventTypes
-      .filter((each) => each.notice === notice)
-      .map(({ number, name }) => ({ value: String(number), label: name, disabled: !mayHave(number) }));
-  /** Whether an option's name or description contains the word. */
-  const matches = (word: string) => (option: ComboboxItem) =>
-    `${option.label} ${byNumber.get(option.value)?.description ?? ""}`.toLowerCase().includes(word);
+  const [search, setSearch] = useState("");
+  const choices = useChoices(eventTypes);
+  const word = search.trim().toLowerCase();
+  // A chosen one is never out of sight.
+  const found = choices.filter(
+    (each) => value.includes(each.value) || `${each.name} ${each.description}`.toLowerCase().includes(word),
+  );
+  const events = choices.filter(({ notice, allowed }) => !notice && allowed).map((each) => each.value);
+  const all = events.every((each) => value.includes(each));
+
+  function toggleAll() {
+    const others = value.filter((each) => !events.includes(each));
+    onChange?.(all ? others : [...value, ...events.filter((each) => !value.includes(each))]);
+  }
+
   return (
-    <MultiSelect
+    <Checkbox.Group
       label="Event types"
       description="The events that are sent to the URL: one or several."
-      placeholder={value.length === 0 ? "Choose event types" : ""}
       required
-      data-autofocus
-      // It has the focus when the dialog opens: what it offers is not to lie over the rest.
-      openOnFocus={false}
-      data={[
-        { group: "Events", items: options(false) },
-        { group: "Notices about webhooks", items: options(true) },
-      ]}
       value={value}
-      onChange={onChange}
+      onChange={(chosen) => onChange?.(chosen)}
       error={error}
-      searchable
-      nothingFoundMessage={eventTypes.length === 0 ? "Loading…" : "No such event type"}
-      // All of them without scrolling, where the screen has room.
-      maxDropdownHeight="min(540px, 65vh)"
-      filter={({ options, search }) => {
-        const word = search.trim().toLowerCase();
-        return options
-          .filter((option) => "group" in option)
-          .map(({ group, items }) => ({ group, items: items.filter(matches(word)) }))
-          .filter(({ items }) => items.length > 0);
-      }}
-      renderOption={({ option }) => (
-        <Stack gap={0}>
-          <Text size="sm" fw={500}>
-            {option.label}
-          </Text>
-          <Text size="xs" c="dimmed">
-            {byNumber.get(option.value)?.description}
-            {option.disabled && " Your key may not subscribe to it."}
-          </Text>
-        </Stack>
-      )}
-    />
+    >
+      <Stack gap="xs" my={4}>
+        <TextInput
+          type="search"
+          aria-label="Search event types"
+          placeholder="Search"
+          value={search}
+          onChange={(event) => setSearch(event.currentTarget.value)}
+          onKeyDown={keepInForm}
+          leftSection={<IconSearch size={16} />}
+          autoComplete="off"
+          spellCheck={false}
+          data-autofocus
+        />
+        <Box
+          px="sm"
+          py={4}
+          bd="1px solid var(--mantine-color-default-border)"
+          // Scrolls by itself where there are many: what is asked for next stays in sight.
+          style={{
+            borderRadius: "var(--mantine-radius-default)",
+            maxHeight: "min(26rem, 36vh)",
+            overflowY: "auto",
+          }}
+        >
+          {found.length === 0 && (
+            <Text size="sm" c="dimmed" py="xs" role="status">
+              {eventTypes.length === 0 ? "Loading…" : "No such event type"}
+            </Text>
+          )}
+          <Choices
+            title="Events"
+            of={found.filter(({ notice }) => !notice)}
+            chosen={value}
+            action={
+              events.length > 1 && (
+                <Button variant="subtle" size="compact-xs" onClick={toggleAll}>
+                  {all ? "Choose no events" : "Choose all events"}
+                </Button>
+              )
+            }
+          />
+          <Choices title="Notices about webhooks" of={found.filter(({ notice }) => notice)} chosen={value} />
+        </Box>
+      </Stack>
+    </Checkbox.Group>
+  );
+}
+
+function useChoices(eventTypes: readonly EventType[]): Choice[] {
+  const allowed: readonly number[] = useSession().apiKey?.allowedProcesses ?? [];
+  return eventTypes.map(({ number, name, description, notice }) => ({
+    value: String(number),
+    name,
+    description,
+    notice,
+    allowed: allowed.length === 0 || allowed.includes(number),
+  }));
+}
+
+/** Enter in the search would send the form. */
+function keepInForm(event: KeyboardEvent) {
+  if (event.key === "Enter") event.preventDefault();
+}
+
+interface ChoicesProps {
+  title: string;
+  of: readonly Choice[];
+  chosen: readonly string[];
+  /** A button beside the title. */
+  action?: ReactNode;
+}
+
+function Choices({ title, of, chosen, action }: ChoicesProps) {
+  const id = useId();
+  if (of.length === 0) return null;
+  return (
+    <Stack gap="xs" py="xs" role="group" aria-labelledby={id}>
+      <Group justify="space-between" gap="xs" mih={22}>
+        <Text id={id} size="xs" fw={600} c="dimmed">
+          {title}
+        </Text>
+        {action}
+      </Group>
+      {of.map(({ value, name, description, allowed }) => (
+        <Checkbox
+          key={value}
+          value={value}
+          label={name}
+          description={allowed ? description : `${description} Your key may not subscribe to it.`}
+          // One that is chosen already can be taken away.
+          disabled={!allowed && !chosen.includes(value)}
+        />
+      ))}
+    </Stack>
   );
 }

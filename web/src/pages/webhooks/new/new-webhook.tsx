@@ -118,8 +118,8 @@ function Form({ eventTypes, onClose }: FormProps) {
     <form onSubmit={submit} noValidate>
       <Stack>
         <EventTypesSelect eventTypes={eventTypes} {...form.getInputProps("processes")} />
-        <Samples of={chosen} />
         <UrlField {...form.getInputProps("url")} />
+        <Samples of={chosen} />
         <Switch
           label="Use a circuit breaker"
           description="Deliveries wait while the endpoint fails, and are sent once it accepts one again. The thresholds can be changed on the webhook’s page."

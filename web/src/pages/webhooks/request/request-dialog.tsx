@@ -69,9 +69,11 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
   const set = useMutation(WebhookService.method.setWebhookRequestSettings);
   const attempt = useMutation(WebhookService.method.tryWebhookRequest);
   const readAnew = useReadAnew();
-  const [rows, setRows] = useState<Row[]>(() =>
-    (settings?.headerNames ?? []).map((name, key) => ({ key, name, value: "", stored: true })),
-  );
+  const [rows, setRows] = useState<Row[]>(() => {
+    const stored = (settings?.headerNames ?? []).map((name, key) => ({ key, name, value: "", stored: true }));
+    // An empty one to fill in; left empty, it is not saved.
+    return withEmptyRow(stored).slice(0, MAX_HEADERS);
+  });
   const storedUser = settings?.basicUsername;
   const storedClient = settings?.oauth2;
   const storedKind = kindOf(settings);
@@ -163,12 +165,7 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
               size="xs"
               leftSection={<IconPlus size={14} />}
               disabled={rows.length >= MAX_HEADERS}
-              onClick={() =>
-                setRows((now) => [
-                  ...now,
-                  { key: Math.max(-1, ...now.map((row) => row.key)) + 1, name: "", value: "", stored: false },
-                ])
-              }
+              onClick={() => setRows(withEmptyRow)}
             >
               Add a header
             </Button>
@@ -224,6 +221,11 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
       <FormActions submit="Save" busy={set.isPending} onCancel={onClose} />
     </form>
   );
+}
+
+function withEmptyRow(rows: readonly Row[]): Row[] {
+  const key = Math.max(-1, ...rows.map((row) => row.key)) + 1;
+  return [...rows, { key, name: "", value: "", stored: false }];
 }
 
 function kindOf(settings: MaskedRequestSettings | undefined): Kind {

@@ -2,6 +2,7 @@ import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Button, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconRefresh } from "@tabler/icons-react";
+import { useState } from "react";
 import { Link } from "react-router";
 import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
@@ -9,6 +10,7 @@ import { useMay } from "../../../api/session.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
+import { ANY_TIME, SinceField } from "../../../parts/time/since-field.tsx";
 import { DeliveryList } from "../../deliveries/list/delivery-list.tsx";
 import { SendFilteredDialog } from "../../deliveries/send/send-filtered.tsx";
 import { OpenReplays } from "../../replays/open-replays.tsx";
@@ -59,17 +61,27 @@ export function LastDeliveries({ webhook }: { webhook: Webhook }) {
 
 const FAILED = [DeliveryState.FAILED];
 
-/** Sends all failed deliveries of a webhook again, once that is confirmed. */
+/** Sends the failed deliveries of a webhook again, all or those since a time, once that is confirmed. */
 function ReplayFailed({ webhookId }: { webhookId: bigint }) {
   const mayWrite = useMay("Write_Administrative_Data");
   const [opened, { open, close }] = useDisclosure();
+  const [since, setSince] = useState(ANY_TIME);
   if (!mayWrite) return null;
+  const from = since.from ? { from: since.from } : {};
+
+  function ask() {
+    setSince(ANY_TIME);
+    open();
+  }
+
   return (
     <>
-      <Button variant="default" size="xs" leftSection={<IconRefresh size={14} />} onClick={open}>
+      <Button variant="default" size="xs" leftSection={<IconRefresh size={14} />} onClick={ask}>
         Replay failed…
       </Button>
-      <SendFilteredDialog opened={opened} onClose={close} filter={{ webhookId, states: FAILED }} />
+      <SendFilteredDialog opened={opened} onClose={close} filter={{ webhookId, states: FAILED, ...from }}>
+        <SinceField label="Created" value={since} onChange={setSince} orAny />
+      </SendFilteredDialog>
     </>
   );
 }

@@ -9,7 +9,7 @@ import { isHeldBack } from "../../../parts/status/webhook-health.tsx";
 import { webhookTitle } from "../../../parts/text/webhook-title.ts";
 import { DeleteWebhook } from "../actions/delete-webhook.tsx";
 import { KeyPairs } from "../actions/key-pairs.tsx";
-import { PausedNotice, PauseWebhook, useResume } from "../actions/pausing.tsx";
+import { PausedNotice, usePause, useResume } from "../actions/pausing.tsx";
 import { SigningSecret } from "../actions/signing-secret.tsx";
 import { BreakerNotice } from "../breaker/breaker-notice.tsx";
 import { BreakerSection } from "../breaker/breaker-section.tsx";
@@ -72,7 +72,7 @@ export function WebhookDetails({
 
 function Actions({ webhook }: { webhook: Webhook }) {
   const resume = useResume(webhook);
-  const [pausing, pause] = useDisclosure();
+  const pause = usePause(webhook);
   const [deleting, remove] = useDisclosure();
   return (
     <>
@@ -86,14 +86,18 @@ function Actions({ webhook }: { webhook: Webhook }) {
           Resume
         </Button>
       ) : (
-        <Button variant="default" leftSection={<IconPlayerPause size={16} />} onClick={pause.open}>
+        <Button
+          variant="default"
+          leftSection={<IconPlayerPause size={16} />}
+          loading={pause.isPending}
+          onClick={pause.run}
+        >
           Pause
         </Button>
       )}
       <Button variant="light" color="red" leftSection={<IconTrash size={16} />} onClick={remove.open}>
         Delete
       </Button>
-      <PauseWebhook webhook={webhook} opened={pausing} onClose={pause.close} />
       <DeleteWebhook webhook={webhook} opened={deleting} onClose={remove.close} />
     </>
   );

@@ -1,0 +1,70 @@
+import { type Timestamp, timestampDate, timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { Radio, Stack } from "@mantine/core";
+import { DateTimePicker } from "@mantine/dates";
+import dayjs from "dayjs";
+import { PICKER_TIME } from "./picker-time.ts";
+import { SPANS } from "./spans.ts";
+
+const ANY = "any";
+const MOMENT = "moment";
+
+/** A start time, and the option that it was chosen by. */
+export interface Since {
+  option: string;
+  /** Undefined for any time. */
+  from?: Timestamp;
+}
+
+/** No start time. */
+export const ANY_TIME: Since = { option: ANY };
+
+/** A start time that is shown with a field to change it. */
+export function sinceMoment(moment: Date): Since {
+  return { option: MOMENT, from: timestampFromDate(moment) };
+}
+
+/** Properties of {@link SinceField}. */
+export interface SinceFieldProps {
+  label: string;
+  value: Since;
+  onChange: (since: Since) => void;
+  /** Whether it offers "Any time". */
+  orAny?: boolean;
+}
+
+/** Chooses a start time with one click: a span up to now, or a moment of the user's choice. */
+export function SinceField({ label, value, onChange, orAny = false }: SinceFieldProps) {
+  function choose(option: string) {
+    const span = SPANS.find((each) => each.value === option);
+    if (span) onChange({ option, from: timestampFromMs(Date.now() - span.ms) });
+    else
+      onChange(
+        option === ANY ? ANY_TIME : sinceMoment(dayjs().subtract(1, "day").startOf("minute").toDate()),
+      );
+  }
+
+  return (
+    <Stack gap="xs">
+      <Radio.Group label={label} value={value.option} onChange={choose}>
+        <Stack gap="xs" mt="xs">
+          {orAny && <Radio value={ANY} label="Any time" />}
+          {SPANS.map((span) => (
+            <Radio key={span.value} value={span.value} label={span.label} />
+          ))}
+          <Radio value={MOMENT} label="Since …" />
+        </Stack>
+      </Radio.Group>
+      {value.option === MOMENT && value.from && (
+        <DateTimePicker
+          label="Since"
+          description="In your time zone"
+          value={dayjs(timestampDate(value.from)).format(PICKER_TIME)}
+          onChange={(local) => local && onChange(sinceMoment(dayjs(local).toDate()))}
+          maxDate={dayjs().format(PICKER_TIME)}
+          valueFormat="D MMM YYYY, HH:mm"
+          required
+        />
+      )}
+    </Stack>
+  );
+}
