@@ -1,6 +1,6 @@
 import { create, type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
-import { FeatureSet_FieldPresence, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { DurationSchema, FeatureSet_FieldPresence, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { TIMESTAMP } from "../../../src/contract/json/field-types.ts";
 
@@ -9,12 +9,12 @@ const MAX_DEPTH = 3;
 
 /** Any message of a type that JSON can say; times are whole seconds, since no more of them is written. */
 export function arbitraryMessage(desc: DescMessage, depth = 0): fc.Arbitrary<ReflectMessage> {
-  return desc.typeName === TIMESTAMP ? time(desc) : fields(desc, depth);
+  return wellKnown(desc) ?? fields(desc, depth);
 }
 
 function fields(desc: DescMessage, depth: number): fc.Arbitrary<ReflectMessage> {
   const setters = desc.fields
-    .filter((field) => depth < MAX_DEPTH || !field.message || field.message.typeName === TIMESTAMP)
+    .filter((field) => depth < MAX_DEPTH || !field.message || wellKnown(field.message))
     .map((field) => setter(field, depth));
   return fc.tuple(...setters).map((set) => {
     const message = reflect(desc);
@@ -56,10 +56,22 @@ function value(field: DescField, depth: number): fc.Arbitrary<Value> {
   return scalar(field.scalar);
 }
 
-function time(desc: DescMessage): fc.Arbitrary<ReflectMessage> {
-  return fc
-    .bigInt({ min: -62_135_596_800n, max: 253_402_300_799n })
-    .map((seconds) => reflect(desc, create(TimestampSchema, { seconds })));
+/** Values of the types of `google.protobuf` that calls have: payloads have times only. */
+function wellKnown(desc: DescMessage): fc.Arbitrary<ReflectMessage> | undefined {
+  switch (desc.typeName) {
+    case TIMESTAMP:
+      return fc
+        .bigInt({ min: -62_135_596_800n, max: 253_402_300_799n })
+        .map((seconds) => reflect(desc, create(TimestampSchema, { seconds })));
+    case "google.protobuf.Duration":
+      return fc
+        .tuple(fc.bigInt({ min: 0n, max: 315_576_000_000n }), fc.nat(999_999_999), fc.constantFrom(1, -1))
+        .map(([seconds, nanos, sign]) =>
+          reflect(desc, create(DurationSchema, { seconds: seconds * BigInt(sign), nanos: nanos * sign })),
+        );
+    default:
+      return undefined;
+  }
 }
 
 function scalar(type: ScalarType): fc.Arbitrary<Value> {

@@ -46,11 +46,19 @@ async function updates(table: string, work: (trx: Db) => Promise<unknown>) {
   });
 }
 
-/** Until no other session, such as one of autovacuum, may see dead rows: before, their space is not used again. */
-async function untilOthersSeeNoDeadRows(): Promise<void> {
-  const snapshots = `select pid from pg_stat_activity
-    where datname = current_database() and backend_xmin is not null and pid <> pg_backend_pid()`;
-  await expect.poll(() => rows(db, snapshots)).toEqual([]);
+/**
+ * Until PostgreSQL may use the space of dead rows again: no session has an older snapshot, such as one of autovacuum, and
+ * transactions of other tests that began before have ended, which a session takes for ones that may see the rows.
+ */
+async function untilDeadRowsAreGone(): Promise<void> {
+  const [now] = await rows<{ end: bigint }>(
+    db,
+    "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as end",
+  );
+  const older = `select pid from pg_stat_activity
+      where datname = current_database() and backend_xmin is not null and pid <> pg_backend_pid()
+    union all select 0 where pg_snapshot_xmin(pg_current_snapshot())::text::bigint < :end::bigint`;
+  await expect.poll(() => rows(db, older, { end: now?.end ?? 0n }), { timeout: 60_000 }).toEqual([]);
 }
 
 describe("a claim", () => {
@@ -63,7 +71,7 @@ describe("a claim", () => {
     };
     const all = { all: 1_000, hot: 1_000 };
     expect(await updates("queue", claim)).toEqual(all);
-    await untilOthersSeeNoDeadRows();
+    await untilDeadRowsAreGone();
     expect(await updates("queue", (trx) => release(trx, claimant.workerId, deliveries))).toEqual(all);
     await claim(db);
 
