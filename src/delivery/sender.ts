@@ -66,8 +66,13 @@ interface Sending extends Task {
   isStopped: boolean;
 }
 
-/** The number of queued deliveries per webhook from which it is excluded from claims. */
+/** The number of queued deliveries per webhook from which it is excluded from claims, however few webhooks have some. */
 const MAX_QUEUED_PER_WEBHOOK = 1_024;
+/**
+ * The number of queued deliveries that webhooks share: one with more than an equal part of them is excluded from claims.
+ * Each claim reads past all that are queued.
+ */
+const MAX_QUEUED = 4_096;
 /**
  * The minimum of queued deliveries for exclusion from claims if the window is full. The limit is the window's size if
  * larger.
@@ -154,9 +159,11 @@ export class Sender {
 
   #findSupplied(kind: Kind): bigint[] {
     const supplied: bigint[] = [];
-    for (const { webhookId, window, host, waiting } of this.#scheduler.queues(kind)) {
+    const queues = [...this.#scheduler.queues(kind)];
+    const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(MAX_QUEUED / queues.length));
+    for (const { webhookId, window, host, waiting } of queues) {
       if (waiting < MIN_QUEUED_PER_WEBHOOK) continue;
-      if (waiting < MAX_QUEUED_PER_WEBHOOK) {
+      if (waiting < most) {
         if (this.#scheduler.hasRoom(window, host)) continue;
         if (waiting < this.#scheduler.webhooks.of(window).allowed) continue;
       }
