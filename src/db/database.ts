@@ -48,7 +48,8 @@ const QUERY_TIMEOUT_MS = 60_000;
  * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes
  * @param options.lockTimeoutMs how long a statement may wait for a lock. Defaults to the server's `lock_timeout`
  * @param options.indexesOnly whether plans avoid sequential scans where there is an index. A queue is often empty when a
- *   statement is planned or its table is analysed, and must not be read from end to end once it is full. Defaults to false
+ *   statement is planned or its table is analysed, and must not be read from end to end once it is full. Nothing is JIT-compiled
+ *   then: before PostgreSQL 18, a scan that cannot be avoided counts as very costly. Defaults to false
  * @param options.preparedStatements false: hot statements are planned at each execution, since a pooler between loses
  *   prepared ones. Defaults to true
  * @param options.operationDuration records each statement's, in seconds; undefined: nothing is measured
@@ -68,7 +69,7 @@ export function openDatabase(
   const { lockTimeoutMs, indexesOnly = false } = options;
   const settings = [
     ...(lockTimeoutMs === undefined ? [] : [`set lock_timeout = ${lockTimeoutMs}`]),
-    ...(indexesOnly ? ["set enable_seqscan = off"] : []),
+    ...(indexesOnly ? ["set enable_seqscan = off", "set jit = off"] : []),
   ];
   const db = knex({
     client: "pg",
@@ -118,8 +119,8 @@ export interface Databases {
  * Opens both. They connect on first use.
  *
  * @param options.directUrl the address of PostgreSQL if `url` is that of a pooler. Defaults to `url`
- * @param options.delivers whether the process delivers: its plans then do not depend on statistics, unless a pooler is in
- *   between, whose connections keep no settings
+ * @param options.delivers whether the process delivers: its plans then avoid sequential scans, unless a pooler is in between,
+ *   whose connections keep no settings
  */
 export function openDatabases(
   url: string,

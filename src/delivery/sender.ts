@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { untilAnswered } from "../db/faults.ts";
+import { isTransient } from "../db/faults.ts";
 import type { HeldWebhook } from "../db/queue/changes.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
@@ -69,13 +69,13 @@ interface Sending extends Task {
 /** The number of queued deliveries per webhook from which it is excluded from claims, however few webhooks have some. */
 const MAX_QUEUED_PER_WEBHOOK = 1_024;
 /**
- * The number of queued deliveries that webhooks share: one with more than an equal part of them is excluded from claims.
- * Each claim reads past all that are queued.
+ * The number of queued deliveries of a kind that webhooks share evenly: one that has its part is excluded from claims, unless it
+ * has fewer than MIN_QUEUED_PER_WEBHOOK. Each claim reads past all that are queued.
  */
-const MAX_QUEUED = 4_096;
+const SHARED_QUEUE = 4_096;
 /**
- * The minimum of queued deliveries for exclusion from claims if the window is full. The limit is the window's size if
- * larger.
+ * The number of queued deliveries below which no webhook is excluded from claims. One with a full window is excluded from as many as
+ * the window's size, if that is larger.
  */
 const MIN_QUEUED_PER_WEBHOOK = 4;
 /** The cache time of the list of webhooks excluded from claims, in milliseconds. */
@@ -160,7 +160,7 @@ export class Sender {
   #findSupplied(kind: Kind): bigint[] {
     const supplied: bigint[] = [];
     const queues = [...this.#scheduler.queues(kind)];
-    const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(MAX_QUEUED / queues.length));
+    const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(SHARED_QUEUE / queues.length));
     for (const { webhookId, window, host, waiting } of queues) {
       if (waiting < MIN_QUEUED_PER_WEBHOOK) continue;
       if (waiting < most) {
@@ -464,11 +464,11 @@ export class Sender {
     const { lease, log } = this.#parts;
     for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
       try {
-        // If the response is lost, the deliveries may be free. A repeated call must not end later claims of this process.
-        await untilAnswered(() => end(workerId, some), { onFirstFault: () => lease.retire(workerId) });
+        await end(workerId, some);
       } catch (err) {
+        // Not repeated: if the response was lost, the deliveries are free, and this process may have claimed them again.
         // Retiring the id frees its claims once the known ones are settled.
-        log.error({ err }, "ending claims without an attempt failed");
+        if (!isTransient(err)) log.error({ err }, "ending claims without an attempt failed");
         lease.retire(workerId);
       }
       lease.settle(workerId, some.length);

@@ -125,11 +125,12 @@ export function updateEndpoint(
     const removed = webhooks.filter(({ process }) => remove.includes(process));
     if (removed.length === webhooks.length && added.length === 0) throw noneLeft(first);
     await assertFree(trx, scope, added, first.targetUrl);
-    if (added.length > 0) {
-      const more = added.length - removed.length;
+    const more = added.length - removed.length;
+    if (more > 0) {
       await assertRoom(trx, maxWebhooks, more);
       await assertWebhookQuota(trx, first.apiKeyId, more, scope);
     }
+    await lockProcesses(trx, [...added, ...removed.map(({ process }) => process)]);
     const endpointId = first.endpointId ?? (await makeEndpoint(trx, first.id));
     const made: WebhookRow[] = [];
     for (const process of added) made.push(await copyWebhook(trx, secrets, first.id, process));
@@ -160,7 +161,15 @@ async function lockRegistrations(trx: Db): Promise<void> {
   await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.registration });
 }
 
-/** Each once, by number: all transactions lock event types in this order. */
+/** Locks event types by number, as all transactions do: adding one and then removing another would lock them in any order. */
+async function lockProcesses(trx: Db, processes: readonly number[]): Promise<void> {
+  await run(
+    trx,
+    trx("processes").select("process").whereIn("process", processes).orderBy("process").forNoKeyUpdate(),
+  );
+}
+
+/** Each once, by number. */
 const inOrder = (processes: readonly number[]) => [...new Set(processes)].sort((a, b) => a - b);
 
 async function insertEndpoint(trx: Db): Promise<{ id: string; created: Date }> {
@@ -231,10 +240,12 @@ async function lockOwner(trx: Db, scope: Scope, id: string, processes: readonly 
   const { allowed_processes: allowed } = owner;
   const refused = processes.filter((process) => allowed.length > 0 && !allowed.includes(process));
   if (refused.length === 0) return;
-  const name = reachesKey(scope, owner) ? ` “${owner.name}”` : "";
+  const isKnown = reachesKey(scope, owner);
+  const name = isKnown ? ` “${owner.name}”` : "";
+  const only = isKnown ? `, only to ${allowed.map(processName).join(", ")}` : "";
   throw new DomainError(
     "PERMISSION_DENIED",
-    `the API key${name} that owns the endpoint may not subscribe to ${refused.map(processName).join(", ")}, only to ${allowed.map(processName).join(", ")}`,
+    `the API key${name} that owns the endpoint may not subscribe to ${refused.map(processName).join(", ")}${only}`,
     { reason: "PROCESS_NOT_ALLOWED" },
   );
 }

@@ -47,7 +47,8 @@ export async function lockShared(trx: Db, scope: Scope, id: bigint): Promise<Web
     if (held.length > 1) await lockBreakers(trx, idsOf(held));
     // A statement of its own: one that has waited for a lock sees other tables as they were before the wait.
     const found = await readShared(trx, scope, id);
-    // Otherwise an endpoint was made of the webhook during the wait.
+    // Otherwise an endpoint was made of the webhook during the wait. It is locked after the webhook then; callers repeat a
+    // transaction that this leads into a deadlock.
     if (found.length === 0 || found[0]?.endpointId === endpointId) return found;
   }
 }

@@ -56,7 +56,7 @@ export interface ClaimResult {
  * webhook with pending deliveries gets an equal share of `limit`, at least one. Paused and deleted webhooks are
  * skipped, except for the test delivery of a paused one.
  *
- * A claim updates no index and locks no row of another table.
+ * A claim updates no index. Of other tables, it locks the rows that hold the tokens of rate limits.
  *
  * @param options.after the webhook id after which the visit starts, so that the start can rotate
  * @param options.excluded webhooks to skip
@@ -213,11 +213,11 @@ const allowances = (source: string) => `
     ) s
   ),
   allowed as materialized (
-    select s.*, m.place_on_disk, m.tokens, case when s.rate_limit is not null
+    select s.*, m.tokens, case when s.rate_limit is not null
         then coalesce(d.most, greatest(0, floor(m.tokens))::int, 0) end as most
     from ${source} s
       left join lateral (
-        select w.ctid as place_on_disk, ${tokensOf("w", "w.rate_limit")} as tokens
+        select ${tokensOf("w", "w.rate_limit")} as tokens
         from webhooks w
         where w.id = s.webhook_id and w.rate_limit is not null and s.rate_limit is not null and s.endpoint_id is null
         for update skip locked
@@ -231,7 +231,8 @@ const SPEND_ALLOWANCES = `
   spent as (
     update webhooks w set rate_at = greatest(w.rate_at, now()), rate_tokens = m.tokens - coalesce(c.n, 0)
     from allowed m left join claimed_by_webhook c on c.webhook_id = m.webhook_id
-    where w.ctid = any(array(select place_on_disk from allowed where place_on_disk is not null)) and w.id = m.webhook_id
+    where w.id = any(array(select webhook_id from allowed where tokens is not null)) and w.id = m.webhook_id
+      and m.tokens is not null
   ),
   spent_shared as (
     update endpoints e set rate_at = greatest(e.rate_at, now()), rate_tokens = d.tokens - d.claimed,

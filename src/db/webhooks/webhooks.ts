@@ -362,7 +362,16 @@ export async function cancelOfDeleted(db: Db): Promise<number> {
 }
 
 /** Transfers all live webhooks of a key to another. Returns them. They keep their installed app. */
-export function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): Promise<WebhookRow[]> {
+export async function transferWebhooks(trx: Db, fromKeyId: string, toKeyId: string): Promise<WebhookRow[]> {
+  // By id, as those do that lock the webhooks of an endpoint.
+  await run(
+    trx,
+    trx("webhooks")
+      .select("id")
+      .where({ api_key_id: fromKeyId, deleted: null })
+      .orderBy("id")
+      .forNoKeyUpdate(),
+  );
   return rows<WebhookRow>(
     trx,
     `update webhooks w set api_key_id = :toKeyId::uuid, modified = now(), revision = w.revision + 1

@@ -56,14 +56,15 @@ export function findByCommand(marker: string): number[] {
     .map(({ pid }) => pid);
 }
 
-/** Whether a process has the same root folder as this one. Known on Linux only, and there not of every user's process. */
+/** Whether a process has the same root folder as this one. Known on Linux only. */
 function sharesRoot(pid: number): boolean {
   if (process.platform !== "linux") return true;
   try {
     const [own, other] = [statSync("/proc/self/root/"), statSync(`/proc/${pid}/root/`)];
     return own.dev === other.dev && own.ino === other.ino;
   } catch {
-    return true;
+    // It has ended, or is another user's, which this one could not stop.
+    return false;
   }
 }
 

@@ -175,6 +175,29 @@ describe("a claim", () => {
     expect(claims.every(({ limited }) => limited)).toBe(true);
   });
 
+  test("keeps to a webhook's rate limit when claims at the same time leave some of its tokens", async () => {
+    const webhookId = await queue(db, 2_000);
+    await db.raw("update webhooks set rate_limit = 200, rate_at = now() - interval '1 hour' where id = ?", [
+      String(webhookId),
+    ]);
+    const claimants = await Promise.all([1, 2, 3, 4, 5].map(() => freshClaimant(db)));
+    const since = Date.now();
+    const claims = await Promise.all(
+      claimants.map(async (claimant) => {
+        let claimed = 0;
+        for (let n = 0; n < 20; n += 1) {
+          const { deliveries } = await claimPending(db, claimant, { ...ALL, limit: 15 });
+          claimed += deliveries.length;
+        }
+        return claimed;
+      }),
+    );
+    const tookSeconds = (Date.now() - since) / 1_000;
+    const claimed = claims.reduce((sum, each) => sum + each, 0);
+    expect(claimed).toBeGreaterThanOrEqual(200);
+    expect(claimed).toBeLessThanOrEqual(200 + Math.ceil(tookSeconds * 200));
+  });
+
   test("keeps to an endpoint's rate limit, whichever of its webhooks and however many claim at the same time", async () => {
     const ids = [await queue(db, 200), await queue(db, 200), await queue(db, 200)];
     await makeEndpoint(db, ids, 50);

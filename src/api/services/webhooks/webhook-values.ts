@@ -87,7 +87,7 @@ export function checkedBreaker(asked: CircuitBreakerSettings): BreakerSettings |
  */
 export function checkedProcesses(field: string, processes: readonly number[]): readonly number[] {
   const unknown = processes.find((process) => !isProcess(process));
-  if (unknown === undefined) return processes;
+  if (unknown === undefined) return [...new Set(processes)];
   throw invalidFields([{ field, description: unknownProcess(unknown) }]);
 }
 

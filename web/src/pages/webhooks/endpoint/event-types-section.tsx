@@ -15,14 +15,14 @@ import { useEndpoint } from "./use-endpoint.ts";
 /** The event types that are sent to a webhook's endpoint, each with a page of its own, and what changes them. */
 export function EventTypesSection({ webhook }: { webhook: Webhook }) {
   const mayWrite = useMay("Write_Administrative_Data");
-  const { webhooks, error, retry } = useEndpoint(webhook);
+  const { webhooks, isKnown, error, retry } = useEndpoint(webhook);
   const [editing, { open, close }] = useDisclosure();
   const isShared = webhooks.length > 1;
   return (
     <Section
       title="Event types"
       description={
-        isShared
+        isShared || !isKnown
           ? "They share the URL, the signing secret, the rate limit and all settings except filters."
           : "This endpoint gets one event type. Others can share its URL, its signing secret and its settings."
       }
@@ -32,6 +32,7 @@ export function EventTypesSection({ webhook }: { webhook: Webhook }) {
             variant="default"
             leftSection={isShared ? <IconPencil size={16} /> : <IconPlus size={16} />}
             onClick={open}
+            disabled={!isKnown}
           >
             {isShared ? "Change event types" : "Add event types"}
           </Button>

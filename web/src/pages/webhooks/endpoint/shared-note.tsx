@@ -5,11 +5,13 @@ import { useEndpoint } from "./use-endpoint.ts";
 
 /** Says that a change concerns all event types of an endpoint; nothing for a webhook with a single one. */
 export function SharedNote({ webhook }: { webhook: Webhook }) {
-  const { webhooks } = useEndpoint(webhook);
-  if (webhooks.length < 2) return null;
+  const { webhooks, isKnown } = useEndpoint(webhook);
+  if (isKnown && webhooks.length < 2) return null;
   return (
     <Text size="sm" c="dimmed">
-      Applies to all {webhooks.length} event types of this endpoint: {typesInWords(webhooks)}.
+      {isKnown
+        ? `Applies to all ${webhooks.length} event types of this endpoint: ${typesInWords(webhooks)}.`
+        : "Applies to all event types of this endpoint."}
     </Text>
   );
 }

@@ -7,6 +7,8 @@ const REFRESH_MS = 15_000;
 /** The webhooks of a webhook's endpoint, kept current: the webhook alone if it has none. */
 export function useEndpoint(webhook: Webhook): {
   webhooks: readonly Webhook[];
+  /** False until the other webhooks have been read. */
+  isKnown: boolean;
   error: unknown;
   retry: () => void;
 } {
@@ -17,5 +19,11 @@ export function useEndpoint(webhook: Webhook): {
     { enabled: endpointId !== undefined, refetchInterval: REFRESH_MS },
   );
   const webhooks = endpointId === undefined ? undefined : data?.endpoint?.webhooks;
-  return { webhooks: webhooks ?? [webhook], error: webhooks ? null : error, retry: () => void refetch() };
+  const isKnown = endpointId === undefined || webhooks !== undefined;
+  return {
+    webhooks: webhooks ?? [webhook],
+    isKnown,
+    error: webhooks ? null : error,
+    retry: () => void refetch(),
+  };
 }
