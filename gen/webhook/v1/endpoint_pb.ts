@@ -235,7 +235,7 @@ export const DeleteEndpointResponseSchema: GenMessage<DeleteEndpointResponse> = 
 /**
  * Manages endpoints: URLs for several event types.
  *
- * Each event type is a webhook with an id of its own. ListWebhooks lists it, and DeleteWebhook removes this event type only. An
+ * Each event type is a webhook with its own id. ListWebhooks lists it, and DeleteWebhook removes this event type only. An
  * endpoint without webhooks does not exist any more.
  *
  * The webhooks of an endpoint have the same URL, name, API key, signing secrets, key pairs, request settings and circuit

@@ -45,7 +45,7 @@ export async function lockShared(trx: Db, scope: Scope, id: bigint): Promise<Web
     const shared = endpointId === null ? { id } : { endpoint_id: endpointId, deleted: null };
     const held = await run(trx, trx("webhooks").select("id").where(shared).orderBy("id").forNoKeyUpdate());
     if (held.length > 1) await lockBreakers(trx, idsOf(held));
-    // A statement of its own: one that has waited for a lock sees other tables as they were before the wait.
+    // A separate statement: one that has waited for a lock sees other tables as they were before the wait.
     const found = await readShared(trx, scope, id);
     // Otherwise an endpoint was made of the webhook during the wait. It is locked after the webhook then; callers repeat a
     // transaction that this leads into a deadlock.

@@ -2,7 +2,7 @@ import type { Knex } from "knex";
 
 /**
  * Endpoints with several event types. Only adds: each event type is a row of `webhooks`, which an older version beside this
- * one handles as a webhook of its own. That version applies the rate limit to each of them, and changes one at a time.
+ * one handles as a separate webhook. That version applies the rate limit to each of them, and changes one at a time.
  */
 export async function up(knex: Knex): Promise<void> {
   await knex.raw(`
@@ -19,7 +19,7 @@ export async function up(knex: Knex): Promise<void> {
 
     alter table webhooks add column endpoint_id uuid references endpoints;
     create index webhooks_endpoint on webhooks (endpoint_id) where endpoint_id is not null;
-    comment on column webhooks.endpoint_id is 'Null for a webhook with settings of its own.';
+    comment on column webhooks.endpoint_id is 'Null for a webhook that shares its settings with no other.';
   `);
 }
 

@@ -12,7 +12,7 @@ import { WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { EventTypesDialog } from "./event-types-dialog.tsx";
 import { useEndpoint } from "./use-endpoint.ts";
 
-/** The event types that are sent to a webhook's endpoint, each with a page of its own, and what changes them. */
+/** The event types that are sent to a webhook's endpoint, each with a link to its page, and the button that changes them. */
 export function EventTypesSection({ webhook }: { webhook: Webhook }) {
   const mayWrite = useMay("Write_Administrative_Data");
   const { webhooks, isKnown, error, retry } = useEndpoint(webhook);
