@@ -125,8 +125,8 @@ async function webhooksOf(db: Db, scope: Scope, filter: DeliveryFilter & Matchin
   const { process, webhookId, deliveryId, eventId, events, host } = filter;
   // Few rows are examined in any case, so conditions on the rows are enough.
   if (deliveryId !== undefined || eventId !== undefined || events) return null;
-  if (scope === "everything" && process === undefined && webhookId === undefined && host === undefined)
-    return null;
+  if (scope === "everything" && process === undefined && host === undefined)
+    return webhookId === undefined ? null : [webhookId];
   const { sql, bindings } = webhookConditions(scope, filter);
   const found = await rows<{ id: bigint }>(
     db,

@@ -1,6 +1,7 @@
 import { DomainError } from "../../contract/errors.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
+import { idRangeOf } from "../partitions.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type DeliveryRow, FINAL_STATES, getDelivery } from "./deliveries.ts";
 import type { DeliveryFilter } from "./list.ts";
@@ -19,6 +20,7 @@ const IS_OLD = (id: string) => `time_of_id(${id}) < now() - make_interval(days =
  * Starts a new round for those of the scope's deliveries that are final and not too old, and whose webhook, key and
  * payload still exist.
  *
+ * @param ids UUIDs in lower case, at least one
  * @returns the ids of the deliveries that are now pending
  */
 export async function startRound(
@@ -28,17 +30,29 @@ export async function startRound(
   retentionDays: number,
 ): Promise<string[]> {
   const inScope = webhookIn(scope, "w");
+  const sorted = [...ids].sort();
+  const { first } = idRangeOf(sorted[0] as string);
+  const { last } = idRangeOf(sorted.at(-1) as string);
+  // So that other partitions are not planned for.
+  const inBounds = (id: string) => `${id} between :first::uuid and :last::uuid`;
   const again = await rows<{ id: string }>(
     db,
-    `with chosen as materialized (
-        select d.id from unnest(:ids::uuid[]) as wanted(id) cross join lateral (
-          select d.id, d.webhook_id, d.attempts, d.event_id from deliveries d where d.id = wanted.id limit 1
-        ) d join webhooks w on w.id = d.webhook_id join api_keys k on k.id = w.api_key_id
-        where d.attempts < :most::int and w.deleted is null and k.revoked is null and ${inScope.sql}
-          and not ${IS_OLD("d.id")} and not exists (select from events e where e.id = d.event_id and e.payload is null)
+    `with wanted as materialized (
+        select d.id, d.webhook_id, d.event_id from unnest(:ids::uuid[]) as wanted(id) cross join lateral (
+          select * from deliveries d where d.id = wanted.id and ${inBounds("d.id")} limit 1
+        ) d where d.attempts < :most::int and not ${IS_OLD("d.id")}
+      ),
+      chosen as materialized (
+        -- Looked up delivery by delivery: joined, every webhook could be compared with every delivery.
+        select d.id from wanted d cross join lateral (
+          select from webhooks w join api_keys k on k.id = w.api_key_id
+          where w.id = d.webhook_id and w.deleted is null and k.revoked is null and ${inScope.sql} offset 0
+        ) w where not exists (
+          select from events e where e.id = d.event_id and ${inBounds("e.id")} and e.payload is null offset 0)
       ),
       gone as (
-        delete from deliveries where id = any(array(select id from chosen)) and attempts < :most::int
+        delete from deliveries
+          where id = any(array(select id from chosen)) and ${inBounds("id")} and attempts < :most::int
         returning *
       ),
       tried as (
@@ -57,7 +71,7 @@ export async function startRound(
       )
       insert into queue (id, event_id, webhook_id, attempts) select id, event_id, webhook_id, attempts from gone
       returning id`,
-    { ids: ids as string[], most: MAX_ATTEMPTS, retentionDays, ...inScope.bindings },
+    { ids: ids as string[], first, last, most: MAX_ATTEMPTS, retentionDays, ...inScope.bindings },
   );
   return again.map(({ id }) => id);
 }

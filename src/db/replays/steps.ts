@@ -125,27 +125,29 @@ export interface StepLimits {
   settledMs: number;
 }
 
+/** A step of a webhook. */
+export interface Step {
+  /** The number of deliveries queued. */
+  queued: number;
+  /** Whether other deliveries of the webhook waited for their first attempt. */
+  crowded: boolean;
+}
+
 /**
  * Queues the next deliveries of a webhook, oldest first, and moves its place in one transaction. Does nothing if it is not
  * due, another activity does it, or the replay was paused or ended.
  *
- * @returns the number of deliveries queued; undefined if the place was not moved
+ * @returns undefined if the place was not moved
  */
 export function stepWebhook(
   db: Db,
   replay: RunningReplay,
   webhookId: bigint,
   limits: StepLimits,
-): Promise<number | undefined> {
+): Promise<Step | undefined> {
   return transactionWithRetry(db, async (trx) => {
     const { id } = replay;
-    // Locked before its webhooks, as those do that end it.
-    const [open] = await rows(
-      trx,
-      "select from replays where id = :id::uuid and paused is null and ended is null for share",
-      { id },
-    );
-    const place = open === undefined ? undefined : await lockPlace(trx, id, webhookId);
+    const place = await lockPlace(trx, id, webhookId);
     if (!place) return undefined;
     const size = nextStep(place);
     const take = replay.kind === "resend" ? resend : queueMissed;
@@ -168,7 +170,7 @@ export function stepWebhook(
         pause: pauseAfter(webhookId, place, taken),
       },
     );
-    return taken.queued;
+    return { queued: taken.queued, crowded: place.crowded };
   });
 }
 
@@ -183,16 +185,21 @@ interface Place {
   crowded: boolean;
 }
 
+/** Locks the position if the replay runs and no other activity works on it. */
 async function lockPlace(trx: Db, id: string, webhookId: bigint): Promise<Place | undefined> {
   const [place] = await rows<Place>(
     trx,
-    `select p.after_step as after, p.step,
+    // The replay is locked before its webhooks, as by statements that end it.
+    `with running as materialized (
+        select id from replays where id = :id::uuid and paused is null and ended is null for share
+      )
+      select p.after_step as after, p.step,
         case when p.after_step > p.before_step then extract(epoch from coalesce(p.busy_at, p.stepped) - p.stepped)::float8
           end as "busyS",
         exists (select from queue q where q.webhook_id = p.webhook_id and q.id > ${lastIdOf("p.after_step")}) as crowded
-      from replay_webhooks p
-      where p.replay_id = :id::uuid and p.webhook_id = :webhookId::bigint and p.ended is null and p.due <= now()
-      for update skip locked`,
+      from running r join replay_webhooks p on p.replay_id = r.id
+      where p.webhook_id = :webhookId::bigint and p.ended is null and p.due <= now()
+      for update of p skip locked`,
     { id, webhookId },
   );
   return place;

@@ -9,13 +9,10 @@ import { endReplay, keepReplay, type RunningReplay } from "../../db/replays/runn
 import { findReady, listWebhooksOf, stepWebhook } from "../../db/replays/steps.ts";
 import type { DeliveryEngine } from "../../delivery/engine.ts";
 import { withHeartbeats } from "../keep-alive.ts";
+import { CONCURRENT_STEPS, pauseAfterRound, STEPS_PER_ROUND } from "./pace.ts";
 
 /** The duration of one activity, in milliseconds: the progress is in the workflow's history as often. */
 const ACTIVITY_MS = 600_000;
-/** The pause when no webhook is ready for its next step, in milliseconds. */
-const PAUSE_MS = 250;
-/** The maximum number of concurrent steps. Each takes a database session. */
-const MAX_STEPS = 3;
 /** The age from which an event counts as stored, in milliseconds: publishing takes less. */
 const SETTLED_MS = 10_000;
 
@@ -24,23 +21,28 @@ export function createReplayActivities(
   { db, log, stopping }: Pick<DeliveryEngine, "db" | "log" | "stopping">,
   { retentionDays, heartbeatTimeoutMs }: { retentionDays: number; heartbeatTimeoutMs: number },
 ): Pick<Activities, "replay" | "pauseReplay"> {
-  const concurrent = pLimit(MAX_STEPS);
+  const concurrent = pLimit(CONCURRENT_STEPS);
   const limits = { retentionDays, settledMs: SETTLED_MS };
 
-  /** Does what can be done now. Returns the number of deliveries queued, and whether there is more to do at once. */
+  /**
+   * Does what can be done now. Returns the number of deliveries queued, and the pause before more can be done, in
+   * milliseconds.
+   */
   async function work(
     replay: RunningReplay,
     signal: AbortSignal,
-  ): Promise<{ queued: number; more: boolean }> {
+  ): Promise<{ queued: number; pauseMs: number }> {
     if (replay.listedTo !== null) await untilAnswered(() => listWebhooksOf(db, replay), { signal });
     const { ready, more } = await untilAnswered(() => findReady(db, replay.id), { signal });
-    const steps = await concurrent.map(ready, (webhookId) =>
-      untilAnswered(() => stepWebhook(db, replay, webhookId, limits), { signal }),
-    );
-    const moved = steps.filter((queued) => queued !== undefined);
-    const queued = moved.reduce((sum, each) => sum + each, 0);
+    const steps = await concurrent.map(ready.slice(0, STEPS_PER_ROUND), async (webhookId) => {
+      const began = performance.now();
+      const step = await untilAnswered(() => stepWebhook(db, replay, webhookId, limits), { signal });
+      return step && { ...step, tookMs: performance.now() - began };
+    });
+    const moved = steps.filter((step) => step !== undefined);
+    const queued = moved.reduce((sum, step) => sum + step.queued, 0);
     if (queued > 0) await untilAnswered(() => announceQueued(db), { signal });
-    return { queued, more: more || moved.length > 0 || replay.listedTo !== null };
+    return { queued, pauseMs: pauseAfterRound(moved, more || replay.listedTo !== null) };
   }
 
   /** The state and counts of a replay. */
@@ -71,7 +73,7 @@ export function createReplayActivities(
             signal.throwIfAborted();
             const replay = await untilAnswered(() => keepReplay(db, replayId), { signal });
             if (!replay) return { more: false, summary: await inWords(replayId, signal) };
-            const { queued, more } = await work(replay, signal);
+            const { queued, pauseMs } = await work(replay, signal);
             counts.queued += queued;
             if (await untilAnswered(() => endReplay(db, replayId), { signal })) {
               const outcome = await inWords(replayId, signal);
@@ -79,7 +81,7 @@ export function createReplayActivities(
               return { more: false, summary: outcome };
             }
             if (Date.now() > until) return { more: true, summary: await inWords(replayId, signal) };
-            if (!more) await wait(PAUSE_MS, undefined, { signal });
+            if (pauseMs > 0) await wait(pauseMs, undefined, { signal });
           }
         } catch (error) {
           if (!signal.aborted) throw error;

@@ -84,7 +84,7 @@ async function runToEnd(replay: RunningReplay, webhookId: bigint): Promise<numbe
     if (await endReplay(db, replay.id)) return sizes;
     await due(replay.id);
     const { ready } = await findReady(db, replay.id);
-    for (const each of ready) sizes.push((await stepWebhook(db, replay, each, LIMITS)) ?? 0);
+    for (const each of ready) sizes.push((await stepWebhook(db, replay, each, LIMITS))?.queued ?? 0);
     for (const id of await queuedOf(webhookId)) await changeDelivery(db, id, { state: "delivered" });
   }
   throw new Error("the replay does not end");
@@ -152,7 +152,7 @@ describe("ended deliveries", () => {
       busy_at: new Date(stepped.getTime() + 2_000),
       due: stepped,
     });
-    expect(await stepWebhook(db, replay, webhookId, LIMITS)).toBe(20);
+    expect(await stepWebhook(db, replay, webhookId, LIMITS)).toEqual({ queued: 20, crowded: true });
     const [{ pause }] = (await db("replay_webhooks").select(
       db.raw("extract(epoch from due - stepped)::float8 as pause"),
     )) as [{ pause: number }];
@@ -221,7 +221,7 @@ describe("ended deliveries", () => {
     const replay = await start({ eventId: event });
     const { ready } = await findReady(db, replay.id);
     expect(ready).toEqual([0n]);
-    expect(await stepWebhook(db, replay, 0n, LIMITS)).toBe(1);
+    expect((await stepWebhook(db, replay, 0n, LIMITS))?.queued).toBe(1);
     expect([await queuedOf(one), await queuedOf(two)]).toEqual([[first], []]);
     expect(await endReplay(db, replay.id)).toBe(true);
   });
@@ -235,7 +235,7 @@ describe("ended deliveries", () => {
     expect(await keepReplay(db, replay.id)).toBeUndefined();
     await changeReplay(db, "everything", replay.id, "resume");
     await db("webhooks").where({ id: webhookId }).update({ deleted: new Date() });
-    expect(await stepWebhook(db, replay, webhookId, LIMITS)).toBe(0);
+    expect((await stepWebhook(db, replay, webhookId, LIMITS))?.queued).toBe(0);
     expect(await getReplay(db, "everything", replay.id)).toMatchObject({ queued: 0n, skipped: 20n });
     await changeReplay(db, "everything", replay.id, "cancel");
     expect(await endReplay(db, replay.id)).toBe(false);
@@ -271,7 +271,7 @@ describe("missed events", () => {
     const both = await publish(1);
     const from = new Date(Date.now() - 60_000);
     const replay = await start({ webhookId: late, from }, "backfill");
-    expect(await stepWebhook(db, replay, late, LIMITS)).toBe(20);
+    expect((await stepWebhook(db, replay, late, LIMITS))?.queued).toBe(20);
     expect((await findReady(db, replay.id)).ready).toEqual([]);
     await ledgerIsRight();
     const [ended, retrying, ...others] = await queuedOf(late);
@@ -279,7 +279,7 @@ describe("missed events", () => {
     await changeDelivery(db, retrying as string, { state: "retrying", attempts: 1 });
     for (const id of others) await changeDelivery(db, id, { state: "failed" });
     await due(replay.id);
-    expect(await stepWebhook(db, replay, late, LIMITS)).toBe(30);
+    expect((await stepWebhook(db, replay, late, LIMITS))?.queued).toBe(30);
     expect(await endReplay(db, replay.id)).toBe(true);
     const events = async (webhookId: bigint) =>
       db("all_deliveries")
@@ -290,7 +290,7 @@ describe("missed events", () => {
     expect(await events(earlier)).toEqual([...before, ...both].sort());
 
     const again = await start({ webhookId: late, from }, "backfill");
-    expect(await stepWebhook(db, again, late, LIMITS)).toBe(0);
+    expect((await stepWebhook(db, again, late, LIMITS))?.queued).toBe(0);
     expect(await endReplay(db, again.id)).toBe(true);
     await ledgerIsRight();
   });
@@ -301,7 +301,7 @@ describe("missed events", () => {
     const replay = await start({ webhookId: late, from: new Date(Date.now() - 60_000) }, "backfill");
     const step = async (limits: Partial<typeof LIMITS>) => {
       await due(replay.id);
-      return stepWebhook(db, replay, late, { ...LIMITS, ...limits });
+      return (await stepWebhook(db, replay, late, { ...LIMITS, ...limits }))?.queued;
     };
     expect(await step({ settledMs: 30_000 })).toBe(0);
     expect(await endReplay(db, replay.id)).toBe(false);
@@ -311,7 +311,7 @@ describe("missed events", () => {
 
     const second = await webhook();
     const expired = await start({ webhookId: second, from: new Date(Date.now() - 60_000) }, "backfill");
-    expect(await stepWebhook(db, expired, second, { ...LIMITS, retentionDays: -1 })).toBe(0);
+    expect((await stepWebhook(db, expired, second, { ...LIMITS, retentionDays: -1 }))?.queued).toBe(0);
     await ledgerIsRight();
   });
 
@@ -323,7 +323,7 @@ describe("missed events", () => {
     await db("fan_out").insert({ event_id: fanned, process: 1, revision: 1, remaining: 1 });
     await db("events").where({ id: fanned }).update({ recipients: 1 });
     const replay = await start({ webhookId: late, from: new Date(Date.now() - 60_000) }, "backfill");
-    expect(await stepWebhook(db, replay, late, LIMITS)).toBe(1);
+    expect((await stepWebhook(db, replay, late, LIMITS))?.queued).toBe(1);
     expect(await db("queue").pluck("event_id")).toEqual([kept]);
     expect(await getReplay(db, "everything", replay.id)).toMatchObject({ queued: 1n, skipped: 1n });
     await ledgerIsRight();
@@ -336,7 +336,7 @@ describe("missed events", () => {
     for (const webhookId of [gone, revoked]) {
       if (webhookId === revoked) await db("api_keys").update({ revoked: new Date() });
       const replay = await start({ webhookId, from: new Date(Date.now() - 60_000) }, "backfill");
-      expect(await stepWebhook(db, replay, webhookId, LIMITS)).toBe(0);
+      expect((await stepWebhook(db, replay, webhookId, LIMITS))?.queued).toBe(0);
       expect(await endReplay(db, replay.id)).toBe(true);
     }
     await ledgerIsRight();

@@ -123,7 +123,7 @@ async function work(
         replay.queued.add(id);
         model.eventOf({ eventId }).recipients.add(webhookId);
       },
-      ...(heard || fault !== "answer lost" ? { changes: heard?.answer ?? 0 } : {}),
+      ...(heard || fault !== "answer lost" ? { changes: heard?.answer?.queued ?? 0 } : {}),
     });
     // Whose answer is lost steps again, which does nothing before the next pause is over.
     if (!heard && fault === "answer lost")

@@ -1,0 +1,29 @@
+/** The maximum number of concurrent steps. Each takes a database session. */
+export const CONCURRENT_STEPS = 3;
+/** The maximum number of steps between two pauses. */
+export const STEPS_PER_ROUND = 30;
+/** The pause when no webhook is ready for its next step, in milliseconds. */
+const IDLE_MS = 250;
+/** The part of its time for which a replay works on webhooks that have first attempts waiting. */
+const CROWDED_SHARE = 0.1;
+
+/** A step that queued deliveries. */
+interface TimedStep {
+  /** Whether other deliveries of the webhook waited for their first attempt. */
+  crowded: boolean;
+  /** Its duration, in milliseconds. */
+  tookMs: number;
+}
+
+/**
+ * The pause after a round of steps, in milliseconds. However many webhooks a replay concerns, it takes at most a tenth of
+ * what its steps could take from first attempts that wait; steps of other webhooks follow each other at once.
+ *
+ * @param steps those of the round
+ * @param more whether there is more to do at once
+ */
+export function pauseAfterRound(steps: readonly TimedStep[], more: boolean): number {
+  const crowdedMs = steps.reduce((sum, { crowded, tookMs }) => (crowded ? sum + tookMs : sum), 0);
+  const pauseMs = (crowdedMs / CONCURRENT_STEPS) * (1 / CROWDED_SHARE - 1);
+  return Math.max(pauseMs, more || steps.length > 0 ? 0 : IDLE_MS);
+}

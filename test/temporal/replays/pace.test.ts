@@ -1,0 +1,22 @@
+import { describe, expect, test } from "vitest";
+import { pauseAfterRound } from "../../../src/temporal/replays/pace.ts";
+
+const step = (tookMs: number, crowded: boolean) => ({ tookMs, crowded });
+
+describe("a replay pauses", () => {
+  test("for nine times as long as it worked on webhooks whose first attempts wait", () => {
+    // Three steps run at the same time.
+    const round = [step(30, true), step(30, true), step(30, true), step(500, false)];
+    expect(pauseAfterRound(round, true)).toBeCloseTo(270);
+    expect(pauseAfterRound(round, false)).toBeCloseTo(270);
+  });
+
+  test("not at all between steps of webhooks that have nothing else to send", () => {
+    expect(pauseAfterRound([step(500, false)], false)).toBe(0);
+    expect(pauseAfterRound([], true)).toBe(0);
+  });
+
+  test("when no webhook is ready", () => {
+    expect(pauseAfterRound([], false)).toBeGreaterThan(0);
+  });
+});
