@@ -85,6 +85,7 @@ export async function listDeliveries(
     conditions,
     from: events ? "events" : sourceOf(webhooks),
     order,
+    fits: limit <= scanned / (webhooks?.length ?? 1),
   };
   const parts = TABLES.flatMap((table) => partsOf(table, filter.states)).map((part, place) =>
     read(part, place, reading),
@@ -235,6 +236,8 @@ interface Reading {
   conditions: readonly string[];
   from: Source;
   order: "asc" | "desc";
+  /** Whether the rows read per webhook are at least those of a page. */
+  fits: boolean;
 }
 
 /** The rows that are read: all, those of one or several webhooks, or those of events. */
@@ -251,13 +254,15 @@ function sourceOf(webhooks: readonly bigint[] | null): Source {
  * rows are read; all others where they are examined.
  */
 function read({ table, indexed, state }: Part, place: number, reading: Reading): string {
-  const { bounds, conditions, from, order } = reading;
+  const { bounds, conditions, from, order, fits } = reading;
+  // Each row of these webhooks matches, so a page needs no more rows of any of them.
+  const complete = from === "several" && state === null && fits;
   const rowsOf = (more: readonly string[], limit: string) => {
     const all = [...bounds, ...(indexed === null ? [] : [indexed]), ...more];
     const where = all.length > 0 ? `where ${all.join(" and ")}` : "";
     return `select d.* from ${table} d ${where} order by d.id ${order} limit ${limit}`;
   };
-  const each = ":scanned::int / :webhookCount::int";
+  const each = complete ? ":limit::int" : ":scanned::int / :webhookCount::int";
   const source = {
     all: () => rowsOf([], ":scanned::int"),
     one: () => rowsOf(["d.webhook_id = (:webhooks::bigint[])[1]"], ":scanned::int"),
@@ -282,14 +287,16 @@ function read({ table, indexed, state }: Part, place: number, reading: Reading):
     from !== "several"
       ? ""
       : ` or exists (select from ${passed} p where p.id ${order === "desc" ? "<" : ">"} last.id)`;
-  return `
+  const page = `
     with ${passed} as materialized (
       select ${COLUMNS[table]} from (${source}) d cross join lateral (
         -- Looked up row by row, so that no more rows are read than the page needs.
         select w.process, w.url from webhooks w where w.id = d.webhook_id and ${conditions.join(" and ")} offset 0
       ) w ${state === null ? "" : `where ${state}`} order by d.id ${order} limit :limit::int
     )
-    select p.*, null::uuid as searched from ${passed} p
+    select p.*, null::uuid as searched from ${passed} p`;
+  if (complete) return page;
+  return `${page}
     union all
     select none.*, last.id from (${last}) last left join ${passed} none on false
       where (select count(*) from ${passed}) < :limit::int${several}`;

@@ -292,6 +292,8 @@ describe("a search that ends early, since few deliveries pass its filter,", () =
       20,
       () => [scopeOf(apps[0]), { states: ["delivered", "pending", "cancelled"] }],
     ],
+    ["the webhooks of an app, in any state", 20, () => [scopeOf(apps[0]), {}]],
+    ["the webhooks of an app, that failed", 20, () => [scopeOf(apps[0]), { states: ["failed"] }]],
     [
       "one webhook of an app",
       10,
