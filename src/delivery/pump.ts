@@ -169,7 +169,7 @@ export class Pumps {
   async #claim(pump: Pump, round: Round, stop: AbortSignal): Promise<"more" | "later" | "nothing"> {
     const sender = this.#sender;
     const { revision } = sender;
-    const excluded = sender.supplied("first");
+    const excluded = sender.skipped("first");
     const limit = Math.min(MAX_CLAIMED_PER_STATEMENT, sender.room);
     // A failed fan-out must not discard the claimed deliveries.
     const [step, claimed] = await Promise.all([

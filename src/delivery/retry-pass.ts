@@ -111,7 +111,7 @@ export class RetryPasses {
   ): Promise<{ found: boolean; isFull: boolean; limited: boolean }> {
     const { sender, lease, claim } = this.#parts;
     const { revision } = sender;
-    const excluded = sender.supplied("retry");
+    const excluded = sender.skipped("retry");
     const limit = Math.min(MAX_CLAIMED_PER_STATEMENT, sender.room);
     try {
       const claimed = await this.#limitClaims(() =>

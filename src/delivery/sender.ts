@@ -7,6 +7,7 @@ import type { Clock } from "../process/clock.ts";
 import type { EventContents } from "./event-contents.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
 import { type Kind, Scheduler, type Task } from "./limits/scheduler.ts";
+import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
 import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
 import { TokenError } from "./oauth2/token-request.ts";
 import { ProxyUnavailableError } from "./proxy/proxy-error.ts";
@@ -66,24 +67,8 @@ interface Sending extends Task {
   isStopped: boolean;
 }
 
-/** The number of queued deliveries per webhook from which it is excluded from claims, however few webhooks have some. */
-const MAX_QUEUED_PER_WEBHOOK = 1_024;
-/**
- * The number of queued deliveries of a kind that webhooks share evenly: one that has its part is excluded from claims, unless it
- * has fewer than MIN_QUEUED_PER_WEBHOOK. Each claim reads past all that are queued.
- */
-const SHARED_QUEUE = 4_096;
-/**
- * The number of queued deliveries below which no webhook is excluded from claims. One with a full window is excluded from as many as
- * the window's size, if that is larger.
- */
-const MIN_QUEUED_PER_WEBHOOK = 4;
-/** The cache time of the list of webhooks excluded from claims, in milliseconds. */
-const SUPPLIED_CACHE_MS = 5;
 /** The number of unrecorded results from which nothing starts. A crash would repeat all of these attempts. */
 const MAX_UNRECORDED = 128;
-/** The maximum number of queued deliveries for a host without room, in addition to its window's size. */
-const MAX_QUEUED_BEYOND_WINDOW = 8;
 
 /**
  * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
@@ -92,20 +77,11 @@ const MAX_QUEUED_BEYOND_WINDOW = 8;
 export class Sender {
   readonly #parts: SenderParts;
   readonly #scheduler: Scheduler<Sending>;
+  readonly #skipped: SkippedWebhooks;
   readonly #endAdapting: () => void;
-  /**
-   * Webhooks of hosts without room that have enough queued deliveries, with deliveries of the kind: excluded from claims of
-   * that kind until the host has room. A pump must not wait for webhooks that have retries only.
-   */
-  readonly #crowded: Record<Kind, Map<bigint, ClaimedDelivery["webhook"]>> = {
-    first: new Map(),
-    retry: new Map(),
-  };
   /** Deliveries that wait for a connection. */
   readonly #connecting = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
-  /** The cached result for retries: hundreds of retry passes ask at the same time. */
-  #suppliedRetries: { at: number; webhookIds: readonly bigint[] } | undefined;
   #limitReached = false;
   #isPlanned = false;
 
@@ -113,6 +89,7 @@ export class Sender {
   constructor(parts: SenderParts, limits: { perHost: number; perWebhook: number }) {
     this.#parts = parts;
     this.#scheduler = new Scheduler({ budget: parts.limit.value, ...limits });
+    this.#skipped = new SkippedWebhooks(this.#scheduler, parts.clock);
     this.#endAdapting = parts.clock.every(ADAPT_MS, () => this.#adapt());
   }
 
@@ -146,35 +123,8 @@ export class Sender {
   }
 
   /** The webhooks to exclude from claims: enough of their deliveries are queued, or they have no room. */
-  supplied(kind: Kind): readonly bigint[] {
-    // Not cached: only one pump claims at a time, and its latest claim must count.
-    if (kind === "first") return this.#findSupplied(kind);
-    const known = this.#suppliedRetries;
-    const now = this.#parts.clock.now();
-    if (known && now - known.at < SUPPLIED_CACHE_MS) return known.webhookIds;
-    const webhookIds = this.#findSupplied(kind);
-    this.#suppliedRetries = { at: now, webhookIds };
-    return webhookIds;
-  }
-
-  #findSupplied(kind: Kind): bigint[] {
-    const supplied: bigint[] = [];
-    const queues = [...this.#scheduler.queues(kind)];
-    const most = Math.min(MAX_QUEUED_PER_WEBHOOK, Math.ceil(SHARED_QUEUE / queues.length));
-    for (const { webhookId, window, host, waiting } of queues) {
-      if (waiting < MIN_QUEUED_PER_WEBHOOK) continue;
-      if (waiting < most) {
-        if (this.#scheduler.hasRoom(window, host)) continue;
-        if (waiting < this.#scheduler.webhooks.of(window).allowed) continue;
-      }
-      supplied.push(webhookId);
-    }
-    const crowded = this.#crowded[kind];
-    for (const [webhookId, webhook] of crowded) {
-      if (this.#scheduler.hosts.hasRoom(webhook.target.host)) crowded.delete(webhookId);
-      else supplied.push(webhookId);
-    }
-    return supplied;
+  skipped(kind: Kind): readonly bigint[] {
+    return this.#skipped.of(kind);
   }
 
   /**
@@ -216,7 +166,8 @@ export class Sender {
         owner,
         isStopped: false,
       };
-      if (stopped.has(sending.webhookId) || this.#isCrowded(sending)) unsendable.push(sending);
+      if (stopped.has(webhookId) || this.#skipped.isCrowded(sending, delivery.webhook))
+        unsendable.push(sending);
       else unsendable.push(...this.#scheduler.push(sending));
     }
     this.#return(unsendable);
@@ -258,19 +209,14 @@ export class Sender {
       ...this.#scheduler.tasks("retry"),
       ...this.#connecting,
     ];
-    const { first, retry } = this.#crowded;
-    return [
-      ...distinctWebhooks(waiting.map(({ delivery }) => delivery)),
-      ...new Set([...first.values(), ...retry.values()]),
-    ];
+    return [...distinctWebhooks(waiting.map(({ delivery }) => delivery)), ...this.#skipped.crowded()];
   }
 
   /** Releases the queued deliveries of paused, deleted or moved webhooks. */
   stop(webhookIds: ReadonlySet<bigint>): void {
     this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
     for (const sending of this.#connecting) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
-    // A moved one may have room at its new host.
-    for (const id of webhookIds) for (const crowded of Object.values(this.#crowded)) crowded.delete(id);
+    this.#skipped.forget(webhookIds);
   }
 
   /** Stops the adjustment of the limit, and resolves when all releases have finished. */
@@ -415,15 +361,6 @@ export class Sender {
       sending.owner.recorded(delivery, outcome, state);
       this.#plan();
     });
-  }
-
-  /** Whether the queue of a host without room is full. */
-  #isCrowded({ kind, webhookId, host, delivery }: Sending): boolean {
-    if (this.#scheduler.hosts.hasRoom(host)) return false;
-    const { allowed } = this.#scheduler.hosts.of(host);
-    if (this.#scheduler.waitingForHost(host) < MAX_QUEUED_BEYOND_WINDOW + allowed) return false;
-    this.#crowded[kind].set(webhookId, delivery.webhook);
-    return true;
   }
 
   #return(sendings: readonly Sending[]): void {

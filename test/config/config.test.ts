@@ -1,5 +1,5 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import path from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
@@ -30,6 +30,14 @@ describe("the settings", () => {
       dispatch: { intervalMs: 60_000, retryInitialDelayMs: 60_000, retryBackoffCoefficient: 5 },
       delivery: { timeoutMs: 15_000, allowedNetworks: [], allowedPorts: [] },
     });
+  });
+
+  test("deliver in one process with ROLE=worker, and beside the API in one for each other core, in one to four", () => {
+    const beside = Math.min(4, Math.max(1, availableParallelism() - 1));
+    expect(readConfig({}).delivery.processes).toBe(beside);
+    const shared = { DATABASE_URL: DATABASE, SECRET_KEY: KEY, TEMPORAL_ADDRESS: "temporal.example:7233" };
+    expect(readConfig({ ...shared, ROLE: "worker" }).delivery.processes).toBe(1);
+    expect(readConfig({ DELIVERY_PROCESSES: "7" }).delivery.processes).toBe(7);
   });
 
   test("take lengths of time in their usual units, and an empty value as not set", () => {

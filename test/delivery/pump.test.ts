@@ -1,11 +1,11 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
-import { rows } from "../../src/db/database.ts";
+import { type Db, rows } from "../../src/db/database.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { trustedAuthority } from "../support/test-service.ts";
-import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
+import { type EngineParts, freshRun, observed, pump, queueFor, startEngine } from "./engine-parts.ts";
 
 const LINGERING = { lingers: true, forMs: 600_000 };
 
@@ -127,6 +127,40 @@ test("a webhook that answers after more than a second is healthy: its window gro
   expect(most()).toBeGreaterThan(8);
 });
 
+test("one response after more than a second among fast ones leaves its webhook as many requests in flight as before", async () => {
+  // More than a webhook has at first; fewer than the process's limit at first.
+  const [window, grown] = [50, 400];
+  const held: (() => void)[] = [];
+  let reply = async (): Promise<void> => {};
+  const { url, received } = await receiver(async () => {
+    await reply();
+    return 200;
+  });
+  const own = await startEngine({ DELIVERY_MAX_PER_WEBHOOK: String(window), DELIVERY_TIMEOUT: "60s" });
+  onTestFinished(own.end);
+  await queueFor(own, url, { webhooks: 1, events: grown });
+  const runId = await freshRun(own.db);
+  expect(await pump(own.engine, runId)).toMatchObject({ delivered: grown });
+  /** Queues as many deliveries for the same webhook. */
+  const queueAgain = (deliveries: number) =>
+    own.db.raw(
+      `insert into queue (id, event_id, webhook_id)
+        select new_delivery_id(id), id, (select id from webhooks) from events limit ?`,
+      [deliveries],
+    );
+  await queueAgain(1);
+  reply = () => wait(1_200);
+  expect(await pump(own.engine, runId)).toMatchObject({ delivered: 1, retrying: 0 });
+  await queueAgain(2 * window);
+  reply = () => new Promise<void>((resolve) => held.push(resolve));
+  const last = pump(own.engine, runId);
+  await expect.poll(() => held.length).toBe(window);
+  reply = async () => {};
+  for (const answer of held) answer();
+  expect(await last).toMatchObject({ delivered: 2 * window });
+  expect(received).toHaveLength(grown + 1 + 2 * window);
+});
+
 test("the pump of a later run takes over what waits, and the earlier one ends with its last response", async () => {
   const held: (() => void)[] = [];
   let isHolding = true;
@@ -187,4 +221,26 @@ test("a pump that lingers sends what is queued later, as soon as it is woken, an
     new AbortController().signal,
   );
   expect(await short).toMatchObject({ sent: 0, end: "time" });
+});
+
+test("a pump that lingers finds what is queued later although nobody wakes it", async () => {
+  let claims = 0;
+  const wrap = (db: Db) =>
+    observed(db, (sql) => {
+      if (/^\s*with recursive waiting/.test(sql)) claims += 1;
+    });
+  const own = await startEngine({}, { wrap });
+  onTestFinished(own.end);
+  const { url, received } = await receiver();
+  await queueFor(own, `${url}/first`, { webhooks: 1, events: 1 });
+  const stop = new AbortController();
+  const lingering = own.engine.pumps.run(await freshRun(own.db), LINGERING, stop.signal);
+  await expect.poll(() => received.length).toBe(1);
+  // The pump has woken for its connection and found nothing more by then: these claims are of its own accord.
+  const before = claims;
+  await expect.poll(() => claims).toBeGreaterThan(before + 4);
+  await queueFor(own, `${url}/later`, { webhooks: 1, events: 2 });
+  await expect.poll(() => received.length).toBe(3);
+  stop.abort();
+  expect(await lingering).toMatchObject({ delivered: 3, end: "stopped" });
 });

@@ -156,3 +156,23 @@ test("of two passes over one group, as when a worker that was taken for dead is 
   expect(failing.received).toHaveLength(2 * deliveries);
   expect(await states(parts)).toEqual([{ state: "retrying", attempts: 2, reason: null, n: deliveries }]);
 });
+
+test("due retries are made while first attempts go on at full speed, long before these end", async () => {
+  const [retries, webhooks, events] = [200, 10, 2_000];
+  const parts = await start();
+  const recovering = await receiver(({ attempt }) => (attempt === 1 ? 500 : 200));
+  const well = await receiver(() => 200);
+  await queueFor(parts, recovering.url, { webhooks: 1, events: retries });
+  const runId = await failedOnce(parts);
+  await parts.db.raw("update retries set due = now()");
+  await queueFor(parts, well.url, { webhooks, events });
+  const stop = new AbortController();
+  const pumped = pump(parts.engine, await freshRun(parts.db), stop.signal);
+  await well.until((received) => received.length > 1_000);
+  const pass = { ...PASS, horizonMs: 1_000 };
+  const result = await parts.engine.retries.run({ runId, group: 1 }, pass, never());
+  expect(well.received.length).toBeLessThan((webhooks * events) / 2);
+  expect(result).toMatchObject({ sent: retries, delivered: retries, status: { open: 0 } });
+  stop.abort();
+  expect(await pumped).toMatchObject({ end: "stopped" });
+});

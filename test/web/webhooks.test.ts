@@ -52,10 +52,13 @@ test("a webhook is registered by keyboard alone, from the sample of its event ty
     expect(await page.getByText("Enter the URL of the endpoint.").count()).toBe(0);
     // The next field.
     await page.keyboard.press("Tab");
+    const address = page.getByRole("textbox", { name: "URL" });
+    await expect.poll(() => address.and(page.locator(":focus")).count()).toBe(1);
     await page.keyboard.type("https://shop.example/stock");
     await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "shop.example/stock" }).waitFor();
+    // The notice comes before the page, and goes after seconds, however long the page takes.
     await page.getByText("Webhook registered").waitFor();
+    await page.getByRole("heading", { name: "shop.example/stock" }).waitFor();
     // The dialog is not in the way of going back.
     await page.goBack();
     await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 let service: TestService;
@@ -23,6 +24,32 @@ test("a paused webhook gets nothing while others do, and all of it once it is re
     const states = (await service.untilFinal(eventId)).map(({ state }) => state);
     expect(states).toEqual([DeliveryState.DELIVERED, DeliveryState.DELIVERED]);
   }
+});
+
+test("a run ends while a paused webhook's retries wait, and the first run after it is resumed makes them", async () => {
+  // Runs are those that the test starts.
+  const own = await startTestService({ DISPATCH_INTERVAL: "24h" });
+  onTestFinished(() => own.stop());
+  const receiver = await own.receiver(({ attempt }, response) => {
+    if (attempt > 1) return 200;
+    // Late enough that the webhook is paused before its retry is due.
+    response.writeHead(503, { "retry-after": "5" }).end();
+    return undefined;
+  });
+  const webhookId = await own.register(`${receiver.url}/`);
+  const { eventId } = await own.publish();
+  const open = async () => (await own.deliveries.listDeliveries({ eventId })).deliveries[0];
+  const run = await startRun(own, "before-pause");
+  await expect.poll(async () => (await open())?.state).toBe(DeliveryState.RETRYING);
+  await own.webhooks.pauseWebhook({ webhookId });
+  expect(await run.result()).toMatchObject({ sent: 1, delivered: 0, failed: 0 });
+  expect(await (await startRun(own, "while-paused")).result()).toMatchObject({ sent: 0 });
+  expect(await open()).toMatchObject({ state: DeliveryState.RETRYING, attemptCount: 1 });
+
+  await own.webhooks.resumeWebhook({ webhookId });
+  expect(await (await startRun(own, "after-pause")).result()).toMatchObject({ sent: 1, delivered: 1 });
+  expect(await own.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED, attemptCount: 2 }]);
+  expect(receiver.received).toHaveLength(2);
 });
 
 test("a test event arrives as others do, signed and marked as a test, which others are not", async () => {

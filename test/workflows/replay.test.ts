@@ -221,49 +221,33 @@ describe("the dispatch workflow replays", () => {
     expect(runs[0].first_run_id).toBe(first.runId);
   });
 
-  test("a run cancelled while it waits for a response, which is recorded first", async () => {
-    const answer = Promise.withResolvers<number>();
-    onTestFinished(() => answer.resolve(200));
-    const receiver = await service.receiver(() => answer.promise);
-    await service.register(`${receiver.url}/`);
-    const { eventId } = await service.publish();
-    const handle = await startRun(service, "cancelled-pump");
-    await expect.poll(() => receiver.received.length).toBe(1);
-    await handle.cancel();
-    const history = () => handle.fetchHistory();
-    await expect.poll(async () => eventTypes(await history())).toContain(ACTIVITY_CANCEL_REQUESTED);
-    answer.resolve(200);
-    await expect(handle.result()).rejects.toThrow(/cancelled/i);
-    await replay(await history());
-    expect(await service.untilFinal(eventId)).toMatchObject([
-      { state: DeliveryState.DELIVERED, attemptCount: 1 },
-    ]);
-    const next = await startRun(service, "after-cancelled-pump");
-    expect(await next.result()).toMatchObject({ sent: 0 });
-    expect(receiver.received).toHaveLength(1);
-  });
-
-  test("a run cancelled amid a retry, whose response is recorded first", async () => {
-    const answer = Promise.withResolvers<number>();
-    onTestFinished(() => answer.resolve(200));
-    const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? 500 : answer.promise));
-    await service.register(`${receiver.url}/`);
-    const { eventId } = await service.publish();
-    const handle = await startRun(service, "cancelled-retry");
-    await expect.poll(() => receiver.received.length).toBe(2);
-    await handle.cancel();
-    const history = () => handle.fetchHistory();
-    await expect.poll(async () => eventTypes(await history())).toContain(ACTIVITY_CANCEL_REQUESTED);
-    answer.resolve(200);
-    await expect(handle.result()).rejects.toThrow(/cancelled/i);
-    await replay(await history());
-    expect(await service.untilFinal(eventId)).toMatchObject([
-      { state: DeliveryState.DELIVERED, attemptCount: 2 },
-    ]);
-    const next = await startRun(service, "after-cancelled-retry");
-    expect(await next.result()).toMatchObject({ sent: 0 });
-    expect(receiver.received).toHaveLength(2);
-  });
+  test.each([
+    { of: "a first attempt", id: "pump", attempts: 1 },
+    { of: "a retry", id: "retry", attempts: 2 },
+  ])(
+    "a run cancelled while it waits for the response to $of, which is recorded first",
+    async ({ id, attempts }) => {
+      const answer = Promise.withResolvers<number>();
+      onTestFinished(() => answer.resolve(200));
+      const receiver = await service.receiver(({ attempt }) => (attempt < attempts ? 500 : answer.promise));
+      await service.register(`${receiver.url}/`);
+      const { eventId } = await service.publish();
+      const handle = await startRun(service, `cancelled-${id}`);
+      await expect.poll(() => receiver.received.length).toBe(attempts);
+      await handle.cancel();
+      const history = () => handle.fetchHistory();
+      await expect.poll(async () => eventTypes(await history())).toContain(ACTIVITY_CANCEL_REQUESTED);
+      answer.resolve(200);
+      await expect(handle.result()).rejects.toThrow(/cancelled/i);
+      await replay(await history());
+      expect(await service.untilFinal(eventId)).toMatchObject([
+        { state: DeliveryState.DELIVERED, attemptCount: attempts },
+      ]);
+      const next = await startRun(service, `after-cancelled-${id}`);
+      expect(await next.result()).toMatchObject({ sent: 0 });
+      expect(receiver.received).toHaveLength(attempts);
+    },
+  );
 
   test("a cancelled run, whose retries keep their attempts and are made by the next run", async () => {
     const failing = await service.receiver(({ attempt }, response) => {

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
 import { countsSince } from "../../../src/db/deliveries/rollups.ts";
+import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
 import { claimGroup, claimPending } from "../../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
@@ -27,31 +28,43 @@ const longAgo = () =>
 
 const emptied = () => db("webhooks").whereNotNull("emptied").orderBy("id").pluck("id");
 
-test("deleting a webhook cancels the first of its open deliveries at once, the others in the background", async () => {
-  const [webhookId, other] = [await queue(db, 1_500), await queue(db, 2)];
-  const { runId } = await freshClaimant(db);
-  await storeDeliveries(
-    db,
-    Array.from({ length: 1_200 }, () => ({ webhookId, runId, state: "retrying" as const })),
-  );
-  expect(await deleteWebhook(db, webhookId)).toMatchObject({ id: webhookId });
-  expect(await states()).toEqual([
-    { state: "cancelled", reason: "webhook deleted", n: 1_000 },
-    { state: "pending", reason: null, n: 1_002 },
-    { state: "retrying", reason: null, n: 700 },
-  ]);
-  expect(await cancelAll()).toEqual([1_700]);
-  expect(await states()).toEqual([
-    { state: "cancelled", reason: "webhook deleted", n: 2_700 },
-    { state: "pending", reason: null, n: 2 },
-  ]);
-  const [counted] = await rows(
-    db,
-    `select sum(cancelled)::int as n from (${countsSince("hour", "webhook_id = 0", "true")}) c`,
-  );
-  expect(counted).toEqual({ n: 2_700 });
-  expect(await db("queue").distinct("webhook_id").pluck("webhook_id")).toEqual([other]);
-});
+async function revokeKeyOf(webhookId: bigint): Promise<void> {
+  const [key] = await db("webhooks").where("id", String(webhookId)).pluck("api_key_id");
+  await revokeApiKey(db, "everything", key as string, "delete");
+}
+
+test.each([
+  ["deleting a webhook", (webhookId: bigint) => deleteWebhook(db, webhookId)],
+  ["revoking the key of a webhook", revokeKeyOf],
+])(
+  "%s cancels the first of its open deliveries at once, the others in the background",
+  async (_what, end) => {
+    const [webhookId, other] = [await queue(db, 1_500), await queue(db, 2)];
+    const { runId } = await freshClaimant(db);
+    await storeDeliveries(
+      db,
+      Array.from({ length: 1_200 }, () => ({ webhookId, runId, state: "retrying" as const })),
+    );
+    await end(webhookId);
+    expect(await db("webhooks").whereNotNull("deleted").pluck("id")).toEqual([webhookId]);
+    expect(await states()).toEqual([
+      { state: "cancelled", reason: "webhook deleted", n: 1_000 },
+      { state: "pending", reason: null, n: 1_002 },
+      { state: "retrying", reason: null, n: 700 },
+    ]);
+    expect(await cancelAll()).toEqual([1_700]);
+    expect(await states()).toEqual([
+      { state: "cancelled", reason: "webhook deleted", n: 2_700 },
+      { state: "pending", reason: null, n: 2 },
+    ]);
+    const [counted] = await rows(
+      db,
+      `select sum(cancelled)::int as n from (${countsSince("hour", "webhook_id = 0", "true")}) c`,
+    );
+    expect(counted).toEqual({ n: 2_700 });
+    expect(await db("queue").distinct("webhook_id").pluck("webhook_id")).toEqual([other]);
+  },
+);
 
 test("steps take so many rows of each table, over all deleted webhooks", async () => {
   const webhooks = await Promise.all([1, 2, 3].map(() => queue(db, 0)));

@@ -1,0 +1,38 @@
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import ipaddr from "ipaddr.js";
+import { expect, onTestFinished, test } from "vitest";
+import type { Network } from "../../../src/config/values.ts";
+import { createHttpClient } from "../../../src/delivery/http/http-client.ts";
+import { createAddressGuard } from "../../../src/delivery/request/address-guard.ts";
+import { post } from "../../../src/delivery/request/post.ts";
+
+const LOOPBACK = ipaddr.parseCIDR("127.0.0.0/8") as Network;
+/** What the service promises of new connections: so many at once, and more of them at this rate a second. */
+const [AT_ONCE, PER_SECOND] = [100, 400];
+
+test("connections are opened at a limited rate, however many requests need one", async () => {
+  const wanted = 300;
+  const opened: number[] = [];
+  const sockets: Socket[] = [];
+  const all = Promise.withResolvers<void>();
+  // Answers no handshake, so that no connection is reused.
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    sockets.push(socket);
+    if (opened.push(performance.now()) === wanted) all.resolve();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const client = createHttpClient(createAddressGuard([LOOPBACK]), 2 * wanted);
+  onTestFinished(async () => {
+    for (const socket of sockets) socket.destroy();
+    await client.destroy();
+    server.close();
+  });
+  const origin = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const began = performance.now();
+  for (let n = 0; n < wanted; n += 1)
+    post(client, { origin, path: `/${n}`, headers: [], body: "{}" }, 60_000, () => {});
+  await all.promise;
+  for (const [before, at] of opened.entries())
+    expect(at - began).toBeGreaterThan(((before + 1 - AT_ONCE) / PER_SECOND) * 1_000 - 20);
+});
