@@ -16,11 +16,13 @@ const STEP = { min: 20, max: 500 };
 const QUICK_S = 1;
 /** A webhook that was busy for longer gets a smaller one, in seconds. */
 const SLOW_S = 5;
+/** A webhook is behind if a first attempt has waited for longer, in seconds. */
+const BEHIND_S = 2;
 /**
- * The pause after a step of a webhook whose first attempts wait too, as a multiple of the time for which it was busy with
- * the last step: it uses at most a quarter of its time for the replay.
+ * The pause after a step of a webhook that is behind, as a multiple of the time for which it was busy with the last step:
+ * it uses at most a quarter of its time for the replay.
  */
-const CROWDED_PAUSE_FACTOR = 3;
+const BEHIND_PAUSE_FACTOR = 3;
 /** The interval between looks at a webhook that is busy with its last step, in seconds. It grows with the wait. */
 const LOOK_S = { min: 0.25, max: 10 };
 /** The same for a paused webhook. */
@@ -129,8 +131,8 @@ export interface StepLimits {
 export interface Step {
   /** The number of deliveries queued. */
   queued: number;
-  /** Whether other deliveries of the webhook waited for their first attempt. */
-  crowded: boolean;
+  /** Whether first attempts of the webhook have waited for more than two seconds. */
+  behind: boolean;
 }
 
 /**
@@ -170,7 +172,7 @@ export function stepWebhook(
         pause: pauseAfter(webhookId, place, taken),
       },
     );
-    return { queued: taken.queued, crowded: place.crowded };
+    return { queued: taken.queued, behind: place.behind };
   });
 }
 
@@ -183,6 +185,8 @@ interface Place {
   busyS: number | null;
   /** Whether other deliveries of the webhook wait for their first attempt. */
   crowded: boolean;
+  /** Whether one of them has waited for long. */
+  behind: boolean;
 }
 
 /** Locks the position if the replay runs and no other activity works on it. */
@@ -196,8 +200,13 @@ async function lockPlace(trx: Db, id: string, webhookId: bigint): Promise<Place 
       select p.after_step as after, p.step,
         case when p.after_step > p.before_step then extract(epoch from coalesce(p.busy_at, p.stepped) - p.stepped)::float8
           end as "busyS",
-        exists (select from queue q where q.webhook_id = p.webhook_id and q.id > ${lastIdOf("p.after_step")}) as crowded
+        oldest.id is not null as crowded,
+        coalesce(time_of_id(oldest.id) < now() - make_interval(secs => ${BEHIND_S}), false) as behind
       from running r join replay_webhooks p on p.replay_id = r.id
+      left join lateral (
+        select q.id from queue q where q.webhook_id = p.webhook_id and q.id > ${lastIdOf("p.after_step")}
+        order by q.id limit 1
+      ) oldest on true
       where p.webhook_id = :webhookId::bigint and p.ended is null and p.due <= now()
       for update of p skip locked`,
     { id, webhookId },
@@ -213,11 +222,11 @@ function nextStep({ step, busyS, crowded }: Place): number {
 }
 
 /** The pause before the next look, in seconds. */
-function pauseAfter(webhookId: bigint, { busyS, crowded }: Place, { queued, waits }: Taken): number {
+function pauseAfter(webhookId: bigint, { busyS, behind }: Place, { queued, waits }: Taken): number {
   if (waits) return UNSETTLED_LOOK_S;
   if (webhookId === 0n) return STEP_OVER_ALL_S;
   if (queued === 0) return 0;
-  return crowded ? CROWDED_PAUSE_FACTOR * Math.max(LOOK_S.min, busyS ?? 0) : LOOK_S.min;
+  return behind ? BEHIND_PAUSE_FACTOR * Math.max(LOOK_S.min, busyS ?? 0) : LOOK_S.min;
 }
 
 /** Queues ended deliveries again. */

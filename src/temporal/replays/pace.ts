@@ -4,13 +4,13 @@ export const CONCURRENT_STEPS = 3;
 export const STEPS_PER_ROUND = 30;
 /** The pause when no webhook is ready for its next step, in milliseconds. */
 const IDLE_MS = 250;
-/** The part of its time for which a replay works on webhooks that have first attempts waiting. */
-const CROWDED_SHARE = 0.1;
+/** The part of its time for which a replay works on webhooks that are behind. */
+const BEHIND_SHARE = 0.1;
 
 /** A step that queued deliveries. */
 interface TimedStep {
-  /** Whether other deliveries of the webhook waited for their first attempt. */
-  crowded: boolean;
+  /** Whether first attempts of the webhook have waited for more than two seconds. */
+  behind: boolean;
   /** Its duration, in milliseconds. */
   tookMs: number;
 }
@@ -23,7 +23,7 @@ interface TimedStep {
  * @param more whether there is more to do at once
  */
 export function pauseAfterRound(steps: readonly TimedStep[], more: boolean): number {
-  const crowdedMs = steps.reduce((sum, { crowded, tookMs }) => (crowded ? sum + tookMs : sum), 0);
-  const pauseMs = (crowdedMs / CONCURRENT_STEPS) * (1 / CROWDED_SHARE - 1);
+  const behindMs = steps.reduce((sum, { behind, tookMs }) => (behind ? sum + tookMs : sum), 0);
+  const pauseMs = (behindMs / CONCURRENT_STEPS) * (1 / BEHIND_SHARE - 1);
   return Math.max(pauseMs, more || steps.length > 0 ? 0 : IDLE_MS);
 }

@@ -139,24 +139,28 @@ describe("ended deliveries", () => {
     expect(progress).toBeLessThan(1);
   });
 
-  test("of a webhook whose first attempts wait are few, and leave it three times as long for those", async () => {
+  test.each([
+    ["has waited for long, and leave it three times as long", -10_000, { behind: true, pause: 6 }],
+    ["waits", 60_000, { behind: false, pause: 0.25 }],
+  ])("are few where a first attempt %s", async (_name, age, expected) => {
     const webhookId = await webhook();
     const ids = await store(webhookId, 100);
     const replay = await start({ webhookId });
     await stepWebhook(db, replay, webhookId, LIMITS);
     for (const id of ids.slice(0, 20)) await changeDelivery(db, id, { state: "delivered" });
-    await storeDeliveries(db, [{ webhookId }]);
+    await storeDeliveries(db, [{ webhookId, created: new Date(Date.now() + age) }]);
     const stepped = new Date(Date.now() - 10_000);
     await db("replay_webhooks").update({
       stepped,
       busy_at: new Date(stepped.getTime() + 2_000),
       due: stepped,
     });
-    expect(await stepWebhook(db, replay, webhookId, LIMITS)).toEqual({ queued: 20, crowded: true });
+    const { behind } = expected;
+    expect(await stepWebhook(db, replay, webhookId, LIMITS)).toEqual({ queued: 20, behind });
     const [{ pause }] = (await db("replay_webhooks").select(
       db.raw("extract(epoch from due - stepped)::float8 as pause"),
     )) as [{ pause: number }];
-    expect(pause).toBeCloseTo(6);
+    expect(pause).toBeCloseTo(expected.pause);
   });
 
   test("of a paused webhook wait, and those of another do not", async () => {
