@@ -6,9 +6,9 @@ import { fateOf, type Registered } from "./busy-receivers.ts";
 
 const MINUTE_MS = 60_000;
 const DAY_MINUTES = 24 * 60;
-/** The last day, and the day before, which the overview compares it with. */
+/** Two days: the overview compares the last one with the day before. */
 const MINUTES = 2 * DAY_MINUTES;
-/** Business grows: the part of the last day's events that the day before had. */
+/** The events of the day before, as a share of those of the last day. */
 const DAY_BEFORE = 0.9;
 /** A run that has nothing to retry is over so soon, in milliseconds. */
 const SHORTEST_RUN_MS = 120;

@@ -134,13 +134,11 @@ test("a small screen shows fourteen webhooks, the healthy ones in rows of one he
     const seen = all.filter((box) => box && box.y + box.height <= SMALL.height).length;
     expect(seen).toBeGreaterThanOrEqual(MIN_WEBHOOKS);
     // Two marks, Paused and Healthy, are on two lines.
-    const heights = (await boxesOf(/^(?!.*Paused).*Healthy/)).map((box) => box?.height);
+    const heights = (await boxesOf(/^(?!.*Paused).*Healthy/)).map((box) => box?.height ?? 0);
     expect(heights.length).toBeGreaterThan(MIN_WEBHOOKS / 2);
-    expect(new Set(heights).size).toBe(1);
-    const cut = page.getByRole("link", {
-      name: "ledger.brightbooks.example/inbound/webhook?tenant=northwind",
-    });
-    expect(await cut.getAttribute("title")).toBe(
-      "https://ledger.brightbooks.example/inbound/webhook?tenant=northwind",
-    );
+    // The layout rounds to fractions of a pixel.
+    expect(Math.max(...heights) - Math.min(...heights)).toBeLessThan(1);
+    const address = "ledger.brightbooks.example/inbound/webhook?tenant=northwind";
+    const cut = page.getByRole("link", { name: address, exact: true });
+    expect(await cut.getAttribute("title")).toBe(`https://${address}`);
   }));

@@ -341,7 +341,7 @@ test("a webhook is deleted once it is confirmed by address and event type, and w
     await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
     const log = await web.service.untilFinal(eventId);
     expect(log.find((each) => each.webhookId === webhookId)?.state).toBe(DeliveryState.CANCELLED);
-    await page.getByRole("link", { name: `${good.url}/good`, exact: true }).waitFor();
+    await page.getByRole("link", { name: `${host(good)}/good`, exact: true }).waitFor();
     expect(await page.getByRole("link", { name: "gone.example/hooks", exact: true }).count()).toBe(0);
     await page.goto(`/webhooks/${webhookId}`);
     await page.getByRole("heading", { name: "There is no such webhook" }).waitFor();

@@ -68,7 +68,7 @@ export function WebhookTable({ webhooks, lastDay, histories, period, others }: W
   );
 }
 
-/** The webhook, and whether its address is cut off rather than broken. */
+/** The webhook, and whether a long address is cut off instead of wrapped. */
 interface WebhookLinkProps {
   webhook: Webhook;
   inOneLine?: boolean;
@@ -101,10 +101,10 @@ export function WebhookLink({ webhook, inOneLine = false }: WebhookLinkProps) {
   );
 }
 
-/** Host and path of an address. All begin with `https://`, which tells nobody anything. */
+/** Host and path of an address. Every webhook's URL begins with `https://`, so the scheme is omitted. */
 function Address({ url, inOneLine }: { url: string; inOneLine: boolean }) {
   const [host, path] = addressParts(url);
-  // A place where a text may break is one even in a text that is otherwise kept on one line.
+  // A `wbr` breaks the line even where text does not wrap.
   const text = (part: string) => (inOneLine ? part : <Breakable text={part} />);
   return (
     <>
