@@ -6,6 +6,10 @@ import { fateOf, type Registered } from "./busy-receivers.ts";
 
 const MINUTE_MS = 60_000;
 const DAY_MINUTES = 24 * 60;
+/** Two days: the overview compares the last one with the day before. */
+const MINUTES = 2 * DAY_MINUTES;
+/** The events of the day before, as a share of those of the last day. */
+const DAY_BEFORE = 0.9;
 /** A run that has nothing to retry is over so soon, in milliseconds. */
 const SHORTEST_RUN_MS = 120;
 const ROWS = 2_000;
@@ -67,11 +71,11 @@ interface Run {
   failed: number;
 }
 
-/** The runs of the last day, one at each whole minute, the oldest first; each is over, and did nothing so far. */
+/** The runs of both days, one at each whole minute, the oldest first; each is over, and did nothing so far. */
 function idleRuns(now: number): Run[] {
   const last = Math.floor(now / MINUTE_MS) * MINUTE_MS;
-  return Array.from({ length: DAY_MINUTES }, (_, n) => {
-    const minute = last - (DAY_MINUTES - 1 - n) * MINUTE_MS;
+  return Array.from({ length: MINUTES }, (_, n) => {
+    const minute = last - (MINUTES - 1 - n) * MINUTE_MS;
     return {
       workflow_id: `dispatch-pending-deliveries-${new Date(minute).toISOString().slice(0, 19)}Z`,
       first_run_id: randomUUID(),
@@ -86,17 +90,22 @@ function idleRuns(now: number): Run[] {
 }
 
 /**
- * Makes up the last 24 hours: events, their deliveries and attempts, and the runs that made them.
+ * Makes up the last 48 hours: events, their deliveries and attempts, and the runs that made them.
  *
+ * @param publisher the id of the key that the events were published with
  * @returns the id of a delivery that arrived with its third attempt
  */
-export async function addDay(service: TestService, webhooks: readonly Registered[]): Promise<string> {
+export async function addDays(
+  service: TestService,
+  webhooks: readonly Registered[],
+  publisher: string,
+): Promise<string> {
   const chance = chances(7);
   const now = Date.now();
   const events: object[] = [];
   const deliveries: { delivery: Stored; run: Run | undefined }[] = [];
   const runs = idleRuns(now);
-  let number = 48_000;
+  let number = 47_000;
   let shown = "";
 
   function deliver(webhook: Registered, event: string, created: number): void {
@@ -132,11 +141,12 @@ export async function addDay(service: TestService, webhooks: readonly Registered
     else if (run.closed) run.closed = new Date(Math.max(run.closed.getTime(), at));
   }
 
-  for (let minute = 0; minute < DAY_MINUTES; minute += 1) {
-    const start = now - (DAY_MINUTES - minute) * MINUTE_MS;
+  for (let minute = 0; minute < MINUTES; minute += 1) {
+    const start = now - (MINUTES - minute) * MINUTE_MS;
     // Shops are busy in the afternoon and sleep at night; now is taken for two o'clock.
-    const busy = 0.15 + 0.85 * Math.max(0, Math.cos(((minute - DAY_MINUTES) / DAY_MINUTES) * 2 * Math.PI));
-    for (let n = 0; n < 2 && chance() < busy; n += 1) {
+    const busy = 0.15 + 0.85 * Math.max(0, Math.cos((minute / DAY_MINUTES) * 2 * Math.PI));
+    const part = minute < DAY_MINUTES ? DAY_BEFORE : 1;
+    for (let n = 0; n < 2 && chance() < part * busy; n += 1) {
       const created = new Date(start + MINUTE_MS * chance());
       const process = 1 + Math.floor(3 * chance());
       const event = idAt(created);
@@ -145,7 +155,7 @@ export async function addDay(service: TestService, webhooks: readonly Registered
       const payload = payloadOf(process, number, created);
       events.push({
         id: event,
-        api_key_id: randomUUID(),
+        api_key_id: publisher,
         idempotency_key: `event-${number}`,
         process,
         user_id: `tenant-${1 + (number % 40)}`,
@@ -157,7 +167,8 @@ export async function addDay(service: TestService, webhooks: readonly Registered
     }
   }
   const { db } = service;
-  await ensurePartitions(db, RETENTION_DAYS, [new Date(now - DAY_MINUTES * MINUTE_MS)]);
+  const days = [2, 1].map((ago) => new Date(now - ago * DAY_MINUTES * MINUTE_MS));
+  await ensurePartitions(db, RETENTION_DAYS, days);
   await db.batchInsert("events", events, ROWS);
   const ids: { id: number }[] = await db("runs").insert(runs).returning("id");
   const idOf = new Map(runs.map((run, index) => [run, ids[index]?.id]));

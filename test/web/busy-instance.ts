@@ -2,7 +2,7 @@ import { expect, vi } from "vitest";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import type { TestService } from "../support/test-service.ts";
-import { addDay } from "./busy-day.ts";
+import { addDays } from "./busy-day.ts";
 import type { Registered } from "./busy-receivers.ts";
 
 const DAY_MS = 86_400_000;
@@ -18,6 +18,7 @@ const APPS: [name: string, age: number][] = [
   ["Parcel tracking", 33],
 ];
 
+const PUBLISHER = "Order system";
 /** Name, permissions, event types, app, how many days ago it was made, and how many minutes ago it was used. */
 const KEYS: [
   name: string,
@@ -27,7 +28,7 @@ const KEYS: [
   age: number,
   used: number,
 ][] = [
-  ["Order system", [PUBLISH], [], null, 214, 0.2],
+  [PUBLISHER, [PUBLISH], [], null, 214, 0.2],
   ["Shop front, production", [READ, WRITE], [1, 2], null, 198, 3_400],
   ["Warehouse Rotterdam", [READ, WRITE], [1, 3], null, 190, 190],
   ["Accounting", [READ, WRITE], [2], null, 161, 41],
@@ -83,6 +84,8 @@ const PAUSED = "https://archive.paperless.example/ingest";
 const PAUSED_MINUTES = 38;
 const LIMITED = "https://ledger.brightbooks.example/inbound/webhook?tenant=northwind";
 const LIMITED_DAYS = 52;
+const DEGRADED = "https://staging.track.parcelpost.example/partner/events";
+const DEGRADED_MINUTES = 47;
 
 /** What there is to look at. */
 export interface BusyInstance {
@@ -93,8 +96,8 @@ export interface BusyInstance {
 }
 
 /**
- * Fills an instance as it is after some months: apps, keys, webhooks, and a day of deliveries with their attempts and
- * runs. The same each time, but for the times, which are up to now.
+ * Fills an instance as it is after some months: apps, keys, webhooks, and two days of deliveries with their attempts
+ * and runs. The same each time, but for the times, which are up to now.
  *
  * @param service that dispatches nothing by itself: what it did is made up
  */
@@ -137,7 +140,9 @@ export async function fillInstance(service: TestService): Promise<BusyInstance> 
     .update({ modified: workday(LIMITED_DAYS, 5) });
   await webhooks.pauseWebhook({ webhookId: idOf(PAUSED) });
   await db("webhooks").where("url", PAUSED).update({ paused, modified: paused });
-  const deliveryId = await addDay(service, registered);
+  const publisher: { id: string } = await db("api_keys").where("name", PUBLISHER).first("id");
+  const deliveryId = await addDays(service, registered, publisher.id);
+  await degrade(db, idOf(DEGRADED));
   // The service takes down a moment later that a key was used, and not again for a minute.
   const owners = [...new Set(WEBHOOKS.map(([key]) => key))];
   await vi.waitFor(async () =>
@@ -148,6 +153,21 @@ export async function fillInstance(service: TestService): Promise<BusyInstance> 
       .where("name", name)
       .update({ last_used: new Date(Date.now() - used * MINUTE_MS) });
   return { webhookId: idOf("https://returns.example/integrations/northwind/orders"), deliveryId };
+}
+
+/** Makes one webhook degraded for some time, and every other healthy, once the attempts have been counted. */
+async function degrade(db: TestService["db"], id: bigint): Promise<void> {
+  await vi.waitFor(async () => expect(await db("rollup_deltas").first("minute")).toBeUndefined(), 30_000);
+  await db("webhook_health").whereNot("webhook_id", String(id)).delete();
+  const changed = await db("webhook_health")
+    .where("webhook_id", String(id))
+    .update({
+      health: "degraded",
+      since: new Date(Date.now() - DEGRADED_MINUTES * MINUTE_MS),
+      first_failure: null,
+      last_success: new Date(),
+    });
+  expect(changed).toBe(1);
 }
 
 /** A moment of some working day, the later the higher the number is that tells the moments of one day apart. */

@@ -42,7 +42,7 @@ const pages = (): Looked[] => [
   {
     path: `/deliveries/${there.deliveryId}`,
     heading: "Delivery",
-    picture: { name: "delivery", height: 1_135, colorScheme: "dark" },
+    picture: { name: "delivery", height: 1_045, colorScheme: "dark" },
   },
   { path: "/replays", heading: "Replays" },
   { path: "/keys", heading: "API keys" },
@@ -115,4 +115,30 @@ test("a laptop's screen shows twenty deliveries, below filters that stay on one 
       expect(seen - 1, chosen).toBeGreaterThanOrEqual(MIN_ROWS);
     }
     await page.getByText("5 states", { exact: true }).waitFor();
+  }));
+
+/** The size of a small laptop's window, and the least webhooks on it. */
+const SMALL = { width: 1280, height: 820 };
+const MIN_WEBHOOKS = 14;
+
+test("a small screen shows fourteen webhooks, the healthy ones in rows of one height, with whole addresses in titles", () =>
+  web.visit({ path: "/webhooks" }, async (page) => {
+    await page.setViewportSize(SMALL);
+    await page.getByRole("row").filter({ hasText: "Healthy" }).first().waitFor();
+    await untilRead(page);
+    const boxesOf = async (text: RegExp) => {
+      const rows = await page.locator("tbody tr").filter({ hasText: text }).all();
+      return Promise.all(rows.map((row) => row.boundingBox()));
+    };
+    const all = await boxesOf(/./);
+    const seen = all.filter((box) => box && box.y + box.height <= SMALL.height).length;
+    expect(seen).toBeGreaterThanOrEqual(MIN_WEBHOOKS);
+    // Two marks, Paused and Healthy, are on two lines.
+    const heights = (await boxesOf(/^(?!.*Paused).*Healthy/)).map((box) => box?.height ?? 0);
+    expect(heights.length).toBeGreaterThan(MIN_WEBHOOKS / 2);
+    // The layout rounds to fractions of a pixel.
+    expect(Math.max(...heights) - Math.min(...heights)).toBeLessThan(1);
+    const address = "ledger.brightbooks.example/inbound/webhook?tenant=northwind";
+    const cut = page.getByRole("link", { name: address, exact: true });
+    expect(await cut.getAttribute("title")).toBe(`https://${address}`);
   }));

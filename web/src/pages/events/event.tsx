@@ -67,6 +67,7 @@ export default function EventPage() {
           {found.isError && <Failure error={found.error} onRetry={() => void found.refetch()} />}
           <Section title="Summary">
             <Facts
+              inColumns
               facts={[
                 ["Event type", processName(event.process)],
                 event.subject !== undefined && ["Subject", event.subject],

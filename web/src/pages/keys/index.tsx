@@ -31,6 +31,7 @@ export default function KeysPage() {
     <>
       <PageTitle
         title="API keys"
+        compact
         description="Keys authenticate API calls. Each key has permissions and owns the webhooks it registers."
         actions={
           <Button

@@ -22,7 +22,7 @@ export default function ReplaysPage() {
       <BackLink to={PAGE_PATHS.deliveries}>All deliveries</BackLink>
       <PageTitle
         title="Replays"
-        description="Deliveries that are sent again, and events that are delivered to a webhook that missed them. A replay waits for first attempts, and first attempts hardly wait for it."
+        description="Deliveries that are sent again, and missed events that are sent later. First attempts of new events take precedence."
       />
       <Replays />
     </>

@@ -1,14 +1,16 @@
-import { useMutation } from "@connectrpc/connect-query";
+import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { Anchor, Badge, Button, Card, Group, Progress, Stack, Text } from "@mantine/core";
 import { IconExternalLink } from "@tabler/icons-react";
 import { generatePath, Link } from "react-router";
 import { type Replay, ReplayService, ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { useMay } from "../../api/session.tsx";
 import { useReadAnew } from "../../api/use-read-anew.ts";
 import { notifyFailure } from "../../parts/status/notify-failure.ts";
 import { countOf } from "../../parts/text/count-of.ts";
 import { Time } from "../../parts/text/time.tsx";
+import { webhookTitle } from "../../parts/text/webhook-title.ts";
 import { countsInWords, isOpen, REPLAY_STATES, replayTitle, webhookOf } from "./replay-in-words.ts";
 
 /** A replay: what it queues, how far it is, and what can be done with it. */
@@ -70,18 +72,7 @@ function Which({ replay }: { replay: Replay }) {
   const webhookId = webhookOf(replay);
   return (
     <>
-      {webhookId === undefined ? (
-        "All webhooks"
-      ) : (
-        <Anchor
-          component={Link}
-          to={generatePath(PAGE_PATHS.webhook, { id: String(webhookId) })}
-          inherit
-          underline="always"
-        >
-          Webhook #{String(webhookId)}
-        </Anchor>
-      )}
+      {webhookId === undefined ? "All webhooks" : <WebhookLink id={webhookId} />}
       {what.case === "resend" && what.value.search !== "" && `, search “${what.value.search}”`}
       {what.value?.from && (
         <>
@@ -110,6 +101,30 @@ function Which({ replay }: { replay: Replay }) {
         </>
       )}
     </>
+  );
+}
+
+/** The age up to which webhooks are not read again, in milliseconds. */
+const WEBHOOK_FRESH_MS = 60_000;
+
+/** A webhook by its number and its name or address; by its number alone once it is deleted. */
+function WebhookLink({ id }: { id: bigint }) {
+  const { data } = useQuery(
+    WebhookService.method.getWebhook,
+    { webhookId: id },
+    { staleTime: WEBHOOK_FRESH_MS },
+  );
+  return (
+    <Anchor
+      component={Link}
+      to={generatePath(PAGE_PATHS.webhook, { id: String(id) })}
+      inherit
+      underline="always"
+      title={data?.webhook?.url}
+    >
+      Webhook #{String(id)}
+      {data?.webhook && ` · ${webhookTitle(data.webhook)}`}
+    </Anchor>
   );
 }
 

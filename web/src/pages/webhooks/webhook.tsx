@@ -10,7 +10,7 @@ import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { Empty } from "../../parts/lists/empty.tsx";
 import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
-import { deliveriesOf } from "./list/webhook-table.tsx";
+import { deliveriesOf } from "./list/success.tsx";
 import { WebhookDetails } from "./webhook/webhook-details.tsx";
 
 /** The format of `Webhook.id`, which has up to 64 bits. */

@@ -80,7 +80,7 @@ export function WebhookHealthBadges({ webhook }: { webhook: Webhook }) {
   const told = WEBHOOK_HEALTHS.find(({ health }) => health === webhook.health);
   const held = BREAKER_STATES.find(({ state }) => state === webhook.circuitBreaker?.state);
   return (
-    <Group gap={4} wrap="wrap" style={{ flexShrink: 0 }}>
+    <Group gap={4} wrap="wrap" style={{ flexShrink: 0, rowGap: 0 }}>
       {webhook.paused && (
         <StatusMark
           label="Paused"

@@ -5,6 +5,13 @@ export function webhookTitle({ name, url }: Pick<Webhook, "name" | "url">): stri
   return name ?? addressInShort(url);
 }
 
+/** The host of a URL, and its path with the query: `shop.example`, `/hooks?tenant=7`; the whole text if it is not a URL. */
+export function addressParts(url: string): [host: string, path: string] {
+  if (!URL.canParse(url)) return [url, ""];
+  const { host, pathname, search } = new URL(url);
+  return [host, pathname === "/" ? search : `${pathname}${search}`];
+}
+
 /** Host and path of a URL: `shop.example/hooks/orders`; the whole text if it is not a URL. */
 export function addressInShort(url: string): string {
   if (!URL.canParse(url)) return url;

@@ -35,6 +35,7 @@ export function Summary({
   return (
     <Section title="Summary">
       <Facts
+        inColumns
         facts={[
           [
             "State",

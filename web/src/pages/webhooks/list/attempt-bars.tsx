@@ -6,7 +6,7 @@ import { durationInWords } from "../../../parts/text/duration.ts";
 import { percentage } from "./last-day.ts";
 
 /** The width in pixels. */
-const WIDTH = 132;
+const WIDTH = 100;
 /** The height in pixels. */
 const HEIGHT = 26;
 /** Between bars, in pixels. */
@@ -19,10 +19,11 @@ export interface AttemptBarsProps {
   /** Undefined while it is read. */
   history: WebhookHistory | undefined;
   period: Period;
+  withLatency: boolean;
 }
 
 /** Attempts by outcome over time as small bars, with their success rate and the latency in text. */
-export function AttemptBars({ history, period }: AttemptBarsProps) {
+export function AttemptBars({ history, period, withLatency }: AttemptBarsProps) {
   if (!history) return <Skeleton height={HEIGHT} width={WIDTH} />;
   if (history.attempts === 0n) {
     return (
@@ -33,45 +34,46 @@ export function AttemptBars({ history, period }: AttemptBarsProps) {
   }
   const { latencyP50Ms, latencyP95Ms } = history;
   return (
-    <div>
-      <Group gap={8} wrap="nowrap">
-        <Bars history={history} label={historyInWords(history, period)} />
-        <Rate history={history} />
-      </Group>
-      {latencyP50Ms !== undefined && latencyP95Ms !== undefined && (
-        <Group gap={8} wrap="nowrap">
-          <Latency name="p50" ms={latencyP50Ms} />
-          <Latency name="p95" ms={latencyP95Ms} />
-        </Group>
-      )}
-    </div>
+    <Group gap={8} wrap="nowrap">
+      <Bars history={history} label={historyInWords(history, period)} />
+      <Text size="xs" c="dimmed" lh={1.2} className="figures" component="div">
+        <Rate history={history} onTwoLines={!withLatency} />
+        {withLatency && latencyP50Ms !== undefined && latencyP95Ms !== undefined && (
+          <Group gap={8} wrap="nowrap">
+            <Latency name="p50" ms={latencyP50Ms} />
+            <Latency name="p95" ms={latencyP95Ms} />
+          </Group>
+        )}
+      </Text>
+    </Group>
   );
 }
 
+interface RateProps {
+  history: WebhookHistory;
+  onTwoLines: boolean;
+}
+
 /** The part of the attempts that succeeded, and the number of attempts. */
-function Rate({ history: { attempts, failedAttempts } }: { history: WebhookHistory }) {
+function Rate({ history: { attempts, failedAttempts }, onTwoLines }: RateProps) {
   const rate = percentage(Number(attempts - failedAttempts) / Number(attempts));
   return (
-    <Text
-      size="xs"
-      c="dimmed"
-      lh={1.2}
-      className="figures"
+    <div
       title={`${rate} of ${countOf(Number(attempts), "attempt", "attempts")} succeeded`}
       style={{ whiteSpace: "nowrap" }}
     >
       {rate}
-      <br />
+      {onTwoLines ? <br /> : " "}
       of {attempts.toLocaleString()}
-    </Text>
+    </div>
   );
 }
 
 function Latency({ name, ms }: { name: string; ms: number }) {
   return (
-    <Text size="xs" c="dimmed" className="figures" style={{ whiteSpace: "nowrap" }}>
+    <span style={{ whiteSpace: "nowrap" }}>
       {name} {durationInWords(ms)}
-    </Text>
+    </span>
   );
 }
 

@@ -1,35 +1,32 @@
-import { Box, Group, Skeleton, Text } from "@mantine/core";
+import { Anchor, Box, Group, Skeleton, Text } from "@mantine/core";
+import { Link } from "react-router";
 import type { WebhookStats } from "../../../../../gen/webhook/v1/stats_pb.ts";
+import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { processName } from "../../../../../src/contract/catalogue.ts";
+import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { countOf } from "../../../parts/text/count-of.ts";
 import { type LastDay, percentage, successRate } from "./last-day.ts";
 
 /** The height in pixels, also while the data loads. */
-const HEIGHT = 38;
+const HEIGHT = 24;
 
 /** The webhook, and the statistics of all webhooks. */
 export interface SuccessProps {
-  of: bigint;
+  of: Webhook;
   lastDay: LastDay;
 }
 
-/** The attempts that failed, of which deliveries may still be retried. */
-function attemptsFailed({ attempts, failedAttempts }: WebhookStats): string {
-  if (failedAttempts === 0n) return "None has ended yet";
-  return `${failedAttempts.toLocaleString()} of ${countOf(Number(attempts), "attempt", "attempts")} failed`;
-}
-
-/** A webhook's rate of success in the last day, with the counts that it is made of. */
+/** A webhook's rate of success in the last day, and the counts that it is made of, which lead to its deliveries. */
 export function Success({ of, lastDay }: SuccessProps) {
   if (!lastDay.stats) {
-    return lastDay.error === null ? <Skeleton height={HEIGHT} width={150} /> : <Text size="sm">–</Text>;
+    if (lastDay.error === null) return <Skeleton height={HEIGHT} width={150} />;
+    return <DeliveriesLink of={of} text="Deliveries" />;
   }
-  const stats = lastDay.stats.get(of);
+  const stats = lastDay.stats.get(of.id);
   const rate = stats && successRate(stats);
   if (!stats || rate === undefined) {
     return (
-      <Text size="sm" c="dimmed" mih={HEIGHT} style={{ alignContent: "center" }}>
-        {stats && stats.attempts > 0n ? attemptsFailed(stats) : "No deliveries"}
-      </Text>
+      <DeliveriesLink of={of} text={stats && stats.attempts > 0n ? attemptsFailed(stats) : "No deliveries"} />
     );
   }
   return (
@@ -38,18 +35,41 @@ export function Success({ of, lastDay }: SuccessProps) {
         <Text size="sm" fw={620} className="figures">
           {percentage(rate)}
         </Text>
-        <Text size="xs" c="dimmed" className="figures" style={{ whiteSpace: "nowrap" }}>
-          {stats.delivered.toLocaleString()} delivered, {stats.failed.toLocaleString()} failed
-        </Text>
+        <DeliveriesLink
+          of={of}
+          text={`${stats.delivered.toLocaleString()} delivered, ${stats.failed.toLocaleString()} failed`}
+        />
       </Group>
       <RateBar rate={rate} />
-      {stats.failedAttempts > 0n && (
-        <Text size="xs" c="dimmed">
-          {countOf(Number(stats.failedAttempts), "failed attempt", "failed attempts")}
-        </Text>
-      )}
     </Box>
   );
+}
+
+/** The attempts that failed, of which deliveries may still be retried. */
+function attemptsFailed({ attempts, failedAttempts }: WebhookStats): string {
+  if (failedAttempts === 0n) return "None has ended yet";
+  return `${failedAttempts.toLocaleString()} of ${countOf(Number(attempts), "attempt", "attempts")} failed`;
+}
+
+/** Leads to a webhook's deliveries. */
+function DeliveriesLink({ of: { id, webhookProcess, url }, text }: { of: Webhook; text: string }) {
+  return (
+    <Anchor
+      component={Link}
+      to={deliveriesOf(id)}
+      size="xs"
+      className="figures"
+      aria-label={`Deliveries of ${processName(webhookProcess)} to ${url}: ${text}`}
+      style={{ whiteSpace: "nowrap" }}
+    >
+      {text}
+    </Anchor>
+  );
+}
+
+/** The path of the list of a webhook's deliveries. */
+export function deliveriesOf(id: bigint): string {
+  return `${PAGE_PATHS.deliveries}?${new URLSearchParams({ webhook: String(id) })}`;
 }
 
 /** A rate of success as a thin bar: the part that arrived, and the part that failed in red. @param rate 0 to 1 */

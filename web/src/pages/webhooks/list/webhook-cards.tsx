@@ -4,13 +4,7 @@ import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-he
 import { Time } from "../../../parts/text/time.tsx";
 import { AttemptBars } from "./attempt-bars.tsx";
 import { Success } from "./success.tsx";
-import {
-  ApplicationName,
-  DeliveriesLink,
-  OtherTypes,
-  WebhookLink,
-  type WebhookRowsProps,
-} from "./webhook-table.tsx";
+import { ApplicationName, OtherTypes, WebhookLink, type WebhookRowsProps } from "./webhook-table.tsx";
 
 /** Webhooks on a narrow screen. */
 export function WebhookCards({ webhooks, lastDay, histories, period, others }: WebhookRowsProps) {
@@ -32,15 +26,12 @@ export function WebhookCards({ webhooks, lastDay, histories, period, others }: W
             <WebhookLink webhook={webhook} />
             <LastError webhook={webhook} />
             <Group justify="space-between" gap="xs" align="flex-end">
-              <Success of={webhook.id} lastDay={lastDay} />
-              <AttemptBars history={histories?.get(webhook.id)} period={period} />
+              <Success of={webhook} lastDay={lastDay} />
+              <AttemptBars history={histories?.get(webhook.id)} period={period} withLatency />
             </Group>
-            <Group justify="space-between" gap="xs">
-              <Text size="xs" c="dimmed">
-                Created <Time value={webhook.created} />
-              </Text>
-              <DeliveriesLink webhook={webhook} />
-            </Group>
+            <Text size="xs" c="dimmed">
+              Created <Time value={webhook.created} />
+            </Text>
           </Stack>
         </Card>
       ))}

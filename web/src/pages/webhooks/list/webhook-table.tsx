@@ -5,9 +5,11 @@ import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import type { Period } from "../../../parts/charts/periods.ts";
+import { useBelow } from "../../../parts/lists/use-below.ts";
 import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
 import { Breakable } from "../../../parts/text/breakable.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
+import { addressParts } from "../../../parts/text/webhook-title.ts";
 import { AttemptBars } from "./attempt-bars.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
@@ -23,25 +25,25 @@ export interface WebhookRowsProps {
   others: ReadonlyMap<bigint, readonly Webhook[]>;
 }
 
-/** Webhooks on a wide screen. */
+/** Webhooks on a wide screen, of two lines each while they are healthy. */
 export function WebhookTable({ webhooks, lastDay, histories, period, others }: WebhookRowsProps) {
+  const narrow = useBelow("lg");
   return (
     <Table.ScrollContainer minWidth={640}>
-      <Table layout="fixed" highlightOnHover>
+      <Table layout="fixed" verticalSpacing={3} highlightOnHover>
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Webhook</Table.Th>
-            <Table.Th w={138}>State</Table.Th>
-            <Table.Th w={216}>Attempts, {period.label}</Table.Th>
-            <Table.Th w={228}>Delivered, 24 hours</Table.Th>
-            <Table.Th w={92}>Log</Table.Th>
+            <Table.Th w={130}>State</Table.Th>
+            <Table.Th w={narrow ? 182 : 284}>Attempts, {period.label}</Table.Th>
+            <Table.Th w={226}>Deliveries, 24 hours</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
           {webhooks.map((webhook) => (
             <Table.Tr key={String(webhook.id)}>
               <Table.Td>
-                <WebhookLink webhook={webhook} />
+                <WebhookLink webhook={webhook} inOneLine />
                 <Text size="xs" c="dimmed" truncate>
                   {processName(webhook.webhookProcess)}
                   <OtherTypes of={webhook} others={others.get(webhook.id)} />
@@ -53,13 +55,10 @@ export function WebhookTable({ webhooks, lastDay, histories, period, others }: W
                 <WebhookHealthBadges webhook={webhook} />
               </Table.Td>
               <Table.Td>
-                <AttemptBars history={histories?.get(webhook.id)} period={period} />
+                <AttemptBars history={histories?.get(webhook.id)} period={period} withLatency={!narrow} />
               </Table.Td>
               <Table.Td>
-                <Success of={webhook.id} lastDay={lastDay} />
-              </Table.Td>
-              <Table.Td>
-                <DeliveriesLink webhook={webhook} />
+                <Success of={webhook} lastDay={lastDay} />
               </Table.Td>
             </Table.Tr>
           ))}
@@ -69,33 +68,51 @@ export function WebhookTable({ webhooks, lastDay, histories, period, others }: W
   );
 }
 
+/** The webhook, and whether a long address is cut off instead of wrapped. */
+interface WebhookLinkProps {
+  webhook: Webhook;
+  inOneLine?: boolean;
+}
+
 /** A webhook's name or address, which leads to its page; below a name, the address. */
-export function WebhookLink({ webhook }: { webhook: Webhook }) {
+export function WebhookLink({ webhook, inOneLine = false }: WebhookLinkProps) {
+  const { name, url } = webhook;
+  const cut = inOneLine ? ({ truncate: true } as const) : { lineClamp: 2 };
   return (
     <>
-      <Address webhook={webhook} />
-      {webhook.name !== undefined && (
-        <Text size="xs" c="dimmed" lineClamp={1} title={webhook.url} style={{ overflowWrap: "anywhere" }}>
-          {webhook.url}
+      <Anchor
+        component={Link}
+        to={generatePath(PAGE_PATHS.webhook, { id: String(webhook.id) })}
+        size="sm"
+        fw={550}
+        display="block"
+        {...cut}
+        title={url}
+        style={{ overflowWrap: "anywhere" }}
+      >
+        {name ?? <Address url={url} inOneLine={inOneLine} />}
+      </Anchor>
+      {name !== undefined && (
+        <Text size="xs" c="dimmed" lineClamp={1} title={url} style={{ overflowWrap: "anywhere" }}>
+          {addressParts(url)}
         </Text>
       )}
     </>
   );
 }
 
-function Address({ webhook }: { webhook: Webhook }) {
+/** Host and path of an address. Every webhook's URL begins with `https://`, so the scheme is omitted. */
+function Address({ url, inOneLine }: { url: string; inOneLine: boolean }) {
+  const [host, path] = addressParts(url);
+  // A `wbr` breaks the line even where text does not wrap.
+  const text = (part: string) => (inOneLine ? part : <Breakable text={part} />);
   return (
-    <Anchor
-      component={Link}
-      to={generatePath(PAGE_PATHS.webhook, { id: String(webhook.id) })}
-      size="sm"
-      fw={500}
-      lineClamp={2}
-      title={webhook.url}
-      style={{ overflowWrap: "anywhere" }}
-    >
-      <Breakable text={webhook.name ?? webhook.url} />
-    </Anchor>
+    <>
+      {text(host)}
+      <Text span inherit fw={400} c="dimmed">
+        {text(path)}
+      </Text>
+    </>
   );
 }
 
@@ -124,23 +141,4 @@ export function OtherTypes({ of, others }: { of: Webhook; others: readonly Webho
 export function ApplicationName({ webhook }: { webhook: Webhook }) {
   const name = webhook.applicationName ?? webhook.application;
   return name === undefined ? null : <span title={`Installed app: ${name}`}> · {name}</span>;
-}
-
-/** Leads to a webhook's deliveries. */
-export function DeliveriesLink({ webhook }: { webhook: Webhook }) {
-  return (
-    <Anchor
-      component={Link}
-      to={deliveriesOf(webhook.id)}
-      size="sm"
-      aria-label={`Deliveries of ${processName(webhook.webhookProcess)} to ${webhook.url}`}
-    >
-      Deliveries
-    </Anchor>
-  );
-}
-
-/** The path of the list of a webhook's deliveries. */
-export function deliveriesOf(id: bigint): string {
-  return `${PAGE_PATHS.deliveries}?${new URLSearchParams({ webhook: String(id) })}`;
 }

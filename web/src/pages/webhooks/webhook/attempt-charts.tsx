@@ -2,7 +2,7 @@ import "@mantine/charts/styles.css";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import { BarChart, LineChart } from "@mantine/charts";
-import { Anchor, Box, Button, Collapse, Skeleton, Stack, Table, Text } from "@mantine/core";
+import { Anchor, Box, Button, Collapse, SimpleGrid, Skeleton, Stack, Table, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useState } from "react";
 import { Link, useNavigate } from "react-router";
@@ -24,7 +24,7 @@ import { historyInWords } from "../list/attempt-bars.tsx";
 const REFRESH_MS = 15_000;
 /** The height in pixels. */
 const HEIGHT = 170;
-/** The same for both charts, so that their time axes align. */
+/** The same for both charts, so that their time axes align where they are below each other. */
 const AXIS_WIDTH = 60;
 const OUTCOMES = [
   { name: "succeeded", label: "Succeeded", color: "var(--chart-succeeded)" },
@@ -91,30 +91,32 @@ function Charts({ history, seconds, period }: ChartsProps) {
   };
   return (
     <Stack gap="sm">
-      <Box role="img" aria-label={historyInWords(history, period)} className="clickable-chart">
-        <BarChart
-          {...common}
-          type="stacked"
-          series={OUTCOMES}
-          valueFormatter={(value) => value.toLocaleString()}
-          yAxisProps={{ allowDecimals: false, width: AXIS_WIDTH }}
-          barChartProps={{ accessibilityLayer: false }}
-          barProps={{ onClick: (_bar, index) => open(index) }}
-        />
-      </Box>
-      <Box role="img" aria-label={`Latency of attempts ${period.inWords}.`}>
-        <LineChart
-          {...common}
-          series={LATENCIES}
-          curveType="linear"
-          connectNulls={false}
-          withDots
-          dotProps={{ r: 2 }}
-          valueFormatter={(value) => durationInWords(value)}
-          yAxisProps={{ width: AXIS_WIDTH, tickFormatter: (ms: number) => durationInWords(ms) }}
-          lineChartProps={{ accessibilityLayer: false }}
-        />
-      </Box>
+      <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
+        <Box role="img" aria-label={historyInWords(history, period)} className="clickable-chart">
+          <BarChart
+            {...common}
+            type="stacked"
+            series={OUTCOMES}
+            valueFormatter={(value) => value.toLocaleString()}
+            yAxisProps={{ allowDecimals: false, width: AXIS_WIDTH }}
+            barChartProps={{ accessibilityLayer: false }}
+            barProps={{ onClick: (_bar, index) => open(index) }}
+          />
+        </Box>
+        <Box role="img" aria-label={`Latency of attempts ${period.inWords}.`}>
+          <LineChart
+            {...common}
+            series={LATENCIES}
+            curveType="linear"
+            connectNulls={false}
+            withDots
+            dotProps={{ r: 2 }}
+            valueFormatter={(value) => durationInWords(value)}
+            yAxisProps={{ width: AXIS_WIDTH, tickFormatter: (ms: number) => durationInWords(ms) }}
+            lineChartProps={{ accessibilityLayer: false }}
+          />
+        </Box>
+      </SimpleGrid>
       <Box>
         <Button variant="subtle" size="compact-xs" onClick={table.toggle} aria-expanded={shown}>
           {shown ? "Hide the table" : "Show as a table"}

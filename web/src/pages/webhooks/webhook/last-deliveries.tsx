@@ -15,7 +15,7 @@ import { DeliveryList } from "../../deliveries/list/delivery-list.tsx";
 import { SendFilteredDialog } from "../../deliveries/send/send-filtered.tsx";
 import { OpenReplays } from "../../replays/open-replays.tsx";
 import { SendMissed } from "../../replays/send-missed.tsx";
-import { deliveriesOf } from "../list/webhook-table.tsx";
+import { deliveriesOf } from "../list/success.tsx";
 
 /** The number of items shown. */
 const SHOWN = 10;

@@ -55,15 +55,17 @@ export function WebhookDetails({
             <Statistics webhookId={webhook.id} />
           </Grid.Col>
         </Grid>
-        <EventTypesSection webhook={webhook} />
         <AttemptCharts webhookId={webhook.id} />
         {mayWrite && <TestEvent webhook={webhook} />}
         <LastDeliveries webhook={webhook} />
-        <FilterSection webhook={webhook} />
-        <RequestSection webhook={webhook} />
-        <BreakerSection webhook={webhook} />
-        {mayWrite && <SigningSecret webhook={webhook} />}
-        <KeyPairs webhook={webhook} />
+        <Stack gap={0} className="joined">
+          <EventTypesSection webhook={webhook} />
+          <FilterSection webhook={webhook} />
+          <RequestSection webhook={webhook} />
+          <BreakerSection webhook={webhook} />
+          {mayWrite && <SigningSecret webhook={webhook} />}
+          <KeyPairs webhook={webhook} />
+        </Stack>
         <VerifySnippets />
       </Stack>
     </>
