@@ -166,7 +166,7 @@ export class Sender {
         owner,
         isStopped: false,
       };
-      if (stopped.has(webhookId) || this.#skipped.isCrowded(sending, delivery.webhook))
+      if (stopped.has(webhookId) || this.#skipped.skipIfFull(sending, delivery.webhook))
         unsendable.push(sending);
       else unsendable.push(...this.#scheduler.push(sending));
     }

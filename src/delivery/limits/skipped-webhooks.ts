@@ -71,10 +71,11 @@ export class SkippedWebhooks {
   }
 
   /**
-   * Whether the queue of a task's host is full while the host has no room. If so, the webhook is skipped until the host
-   * has room.
+   * Skips the webhook of a task until its host has room, if the host has none and its queue is full.
+   *
+   * @returns whether it is skipped
    */
-  isCrowded({ kind, webhookId, host }: Task, webhook: ClaimedWebhook): boolean {
+  skipIfFull({ kind, webhookId, host }: Task, webhook: ClaimedWebhook): boolean {
     if (this.#scheduler.hosts.hasRoom(host)) return false;
     const { allowed } = this.#scheduler.hosts.of(host);
     if (this.#scheduler.waitingForHost(host) < MAX_QUEUED_BEYOND_WINDOW + allowed) return false;
