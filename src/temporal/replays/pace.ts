@@ -4,6 +4,8 @@ export const CONCURRENT_STEPS = 3;
 export const STEPS_PER_ROUND = 30;
 /** The pause when no webhook is ready for its next step, in milliseconds. */
 const IDLE_MS = 250;
+/** The maximum of a pause, in milliseconds: a step may have waited for a database that did not respond. */
+const MAX_PAUSE_MS = 10_000;
 /** The part of its time for which a replay works on webhooks that are behind. */
 const BEHIND_SHARE = 0.1;
 
@@ -16,7 +18,7 @@ interface TimedStep {
 }
 
 /**
- * The pause after a round of steps, in milliseconds. However many webhooks a replay concerns, it takes at most a tenth of
+ * The pause after a round of steps, in milliseconds, at most 10,000. However many webhooks a replay concerns, it takes at most a tenth of
  * what its steps could take from first attempts that wait; steps of other webhooks follow each other at once.
  *
  * @param steps those of the round
@@ -25,5 +27,5 @@ interface TimedStep {
 export function pauseAfterRound(steps: readonly TimedStep[], more: boolean): number {
   const behindMs = steps.reduce((sum, { behind, tookMs }) => (behind ? sum + tookMs : sum), 0);
   const pauseMs = (behindMs / CONCURRENT_STEPS) * (1 / BEHIND_SHARE - 1);
-  return Math.max(pauseMs, more || steps.length > 0 ? 0 : IDLE_MS);
+  return Math.max(Math.min(pauseMs, MAX_PAUSE_MS), more || steps.length > 0 ? 0 : IDLE_MS);
 }

@@ -34,11 +34,14 @@ export function createReplayActivities(
   ): Promise<{ queued: number; pauseMs: number }> {
     if (replay.listedTo !== null) await untilAnswered(() => listWebhooksOf(db, replay), { signal });
     const { ready, more } = await untilAnswered(() => findReady(db, replay.id), { signal });
-    const steps = await concurrent.map(ready.slice(0, STEPS_PER_ROUND), async (webhookId) => {
+    const timedStep = async (webhookId: bigint) => {
       const began = performance.now();
-      const step = await untilAnswered(() => stepWebhook(db, replay, webhookId, limits), { signal });
+      const step = await stepWebhook(db, replay, webhookId, limits);
       return step && { ...step, tookMs: performance.now() - began };
-    });
+    };
+    const steps = await concurrent.map(ready.slice(0, STEPS_PER_ROUND), (webhookId) =>
+      untilAnswered(() => timedStep(webhookId), { signal }),
+    );
     const moved = steps.filter((step) => step !== undefined);
     const queued = moved.reduce((sum, step) => sum + step.queued, 0);
     if (queued > 0) await untilAnswered(() => announceQueued(db), { signal });

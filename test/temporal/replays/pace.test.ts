@@ -16,6 +16,10 @@ describe("a replay pauses", () => {
     expect(pauseAfterRound([], true)).toBe(0);
   });
 
+  test("for at most ten seconds, however long the database did not respond", () => {
+    expect(pauseAfterRound([step(60_000, true)], true)).toBe(10_000);
+  });
+
   test("when no webhook is ready", () => {
     expect(pauseAfterRound([], false)).toBeGreaterThan(0);
   });
