@@ -236,7 +236,7 @@ test("a pump that lingers finds what is queued later although nobody wakes it", 
   const stop = new AbortController();
   const lingering = own.engine.pumps.run(await freshRun(own.db), LINGERING, stop.signal);
   await expect.poll(() => received.length).toBe(1);
-  // The pump has woken for its connection and found nothing more by then: these claims are of its own accord.
+  // By then, the notification of its new connection is handled: later claims are its own polls.
   const before = claims;
   await expect.poll(() => claims).toBeGreaterThan(before + 4);
   await queueFor(own, `${url}/later`, { webhooks: 1, events: 2 });

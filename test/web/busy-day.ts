@@ -8,7 +8,7 @@ const MINUTE_MS = 60_000;
 const DAY_MINUTES = 24 * 60;
 /** Two days: the overview compares the last one with the day before. */
 const MINUTES = 2 * DAY_MINUTES;
-/** The events of the day before, as a share of those of the last day. */
+/** The number of events of the day before, divided by that of the last day. */
 const DAY_BEFORE = 0.9;
 /** A run that has nothing to retry is over so soon, in milliseconds. */
 const SHORTEST_RUN_MS = 120;

@@ -97,7 +97,7 @@ export interface BusyInstance {
 
 /**
  * Fills an instance as it is after some months: apps, keys, webhooks, and two days of deliveries with their attempts
- * and runs. The same each time, but for the times, which are up to now.
+ * and runs. The data is the same each time, except for its times, which end now.
  *
  * @param service that dispatches nothing by itself: what it did is made up
  */

@@ -236,7 +236,7 @@ interface Reading {
   conditions: readonly string[];
   from: Source;
   order: "asc" | "desc";
-  /** Whether the rows read per webhook are at least those of a page. */
+  /** Whether at least as many rows of each webhook may be read as a page has. */
   fits: boolean;
 }
 
@@ -275,18 +275,7 @@ function read({ table, indexed, state }: Part, place: number, reading: Reading):
         ) d
       ) d order by d.id ${order} limit :scanned::int`,
   }[from]();
-  const last =
-    from !== "several"
-      ? `select d.id from (${source}) d order by d.id ${order} offset :scanned::int - 1 limit 1`
-      : `select d.id from unnest(:webhooks::bigint[]) named(id) cross join lateral (
-          select d.id from (${rowsOf(["d.webhook_id = named.id"], each)}) d order by d.id ${order} offset ${each} - 1 limit 1
-        ) d order by d.id ${order} limit 1`;
   const passed = `passed_${place}`;
-  // Each webhook is searched to a different id: a full page may reach beyond the nearest of them.
-  const several =
-    from !== "several"
-      ? ""
-      : ` or exists (select from ${passed} p where p.id ${order === "desc" ? "<" : ">"} last.id)`;
   const page = `
     with ${passed} as materialized (
       select ${COLUMNS[table]} from (${source}) d cross join lateral (
@@ -296,6 +285,17 @@ function read({ table, indexed, state }: Part, place: number, reading: Reading):
     )
     select p.*, null::uuid as searched from ${passed} p`;
   if (complete) return page;
+  const last =
+    from !== "several"
+      ? `select d.id from (${source}) d order by d.id ${order} offset :scanned::int - 1 limit 1`
+      : `select d.id from unnest(:webhooks::bigint[]) named(id) cross join lateral (
+          select d.id from (${rowsOf(["d.webhook_id = named.id"], each)}) d order by d.id ${order} offset ${each} - 1 limit 1
+        ) d order by d.id ${order} limit 1`;
+  // Each webhook is searched to a different id: a full page may reach beyond the nearest of them.
+  const several =
+    from !== "several"
+      ? ""
+      : ` or exists (select from ${passed} p where p.id ${order === "desc" ? "<" : ">"} last.id)`;
   return `${page}
     union all
     select none.*, last.id from (${last}) last left join ${passed} none on false

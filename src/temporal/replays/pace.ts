@@ -21,7 +21,7 @@ interface TimedStep {
  * The pause after a round of steps, in milliseconds, at most 10,000. However many webhooks a replay concerns, it takes at most a tenth of
  * what its steps could take from first attempts that wait; steps of other webhooks follow each other at once.
  *
- * @param steps those of the round
+ * @param steps the steps of the round
  * @param more whether there is more to do at once
  */
 export function pauseAfterRound(steps: readonly TimedStep[], more: boolean): number {

@@ -7,7 +7,7 @@ import { createAddressGuard } from "../../../src/delivery/request/address-guard.
 import { post } from "../../../src/delivery/request/post.ts";
 
 const LOOPBACK = ipaddr.parseCIDR("127.0.0.0/8") as Network;
-/** What the service promises of new connections: so many at once, and more of them at this rate a second. */
+/** The limits on new connections: how many at once, and how many more per second. */
 const [AT_ONCE, PER_SECOND] = [100, 400];
 
 test("connections are opened at a limited rate, however many requests need one", async () => {
