@@ -5,7 +5,7 @@ import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import { Pumps } from "../../src/delivery/pump.ts";
 import type { Recorded, Recorder } from "../../src/delivery/recorder.ts";
 import { RetryPasses } from "../../src/delivery/retry-pass.ts";
-import { Sender, type SenderParts } from "../../src/delivery/sender.ts";
+import { EXEMPT_MS, Sender, type SenderParts } from "../../src/delivery/sender.ts";
 import type { Occurrence, SimulatedTime } from "../parts/simulated-time.ts";
 import type { Measurements } from "./measurements.ts";
 import type { QueueTable, SimulatedDelivery } from "./queue-table.ts";
@@ -55,6 +55,9 @@ export class SimulatedWorker {
   readonly #around: WorkerSurroundings;
   readonly #recorder: SimulatedRecorder;
   readonly #halfMs: number;
+  /** Requests in flight that started less than EXEMPT_MS ago, oldest first: they count in the budget. */
+  readonly #recent = new Set<Request>();
+  #recentProbes = 0;
   /** Requests in flight per host, without probes of single webhooks, and per webhook. */
   readonly #toHost: Uint16Array;
   readonly #toWebhook: Uint16Array;
@@ -179,6 +182,9 @@ export class SimulatedWorker {
     }
     const { host, number } = delivery.of;
     const isProbe = this.#hung[number] === 1;
+    const { outage, time } = this.#around;
+    const at = time.now;
+    this.#exempt(at - EXEMPT_MS);
     this.#check(delivery, isProbe);
     this.inFlight += 1;
     this.#toWebhook[number] = (this.#toWebhook[number] as number) + 1;
@@ -186,24 +192,42 @@ export class SimulatedWorker {
     else this.#toHost[host.number] = (this.#toHost[host.number] as number) + 1;
     const started = this.#workHalf();
     this.#around.measurements.started(delivery, started);
-    const { outage, time } = this.#around;
     const isOut =
       host.behaviour === "recovering" &&
       started >= outage.fromSecond * 1_000 &&
       started < outage.untilSecond * 1_000;
     const answer = isOut ? host.silence : host.answer;
-    time.plan(started + answer.durationMs, new Request(this, delivery, answer, outcome, isProbe));
+    const request = new Request(this, delivery, answer, outcome, isProbe, at);
+    this.#recent.add(request);
+    if (isProbe) this.#recentProbes += 1;
+    time.plan(started + answer.durationMs, request);
+  }
+
+  /** Forgets requests that started before a time: they may no longer count in the budget. */
+  #exempt(before: number): void {
+    for (const request of this.#recent) {
+      if (request.started >= before) return;
+      this.#forgetRecent(request);
+    }
+  }
+
+  #forgetRecent(request: Request): void {
+    if (this.#recent.delete(request) && request.isProbe) this.#recentProbes -= 1;
   }
 
   /** Checks the limits for one more request. */
   #check({ of: { host, number } }: SimulatedDelivery, isProbe: boolean): void {
     const { delivery, measurements } = this.#around;
-    const most = this.limit.value;
-    if (this.inFlight >= most) measurements.exceeded(`${this.inFlight + 1} in flight, limit ${most}`);
+    const { max, value: budget } = this.limit;
+    if (this.inFlight >= max) measurements.exceeded(`${this.inFlight + 1} in flight, limit ${max}`);
+    if (this.#recent.size >= budget)
+      measurements.exceeded(`${this.#recent.size + 1} recent requests in flight, budget ${budget}`);
     if ((this.#toWebhook[number] as number) >= delivery.maxPerWebhook)
       measurements.exceeded("a webhook's limit");
-    if (isProbe && this.probes >= Math.max(1, most / 4))
+    if (isProbe && this.#recentProbes >= Math.max(1, budget / 4))
       measurements.exceeded("a quarter of the budget by probes");
+    if (isProbe && this.probes >= Math.max(1, max / 4))
+      measurements.exceeded("a quarter of the limit by probes");
     if (isProbe && (this.#toWebhook[number] as number) > 0) measurements.exceeded("one probe of a webhook");
     if (!isProbe && (this.#toHost[host.number] as number) >= delivery.maxPerHost)
       measurements.exceeded("a host's limit");
@@ -229,7 +253,9 @@ export class SimulatedWorker {
     });
   }
 
-  #end({ delivery, answer, outcome, isProbe }: Request): void {
+  #end(request: Request): void {
+    const { delivery, answer, outcome, isProbe } = request;
+    this.#forgetRecent(request);
     const { host, number } = delivery.of;
     this.#workHalf();
     this.inFlight -= 1;
@@ -248,6 +274,8 @@ class Request implements Occurrence {
   readonly answer: Answer;
   readonly outcome: Parameters<SenderParts["post"]>[1];
   readonly isProbe: boolean;
+  /** The time of its start, in simulated milliseconds. */
+  readonly started: number;
 
   constructor(
     worker: SimulatedWorker,
@@ -255,12 +283,14 @@ class Request implements Occurrence {
     answer: Answer,
     outcome: Request["outcome"],
     isProbe: boolean,
+    started: number,
   ) {
     this.worker = worker;
     this.delivery = delivery;
     this.answer = answer;
     this.outcome = outcome;
     this.isProbe = isProbe;
+    this.started = started;
   }
 
   happen(): void {

@@ -67,6 +67,11 @@ interface Sending extends Task {
   isStopped: boolean;
 }
 
+/**
+ * The interval of `exemptSlow`, in milliseconds: a request leaves the budget one to two intervals after its start. With a shorter
+ * one, all requests to receivers that are far away would leave it.
+ */
+export const EXEMPT_MS = 500;
 /** The number of unrecorded results from which nothing starts. A crash would repeat all of these attempts. */
 const MAX_UNRECORDED = 128;
 
@@ -78,7 +83,7 @@ export class Sender {
   readonly #parts: SenderParts;
   readonly #scheduler: Scheduler<Sending>;
   readonly #skipped: SkippedWebhooks;
-  readonly #endAdapting: () => void;
+  readonly #endTimers: readonly (() => void)[];
   /** Deliveries that wait for a connection. */
   readonly #connecting = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
@@ -88,9 +93,12 @@ export class Sender {
   /** @param limits the maximum of requests in flight per host and per webhook */
   constructor(parts: SenderParts, limits: { perHost: number; perWebhook: number }) {
     this.#parts = parts;
-    this.#scheduler = new Scheduler({ budget: parts.limit.value, ...limits });
+    this.#scheduler = new Scheduler({ budget: parts.limit.value, max: parts.limit.max, ...limits });
     this.#skipped = new SkippedWebhooks(this.#scheduler, parts.clock);
-    this.#endAdapting = parts.clock.every(ADAPT_MS, () => this.#adapt());
+    this.#endTimers = [
+      parts.clock.every(ADAPT_MS, () => this.#adapt()),
+      parts.clock.every(EXEMPT_MS, () => this.#exemptSlow()),
+    ];
   }
 
   /**
@@ -221,7 +229,7 @@ export class Sender {
 
   /** Stops the adjustment of the limit, and resolves when all releases have finished. */
   async close(): Promise<void> {
-    this.#endAdapting();
+    for (const end of this.#endTimers) end();
     while (this.#returning.size > 0) await Promise.all(this.#returning);
   }
 
@@ -230,6 +238,11 @@ export class Sender {
     limit.adapt(this.#limitReached);
     this.#limitReached = false;
     this.#scheduler.budget = limit.value;
+    this.#startWhatFits();
+  }
+
+  #exemptSlow(): void {
+    this.#scheduler.exemptSlow();
     this.#startWhatFits();
   }
 
@@ -253,7 +266,7 @@ export class Sender {
       if (recorder.unrecorded >= MAX_UNRECORDED || proxy?.mayStart() === false) return;
       const sending = this.#scheduler.next();
       if (!sending) {
-        if (this.#scheduler.inFlight >= this.#scheduler.budget) this.#limitReached = true;
+        if (this.#scheduler.isBudgetUsed) this.#limitReached = true;
         return;
       }
       if (lease.hasLost(sending.delivery.token.workerId)) {

@@ -90,6 +90,37 @@ test("the many webhooks of a host that never answers hold up no other host's, ho
   await pumped;
 });
 
+/** Leaves this thread no idle time, so that the engine's limit of requests in flight does not grow. @returns ends it */
+function keepThreadBusy(): () => void {
+  let isBusy = true;
+  const turn = () => {
+    for (const until = performance.now() + 20; performance.now() < until; );
+    if (isBusy) setImmediate(turn);
+  };
+  setImmediate(turn);
+  return () => {
+    isBusy = false;
+  };
+}
+
+test("in a busy process, slow receivers that have all requests in flight leave some to others before they answer", async () => {
+  // Four requests to each at first: more than the process has in flight at first.
+  const slow = await Promise.all(Array.from({ length: 20 }, () => receiver(() => undefined)));
+  const well = await receiver();
+  for (const { url } of slow) await queueFor(parts, url, { webhooks: 1, events: 20 });
+  const stop = new AbortController();
+  onTestFinished(keepThreadBusy());
+  const pumped = parts.engine.pumps.run(await freshRun(parts.db), LINGERING, stop.signal);
+  const sent = () => slow.reduce((sum, { received }) => sum + received.length, 0);
+  await expect.poll(sent).toBeGreaterThanOrEqual(64);
+  await queueFor(parts, well.url, { webhooks: 1, events: 20 });
+  parts.engine.pumps.wake();
+  await well.until((received) => received.length === 20);
+  stop.abort();
+  await Promise.all(slow.map(({ close }) => close()));
+  await pumped;
+});
+
 /** Answers after so many milliseconds, and tells how many requests were in flight at once. */
 function slowReply(ms: number, status: number): { reply: Reply; most: () => number } {
   let [inFlight, most] = [0, 0];

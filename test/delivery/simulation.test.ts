@@ -29,7 +29,7 @@ test("no simulated delivery is lost", async () => {
   expect(failed).toBeGreaterThan(0);
 });
 
-test("the limits of a simulated worker hold: in flight, to a host, to a webhook, and a quarter for probes", async () => {
+test("the limits of a simulated worker hold: in flight, recent ones, to a host, to a webhook, and a quarter for probes", async () => {
   const { samples, measurements } = await first;
   expect(measurements.faults).toEqual([]);
   expect(most(samples, ({ maxProbes }) => maxProbes)).toBeGreaterThan(40);
@@ -45,7 +45,7 @@ test("healthy hosts' deliveries start within a minute beside hosts that hang and
 
 test("what arrived at hosts during an outage is claimed soon after it", async () => {
   const { samples } = await first;
-  expect(most(samples, ({ oldestRecovering }) => oldestRecovering)).toBeGreaterThan(5);
+  expect(most(samples, ({ oldestRecovering }) => oldestRecovering)).toBeGreaterThan(2);
   expect(samples.at(-1)?.oldestRecovering).toBeLessThan(1);
 });
 

@@ -81,16 +81,26 @@ class Lane<T extends Task> {
  * with the fewest requests in flight, and within it to the window with the fewest (max-min fairness), so that a few
  * busy or slow receivers leave room for all others. The webhooks of an endpoint share a window, and take turns in it. A
  * receiver whose last attempt timed out gets one request at a time, a probe. All probes together use at most a quarter of
- * the budget.
+ * the budget, and of the maximum.
+ *
+ * The budget holds requests that keep the process busy. One that has waited long for its response does not, and leaves it
+ * (`exemptSlow`), so that slow receivers do not take the slots of fast ones. It still counts toward the maximum.
  */
 export class Scheduler<T extends Task> {
   /** Of webhooks, and of endpoints with several webhooks. */
   readonly webhooks: Windows<WindowKey>;
   readonly hosts: Windows<string>;
-  /** The maximum number of requests in flight. May be changed at any time. */
+  /** The maximum number of requests in flight that are not exempt. May be changed at any time. */
   budget: number;
+  readonly #max: number;
   readonly #lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
   readonly #inFlight: Record<Kind, number> = { first: 0, retry: 0 };
+  /** Requests in flight that are not exempt. */
+  readonly #counted: Record<Kind, number> = { first: 0, retry: 0 };
+  #countedProbes = 0;
+  /** Tasks that are not exempt, by whether they started since the last call of `exemptSlow` or before. */
+  #recent = new Set<T>();
+  #older = new Set<T>();
   #turn = 0;
   /**
    * Probes in flight, and whether each counts in its host's window. A probe of a webhook that hangs does not count:
@@ -98,15 +108,21 @@ export class Scheduler<T extends Task> {
    */
   readonly #probes = new Map<T, boolean>();
 
-  /** @param limits the maximum of requests in flight in total, per host and per webhook */
-  constructor(limits: { budget: number; perHost: number; perWebhook: number }) {
+  /** @param limits the maximum of requests in flight: that are not exempt, in total, per host and per webhook */
+  constructor(limits: { budget: number; max: number; perHost: number; perWebhook: number }) {
     this.budget = limits.budget;
+    this.#max = limits.max;
     this.hosts = new Windows(limits.perHost);
     this.webhooks = new Windows(limits.perWebhook);
   }
 
   get inFlight(): number {
     return this.#inFlight.first + this.#inFlight.retry;
+  }
+
+  /** Whether the budget delays further tasks. */
+  get isBudgetUsed(): boolean {
+    return this.#counted.first + this.#counted.retry >= this.budget;
   }
 
   /** The number of queued tasks of a kind. */
@@ -164,7 +180,7 @@ export class Scheduler<T extends Task> {
 
   /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
   next(): T | undefined {
-    if (this.inFlight >= this.budget) return undefined;
+    if (this.isBudgetUsed || this.inFlight >= this.#max) return undefined;
     return this.#isRetrysTurn()
       ? (this.#take("retry") ?? this.#take("first"))
       : (this.#take("first") ?? this.#take("retry"));
@@ -173,14 +189,22 @@ export class Scheduler<T extends Task> {
   /** Whether retries use less than their share. With a budget below RETRY_BUDGET_DIVISOR, they get every fifth turn. */
   #isRetrysTurn(): boolean {
     if (this.budget >= RETRY_BUDGET_DIVISOR)
-      return this.#inFlight.retry < Math.floor(this.budget / RETRY_BUDGET_DIVISOR);
+      return this.#counted.retry < Math.floor(this.budget / RETRY_BUDGET_DIVISOR);
     this.#turn = (this.#turn + 1) % RETRY_BUDGET_DIVISOR;
     return this.#turn === 0;
+  }
+
+  /** Exempts requests that have been in flight since before the previous call: they no longer count in the budget. */
+  exemptSlow(): void {
+    for (const task of this.#older) this.#uncount(task);
+    this.#older = this.#recent;
+    this.#recent = new Set();
   }
 
   /** Records the end of a task that `next` returned. */
   end(task: T, verdict: Verdict): void {
     this.#inFlight[task.kind] -= 1;
+    if (this.#recent.delete(task) || this.#older.delete(task)) this.#uncount(task);
     const hostHung = this.hosts.of(task.host).timedOut;
     this.webhooks.end(task.window, verdict.webhook);
     const counted = this.#probes.get(task);
@@ -189,6 +213,11 @@ export class Scheduler<T extends Task> {
     this.#probes.delete(task);
     if (hostHung && !this.hosts.of(task.host).timedOut) this.#refreshWindows(task.host);
     this.#refresh(task);
+  }
+
+  #uncount(task: T): void {
+    this.#counted[task.kind] -= 1;
+    if (this.#probes.has(task)) this.#countedProbes -= 1;
   }
 
   /** Removes and returns the queued tasks for which `wanted` is true. */
@@ -283,7 +312,8 @@ export class Scheduler<T extends Task> {
   }
 
   #mayProbe(): boolean {
-    return this.#probes.size < Math.max(1, Math.floor(this.budget / PROBE_BUDGET_DIVISOR));
+    const partOf = (requests: number) => Math.max(1, Math.floor(requests / PROBE_BUDGET_DIVISOR));
+    return this.#countedProbes < partOf(this.budget) && this.#probes.size < partOf(this.#max);
   }
 
   /** @param probe undefined if the task is not a probe; otherwise whether it counts in its host's window */
@@ -292,8 +322,13 @@ export class Scheduler<T extends Task> {
     lane.waiting -= 1;
     queue.host.waiting -= 1;
     this.#inFlight[task.kind] += 1;
+    this.#counted[task.kind] += 1;
+    this.#recent.add(task);
     this.webhooks.start(task.window);
-    if (probe !== undefined) this.#probes.set(task, probe);
+    if (probe !== undefined) {
+      this.#probes.set(task, probe);
+      this.#countedProbes += 1;
+    }
     if (probe !== false) this.hosts.start(task.host);
     if (queue.webhooks.size === 0) this.#forget(lane, queue);
     this.#refresh(task);

@@ -37,9 +37,11 @@ const step = fc.oneof(
     arbitrary: fc.record({ do: fc.constant("budget" as const), budget: fc.integer({ min: 1, max: 24 }) }),
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("remove" as const), webhook }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("exempt slow" as const) }) },
 );
 const limits = fc.record({
   budget: fc.integer({ min: 1, max: 24 }),
+  max: fc.integer({ min: 1, max: 40 }),
   perHost: fc.integer({ min: 1, max: 8 }),
   perWebhook: fc.integer({ min: 1, max: 6 }),
 });
@@ -57,6 +59,7 @@ test("whatever is pushed, ends and times out, the right task starts next, once, 
           if (step.do === "push") receivers.push(step.kind, step.webhook, step.tasks);
           else if (step.do === "start") receivers.start(step.most);
           else if (step.do === "start all") receivers.start();
+          else if (step.do === "exempt slow") receivers.exemptSlow();
           else if (step.do === "budget") receivers.setBudget(step.budget);
           else if (step.do === "remove")
             receivers.remove(({ webhookId }) => webhookId === BigInt(step.webhook));
@@ -108,6 +111,30 @@ test("many webhooks whose receivers are slow share the budget with a fast one ev
   const inFlight = [0, 1, 2, 3, 4].map((webhook) => receivers.inFlightTo(webhook).length);
   expect(inFlight).toEqual([4, 4, 4, 4, 4]);
   expect(receivers.started).toBeGreaterThan(20 * 4);
+});
+
+test("requests to slow receivers leave the budget to fast ones, up to the maximum", () => {
+  const receivers = new FakeReceivers({ budget: 8, max: 24, perHost: 4, perWebhook: 4 }, 8);
+  for (let webhook = 1; webhook < 8; webhook += 1) receivers.push("first", webhook, 20);
+  receivers.start();
+  expect(receivers.inFlight).toHaveLength(8);
+  for (let started = 16; started <= 24; started += 8) {
+    // One call later they are not slow yet.
+    receivers.exemptSlow();
+    expect(receivers.start()).toEqual([]);
+    receivers.exemptSlow();
+    expect(receivers.start()).toHaveLength(8);
+    expect(receivers.inFlight).toHaveLength(started);
+  }
+  receivers.exemptSlow();
+  receivers.exemptSlow();
+  expect(receivers.start()).toEqual([]);
+  // At the maximum too, the next slot goes to the receiver with the fewest requests in flight.
+  receivers.push("first", 0, 20);
+  for (const webhook of [1, 2])
+    for (const task of receivers.inFlightTo(webhook).slice(0, 1)) receivers.end(task, ANSWERED);
+  receivers.start();
+  expect(receivers.inFlightTo(0)).toHaveLength(2);
 });
 
 test("retries have a fifth of the budget beside first attempts, and all of it alone", () => {
@@ -223,7 +250,7 @@ test("an endpoint that hangs is probed with one event type at a time, in turn", 
 });
 
 test("tasks of a moved webhook take the place of those for its old host, and start within the limits of the new one", () => {
-  const scheduler = new Scheduler<Task>({ budget: 10, perHost: 4, perWebhook: 4 });
+  const scheduler = new Scheduler<Task>({ budget: 10, max: 10, perHost: 4, perWebhook: 4 });
   const task = (host: string): Task => ({ kind: "first", webhookId: 1n, window: 1n, host });
   const [old, moved] = [task("old.example"), task("new.example")];
   expect(scheduler.push(old)).toEqual([]);
@@ -237,7 +264,7 @@ test("tasks of a moved webhook take the place of those for its old host, and sta
 });
 
 test("of a moved endpoint, tasks of all webhooks for the old host are removed with the first one for the new host", () => {
-  const scheduler = new Scheduler<Task>({ budget: 10, perHost: 4, perWebhook: 4 });
+  const scheduler = new Scheduler<Task>({ budget: 10, max: 10, perHost: 4, perWebhook: 4 });
   const task = (webhookId: bigint, host: string): Task => ({
     kind: "first",
     webhookId,
