@@ -30,7 +30,7 @@ export interface WaitingWebhook {
   waiting: number;
 }
 
-/** The divisor of the budget that gives the share of retries while first attempts are queued: one fifth. */
+/** The divisor of the budget and of the maximum that gives the share of retries while first attempts are queued: one fifth. */
 const RETRY_BUDGET_DIVISOR = 5;
 /** The divisor of the budget that gives the share of probes: one quarter. */
 const PROBE_BUDGET_DIVISOR = 4;
@@ -188,8 +188,9 @@ export class Scheduler<T extends Task> {
 
   /** Whether retries use less than their share. With a budget below RETRY_BUDGET_DIVISOR, they get every fifth turn. */
   #isRetrysTurn(): boolean {
+    const shareOf = (requests: number) => Math.floor(requests / RETRY_BUDGET_DIVISOR);
     if (this.budget >= RETRY_BUDGET_DIVISOR)
-      return this.#counted.retry < Math.floor(this.budget / RETRY_BUDGET_DIVISOR);
+      return this.#counted.retry < shareOf(this.budget) && this.#inFlight.retry < shareOf(this.#max);
     this.#turn = (this.#turn + 1) % RETRY_BUDGET_DIVISOR;
     return this.#turn === 0;
   }

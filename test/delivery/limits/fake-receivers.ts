@@ -211,8 +211,10 @@ export class FakeReceivers {
     const rivals = task.kind === "first" ? first : retry;
     expect(rivals).toContain(task);
     // Retries have a fifth, and no more while first attempts can start. Of a smaller budget they have each fifth turn.
-    const retries = this.counted.filter(({ kind }) => kind === "retry").length;
-    const belowPart = retries < Math.floor(this.#limits.budget / 5);
+    const isRetry = ({ kind }: Task) => kind === "retry";
+    const belowPart =
+      this.counted.filter(isRetry).length < Math.floor(this.#limits.budget / 5) &&
+      this.inFlight.filter(isRetry).length < Math.floor(this.#limits.max / 5);
     if (belowPart && task.kind === "first") expect(retry).toEqual([]);
     if (!belowPart && this.#limits.budget >= 5 && task.kind === "retry") expect(first).toEqual([]);
     // Probes go before all others of their kind; then the fewest in flight.

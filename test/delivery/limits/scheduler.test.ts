@@ -150,6 +150,24 @@ test("retries have a fifth of the budget beside first attempts, and all of it al
   expect(receivers.inFlight.filter(({ kind }) => kind === "retry")).toHaveLength(20);
 });
 
+test("at the maximum too, retries to slow receivers leave slots to first attempts until they have a fifth of them", () => {
+  const receivers = new FakeReceivers({ budget: 24, max: 24, perHost: 400, perWebhook: 400 }, WEBHOOKS);
+  for (let webhook = 0; webhook < WEBHOOKS; webhook += 1) receivers.push("retry", webhook, 20);
+  receivers.start();
+  receivers.exemptSlow();
+  receivers.exemptSlow();
+  expect(receivers.inFlight).toHaveLength(24);
+  for (let webhook = 0; webhook < WEBHOOKS; webhook += 1) receivers.push("first", webhook, 20);
+  const retries = () => receivers.inFlight.filter(({ kind }) => kind === "retry");
+  for (let answered = 0; answered < 24; answered += 1) {
+    const [oldest] = retries();
+    if (oldest) receivers.end(oldest, ANSWERED);
+    receivers.start();
+  }
+  expect(retries()).toHaveLength(4);
+  expect(receivers.inFlight).toHaveLength(24);
+});
+
 test("a webhook that hangs has one probe in flight as long as tasks wait, and its host's window is left to its neighbours", () => {
   const receivers = new FakeReceivers({ budget: 100, perHost: 8, perWebhook: 8 }, 1);
   receivers.push("first", 0, 50);
