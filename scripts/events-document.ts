@@ -22,7 +22,8 @@ The payloads that receivers get. \`GET /api/webhook/processes\` returns the same
 
 Every payload is one JSON object. The header \`X-Service-Webhook-Process\` names its event type.
 
-- All properties are always present, in the order of the tables. **When unset** shows the value of unset ones.
+- All properties are always present, in the order of the tables. **When unset** shows the value of unset ones;
+  samples set all.
 - Times are UTC, \`YYYY-MM-DDThh:mm:ss\`. Enums are sent by name.
 - Integers have every digit. 64-bit ones can exceed 2^53, beyond which JavaScript's \`JSON.parse\` rounds.
 - Later versions may add properties and names: ignore unknown ones.
