@@ -57,6 +57,12 @@ test("headers and credentials are tried with the endpoint's response, saved, and
     await dialog.getByRole("radiogroup", { name: "Authentication" }).getByText("None").click();
     await dialog.getByRole("button", { name: "Save" }).click();
     await section.getByText("None: deliveries carry the standard headers only.").waitFor();
+    // The page reads the webhook anew, so that an edit is not refused as if somebody else had changed the webhook.
+    await dialog.waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    await dialog.getByRole("textbox", { name: "Name" }).fill("With headers");
+    await dialog.getByRole("button", { name: "Save changes" }).click();
+    await page.getByRole("heading", { level: 1, name: "With headers" }).waitFor();
   });
 });
 

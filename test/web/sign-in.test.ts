@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
@@ -166,6 +167,34 @@ describe("a session", () => {
       await enter(page, web.service.adminKey);
       await page.getByRole("heading", { name: "Webhooks", level: 1 }).waitFor();
       expect(new URL(page.url()).search).toBe("?process=1");
+    }));
+
+  test("that has ended does not keep its browser from signing in, after too many such calls from its address", () =>
+    web.visit({ path: "/sign-in", key: null }, async (page, context) => {
+      const forwarded = { "X-Forwarded-For": "203.0.113.10" };
+      const token = () => randomBytes(32).toString("base64url");
+      const statuses: number[] = [];
+      for (let n = 0; n < 4; n += 1) {
+        const { status } = await fetch(`${web.service.url}/webhook.v1.SessionService/GetSession`, {
+          method: "POST",
+          headers: {
+            "Content-Type": "application/json",
+            "X-Settings-Page": "1",
+            "Sec-Fetch-Site": "same-origin",
+            Cookie: `webhook_session=${token()}`,
+            ...forwarded,
+          },
+          body: "{}",
+        });
+        statuses.push(status);
+      }
+      expect(statuses).toEqual([401, 401, 401, 429]);
+      await page.setExtraHTTPHeaders(forwarded);
+      await context.addCookies([{ name: "webhook_session", value: token(), url: page.url() }]);
+      await page.goto("/keys");
+      await form(page).waitFor();
+      await enter(page, web.service.adminKey);
+      await page.getByRole("heading", { name: "API keys", level: 1 }).waitFor();
     }));
 
   test("that ends in the middle of a visit is noticed by the next call, and leads back to where it was", () =>

@@ -233,6 +233,12 @@ test("public-key signatures are turned on, rotated and turned off, and the key s
     await section.getByRole("button", { name: "Turn off" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Turn off" }).click();
     await section.getByText("Off: deliveries are signed with the signing secret only.").waitFor();
+    // The page reads the webhook anew, so that an edit is not refused as if somebody else had changed the webhook.
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    await page.getByRole("dialog").getByRole("textbox", { name: "Name" }).fill("Public key");
+    await page.getByRole("button", { name: "Save changes" }).click();
+    await page.getByRole("heading", { level: 1, name: "Public key" }).waitFor();
   });
 });
 

@@ -3,7 +3,7 @@ import type { ContextValues, HandlerContext } from "@connectrpc/connect";
 import { neededPermission, permissionName } from "../../contract/permissions.ts";
 import { gathering } from "../../db/gathering.ts";
 import { type ApiKeyRow, findApiKeys } from "../../db/keys/api-keys.ts";
-import { findSession, sessionIdOf } from "../../db/keys/sessions.ts";
+import { sessionIdOf } from "../../db/keys/sessions.ts";
 import type { ApiContext } from "../context.ts";
 import { reasonOf, refusal, toConnectError } from "../errors/errors.ts";
 import { createRequestLimit, rateLimitFields } from "../limits/request-limits.ts";
@@ -24,6 +24,7 @@ import {
 import { createKeyUse } from "./key-use.ts";
 import { sessionToken } from "./page-session.ts";
 import { isPublic } from "./public-services.ts";
+import { createSessions, type Sessions } from "./sessions.ts";
 import { createWrongKeys } from "./wrong-keys.ts";
 
 /** The authenticated key of a request. The gate ensures that there is one. */
@@ -46,7 +47,7 @@ export interface Caller {
   authorised?: boolean;
   /** The session token of the admin UI, used if there is no secret. */
   session?: string | null;
-  /** Returns the caller's address as text. Called for invalid keys only. */
+  /** Returns the caller's address as text. Called only for keys and sessions that this process has not seen valid. */
   address: () => string;
   /** Sets a header of the response, successful or not. */
   tell: (name: string, value: string) => void;
@@ -54,18 +55,21 @@ export interface Caller {
 
 /** Authenticates the callers of one API, counts their requests, and checks their permissions. */
 export interface Gate {
+  /** The sessions of the admin UI. */
+  sessions: Sessions;
   /**
    * Finds the caller's key, counts the request against its limit, and checks the permission that the method's option
    * requires. Returns null for public methods.
    *
    * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED (contract, sections 4 and 5); RESOURCE_EXHAUSTED after too
-   *   many requests or too many invalid keys
+   *   many requests, invalid keys or unknown sessions
    */
   admit(method: DescMethod, caller: Caller): Promise<Identity | null>;
   /**
    * Finds the caller's key, with any permissions, and counts the request against its limit.
    *
-   * @throws DomainError UNAUTHENTICATED; RESOURCE_EXHAUSTED after too many requests or too many invalid keys
+   * @throws DomainError UNAUTHENTICATED; RESOURCE_EXHAUSTED after too many requests, invalid keys or unknown
+   *   sessions
    */
   identify(caller: Caller): Promise<Identity>;
   /**
@@ -89,18 +93,16 @@ export function createGate({ db, log, limits }: Pick<ApiContext, "db" | "log" | 
   const use = createKeyUse(db, log);
   const countRequest = limits.requestsPerMinute > 0 ? createRequestLimit(limits.requestsPerMinute) : null;
   const wrongKeys = limits.wrongKeysPerMinute > 0 ? createWrongKeys(limits.wrongKeysPerMinute) : null;
+  const sessions = createSessions(db, limits.wrongKeysPerMinute);
 
-  /**
-   * The owner of a secret or session; null for an unknown secret. Rejects an unknown session here, because its token
-   * cannot be a guess.
-   */
-  async function findIdentity({ secret, authorised, session }: Caller): Promise<Identity | null> {
+  /** The owner of a secret or session; null for an unknown secret. Rejects an unknown session. */
+  async function findIdentity({ secret, authorised, session, address }: Caller): Promise<Identity | null> {
     if (secret) {
       const key = await find(secret);
       return key && { key, sessionId: null };
     }
     if (!session) throw missingKey(authorised);
-    const found = await findSession(db, session);
+    const found = await sessions.find(session, address);
     if (!found) throw sessionEnded();
     return { key: found.key, sessionId: sessionIdOf(session) };
   }
@@ -127,6 +129,7 @@ export function createGate({ db, log, limits }: Pick<ApiContext, "db" | "log" | 
   }
 
   return {
+    sessions,
     identify,
     async admit(method, caller) {
       if (isPublic(method)) return null;

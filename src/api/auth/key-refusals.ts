@@ -46,6 +46,15 @@ export function tooManyWrongKeys(waitMs: number): DomainError {
   );
 }
 
+/** 429, in the admin UI. */
+export function tooManyUnknownSessions(waitMs: number): DomainError {
+  return new DomainError(
+    "RESOURCE_EXHAUSTED",
+    `too many ended or unknown sessions came from your address, so yours was not looked up; sign in with an API key, or retry in ${seconds(waitMs)}`,
+    { reason: "RATE_LIMITED", retryAfterMs: waitMs },
+  );
+}
+
 /** 429. */
 export function tooManyRequests({ limit, resetMs }: Allowance): DomainError {
   return new DomainError(

@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
-import type { Transport } from "@connectrpc/connect";
+import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { jsonWriter } from "../../contract/json/writer.ts";
 import type { Gate } from "../auth/auth.ts";
@@ -17,6 +17,8 @@ declare module "fastify" {
   interface FastifyRequest {
     /** The name of the request's admission, on REST routes. */
     admission: string | undefined;
+    /** Aborted when the caller leaves before the response, on REST routes. */
+    gone: AbortSignal | undefined;
   }
 }
 
@@ -39,6 +41,7 @@ export interface RestGatewayOptions {
 export async function mountRestGateway(app: FastifyInstance, options: RestGatewayOptions): Promise<void> {
   const { bindings, transport, admissions, gate, database, readAddress } = options;
   app.decorateRequest("admission", undefined);
+  app.decorateRequest("gone", undefined);
   await addBodyParsers(app);
   for (const binding of bindings) {
     const writeData = dataWriter(binding.data);
@@ -47,6 +50,8 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
       method: binding.httpMethod,
       url: binding.path,
       onRequest: async (request, reply) => {
+        // Before the key is looked up: Node reports the end of a connection or stream only once.
+        const gone = untilCallerGoes(reply);
         const address = () => readAddress(request.raw);
         const identity = await database.refuseWhileSilent(() =>
           gate.admit(binding.method, {
@@ -57,6 +62,8 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
           }),
         );
         if (!identity) throw new Error(`${binding.method.name} has a REST route and needs no key`);
+        if (gone.aborted) throw new ConnectError("the client cancelled the call", Code.Canceled);
+        request.gone = gone;
         const admission = admissions.enter({ identity, address });
         request.admission = admission;
         reply.raw.once("close", () => admissions.leave(admission));
@@ -67,10 +74,9 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
           body: request.body,
           bodyIsForm: isForm(request.headers["content-type"]),
         });
-        const signal = untilCallerGoes(reply);
         const header = headersOf(request);
         const call = async (asked: Message) =>
-          (await transport.unary(binding.method, signal, undefined, header, asked)).message;
+          (await transport.unary(binding.method, request.gone, undefined, header, asked)).message;
         reply.type(JSON_CONTENT_TYPE);
         const { paging } = binding;
         if (paging) Object.assign(input, { [paging.size.localName]: REST_PAGE_SIZE });

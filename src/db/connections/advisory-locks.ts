@@ -17,4 +17,6 @@ export const ADVISORY_LOCKS = {
   fold: 7_242_110_923,
   /** Held for its whole session by the process that reads the backlog for metrics. */
   backlog: 7_242_110_924,
+  /** Counting and starting replays. */
+  replays: 7_242_110_925,
 } as const;

@@ -88,12 +88,13 @@ export function sessionIdOf(token: string): string {
   return secretSha256(token).toString("hex").slice(0, 16);
 }
 
-/** Ends a session. Does nothing if there is none. */
-export async function endSession(db: Db, token: string): Promise<void> {
-  await run(
+/** Ends a session. Returns whether there was one. */
+export async function endSession(db: Db, token: string): Promise<boolean> {
+  const ended = await run(
     db,
     db("sessions")
       .where({ token_sha256: secretSha256(token) })
       .delete(),
   );
+  return ended > 0;
 }

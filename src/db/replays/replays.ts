@@ -1,3 +1,4 @@
+import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import { type Bindings, count, type Db, rows, run } from "../database.ts";
 import type { DeliveryStateName } from "../deliveries/deliveries.ts";
 import type { SearchText } from "../deliveries/search.ts";
@@ -267,10 +268,14 @@ export async function hasOpenBackfill(trx: Db, webhookId: bigint, id: string): P
   return open !== undefined;
 }
 
-/** The numbers of open replays: of keys with the scope's app, or without one; and of all keys. */
-export async function countOpenReplays(db: Db, scope: Scope): Promise<{ own: number; all: number }> {
+/**
+ * The numbers of open replays: of keys with the scope's app, or without one; and of all keys. Requires a transaction, and lets no
+ * other one count until it ends, so that of several replays started at once each counts the ones before it.
+ */
+export async function countOpenReplays(trx: Db, scope: Scope): Promise<{ own: number; all: number }> {
+  await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.replays });
   const [found] = await rows<{ own: number; all: number }>(
-    db,
+    trx,
     `select count(*) filter (where installed_app_id is not distinct from :app::uuid)::int as own, count(*)::int as all
       from replays where ended is null`,
     { app: scope === "everything" ? null : scope.installedAppId },

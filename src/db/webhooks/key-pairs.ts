@@ -97,6 +97,7 @@ async function write(
         key_pairs: pairs.map(({ sealed }) => sealed),
         key_pairs_expire: pairs.map(({ expires }) => expires),
         modified: trx.fn.now(),
+        revision: trx.raw("revision + 1"),
       }),
   );
 }

@@ -145,6 +145,7 @@ async function replaceSecret(
         old_secrets: old.map(({ sealed }) => sealed),
         old_secrets_expire: old.map(({ expires }) => expires),
         modified: trx.fn.now(),
+        revision: trx.raw("revision + 1"),
       }),
   );
 }

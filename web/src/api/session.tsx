@@ -53,7 +53,11 @@ export function SessionProvider({ children }: { children: ReactNode }) {
   const client = useMemo(() => createClient(SessionService, transport), [transport]);
   const refresh = useCallback(() => {
     setState({ is: "unknown" });
-    readSession(client).then(setState, (error: unknown) => setState({ is: "failed", error }));
+    readSession(client).then(setState, (error: unknown) => {
+      // Too many ended sessions came from this address. Signing in with a key is not limited by them.
+      const isLimited = ConnectError.from(error).code === Code.ResourceExhausted;
+      setState(isLimited ? signedOut() : { is: "failed", error });
+    });
   }, [client]);
   useEffect(refresh, [refresh]);
   const isOut = state.is === "out";
@@ -97,8 +101,12 @@ async function readSession(client: Client<typeof SessionService>): Promise<Sessi
     return session ? { is: "in", session, deliveryTimeoutMs } : { is: "out", because: "never" };
   } catch (error) {
     if (ConnectError.from(error).code !== Code.Unauthenticated) throw error;
-    return { is: "out", because: localStorage.getItem(SIGNED_IN) === null ? "never" : "ended" };
+    return signedOut();
   }
+}
+
+function signedOut(): SessionState {
+  return { is: "out", because: localStorage.getItem(SIGNED_IN) === null ? "never" : "ended" };
 }
 
 /** The session, with functions to sign in and out. */

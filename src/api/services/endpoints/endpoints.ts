@@ -99,8 +99,10 @@ export function endpointService({
       return auditedCall(db, handler, async (trx, record) => {
         const deleted = await deleteEndpoint(trx, scope, id);
         if (!deleted) throw noEndpoint(id);
+        // As stored: audit entries are found by the text of an id, and a request may spell a UUID in upper case.
+        const storedId = deleted[0]?.endpointId as string;
         await record(
-          endpointEntry("endpoint_deleted", id, deleted, []),
+          endpointEntry("endpoint_deleted", storedId, deleted, []),
           ...webhookEntries("webhook_deleted", deleted),
         );
         return { webhooks: deleted.map((webhook) => webhookMessage(webhook, scope)) };

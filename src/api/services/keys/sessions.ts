@@ -4,7 +4,7 @@ import { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import type { SessionService } from "../../../../gen/webhook/v1/session_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import { permissionName } from "../../../contract/permissions.ts";
-import { endSession, findSession, startSession } from "../../../db/keys/sessions.ts";
+import { endSession } from "../../../db/keys/sessions.ts";
 import type { Gate } from "../../auth/auth.ts";
 import { addressOf } from "../../auth/client-address.ts";
 import { sessionEnded, unknownKey } from "../../auth/key-refusals.ts";
@@ -42,9 +42,9 @@ export function sessionService(context: ApiContext, gate: Gate): ServiceImpl<typ
           },
         );
       }
-      const session = await startSession(db, key.id, request.apiKey);
+      const session = await gate.sessions.start(key.id, request.apiKey);
       if (!session) throw unknownKey(request.apiKey);
-      // Ends the previous session, whose token nobody would hold any more.
+      // Ends the previous session, whose token nobody would hold any more. Not limited: the caller has a valid key.
       const before = sessionToken(handler);
       if (before !== null) await endSession(db, before);
       handler.responseHeader.set("Set-Cookie", sessionCookie(handler, session.token));
@@ -54,7 +54,7 @@ export function sessionService(context: ApiContext, gate: Gate): ServiceImpl<typ
     async signOut(_request, handler) {
       assertFromPage(handler);
       const token = sessionToken(handler);
-      if (token !== null) await endSession(db, token);
+      if (token !== null) await gate.sessions.end(token, () => addressOf(handler));
       handler.responseHeader.set("Set-Cookie", noSessionCookie(handler));
       return {};
     },
@@ -62,7 +62,7 @@ export function sessionService(context: ApiContext, gate: Gate): ServiceImpl<typ
     async getSession(_request, handler) {
       assertFromPage(handler);
       const token = sessionToken(handler);
-      const session = token === null ? null : await findSession(db, token);
+      const session = token === null ? null : await gate.sessions.find(token, () => addressOf(handler));
       if (!session) throw sessionEnded();
       return {
         session: { apiKey: apiKeyMessage(session.key), expires: timestampFromDate(session.expires) },

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
+import { AuditAction, AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { type Endpoint, EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import { WebhookProcess } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
@@ -164,6 +165,16 @@ describe("an endpoint", () => {
       "endpoint_id must be the id of an endpoint, a UUID",
     );
   });
+});
+
+test("deleting an endpoint by its id in upper case leaves an audit entry that its id finds", async () => {
+  const { id } = await created([1, 2]);
+  await endpoints.deleteEndpoint({ endpointId: id.toUpperCase() });
+  const { entries } = await createClient(AuditService, grpc(api)).listAuditEntries({ targetId: id });
+  expect(entries.map(({ action }) => action)).toEqual([
+    AuditAction.ENDPOINT_DELETED,
+    AuditAction.ENDPOINT_CREATED,
+  ]);
 });
 
 describe("the event types of an endpoint", () => {

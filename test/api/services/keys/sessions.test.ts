@@ -1,6 +1,6 @@
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { Agent } from "undici";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
 import { readConfig } from "../../../../src/config/config.ts";
 import { rows } from "../../../../src/db/database.ts";
@@ -225,6 +225,78 @@ describe("requests that other pages make a browser send", () => {
       },
     });
     expect(answer.headers.get("access-control-allow-origin")).toBeNull();
+  });
+});
+
+describe("unknown sessions", () => {
+  const GET_SESSION = `${SESSIONS}/GetSession`;
+  const SIGN_OUT = `${SESSIONS}/SignOut`;
+  const ofUnknown = () => ({
+    ...OWN_PAGE,
+    Cookie: `webhook_session=${randomBytes(32).toString("base64url")}`,
+  });
+
+  async function startLimited(wrongKeysPerMinute: number): Promise<TestApi> {
+    const limited = await startTestApi({ databaseUrl: api.databaseUrl, limits: { wrongKeysPerMinute } });
+    onTestFinished(() => limited.stop());
+    return limited;
+  }
+
+  test("are looked up so often in a minute for an address; then each method answers 429 without a query", async () => {
+    const limited = await startLimited(3);
+    const statuses = async () => {
+      const found: number[] = [];
+      for (const method of [LIST_KEYS, GET_SESSION, SIGN_OUT])
+        found.push((await call(method, {}, ofUnknown(), limited)).status);
+      return found;
+    };
+    expect(await statuses()).toEqual([401, 401, 200]);
+    let queries = 0;
+    limited.context.db.on("query", () => {
+      queries += 1;
+    });
+    for (let n = 0; n < 10; n += 1) expect(await statuses()).toEqual([429, 429, 429]);
+    expect(queries).toBe(0);
+    const response = await fetch(`${limited.url}/${GET_SESSION}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", ...ofUnknown() },
+      body: "{}",
+    });
+    expect(Number(response.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(((await response.json()) as { message: string }).message).toMatch(
+      /sign in with an API key, or retry in \d+ s$/,
+    );
+  });
+
+  test("hold up neither signing in with a key nor sessions that this process has seen, and are counted apart from wrong keys", async () => {
+    const limited = await startLimited(1);
+    const enter = async (headers: Record<string, string>) => {
+      const answer = await call(`${SESSIONS}/SignIn`, { apiKey: limited.adminKey }, headers, limited);
+      return { ...OWN_PAGE, Cookie: answer.cookie?.split(";", 1)[0] as string };
+    };
+    const earlier = await enter(OWN_PAGE);
+    const ended = ofUnknown();
+    expect((await call(GET_SESSION, {}, ended, limited)).status).toBe(401);
+    expect((await call(GET_SESSION, {}, ended, limited)).status).toBe(429);
+    // In the browser of the ended session, which still sends its cookie.
+    const later = await enter(ended);
+    for (const headers of [earlier, later])
+      expect((await call(LIST_KEYS, {}, headers, limited)).status).toBe(200);
+    const wrongKey = { "X-Service-Key": "wrong" };
+    expect((await call(LIST_KEYS, {}, wrongKey, limited)).status).toBe(401);
+    expect((await call(LIST_KEYS, {}, wrongKey, limited)).status).toBe(429);
+    expect((await call(LIST_KEYS, {}, later, limited)).status).toBe(200);
+  });
+
+  test("count a session from when it has ended", async () => {
+    const limited = await startLimited(1);
+    const signIn = { apiKey: limited.adminKey };
+    const { cookie } = await call(`${SESSIONS}/SignIn`, signIn, OWN_PAGE, limited);
+    const headers = { ...OWN_PAGE, Cookie: cookie?.split(";", 1)[0] as string };
+    await call(SIGN_OUT, {}, headers, limited);
+    const statuses: number[] = [];
+    for (let n = 0; n < 2; n += 1) statuses.push((await call(LIST_KEYS, {}, headers, limited)).status);
+    expect(statuses).toEqual([401, 429]);
   });
 });
 

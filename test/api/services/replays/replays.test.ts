@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { AuditAction, AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
@@ -193,6 +194,19 @@ describe("of open replays there are", () => {
     const alsoRefused = await failure(ofApp.startReplay({ what: FAILED_OF() }));
     expect(alsoRefused?.rawMessage).toContain("5 replays of your app are running or paused");
     expect((await api.context.db("replays").count())[0]?.count).toBe(25n);
+  });
+
+  test("no more than that if many are started at once", async () => {
+    const appId = randomUUID();
+    await api.context.db("installed_apps").insert({ id: appId, name: "app" });
+    const { secret } = await api.key({ installedAppId: appId });
+    const ofApp = createClient(ReplayService, grpc(api, secret));
+    const refused = await Promise.all(
+      Array.from({ length: 50 }, () => failure(ofApp.startReplay({ what: FAILED_OF() }))),
+    );
+    const reasons = refused.flatMap((error) => error?.findDetails(ErrorInfoSchema)[0]?.reason ?? []);
+    expect(reasons).toEqual(Array(45).fill("STATE_NOT_FIT"));
+    expect((await replays.listReplays({ open: true })).replays).toHaveLength(5);
   });
 
   test("none of a revoked key", async () => {

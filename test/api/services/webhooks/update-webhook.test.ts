@@ -75,6 +75,22 @@ test("with the revision that was read, only the first of two changes is made; th
   expect(await get(webhookId)).toMatchObject({ name, revision: revision + 1n });
 });
 
+test.each([
+  ["rotating the secret", (webhookId: bigint) => webhooks.rotateWebhookSecret({ webhookId })],
+  ["a new key pair", (webhookId: bigint) => webhooks.rotateWebhookKeyPair({ webhookId })],
+  ["deleting the key pairs", (webhookId: bigint) => webhooks.deleteWebhookKeyPairs({ webhookId })],
+])("%s raises the revision: an update with the revision from before it is refused", async (_what, change) => {
+  const webhookId = await api.register();
+  await webhooks.rotateWebhookKeyPair({ webhookId });
+  const revision = (await get(webhookId))?.revision as bigint;
+  await change(webhookId);
+  expect((await get(webhookId))?.revision).toBe(revision + 1n);
+  expect(await reasonOf(webhooks.updateWebhook({ webhookId, revision, name: "Shop" }))).toEqual([
+    Code.Aborted,
+    "REVISION_CHANGED",
+  ]);
+});
+
 test("an address that another webhook has for the same event type is refused, and one for another type is not", async () => {
   const [first, second] = [await api.register(), await api.register()];
   const url = (await get(first))?.url as string;

@@ -76,7 +76,7 @@ function Actions({ webhook, isOn }: { webhook: Webhook; isOn: boolean }) {
   async function turnOn() {
     try {
       await create.mutateAsync({ webhookId: webhook.id });
-      await readAnew(WebhookService.method.getWebhookKeyPairs);
+      await readAnew(WebhookService);
     } catch (error) {
       notifyFailure("Public-key signatures are still off", error);
     }
@@ -122,7 +122,7 @@ function RotateKeyPair({ webhook, opened, onClose }: WebhookDialogProps) {
       confirm="Rotate"
       onConfirm={async () => {
         await rotate.mutateAsync({ webhookId: webhook.id, revokeOldKeyPairs });
-        await readAnew(WebhookService.method.getWebhookKeyPairs);
+        await readAnew(WebhookService);
         notifications.show({
           color: "green",
           title: "The new key pair is active",
@@ -168,7 +168,7 @@ function TurnOff({ webhook, opened, onClose }: WebhookDialogProps) {
       danger
       onConfirm={async () => {
         await remove.mutateAsync({ webhookId: webhook.id });
-        await readAnew(WebhookService.method.getWebhookKeyPairs);
+        await readAnew(WebhookService);
       }}
     >
       <WebhookInWords webhook={webhook} />

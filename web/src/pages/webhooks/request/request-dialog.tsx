@@ -120,7 +120,7 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
       // Shown below.
       return;
     }
-    await readAnew(WebhookService.method.getWebhookRequestSettings);
+    await readAnew(WebhookService);
     onClose();
   }
 
