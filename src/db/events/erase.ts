@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
-import { isInRangeOf } from "../partitions.ts";
+import { idRangeOf, isInRangeOf } from "../partitions.ts";
 import { cancelOfErased } from "../queue/endings.ts";
 
 /** The result of one erasure step. */
@@ -14,9 +14,15 @@ export interface ErasedStep {
 /** The setting that stores the progress of `eraseOldPayloads`: events with smaller ids have no payload. */
 const ERASED_TO = "payloads_erased_to";
 
+/** The tables that hold attempts with the start and the headers of their responses. */
+const RESPONSES = [
+  ["deliveries", "id"],
+  ["attempts", "delivery_id"],
+] as const;
+
 /**
- * Erases the payloads and search terms of old events in id order, at most `limit` per step. Stops at the first event with an open
- * delivery.
+ * Erases the payloads and search terms of old events in id order, at most `limit` per step, and the response excerpts of their
+ * deliveries, which may repeat the payloads. Stops at the first event with an open delivery.
  *
  * @param before a UUID; payloads of events with smaller ids are erased
  * @param oldestOpen the smallest id of an open delivery or an event with unfinished fan-out; null if there is none
@@ -30,39 +36,46 @@ export async function eraseOldPayloads(
 ): Promise<number> {
   // Ids of an event and its deliveries share the first eight bytes.
   const firstOpen = oldestOpen === null ? null : `${oldestOpen.slice(0, 18)}-0000-000000000000`;
-  const [step] = await rows<{ n: number }>(
-    db,
-    `with chosen as materialized (
-        select id from events
-        where id > coalesce((select value::uuid from settings where name = :name), '00000000-0000-0000-0000-000000000000')
-          and id < least(:before::uuid, :firstOpen::uuid)
-        order by id limit :limit::int
-      ),
-      erased as (
-        update events set payload = null
-        where id = any(array(select id from chosen)) and payload is not null
-      ),
-      forgotten as (
-        delete from search_terms
-        where event_id >= (select id from chosen order by id limit 1)
-          and event_id <= (select id from chosen order by id desc limit 1)
-      ),
-      moved as (
-        insert into settings (name, value)
-        select :name, id::text from chosen order by id desc limit 1
-        on conflict (name) do update set value = excluded.value
-      )
-      select count(*)::int as n from chosen`,
-    { name: ERASED_TO, before, firstOpen, limit },
-  );
-  return step?.n ?? 0;
+  return db.transaction(async (trx) => {
+    const [step] = await rows<{ n: number; first: string; last: string }>(
+      trx,
+      `with chosen as materialized (
+          select id from events
+          where id > coalesce((select value::uuid from settings where name = :name), '00000000-0000-0000-0000-000000000000')
+            and id < least(:before::uuid, :firstOpen::uuid)
+          order by id limit :limit::int
+        ),
+        erased as (
+          update events set payload = null
+          where id = any(array(select id from chosen)) and payload is not null
+        ),
+        forgotten as (
+          delete from search_terms
+          where event_id >= (select id from chosen order by id limit 1)
+            and event_id <= (select id from chosen order by id desc limit 1)
+        ),
+        moved as (
+          insert into settings (name, value)
+          select :name, id::text from chosen order by id desc limit 1
+          on conflict (name) do update set value = excluded.value
+        )
+        select count(*)::int as n, (array_agg(id order by id))[1] as first, (array_agg(id order by id desc))[1] as last
+        from chosen`,
+      { name: ERASED_TO, before, firstOpen, limit },
+    );
+    if (!step || step.n === 0) return 0;
+    for (const [table, id] of RESPONSES) {
+      await count(
+        trx,
+        `update ${table} set response_start = null, response_headers = null
+          where ${id} >= :first::uuid and ${id} <= :last::uuid
+            and (response_start is not null or response_headers is not null)`,
+        { first: idRangeOf(step.first).first, last: idRangeOf(step.last).last },
+      );
+    }
+    return step.n;
+  });
 }
-
-/** The tables that hold attempts with the start and the headers of their responses. */
-const RESPONSES = [
-  ["deliveries", "id"],
-  ["attempts", "delivery_id"],
-] as const;
 
 /**
  * Erases the payloads of at most `limit` events of a user in one transaction, with their search terms and the response

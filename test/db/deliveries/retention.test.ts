@@ -335,6 +335,24 @@ describe("payloads", () => {
     expect(await erase()).toEqual([]);
   });
 
+  test("are erased with the excerpts of responses, which may repeat them", async () => {
+    for (const days of [5, 2]) {
+      const { deliveryId } = await storeEvent(daysAgo(days), delivered(daysAgo(days)));
+      const excerpts = { response_start: "the payload", response_headers: "[]" };
+      await db("deliveries").where("id", deliveryId).update(excerpts);
+      const attempt = { number: 1, started: daysAgo(days), duration_ms: 1, ...excerpts };
+      await db("attempts").insert({ delivery_id: deliveryId, ...attempt });
+    }
+    expect(await erase()).toEqual([1]);
+    for (const table of ["deliveries", "attempts"] as const) {
+      expect(await db(table).orderBy("response_start").pluck("response_start")).toEqual([
+        "the payload",
+        null,
+      ]);
+      expect(await db(table).orderBy("response_headers").pluck("response_headers")).toEqual(["[]", null]);
+    }
+  });
+
   test("of an event with an open delivery, and of later ones, stay until it has ended", async () => {
     await storeEvent(daysAgo(6), delivered(daysAgo(6)));
     const { deliveryId } = await storeEvent(daysAgo(5), { state: "retrying", attempts: 1 });
