@@ -73,7 +73,7 @@ export class RetryPasses {
     report: (counts: Readonly<AttemptCounts>) => void = () => {},
   ): Promise<PassResult> {
     const { clock, sender, statements } = this.#parts;
-    const pass = new Pass(clock);
+    const pass = new Pass(runId, clock);
     report(pass.counts);
     const started = clock.now();
     const pauseMs = Math.min(PAUSE_MS.max, Math.max(PAUSE_MS.min, horizonMs / 10));
@@ -130,6 +130,7 @@ export class RetryPasses {
 
 /** The retries of one group that this process holds. */
 class Pass implements Owner {
+  readonly runId: number;
   readonly counts = noCounts();
   lastFailure: string | null = null;
   /** The number of claimed deliveries that have not ended. */
@@ -138,7 +139,8 @@ class Pass implements Owner {
   #wanted = 0;
   #tell: () => void = () => {};
 
-  constructor(clock: Clock) {
+  constructor(runId: number, clock: Clock) {
+    this.runId = runId;
     this.#clock = clock;
   }
 
