@@ -11,7 +11,10 @@ import type { WorkerLease } from "./worker-lease.ts";
 
 /** The maximum number of retries claimed by one statement. */
 const MAX_CLAIMED_PER_STATEMENT = 128;
-/** The number of a group's deliveries, queued or in flight, above which no more are claimed. */
+/**
+ * The number of a pass's deliveries above which it claims no more while they wait for the budget. Those that wait for receivers do not
+ * count: webhooks that hang must not delay the others of their group.
+ */
 const MAX_OPEN = 64;
 /** The maximum number of concurrent claims, so that hundreds of groups do not occupy all database connections. */
 const MAX_CONCURRENT_CLAIMS = 4;
@@ -82,7 +85,7 @@ export class RetryPasses {
     stop.addEventListener("abort", onStop);
     try {
       while (!stop.aborted && clock.now() < started + forMs) {
-        if (pass.open > MAX_OPEN || sender.room === 0) {
+        if (sender.room === 0 || (pass.open > MAX_OPEN && sender.hasSendable("retry", pass, MAX_OPEN))) {
           await pass.fallenTo(MAX_OPEN, pauseMs);
           continue;
         }

@@ -117,6 +117,16 @@ export class Sender {
     return false;
   }
 
+  /** Whether more than the given number of an owner's deliveries of a kind are queued that only the budget delays. */
+  hasSendable(kind: Kind, owner: Owner, deliveries: number): boolean {
+    let sendable = 0;
+    for (const task of this.#scheduler.sendable(kind)) {
+      if (task.owner === owner) sendable += 1;
+      if (sendable > deliveries) return true;
+    }
+    return false;
+  }
+
   /** Deliveries that are being sent, or wait for their connection. */
   get inFlight(): number {
     return this.#scheduler.inFlight;
