@@ -23,6 +23,11 @@ const MAX_CONCURRENT_CLAIMS = 4;
  * claimed together. Without it, a steady trickle of retries would cost a claim each.
  */
 const PAUSE_MS = { min: 100, max: 1_000 };
+/**
+ * The pause between queries of the status by a pass that finds nothing to claim: a multiple of the query's duration, because the query
+ * counts all retries of the group.
+ */
+const STATUS_PAUSE_FACTOR = 10;
 /** The pause when a rate limit is reached, in milliseconds. */
 const RATE_LIMIT_PAUSE_MS = 250;
 
@@ -79,6 +84,7 @@ export class RetryPasses {
     const pass = new Pass(runId, clock);
     report(pass.counts);
     const started = clock.now();
+    let nextStatus = started;
     const pauseMs = Math.min(PAUSE_MS.max, Math.max(PAUSE_MS.min, horizonMs / 10));
     const status = () => untilAnswered(() => statements.groupStatus(runId, group));
     const onStop = () => sender.withdraw(pass);
@@ -93,9 +99,18 @@ export class RetryPasses {
         if (isFull) continue;
         let waitMs = pauseMs;
         if (!found && pass.open === 0) {
-          const { open, delayMs } = await status();
-          if (open === 0 || clock.now() + delayMs > started + horizonMs) break;
-          waitMs = Math.max(delayMs, limited ? RATE_LIMIT_PAUSE_MS : pauseMs);
+          if (clock.now() > started + horizonMs) break;
+          if (limited) {
+            // Some are due.
+            waitMs = RATE_LIMIT_PAUSE_MS;
+          } else if (clock.now() >= nextStatus) {
+            const asked = clock.now();
+            const { open, delayMs } = await status();
+            const answered = clock.now();
+            if (open === 0 || answered + delayMs > started + horizonMs) break;
+            waitMs = Math.max(delayMs, pauseMs);
+            nextStatus = answered + STATUS_PAUSE_FACTOR * (answered - asked);
+          }
         }
         await clock.wait(waitMs, { signal: stop });
       }
