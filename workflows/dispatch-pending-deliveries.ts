@@ -87,7 +87,7 @@ async function makeFirstAttempts(
     for (const worker of workers) {
       const { taskQueue } = worker;
       if (pumps.has(taskQueue)) continue;
-      const pump = runPump(input, key, worker, until)
+      const pump = runPump(input, key, worker, until, () => retries.expectLate())
         .then((result) => {
           if (!result) return;
           tookOver ||= result.end === "superseded";
@@ -106,24 +106,29 @@ async function makeFirstAttempts(
   for (;;) {
     const ended = await condition(() => pumps.size === 0, askMs);
     if (cancelled !== undefined) throw cancelled;
-    if (ended && !lingers()) return;
+    if (ended && !lingers()) break;
     // All pumps were lost. Their workers may recover.
     if (ended) await sleep(askMs);
     const { workers } = await retries.ask();
     // Workers that started in the meantime, or whose pump was lost.
     if (lingers()) startPumps(workers);
   }
+  const asked = retries.askAfterPumps();
+  if (asked) await asked;
 }
 
 /**
  * Runs the pump of one worker. Returns its result; undefined if it was lost. Throws only if the run is
  * cancelled: later runs deliver what is unclaimed.
+ *
+ * @param lost called if the worker took the pump, which may still make attempts
  */
 async function runPump(
   input: DispatchInput,
   key: RunKey,
   worker: LiveWorker,
   until: number,
+  lost: () => void,
 ): Promise<PumpResult | undefined> {
   const { deliverPending } = proxyActivities<Pick<Activities, "deliverPending">>(pumpOptions(input, worker));
   for (let offer = 1; ; offer += 1) {
@@ -135,6 +140,7 @@ async function runPump(
       if (isCancellation(error)) throw error;
       if (wasNotTaken(error) && offer < MAX_OFFERS) continue;
       log.warn("a pump gave up", { error, worker: worker.name });
+      if (!wasNotTaken(error)) lost();
       return undefined;
     }
   }

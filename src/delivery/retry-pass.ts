@@ -11,7 +11,10 @@ import type { WorkerLease } from "./worker-lease.ts";
 
 /** The maximum number of retries claimed by one statement. */
 const MAX_CLAIMED_PER_STATEMENT = 128;
-/** The number of a group's deliveries, queued or in flight, above which no more are claimed. */
+/**
+ * The number of a pass's deliveries above which it claims no more while they wait for the budget. Those that wait for receivers do not
+ * count: webhooks that hang must not delay the others of their group.
+ */
 const MAX_OPEN = 64;
 /** The maximum number of concurrent claims, so that hundreds of groups do not occupy all database connections. */
 const MAX_CONCURRENT_CLAIMS = 4;
@@ -20,6 +23,11 @@ const MAX_CONCURRENT_CLAIMS = 4;
  * claimed together. Without it, a steady trickle of retries would cost a claim each.
  */
 const PAUSE_MS = { min: 100, max: 1_000 };
+/**
+ * The pause between queries of the status by a pass that finds nothing to claim: a multiple of the query's duration, because the query
+ * counts all retries of the group.
+ */
+const STATUS_PAUSE_FACTOR = 10;
 /** The pause when a rate limit is reached, in milliseconds. */
 const RATE_LIMIT_PAUSE_MS = 250;
 
@@ -73,16 +81,17 @@ export class RetryPasses {
     report: (counts: Readonly<AttemptCounts>) => void = () => {},
   ): Promise<PassResult> {
     const { clock, sender, statements } = this.#parts;
-    const pass = new Pass(clock);
+    const pass = new Pass(runId, clock);
     report(pass.counts);
     const started = clock.now();
+    let nextStatus = started;
     const pauseMs = Math.min(PAUSE_MS.max, Math.max(PAUSE_MS.min, horizonMs / 10));
     const status = () => untilAnswered(() => statements.groupStatus(runId, group));
     const onStop = () => sender.withdraw(pass);
     stop.addEventListener("abort", onStop);
     try {
       while (!stop.aborted && clock.now() < started + forMs) {
-        if (pass.open > MAX_OPEN || sender.room === 0) {
+        if (sender.room === 0 || (pass.open > MAX_OPEN && sender.hasSendable("retry", pass, MAX_OPEN))) {
           await pass.fallenTo(MAX_OPEN, pauseMs);
           continue;
         }
@@ -90,9 +99,18 @@ export class RetryPasses {
         if (isFull) continue;
         let waitMs = pauseMs;
         if (!found && pass.open === 0) {
-          const { open, delayMs } = await status();
-          if (open === 0 || clock.now() + delayMs > started + horizonMs) break;
-          waitMs = Math.max(delayMs, limited ? RATE_LIMIT_PAUSE_MS : pauseMs);
+          if (clock.now() > started + horizonMs) break;
+          if (limited) {
+            // Some are due.
+            waitMs = RATE_LIMIT_PAUSE_MS;
+          } else if (clock.now() >= nextStatus) {
+            const asked = clock.now();
+            const { open, delayMs } = await status();
+            const answered = clock.now();
+            if (open === 0 || answered + delayMs > started + horizonMs) break;
+            waitMs = Math.max(delayMs, pauseMs);
+            nextStatus = answered + STATUS_PAUSE_FACTOR * (answered - asked);
+          }
         }
         await clock.wait(waitMs, { signal: stop });
       }
@@ -130,6 +148,7 @@ export class RetryPasses {
 
 /** The retries of one group that this process holds. */
 class Pass implements Owner {
+  readonly runId: number;
   readonly counts = noCounts();
   lastFailure: string | null = null;
   /** The number of claimed deliveries that have not ended. */
@@ -138,7 +157,8 @@ class Pass implements Owner {
   #wanted = 0;
   #tell: () => void = () => {};
 
-  constructor(clock: Clock) {
+  constructor(runId: number, clock: Clock) {
+    this.runId = runId;
     this.#clock = clock;
   }
 

@@ -25,6 +25,8 @@ import type { WorkerLease } from "./worker-lease.ts";
 
 /** The owner of claimed deliveries: the sender calls exactly one of these methods when a delivery ends. */
 export interface Owner {
+  /** The run that makes the attempts. A first attempt that fails is retried by this run. */
+  readonly runId: number;
   /** The attempt was made. @param state undefined if its result could not be recorded because the claim was lost */
   recorded(delivery: ClaimedDelivery, outcome: Outcome, state: RecordedState | undefined): void;
   /** The delivery was released without an attempt. */
@@ -110,6 +112,16 @@ export class Sender {
     let sendable = 0;
     for (const { window, host, waiting } of this.#scheduler.queues(kind)) {
       if (this.#scheduler.hasRoom(window, host)) sendable += waiting;
+      if (sendable > deliveries) return true;
+    }
+    return false;
+  }
+
+  /** Whether more than the given number of an owner's deliveries of a kind are queued that only the budget delays. */
+  hasSendable(kind: Kind, owner: Owner, deliveries: number): boolean {
+    let sendable = 0;
+    for (const task of this.#scheduler.sendable(kind)) {
+      if (task.owner === owner) sendable += 1;
       if (sendable > deliveries) return true;
     }
     return false;
@@ -366,7 +378,8 @@ export class Sender {
     const { failure: _, ...result } = outcome;
     const signature = wasSent(outcome) && !outcome.delivered ? signed : null;
     const { id: deliveryId, token, webhook } = delivery;
-    const recorded = { deliveryId, webhookId: webhook.id, token, signature, ...result };
+    const { runId } = sending.owner;
+    const recorded = { deliveryId, webhookId: webhook.id, token, runId, signature, ...result };
     this.#parts.recorder.record(recorded, (state) => {
       this.#parts.contents.release(delivery);
       this.#parts.lease.settle(delivery.token.workerId);

@@ -103,13 +103,13 @@ export async function freshRun(db: Db): Promise<number> {
 export type Fault = "refused" | "answer lost";
 
 /** A database that tells each of its statements once it has been answered, and before anybody has the answer. */
-export function observed(db: Db, answered: (sql: string) => void): Db {
+export function observed(db: Db, answered: (sql: string) => void | Promise<void>): Db {
   return new Proxy(db, {
     get(target, property) {
       if (property !== "raw") return Reflect.get(target, property);
       return (sql: string, bindings: never) => {
-        const told = target.raw(sql, bindings).then((answer) => {
-          answered(sql);
+        const told = target.raw(sql, bindings).then(async (answer) => {
+          await answered(sql);
           return answer;
         });
         return Object.assign(told, { options: () => told });

@@ -27,7 +27,7 @@ const DELIVERED: Outcome = {
   retryAfterMs: null,
   failure: null,
 };
-const OWNER: Owner = { recorded: () => {}, returned: () => {} };
+const OWNER: Owner = { runId: 1, recorded: () => {}, returned: () => {} };
 
 /** What happens to a sender, at times in milliseconds. */
 interface Story {

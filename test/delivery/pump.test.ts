@@ -211,6 +211,33 @@ test("the pump of a later run takes over what waits, and the earlier one ends wi
   expect(received).toHaveLength(50);
 });
 
+test("a delivery that a later pump took over and that fails is retried by the later run", async () => {
+  const held: (() => void)[] = [];
+  let isHolding = true;
+  const { url } = await receiver(async () => {
+    if (isHolding) await new Promise<void>((resolve) => held.push(resolve));
+    return 500;
+  });
+  await queueFor(parts, url, { webhooks: 1, events: 8 });
+  const { pumps } = parts.engine;
+  const [earlierRun, laterRun] = [await freshRun(parts.db), await freshRun(parts.db)];
+  const earlier = pumps.run(earlierRun, LINGERING, new AbortController().signal);
+  await expect.poll(() => held.length).toBe(4);
+  const later = pump(parts.engine, laterRun);
+  isHolding = false;
+  for (const answer of held) answer();
+  expect(await earlier).toMatchObject({ retrying: 4, end: "superseded" });
+  expect(await later).toMatchObject({ retrying: 4, end: "done" });
+  const retries = await rows(
+    parts.db,
+    "select run_id as run, count(*)::int as n from retries group by 1 order by 1",
+  );
+  expect(retries).toEqual([
+    { run: earlierRun, n: 4 },
+    { run: laterRun, n: 4 },
+  ]);
+});
+
 test("a pump that is stopped records what is in flight and gives back the rest, which another one sends", async () => {
   let answer: () => void = () => {};
   const held = new Promise<void>((resolve) => {

@@ -4,7 +4,15 @@ import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
 import { trustedAuthority } from "../support/test-service.ts";
-import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
+import {
+  type EngineOptions,
+  type EngineParts,
+  freshRun,
+  observed,
+  pump,
+  queueFor,
+  startEngine,
+} from "./engine-parts.ts";
 
 /** The next retry comes much later than any test ends. */
 const SETTINGS = { RETRY_INITIAL_DELAY: "1s", RETRY_BACKOFF_COEFFICIENT: "100", DELIVERY_TIMEOUT: "60s" };
@@ -16,14 +24,17 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-async function start(settings: Record<string, string> = SETTINGS): Promise<EngineParts> {
-  const parts = await startEngine(settings);
+async function start(
+  settings: Record<string, string> = SETTINGS,
+  options: EngineOptions = {},
+): Promise<EngineParts> {
+  const parts = await startEngine(settings, options);
   ends.push(parts.end);
   return parts;
 }
 
-async function receiver(reply: Reply): Promise<Receiver> {
-  const started = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
+async function receiver(reply: Reply, hosts = ["localhost"]): Promise<Receiver> {
+  const started = await startReceiver(await (await trustedAuthority()).issue(hosts), reply);
   ends.push(started.close);
   return started;
 }
@@ -112,6 +123,83 @@ test("a webhook that hangs does not delay the others of its host and group", asy
   stop.abort();
   await shared.close();
   expect(await passed).toMatchObject({ delivered: 140, complete: false });
+});
+
+test("seventy webhooks on as many hosts that hang do not delay another one of their group", async () => {
+  const hosts = Array.from({ length: 70 }, (_, n) => `host-${n + 1}.example`);
+  // All hosts are this machine.
+  const resolver = { resolve: async () => [{ address: "127.0.0.1", family: 4 }], close() {} };
+  const parts = await start(SETTINGS, { resolver });
+  const hanging = await receiver(({ attempt }) => (attempt === 1 ? 500 : undefined), hosts);
+  const well = await receiver(({ attempt }) => (attempt === 1 ? 500 : 200));
+  await queueFor(parts, hanging.url, { webhooks: hosts.length, events: 3 });
+  await parts.db.raw(
+    `update webhooks set target_url = replace(target_url, 'localhost', 'host-' || id || '.example')`,
+  );
+  await queueFor(parts, well.url, { webhooks: 1, events: 50 });
+  const runId = await failedOnce(parts);
+  const stop = new AbortController();
+  const passed = parts.engine.retries.run({ runId, group: 1 }, PASS, stop.signal);
+  await well.until((received) => received.length === 100);
+  stop.abort();
+  await hanging.close();
+  expect(await passed).toMatchObject({ delivered: 50, complete: false });
+});
+
+/** The statements of passes, in order. A status is answered after a while. */
+function statementsOfPasses(): { statements: string[]; options: EngineOptions } {
+  const statements: string[] = [];
+  const wrap: EngineOptions["wrap"] = (db) =>
+    observed(db, async (sql) => {
+      if (/^\s*with members as/.test(sql)) statements.push("claim");
+      if (!sql.includes("as q(run_id, group_number, place)")) return;
+      statements.push("status");
+      await wait(300);
+    });
+  return { statements, options: { wrap } };
+}
+
+test("a pass that waits for a rate limit does not count its retries", async () => {
+  const { statements, options } = statementsOfPasses();
+  const parts = await start(SETTINGS, options);
+  const { url } = await receiver(() => 500);
+  await queueFor(parts, url, { webhooks: 1, events: 20 });
+  const runId = await failedOnce(parts);
+  await parts.db.raw("update retries set due = now()");
+  // No token for an hour.
+  await parts.db.raw("update webhooks set rate_limit = 1, rate_tokens = -3600, rate_at = now()");
+  const stop = new AbortController();
+  const passed = parts.engine.retries.run({ runId, group: 1 }, PASS, stop.signal);
+  await expect.poll(() => statements.length).toBeGreaterThanOrEqual(4);
+  expect(new Set(statements)).toEqual(new Set(["claim"]));
+  stop.abort();
+  expect(await passed).toMatchObject({ sent: 0, status: { open: 20 } });
+});
+
+test("a pass whose webhook hangs in another run counts its retries rarely", async () => {
+  const { statements, options } = statementsOfPasses();
+  const parts = await start(SETTINGS, options);
+  const hanging = await receiver(({ attempt }) => (attempt === 1 ? 500 : undefined));
+  await queueFor(parts, hanging.url, { webhooks: 1, events: 40 });
+  const runId = await failedOnce(parts);
+  const otherRun = await freshRun(parts.db);
+  await parts.db.raw("update retries set due = now()");
+  await parts.db.raw("insert into run_groups select ?, webhook_id, 1 from run_groups", [otherRun]);
+  await parts.db.raw("update retries set run_id = ? where id in (select id from retries limit 20)", [
+    otherRun,
+  ]);
+  const stop = new AbortController();
+  const holding = parts.engine.retries.run({ runId, group: 1 }, PASS, stop.signal);
+  await expect.poll(() => hanging.received.length).toBeGreaterThan(40);
+  const passed = parts.engine.retries.run({ runId: otherRun, group: 1 }, PASS, stop.signal);
+  const afterStatus = () => statements.slice(statements.indexOf("status") + 1);
+  await expect.poll(() => statements).toContain("status");
+  // Two of each pass.
+  await expect.poll(() => afterStatus().length).toBeGreaterThanOrEqual(4);
+  expect(afterStatus().slice(0, 4)).toEqual(["claim", "claim", "claim", "claim"]);
+  stop.abort();
+  await hanging.close();
+  await Promise.all([holding, passed]);
 });
 
 test("a pass that is stopped records what is in flight and gives back the rest, which another worker sends", async () => {

@@ -2,7 +2,9 @@ import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/commo
 import {
   ActivityFailure,
   ApplicationFailure,
+  condition,
   isCancellation,
+  patched,
   proxyActivities,
   sleep,
 } from "@temporalio/workflow";
@@ -22,6 +24,12 @@ import { showInSearch } from "./run-search.ts";
 const FAILING_WEBHOOK_IDS = defineSearchAttributeKey("FailingWebhookIds", SearchAttributeType.KEYWORD_LIST);
 const FAILING_HOSTS = defineSearchAttributeKey("FailingHosts", SearchAttributeType.KEYWORD_LIST);
 
+/** The change since which runs ask for failed deliveries after their pumps, while they wait for retries. */
+const ASK_AFTER_PUMPS = "ask-after-pumps";
+
+/** The minimum of the first interval between requests for late failures, in milliseconds. Later intervals double. */
+const MIN_LATE_ASK_MS = 1_000;
+
 /** The number of activities after which a group is listed again, so that every loop is bounded. */
 const ACTIVITIES_PER_ASK = 5;
 /** The delay after a lost activity, in milliseconds. */
@@ -35,6 +43,7 @@ export class RetryGroups {
   readonly #activities: Pick<Activities, "listUndelivered">;
   readonly #running = new Map<number, Promise<void>>();
   #shown = "";
+  #isLateExpected = false;
   #error: unknown;
 
   constructor(input: DispatchInput, key: RunKey, description: RunDescription) {
@@ -67,8 +76,29 @@ export class RetryGroups {
     return undelivered;
   }
 
-  /** Resolves when no group is being retried. */
+  /**
+   * Asks again if groups are being retried: what failed since the last request would otherwise wait for their end.
+   *
+   * @returns undefined if it is done: a run of an earlier release must not wait, because its history has no wait
+   */
+  askAfterPumps(): Promise<UndeliveredList> | undefined {
+    return this.#areRunning && patched(ASK_AFTER_PUMPS) ? this.ask() : undefined;
+  }
+
+  /** Called if deliveries may fail later than pumps have ended: a pump is lost, and its worker may be live. */
+  expectLate(): void {
+    this.#isLateExpected = true;
+  }
+
+  /** Resolves when no group is being retried. If late failures are expected, asks for them at growing intervals. */
   async ended(): Promise<void> {
+    if (this.#isLateExpected && this.#areRunning && patched(ASK_AFTER_PUMPS)) {
+      let waitMs = Math.max(MIN_LATE_ASK_MS, this.#input.retryInitialDelayMs);
+      while (this.#areRunning) {
+        if (!(await condition(() => !this.#areRunning, waitMs))) await this.ask();
+        waitMs *= 2;
+      }
+    }
     await Promise.all(this.#running.values());
     if (this.#error !== undefined) throw this.#error;
   }
@@ -94,6 +124,10 @@ export class RetryGroups {
         delayMs = remainingDelay(cause) ?? LOST_RETRY_DELAY_MS;
       }
     }
+  }
+
+  get #areRunning(): boolean {
+    return this.#running.size > 0;
   }
 
   #showInSearch({ webhookIds, hosts }: UndeliveredList): Promise<void> | undefined {

@@ -152,7 +152,8 @@ export async function claimGroup(
         and w.deleted is null and ${HAS_RETRIES}
     ), ${allowances("members")},
     chosen as (
-      select c.place from allowed s cross join lateral (
+      -- In random order: if the limit is smaller than the number of webhooks, all have the same chance.
+      select c.place from (select * from allowed order by random()) s cross join lateral (
         select w.paused, w.test_delivery, w.probe_attempts from webhooks w where w.id = s.webhook_id offset 0
       ) w cross join lateral (
         select t.ctid as place from retries t where t.webhook_id = s.webhook_id and ${DUE}

@@ -13,6 +13,8 @@ export interface AttemptResult {
   deliveryId: string;
   webhookId: bigint;
   token: ClaimToken;
+  /** The run that made a first attempt. Defaults to the run that claimed the delivery. */
+  runId?: number;
   delivered: boolean;
   started: Date;
   durationMs: number;
@@ -58,6 +60,7 @@ export async function recordAttempts(
     workers: plainArray(results.map((r) => r.token.workerId)),
     attempts: plainArray(results.map((r) => r.token.attempts)),
     retries: plainArray(results.map((r) => r.token.table === "retries")),
+    runs: plainArray(results.map((r) => r.runId ?? null)),
     delivered: plainArray(results.map((r) => r.delivered)),
     started: plainArray(results.map((r) => r.started.getTime())),
     durations: plainArray(results.map((r) => r.durationMs)),
@@ -99,8 +102,10 @@ const found = (table: "queue" | "retries") => `
   ${table}_found as materialized (
     select r.*, t.*
     from result r cross join lateral (
-      select t.ctid as place_on_disk, t.event_id, t.run_id, ${
-        table === "queue" ? "t.attempts as round_start" : "t.round_start"
+      select t.ctid as place_on_disk, t.event_id, ${
+        table === "queue"
+          ? "coalesce(r.made_by, t.run_id) as run_id, t.attempts as round_start"
+          : "t.run_id, t.round_start"
       } from ${table} t
       where t.id = r.id and t.webhook_id = r.webhook_id and t.claimed_by = r.worker_id and t.attempts = r.attempts
       limit 1
@@ -115,11 +120,11 @@ const found = (table: "queue" | "retries") => `
 
 const record = (tables: readonly ("queue" | "retries")[]) => `
   with result as materialized (
-    select * from unnest(:ids::uuid[], :webhookIds::bigint[], :workers::int[], :attempts::smallint[], :retries::bool[], :delivered::bool[],
+    select * from unnest(:ids::uuid[], :webhookIds::bigint[], :workers::int[], :attempts::smallint[], :retries::bool[], :runs::int[], :delivered::bool[],
         :started::int8[], :durations::int[], :statuses::smallint[], :errors::text[], :responses::text[],
         :signatures::text[], :responseHeaders::text[], :retryAfter::float8[])
       with ordinality
-      as r(id, webhook_id, worker_id, attempts, is_retry, delivered, started_ms, duration_ms, status, error, response_start, signature,
+      as r(id, webhook_id, worker_id, attempts, is_retry, made_by, delivered, started_ms, duration_ms, status, error, response_start, signature,
         response_headers, retry_after, place)
   ),
   ${tables.map(found).join(",")},

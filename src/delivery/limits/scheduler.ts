@@ -149,6 +149,14 @@ export class Scheduler<T extends Task> {
     return this.webhooks.isOpen(window) && this.hosts.isOpen(host);
   }
 
+  /** The queued tasks of a kind that only the budget delays. */
+  *sendable(kind: Kind): Iterable<T> {
+    for (const { window, host, webhooks } of this.#lanes[kind].windows.values()) {
+      if (!this.hasRoom(window, host.host)) continue;
+      for (const { tasks, first } of webhooks.values()) yield* tasks.slice(first);
+    }
+  }
+
   /** All queued tasks of a kind. */
   *tasks(kind: Kind): Iterable<T> {
     for (const { webhooks } of this.#lanes[kind].windows.values())

@@ -66,6 +66,21 @@ describe("a retry group", () => {
     expect(await assignGroups(db, claimant.runId)).toMatchObject([{ group: 1, deliveries: 1 }]);
   });
 
+  test("gives all of its webhooks turns when a claim is smaller than their number", async () => {
+    const [webhooks, claims] = [6, 50];
+    for (let n = 0; n < webhooks; n += 1) await queue(db, claims);
+    const { runId, workerId } = await failing(webhooks * claims);
+    await db.raw("update run_groups set group_number = 1");
+    await db.raw("update retries set due = now()");
+    const served = new Set<bigint>();
+    for (let n = 0; n < claims; n += 1) {
+      const claimed = await claimGroup(db, { runId, workerId }, { ...group, limit: 2 });
+      for (const { webhook } of claimed.deliveries) served.add(webhook.id);
+    }
+    // Two of them have enough for all claims. The others are left out with a probability of 10^-8.
+    expect(served.size).toBe(webhooks);
+  });
+
   test("leaves a delivery alone for as long as its Retry-After asks, and no other one", async () => {
     await queue(db, 2);
     const claimant = await freshClaimant(db);

@@ -1,0 +1,80 @@
+import { readFile } from "node:fs/promises";
+import { Worker } from "@temporalio/worker";
+import { afterAll, afterEach, beforeAll, expect, inject, onTestFinished, test } from "vitest";
+import type { Receiver } from "../../demo/receiver.ts";
+import { startRun } from "../support/start-run.ts";
+import { startTestService, type TestService } from "../support/test-service.ts";
+import { stepsOf } from "../upgrade/shapes.ts";
+
+type Run = Awaited<ReturnType<typeof startRun>>;
+
+/** The delay of the retries for which runs wait. Longer than a test waits for anything. */
+const WAITING_S = 120;
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startTestService({ DISPATCH_INTERVAL: "1h" });
+});
+afterAll(() => service.stop());
+afterEach(() => service.removeWebhooks());
+
+/** A receiver that fails the first attempt when it is told to, and accepts the second. */
+async function failingLater(): Promise<Receiver & { fail(): void }> {
+  const answer = Promise.withResolvers<number>();
+  onTestFinished(() => answer.resolve(503));
+  const receiver = await service.receiver(({ attempt }) => (attempt === 1 ? answer.promise : 200));
+  return Object.assign(receiver, { fail: () => answer.resolve(503) });
+}
+
+/** Starts a run that waits for the retries of one webhook, while its pump waits for the response of another. */
+async function startWaitingRun(
+  id: string,
+): Promise<{ run: Run; early: Receiver; late: Receiver & { fail(): void } }> {
+  const early = await service.receiver((_, response) => {
+    response.writeHead(503, { "retry-after": String(WAITING_S) }).end();
+    return undefined;
+  });
+  const late = await failingLater();
+  await service.register(`${early.url}/`);
+  await service.register(`${late.url}/`);
+  await service.publish();
+  const run = await startRun(service, id, { pumpMs: 60_000 });
+  onTestFinished(async () => {
+    await run.terminate();
+  });
+  await expect.poll(() => late.received.length).toBe(1);
+  const steps = async () => stepsOf(await run.fetchHistory());
+  await expect.poll(steps).toContain("wait for a retry");
+  return { run, early, late };
+}
+
+/** Replays the run as the next workflow task on another worker does. */
+async function expectReplayable(run: Run): Promise<void> {
+  const history = await run.fetchHistory();
+  expect(stepsOf(history)).toContain("patch ask-after-pumps");
+  const code = await readFile(inject("workflowBundle"), "utf8");
+  await Worker.runReplayHistory({ workflowBundle: { code } }, history);
+}
+
+test("a webhook that first fails with the pump's last response is retried while the run waits for another webhook's retries", async () => {
+  const { run, early, late } = await startWaitingRun("last-response");
+  late.fail();
+  await late.until((received) => received.length === 2);
+  expect(early.received).toHaveLength(1);
+  await expectReplayable(run);
+});
+
+test("a webhook that first fails after the pump was lost is retried while the run waits for another webhook's retries", async () => {
+  const { run, early, late } = await startWaitingRun("lost-pump");
+  const { raw } = await run.describe();
+  const pump = raw.pendingActivities?.find(({ activityType }) => activityType?.name === "deliverPending");
+  // For the run, the pump has ended. Its worker learns this with a later heartbeat.
+  const { workflowId, firstExecutionRunId: runId } = run;
+  await service.temporal.activity.fail({ workflowId, runId, activityId: pump?.activityId as string }, "lost");
+  const steps = async () => stepsOf(await run.fetchHistory());
+  await expect.poll(steps).toContain("failed deliverPending");
+  late.fail();
+  await late.until((received) => received.length === 2);
+  expect(early.received).toHaveLength(1);
+  await expectReplayable(run);
+});
