@@ -82,7 +82,7 @@ const MAX_UNRECORDED = 128;
 export class Sender {
   readonly #parts: SenderParts;
   readonly #scheduler: Scheduler<Sending>;
-  readonly #skipped: SkippedWebhooks;
+  readonly #skipped: SkippedWebhooks<Sending>;
   readonly #endTimers: readonly (() => void)[];
   /** Deliveries in flight. Those whose request was sent count, too: it may be sent again over a new connection. */
   readonly #started = new Set<Sending>();
@@ -174,9 +174,8 @@ export class Sender {
         owner,
         isStopped: false,
       };
-      if (stopped.has(webhookId) || this.#skipped.skipIfFull(sending, delivery.webhook))
-        unsendable.push(sending);
-      else unsendable.push(...this.#scheduler.push(sending));
+      if (stopped.has(webhookId)) unsendable.push(sending);
+      else unsendable.push(...this.#skipped.queue(sending));
     }
     this.#return(unsendable);
     this.#plan();
@@ -354,7 +353,9 @@ export class Sender {
   #ended(sending: Sending, outcome: Outcome, signed: string | null = null): void {
     const { delivery } = sending;
     this.#started.delete(sending);
-    this.#scheduler.end(sending, verdictOf(outcome));
+    const verdict = verdictOf(outcome);
+    this.#return(this.#skipped.removeHanging(sending, verdict));
+    this.#scheduler.end(sending, verdict);
     this.#plan();
     const { failure: _, ...result } = outcome;
     const signature = wasSent(outcome) && !outcome.delivered ? signed : null;
