@@ -83,7 +83,7 @@ export class Pumps {
     const pump = new Pump(runId);
     const until = this.#clock.now() + forMs;
     const onStop = () => {
-      this.#sender.withdraw(pump);
+      this.#withdraw(pump);
       this.#wake();
     };
     stop.addEventListener("abort", onStop);
@@ -91,11 +91,11 @@ export class Pumps {
     this.#takeOver(pump);
     try {
       const end = await this.#claimUntil(pump, lingers, until, stop);
-      if (end !== "done" && end !== "superseded") this.#sender.withdraw(pump);
+      if (end !== "done" && end !== "superseded") this.#withdraw(pump);
       await pump.ended();
       return { ...pump.counts, end };
     } catch (error) {
-      this.#sender.withdraw(pump);
+      this.#withdraw(pump);
       await pump.ended();
       // An interrupted claim claimed nothing.
       if (!stop.aborted) throw error;
@@ -109,13 +109,27 @@ export class Pumps {
   #takeOver(pump: Pump): void {
     const before = this.#current;
     this.#current = pump;
-    if (before) {
-      const moved = this.#sender.transfer(before, pump);
-      before.open -= moved;
-      pump.open += moved;
-      before.check();
-    }
+    if (before) this.#handOver(before);
     this.#wake();
+  }
+
+  /** Transfers the queued deliveries of an earlier pump to the current one. Releases them if there is none. */
+  #handOver(earlier: Pump): void {
+    const current = this.#current;
+    if (!current) {
+      this.#sender.withdraw(earlier);
+      return;
+    }
+    const moved = this.#sender.transfer(earlier, current);
+    earlier.open -= moved;
+    current.open += moved;
+    earlier.check();
+  }
+
+  /** Releases the queued deliveries of a pump that ends. From then on, it takes over no more. */
+  #withdraw(pump: Pump): void {
+    if (this.#current === pump) this.#current = undefined;
+    this.#sender.withdraw(pump);
   }
 
   async #claimUntil(
@@ -180,6 +194,8 @@ export class Pumps {
     this.#after = claimed.next ?? 0n;
     pump.open += claimed.deliveries.length;
     await sender.take(claimed.deliveries, "first", pump, revision);
+    // The pump of a later run took over while the claim was in progress.
+    if (this.#current !== pump) this.#handOver(pump);
     return round.claimed(claimed, excluded.length > 0 || claimed.limited || step !== null);
   }
 

@@ -65,7 +65,7 @@ export interface SenderParts {
 interface Sending extends Task {
   readonly delivery: ClaimedDelivery;
   owner: Owner;
-  /** Whether the webhook was paused, deleted or moved while the delivery waited for its connection. */
+  /** Whether the webhook was paused, deleted or moved since the delivery left the queue. */
   isStopped: boolean;
 }
 
@@ -84,10 +84,10 @@ const MAX_UNRECORDED = 128;
 export class Sender {
   readonly #parts: SenderParts;
   readonly #scheduler: Scheduler<Sending>;
-  readonly #skipped: SkippedWebhooks;
+  readonly #skipped: SkippedWebhooks<Sending>;
   readonly #endTimers: readonly (() => void)[];
-  /** Deliveries that wait for a connection. */
-  readonly #connecting = new Set<Sending>();
+  /** Deliveries in flight. Those whose request was sent count, too: it may be sent again over a new connection. */
+  readonly #started = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
   #limitReached = false;
   #isPlanned = false;
@@ -186,9 +186,8 @@ export class Sender {
         owner,
         isStopped: false,
       };
-      if (stopped.has(webhookId) || this.#skipped.skipIfFull(sending, delivery.webhook))
-        unsendable.push(sending);
-      else unsendable.push(...this.#scheduler.push(sending));
+      if (stopped.has(webhookId)) unsendable.push(sending);
+      else unsendable.push(...this.#skipped.queue(sending));
     }
     this.#return(unsendable);
     this.#plan();
@@ -222,20 +221,16 @@ export class Sender {
     return waiting.length;
   }
 
-  /** The webhooks of the deliveries that are queued or wait for a connection, and those excluded from claims. */
+  /** The webhooks of the deliveries that are queued or in flight, and those excluded from claims. */
   held(): HeldWebhook[] {
-    const waiting = [
-      ...this.#scheduler.tasks("first"),
-      ...this.#scheduler.tasks("retry"),
-      ...this.#connecting,
-    ];
+    const waiting = [...this.#scheduler.tasks("first"), ...this.#scheduler.tasks("retry"), ...this.#started];
     return [...distinctWebhooks(waiting.map(({ delivery }) => delivery)), ...this.#skipped.crowded()];
   }
 
   /** Releases the queued deliveries of paused, deleted or moved webhooks. */
   stop(webhookIds: ReadonlySet<bigint>): void {
     this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
-    for (const sending of this.#connecting) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
+    for (const sending of this.#started) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;
     this.#skipped.forget(webhookIds);
   }
 
@@ -292,6 +287,7 @@ export class Sender {
   }
 
   #send(sending: Sending): void {
+    this.#started.add(sending);
     const { id, requestSettings } = sending.delivery.webhook;
     if (!requestSettings) {
       this.#post(sending, NO_ADDITIONS);
@@ -310,14 +306,12 @@ export class Sender {
       return;
     }
     // The delivery keeps its slot while the access token is fetched: otherwise ever more would be claimed.
-    this.#connecting.add(sending);
     additions.then(
       (known) => {
         if (this.#maySend(sending)) this.#post(sending, known);
         else this.#withdrawn(sending);
       },
       (error) => {
-        this.#connecting.delete(sending);
         if (error instanceof ProxyUnavailableError) this.#withdrawn(sending);
         else this.#notBuilt(sending, error, started);
       },
@@ -343,9 +337,7 @@ export class Sender {
       this.#notBuilt(sending, error, new Date());
       return;
     }
-    this.#connecting.add(sending);
     const outcome = (known: Outcome) => {
-      this.#connecting.delete(sending);
       if (known.status === 401) request.onUnauthorized?.();
       this.#ended(sending, known, request.signature);
     };
@@ -356,16 +348,15 @@ export class Sender {
     post(request, outcome, gate, delivery);
   }
 
-  /** The final check once the connection is established: the webhook, the lease or the claim may have changed. */
+  /** The check whenever a connection is established: the webhook, the lease or the claim may have changed. */
   #maySend(sending: Sending): boolean {
     const { lease, watch } = this.#parts;
-    this.#connecting.delete(sending);
     if (sending.isStopped || !lease.isValid() || !watch.isFresh()) return false;
     return !lease.hasLost(sending.delivery.token.workerId);
   }
 
   #withdrawn(sending: Sending): void {
-    this.#connecting.delete(sending);
+    this.#started.delete(sending);
     this.#scheduler.end(sending, NO_VERDICT);
     this.#plan();
     this.#return([sending]);
@@ -373,7 +364,10 @@ export class Sender {
 
   #ended(sending: Sending, outcome: Outcome, signed: string | null = null): void {
     const { delivery } = sending;
-    this.#scheduler.end(sending, verdictOf(outcome));
+    this.#started.delete(sending);
+    const verdict = verdictOf(outcome);
+    this.#return(this.#skipped.removeHanging(sending, verdict));
+    this.#scheduler.end(sending, verdict);
     this.#plan();
     const { failure: _, ...result } = outcome;
     const signature = wasSent(outcome) && !outcome.delivered ? signed : null;

@@ -192,6 +192,35 @@ test("one response after more than a second among fast ones leaves its webhook a
   expect(received).toHaveLength(grown + 1 + 2 * window);
 });
 
+/** An engine whose first claim gets its response when the test says so. */
+async function startClaiming(): Promise<{
+  own: EngineParts;
+  claim: { started: Promise<void>; respond: () => void };
+}> {
+  const [started, responded] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let isFirst = true;
+  const wrap = (db: Db) =>
+    new Proxy(db, {
+      get(target, property) {
+        if (property !== "raw") return Reflect.get(target, property);
+        return (sql: string, bindings: never) => {
+          const query = target.raw(sql, bindings);
+          if (!isFirst || !/^\s*with recursive waiting/.test(sql)) return query;
+          isFirst = false;
+          const held = query.then(async (response) => {
+            started.resolve();
+            await responded.promise;
+            return response;
+          });
+          return Object.assign(held, { options: () => held });
+        };
+      },
+    });
+  const own = await startEngine({ DELIVERY_TIMEOUT: "60s" }, { wrap });
+  onTestFinished(own.end);
+  return { own, claim: { started: started.promise, respond: responded.resolve } };
+}
+
 test("the pump of a later run takes over what waits, and the earlier one ends with its last response", async () => {
   const held: (() => void)[] = [];
   let isHolding = true;
@@ -236,6 +265,40 @@ test("a delivery that a later pump took over and that fails is retried by the la
     { run: earlierRun, n: 4 },
     { run: laterRun, n: 4 },
   ]);
+});
+
+test("the pump of a later run takes over what an earlier one is claiming, which ends at once", async () => {
+  const { own, claim } = await startClaiming();
+  const { url, received } = await receiver(() => undefined);
+  await queueFor(own, url, { webhooks: 1, events: 50 });
+  const stop = new AbortController();
+  const earlier = own.engine.pumps.run(await freshRun(own.db), LINGERING, stop.signal);
+  await claim.started;
+  const later = own.engine.pumps.run(await freshRun(own.db), LINGERING, stop.signal);
+  claim.respond();
+  // None of its requests has ended: the receiver is silent.
+  expect(await earlier).toMatchObject({ sent: 0, end: "superseded" });
+  await expect.poll(() => received.length).toBe(4);
+  stop.abort();
+  await Promise.all(receivers.splice(0).map(({ close }) => close()));
+  expect(await later).toMatchObject({ sent: 4, end: "stopped" });
+});
+
+test("what an earlier pump is claiming is given back if the later one is stopped meanwhile", async () => {
+  const { own, claim } = await startClaiming();
+  const { url, received } = await receiver();
+  await queueFor(own, url, { webhooks: 1, events: 50 });
+  const signal = new AbortController().signal;
+  const earlier = own.engine.pumps.run(await freshRun(own.db), LINGERING, signal);
+  await claim.started;
+  const stop = new AbortController();
+  const later = own.engine.pumps.run(await freshRun(own.db), LINGERING, stop.signal);
+  stop.abort();
+  expect(await later).toMatchObject({ sent: 0, end: "stopped" });
+  claim.respond();
+  expect(await earlier).toMatchObject({ sent: 0, end: "superseded" });
+  expect(received).toEqual([]);
+  expect(await rows(own.db, "select from queue where claimed_by is not null")).toEqual([]);
 });
 
 test("a pump that is stopped records what is in flight and gives back the rest, which another one sends", async () => {

@@ -187,3 +187,53 @@ test("nothing is sent to a webhook that is paused while the lookup of its host's
   await pumped;
   expect(receiver.received).toEqual([]);
 });
+
+const resends = [
+  ["while the receiver has the request, then closes the connection without a response", "request"],
+  ["while the lookup for a new connection takes its time", "lookup"],
+] as const;
+test.each(resends)(
+  "a request over a reused connection is not sent again to a webhook that is paused %s",
+  async (_what, paused) => {
+    const address = [{ address: "127.0.0.1", family: 4 }];
+    const lookedUp = Promise.withResolvers<void>();
+    let lookups = 0;
+    const resolver: Resolver = {
+      async resolve() {
+        lookups += 1;
+        if (lookups > 1) await lookedUp.promise;
+        return address;
+      },
+      close() {},
+    };
+    const closed = Promise.withResolvers<void>();
+    const { parts, receiver } = await start(
+      async ({ path, attempt }, response) => {
+        if (path.startsWith("/first") || attempt > 1) return 200;
+        await closed.promise;
+        response.socket?.destroy();
+        return undefined;
+      },
+      { resolver },
+    );
+    const runId = await freshRun(parts.db);
+    await queueFor(parts, `${receiver.url}/first`, { webhooks: 1, events: 1 });
+    await pump(parts.engine, runId);
+    await queueFor(parts, `${receiver.url}/second`, { webhooks: 1, events: 1 });
+    const pumped = pump(parts.engine, runId);
+    await expect.poll(() => receiver.received.length).toBe(2);
+    if (paused === "lookup") closed.resolve();
+    else lookedUp.resolve();
+    await expect.poll(() => lookups).toBe(paused === "lookup" ? 2 : 1);
+    const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks order by id desc");
+    await updateWebhook(elsewhere(parts), "everything", webhook?.id as bigint, { paused: true });
+    await wait(PROMISED_MS);
+    closed.resolve();
+    lookedUp.resolve();
+    expect(await pumped).toMatchObject({ sent: 0 });
+    expect(receiver.received).toHaveLength(2);
+    expect(await rows(parts.db, "select claimed_by, claims from queue")).toEqual([
+      { claimed_by: null, claims: 0 },
+    ]);
+  },
+);

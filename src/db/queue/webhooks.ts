@@ -67,6 +67,8 @@ export class ClaimedWebhooks {
     if (ids.size === 0) return new Map();
     const known = this.#known;
     const asked = [...ids];
+    // Read before the query: concurrent loads may evict them meanwhile.
+    const cached = asked.map((id) => known.get(id));
     const changed = await rows<
       Pick<ClaimedWebhook, "id" | "process" | "installedAppId"> &
         SecretsRow & {
@@ -87,14 +89,11 @@ export class ClaimedWebhooks {
           -- An index probe for each, whatever the planner takes the table's size for.
           cross join lateral (select w.xmin, w.* from webhooks w where w.id = k.id offset 0) w
         where w.xmin::text is distinct from k.version`,
-      { ids: plainArray(asked), versions: plainArray(asked.map((id) => known.get(id)?.version ?? null)) },
+      { ids: plainArray(asked), versions: plainArray(cached.map((each) => each?.version ?? null)) },
       { prepare: "load_webhooks" },
     );
     const found = new Map<bigint, ClaimedWebhook>();
-    for (const id of asked) {
-      const webhook = known.get(id)?.webhook;
-      if (webhook) found.set(id, webhook);
-    }
+    for (const each of cached) if (each) found.set(each.webhook.id, each.webhook);
     for (const row of changed) {
       const { id, process, targetUrl, installedAppId, endpointId, version } = row;
       const { requestSettings, filter, disableOnGone } = row;

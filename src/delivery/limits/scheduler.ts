@@ -137,6 +137,12 @@ export class Scheduler<T extends Task> {
     );
   }
 
+  /** The number of queued tasks of a webhook and kind. */
+  waitingOf({ kind, window, webhookId }: Pick<Task, "kind" | "window" | "webhookId">): number {
+    const queue = this.#lanes[kind].windows.get(window)?.webhooks.get(webhookId);
+    return queue ? queue.tasks.length - queue.first : 0;
+  }
+
   /** The webhooks with queued tasks of a kind, and the number of these tasks. */
   *queues(kind: Kind): Iterable<WaitingWebhook> {
     for (const { window, host, webhooks } of this.#lanes[kind].windows.values())
@@ -229,11 +235,12 @@ export class Scheduler<T extends Task> {
     if (this.#probes.has(task)) this.#countedProbes -= 1;
   }
 
-  /** Removes and returns the queued tasks for which `wanted` is true. */
-  remove(wanted: (task: T) => boolean): T[] {
-    return [this.#lanes.first, this.#lanes.retry].flatMap((lane) =>
-      [...lane.windows.values()].flatMap((queue) => this.#empty(lane, queue, wanted)),
-    );
+  /** Removes and returns the queued tasks for which `wanted` is true, of one host or of all. */
+  remove(wanted: (task: T) => boolean, host?: string): T[] {
+    return [this.#lanes.first, this.#lanes.retry].flatMap((lane) => {
+      const { windows } = host === undefined ? lane : (lane.hosts.get(host) ?? { windows: new Map() });
+      return [...windows.values()].flatMap((queue) => this.#empty(lane, queue, wanted));
+    });
   }
 
   #empty(lane: Lane<T>, queue: WindowQueue<T>, wanted: (task: T) => boolean): T[] {

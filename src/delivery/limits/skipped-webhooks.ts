@@ -1,6 +1,6 @@
 import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
 import type { Clock } from "../../process/clock.ts";
-import type { Kind, Scheduler, Task } from "./scheduler.ts";
+import type { Kind, Scheduler, Task, Verdict } from "./scheduler.ts";
 
 /** The number of queued deliveries per webhook from which it is excluded from claims, however few webhooks have some. */
 const MAX_QUEUED_PER_WEBHOOK = 1_024;
@@ -14,27 +14,31 @@ const SHARED_QUEUE = 4_096;
  * the window's size, if that is larger.
  */
 const MIN_QUEUED_PER_WEBHOOK = 4;
-/** The maximum number of queued deliveries for a host without room, in addition to its window's size. */
+/** The maximum number of queued deliveries for a host that has no room or hangs, in addition to its window's size. */
 const MAX_QUEUED_BEYOND_WINDOW = 8;
 /** The cache time of the list of webhooks excluded from claims, in milliseconds. */
 const CACHE_MS = 5;
 
+const NONE: readonly never[] = [];
+
+/** A delivery to send. */
+interface Sending extends Task {
+  readonly delivery: { readonly webhook: ClaimedWebhook };
+}
+
 /** Decides which webhooks claims skip: enough of their deliveries are queued, or their host has no room. */
-export class SkippedWebhooks {
-  readonly #scheduler: Scheduler<Task>;
+export class SkippedWebhooks<T extends Sending> {
+  readonly #scheduler: Scheduler<T>;
   readonly #clock: Clock;
   /**
-   * Webhooks of hosts without room that have enough queued deliveries, with deliveries of the kind: excluded from claims of
-   * that kind until the host has room. A pump must not wait for webhooks that have retries only.
+   * Deliveries of webhooks that have enough queued and hang, or whose host has no room or hangs: the webhooks are excluded
+   * from claims of the kind, until this ends or none is queued. A pump must not wait for webhooks that have retries only.
    */
-  readonly #crowded: Record<Kind, Map<bigint, ClaimedWebhook>> = {
-    first: new Map(),
-    retry: new Map(),
-  };
+  readonly #crowded: Record<Kind, Map<bigint, T>> = { first: new Map(), retry: new Map() };
   /** The cached result for retries: hundreds of retry passes ask at the same time. */
   #retries: { at: number; webhookIds: readonly bigint[] } | undefined;
 
-  constructor(scheduler: Scheduler<Task>, clock: Clock) {
+  constructor(scheduler: Scheduler<T>, clock: Clock) {
     this.#scheduler = scheduler;
     this.#clock = clock;
   }
@@ -63,30 +67,63 @@ export class SkippedWebhooks {
       skipped.push(webhookId);
     }
     const crowded = this.#crowded[kind];
-    for (const [webhookId, { target }] of crowded) {
-      if (this.#scheduler.hosts.hasRoom(target.host)) crowded.delete(webhookId);
-      else skipped.push(webhookId);
+    for (const [webhookId, sending] of crowded) {
+      if (this.#isBlocked(sending)) skipped.push(webhookId);
+      else crowded.delete(webhookId);
     }
     return skipped;
   }
 
-  /**
-   * Skips the webhook of a task until its host has room, if the host has none and its queue is full.
-   *
-   * @returns whether it is skipped
-   */
-  skipIfFull({ kind, webhookId, host }: Task, webhook: ClaimedWebhook): boolean {
-    if (this.#scheduler.hosts.hasRoom(host)) return false;
-    const { allowed } = this.#scheduler.hosts.of(host);
-    if (this.#scheduler.waitingForHost(host) < MAX_QUEUED_BEYOND_WINDOW + allowed) return false;
-    this.#crowded[kind].set(webhookId, webhook);
-    return true;
+  /** Whether its webhook stays excluded. Hanging receivers get as few deliveries again when those queued have started. */
+  #isBlocked(sending: T): boolean {
+    const { webhooks, hosts } = this.#scheduler;
+    const { window, host } = sending;
+    if (webhooks.of(window).timedOut && this.#scheduler.waitingOf(sending) > 0) return true;
+    return hosts.of(host).timedOut ? this.#scheduler.waitingForHost(host) > 0 : !hosts.hasRoom(host);
   }
 
-  /** The webhooks that are skipped until their hosts have room. */
+  /**
+   * Queues a delivery, unless its webhook or host has enough queued, and hangs or, as a host, has no room: its webhook is skipped
+   * then.
+   *
+   * @returns those not queued: it, or others of its webhook from before that was moved
+   */
+  queue(sending: T): readonly T[] {
+    if (!this.#isFull(sending)) return this.#scheduler.push(sending);
+    this.#crowded[sending.kind].set(sending.webhookId, sending);
+    if (sending.kind === "retry") this.#retries = undefined;
+    return [sending];
+  }
+
+  /**
+   * Removes queued deliveries, apart from a few, of a webhook or host that has timed out twice in succession. They would keep
+   * their payloads for hours: each waits for the timeouts of those before it.
+   *
+   * @param verdict of a delivery that ends
+   * @returns the removed deliveries
+   */
+  removeHanging({ window, host }: T, verdict: Verdict): readonly T[] {
+    const { webhooks, hosts } = this.#scheduler;
+    const isOfHost = verdict.host === "timeout" && hosts.of(host).timedOut;
+    const isOfWindow = verdict.webhook === "timeout" && webhooks.of(window).timedOut;
+    if (!isOfHost && !isOfWindow) return NONE;
+    const queued = this.#scheduler.remove((each) => isOfHost || each.window === window, host);
+    return queued.flatMap((each) => this.queue(each));
+  }
+
+  #isFull(sending: T): boolean {
+    const { webhooks, hosts } = this.#scheduler;
+    const { window, host } = sending;
+    if (webhooks.of(window).timedOut && this.#scheduler.waitingOf(sending) >= MIN_QUEUED_PER_WEBHOOK)
+      return true;
+    if (hosts.isOpen(host)) return false;
+    return this.#scheduler.waitingForHost(host) >= MAX_QUEUED_BEYOND_WINDOW + hosts.of(host).allowed;
+  }
+
+  /** The webhooks that are skipped until their hosts have room, or those queued have started. */
   crowded(): Set<ClaimedWebhook> {
     const { first, retry } = this.#crowded;
-    return new Set([...first.values(), ...retry.values()]);
+    return new Set([...first.values(), ...retry.values()].map(({ delivery }) => delivery.webhook));
   }
 
   /** Stops skipping paused, deleted or moved webhooks: a moved one may have room at its new host. */

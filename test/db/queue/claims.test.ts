@@ -21,6 +21,7 @@ import {
   NO_WAIT,
   openQueueDatabase,
   queue,
+  queueMany,
   result,
   stored,
 } from "./queue.ts";
@@ -43,6 +44,19 @@ async function updates(table: string, work: (trx: Db) => Promise<unknown>) {
     await work(trx);
     const after = await counted();
     return { all: after.all - before.all, hot: after.hot - before.hot };
+  });
+}
+
+/** A database whose responses arrive only after `until`. */
+function respondingAfter(target: Db, until: Promise<void>): Db {
+  return new Proxy(target, {
+    get(of, property) {
+      if (property !== "raw") return Reflect.get(of, property);
+      return (sql: string, bindings: never) => {
+        const held = of.raw(sql, bindings).then((response) => until.then(() => response));
+        return Object.assign(held, { options: () => held });
+      };
+    },
   });
 }
 
@@ -139,6 +153,23 @@ describe("a claim", () => {
       target: { origin: "https://moved.example", path: "/", host: "moved.example" },
       secrets: [{ sealed: Buffer.from([2]), expires: null }],
     });
+  });
+
+  test("knows its webhooks although other claims replace them all in the cache before the database responds", async () => {
+    const id = await queue(db, 1);
+    // As many as the cache holds, and one more.
+    const others = await queueMany(db, { urlPrefix: "https://other.example/", webhooks: 10_001, events: 0 });
+    const known = new ClaimedWebhooks();
+    const before = await known.load(db, new Set([id]));
+    const responded = Promise.withResolvers<void>();
+    const loaded = known.load(respondingAfter(db, responded.promise), new Set([id]));
+    await known.load(db, new Set(others));
+    responded.resolve();
+    expect((await loaded).get(id)).toBe(before.get(id));
+    // It is no longer in the cache, so it is read again.
+    const after = await known.load(db, new Set([id]));
+    expect(after.get(id)).toEqual(before.get(id));
+    expect(after.get(id)).not.toBe(before.get(id));
   });
 
   test("takes the oldest of a webhook first, and starts where it is told", async () => {
