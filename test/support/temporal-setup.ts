@@ -31,6 +31,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
       uiPort: 0,
       searchAttributes: SEARCH_ATTRIBUTES,
       sqlitePragmas: FAST,
+      // Files that make a namespace wait until all parts of the server know it.
+      dynamicConfig: { "system.namespaceCacheRefreshInterval": '"200ms"' },
     }),
     build(progress, [TARGETS.WORKFLOWS]),
   ]);
