@@ -92,8 +92,7 @@ export async function startOwnFaultParts(): Promise<OwnFaultParts> {
     temporal,
     postgres,
     async end() {
-      await temporal.stop();
-      await postgres.stop();
+      await Promise.all([temporal.stop(), postgres.stop()]);
       await removeDataDir(dataDir);
       await rm(dataDir, { recursive: true, force: true });
     },

@@ -39,6 +39,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide("temporalAddress", temporal.address);
   project.provide("workflowBundle", WORKFLOW_BUNDLE);
   return async () => {
+    // Nobody needs what it would still write.
+    temporal.kill();
     await temporal.stop();
     await rm(folder, { recursive: true, force: true });
   };
