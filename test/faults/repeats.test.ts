@@ -5,7 +5,7 @@ import { type Cluster, startCluster } from "./cluster.ts";
 import { checkAttempts, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
-const KILLS = 3;
+const KILLS = FULL_SIZE ? 3 : 2;
 const DELIVERIES = FULL_SIZE ? 60_000 : 4_000;
 /** What a worker may have in flight here, and not recorded yet beside that. */
 const IN_FLIGHT = 300;
