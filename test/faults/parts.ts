@@ -27,9 +27,6 @@ import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { keyedTransport } from "../support/test-service.ts";
 
-// Processes that start, die and are missed take long on a busy machine, and at full size on any.
-vi.setConfig({ testTimeout: 400_000 });
-
 /** What a test file's services run on: a database of the run's PostgreSQL and a namespace of its Temporal. */
 export interface FaultParts {
   databaseUrl: string;
