@@ -55,13 +55,7 @@ export default defineConfig(({ mode }) => {
             project("apart", true, { include: APART }),
             project("together", false, { include: ["test/**/*.test.ts"], exclude: [...APART, DEPLOY] }),
           ],
-      // One of each a run, whatever the files need; they keep apart by database and by task queue.
-      globalSetup: [
-        "test/support/postgres-setup.ts",
-        "test/support/temporal-setup.ts",
-        "test/support/page-setup.ts",
-        "test/support/browser-setup.ts",
-      ],
+      globalSetup: "test/support/run-setup.ts",
       // As many as the smallest machine has cores: with more, what must answer in time does not where cores are slow.
       maxWorkers: 2,
       sequence: { sequencer: LongWaitsFirst },
