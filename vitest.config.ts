@@ -18,10 +18,11 @@ const INCLUDED: Record<string, string[]> = {
   deploy: [DEPLOY],
   "record-histories": ["test/upgrade/record-histories.ts"],
 };
-/** Files that leave nothing behind in their process, so that it can go on to the next: starting one takes half a second. */
-const TOGETHER = [
-  "test/{api,clients,config,db,delivery,metrics,repository,temporal,web,workflows}/**/*.test.ts",
-];
+/**
+ * Files that need a process each. All others leave nothing behind in theirs, so that it can go on to the next file:
+ * starting one and loading the service takes a second and a half.
+ */
+const APART = ["test/{embedded,process}/**/*.test.ts", "test/faults/small-memory.test.ts"];
 
 // Neither the tests' processes nor the programs that they start, the service above all, compile the same code each time.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL(".cache/compiled", import.meta.url));
@@ -51,16 +52,10 @@ export default defineConfig(({ mode }) => {
       projects: included
         ? [project("apart", true, { include: included })]
         : [
-            project("apart", true, { include: ["test/**/*.test.ts"], exclude: [...TOGETHER, DEPLOY] }),
-            project("together", false, { include: TOGETHER }),
+            project("apart", true, { include: APART }),
+            project("together", false, { include: ["test/**/*.test.ts"], exclude: [...APART, DEPLOY] }),
           ],
-      // One of each a run, whatever the files need; they keep apart by database and by task queue.
-      globalSetup: [
-        "test/support/postgres-setup.ts",
-        "test/support/temporal-setup.ts",
-        "test/support/page-setup.ts",
-        "test/support/browser-setup.ts",
-      ],
+      globalSetup: "test/support/run-setup.ts",
       // As many as the smallest machine has cores: with more, what must answer in time does not where cores are slow.
       maxWorkers: 2,
       sequence: { sequencer: LongWaitsFirst },

@@ -16,6 +16,9 @@ import { anyPort } from "../support/any-port.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { describeWith } from "./programs.ts";
 
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
+
 const file = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
 
 /** What promtool prints, and its exit code. */

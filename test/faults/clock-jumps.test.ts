@@ -1,8 +1,11 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import type { Ledger } from "./ledger.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 const PER_SECOND = 40;
 /** Long enough for several jumps amid deliveries. */

@@ -72,9 +72,8 @@ async function startClusterOn<Parts extends FaultParts>(
         // One that did not start has told so, and has ended.
         const service = await starting.catch(() => undefined);
         if (!service) return;
-        // A stopped process hears no SIGTERM.
-        service.process.kill("SIGCONT");
-        await service.end("SIGTERM");
+        // Nothing that they would still do is looked at, and none has delivery processes, which would outlive it.
+        await service.end("SIGKILL");
       }),
     );
     await Promise.all(receivers.map((receiver) => receiver.close()));

@@ -1,9 +1,12 @@
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import type { Ledger } from "./ledger.ts";
 import { checkAttempts, outcomes, temporalClient, untilAllFinal } from "./parts.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 const EVENTS = 600;
 const AFTERWARDS = 50;

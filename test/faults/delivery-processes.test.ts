@@ -3,7 +3,7 @@ import { cp, mkdtemp, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { listLiveWorkers } from "../../src/db/queue/workers.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
@@ -16,6 +16,9 @@ import {
   startFaultParts,
   untilAllFinal,
 } from "./parts.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 const EVENTS = 60;
 /** A busy machine does not make them lose their leases. */

@@ -22,6 +22,9 @@ import { type Ledger, startLedger } from "./ledger.ts";
 import { PACE, register } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
+
 /** Deliveries of one measurement, published before it. */
 const DELIVERIES = FULL_SIZE ? 100_000 : 2_000;
 const BATCH = 1_000;

@@ -1,8 +1,11 @@
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { outcomes, temporalClient, untilAllFinal } from "./parts.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 const EVENTS = 20;
 /** Much shorter than the ten minutes after which Temporal gives up an activity that tells nothing of itself. */

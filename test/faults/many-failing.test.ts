@@ -8,7 +8,7 @@ import { startTestService, type TestService, trustedAuthority } from "../support
 import { type Ledger, startLedger } from "./ledger.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
-const FAILING = FULL_SIZE ? 10_000 : 500;
+const FAILING = FULL_SIZE ? 10_000 : 250;
 const HEALTHY = 10;
 const EVENTS = FULL_SIZE ? 3_000 : 30;
 /** Groups of a run, however many webhooks fail and however often it asks. */

@@ -1,8 +1,11 @@
 import { createInterface } from "node:readline";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { type FaultParts, publishMany, register, startFaultParts, untilAllFinal } from "./parts.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 const EVENTS = 5;
 

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
@@ -12,6 +12,9 @@ import {
   untilAllFinal,
 } from "./parts.ts";
 import { FULL_SIZE } from "./scale.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 /** How long a part is away. The time itself is what is tested, so it is waited for. */
 const AWAY_MS = FULL_SIZE ? 10_000 : 4_000;

@@ -27,9 +27,6 @@ import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { keyedTransport } from "../support/test-service.ts";
 
-// Processes that start, die and are missed take long on a busy machine, and at full size on any.
-vi.setConfig({ testTimeout: 400_000 });
-
 /** What a test file's services run on: a database of the run's PostgreSQL and a namespace of its Temporal. */
 export interface FaultParts {
   databaseUrl: string;
@@ -92,8 +89,7 @@ export async function startOwnFaultParts(): Promise<OwnFaultParts> {
     temporal,
     postgres,
     async end() {
-      await temporal.stop();
-      await postgres.stop();
+      await Promise.all([temporal.stop(), postgres.stop()]);
       await removeDataDir(dataDir);
       await rm(dataDir, { recursive: true, force: true });
     },

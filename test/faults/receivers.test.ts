@@ -154,9 +154,9 @@ async function publish(process: number, count: number): Promise<void> {
       value: { productId: 1n, sku: "LAMP-01", location: "A", level: 1n, changedAt: at },
     },
   }[process] as Parameters<typeof client.publishEvent>[0]["data"];
-  for (let n = 0; n < count; n += 1) {
-    await client.publishEvent({ idempotencyKey: randomUUID(), userId: "tenant-1", data: data as never });
-  }
+  const one = () =>
+    client.publishEvent({ idempotencyKey: randomUUID(), userId: "tenant-1", data: data as never });
+  await Promise.all(Array.from({ length: count }, one));
 }
 
 async function untilFinal(webhookIds: readonly bigint[]): Promise<void> {

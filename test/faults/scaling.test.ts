@@ -6,6 +6,9 @@ import type { Ledger } from "./ledger.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
+
 /** What an installation has unless it sets something else, but for dispatch at once. */
 const AS_INSTALLED = { DISPATCH_ON_PUBLISH: "true", DISPATCH_INTERVAL: "60s", HEARTBEAT_TIMEOUT: "20s" };
 /** Events a second. */

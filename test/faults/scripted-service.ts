@@ -5,12 +5,11 @@ import { inject } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
 import { createDeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
-import { createLogger } from "../../src/process/logger.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
-import { installRuntime } from "../../src/temporal/connection/runtime.ts";
 import { temporalTarget } from "../../src/temporal/connection/target.ts";
 import { type DeliveryWorker, startDeliveryWorker } from "../../src/temporal/worker.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
+import { quietRuntime } from "../support/test-service.ts";
 
 /** An API whose worker starts when told, and for whose worker names resolve as the test says. */
 export interface ScriptedService {
@@ -27,7 +26,7 @@ export async function startScriptedService(
   resolver: Resolver,
 ): Promise<ScriptedService> {
   const config = readConfig(settings);
-  installRuntime(createLogger(process.env.TEST_LOG_LEVEL ?? "silent"));
+  quietRuntime();
   const api = await startTestApi();
   const { db, secrets, log } = api.context;
   const stopping = new AbortController();

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { createLocalAuthority } from "../../demo/certificates.ts";
 import { type Receiver, startReceiver } from "../../demo/receiver.ts";
 import { openDatabase } from "../../src/db/database.ts";
@@ -10,6 +10,9 @@ import { findRunningPostgres } from "../../src/embedded/postgres/embedded-postgr
 import { removeDataDir } from "../../src/embedded/postgres/postgres-home.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { checkAttempts, outcomes, PACE, publishMany, register, untilAllFinal } from "./parts.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 /** Events; each goes to three webhooks. */
 const EVENTS = 60;

@@ -14,6 +14,9 @@ import { type Ledger, reconcile } from "./ledger.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
+
 /**
  * How long the database does not answer, in milliseconds: statements are given up after 60 s. Shorter ones are tested with
  * the API and with the pool.

@@ -1,11 +1,14 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { count } from "../../src/db/database.ts";
 import { startServiceProcess } from "../support/service-process.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE } from "./scale.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 const MIB = 2 ** 20;
 const LIMIT = 256 * MIB;

@@ -6,6 +6,9 @@ import { type Ledger, reconcile } from "./ledger.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
+
 /** Events; each goes to one webhook that is well and to one that always fails. */
 const EVENTS = FULL_SIZE ? 300 : 80;
 const AFTERWARDS = 20;

@@ -1,8 +1,11 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type Ledger, reconcile } from "./ledger.ts";
 import { outcomes, untilAllFinal } from "./parts.ts";
 import { whoDelivered } from "./who-delivered.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 const EVENTS = 2_000;
 /** Long enough that neither worker could send everything before the other has begun. */

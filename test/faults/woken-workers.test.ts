@@ -1,8 +1,11 @@
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { checkAttempts, outcomes, temporalClient, untilAllFinal } from "./parts.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 /** Two workers hold fewer for a receiver that does not answer; the rest is for others. */
 const MAX_EVENTS = 100;

@@ -1,9 +1,12 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { ReceivedRequest, Receiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 const DELIVERIES = 40;
 /** A worker that a busy machine keeps waiting is not taken for dead. */

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { type FaultParts, publishMany, register, startFaultParts, untilAllFinal } from "../faults/parts.ts";
@@ -6,6 +6,9 @@ import { anyPort } from "../support/any-port.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { type Sample, scrape, sum } from "./scrapes.ts";
+
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
 
 /** Time between two readings of the backlog. */
 const INTERVAL_S = 5;

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { inject } from "vitest";
-import { openDatabase } from "../../src/db/database.ts";
+import { type Db, openDatabase } from "../../src/db/database.ts";
 
 /** A migrated database of a test file's own. */
 export interface TestDatabase {
@@ -18,11 +18,10 @@ export async function createTestDatabase(): Promise<TestDatabase> {
   return { url: url.href, drop: () => administer(`drop database ${name} with (force)`) };
 }
 
+let admin: Db | undefined;
+
+/** By a pool of the process, because to log in takes longer than most of what is done. */
 async function administer(sql: string): Promise<void> {
-  const admin = openDatabase(inject("postgresUrl"), { max: 1 });
-  try {
-    await admin.raw(sql);
-  } finally {
-    await admin.destroy();
-  }
+  admin ??= openDatabase(inject("postgresUrl"), { max: 2, applicationName: "test" });
+  await admin.raw(sql);
 }

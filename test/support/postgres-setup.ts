@@ -17,7 +17,13 @@ declare module "vitest" {
 }
 
 /** What a crash would lose is no loss to tests. */
-const FAST = { fsync: "off", full_page_writes: "off", synchronous_commit: "off" };
+const FAST = {
+  fsync: "off",
+  full_page_writes: "off",
+  synchronous_commit: "off",
+  max_wal_size: "4GB",
+  checkpoint_timeout: "30min",
+};
 const TEMPLATE = "template_migrated";
 
 /** One PostgreSQL for the whole run, migrated once; each test file clones the template. */

@@ -193,12 +193,15 @@ export async function startTestService(
       return worker;
     },
     async stop() {
-      for (const id of [names.scheduleId, names.retentionScheduleId]) {
-        await temporal.schedule
-          .getHandle(id)
-          .delete()
-          .catch(() => {});
-      }
+      const schedules = [names.scheduleId, names.retentionScheduleId];
+      await Promise.all(
+        schedules.map((id) =>
+          temporal.schedule
+            .getHandle(id)
+            .delete()
+            .catch(() => {}),
+        ),
+      );
       await Promise.all([service, ...workers].map((one) => one.stop()));
       await Promise.all(receivers.map((receiver) => receiver.close()));
       await connection.close();

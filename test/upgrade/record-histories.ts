@@ -13,6 +13,9 @@ import type { ServiceProcess } from "../support/service-process.ts";
 import { assertShape, type History, SHAPES, stepsOf } from "./shapes.ts";
 import { HISTORIES, storeHistory } from "./stored-histories.ts";
 
+// Processes that start, die and are missed take long on a busy machine, and at full size on any.
+vi.setConfig({ testTimeout: 400_000 });
+
 // `npm run record-histories`: one test a run, each of which stores the histories of one or more shapes.
 
 const names = temporalNames();

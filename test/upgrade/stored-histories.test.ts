@@ -1,8 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { Worker } from "@temporalio/worker";
 import { expect, inject, test } from "vitest";
-import { createLogger } from "../../src/process/logger.ts";
-import { installRuntime } from "../../src/temporal/connection/runtime.ts";
+import { quietRuntime } from "../support/test-service.ts";
 import { ASK_FIRST, behindPatch, bundleChanged } from "./changed-workflows.ts";
 import { RELEASED } from "./release.ts";
 import { assertShape, workflowTypeOf } from "./shapes.ts";
@@ -10,7 +9,7 @@ import { type StoredHistory, storedHistories, textsOf } from "./stored-histories
 
 const stored = await storedHistories();
 // What replays log of histories that are meant to fail.
-installRuntime(createLogger("silent"));
+quietRuntime();
 
 /** Replays the histories and answers those that the workflows do not fit, with the reason. */
 async function misfits(code: string, histories: readonly StoredHistory[]): Promise<Record<string, string>> {

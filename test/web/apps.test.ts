@@ -5,7 +5,7 @@ import { startWeb, type Web } from "./web.ts";
 
 let web: Web;
 beforeAll(async () => {
-  web = await startWeb();
+  web = await startWeb({ ROLE: "api" });
 });
 afterAll(() => web?.stop());
 

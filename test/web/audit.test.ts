@@ -5,7 +5,7 @@ import { startWeb, type Web } from "./web.ts";
 let web: Web;
 let webhookId: bigint;
 beforeAll(async () => {
-  web = await startWeb();
+  web = await startWeb({ ROLE: "api" });
   const { webhooks } = web.service;
   const created = await webhooks.createWebhook({ process: 1, url: "https://receiver.example/audited" });
   webhookId = created.webhook?.id as bigint;

@@ -11,7 +11,7 @@ import { startWeb, type Web } from "./web.ts";
 let web: Web;
 let endpoints: Client<typeof EndpointService>;
 beforeAll(async () => {
-  web = await startWeb();
+  web = await startWeb({ ROLE: "api" });
   endpoints = createClient(EndpointService, web.service.transport);
 });
 afterAll(() => web?.stop());

@@ -5,7 +5,7 @@ import { startWeb, type Web } from "./web.ts";
 
 let web: Web;
 beforeAll(async () => {
-  web = await startWeb({ DISPATCH_INTERVAL: "1h", DELIVERY_TIMEOUT: "7s" });
+  web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "1h", DELIVERY_TIMEOUT: "7s" });
 });
 afterAll(() => web?.stop());
 

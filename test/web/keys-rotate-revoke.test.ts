@@ -9,7 +9,7 @@ const MANAGE = Permission.MANAGE_API_KEYS;
 
 let web: Web;
 beforeAll(async () => {
-  web = await startWeb();
+  web = await startWeb({ ROLE: "api" });
 });
 afterAll(() => web?.stop());
 

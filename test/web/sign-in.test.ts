@@ -10,7 +10,7 @@ import { startWeb, type Web } from "./web.ts";
 
 let web: Web;
 beforeAll(async () => {
-  web = await startWeb({ WRONG_KEYS_PER_MINUTE: "3", TRUST_PROXY: "127.0.0.0/8,::1/128" });
+  web = await startWeb({ ROLE: "api", WRONG_KEYS_PER_MINUTE: "3", TRUST_PROXY: "127.0.0.0/8,::1/128" });
 });
 afterAll(() => web?.stop());
 

@@ -9,7 +9,7 @@ import { startWeb, type Web } from "./web.ts";
 let web: Web;
 let reader: string;
 beforeAll(async () => {
-  web = await startWeb();
+  web = await startWeb({ ROLE: "api" });
   const { secret } = await web.service.keys.createApiKey({
     name: "Reader",
     permissions: [Permission.READ_ADMINISTRATIVE_DATA],

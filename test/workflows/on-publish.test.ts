@@ -1,6 +1,8 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
+import { tsToMs } from "@temporalio/common/lib/time.js";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
 import type { Receiver } from "../../demo/receiver.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
@@ -14,6 +16,7 @@ import { keyedTransport, startTestService, type TestService, WOKEN } from "../su
 const SECRET_KEY = randomBytes(32).toString("base64");
 /** How long pumps linger beyond the interval, in milliseconds. */
 const LINGER_MS = 15_000;
+const EACH_SECOND = { DISPATCH_INTERVAL: "1s", DISPATCH_ON_PUBLISH: "true" };
 
 let service: TestService;
 beforeAll(async () => {
@@ -21,6 +24,30 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 afterEach(() => service.removeWebhooks());
+
+/** Begins before the other tests and is looked at after them, because its pumps take so long to end. */
+let paused: Awaited<ReturnType<typeof pauseBeforeRetry>>;
+beforeAll(async () => {
+  paused = await pauseBeforeRetry();
+});
+afterAll(() => paused?.own.stop());
+
+/** A service whose schedule is paused after the first attempt of a delivery that has a retry. */
+async function pauseBeforeRetry() {
+  const own = await startTestService(EACH_SECOND);
+  const recovering = await own.receiver(({ attempt }, response) => {
+    if (attempt > 1) return 200;
+    // Later than the last pump ends.
+    response.writeHead(503, { "retry-after": String(LINGER_MS / 1_000 + 5) }).end();
+    return undefined;
+  });
+  await own.register(`${recovering.url}/`);
+  const { eventId } = await own.publish();
+  await recovering.until((received) => received.length === 1);
+  const schedule = own.temporal.schedule.getHandle(own.scheduleId);
+  await schedule.pause();
+  return { own, eventId, schedule, at: Date.now() };
+}
 
 const order = (orderId: bigint) => ({
   idempotencyKey: randomUUID(),
@@ -177,10 +204,9 @@ describe("a worker that starts later", () => {
 describe("with an interval of a second", () => {
   let short: TestService;
   beforeAll(async () => {
-    short = await startTestService({ DISPATCH_INTERVAL: "1s", DISPATCH_ON_PUBLISH: "true" });
+    short = await startTestService(EACH_SECOND);
   });
   afterAll(() => short.stop());
-  const openRuns = () => short.db("runs").whereNull("closed").pluck("id");
 
   test("a run without failures closes when the next one's pumps have taken over", async () => {
     const receiver = await short.receiver();
@@ -194,43 +220,6 @@ describe("with an interval of a second", () => {
     expect(row.closed).not.toBeNull();
     await short.publish();
     await receiver.until((received) => received.length === 2);
-  });
-
-  test("once the schedule is paused, pumps end within the interval and 15 seconds, and open runs go on with their retries", async () => {
-    const recovering = await short.receiver(({ attempt }, response) => {
-      if (attempt > 1) return 200;
-      // Later than the last pump ends.
-      response.writeHead(503, { "retry-after": String(LINGER_MS / 1_000 + 5) }).end();
-      return undefined;
-    });
-    const receiver = await short.receiver();
-    await short.removeWebhooks();
-    await short.register(`${recovering.url}/`);
-    await short.register(`${receiver.url}/`, { process: 2 });
-    const { eventId } = await short.publish();
-    await recovering.until((received) => received.length === 1);
-    const schedule = short.temporal.schedule.getHandle(short.scheduleId);
-    await schedule.pause();
-    const running = async () => {
-      let pumps = 0;
-      const { info } = await schedule.describe();
-      for (const { action } of info.recentActions) {
-        const { workflowId, firstExecutionRunId } = action.workflow;
-        const { raw } = await short.temporal.workflow.getHandle(workflowId, firstExecutionRunId).describe();
-        for (const { activityType } of raw.pendingActivities ?? [])
-          if (activityType?.name === "deliverPending") pumps += 1;
-      }
-      return pumps;
-    };
-    await expect.poll(running, { timeout: 2 * LINGER_MS }).toBe(0);
-    const later = await short.publishDocument();
-    const [delivery] = await short.untilFinal(eventId);
-    expect(delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 2 });
-    await expect.poll(openRuns).toEqual([]);
-    expect(receiver.received).toHaveLength(0);
-    await schedule.unpause();
-    await short.untilFinal(later.eventId);
-    expect(receiver.received).toHaveLength(1);
   });
 });
 
@@ -316,4 +305,46 @@ test("DISPATCH_ON_PUBLISH is off by default, and an API process needs no Tempora
     DISPATCH_ON_PUBLISH: "true",
   };
   expect(readConfig(api)).toMatchObject({ dispatch: { onPublish: true }, temporal: { external: false } });
+});
+
+test("once the schedule is paused, pumps end within the interval and 15 seconds, and open runs go on with their retries", async () => {
+  const { own, eventId, schedule, at } = paused;
+  const receiver = await own.receiver();
+  await own.register(`${receiver.url}/`, { process: 2 });
+  /** Pumps that run, and the time at which the last one ended, in milliseconds since 1970. */
+  const pumps = async () => {
+    let [running, lastEnd] = [0, 0];
+    const { info } = await schedule.describe();
+    for (const { action } of info.recentActions) {
+      const { workflowId, firstExecutionRunId } = action.workflow;
+      const { events } = await own.temporal.workflow
+        .getHandle(workflowId, firstExecutionRunId)
+        .fetchHistory();
+      const started = new Set<string>();
+      for (const { eventId: id, eventTime, ...event } of events ?? []) {
+        if (event.activityTaskScheduledEventAttributes?.activityType?.name === "deliverPending")
+          started.add(String(id));
+        const ended =
+          event.activityTaskCompletedEventAttributes ??
+          event.activityTaskFailedEventAttributes ??
+          event.activityTaskTimedOutEventAttributes;
+        if (started.delete(String(ended?.scheduledEventId))) lastEnd = Math.max(lastEnd, tsToMs(eventTime));
+      }
+      running += started.size;
+    }
+    return { running, lastEnd };
+  };
+  await expect.poll(async () => (await pumps()).running, { timeout: 2 * LINGER_MS }).toBe(0);
+  const { lastEnd } = await pumps();
+  expect(lastEnd).toBeGreaterThan(at);
+  expect(lastEnd).toBeLessThan(at + 2 * LINGER_MS);
+  const later = await own.publishDocument();
+  const [delivery] = await own.untilFinal(eventId);
+  expect(delivery).toMatchObject({ state: DeliveryState.DELIVERED, attemptCount: 2 });
+  expect(delivery?.finished && timestampMs(delivery.finished)).toBeGreaterThan(lastEnd);
+  await expect.poll(() => own.db("runs").whereNull("closed").pluck("id")).toEqual([]);
+  expect(receiver.received).toHaveLength(0);
+  await schedule.unpause();
+  await own.untilFinal(later.eventId);
+  expect(receiver.received).toHaveLength(1);
 });

@@ -96,8 +96,8 @@ test.each(METHODS)("%s: a key of an app learns and changes nothing of others'", 
         method.name === "DeleteWebhook" ? (request as { webhookId: bigint }).webhookId : undefined;
       const kept = { ...hidden, webhooks: hidden.webhooks.filter(({ id }) => id !== deleted) };
       const queues = method.parent.name === "EventService";
-      const before = await rowsOf(db, kept);
-      const waiting = await deliveriesOf(db, hidden.webhooks);
+      const state = () => Promise.all([rowsOf(db, kept), deliveriesOf(db, hidden.webhooks), changedKeys(db)]);
+      const [before, waiting] = await state();
       try {
         const answer = await call(method, caller, request);
         const sent = named(request);
@@ -109,10 +109,11 @@ test.each(METHODS)("%s: a key of an app learns and changes nothing of others'", 
         ];
         const told = secrets.filter((secret) => answer.includes(secret) && !sent.includes(secret));
         expect(told, answer).toEqual([]);
-        expect(await rowsOf(db, kept)).toEqual(before);
+        const [after, waitingAfter, changed] = await state();
+        expect(after).toEqual(before);
         // Publishing is for all: it queues for every app's webhooks.
-        if (!queues) expect(await deliveriesOf(db, hidden.webhooks)).toBe(waiting);
-        for (const key of await changedKeys(db)) {
+        if (!queues) expect(waitingAfter).toBe(waiting);
+        for (const key of changed) {
           expect(key.appId).toBe(world.appA.id);
           expect(caller.permissions).toEqual(expect.arrayContaining(key.permissions));
           if (caller.processes.length > 0) {

@@ -38,16 +38,17 @@ export async function keep(db: Db): Promise<void> {
   for (const table of TABLES) await db.raw(`create table kept.${table} as table public.${table}`);
 }
 
+/** In one round trip, and so in one transaction. */
+const RESTORE = [
+  "alter table public.audit_log disable trigger audit_log_kept",
+  ...TABLES.toReversed().map((table) => `delete from public.${table}`),
+  ...TABLES.map((table) => `insert into public.${table} overriding system value select * from kept.${table}`),
+  "alter table public.audit_log enable always trigger audit_log_kept",
+].join(";");
+
 /** Makes the database as it was when the copy was made. */
 export async function restore(db: Db): Promise<void> {
-  await db.transaction(async (trx) => {
-    await trx.raw("alter table public.audit_log disable trigger audit_log_kept");
-    for (const table of TABLES.toReversed()) await trx.raw(`delete from public.${table}`);
-    for (const table of TABLES) {
-      await trx.raw(`insert into public.${table} overriding system value select * from kept.${table}`);
-    }
-    await trx.raw("alter table public.audit_log enable always trigger audit_log_kept");
-  });
+  await db.raw(RESTORE);
 }
 
 /** The rows of webhooks and keys, with all that hangs on them, as text: what is the same has not changed. */

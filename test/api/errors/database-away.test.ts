@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import pino from "pino";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, type TestContext, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus } from "../../../gen/health/v1/health_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import type { Db } from "../../../src/db/database.ts";
@@ -21,7 +21,8 @@ interface Parts {
   causes: string[];
 }
 
-async function start(): Promise<Parts> {
+/** Each test has its own parts, because all of them run at the same time: most of them wait. */
+async function start({ onTestFinished }: TestContext): Promise<Parts> {
   const database = await createTestDatabase();
   const gateway = await startDatabaseGateway(database.url);
   const direct = openDatabase(database.url, { max: 2 });
@@ -68,46 +69,46 @@ const terminate = (db: Db) =>
     "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'test'",
   );
 
-describe("while the database is away, REST answers 503 with Retry-After and the others UNAVAILABLE:", () => {
-  test("nobody listens at its address", async () => {
-    const { api, gateway, causes } = await start();
+describe.concurrent("while the database is away, REST answers 503 with Retry-After and the others UNAVAILABLE:", () => {
+  test("nobody listens at its address", async (context) => {
+    const { api, gateway, causes } = await start(context);
     await gateway.set("refuse");
     await expectAway(api);
     expect(causes).toContain("ECONNREFUSED");
   });
 
-  test("it ends connections as soon as they are made", async () => {
-    const { api, gateway, causes } = await start();
+  test("it ends connections as soon as they are made", async (context) => {
+    const { api, gateway, causes } = await start(context);
     await gateway.set("hang up");
     await expectAway(api);
     expect(causes).toContain("Connection terminated unexpectedly");
   });
 
-  test("it accepts connections and answers nothing", async () => {
-    const { api, gateway } = await start();
+  test("it accepts connections and answers nothing", async (context) => {
+    const { api, gateway } = await start(context);
     const health = createClient(Health, connect(api));
     gateway.hang();
     await expectAway(api);
     expect(await health.check({})).toMatchObject({ status: HealthCheckResponse_ServingStatus.NOT_SERVING });
     gateway.resume();
-    await expect.poll(async () => (await api.rest("GET", "/api/webhook/list")).status).toBe(200);
+    await context.expect.poll(async () => (await api.rest("GET", "/api/webhook/list")).status).toBe(200);
   });
 
-  test("it is starting", async () => {
-    const { api, gateway, causes } = await start();
+  test("it is starting", async (context) => {
+    const { api, gateway, causes } = await start(context);
     await gateway.set("starting");
     await expectAway(api);
     expect(causes).toContain("57P03");
   });
 
-  test("it ends a connection that a request waits on", async () => {
-    const { api, direct, causes } = await start();
+  test("it ends a connection that a request waits on", async (context) => {
+    const { api, direct, causes } = await start(context);
     const lock = await direct.transaction();
     await lock.raw("lock table webhooks in access exclusive mode");
     const waiting = api.rest("GET", "/api/webhook/list");
     const blocked =
       "select count(*)::int as n from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    await expect.poll(async () => (await direct.raw(blocked)).rows[0].n).toBe(1);
+    await context.expect.poll(async () => (await direct.raw(blocked)).rows[0].n).toBe(1);
     await terminate(direct);
     const { status, headers, envelope } = await waiting;
     expect([status, headers.get("Retry-After"), envelope]).toEqual([503, "1", AWAY]);
@@ -115,8 +116,8 @@ describe("while the database is away, REST answers 503 with Retry-After and the 
     await lock.rollback();
   });
 
-  test("it has no connection left for the service", async () => {
-    const { direct, causes, api } = await start();
+  test("it has no connection left for the service", async (context) => {
+    const { direct, causes, api } = await start(context);
     const role = `crowded_${randomUUID().replaceAll("-", "")}`;
     await direct.raw(`create role ${role} login password 'crowded' connection limit 0`);
     const url = new URL(api.databaseUrl);
@@ -135,8 +136,8 @@ describe("while the database is away, REST answers 503 with Retry-After and the 
     }
   });
 
-  test("all connections of the pool are taken for longer than callers wait for one", async () => {
-    const { api, causes } = await start();
+  test("all connections of the pool are taken for longer than callers wait for one", async (context) => {
+    const { api, causes } = await start(context);
     const { client } = api.context.db;
     const taken = await Promise.all(Array.from({ length: 10 }, () => client.acquireConnection()));
     const { status, headers, envelope } = await api.rest("GET", "/api/webhook/list");
@@ -145,14 +146,14 @@ describe("while the database is away, REST answers 503 with Retry-After and the 
     await Promise.all(taken.map((connection) => client.releaseConnection(connection)));
   });
 
-  test("it only reads, and the request writes", async () => {
-    const { api, direct, causes } = await start();
+  test("it only reads, and the request writes", async (context) => {
+    const { api, direct, causes } = await start(context);
     await direct.raw(
       "do $$ begin execute format('alter database %I set default_transaction_read_only = on', current_database()); end $$",
     );
     await terminate(direct);
     // A pooled connection may learn only by its next query that it was terminated.
-    await expect.poll(async () => (await api.rest("GET", "/api/webhook/list")).status).toBe(200);
+    await context.expect.poll(async () => (await api.rest("GET", "/api/webhook/list")).status).toBe(200);
     const json = { process: 1, url: "https://receiver.example/read-only" };
     const { status, headers, envelope } = await api.rest("POST", "/api/webhook", { json });
     expect([status, headers.get("Retry-After"), envelope]).toEqual([503, "1", AWAY]);
@@ -160,8 +161,8 @@ describe("while the database is away, REST answers 503 with Retry-After and the 
   });
 });
 
-test("a call that waits long for a database that answers others is not refused", async () => {
-  const { api, direct } = await start();
+test.concurrent("a call that waits long for a database that answers others is not refused", async (context) => {
+  const { api, direct } = await start(context);
   const lock = await direct.transaction();
   await lock.raw("lock table webhooks in access exclusive mode");
   const waiting = api.rest("GET", "/api/webhook/list");
@@ -171,8 +172,8 @@ test("a call that waits long for a database that answers others is not refused",
   expect((await waiting).status).toBe(200);
 });
 
-test("with the database back, the same requests are answered", async () => {
-  const { api, gateway } = await start();
+test.concurrent("with the database back, the same requests are answered", async (context) => {
+  const { api, gateway } = await start(context);
   await gateway.set("refuse");
   expect((await api.rest("GET", "/api/webhook/list")).status).toBe(503);
   await gateway.set("pass");

@@ -24,6 +24,8 @@ const HISTORIES = Number(
 /** Of the first history; each further one has the next. Other ones each time: that of a failing history repeats it. */
 const SEED = Number(process.env.MODEL_SEED ?? Math.floor(Math.random() * 2 ** 30));
 const STEPS = 240;
+/** Histories at the same time, each on a database of its own: one by one, they wait for the database. */
+const LANES = 2;
 /** Histories from which all of these must have happened. */
 const MANY_HISTORIES = 500;
 const HAPPENS = [
@@ -79,21 +81,31 @@ const histories = fc.oneof(
   ),
 );
 
-let database: TestDatabase;
-let db: Db;
+interface Lane {
+  database: TestDatabase;
+  db: Db;
+}
+
+const lanes: Lane[] = [];
 beforeAll(async () => {
-  database = await createTestDatabase();
-  db = openDatabase(database.url, { max: 5 });
+  for (let n = 0; n < LANES; n += 1) {
+    const database = await createTestDatabase();
+    lanes.push({ database, db: openDatabase(database.url, { max: 5 }) });
+  }
 });
-afterAll(async () => {
-  await db?.destroy();
-  await database?.drop();
-});
+afterAll(() =>
+  Promise.all(
+    lanes.map(async ({ database, db }) => {
+      await db.destroy();
+      await database.drop();
+    }),
+  ),
+);
 
 /** What all histories have done. */
 const done = { histories: 0, steps: 0, counts: new Map<string, number>() };
 
-async function runHistory(steps: Iterable<Step>): Promise<void> {
+async function runHistory(db: Db, steps: Iterable<Step>): Promise<void> {
   await db.raw(`truncate ${TABLES}, api_keys cascade`);
   await db.raw("delete from settings where name = 'payloads_erased_to'");
   const model = new StorageModel(db);
@@ -110,8 +122,9 @@ async function runHistory(steps: Iterable<Step>): Promise<void> {
 }
 
 /** Runs the history of a seed. @throws Error with the shortest history found that fails */
-async function check(seed: number): Promise<void> {
-  const { failed, errorInstance, numShrinks } = await fc.check(fc.asyncProperty(histories, runHistory), {
+async function check(db: Db, seed: number): Promise<void> {
+  const property = fc.asyncProperty(histories, (steps) => runHistory(db, steps));
+  const { failed, errorInstance, numShrinks } = await fc.check(property, {
     seed,
     numRuns: 1,
     unbiased: true,
@@ -135,13 +148,24 @@ test("whatever happens in whatever order, no delivery is lost, doubled or sent b
     tell(
       `${done.histories} histories, ${done.steps} steps, ${Math.round((performance.now() - began) / 1_000)} s, next MODEL_SEED=${seed}`,
     );
-  for (let n = 0; n < HISTORIES && performance.now() < until; n += 1) {
-    await check(SEED + n);
-    if (performance.now() - told < PROGRESS_MS) continue;
-    told = performance.now();
-    report(SEED + n + 1);
-  }
-  report(SEED + done.histories);
+  let [next, failed] = [0, false];
+  const runLane = async ({ db }: Lane) => {
+    while (next < HISTORIES && performance.now() < until && !failed) {
+      const seed = SEED + next;
+      next += 1;
+      await check(db, seed).catch((error: unknown) => {
+        failed = true;
+        throw error;
+      });
+      if (performance.now() - told < PROGRESS_MS) continue;
+      told = performance.now();
+      report(SEED + next);
+    }
+  };
+  // The other lane ends its history, too, before the databases are dropped.
+  const ends = await Promise.allSettled(lanes.map(runLane));
+  for (const end of ends) if (end.status === "rejected") throw end.reason;
+  report(SEED + next);
   for (const [what, times] of [...done.counts].sort()) tell(`  ${what}: ${times}`);
   if (done.histories < MANY_HISTORIES) return;
   expect(
