@@ -267,50 +267,89 @@ describe("the example publishes one event, a batch and a stream, repeats a lost 
   );
 });
 
-test("the outbox example publishes each event once, though an answer is lost and the relay is killed", async () => {
-  const database = await createTestDatabase();
-  const store = openDatabase(database.url, { max: 1, applicationName: "outbox" });
-  onTestFinished(async () => {
-    await store.destroy();
-    await database.drop();
-  });
-  await store.raw(await readFile(path.join(examples, "outbox/outbox.sql"), "utf8"));
-  await store.raw(`update outbox set event = event - 'userId' where id = 700`);
-  await copyFile(path.join(examples, "outbox/outbox.ts"), path.join(dependent, "outbox.ts"));
-  const { secret } = await api.key({ permissions: ONLY.publish });
-  const proxy = await loseFirstAnswer(api.grpcPort as number);
-  onTestFinished(() => proxy.close());
-  const startRelay = (address: string) => {
-    const env = {
-      ...environment,
-      WEBHOOK_KEY: secret,
-      WEBHOOK_GRPC: address,
-      OUTBOX_DATABASE_URL: database.url,
+describe("the outbox example", () => {
+  /** An outbox with 1,200 rows, and relays that publish them with a key of their own until the test ends. */
+  async function createOutbox(eventsPerSecond: number | null = null) {
+    const quotas = { webhookQuota: null, eventsPerSecond };
+    const { id, secret } = await api.key({ permissions: ONLY.publish, quotas });
+    const database = await createTestDatabase();
+    const store = openDatabase(database.url, { max: 1, applicationName: "outbox" });
+    onTestFinished(async () => {
+      await store.destroy();
+      await database.drop();
+    });
+    await store.raw(await readFile(path.join(examples, "outbox/outbox.sql"), "utf8"));
+    await copyFile(path.join(examples, "outbox/outbox.ts"), path.join(dependent, "outbox.ts"));
+    const startRelay = (address = `127.0.0.1:${api.grpcPort}`) => {
+      const env = {
+        ...environment,
+        WEBHOOK_KEY: secret,
+        WEBHOOK_GRPC: address,
+        OUTBOX_DATABASE_URL: database.url,
+      };
+      const relay = spawn(process.execPath, ["outbox.ts"], { cwd: dependent, env, stdio: "ignore" });
+      onTestFinished(() => void relay.kill("SIGKILL"));
+      return relay;
     };
-    const relay = spawn(process.execPath, ["outbox.ts"], { cwd: dependent, env, stdio: "ignore" });
-    onTestFinished(() => void relay.kill("SIGKILL"));
-    return relay;
-  };
-  const left = async () => Number((await store("outbox").count())[0]?.count);
-  const relay = startRelay(proxy.address);
-  await expect.poll(() => proxy.hasBroken()).toBe(true);
-  // Its first batch is published, and the transaction that would delete the rows is not committed.
-  relay.kill("SIGKILL");
-  expect(await left()).toBe(1_200);
-  startRelay(`127.0.0.1:${api.grpcPort}`);
-  await expect.poll(left).toBe(1);
-  const published = await api.context.db("events").whereLike("idempotency_key", "outbox-%");
-  expect(published).toHaveLength(1_199);
-  const deliveries = await api.context
-    .db("queue")
-    .whereIn(
-      "event_id",
-      published.map(({ id }) => id),
-    )
-    .count();
-  expect(Number(deliveries[0]?.count)).toBe(1_199);
-  expect(await store("outbox").first()).toMatchObject({
-    id: 700n,
-    error: "user_id is required and must not be empty",
+    return {
+      store,
+      startRelay,
+      left: async () => Number((await store("outbox").count())[0]?.count),
+      published: () => api.context.db("events").where("api_key_id", id).select("id", "idempotency_key"),
+    };
+  }
+
+  test("publishes each event once, though an answer is lost and the relay is killed", async () => {
+    const { store, startRelay, left, published } = await createOutbox();
+    await store.raw(`update outbox set event = event - 'userId' where id = 700`);
+    const proxy = await loseFirstAnswer(api.grpcPort as number);
+    onTestFinished(() => proxy.close());
+    const relay = startRelay(proxy.address);
+    await expect.poll(() => proxy.hasBroken()).toBe(true);
+    // Its first batch is published, and the transaction that would delete the rows is not committed.
+    relay.kill("SIGKILL");
+    expect(await left()).toBe(1_200);
+    startRelay();
+    await expect.poll(left).toBe(1);
+    const events = await published();
+    expect(events).toHaveLength(1_199);
+    const deliveries = await api.context
+      .db("queue")
+      .whereIn(
+        "event_id",
+        events.map(({ id }) => id),
+      )
+      .count();
+    expect(Number(deliveries[0]?.count)).toBe(1_199);
+    expect(await store("outbox").first()).toMatchObject({
+      id: 700n,
+      error: "user_id is required and must not be empty",
+    });
+  });
+
+  test("publishes every event if the key has a quota of fewer events than a batch has", async () => {
+    const { store, startRelay, left, published } = await createOutbox(200);
+    startRelay();
+    await expect.poll(() => store("outbox").whereNotNull("retry_at").first()).toBeDefined();
+    await expect.poll(left, { timeout: 40_000 }).toBe(0);
+    expect(await published()).toHaveLength(1_200);
+  });
+
+  test("publishes an event that the service could not store once it can, and the others meanwhile", async () => {
+    const { store, startRelay, left, published } = await createOutbox();
+    const { db } = api.context;
+    await db.raw(`
+      create function refuse_event() returns trigger language plpgsql as $$ begin raise exception 'no room'; end $$;
+      create trigger refuse_event before insert on events for each row
+        when (new.idempotency_key = 'outbox-700') execute function refuse_event()`);
+    const repair = () => db.raw("drop function if exists refuse_event() cascade");
+    onTestFinished(() => repair().then(() => {}));
+    startRelay();
+    await expect.poll(left).toBe(1);
+    const [row] = await store("outbox");
+    expect(row).toMatchObject({ id: 700n, error: null, retry_at: expect.any(Date) });
+    await repair();
+    await expect.poll(left).toBe(0);
+    expect(await published()).toHaveLength(1_200);
   });
 });

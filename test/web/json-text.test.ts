@@ -15,3 +15,10 @@ test("numbers beyond what a double holds stay as they are written", () => {
     '{\n  "OrderId": 9223372036854775807,\n  "Weight": 1.50\n}',
   );
 });
+
+test("JSON nested thousands deep is laid out with a bounded indentation", () => {
+  const depth = 16_000;
+  const laidOut = layOutJson("[".repeat(depth) + "]".repeat(depth));
+  expect(laidOut.length).toBeLessThan(100 * 2 * depth);
+  expect(laidOut.replaceAll(/\s/g, "")).toBe("[".repeat(depth) + "]".repeat(depth));
+});

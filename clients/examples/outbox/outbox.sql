@@ -3,7 +3,9 @@ create table outbox (
   id bigint generated always as identity primary key,
   -- A PublishEventRequest without idempotency_key, as JSON.
   event jsonb not null,
-  -- Why the service refused the event, for a person to look at.
+  -- When to publish the event again, if the service could not store it yet.
+  retry_at timestamptz,
+  -- Why the service refused the event for good, for a person to look at.
   error text
 );
 create index on outbox (id) where error is null;

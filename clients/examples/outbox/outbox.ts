@@ -1,5 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { fromJson, type JsonObject } from "@bufbuild/protobuf";
+import { durationMs } from "@bufbuild/protobuf/wkt";
+import { Code } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { createWebhookClients, PublishEventRequestSchema, withApiKey } from "@webhook-service/client";
 import pg from "pg";
@@ -17,6 +19,10 @@ const pool = new pg.Pool({ connectionString: OUTBOX_DATABASE_URL });
 /** Events in a batch: at most 1,000, and at most 4 MiB. */
 const BATCH_SIZE = 500;
 const IDLE_MS = 1_000;
+/** The delay before an event is published again if the service names none. */
+const RETRY_MS = 5_000;
+/** The codes of events that cannot be published as they are. With any other code, the service may accept them later. */
+const PERMANENT = new Set([Code.InvalidArgument, Code.AlreadyExists]);
 
 interface Row {
   id: string;
@@ -24,32 +30,20 @@ interface Row {
 }
 
 /**
- * Publishes the oldest rows and deletes them; returns their number. If the program dies or the connection breaks between
- * the two, the rows are published again with the same idempotency keys: the service recognises them and delivers nothing
- * twice. Any number of relays may run: each takes rows that no other has locked.
+ * Publishes the oldest rows and deletes them; returns the number of rows taken. If the program dies or the connection
+ * breaks between the two, the rows are published again with the same idempotency keys: the service recognises them and
+ * delivers nothing twice. Any number of relays may run: each takes rows that no other has locked.
  */
 async function relay(): Promise<number> {
   const client = await pool.connect();
   try {
     await client.query("begin");
     const { rows } = await client.query<Row>(
-      "select id, event from outbox where error is null order by id limit $1 for update skip locked",
+      `select id, event from outbox where error is null and (retry_at is null or retry_at <= now())
+        order by id limit $1 for update skip locked`,
       [BATCH_SIZE],
     );
-    if (rows.length > 0) {
-      const batch = rows.map(({ id, event }) =>
-        fromJson(PublishEventRequestSchema, { ...event, idempotencyKey: `outbox-${id}` }),
-      );
-      const { results } = await events.publishEventBatch({ events: batch });
-      for (const { result } of results) {
-        if (result.case !== "error") continue;
-        const { index, message } = result.value;
-        await client.query("update outbox set error = $2 where id = $1", [rows[index]?.id, message]);
-      }
-      await client.query("delete from outbox where id = any($1) and error is null", [
-        rows.map(({ id }) => id),
-      ]);
-    }
+    if (rows.length > 0) await publish(client, rows);
     await client.query("commit");
     client.release();
     return rows.length;
@@ -60,11 +54,41 @@ async function relay(): Promise<number> {
   }
 }
 
+/** Publishes locked rows: deletes those that the service has stored, and notes what to do with the others. */
+async function publish(client: pg.PoolClient, rows: readonly Row[]): Promise<void> {
+  const batch = rows.map(({ id, event }) =>
+    fromJson(PublishEventRequestSchema, { ...event, idempotencyKey: `outbox-${id}` }),
+  );
+  const { results } = await events.publishEventBatch({ events: batch });
+  const published: string[] = [];
+  const refused: { id: string; message: string }[] = [];
+  const postponed: { id: string; ms: number }[] = [];
+  for (const [index, { id }] of rows.entries()) {
+    const result = results[index]?.result;
+    if (result?.case === "published") published.push(id);
+    else if (result?.case === "error") {
+      const { code, message, retryAfter } = result.value;
+      if (PERMANENT.has(code)) refused.push({ id, message });
+      else postponed.push({ id, ms: retryAfter ? durationMs(retryAfter) : RETRY_MS });
+    }
+  }
+  await client.query("delete from outbox where id = any($1)", [published]);
+  await client.query(
+    "update outbox set error = told.message from unnest($1::bigint[], $2::text[]) as told (id, message) where outbox.id = told.id",
+    [refused.map(({ id }) => id), refused.map(({ message }) => message)],
+  );
+  await client.query(
+    `update outbox set retry_at = clock_timestamp() + told.ms * interval '1 ms'
+      from unnest($1::bigint[], $2::float8[]) as told (id, ms) where outbox.id = told.id`,
+    [postponed.map(({ id }) => id), postponed.map(({ ms }) => ms)],
+  );
+  console.log(`published ${published.length}, refused ${refused.length}, to retry ${postponed.length}`);
+}
+
 for (;;) {
   try {
-    const published = await relay();
-    if (published > 0) console.log(`published ${published}`);
-    if (published < BATCH_SIZE) await delay(IDLE_MS);
+    const taken = await relay();
+    if (taken < BATCH_SIZE) await delay(IDLE_MS);
   } catch (error) {
     console.error(`retrying: ${(error as Error).message}`);
     await delay(IDLE_MS);

@@ -100,7 +100,8 @@ func main() {
 	})
 	fmt.Printf("published %s, duplicate: %t\n", published.EventId, published.Duplicate)
 
-	// A batch: each event has a result of its own.
+	// A batch: each event has a result of its own. Codes 3 and 6 are permanent. With any other code, such as 8 for an event
+	// over the key's quota, publish the event again after RetryAfter, with the same idempotency key.
 	batch := []*webhookv1.PublishEventRequest{order(2, "tenant-42"), order(3, "two words")}
 	answer := withRetries(func(ctx context.Context) (*webhookv1.PublishEventBatchResponse, error) {
 		return events.PublishEventBatch(ctx, &webhookv1.PublishEventBatchRequest{Events: batch})

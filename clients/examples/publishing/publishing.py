@@ -61,7 +61,8 @@ with grpc.insecure_channel(address) as channel:
     published = with_retries(lambda: events.PublishEvent(order(1), **call_options))
     print(f"published {published.event_id}, duplicate: {str(published.duplicate).lower()}")
 
-    # A batch: each event has a result of its own.
+    # A batch: each event has a result of its own. Codes 3 and 6 are permanent. With any other code, such as 8 for an
+    # event over the key's quota, publish the event again after retry_after, with the same idempotency key.
     batch = event_pb2.PublishEventBatchRequest(events=[order(2), order(3, user_id="two words")])
     for result in with_retries(lambda: events.PublishEventBatch(batch, **call_options)).results:
         if result.HasField("published"):

@@ -62,7 +62,8 @@ function print({ result }: PublishResult): void {
 const { eventId, duplicate } = await withRetries(() => events.publishEvent(order(1)));
 console.log(`published ${eventId}, duplicate: ${duplicate}`);
 
-// A batch: each event has a result of its own.
+// A batch: each event has a result of its own. Codes 3 and 6 are permanent. With any other code, such as 8 for an event
+// over the key's quota, publish the event again after `retryAfter`, with the same idempotency key.
 const batch = [order(2), { ...order(3), userId: "two words" }];
 for (const result of (await withRetries(() => events.publishEventBatch({ events: batch }))).results)
   print(result);

@@ -37,15 +37,24 @@ const STATUS_NAMES = new Map<number, StatusName>(
 /** The retry delay for callers while the database is unavailable, in milliseconds. */
 const RETRY_AWAY_MS = 1_000;
 
-/**
- * The maximum length of an error's message, in characters. Messages repeat what the caller sent, and gRPC sends them in
- * trailers: HTTP/2 resets a stream whose trailers are longer than 64 KiB, and some clients accept no more than 8 KiB.
- */
+// Errors repeat what the caller sent, and gRPC sends them in trailers: the message percent-encoded, and again with the
+// details in base64. HTTP/2 resets a stream whose trailers are longer than 64 KiB, and some clients accept no more than
+// 8 KiB. The limits below keep all trailers of an error under 8 KiB.
+
+/** The maximum length of an error's message, in characters. */
 const MAX_MESSAGE_LENGTH = 1_000;
+/** The maximum size of an error's message in trailers, in bytes. 1,000 characters of ASCII take 2,333. */
+const MAX_MESSAGE_BYTES = 2_500;
+/** The size in trailers of a character outside printable ASCII, in bytes per byte of its UTF-8. */
+const ENCODED_BYTES = 3 + 4 / 3;
 /** The maximum length of the description of one wrong field, in characters. */
 const MAX_VIOLATION_LENGTH = 300;
 /** The maximum number of wrong fields that one error names. */
 const MAX_VIOLATIONS = 20;
+/** The maximum length of one value of the metadata, in characters. */
+const MAX_METADATA_LENGTH = 1_000;
+/** The maximum size of the details of an error, in bytes of UTF-8. */
+const MAX_DETAILS_BYTES = 3_000;
 
 /** The error for invalid fields of a request. */
 export function invalidFields(violations: readonly FieldViolation[]): DomainError {
@@ -168,17 +177,19 @@ interface Details {
 }
 
 function detailed(message: string, code: Code, details: Details): ConnectError {
-  const { reason, retryAfterMs, metadata = {} } = details;
-  const violations = (details.violations ?? []).slice(0, MAX_VIOLATIONS);
+  const { reason, retryAfterMs, violations = [] } = details;
+  const metadata = Object.fromEntries(
+    Object.entries(details.metadata ?? {}).map(([name, value]) => [
+      name,
+      bounded(value, MAX_METADATA_LENGTH),
+    ]),
+  );
   const info: MessageInitShape<typeof ErrorInfoSchema> = { reason, domain: ERROR_DOMAIN, metadata };
-  const error = new ConnectError(bounded(message, MAX_MESSAGE_LENGTH), code, undefined, [
-    { desc: ErrorInfoSchema, value: info },
-  ]);
+  const text = boundedInTrailers(bounded(message, MAX_MESSAGE_LENGTH));
+  const error = new ConnectError(text, code, undefined, [{ desc: ErrorInfoSchema, value: info }]);
   if (violations.length > 0) {
-    const fieldViolations = violations.map(({ field, description }) => ({
-      field: bounded(field, MAX_VIOLATION_LENGTH),
-      description: bounded(description, MAX_VIOLATION_LENGTH),
-    }));
+    const size = Object.values(metadata).reduce((sum, value) => sum + Buffer.byteLength(value), 0);
+    const fieldViolations = boundedViolations(violations, MAX_DETAILS_BYTES - size);
     error.details.push({ desc: BadRequestSchema, value: { fieldViolations } });
   }
   if (retryAfterMs !== undefined) {
@@ -191,10 +202,37 @@ function detailed(message: string, code: Code, details: Details): ConnectError {
   return error;
 }
 
+/** The first of the invalid fields. Texts are truncated, and their total size is bounded. @param maxBytes of UTF-8 */
+function boundedViolations(violations: readonly FieldViolation[], maxBytes: number): FieldViolation[] {
+  const named: FieldViolation[] = [];
+  let room = maxBytes;
+  for (const each of violations.slice(0, MAX_VIOLATIONS)) {
+    const field = bounded(each.field, MAX_VIOLATION_LENGTH);
+    const description = bounded(each.description, MAX_VIOLATION_LENGTH);
+    room -= Buffer.byteLength(field) + Buffer.byteLength(description);
+    if (room < 0) break;
+    named.push({ field, description });
+  }
+  return named;
+}
+
 /**
  * Truncates text, hides the secrets in it, and makes it encodable as UTF-8: a request may contain half of a surrogate pair.
  */
 function bounded(given: string, maxLength: number): string {
   const text = hideSecrets(given);
   return (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text).toWellFormed();
+}
+
+/** Truncates a message whose trailers would be larger than MAX_MESSAGE_BYTES. */
+function boundedInTrailers(message: string): string {
+  let room = MAX_MESSAGE_BYTES;
+  let length = 0;
+  for (const character of message) {
+    const isPlain = character >= " " && character <= "~" && character !== "%";
+    room -= isPlain ? 1 + 4 / 3 : Buffer.byteLength(character) * ENCODED_BYTES;
+    if (room < 0) return `${message.slice(0, length)}…`;
+    length += character.length;
+  }
+  return message;
 }

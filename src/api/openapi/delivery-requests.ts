@@ -50,7 +50,7 @@ const HEADERS: { name: string; required: boolean; description: string; example: 
     name: "webhook-signature",
     required: true,
     description:
-      "HMAC-SHA256 signatures according to Standard Webhooks: `v1,` and base64, separated by spaces.",
+      "Signatures according to Standard Webhooks, separated by spaces, each with its version and base64: `v1,` for HMAC-SHA256 with a signing secret, and, if the webhook has a key pair, `v1a,` for ed25519. Ignore versions that you do not verify.",
     example: "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
   },
 ];

@@ -1,3 +1,4 @@
+import { create, toBinary } from "@bufbuild/protobuf";
 import { Code, type ConnectError, createClient } from "@connectrpc/connect";
 import pino from "pino";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -8,11 +9,12 @@ import {
 } from "../../../gen/google/rpc/error_details_pb.ts";
 import { DeliveryService } from "../../../gen/webhook/v1/delivery_pb.ts";
 import { WebhookProcessSchema } from "../../../gen/webhook/v1/event_pb.ts";
+import { SetWebhookRequestSettingsRequestSchema } from "../../../gen/webhook/v1/request_settings_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { toConnectError } from "../../../src/api/errors/errors.ts";
 import { DomainError, ERROR_DOMAIN } from "../../../src/contract/errors.ts";
-import { PROTOCOLS } from "../../support/clients.ts";
-import { refused } from "../../support/grpc-calls.ts";
+import { grpc, PROTOCOLS } from "../../support/clients.ts";
+import { grpcTrailers, refused } from "../../support/grpc-calls.ts";
 import { ONLY, startTestApi, type TestApi } from "../../support/test-api.ts";
 
 let api: TestApi;
@@ -71,6 +73,32 @@ describe.each(PROTOCOLS)("over %s", (_name, transport) => {
     });
   });
 });
+
+test.each(["x", "界"])(
+  "over gRPC the trailers of an error with many long fields of %s stay below 8 KiB, and name the first fields",
+  async (character) => {
+    const headers = Array.from({ length: 40 }, () => ({ name: character.repeat(400) }));
+    const request = { webhookId: await api.register(), settings: { headers } };
+    const { trailers, bytes } = await grpcTrailers(
+      api,
+      "/webhook.v1.WebhookService/SetWebhookRequestSettings",
+      toBinary(
+        SetWebhookRequestSettingsRequestSchema,
+        create(SetWebhookRequestSettingsRequestSchema, request),
+      ),
+    );
+    expect(trailers["grpc-status"]).toBe(String(Code.InvalidArgument));
+    expect(bytes).toBeLessThan(8_192);
+    const error = await refused(createClient(WebhookService, grpc(api)).setWebhookRequestSettings(request));
+    const named = error.findDetails(BadRequestSchema)[0]?.fieldViolations.map(({ field }) => field) ?? [];
+    expect(named.slice(0, 3)).toEqual([
+      "settings.headers",
+      "settings.headers[0].name",
+      "settings.headers[1].name",
+    ]);
+    expect(error.rawMessage).toMatch(/^settings\.headers must be at most .*…$/s);
+  },
+);
 
 test("a limit that ends tells when, rounded up to whole seconds where a header tells it", () => {
   const error = toConnectError(

@@ -65,11 +65,15 @@ function csvCell(cell: Cell): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
+/** Line breaks, which valid JSON contains between tokens only. Payloads of test events may have some. */
+const LINE_BREAKS = /[\r\n]+/g;
+
 /** A JSON object per line, with the payload as part of it where a row has one. */
 export const JSON_LINES: LineFormat = {
   header: "",
   line({ delivery, subjects, payload }) {
     const json = toJsonString(DeliverySchema, create(DeliverySchema, deliveryMessage(delivery, subjects)));
-    return payload === undefined ? `${json}\n` : `${json.slice(0, -1)},"payload":${payload ?? "null"}}\n`;
+    if (payload === undefined) return `${json}\n`;
+    return `${json.slice(0, -1)},"payload":${payload?.replaceAll(LINE_BREAKS, " ") ?? "null"}}\n`;
   },
 };

@@ -20,16 +20,32 @@ const properties = new Map(
   ]),
 );
 
-/** The first searchable value of a payload; undefined if it has none. @param process the number of its event type */
+/**
+ * The first searchable value of a payload; undefined if it has none. The payload of a test event is any JSON object, whose
+ * values need not have the types of the event type, and may be nested too deeply for the parser.
+ *
+ * @param process the number of its event type
+ */
 export function subjectOf(process: number, payload: string | null): string | undefined {
   const names = properties.get(process) ?? [];
   if (payload === null || names.length === 0) return undefined;
-  const values = parseExactJson(payload) as Record<string, unknown>;
+  const values = parsed(payload);
   for (const name of names) {
     const [value] = [values[name]].flat();
-    if (value !== null && value !== undefined && value !== "") return String(value);
+    // JSON may contain half of a surrogate pair, which clients reject in a message.
+    if (typeof value === "string" && value !== "") return value.toWellFormed();
+    if (typeof value === "number" || typeof value === "bigint") return String(value);
   }
   return undefined;
+}
+
+/** The properties of a payload; none if the payload cannot be parsed. */
+function parsed(payload: string): Record<string, unknown> {
+  try {
+    return parseExactJson(payload) as Record<string, unknown>;
+  } catch {
+    return {};
+  }
 }
 
 /** Reads what the events of deliveries are about. */

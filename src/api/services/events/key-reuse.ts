@@ -13,6 +13,8 @@ import { gathering } from "../../../db/gathering.ts";
 const MAX_EVENTS_PER_QUERY = 20;
 /** The maximum number of differing fields named in a message. */
 const MAX_NAMED_FIELDS = 3;
+/** The maximum number of differing fields listed in the metadata. gRPC sends it in trailers, whose size is limited. */
+const MAX_LISTED_FIELDS = 20;
 
 /** Creates the error for an event whose idempotency key was already used for a different event. */
 export type KeyReuse = (event: NewEvent, firstEventId: string) => Promise<DomainError>;
@@ -34,10 +36,16 @@ export function createKeyReuse(db: Db): KeyReuse {
       `idempotency_key was already used for a different event, ${firstEventId}${inWords(first, fields)}; use a new key for a new event`,
       {
         reason: "IDEMPOTENCY_KEY_REUSED",
-        metadata: { event_id: firstEventId, ...(fields.length > 0 ? { fields: fields.join(",") } : {}) },
+        metadata: { event_id: firstEventId, ...(fields.length > 0 ? { fields: listed(fields) } : {}) },
       },
     );
   };
+}
+
+/** For programs: the first fields, and "…" if there are more. */
+function listed(fields: readonly string[]): string {
+  const more = fields.length > MAX_LISTED_FIELDS ? ["…"] : [];
+  return [...fields.slice(0, MAX_LISTED_FIELDS), ...more].join(",");
 }
 
 function inWords(first: StoredEvent | undefined, fields: readonly string[]): string {

@@ -2,6 +2,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import type { Counter } from "@opentelemetry/api";
 import type { Logger } from "pino";
+import { RetryInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import type { PublishEventRequest, PublishResultSchema } from "../../../../gen/webhook/v1/event_pb.ts";
 import { DomainError } from "../../../contract/errors.ts";
 import type { NewEvent } from "../../../db/events/publish.ts";
@@ -148,8 +149,12 @@ export class PublishedSeries {
     if (FATAL.has(code)) this.#fault = { error };
     else this.#options.refusals.add(1, { reason: reasonOf(told) });
     const message = clipped(rawMessage);
+    const retryAfter = told.findDetails(RetryInfoSchema)[0]?.retryDelay;
     this.#results[index] = {
-      result: { case: "error", value: { index, code, message, reason: reasonOf(told) } },
+      result: {
+        case: "error",
+        value: { index, code, message, reason: reasonOf(told), ...(retryAfter ? { retryAfter } : {}) },
+      },
     };
   }
 

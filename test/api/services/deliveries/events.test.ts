@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
+import { type Delivery, DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
-import { grpc } from "../../../support/clients.ts";
+import { connect, grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { changeDelivery, storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { startTestApi, type TestApi } from "../../../support/test-api.ts";
@@ -158,4 +158,36 @@ test("failures are counted by reason, the most frequent first, of failed and ret
   expect(refused?.rawMessage).toContain(
     "must be one or more of: DELIVERY_STATE_FAILED, DELIVERY_STATE_RETRYING",
   );
+});
+
+test("test events of any payload can be listed, exported, read and sent again by app and administrator, and have a subject only if it is text", async () => {
+  const deep = `${"[".repeat(8_000)}${"]".repeat(8_000)}`;
+  const subjects: [payload: string, subject: string | undefined][] = [
+    ['{"OrderNumber":{"toString":null}}', undefined],
+    ['{"OrderNumber":[[1]],"TrackingNumber":true}', undefined],
+    [`{"OrderNumber":${deep}}`, undefined],
+    [`{"OrderNumber":"SO-1","Deep":${deep}}`, undefined],
+    ['{"OrderNumber":{},"TrackingNumber":["JD-1"]}', "JD-1"],
+    ['{"OrderNumber":9007199254740993}', "9007199254740993"],
+    ['{"OrderNumber":"\\ud800"}', "\ufffd"],
+  ];
+  const asJson = createClient(DeliveryService, connect(api, api.adminKey, false));
+  for (const [payload, subject] of subjects) {
+    const { eventId, deliveryId } = await createClient(WebhookService, grpc(api)).sendTestEvent({
+      webhookId: appWebhook,
+      payload,
+    });
+    for (const client of [ofApp, deliveries, asJson]) {
+      await changeDelivery(api.context.db, deliveryId, { state: "failed", attempts: 1 });
+      const { deliveries: listed } = await client.listDeliveries({ eventId });
+      const { event } = await client.getEvent({ eventId });
+      const { delivery } = await client.getDelivery({ deliveryId });
+      const exported: (Delivery | undefined)[] = [];
+      for await (const page of client.exportDeliveries({ eventId })) exported.push(...page.deliveries);
+      const { delivery: again } = await client.sendAgain({ deliveryId });
+      const found = [...listed, ...exported, delivery, again];
+      expect(found.map((each) => each?.id)).toEqual(Array(4).fill(deliveryId));
+      expect([...found, event].map((each) => each?.subject)).toEqual(Array(5).fill(subject));
+    }
+  }
 });

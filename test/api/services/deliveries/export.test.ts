@@ -8,6 +8,7 @@ import {
   ExportFormat,
 } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
@@ -125,6 +126,20 @@ test("JSON lines have the payload as receivers get it, and large ones one after 
   const found = lines.map((line) => JSON.parse(line) as { id: string; payload: { Carrier: string } });
   expect(found.map(({ id }) => id)).toEqual(large.sort().reverse());
   for (const { payload } of found) expect(payload.Carrier).toHaveLength(LARGE_CHARACTERS);
+});
+
+test("a delivery is one JSON line if the payload of its test event has line breaks", async () => {
+  const payload = '{\r\n  "OrderNumber": "SO-1\\n",\n  "OrderId": 9007199254740993\n}';
+  const { deliveryId } = await createClient(WebhookService, grpc(api)).sendTestEvent({ webhookId, payload });
+  const responses = await exported({
+    search: deliveryId,
+    format: ExportFormat.JSON_LINES,
+    withPayload: true,
+  });
+  const lines = textOf(responses).trimEnd().split(/\r|\n/);
+  expect(lines).toHaveLength(1);
+  expect(JSON.parse(lines[0] ?? "")).toMatchObject({ id: deliveryId, payload: { OrderNumber: "SO-1\n" } });
+  expect(lines[0]).toContain("9007199254740993");
 });
 
 test("text is found inside payloads within a time range, and the export says how much it has examined", async () => {

@@ -1,11 +1,12 @@
 import { randomUUID } from "node:crypto";
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
-import { EventService, type PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
+import { EventService, PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
+import { grpcTrailers } from "../../../support/grpc-calls.ts";
 import { startTestApi, type TestApi } from "../../../support/test-api.ts";
 
 let api: TestApi;
@@ -130,6 +131,25 @@ test("programs read the first event and the differing fields from the error's me
       metadata: { event_id: eventId, fields: "user_id,order_dispatched.order_number" },
     },
   ]);
+});
+
+test("over gRPC the trailers stay below 8 KiB if thousands of fields differ, and programs read the first 20", async () => {
+  const lines = (sku: string) =>
+    Array.from({ length: 2_500 }, (_, n) => ({ productId: 7n, sku: `${sku}-${n}`, quantity: 1 }));
+  const first = request({}, { lines: lines("A") });
+  const { eventId } = await events.publishEvent(first);
+  const other = request({ idempotencyKey: first.idempotencyKey }, { lines: lines("B") });
+  const message = toBinary(PublishEventRequestSchema, create(PublishEventRequestSchema, other));
+  const { trailers, bytes } = await grpcTrailers(api, "/webhook.v1.EventService/PublishEvent", message);
+  expect(trailers["grpc-status"]).toBe(String(Code.AlreadyExists));
+  expect(bytes).toBeLessThan(8_192);
+  const error = await failure(events.publishEvent(other));
+  expect(error?.rawMessage).toContain("lines[2].sku and 2497 more");
+  const fields = Array.from({ length: 20 }, (_, n) => `order_dispatched.lines[${n}].sku`);
+  expect(error?.findDetails(ErrorInfoSchema)[0]?.metadata).toEqual({
+    event_id: eventId,
+    fields: [...fields, "…"].join(","),
+  });
 });
 
 test("of an event whose payload is erased only the other fields are compared", async () => {

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
+import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ErrorInfoSchema, RetryInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
@@ -117,7 +118,14 @@ describe("a quota of events per second", () => {
     expect(outcomes.slice(0, 10)).toEqual(Array(10).fill("published"));
     expect(accepted).toBeLessThan(300);
     const last = results.at(-1)?.result;
-    expect(last).toMatchObject({ case: "error", value: { index: 299, reason: "QUOTA_EXCEEDED" } });
+    expect(last).toMatchObject({
+      case: "error",
+      value: { index: 299, code: Code.ResourceExhausted, reason: "QUOTA_EXCEEDED" },
+    });
+    const told = last?.case === "error" ? last.value.retryAfter : undefined;
+    // A hundred milliseconds for each refused event.
+    expect(told && durationMs(told)).toBeGreaterThan(100 * (300 - accepted - 1));
+    expect(told && durationMs(told)).toBeLessThanOrEqual(100 * (300 - accepted));
     expect(
       await api.context.db("events").whereIn(
         "idempotency_key",
