@@ -38,13 +38,12 @@ test("the description tells receivers the configured DELIVERY_TIMEOUT", async ()
 });
 
 test("the description names the HMAC and the public-key signature of a delivery", async () => {
-  const { OrderDispatched } = ((await (await fetch(`${api.url}/openapi.json`)).json()) as typeof described)
-    .webhooks;
+  const { webhooks } = JSON.parse(await (await fetch(`${api.url}/openapi.json`)).text());
   const signature = {
     name: "webhook-signature",
     description: expect.stringMatching(/`v1,` for HMAC-SHA256.*`v1a,` for ed25519/),
   };
-  expect(OrderDispatched?.post?.parameters).toContainEqual(expect.objectContaining(signature));
+  expect(webhooks.OrderDispatched.post.parameters).toContainEqual(expect.objectContaining(signature));
 });
 
 test("the description is valid OpenAPI 3.1, and refers to nothing outside itself", async () => {
