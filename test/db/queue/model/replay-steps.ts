@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { expect } from "vitest";
-import type { Db } from "../../../../src/db/database.ts";
+import { type Db, rows } from "../../../../src/db/database.ts";
 import {
   changeReplay,
   getReplay,
@@ -111,11 +111,20 @@ async function work(
   expect(running).toMatchObject({ id: replay.id, kind: replay.kind, filter: replay.filter });
   if (running.listedTo !== null) await callUntilAnswered(on, fault, (db) => listWebhooksOf(db, running));
   // The pause since the last step is over.
-  await on.raw("update replay_webhooks set due = now() where replay_id = ?", [replay.id]);
+  const [now] = await rows<{ at: string }>(on, "select now()::text as at");
+  const pause = { id: replay.id, overAt: now?.at };
+  await on.raw("update replay_webhooks set due = :overAt::timestamptz where replay_id = :id::uuid", pause);
   const { ready } = await findReady(on, replay.id);
   const webhookId = pick(ready, n);
   if (webhookId !== undefined) {
     const heard = await call(on, fault, (db) => stepWebhook(db, running, webhookId, LIMITS));
+    // However long the checks take, the next step is not due before they end. After a step that has queued something it must
+    // not have been due at once.
+    await on.raw(
+      `update replay_webhooks set due = due + interval '1 hour' where replay_id = :id::uuid
+        and due > :overAt::timestamptz + make_interval(secs => case when after_step > before_step then 0.25 else 0 end)`,
+      pause,
+    );
     await model.check({
       may: replay.kind === "resend" ? resends(model, replay, webhookId) : backfills(model, webhookId),
       note(_before, after) {
