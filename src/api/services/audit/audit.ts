@@ -54,7 +54,8 @@ export function auditService({ db }: ApiContext): ServiceImpl<typeof AuditServic
         {
           actions: request.actions.map(actionName),
           apiKeyId: optionalUuid("api_key_id", request.apiKeyId),
-          targetId,
+          // Numbers, and UUIDs in lower case.
+          targetId: targetId?.toLowerCase(),
           from: request.from && timestampDate(request.from),
           to: request.to && timestampDate(request.to),
           before,

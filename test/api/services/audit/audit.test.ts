@@ -523,6 +523,7 @@ describe("the list", () => {
       "WEBHOOK_PAUSED",
       "WEBHOOK_CREATED",
     ]);
+    expect(await actions({ targetId: key.id.toUpperCase() })).toEqual(["API_KEY_CREATED"]);
     const filter = { apiKeyId: key.id, actions: [AuditAction.WEBHOOK_CREATED] };
     expect(await actions(filter)).toEqual(["WEBHOOK_CREATED"]);
     const at = (await audit.listAuditEntries(filter)).entries[0]?.time as never;
