@@ -2,8 +2,9 @@ import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 
 /**
- * Connections that a process uses in addition to its pool. Two during migrations. Later one of a worker for change
- * notifications, one of an API for announcements, one for gauges of the backlog, and one to check a silent database.
+ * Connections that a process uses in addition to its pool. Migrations use two. Later, a worker uses one for change
+ * notifications, an API uses one for announcements, and either uses one for gauges of the backlog and one to check a
+ * silent database.
  */
 const CONNECTIONS_OUTSIDE_POOL = 3;
 
