@@ -96,7 +96,7 @@ export interface DatabaseConfig {
   url: string | undefined;
   /** The address for uses that a pooler in transaction mode does not support. Undefined: same as `url`. */
   directUrl: string | undefined;
-  /** A streaming replica that lists of deliveries and statistics are read from. Undefined: none. */
+  /** A streaming replica that lists and exports of deliveries are read from. Undefined: none. */
   readUrl: string | undefined;
   poolSize: number;
   /** Whether frequent statements are prepared once per connection. */

@@ -2,8 +2,9 @@ import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
 
 /**
- * Connections that a process uses in addition to its pool: for change notifications, for announcements, and for
- * migrations or liveness checks.
+ * Connections that a process uses in addition to its pool. Migrations use two. Later, a worker uses one for change
+ * notifications, an API uses one for announcements, and either uses one for gauges of the backlog and one to check a
+ * silent database.
  */
 const CONNECTIONS_OUTSIDE_POOL = 3;
 
