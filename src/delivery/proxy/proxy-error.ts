@@ -13,7 +13,10 @@ export class ProxyUnavailableError extends Error {
   }
 }
 
-/** Thrown if the outbound proxy opens no connection to one receiver. Nothing was sent. */
+/**
+ * Thrown if the outbound proxy opens no connection to one receiver. Nothing was sent. Counts as an attempt: a receiver could
+ * cause it, and would otherwise stop all deliveries.
+ */
 export class ProxyRefusedError extends Error {
   readonly code = "PROXY_REFUSED";
   override name = "ProxyRefusedError";
