@@ -12,7 +12,7 @@ import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
 
 const DOCUMENT = new URL("../docs/events.md", import.meta.url);
 
-const INTRODUCTION = `<!-- Generated from proto/webhook/v1/event.proto by \`npm run generate\`. Edit that file instead. -->
+const INTRODUCTION = `<!-- Generated from event.proto and notice.proto by \`npm run generate\`. Edit those files instead. -->
 
 # Events
 
