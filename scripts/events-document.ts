@@ -20,13 +20,13 @@ The payloads that receivers get, each a JSON object. The header \`X-Service-Webh
 \`GET /api/webhook/processes\` returns the same for programs, with JSON Schemas.
 [CONTRIBUTING.md](../CONTRIBUTING.md#adding-an-event-type) describes how to add an event type.
 
-- All properties are always present, in the order of the lists. Unset ones are \`null\` where the type says so, else \`0\`, \`""\`, \`false\`,
-  \`[]\`, \`{}\` or the first name of the enum. Samples set all.
+- All properties are always present, in the order of the lists. The type says which value an unset property has; properties without
+  such a value are always set. Samples set all.
 - Times are UTC, \`YYYY-MM-DDThh:mm:ss\`. Enums are sent by name.
 - 64-bit integers have every digit and can exceed 2^53, beyond which JavaScript's \`JSON.parse\` rounds.
 - Later versions may add properties and names: ignore unknown ones.
 
-Numbers for \`process\`:
+Event types, with their numbers for \`process\` ([api.md](api.md#operations)):
 `;
 
 /** The content of docs/events.md, generated from the proto files. */
@@ -72,7 +72,8 @@ function isPart(desc: DescMessage): boolean {
 function fieldList(desc: DescMessage): string {
   return desc.fields
     .map((field) => {
-      const type = mayBeNull(field) ? `${typeOf(field)} or \`null\`` : typeOf(field);
+      const unset = unsetOf(field);
+      const type = unset === undefined ? typeOf(field) : `${typeOf(field)}; ${unset} if unset`;
       const meaning = [commentOf(field), choiceOf(field)].filter((text) => text !== undefined).join(" ");
       return item(`\`${propertyName(field)}\` (${type})`, meaning);
     })
@@ -121,10 +122,15 @@ function scalarType(scalar: ScalarType): string {
   }
 }
 
-/** Whether the property is null when the field is unset. */
-function mayBeNull(field: DescField): boolean {
-  if (hasOption(field, required) && getOption(field, required)) return false;
-  return field.fieldKind !== "list" && field.fieldKind !== "map" && canBeUnset(field);
+/** The property's value when the field is unset. Undefined if the field is always set. */
+function unsetOf(field: DescField): string | undefined {
+  if (hasOption(field, required) && getOption(field, required)) return undefined;
+  if (field.fieldKind === "list") return "`[]`";
+  if (field.fieldKind === "map") return "`{}`";
+  if (canBeUnset(field)) return "`null`";
+  if (field.enum) return `\`"${enumMemberName(field.enum, field.enum.values[0]?.number ?? 0)}"\``;
+  if (field.scalar === ScalarType.BOOL) return "`false`";
+  return field.scalar === ScalarType.STRING || field.scalar === ScalarType.BYTES ? '`""`' : "`0`";
 }
 
 function choiceOf(field: DescField): string | undefined {
