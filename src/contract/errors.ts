@@ -114,7 +114,7 @@ export const ERROR_REASONS = {
   },
   REVISION_CHANGED: {
     status: "ABORTED",
-    meaning: "the webhook has changed; the metadata holds its revision",
+    meaning: "the webhook was changed meanwhile; the metadata holds its current revision",
   },
   ALREADY_EXISTS: { status: "ALREADY_EXISTS", meaning: "a different resource has this identifier" },
   STATE_NOT_FIT: {
@@ -135,7 +135,7 @@ export const ERROR_REASONS = {
   },
   TOO_MANY_SECRETS: {
     status: "FAILED_PRECONDITION",
-    meaning: "too many valid secrets; the message says when one expires",
+    meaning: "too many valid secrets; the message says when the first expires",
   },
   API_KEY_MISSING: { status: "UNAUTHENTICATED", meaning: "the call has no API key" },
   API_KEY_UNKNOWN: { status: "UNAUTHENTICATED", meaning: "the API key is unknown or revoked" },
