@@ -9,24 +9,24 @@ import { commentOf } from "../src/contract/comments.ts";
 import { parseExactJson, stringifyExactJson } from "../src/contract/json/exact-json.ts";
 import { TIMESTAMP } from "../src/contract/json/field-types.ts";
 import { enumMemberName, propertyName } from "../src/contract/json/names.ts";
-import { cell, table } from "./markdown.ts";
 
 const DOCUMENT = new URL("../docs/events.md", import.meta.url);
 
-const INTRODUCTION = `<!-- Generated from proto/webhook/v1/event.proto by \`npm run generate\`. Edit that file instead. -->
+const INTRODUCTION = `<!-- Generated from event.proto and notice.proto by \`npm run generate\`. Edit those files instead. -->
 
 # Events
 
-The payloads that receivers get. \`GET /api/webhook/processes\` returns the same for programs, with a JSON Schema of each payload.
+The payloads that receivers get, each a JSON object. The header \`X-Service-Webhook-Process\` names the event type.
+\`GET /api/webhook/processes\` returns the same for programs, with JSON Schemas.
 [CONTRIBUTING.md](../CONTRIBUTING.md#adding-an-event-type) describes how to add an event type.
 
-Every payload is one JSON object. The header \`X-Service-Webhook-Process\` names its event type.
-
-- All properties are always present, in the order of the tables. **When unset** shows the value of unset ones;
-  samples set all.
+- All properties are always present, in the order of the lists. The type says which value an unset property has; properties without
+  such a value are always set. Samples set all.
 - Times are UTC, \`YYYY-MM-DDThh:mm:ss\`. Enums are sent by name.
-- Integers have every digit. 64-bit ones can exceed 2^53, beyond which JavaScript's \`JSON.parse\` rounds.
+- 64-bit integers have every digit and can exceed 2^53, beyond which JavaScript's \`JSON.parse\` rounds.
 - Later versions may add properties and names: ignore unknown ones.
+
+Event types, with their numbers for \`process\` ([api.md](api.md#operations)):
 `;
 
 /** The content of docs/events.md, generated from the proto files. */
@@ -34,21 +34,18 @@ export function eventsDocument(): string {
   const payloads = catalogue.map((entry) => entry.payload);
   const { messages, enums } = partsOf(payloads);
   const types = describeEventTypes();
-  const overview = table(
-    ["Number", "Event type", "Meaning"],
-    types.map(({ number, name, description }) => [String(number), link(name), cell(description)]),
-  );
+  const overview = types.map(({ number, name }) => `- ${number}: ${link(name)}`).join("\n");
   const events = types.map(({ name, description, sample }, index) =>
     [
       `## ${name}`,
       description,
-      fieldTable(payloads[index] as DescMessage),
+      fieldList(payloads[index] as DescMessage),
       `\`\`\`json\n${stringifyExactJson(parseExactJson(sample), 2)}\n\`\`\``,
     ].join("\n\n"),
   );
   const parts = [
-    ...messages.map((desc) => [`## ${desc.name}`, commentOf(desc), fieldTable(desc)]),
-    ...enums.map((desc) => [`## ${desc.name}`, commentOf(desc), memberTable(desc)]),
+    ...messages.map((desc) => [`## ${desc.name}`, commentOf(desc), fieldList(desc)]),
+    ...enums.map((desc) => [`## ${desc.name}`, commentOf(desc), memberList(desc)]),
   ].map((lines) => lines.filter((line) => line !== undefined).join("\n\n"));
   return `${[INTRODUCTION, overview, ...events, ...parts].join("\n\n").replaceAll(/\n{3,}/g, "\n\n")}\n`;
 }
@@ -72,27 +69,29 @@ function isPart(desc: DescMessage): boolean {
   return desc.typeName !== TIMESTAMP;
 }
 
-function fieldTable(desc: DescMessage): string {
-  return table(
-    ["Property", "Type", "When unset", "Meaning"],
-    desc.fields.map((field) => [
-      `\`${propertyName(field)}\``,
-      typeOf(field),
-      unsetOf(field),
-      cell([commentOf(field), choiceOf(field)].filter((text) => text !== undefined).join(" ")),
-    ]),
-  );
+function fieldList(desc: DescMessage): string {
+  return desc.fields
+    .map((field) => {
+      const unset = unsetOf(field);
+      const type = unset === undefined ? typeOf(field) : `${typeOf(field)}; ${unset} if unset`;
+      const meaning = [commentOf(field), choiceOf(field)].filter((text) => text !== undefined).join(" ");
+      return item(`\`${propertyName(field)}\` (${type})`, meaning);
+    })
+    .join("\n");
 }
 
-function memberTable(desc: DescEnum): string {
-  const members = desc.values.filter((value) => desc.value[value.number] === value);
-  return table(
-    ["Name", "Meaning"],
-    members.map((value) => [
-      `\`${enumMemberName(desc, value.number)}\``,
-      cell(commentOf(value) ?? (value.number === 0 ? "Not specified." : "")),
-    ]),
-  );
+function memberList(desc: DescEnum): string {
+  return desc.values
+    .filter((value) => desc.value[value.number] === value)
+    .map((value) => {
+      const meaning = commentOf(value) ?? (value.number === 0 ? "Not specified." : "");
+      return item(`\`${enumMemberName(desc, value.number)}\``, meaning);
+    })
+    .join("\n");
+}
+
+function item(name: string, meaning: string): string {
+  return meaning === "" ? `- ${name}` : `- ${name}: ${meaning.replaceAll(/\s*\n\s*/g, " ")}`;
 }
 
 function typeOf(field: DescField): string {
@@ -119,12 +118,13 @@ function scalarType(scalar: ScalarType): string {
     case ScalarType.DOUBLE:
       return "number";
     default:
-      return ScalarType[scalar].endsWith("64") ? "integer, 64 bits" : "integer";
+      return ScalarType[scalar].endsWith("64") ? "64-bit integer" : "integer";
   }
 }
 
-function unsetOf(field: DescField): string {
-  if (hasOption(field, required) && getOption(field, required)) return "(always set)";
+/** The property's value when the field is unset. Undefined if the field is always set. */
+function unsetOf(field: DescField): string | undefined {
+  if (hasOption(field, required) && getOption(field, required)) return undefined;
   if (field.fieldKind === "list") return "`[]`";
   if (field.fieldKind === "map") return "`{}`";
   if (canBeUnset(field)) return "`null`";

@@ -85,7 +85,7 @@ export const ERROR_DOMAIN = "webhook-service";
 export const ERROR_REASONS = {
   FIELDS_INVALID: {
     status: "INVALID_ARGUMENT",
-    meaning: "fields are missing or invalid; BadRequest names each",
+    meaning: "fields are missing or invalid",
   },
   URL_NOT_ALLOWED: {
     status: "INVALID_ARGUMENT",
@@ -114,16 +114,16 @@ export const ERROR_REASONS = {
   },
   REVISION_CHANGED: {
     status: "ABORTED",
-    meaning: "the webhook was changed since its revision was read; the metadata holds the current one",
+    meaning: "the webhook was changed meanwhile; the metadata holds its current revision",
   },
-  ALREADY_EXISTS: { status: "ALREADY_EXISTS", meaning: "a different resource with this identifier exists" },
+  ALREADY_EXISTS: { status: "ALREADY_EXISTS", meaning: "a different resource has this identifier" },
   STATE_NOT_FIT: {
     status: "FAILED_PRECONDITION",
     meaning: "the resource's state does not allow this operation",
   },
   TOO_MANY_WEBHOOKS: {
     status: "FAILED_PRECONDITION",
-    meaning: "MAX_WEBHOOKS is reached, or the quota of the API key; the metadata names a quota",
+    meaning: "MAX_WEBHOOKS is reached, or the quota that the metadata names",
   },
   TOO_MANY_API_KEYS: {
     status: "FAILED_PRECONDITION",
@@ -150,12 +150,11 @@ export const ERROR_REASONS = {
   NOT_ALLOWED: { status: "PERMISSION_DENIED", meaning: "the API key does not allow this operation" },
   RATE_LIMITED: {
     status: "RESOURCE_EXHAUSTED",
-    meaning: "too many requests; RetryInfo holds the delay before the retry",
+    meaning: "too many requests",
   },
   QUOTA_EXCEEDED: {
     status: "RESOURCE_EXHAUSTED",
-    meaning:
-      "the API key's quota named in the metadata is used up; RetryInfo holds the delay before the retry",
+    meaning: "the quota named in the metadata is used up",
   },
   MESSAGE_TOO_LARGE: {
     status: "RESOURCE_EXHAUSTED",
@@ -172,9 +171,9 @@ export const ERROR_REASONS = {
     status: "UNIMPLEMENTED",
     meaning: "no such method, encoding or call type",
   },
-  DATABASE_AWAY: { status: "UNAVAILABLE", meaning: "the database is unavailable; retry" },
-  STOPPING: { status: "UNAVAILABLE", meaning: "the service is stopping; retry" },
-  UNAVAILABLE: { status: "UNAVAILABLE", meaning: "the service is temporarily unavailable; retry" },
+  DATABASE_AWAY: { status: "UNAVAILABLE", meaning: "the database is unavailable" },
+  STOPPING: { status: "UNAVAILABLE", meaning: "the service is stopping" },
+  UNAVAILABLE: { status: "UNAVAILABLE", meaning: "the service is temporarily unavailable" },
   INTERNAL: {
     status: "INTERNAL",
     meaning: "server error; look up the metadata's reference in the log",

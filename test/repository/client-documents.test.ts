@@ -25,7 +25,7 @@ test("the package's README.md shows the example in TypeScript as it is", () => {
 });
 
 test("docs/clients.md lists every reason of an error, with its status and meaning, and no other", () => {
-  const rows = document.matchAll(/^\| `([A-Z_]+)` +\| ([A-Z_]+) +\| (.+?) +\|$/gm);
+  const rows = document.matchAll(/^- `([A-Z_]+)` \(([A-Z_]+)\): (.+)$/gm);
   const listed = [...rows].map(([, reason, status, meaning]) => [reason, { status, meaning }]);
   expect(listed).toEqual(Object.entries(ERROR_REASONS));
   expect(document).toContain(`always \`${ERROR_DOMAIN}\``);
