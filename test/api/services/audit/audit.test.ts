@@ -369,7 +369,7 @@ test("a change of an endpoint's settings leaves an entry for each of its webhook
   ]);
   const target = { case: "endpointId" as const, value: id };
   await endpoints.updateEndpoint({ target, addProcesses: [3], removeProcesses: [1] });
-  const [entry] = await ofTarget(id);
+  const [entry] = await ofTarget(id.toUpperCase());
   expect(entry && [...short(entry), entry.webhookProcess, entry.targetName]).toEqual([
     "ENDPOINT_UPDATED",
     {
@@ -523,7 +523,6 @@ describe("the list", () => {
       "WEBHOOK_PAUSED",
       "WEBHOOK_CREATED",
     ]);
-    expect(await actions({ targetId: key.id.toUpperCase() })).toEqual(["API_KEY_CREATED"]);
     const filter = { apiKeyId: key.id, actions: [AuditAction.WEBHOOK_CREATED] };
     expect(await actions(filter)).toEqual(["WEBHOOK_CREATED"]);
     const at = (await audit.listAuditEntries(filter)).entries[0]?.time as never;
