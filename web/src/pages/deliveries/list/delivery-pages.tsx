@@ -44,13 +44,19 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
     if (isNewest) onGo("", { replace: true });
   }, [isNewest, onGo]);
 
-  if (page.error) return <Failure error={page.error} onRetry={page.refetch} />;
-  if (!page.deliveries) return <Loading lines={10} height={44} />;
+  const failure = page.error ? <Failure error={page.error} onRetry={page.refetch} /> : null;
+  if (!page.deliveries) return failure ?? <Loading lines={10} height={44} />;
   return (
     <Box style={{ opacity: page.isPrevious ? 0.5 : 1 }} aria-busy={page.isPrevious}>
+      {failure}
       <Group justify="space-between" mih={38} gap="xs" wrap="nowrap">
         <Group gap="md">
-          <Arrived count={page.arrived} hasMore={page.hasMoreArrived} onShow={page.showArrived} />
+          <Arrived
+            count={page.arrived}
+            hasMore={page.hasMoreArrived}
+            isCurrent={!page.error}
+            onShow={page.showArrived}
+          />
           <FailureReasons filter={filter} />
         </Group>
         <Group gap="xs" wrap="nowrap">
@@ -87,13 +93,25 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
   );
 }
 
-function Arrived({ count, hasMore, onShow }: { count: number; hasMore: boolean; onShow: () => void }) {
+function Arrived({
+  count,
+  hasMore,
+  isCurrent,
+  onShow,
+}: {
+  count: number;
+  hasMore: boolean;
+  isCurrent: boolean;
+  onShow: () => void;
+}) {
   return (
     <div role="status">
       {count === 0 ? (
-        <Text size="sm" c="dimmed">
-          Kept up to date
-        </Text>
+        isCurrent && (
+          <Text size="sm" c="dimmed">
+            Kept up to date
+          </Text>
+        )
       ) : (
         <Button variant="light" size="xs" leftSection={<IconRefresh size={14} />} onClick={onShow}>
           Show{" "}
