@@ -2,9 +2,8 @@ import { ActionBar, Box, Button, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconDownload, IconRefresh, IconSend } from "@tabler/icons-react";
 import { useEffect, useState } from "react";
-import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { useMay } from "../../../api/session.tsx";
-import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { useFocusBack } from "../../../parts/dialogs/use-focus-back.ts";
 import { Empty } from "../../../parts/lists/empty.tsx";
 import { NothingFound } from "../../../parts/lists/nothing-found.tsx";
@@ -166,7 +165,6 @@ function SendSelected({
   const [asked, setAsked] = useState(false);
   // What was asked for takes the bar away.
   useFocusBack(asked);
-  const readAnew = useReadAnew();
   return (
     <>
       <ActionBar opened={deliveries.length > 0} onClose={onClear} aria-label="Selected deliveries" withBorder>
@@ -181,10 +179,7 @@ function SendSelected({
         opened={asked}
         onClose={() => setAsked(false)}
         deliveries={deliveries}
-        onDone={() => {
-          onClear();
-          void readAnew(DeliveryService);
-        }}
+        onDone={onClear}
       />
     </>
   );
