@@ -6,6 +6,8 @@ import { startWeb, type Web } from "./web.ts";
 /** How often the list is read again. */
 const REFRESH_MS = 4_000;
 const HOUR = 3_600_000;
+/** The size of the page by which the dialog counts. */
+const COUNTED = 1_000;
 
 let web: Web;
 let shop: bigint;
@@ -93,3 +95,34 @@ test("a delivery that was sent again before a refusal can be sent again when it 
     expect(calls).toEqual([again, refused, again]);
   });
 });
+
+/** Has the count find this many deliveries and end early, as over many rows that the filter leaves out. */
+async function endCountEarly(page: Page, count: number): Promise<void> {
+  const json = {
+    deliveries: Array.from({ length: count }, () => ({})),
+    nextPageToken: "older",
+    searchedBackTo: "2026-01-02T03:04:05Z",
+  };
+  await page.route("**/ListDeliveries", (route) =>
+    route.request().postDataJSON().pageSize === COUNTED ? route.fulfill({ json }) : route.continue(),
+  );
+}
+
+test.each([
+  { count: 3, title: "Send at least 3 deliveries again?", words: /^Counted back to 2 Jan 2026/ },
+  { count: 0, title: "Send them again?", words: /^No delivery found back to 2 Jan 2026/ },
+])(
+  "a count that ends early after $count deliveries says so, and does not hold up the replay",
+  async ({ count, title, words }) => {
+    await storeFailed(5, shop);
+    await web.visit({ path: `/deliveries?webhook=${shop}` }, async (page) => {
+      await endCountEarly(page, count);
+      await page.getByRole("button", { name: "Send failed ones again…" }).click();
+      const dialog = page.getByRole("dialog", { name: title });
+      await dialog.getByText(words).waitFor();
+      expect(await dialog.getByText("No delivery matches").count()).toBe(0);
+      await dialog.getByRole("button", { name: "Send again" }).click();
+      await page.getByText("The replay has started").waitFor();
+    });
+  },
+);
