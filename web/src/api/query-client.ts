@@ -13,11 +13,15 @@ export function createQueryClient(): QueryClient {
   return new QueryClient({
     defaultOptions: {
       queries: {
+        // Offline, calls fail instead of waiting: a list must not seem current. The service may be on this machine.
+        networkMode: "always",
+        refetchOnReconnect: true,
         staleTime: FRESH_MS,
         retry: (failures, error) => failures < RETRIES && PASSING.has(ConnectError.from(error).code),
       },
       // What changes something is repeated by a person or not at all.
-      mutations: { retry: false },
+      // Offline, it fails at once: the default waits, and makes the change whenever the network returns.
+      mutations: { networkMode: "always", retry: false },
     },
   });
 }

@@ -50,12 +50,10 @@ function Entries({ filters, onClear }: { filters: AuditFilterValues; onClear: ()
       getNextPageParam: ({ nextPageToken }) => nextPageToken || undefined,
     },
   );
-  if (list.isPending) return <Loading lines={10} height={44} />;
-  if (list.isError) {
-    return (
-      <Failure error={list.error} title="Could not load the audit log" onRetry={() => void list.refetch()} />
-    );
-  }
+  const failure = list.isError && (
+    <Failure error={list.error} title="Could not load the audit log" onRetry={() => void list.refetch()} />
+  );
+  if (!list.data) return failure || <Loading lines={10} height={44} />;
   const entries = list.data.pages.flatMap((page) => page.entries);
   if (entries.length === 0) {
     return AUDIT_FILTERS.some((name) => filters[name] !== "") ? (
@@ -71,6 +69,8 @@ function Entries({ filters, onClear }: { filters: AuditFilterValues; onClear: ()
   return (
     <>
       <EntryList entries={entries} />
+      {/* Where “Show more” was clicked: nothing else reads the log again, but for a return to the window. */}
+      {failure}
       <LoadMore
         shown={entries.length}
         of={["entry", "entries"]}

@@ -39,22 +39,24 @@ function Replays() {
       refetchInterval: ({ state }) => refreshMs(state.data?.pages.flatMap(({ replays }) => replays)),
     },
   );
-  if (list.isPending) return <Loading lines={6} height={72} />;
-  if (list.isError) {
-    return (
-      <Failure error={list.error} title="Could not load the replays" onRetry={() => void list.refetch()} />
-    );
-  }
+  const failure = list.isError && (
+    <Failure error={list.error} title="Could not load the replays" onRetry={() => void list.refetch()} />
+  );
+  if (!list.data) return failure || <Loading lines={6} height={72} />;
   const replays = list.data.pages.flatMap((page) => page.replays);
   if (replays.length === 0) {
     return (
-      <Empty title="No replays yet" icon={<IconRefresh />}>
-        Start one from the list of deliveries (“Send failed ones again…”) or from the page of a webhook.
-      </Empty>
+      <>
+        {failure}
+        <Empty title="No replays yet" icon={<IconRefresh />}>
+          Start one from the list of deliveries (“Send failed ones again…”) or from the page of a webhook.
+        </Empty>
+      </>
     );
   }
   return (
     <>
+      {failure}
       <Stack component="ul" aria-label="Replays" p={0} m={0} gap="sm">
         {replays.map((replay) => (
           <ReplayCard key={replay.id} replay={replay} />

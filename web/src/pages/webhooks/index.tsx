@@ -74,10 +74,9 @@ export default function WebhooksPage() {
           </>
         }
       />
-      {list.isPending ? (
-        <Loading lines={8} height={40} />
-      ) : list.isError ? (
-        <Failure error={list.error} onRetry={() => void list.refetch()} />
+      {list.isError && <Failure error={list.error} onRetry={() => void list.refetch()} />}
+      {!list.data ? (
+        list.isPending && <Loading lines={8} height={40} />
       ) : webhooks.length === 0 && wanted.length === 0 ? (
         <Empty title="No webhooks yet" icon={<IconWebhook />}>
           {mayWrite

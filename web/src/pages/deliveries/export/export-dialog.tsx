@@ -39,14 +39,30 @@ const PERIODS = [
 /** Exports what a filter finds, as a file or as a list, and finds text in payloads. */
 export function ExportDialog(props: { opened: boolean; onClose: () => void; filter: DeliveryFilter }) {
   const { opened, onClose, filter } = props;
+  const [isRunning, setRunning] = useState(false);
   return (
-    <Modal opened={opened} onClose={onClose} title="Export, or search payloads" size="xl">
-      <Form filter={filter} onClose={onClose} />
+    <Modal
+      opened={opened}
+      onClose={onClose}
+      title="Export, or search payloads"
+      size="xl"
+      // Closing ends an export, and what it has read is lost.
+      closeOnClickOutside={false}
+      closeOnEscape={!isRunning}
+    >
+      <Form filter={filter} onClose={onClose} onRunning={setRunning} />
     </Modal>
   );
 }
 
-function Form({ filter, onClose }: { filter: DeliveryFilter; onClose: () => void }) {
+interface FormProps {
+  filter: DeliveryFilter;
+  onClose: () => void;
+  /** Called when an export starts and when it ends. */
+  onRunning: (isRunning: boolean) => void;
+}
+
+function Form({ filter, onClose, onRunning }: FormProps) {
   const { progress, start, stop } = useExport();
   const [chosen, setName] = useState<string>();
   const [text, setText] = useState("");
@@ -65,6 +81,7 @@ function Form({ filter, onClose }: { filter: DeliveryFilter; onClose: () => void
     event.preventDefault();
     if (isTooShort || isRunning) return;
     setSaved("");
+    onRunning(true);
     const lines = await start({
       ...filter,
       ...(needsPeriod ? { from: timestampFromMs(Date.now() - Number(days) * DAY_MS) } : {}),
@@ -72,6 +89,7 @@ function Form({ filter, onClose }: { filter: DeliveryFilter; onClose: () => void
       format,
       withPayload: isFile && withPayload,
     });
+    onRunning(false);
     if (lines && isFile) setSaved(save(lines, extension));
   }
 

@@ -55,13 +55,13 @@ export function useExport(): {
     running.current = end;
     let now = NONE;
     setProgress(now);
-    // A browser keeps large blobs on disk, and parts of them need no copy.
-    const parts: string[] = [];
+    // Blobs are outside the page's heap, on disk where they are large, and a blob of blobs needs no copy.
+    const parts: Blob[] = [];
     const ended = (changes: Partial<ExportProgress>) => setProgress({ ...now, isRunning: false, ...changes });
     try {
       const client = createClient(DeliveryService, transport);
       for await (const each of client.exportDeliveries(request, { signal: end.signal })) {
-        if (each.lines !== "") parts.push(each.lines);
+        if (each.lines !== "") parts.push(new Blob([each.lines]));
         now = {
           ...now,
           exported: Number(each.exported),

@@ -2,9 +2,8 @@ import { ActionBar, Box, Button, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconDownload, IconRefresh, IconSend } from "@tabler/icons-react";
 import { useEffect, useState } from "react";
-import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { useMay } from "../../../api/session.tsx";
-import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { useFocusBack } from "../../../parts/dialogs/use-focus-back.ts";
 import { Empty } from "../../../parts/lists/empty.tsx";
 import { NothingFound } from "../../../parts/lists/nothing-found.tsx";
@@ -44,13 +43,19 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
     if (isNewest) onGo("", { replace: true });
   }, [isNewest, onGo]);
 
-  if (page.error) return <Failure error={page.error} onRetry={page.refetch} />;
-  if (!page.deliveries) return <Loading lines={10} height={44} />;
+  const failure = page.error ? <Failure error={page.error} onRetry={page.refetch} /> : null;
+  if (!page.deliveries) return failure ?? <Loading lines={10} height={44} />;
   return (
     <Box style={{ opacity: page.isPrevious ? 0.5 : 1 }} aria-busy={page.isPrevious}>
+      {failure}
       <Group justify="space-between" mih={38} gap="xs" wrap="nowrap">
         <Group gap="md">
-          <Arrived count={page.arrived} hasMore={page.hasMoreArrived} onShow={page.showArrived} />
+          <Arrived
+            count={page.arrived}
+            hasMore={page.hasMoreArrived}
+            isCurrent={!page.error}
+            onShow={page.showArrived}
+          />
           <FailureReasons filter={filter} />
         </Group>
         <Group gap="xs" wrap="nowrap">
@@ -87,13 +92,25 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
   );
 }
 
-function Arrived({ count, hasMore, onShow }: { count: number; hasMore: boolean; onShow: () => void }) {
+function Arrived({
+  count,
+  hasMore,
+  isCurrent,
+  onShow,
+}: {
+  count: number;
+  hasMore: boolean;
+  isCurrent: boolean;
+  onShow: () => void;
+}) {
   return (
     <div role="status">
       {count === 0 ? (
-        <Text size="sm" c="dimmed">
-          Kept up to date
-        </Text>
+        isCurrent && (
+          <Text size="sm" c="dimmed">
+            Kept up to date
+          </Text>
+        )
       ) : (
         <Button variant="light" size="xs" leftSection={<IconRefresh size={14} />} onClick={onShow}>
           Show{" "}
@@ -148,7 +165,6 @@ function SendSelected({
   const [asked, setAsked] = useState(false);
   // What was asked for takes the bar away.
   useFocusBack(asked);
-  const readAnew = useReadAnew();
   return (
     <>
       <ActionBar opened={deliveries.length > 0} onClose={onClear} aria-label="Selected deliveries" withBorder>
@@ -163,10 +179,7 @@ function SendSelected({
         opened={asked}
         onClose={() => setAsked(false)}
         deliveries={deliveries}
-        onDone={() => {
-          onClear();
-          void readAnew(DeliveryService);
-        }}
+        onDone={onClear}
       />
     </>
   );

@@ -24,6 +24,7 @@ export interface DeliveryPage {
   deliveries: readonly Delivery[] | undefined;
   /** Whether the deliveries are those of the previous page or filter, shown until the new ones are read. */
   isPrevious: boolean;
+  /** Why the last read failed; `deliveries` are then those that were read before it, if any. */
   error: unknown;
   refetch: () => void;
   /** Tokens of the pages beside this one; empty where there is none. */
@@ -96,8 +97,11 @@ export function useDeliveryPage(
   return {
     deliveries: page.data?.deliveries,
     isPrevious: page.isPlaceholderData,
-    error: page.error,
-    refetch: () => void page.refetch(),
+    error: page.error ?? arrived.error,
+    refetch() {
+      void page.refetch();
+      if (arrived.isError) void arrived.refetch();
+    },
     older: page.data?.nextPageToken ?? "",
     newer: token === "" ? "" : (page.data?.previousPageToken ?? ""),
     searchedBackTo: page.data?.searchedBackTo,

@@ -48,9 +48,14 @@ export function SendFilteredDialog({ opened, onClose, filter, children }: SendFi
   const [typed, setTyped] = useState("");
   const everyone = coversEveryone(filter);
   const count = counted.data?.deliveries.length ?? 0;
-  const howMany = counted.data?.nextPageToken
-    ? `more than ${countOf(MAX_COUNTED, "delivery", "deliveries")}`
-    : countOf(count, "delivery", "deliveries");
+  // The filter lets so few deliveries through that counting stopped early. A replay has no such limit.
+  const countedBackTo = counted.data?.searchedBackTo;
+  const someMatch = count > 0 || countedBackTo !== undefined;
+  const howMany = countedBackTo
+    ? `at least ${countOf(count, "delivery", "deliveries")}`
+    : counted.data?.nextPageToken
+      ? `more than ${countOf(MAX_COUNTED, "delivery", "deliveries")}`
+      : countOf(count, "delivery", "deliveries");
 
   async function run() {
     await start({ case: "resend", value: filter });
@@ -66,9 +71,9 @@ export function SendFilteredDialog({ opened, onClose, filter, children }: SendFi
     <ConfirmDialog
       opened={opened}
       onClose={close}
-      title={counted.data ? `Send ${howMany} again?` : "Send them again?"}
+      title={counted.data && (count > 0 || !countedBackTo) ? `Send ${howMany} again?` : "Send them again?"}
       confirm="Send again"
-      ready={count > 0 && (!everyone || typed.trim().toLowerCase() === CONFIRMATION)}
+      ready={someMatch && (!everyone || typed.trim().toLowerCase() === CONFIRMATION)}
       onConfirm={run}
     >
       {children}
@@ -82,13 +87,19 @@ export function SendFilteredDialog({ opened, onClose, filter, children }: SendFi
         <Skeleton height={22} />
       ) : (
         <Text size="sm">
-          {count === 0
-            ? "No delivery matches this filter."
-            : `Each of the ${howMany} starts a new round: up to four more attempts under the same id, from the next dispatch on, oldest first. Deliveries of deleted webhooks are skipped.`}
+          {countedBackTo && (
+            <>
+              {count === 0 ? "No delivery found" : "Counted"} back to <Time value={countedBackTo} />. Older
+              deliveries that match are sent again{count === 0 ? "" : " too"}.{" "}
+            </>
+          )}
+          {someMatch
+            ? `Each ${countedBackTo ? "" : `of the ${howMany} `}starts a new round: up to four more attempts under the same id, from the next dispatch on, oldest first. Deliveries of deleted webhooks are skipped.`
+            : "No delivery matches this filter."}
         </Text>
       )}
       <Which filter={filter} />
-      {everyone && (counted.isPending || count > 0) && (
+      {everyone && (counted.isPending || someMatch) && (
         <Alert
           color="orange"
           variant="light"

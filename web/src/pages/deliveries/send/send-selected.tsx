@@ -1,12 +1,17 @@
+import { Code, ConnectError } from "@connectrpc/connect";
 import { useMutation } from "@connectrpc/connect-query";
 import { List, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { useRef } from "react";
 import { type Delivery, DeliveryService } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { failureInWords } from "../../../api/failure.ts";
+import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
 
 const MAX_NAMED = 5;
+/** Refusals of one delivery, with a message that names it. Others can still be sent. */
+const OF_ONE: ReadonlySet<Code> = new Set([Code.NotFound, Code.FailedPrecondition]);
 
 /** Asks before ticked deliveries are sent again, names them, and sends them. */
 export function SendSelectedDialog(props: {
@@ -18,26 +23,43 @@ export function SendSelectedDialog(props: {
 }) {
   const { opened, onClose, deliveries, onDone } = props;
   const { mutateAsync: sendAgain } = useMutation(DeliveryService.method.sendAgain);
-  // One that fails does not have those before it sent twice when it is tried again.
+  const readAnew = useReadAnew();
+  // While the dialog is open, trying again sends nothing twice. A delivery that fails later may be sent again.
   const sent = useRef(new Set<string>());
   const named = deliveries.slice(0, MAX_NAMED);
   const count = countOf(deliveries.length, "delivery", "deliveries");
 
   async function run() {
-    for (const { id } of deliveries) {
-      if (sent.current.has(id)) continue;
-      await sendAgain({ deliveryId: id });
-      sent.current.add(id);
+    const refused: ConnectError[] = [];
+    try {
+      for (const { id } of deliveries) {
+        if (sent.current.has(id)) continue;
+        try {
+          await sendAgain({ deliveryId: id });
+          sent.current.add(id);
+        } catch (error) {
+          const refusal = ConnectError.from(error);
+          if (!OF_ONE.has(refusal.code)) throw error;
+          refused.push(refusal);
+        }
+      }
+    } finally {
+      void readAnew(DeliveryService);
     }
+    if (refused[0]) throw new ConnectError(refusedInWords(sent.current.size, refused), refused[0].code);
     notifications.show({ color: "green", message: `${count} will be sent with the next dispatch` });
-    sent.current.clear();
     onDone();
+  }
+
+  function close() {
+    sent.current.clear();
+    onClose();
   }
 
   return (
     <ConfirmDialog
       opened={opened}
-      onClose={onClose}
+      onClose={close}
       title={`Send ${count} again?`}
       confirm={`Send ${count} again`}
       onConfirm={run}
@@ -60,4 +82,15 @@ export function SendSelectedDialog(props: {
       </List>
     </ConfirmDialog>
   );
+}
+
+/** @param refused each with a message that names its delivery */
+function refusedInWords(sent: number, refused: readonly ConnectError[]): string {
+  const others = refused.length - MAX_NAMED;
+  return [
+    ...(sent > 0 ? [`${countOf(sent, "delivery", "deliveries")} will be sent with the next dispatch.`] : []),
+    `${countOf(refused.length, "delivery", "deliveries")} cannot be sent again.`,
+    ...refused.slice(0, MAX_NAMED).map((refusal) => failureInWords(refusal).text),
+    ...(others > 0 ? [`And ${countOf(others, "other", "others")}.`] : []),
+  ].join(" ");
 }

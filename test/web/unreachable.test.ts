@@ -1,0 +1,60 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startWeb, type Web } from "./web.ts";
+
+/** The deadline of the page's calls. */
+const TIMEOUT_MS = 60_000;
+
+let web: Web;
+let webhookId: bigint;
+beforeAll(async () => {
+  web = await startWeb({ ROLE: "api" });
+  webhookId = await web.service.register("https://shop.example/hooks");
+});
+afterAll(() => web?.stop());
+
+test("a change that is confirmed offline fails at once, and is not made when the network returns", () =>
+  web.visit({ path: `/webhooks/${webhookId}` }, async (page, context) => {
+    await page.getByRole("button", { name: "Delete" }).click();
+    const dialog = page.getByRole("dialog", { name: "Delete this webhook?" });
+    await dialog.waitFor();
+    await context.setOffline(true);
+    await dialog.getByRole("button", { name: "Delete webhook" }).click();
+    await dialog.getByRole("alert").getByText("The service does not answer").waitFor();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    await dialog.waitFor({ state: "hidden" });
+    await context.setOffline(false);
+    await page.getByRole("link", { name: "All webhooks" }).click();
+    await page.locator(`a[href="/webhooks/${webhookId}"]`).first().waitFor();
+    const { webhook } = await web.service.webhooks.getWebhook({ webhookId });
+    expect(webhook?.id).toBe(webhookId);
+  }));
+
+test("a list says offline that it is not kept current, and is read again when the network returns", () =>
+  web.visit({ path: "/deliveries" }, async (page, context) => {
+    const failure = page.getByRole("alert").getByText("The service does not answer");
+    await page.getByText("Kept up to date").waitFor();
+    await context.setOffline(true);
+    await failure.waitFor();
+    expect(await page.getByText("Kept up to date").count()).toBe(0);
+    await context.setOffline(false);
+    await page.getByText("Kept up to date").waitFor();
+    expect(await failure.count()).toBe(0);
+  }));
+
+test("a call without an answer ends after a minute, and its dialog can be closed", () =>
+  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    await page.clock.install();
+    await page.reload();
+    await page.route("**/DeleteWebhook", () => {});
+    await page.getByRole("button", { name: "Delete" }).click();
+    const dialog = page.getByRole("dialog", { name: "Delete this webhook?" });
+    const called = page.waitForRequest("**/DeleteWebhook");
+    await dialog.getByRole("button", { name: "Delete webhook" }).click();
+    await called;
+    const cancel = dialog.getByRole("button", { name: "Cancel" });
+    expect(await cancel.isDisabled()).toBe(true);
+    await page.clock.fastForward(TIMEOUT_MS);
+    await dialog.getByRole("alert").getByText("The service took too long").waitFor();
+    await cancel.click();
+    await dialog.waitFor({ state: "hidden" });
+  }));
