@@ -215,6 +215,25 @@ describe("a session", () => {
       await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
     }));
 
+  test("that another tab ends, and begins with another key, is this tab's too", async () => {
+    const { secret } = await web.service.keys.createApiKey({
+      name: "Other",
+      permissions: [Permission.MANAGE_API_KEYS],
+    });
+    await web.visit({ path: "/keys", key: null }, async (page, context) => {
+      await enter(page, web.service.adminKey);
+      await page.getByRole("button", { name: "Signed in: Administrator" }).waitFor();
+      const tab = await context.newPage();
+      await tab.goto("/keys");
+      await openMenu(tab);
+      await tab.getByRole("button", { name: "Sign out" }).click();
+      await form(page).waitFor();
+      await enter(tab, secret);
+      await page.getByRole("button", { name: "Signed in: Other" }).waitFor();
+      expect(pathOf(page)).toBe("/keys");
+    });
+  });
+
   test("is ended in the service by signing out: its cookie opens nothing more", () =>
     web.visit({ path: "/keys" }, async (page, context) => {
       const cookies = await context.cookies();
