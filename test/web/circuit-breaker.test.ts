@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { CircuitBreakerState } from "../../gen/webhook/v1/webhook_pb.ts";
 import { decideBreakers } from "../../src/db/circuit-breaker/decide.ts";
 import { storeDeliveries } from "../support/stored-deliveries.ts";
-import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
+import { announced, expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
 let web: Web;
@@ -48,7 +48,7 @@ test("a circuit breaker is switched on with its thresholds, shows its state, and
 
     await open(webhookId);
     await page.reload();
-    const notice = page.getByRole("alert").filter({ hasText: "Circuit breaker open" });
+    const notice = page.getByRole("note").filter({ hasText: "Circuit breaker open" });
     await notice.getByText(/12 attempts in a row have failed, over 31 minutes/).waitFor();
     await section.getByText(/^Open, since/).waitFor();
     await expectAccessible(page);
@@ -64,6 +64,23 @@ test("a circuit breaker is switched on with its thresholds, shows its state, and
     await page.goto(`/audit?target=${webhookId}`);
     await page.getByText("Circuit breaker opened").first().waitFor();
     await page.getByText("The service", { exact: true }).first().waitFor();
+  });
+});
+
+test("notices of an open circuit breaker and of a pause, whose counts change by themselves, are not announced each time", async () => {
+  const { service } = web;
+  const webhookId = await service.register("https://unannounced.example/hooks");
+  await service.webhooks.updateWebhook({ webhookId, circuitBreaker: { enabled: true } });
+  await open(webhookId);
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const notice = page.getByText(/^Its deliveries have been held back since/);
+    const announcedNotice = announced(page).filter({ has: notice });
+    await notice.filter({ hasText: "One is sent as a probe" }).waitFor();
+    expect(await announcedNotice.count()).toBe(0);
+    await service.webhooks.pauseWebhook({ webhookId });
+    await page.reload();
+    await notice.filter({ hasText: "When it is resumed" }).waitFor();
+    expect(await announcedNotice.count()).toBe(0);
   });
 });
 

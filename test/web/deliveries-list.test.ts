@@ -137,6 +137,18 @@ test("deliveries are found by their own id, their event's, a host and an order n
     await web.service.db("queue").where({ event_id: eventId }).delete();
   }));
 
+test("a search keeps the space after which the user pauses and goes on typing", () =>
+  web.visit({ path: "/deliveries" }, async (page) => {
+    const search = page.getByRole("searchbox", { name: "Search" });
+    const searched = () => new URL(page.url()).searchParams.get("search");
+    await search.pressSequentially("JD0146 ");
+    await expect.poll(searched, PATIENCE).toBe("JD0146");
+    await search.pressSequentially("000");
+    await expect.poll(searched, PATIENCE).toMatch(/000$/);
+    expect(searched()).toBe("JD0146 000");
+    expect(await search.inputValue()).toBe("JD0146 000");
+  }));
+
 test("what comes while one reads is told, moves nothing, and is shown when asked for", () =>
   web.visit({ path: "/deliveries" }, async (page) => {
     await page.clock.install();

@@ -1,7 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import axe from "axe-core";
-import type { Page } from "playwright-core";
+import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 import { SCREENS, WINDOW } from "./browser.ts";
 
@@ -47,6 +47,11 @@ export async function expectAccessible(page: Page): Promise<void> {
     ).toEqual([]);
   }
   await page.emulateMedia({ colorScheme: WINDOW.colorScheme ?? null });
+}
+
+/** The live regions of a page: screen readers announce each change of their text. */
+export function announced(page: Page): Locator {
+  return page.locator("[role=alert], [role=status], [aria-live]");
 }
 
 /** What reaches beyond the right edge of the screen without scrolling in itself. Run in the page, as text: the tests are

@@ -159,3 +159,85 @@ test("a client certificate and a private authority are tried, saved, and shown w
     await section.getByText("None: deliveries carry the standard headers only.").waitFor();
   });
 });
+
+test("settings that could not be read are not offered for a change, which would erase them", async () => {
+  const webhookId = await web.service.register("https://unread.example/hooks");
+  const headers = [{ name: "X-Tenant", value: "4711" }];
+  const authentication = { case: "bearer" as const, value: { token: "right-token" } };
+  await web.service.webhooks.setWebhookRequestSettings({ webhookId, settings: { headers, authentication } });
+  await web.visit({}, async (page) => {
+    const path = "**/GetWebhookRequestSettings*";
+    await page.route(path, (route) =>
+      route.fulfill({ status: 503, json: { code: "unavailable", message: "the service starts" } }),
+    );
+    await page.goto(`/webhooks/${webhookId}`);
+    const section = page.getByRole("region", { name: "Headers and authentication" });
+    await section.getByRole("alert").waitFor();
+    expect(await section.getByRole("button").allTextContents()).toEqual(["Try again"]);
+    await page.unroute(path);
+    await section.getByRole("button", { name: "Try again" }).click();
+    await section.getByRole("button", { name: "Change…" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Name of header 2", { exact: true }).fill("X-New");
+    await dialog.getByLabel("Value of header 2", { exact: true }).fill("1");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await section.getByText("X-Tenant, X-New").waitFor();
+    await section.getByText("Bearer token").waitFor();
+  });
+});
+
+test("settings that the service cannot decrypt are removed from the page, after a question", async () => {
+  const { webhooks, db } = web.service;
+  const webhookId = await web.service.register("https://undecryptable.example/hooks");
+  const settings = { headers: [{ name: "X-Tenant", value: "4711" }] };
+  await webhooks.setWebhookRequestSettings({ webhookId, settings });
+  // Encrypted for another webhook.
+  const copy = await web.service.register("https://undecryptable.example/copied");
+  await db.raw(
+    `update webhooks set request_settings = (select request_settings from webhooks where id = ?) where id = ?`,
+    [String(webhookId), String(copy)],
+  );
+  await web.visit({ path: `/webhooks/${copy}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Headers and authentication" });
+    await section.getByText(/can be decrypted with neither SECRET_KEY nor/).waitFor();
+    expect(await section.getByRole("button", { name: "Change…" }).count()).toBe(0);
+    await section.getByRole("button", { name: "Remove the stored settings…" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("button", { name: "Remove settings" }).waitFor();
+    await expectAccessible(page);
+    await takeScreenshots(page, "request-settings-removal");
+    await dialog.getByRole("button", { name: "Remove settings" }).click();
+    await section.getByText("None: deliveries carry the standard headers only.").waitFor();
+    await section.getByRole("button", { name: "Change…" }).waitFor();
+  });
+  expect((await webhooks.getWebhookRequestSettings({ webhookId })).settings?.headerNames).toEqual([
+    "X-Tenant",
+  ]);
+});
+
+test("settings that somebody else has saved since the dialog opened are not written over", async () => {
+  const { webhooks } = web.service;
+  const webhookId = await web.service.register("https://two-tabs.example/hooks");
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Headers and authentication" });
+    await section.getByRole("button", { name: "Change…" }).click();
+    const dialog = page.getByRole("dialog");
+    const name = dialog.getByLabel("Name of header 1", { exact: true });
+    await name.fill("X-Mine");
+    await dialog.getByLabel("Value of header 1", { exact: true }).fill("1");
+    const settings = { headers: [{ name: "X-Theirs", value: "4711" }] };
+    await webhooks.setWebhookRequestSettings({ webhookId, settings });
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.getByText("This webhook was changed meanwhile").waitFor();
+    const stored = await webhooks.getWebhookRequestSettings({ webhookId });
+    expect(stored.settings?.headerNames).toEqual(["X-Theirs"]);
+    await expectAccessible(page);
+    await dialog.getByRole("button", { name: "Load the current values" }).click();
+    await expect.poll(() => name.inputValue()).toBe("X-Theirs");
+    expect(await dialog.getByText("This webhook was changed meanwhile").count()).toBe(0);
+    await dialog.getByLabel("Name of header 2", { exact: true }).fill("X-Mine");
+    await dialog.getByLabel("Value of header 2", { exact: true }).fill("1");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await section.getByText("X-Theirs, X-Mine").waitFor();
+  });
+});

@@ -3,7 +3,8 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { count } from "../../src/db/database.ts";
-import { OTHER_HOST, WINDOW } from "./browser.ts";
+import { OTHER_HOST, SCREENS, WINDOW } from "./browser.ts";
+import { tabTo } from "./keyboard.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startTlsProxy } from "./tls-proxy.ts";
 import { startWeb, type Web } from "./web.ts";
@@ -13,6 +14,13 @@ beforeAll(async () => {
   web = await startWeb({ ROLE: "api", WRONG_KEYS_PER_MINUTE: "3", TRUST_PROXY: "127.0.0.0/8,::1/128" });
 });
 afterAll(() => web?.stop());
+
+/** What has the focus, and whether it is on the screen. Run in the page. */
+const FOCUSED = `(() => {
+  const { left, right, top, bottom } = document.activeElement.getBoundingClientRect();
+  const isSeen = right > 0 && left < innerWidth && bottom > 0 && top < innerHeight;
+  return (isSeen ? "" : "off screen: ") + document.activeElement.outerHTML.slice(0, 120);
+})()`;
 
 const form = (page: Page) => page.getByRole("heading", { name: "Sign in" });
 const pathOf = (page: Page) => new URL(page.url()).pathname;
@@ -207,6 +215,25 @@ describe("a session", () => {
       await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
     }));
 
+  test("that another tab ends, and begins with another key, is this tab's too", async () => {
+    const { secret } = await web.service.keys.createApiKey({
+      name: "Other",
+      permissions: [Permission.MANAGE_API_KEYS],
+    });
+    await web.visit({ path: "/keys", key: null }, async (page, context) => {
+      await enter(page, web.service.adminKey);
+      await page.getByRole("button", { name: "Signed in: Administrator" }).waitFor();
+      const tab = await context.newPage();
+      await tab.goto("/keys");
+      await openMenu(tab);
+      await tab.getByRole("button", { name: "Sign out" }).click();
+      await form(page).waitFor();
+      await enter(tab, secret);
+      await page.getByRole("button", { name: "Signed in: Other" }).waitFor();
+      expect(pathOf(page)).toBe("/keys");
+    });
+  });
+
   test("is ended in the service by signing out: its cookie opens nothing more", () =>
     web.visit({ path: "/keys" }, async (page, context) => {
       const cookies = await context.cookies();
@@ -251,6 +278,21 @@ describe("the page around the pages", () => {
         await page.getByRole("heading", { name, level: 1 }).waitFor();
         expect(await page.title()).toBe(`${name} · Webhook service`);
       }
+    }));
+
+  test("on a phone, the Tab key passes a closed navigation by: all that it reaches is on the screen", () =>
+    web.visit({ path: "/keys" }, async (page) => {
+      await page.setViewportSize(SCREENS.narrow);
+      await page.reload();
+      await page.getByRole("heading", { name: "API keys", level: 1 }).waitFor();
+      const reached: string[] = [];
+      for (let tabs = 0; tabs < 12; tabs += 1) {
+        await page.keyboard.press("Tab");
+        reached.push(await page.evaluate<string>(FOCUSED));
+      }
+      expect(reached.filter((each) => each.startsWith("off screen"))).toEqual([]);
+      await page.getByRole("button", { name: "Open the navigation" }).click();
+      await tabTo(page, page.getByRole("link", { name: "Webhooks", exact: true }));
     }));
 
   test("is light or dark as chosen, from the first moment on and after a reload", () =>

@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
 import { storeDeliveries } from "../support/stored-deliveries.ts";
-import { expectAccessible, expectFitsPhone, expectTablesFit, takeScreenshots } from "./looks.ts";
+import { announced, expectAccessible, expectFitsPhone, expectTablesFit, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
 const MINUTE_MS = 60_000;
@@ -48,7 +48,7 @@ const rows = (page: Page) => page.locator("tbody tr");
 
 test("the overview begins with the webhooks that are failing, and leads to them", () =>
   web.visit({ path: "/" }, async (page) => {
-    const notice = page.getByRole("status").filter({ hasText: "2 webhooks are failing" });
+    const notice = page.getByRole("note").filter({ hasText: "2 webhooks are failing" });
     await notice.getByText("Connection refused (ECONNREFUSED) · began").waitFor();
     await notice.getByText("HTTP status 503 · began").waitFor();
     await notice.getByRole("link", { name: "1 webhook is degraded" }).waitFor();
@@ -105,7 +105,7 @@ test("a paused webhook is shown as paused, with its health", async () => {
 
 test("a failing webhook's page tells the last error, since when, and how many retries are overdue and why", () =>
   web.visit({ path: `/webhooks/${silent}` }, async (page) => {
-    const notice = page.getByRole("alert").filter({ hasText: "Failing" });
+    const notice = page.getByRole("note").filter({ hasText: "Failing" });
     await notice.getByText("Last error: Connection refused (ECONNREFUSED)").waitFor();
     await notice.getByText(/No attempt has succeeded since the first failure/).waitFor();
     await notice
@@ -114,6 +114,15 @@ test("a failing webhook's page tells the last error, since when, and how many re
     await takeScreenshots(page, "webhook-failing");
     await expectAccessible(page);
     await expectFitsPhone(page);
+  }));
+
+test("notices of failing webhooks, whose times and counts change by themselves, are not announced each time", () =>
+  web.visit({ path: "/" }, async (page) => {
+    await page.getByText("2 webhooks are failing").waitFor();
+    expect(await announced(page).filter({ hasText: "webhooks are failing" }).count()).toBe(0);
+    await page.goto(`/webhooks/${silent}`);
+    await page.getByText(/12 retries overdue/).waitFor();
+    expect(await announced(page).filter({ hasText: "retries overdue" }).count()).toBe(0);
   }));
 
 test("a delivery whose retry is overdue says so, and what it waits for", () =>

@@ -245,7 +245,8 @@ export type Webhook = Message<"webhook.v1.Webhook"> & {
   name?: string | undefined;
 
   /**
-   * Increases with each change of the webhook. UpdateWebhook compares it. 0 if the webhook is outside the caller's scope.
+   * Increases with each change of the webhook. UpdateWebhook and SetWebhookRequestSettings
+   * compare it. 0 if the webhook is outside the caller's scope.
    *
    * @generated from field: int64 revision = 15;
    */
@@ -1501,6 +1502,9 @@ export const WebhookService: GenService<{
   /**
    * Replaces the custom headers, the authentication and the TLS settings of a webhook's requests. Attempts from then on
    * use them. They are encrypted at rest.
+   *
+   * ABORTED with the reason REVISION_CHANGED if `revision` is set and is not the webhook's revision: read the settings and
+   * decide again.
    *
    * @generated from rpc webhook.v1.WebhookService.SetWebhookRequestSettings
    */

@@ -64,7 +64,7 @@ export function updateWebhook(
         ? await lockShared(trx, scope, id)
         : [await lockWebhook(trx, scope, id)].filter((webhook) => webhook !== null);
     if (!first) return null;
-    if (revision !== undefined && revision !== first.revision) throw revisionChanged(first, revision);
+    expectRevision(first, revision);
     const asked = await change(trx, first, changes);
     const others: Changed[] = [];
     for (const each of rest) others.push(await change(trx, each, shared));
@@ -151,8 +151,14 @@ function changed(before: WebhookRow, { name, address, rateLimit, filter, paused 
   };
 }
 
-function revisionChanged({ id, revision }: WebhookRow, given: bigint): DomainError {
-  return new DomainError(
+/**
+ * @param webhook is locked by the transaction
+ * @param given the revision that the caller has read; any when undefined
+ * @throws DomainError ABORTED if the webhook has another revision
+ */
+export function expectRevision({ id, revision }: WebhookRow, given: bigint | undefined): void {
+  if (given === undefined || given === revision) return;
+  throw new DomainError(
     "ABORTED",
     `webhook ${id} has revision ${revision}, not ${given}: it was changed meanwhile; get the webhook and decide again`,
     { reason: "REVISION_CHANGED", metadata: { revision: String(revision) } },

@@ -15,7 +15,10 @@ export type PermissionName =
   | "Publish_Events"
   | "Manage_Api_Keys";
 
-/** Remembers that somebody was signed in: scripts cannot see the cookie, and an end deserves a word. */
+/**
+ * Remembers that somebody was signed in: scripts cannot see the cookie, and an end deserves a word. Each sign-in stores
+ * another value, which tells other tabs that their session is another one.
+ */
 const SIGNED_IN = "signed-in";
 
 const COOKIE_LOST =
@@ -60,11 +63,20 @@ export function SessionProvider({ children }: { children: ReactNode }) {
     });
   }, [client]);
   useEffect(refresh, [refresh]);
-  const isOut = state.is === "out";
+  useEffect(() => {
+    // Raised by sign-ins and sign-outs in other tabs, with which this one shares the cookie. The key is null if the browser
+    // cleared everything.
+    const onStorage = ({ key }: StorageEvent) => {
+      if (key === SIGNED_IN || key === null) refresh();
+    };
+    window.addEventListener("storage", onStorage);
+    return () => window.removeEventListener("storage", onStorage);
+  }, [refresh]);
+  const isIn = state.is === "in";
   useEffect(() => {
     // Nobody is to see what the one before them was shown.
-    if (isOut) queries.clear();
-  }, [isOut, queries]);
+    if (!isIn) queries.clear();
+  }, [isIn, queries]);
 
   const access = useMemo<SessionAccess>(
     () => ({
@@ -74,7 +86,7 @@ export function SessionProvider({ children }: { children: ReactNode }) {
         await client.signIn({ apiKey });
         const signedIn = await readSession(client);
         if (signedIn.is === "out") throw new Error(COOKIE_LOST);
-        localStorage.setItem(SIGNED_IN, "yes");
+        localStorage.setItem(SIGNED_IN, String(Date.now()));
         setState(signedIn);
       },
       async signOut() {

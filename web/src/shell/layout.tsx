@@ -13,6 +13,7 @@ import { type ReactNode, useEffect, useRef } from "react";
 import { Outlet, NavLink as RouterLink, useLocation } from "react-router";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { type PermissionName, useMay } from "../api/session.tsx";
+import { useBelow } from "../parts/lists/use-below.ts";
 import { ZoneSwitch } from "../parts/time/zone-switch.tsx";
 import { AccountMenu } from "./account-menu.tsx";
 import { Brand } from "./brand.tsx";
@@ -45,6 +46,7 @@ const NAVIGATION: readonly { to: string; label: string; icon: ReactNode; needs: 
 /** The frame of every page: navigation, account menu, light or dark. */
 export function Layout() {
   const [opened, { toggle, close }] = useDisclosure();
+  const narrow = useBelow("sm");
   const { pathname } = useLocation();
   const main = useFocusOnChange(pathname, close);
   return (
@@ -76,7 +78,8 @@ export function Layout() {
           </Group>
         </Group>
       </AppShell.Header>
-      <AppShell.Navbar p="sm" aria-label="Pages">
+      {/* Closed, it is moved off the screen; the Tab key must not reach it there. */}
+      <AppShell.Navbar p="sm" aria-label="Pages" inert={narrow && !opened}>
         <AppShell.Section grow component={ScrollArea}>
           {NAVIGATION.map((entry) => (
             <NavigationEntry key={entry.to} {...entry} />

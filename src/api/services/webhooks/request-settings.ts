@@ -29,6 +29,7 @@ import {
   readRequestSettings,
   writeRequestSettings,
 } from "../../../db/webhooks/request-settings.ts";
+import { expectRevision } from "../../../db/webhooks/webhook-update.ts";
 import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
@@ -48,14 +49,19 @@ export function requestSettingsMethods({ db, secrets, targets, tryRequest }: Api
   const processes = describeEventTypes();
   return {
     async getWebhookRequestSettings({ webhookId }, handler) {
-      if (!(await getWebhook(db, callerScope(handler), webhookId))) throw noWebhook(webhookId);
-      return { settings: masked(await readRequestSettings(db, secrets, webhookId)) };
+      const webhook = await getWebhook(db, callerScope(handler), webhookId);
+      if (!webhook) throw noWebhook(webhookId);
+      // Read after the revision: if the settings change in between, a change with this revision is refused.
+      const settings = masked(await readRequestSettings(db, secrets, webhookId));
+      return { settings, revision: webhook.revision };
     },
 
-    async setWebhookRequestSettings({ webhookId, settings }, handler) {
+    async setWebhookRequestSettings({ webhookId, settings, revision }, handler) {
       return auditedCall(db, handler, async (trx, record) => {
         const shared = await lockShared(trx, callerScope(handler), webhookId);
-        if (shared.length === 0) throw noWebhook(webhookId);
+        const [webhook] = shared;
+        if (!webhook) throw noWebhook(webhookId);
+        expectRevision(webhook, revision);
         // Removing the settings also repairs those that cannot be decrypted.
         if (settings === undefined) {
           await writeRequestSettings(trx, secrets, idsOf(shared), NO_REQUEST_SETTINGS);

@@ -23,7 +23,7 @@ export function AuditFilters(props: {
           label="Id of what was changed"
           placeholder="Webhook, delivery, key or app"
           value={filters.target}
-          onChange={(target) => onChange({ target: target.trim() }, { replace: true })}
+          onChange={(target) => onChange({ target }, { replace: true })}
         />
       </Grid.Col>
       <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>

@@ -25,7 +25,8 @@ export function TroubledWebhooks({ overview }: { overview: Overview }) {
       variant="light"
       icon={<IconAlertTriangle />}
       title={failing > 0 ? <ListLink count={failing} health="failing" /> : undefined}
-      role="status"
+      // As a status, each change of the counts and times would be announced.
+      role="note"
     >
       <Stack gap="xs">
         {failing > 0 && <Failing key={failing} count={failing} />}

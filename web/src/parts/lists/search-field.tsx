@@ -10,7 +10,7 @@ const TYPING_MS = 200;
 export interface SearchFieldProps {
   /** The searched text in the page's URL. */
   value: string;
-  /** Receives the typed text once the typing pauses. */
+  /** Receives the typed text once the typing pauses, without spaces around it. */
   onChange: (text: string) => void;
   /** The label: "Search keys". */
   label: string;
@@ -24,8 +24,9 @@ export function SearchField({ value, onChange, label, placeholder, labelHidden }
   const [text, setText] = useState(value);
   const told = useRef(value);
   const tell = useDebouncedCallback((typed: string) => {
-    told.current = typed;
-    onChange(typed);
+    // A space at the end stays in the field: more words may follow.
+    told.current = typed.trim();
+    onChange(told.current);
   }, TYPING_MS);
   useEffect(() => {
     // What comes back of one's own typing may be older than what has been typed since.

@@ -27,7 +27,7 @@ export function FilterBar({ filters, onChange }: FilterBarProps) {
       labelHidden
       placeholder="Order number, user, id, host"
       value={filters.search}
-      onChange={(search) => onChange({ search: search.trim() }, { replace: true })}
+      onChange={(search) => onChange({ search }, { replace: true })}
     />
   );
   const others = <OtherFilters filters={filters} onChange={onChange} />;

@@ -62,7 +62,8 @@ export function useResume(webhook: Webhook): Action {
 export function PausedNotice({ webhook }: { webhook: Webhook }) {
   const waiting = useUndelivered(webhook.id, true);
   return (
-    <Alert color="orange" variant="light" icon={<IconPlayerPause />} title="Paused">
+    // As an alert, each change of the count would be announced.
+    <Alert color="orange" variant="light" icon={<IconPlayerPause />} title="Paused" role="note">
       Its deliveries have been held back since <Time value={webhook.paused} />.{" "}
       {waiting && waitInWords(waiting)}
       {waiting === "" && "None waits yet. "}

@@ -9,7 +9,11 @@ import type { WebhookUpdate } from "./use-webhook-update.ts";
  */
 export function UpdateFailure({ failure, isStale, takeCurrent }: WebhookUpdate) {
   if (failure === undefined) return null;
-  if (!isStale) return <Failure error={failure} />;
+  return isStale ? <ChangedMeanwhile onReload={takeCurrent} /> : <Failure error={failure} />;
+}
+
+/** Says that nothing was saved because somebody else changed the webhook, with a button for the current values. */
+export function ChangedMeanwhile({ onReload }: { onReload: () => void }) {
   return (
     <Alert
       color="orange"
@@ -20,7 +24,7 @@ export function UpdateFailure({ failure, isStale, takeCurrent }: WebhookUpdate) 
     >
       <Stack align="flex-start" gap="sm">
         <Text size="sm">Nothing was saved. Load the current values, then make your changes again.</Text>
-        <Button size="xs" variant="default" onClick={takeCurrent}>
+        <Button size="xs" variant="default" onClick={onReload}>
           Load the current values
         </Button>
       </Stack>

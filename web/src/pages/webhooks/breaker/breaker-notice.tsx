@@ -22,6 +22,8 @@ export function BreakerNotice({ webhook }: { webhook: Webhook }) {
       variant="light"
       icon={disabled ? <IconBan /> : <IconPlugConnectedX />}
       title={disabled ? "Disabled" : "Circuit breaker open"}
+      // As an alert, each change of the count or of the time until the probe would be announced.
+      role="note"
     >
       <Stack align="flex-start" gap="sm">
         <Text size="sm">

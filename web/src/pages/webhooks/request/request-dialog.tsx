@@ -21,17 +21,25 @@ import type {
 } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { MAX_HEADERS } from "../../../../../src/contract/delivery-headers.ts";
+import { failureReason } from "../../../api/failure.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
+import { ChangedMeanwhile } from "../actions/update-failure.tsx";
 import { SharedNote } from "../endpoint/shared-note.tsx";
 import { OAuth2Fields, oauth2Values } from "./oauth2-fields.tsx";
 import { TlsFields, tlsMessage, tlsValues } from "./tls-fields.tsx";
 
+/** The settings of a webhook as the page has read them. */
+interface StoredSettings {
+  settings: MaskedRequestSettings;
+  /** The webhook's revision that had them. */
+  revision: bigint;
+}
+
 interface RequestDialogProps {
   webhook: Webhook;
-  /** The stored settings. Undefined if they cannot be read. */
-  settings: MaskedRequestSettings | undefined;
+  stored: StoredSettings;
   opened: boolean;
   onClose: () => void;
 }
@@ -60,22 +68,45 @@ const KEPT = "Stored; leave empty to keep it";
 export function RequestDialog(props: RequestDialogProps) {
   return (
     <FormDialog opened={props.opened} onClose={props.onClose} title="Headers and authentication">
-      <Form {...props} />
+      <CurrentForm {...props} />
     </FormDialog>
   );
 }
 
-function Form({ webhook, settings, onClose }: RequestDialogProps) {
+/** The form, made anew when the user asks for the settings that somebody else has saved meanwhile. */
+function CurrentForm({ webhook, stored, onClose }: RequestDialogProps) {
+  const [base, setBase] = useState(stored);
+  return (
+    <Form
+      key={String(base.revision)}
+      webhook={webhook}
+      base={base}
+      takeCurrent={() => setBase(stored)}
+      onClose={onClose}
+    />
+  );
+}
+
+interface FormProps {
+  webhook: Webhook;
+  /** The settings as they were when the fields were filled: the page reads them anew meanwhile. */
+  base: StoredSettings;
+  takeCurrent: () => void;
+  onClose: () => void;
+}
+
+function Form({ webhook, base: { settings, revision }, takeCurrent, onClose }: FormProps) {
   const set = useMutation(WebhookService.method.setWebhookRequestSettings);
   const attempt = useMutation(WebhookService.method.tryWebhookRequest);
   const readAnew = useReadAnew();
+  const [failure, setFailure] = useState<unknown>();
   const [rows, setRows] = useState<Row[]>(() => {
-    const stored = (settings?.headerNames ?? []).map((name, key) => ({ key, name, value: "", stored: true }));
+    const stored = settings.headerNames.map((name, key) => ({ key, name, value: "", stored: true }));
     // An empty one to fill in; left empty, it is not saved.
     return withEmptyRow(stored).slice(0, MAX_HEADERS);
   });
-  const storedUser = settings?.basicUsername;
-  const storedClient = settings?.oauth2;
+  const storedUser = settings.basicUsername;
+  const storedClient = settings.oauth2;
   const storedKind = kindOf(settings);
   const [kind, setKind] = useState<Kind>(storedKind);
   const [username, setUsername] = useState(storedUser ?? "");
@@ -114,10 +145,12 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
 
   async function submit(event: FormEvent) {
     event.preventDefault();
+    setFailure(undefined);
     try {
-      await set.mutateAsync({ webhookId: webhook.id, settings: asked() });
-    } catch {
-      // Shown below.
+      await set.mutateAsync({ webhookId: webhook.id, settings: asked(), revision });
+    } catch (error) {
+      if (failureReason(error) === "REVISION_CHANGED") await readAnew(WebhookService);
+      setFailure(error);
       return;
     }
     await readAnew(WebhookService);
@@ -216,7 +249,11 @@ function Form({ webhook, settings, onClose }: RequestDialogProps) {
         <div role="status">{attempt.data && <Outcome outcome={attempt.data} />}</div>
         <SharedNote webhook={webhook} />
         {attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
-        {set.isError && <Failure error={set.error} title="Nothing was saved" />}
+        {failureReason(failure) === "REVISION_CHANGED" ? (
+          <ChangedMeanwhile onReload={takeCurrent} />
+        ) : (
+          failure !== undefined && <Failure error={failure} title="Nothing was saved" />
+        )}
       </Stack>
       <FormActions submit="Save" busy={set.isPending} onCancel={onClose} />
     </form>
@@ -228,10 +265,10 @@ function withEmptyRow(rows: readonly Row[]): Row[] {
   return [...rows, { key, name: "", value: "", stored: false }];
 }
 
-function kindOf(settings: MaskedRequestSettings | undefined): Kind {
-  if (settings?.basicUsername !== undefined) return "basic";
-  if (settings?.oauth2) return "oauth2";
-  return settings?.hasBearerToken ? "bearer" : "none";
+function kindOf({ basicUsername, oauth2, hasBearerToken }: MaskedRequestSettings): Kind {
+  if (basicUsername !== undefined) return "basic";
+  if (oauth2) return "oauth2";
+  return hasBearerToken ? "bearer" : "none";
 }
 
 /** The endpoint's response to a test request. */

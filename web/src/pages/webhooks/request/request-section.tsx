@@ -1,37 +1,58 @@
-import { useQuery } from "@connectrpc/connect-query";
+import { Code } from "@connectrpc/connect";
+import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { Button, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
+import { useEffect } from "react";
 import type { MaskedRequestSettings } from "../../../../../gen/webhook/v1/request_settings_pb.ts";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useMay } from "../../../api/session.tsx";
+import { useReadAnew } from "../../../api/use-read-anew.ts";
+import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
 import { useFocusBack } from "../../../parts/dialogs/use-focus-back.ts";
 import { Facts } from "../../../parts/layout/facts.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
+import type { WebhookDialogProps } from "../actions/webhook-dialog-props.ts";
+import { SharedNote } from "../endpoint/shared-note.tsx";
 import { RequestDialog } from "./request-dialog.tsx";
 import { CertificateText } from "./tls-fields.tsx";
 
 /** The custom headers and the authentication of a webhook's requests. */
 export function RequestSection({ webhook }: { webhook: Webhook }) {
   const [editing, { open, close }] = useDisclosure();
+  const [removing, removal] = useDisclosure();
   const mayWrite = useMay("Write_Administrative_Data");
   const { data, error, refetch } = useQuery(WebhookService.method.getWebhookRequestSettings, {
     webhookId: webhook.id,
   });
-  useFocusBack(editing);
-  const settings = data?.settings;
+  const isBehind = data !== undefined && data.revision < webhook.revision;
+  useEffect(() => {
+    // Otherwise a save would be refused for a change that the page has shown before the dialog opened.
+    if (isBehind) void refetch({ cancelRefetch: false });
+  }, [isBehind, refetch]);
+  useFocusBack(editing || removing);
+  // The service has no key that decrypts them. Then they can only be removed.
+  const isUnreadable = error?.code === Code.FailedPrecondition;
+  const settings = isUnreadable ? undefined : data?.settings;
   return (
     <Section
       title="Headers and authentication"
       description="Deliveries carry these beside the standard headers and the signature. Values are encrypted and never shown again."
       actions={
         mayWrite &&
-        (settings || error) && (
+        // Saving replaces all settings, so that the form needs the stored ones.
+        (settings ? (
           <Button variant="default" size="xs" onClick={open}>
             Change…
           </Button>
-        )
+        ) : (
+          isUnreadable && (
+            <Button variant="light" color="red" size="xs" onClick={removal.open}>
+              Remove the stored settings…
+            </Button>
+          )
+        ))
       }
     >
       {settings ? (
@@ -41,8 +62,45 @@ export function RequestSection({ webhook }: { webhook: Webhook }) {
       ) : (
         <Loading lines={2} />
       )}
-      <RequestDialog webhook={webhook} settings={settings} opened={editing} onClose={close} />
+      {data && settings && (
+        <RequestDialog
+          webhook={webhook}
+          stored={{ settings, revision: data.revision }}
+          opened={editing}
+          onClose={close}
+        />
+      )}
+      <RemoveSettings webhook={webhook} opened={removing} onClose={removal.close} />
     </Section>
+  );
+}
+
+/** Asks before settings are removed that the service cannot decrypt. */
+function RemoveSettings({ webhook, opened, onClose }: WebhookDialogProps) {
+  const set = useMutation(WebhookService.method.setWebhookRequestSettings);
+  const readAnew = useReadAnew();
+
+  async function remove() {
+    await set.mutateAsync({ webhookId: webhook.id });
+    await readAnew(WebhookService);
+  }
+
+  return (
+    <ConfirmDialog
+      opened={opened}
+      onClose={onClose}
+      title="Remove the stored settings?"
+      confirm="Remove settings"
+      danger
+      onConfirm={remove}
+    >
+      <Text size="sm">
+        The custom headers, the authentication and the TLS settings are deleted. Deliveries then carry the
+        standard headers only, until you enter new settings. To keep them, give the service the key that they
+        were encrypted with.
+      </Text>
+      <SharedNote webhook={webhook} />
+    </ConfirmDialog>
   );
 }
 

@@ -19,13 +19,13 @@ export interface TlsValues {
   authorities: string;
 }
 
-/** @param settings what is stored; undefined where it cannot be read */
-export function tlsValues(settings: MaskedRequestSettings | undefined): TlsValues {
+/** @param settings what is stored */
+export function tlsValues({ clientCertificate, authorities }: MaskedRequestSettings): TlsValues {
   return {
-    client: settings?.clientCertificate ? "stored" : "none",
+    client: clientCertificate ? "stored" : "none",
     certificate: "",
     key: "",
-    trusted: settings?.authorities.length ? "stored" : "none",
+    trusted: authorities.length > 0 ? "stored" : "none",
     authorities: "",
   };
 }
@@ -50,11 +50,11 @@ export function TlsFields({
   onChange,
 }: {
   values: TlsValues;
-  settings: MaskedRequestSettings | undefined;
+  settings: MaskedRequestSettings;
   onChange: (values: TlsValues) => void;
 }) {
   const change = (to: Partial<TlsValues>) => onChange({ ...values, ...to });
-  const { clientCertificate, authorities = [] } = settings ?? {};
+  const { clientCertificate, authorities } = settings;
   return (
     <>
       <Stack gap="xs">

@@ -9,7 +9,10 @@ import { overdueInWords, waitingFor } from "../../../parts/status/overdue.ts";
 import { errorInWords } from "../../../parts/status/webhook-health.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 
-/** A notice of failing attempts, with the last error and since when, and of overdue retries. */
+/**
+ * A notice of failing attempts, with the last error and since when, and of overdue retries. Its times and counts change
+ * by themselves, so that screen readers must not announce each change.
+ */
 export function TroubleNotice({
   webhook,
   overdue,
@@ -21,7 +24,13 @@ export function TroubleNotice({
   const failing = health === WebhookHealth.FAILING;
   if (!failing && health !== WebhookHealth.DEGRADED) {
     return overdue ? (
-      <Alert color="orange" variant="light" icon={<IconClockExclamation />} title="Retries are overdue">
+      <Alert
+        color="orange"
+        variant="light"
+        icon={<IconClockExclamation />}
+        title="Retries are overdue"
+        role="note"
+      >
         <Overdue webhook={webhook} overdue={overdue} />
       </Alert>
     ) : null;
@@ -32,6 +41,7 @@ export function TroubleNotice({
       variant="light"
       icon={<IconAlertTriangle />}
       title={failing ? "Failing" : "Degraded"}
+      role="note"
     >
       <Text size="sm">
         {failing ? "No attempt has succeeded" : "At least a tenth of the recent attempts failed"}

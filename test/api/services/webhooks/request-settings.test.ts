@@ -1,0 +1,66 @@
+import { type Client, Code, createClient } from "@connectrpc/connect";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
+import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { grpc } from "../../../support/clients.ts";
+import { failure } from "../../../support/failure.ts";
+import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+
+let api: TestApi;
+let webhooks: Client<typeof WebhookService>;
+beforeAll(async () => {
+  api = await startTestApi();
+  webhooks = createClient(WebhookService, grpc(api));
+});
+afterAll(() => api.stop());
+
+const header = (name: string) => ({ headers: [{ name, value: "4711" }] });
+const read = (webhookId: bigint) => webhooks.getWebhookRequestSettings({ webhookId });
+const revisionOf = async (webhookId: bigint) => (await webhooks.getWebhook({ webhookId })).webhook?.revision;
+
+test("request settings come with the webhook's revision, which a change of them raises and equal settings do not", async () => {
+  const webhookId = await api.register();
+  const { revision } = await read(webhookId);
+  expect(revision).toBe(await revisionOf(webhookId));
+  const settings = header("X-One");
+  await webhooks.setWebhookRequestSettings({ webhookId, revision, settings });
+  const changed = await read(webhookId);
+  expect(changed).toMatchObject({ revision: revision + 1n, settings: { headerNames: ["X-One"] } });
+  await webhooks.setWebhookRequestSettings({ webhookId, revision: changed.revision, settings });
+  expect((await read(webhookId)).revision).toBe(changed.revision);
+  expect(await revisionOf(webhookId)).toBe(changed.revision);
+});
+
+test("of two changes of request settings with the same revision, one is made; the other is told the current one", async () => {
+  const webhookId = await api.register();
+  const { revision } = await read(webhookId);
+  const names = ["X-One", "X-Two"] as const;
+  const outcomes = await Promise.all(
+    names.map((name) =>
+      failure(webhooks.setWebhookRequestSettings({ webhookId, revision, settings: header(name) })),
+    ),
+  );
+  const refused = outcomes.filter((outcome) => outcome !== undefined);
+  expect(refused.map(({ code }) => code)).toEqual([Code.Aborted]);
+  expect(refused[0]?.findDetails(ErrorInfoSchema)[0]).toMatchObject({
+    reason: "REVISION_CHANGED",
+    metadata: expect.objectContaining({ revision: String(revision + 1n) }),
+  });
+  const { settings } = await read(webhookId);
+  expect(settings?.headerNames).toEqual([outcomes[0] === undefined ? "X-One" : "X-Two"]);
+});
+
+test("request settings are not removed with a revision from before another change, and are without a revision", async () => {
+  const webhookId = await api.register();
+  await webhooks.setWebhookRequestSettings({ webhookId, settings: header("X-One") });
+  const { revision } = await read(webhookId);
+  await webhooks.updateWebhook({ webhookId, name: "Shop" });
+  const refused = await failure(webhooks.setWebhookRequestSettings({ webhookId, revision }));
+  expect([refused?.code, refused?.findDetails(ErrorInfoSchema)[0]?.reason]).toEqual([
+    Code.Aborted,
+    "REVISION_CHANGED",
+  ]);
+  expect((await read(webhookId)).settings?.headerNames).toEqual(["X-One"]);
+  await webhooks.setWebhookRequestSettings({ webhookId });
+  expect((await read(webhookId)).settings?.headerNames).toEqual([]);
+});
