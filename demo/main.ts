@@ -6,11 +6,11 @@ import { type Delivery, DeliveryService, DeliveryState } from "../gen/webhook/v1
 import { readConfig } from "../src/config/config.ts";
 import { processName } from "../src/contract/catalogue.ts";
 import { choosePort } from "../src/embedded/process/ports.ts";
+import { readSecretFile } from "../src/embedded/process/state-file.ts";
 import { explain } from "../src/process/explain.ts";
 import { createLogger } from "../src/process/logger.ts";
 import { untilToldToStop } from "../src/process/shutdown.ts";
 import { startService } from "../src/service.ts";
-import { readSecretFile } from "../src/startup/instance-secrets.ts";
 import { installRuntime } from "../src/temporal/connection/runtime.ts";
 import { heading, line, shortId, showStarted, showStarting, table } from "./output.ts";
 import { startDemoReceivers } from "./receivers.ts";

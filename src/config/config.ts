@@ -29,6 +29,7 @@ export type Role = "all" | "api" | "worker";
 /** The configuration of a process. Times are in milliseconds. */
 export interface Config {
   role: Role;
+  /** The address to listen on. Empty: all addresses, of IPv6 too if the system has it. */
   host: string;
   httpPort: number;
   grpcPort: number;
@@ -186,7 +187,7 @@ const MIB = 2 ** 20;
 
 const variables = {
   ROLE: str<Role>({ choices: ["all", "api", "worker"], default: "all" }),
-  HOST: str({ default: "0.0.0.0" }),
+  HOST: str({ default: "" }),
   HTTP_PORT: integer({ min: 0, max: 65_535 })({ default: 8080 }),
   GRPC_PORT: integer({ min: 0, max: 65_535 })({ default: 9090 }),
   METRICS_PORT: integer({ min: 0, max: 65_535 })({ default: undefined }),

@@ -5,7 +5,8 @@ import { audited, OPERATOR } from "../db/audit/audit-log.ts";
 import { keyCreated, keyRestored } from "../db/audit/key-changes.ts";
 import type { Db } from "../db/database.ts";
 import { ALL_PERMISSIONS, createApiKey, ensureAdminKey } from "../db/keys/api-keys.ts";
-import { ADMIN_KEY_FILE, readSecretFile, writeSecretFile } from "./instance-secrets.ts";
+import { keepSecret } from "../embedded/process/state-file.ts";
+import { ADMIN_KEY_FILE } from "./instance-secrets.ts";
 
 /** Creates a key with all permissions. Returns its secret, which is not stored anywhere. */
 export async function createAdminKey(db: Db, name = "Administrator"): Promise<string> {
@@ -36,6 +37,6 @@ export async function ensureFirstAdmin(
   }
   if (database.url !== undefined) return undefined;
   const file = path.resolve(dataDir, ADMIN_KEY_FILE);
-  if ((await readSecretFile(file)) === null) await writeSecretFile(file, await createAdminKey(db));
+  await keepSecret(file, () => createAdminKey(db));
   return file;
 }

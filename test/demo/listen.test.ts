@@ -12,7 +12,7 @@ import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { DeliveryService, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
-import { readSecretFile } from "../../src/startup/instance-secrets.ts";
+import { readSecretFile } from "../../src/embedded/process/state-file.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { keyedTransport } from "../support/test-service.ts";
 

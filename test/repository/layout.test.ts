@@ -16,7 +16,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   "src/delivery": ["src/config", "src/contract", "src/db", "src/metrics", "src/process", "workflows"],
   "src/embedded": ["src/config", "src/process", "src/temporal"],
   "src/notices": ["src/config", "src/db"],
-  "src/startup": ["src/config", "src/db"],
+  "src/startup": ["src/config", "src/db", "src/embedded"],
   "src/temporal": [
     "src/config",
     "src/contract",

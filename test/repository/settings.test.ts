@@ -75,7 +75,7 @@ test("the tables of docs/configuration.md are those that .env.example makes", ()
 /** Settings that other values of the Helm chart set, or that the chart decides. */
 const SET_BY_CHART = {
   ROLE: "a Deployment each",
-  HOST: "every address of the pod",
+  HOST: "every address of the pod, IPv4 and IPv6",
   HTTP_PORT: "the image's, to which the Service leads",
   GRPC_PORT: "the image's, to which the Service leads",
   DATA_DIR: "for embedded servers only",

@@ -1,9 +1,8 @@
 import { type ContextValues, createContextKey, type HandlerContext } from "@connectrpc/connect";
-import ipaddr from "ipaddr.js";
 import { type Actor, audited, type Recorder } from "../../db/audit/audit-log.ts";
 import type { Db } from "../../db/database.ts";
 import type { ApiKeyRow } from "../../db/keys/api-keys.ts";
-import { addressOf } from "./client-address.ts";
+import { addressOf, plainAddress } from "./client-address.ts";
 
 /** An authenticated caller. */
 export interface Identity {
@@ -34,14 +33,12 @@ export function identityOf(handler: HandlerContext): Identity {
 /** The caller of a method, for the audit log. */
 export function actorOf(handler: HandlerContext): Actor {
   const { key, sessionId } = identityOf(handler);
-  const address = addressOf(handler);
   return {
     apiKeyId: key.id,
     apiKeyName: key.name,
     installedAppId: key.installedAppId,
     sessionId,
-    // IPv4 as such where a socket for both families has it mapped; link-local addresses without their zone.
-    address: ipaddr.isValid(address) ? ipaddr.process(address.replace(/%.*$/, "")).toString() : null,
+    address: plainAddress(addressOf(handler)),
   };
 }
 

@@ -56,6 +56,14 @@ export function createTlsReader(trustedProxies: readonly Network[]): TlsReader {
   };
 }
 
+/**
+ * A client address as people write it: IPv4 without the prefix `::ffff:` that a socket of both families adds, IPv6
+ * without a zone. Null if the text is not an address.
+ */
+export function plainAddress(text: string): string | null {
+  return ipaddr.isValid(text) ? ipaddr.process(text.replace(/%.*$/, "")).toString() : null;
+}
+
 /** The network of a client address. IPv6 addresses count by /64, because a client usually controls a whole /64. */
 export function siteOf(text: string): string {
   if (!ipaddr.isValid(text)) return text;

@@ -1,7 +1,7 @@
 import type { Http2Server } from "node:http2";
 import type { Server, Socket } from "node:net";
 import type { Logger } from "pino";
-import type { ProxyTrust } from "../auth/client-address.ts";
+import { type ProxyTrust, plainAddress } from "../auth/client-address.ts";
 import { AddressCounter } from "../limits/address-counter.ts";
 import { IdleSessions } from "./http2-sessions.ts";
 
@@ -28,7 +28,8 @@ export interface ConnectionLimits {
 export function limitConnections(server: Server, limits: ConnectionLimits): void {
   const { max, maxPerAddress, isTrusted, log } = limits;
   const counter = new AddressCounter(maxPerAddress, isTrusted);
-  const warn = atIntervals((refused, address) => {
+  const warn = atIntervals((refused, peer = "") => {
+    const address = plainAddress(peer);
     const settings = "MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, TRUST_PROXY";
     log.warn({ refused, address, max, maxPerAddress, settings }, "connections refused");
   });

@@ -1,3 +1,4 @@
+import path from "node:path";
 import pg from "pg";
 
 /** The superuser created by initdb. Used only while starting the embedded database. */
@@ -20,8 +21,14 @@ export function addressOf({ role, password }: Login, port: number, database: str
 export async function assertServes(url: string, data: string): Promise<void> {
   await withClient(url, async (client) => {
     const { rows } = await client.query<{ data_directory: string }>("show data_directory");
-    if (rows[0]?.data_directory !== data) throw new Error("another PostgreSQL answers on this port");
+    if (!isDataFolder(rows[0]?.data_directory ?? "", data))
+      throw new Error("another PostgreSQL answers on this port");
   });
+}
+
+/** Whether a PostgreSQL's `data_directory` is the folder `data`. On Windows, PostgreSQL reports it with slashes. */
+export function isDataFolder(reported: string, data: string, { resolve } = path): boolean {
+  return resolve(reported) === data;
 }
 
 /**

@@ -6,7 +6,7 @@ import { text } from "node:stream/consumers";
 import type { Progress } from "../../process/progress.ts";
 import { serverEnvironment } from "../process/child-environment.ts";
 import { excerpt } from "../process/log-file.ts";
-import { keepSecret, readText } from "../process/state-file.ts";
+import { keepSecret, readSecretFile } from "../process/state-file.ts";
 import type { PostgresBinaries } from "./postgres-binaries.ts";
 import { type Login, SERVICE_ROLE, SUPERUSER } from "./postgres-client.ts";
 import type { PostgresHome } from "./postgres-home.ts";
@@ -31,10 +31,10 @@ export async function ensureServiceLogin(dataDir: string): Promise<Login> {
  * earlier version has only the superuser.
  */
 export async function findServiceLogin(dataDir: string): Promise<Login | null> {
-  const service = await readText(serviceFile(dataDir));
-  if (service !== null) return { role: SERVICE_ROLE, password: service.trim() };
-  const superuser = await readText(superuserFile(dataDir));
-  return superuser === null ? null : { role: SUPERUSER, password: superuser.trim() };
+  const service = await readSecretFile(serviceFile(dataDir));
+  if (service !== null) return { role: SERVICE_ROLE, password: service };
+  const superuser = await readSecretFile(superuserFile(dataDir));
+  return superuser === null ? null : { role: SUPERUSER, password: superuser };
 }
 
 const makePassword = () => randomBytes(24).toString("base64url");
@@ -50,7 +50,7 @@ export async function ensureCluster(
   binaries: PostgresBinaries,
   progress: Progress,
 ): Promise<Login> {
-  const kept = await readText(superuserFile(dataDir));
+  const kept = await readSecretFile(superuserFile(dataDir));
   const password = await keepSecret(superuserFile(dataDir), makePassword);
   if (!(await hasCluster(home))) {
     progress("creating the database (first start)");

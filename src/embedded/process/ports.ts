@@ -5,7 +5,7 @@ import { createConnection, createServer } from "node:net";
 const MAX_NEARBY_PORTS = 20;
 
 /**
- * A free TCP port on 127.0.0.1: the first free one of `wanted`, in order of preference; else the next free one above
+ * A TCP port that is free on all addresses: the first free one of `wanted`, in order of preference; else the next free one above
  * the first of them; else any. Excludes the ports in `not`. Another process may take the port before the caller does.
  */
 export async function choosePort(wanted: readonly number[], not: readonly number[] = []): Promise<number> {
@@ -20,7 +20,7 @@ export async function choosePort(wanted: readonly number[], not: readonly number
   }
 }
 
-/** Whether nothing listens on this port of 127.0.0.1 and it is possible to listen on it. */
+/** Whether nothing listens on this port, on any address, and it is possible to listen on it. */
 export async function isPortFree(port: number): Promise<boolean> {
   if (!Number.isInteger(port) || port <= 0 || port > 65_535) return false;
   // On macOS a wildcard listener does not prevent binding to 127.0.0.1, so test with a connection.
@@ -51,7 +51,8 @@ async function accepts(port: number): Promise<boolean> {
 async function canListen(port: number): Promise<boolean> {
   const server = createServer();
   try {
-    server.listen({ host: "127.0.0.1", port, exclusive: true });
+    // On all addresses, IPv6 included: clients of `localhost` may connect to either family.
+    server.listen({ port, exclusive: true });
     await once(server, "listening");
     return true;
   } catch {

@@ -166,9 +166,20 @@ function listProcesses(): { pid: number; command: string }[] {
 
 function powershell(filter: string): { pid: number; command: string }[] {
   const script = `Get-CimInstance Win32_Process ${filter} | ForEach-Object { "$($_.ProcessId) $($_.CommandLine)" }`;
-  const lines = execFileSync("powershell", ["-NoProfile", "-Command", script], { encoding: "utf8" });
+  return readWindowsProcesses(
+    execFileSync("powershell", ["-NoProfile", "-Command", script], { encoding: "utf8" }),
+  );
+}
+
+/**
+ * Reads lines of a pid and a Windows command line. Removes the quotes around arguments with spaces, because markers have
+ * none; a path cannot contain quotes.
+ */
+export function readWindowsProcesses(lines: string): { pid: number; command: string }[] {
   return lines.split(/\r?\n/).flatMap((line) => {
     const [, pid, command] = /^(\d+) (.+)$/.exec(line) ?? [];
-    return pid === undefined || command === undefined ? [] : [{ pid: Number(pid), command }];
+    return pid === undefined || command === undefined
+      ? []
+      : [{ pid: Number(pid), command: command.replaceAll('"', "") }];
   });
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { chmod, link, mkdir, readFile, realpath, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, open, readFile, realpath, rename, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
 import { isRoot } from "./owner.ts";
 
 /** The JSON content of `file`; null if it does not exist or is not valid JSON (partially written or foreign). */
@@ -21,20 +22,36 @@ export async function writeState(file: string, value: object): Promise<void> {
   await rename(draft, file);
 }
 
-/** The secret stored in `file`. If there is none, generates it with `make` and stores it with mode 0600. */
-export async function keepSecret(file: string, make: () => string): Promise<string> {
+/** The secret stored in `file`; null if it does not exist or is empty, as a full disk or a power failure may leave it. */
+export async function readSecretFile(file: string): Promise<string | null> {
+  return (await readText(file))?.trim() || null;
+}
+
+/**
+ * The secret stored in `file`. If there is none, generates it with `make` and stores it with mode 0600. Once this
+ * resolves, the secret survives a power failure; if it rejects, `file` is unchanged. Only one caller per file at a time
+ * (`lockDataDir`).
+ */
+export async function keepSecret(file: string, make: () => string | Promise<string>): Promise<string> {
+  const kept = await readSecretFile(file);
+  if (kept !== null) return kept;
+  const secret = await make();
   const draft = `${file}.${randomUUID()}`;
-  await writeFile(draft, make(), { mode: 0o600 });
   try {
-    // Linking fails if the name exists, so concurrent starts agree on one secret and never read a partial one.
-    await link(draft, file).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== "EEXIST") throw error;
-    });
+    await writeFile(draft, `${secret}\n`, { mode: 0o600, flush: true });
+    await rename(draft, file);
   } finally {
     await rm(draft, { force: true });
   }
-  await chmod(file, 0o600);
-  return (await readFile(file, "utf8")).trim();
+  await flushFolder(path.dirname(file));
+  return secret;
+}
+
+/** Makes a rename in a folder survive a power failure. Windows and some file systems cannot; there it does nothing. */
+async function flushFolder(folder: string): Promise<void> {
+  const handle = await open(folder).catch(() => null);
+  await handle?.sync().catch(() => {});
+  await handle?.close();
 }
 
 /** The content of `file`; null if it does not exist. Other errors are thrown. */

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import * as http2 from "node:http2";
 import { connect as openSocket, type Socket } from "node:net";
 import { createClient } from "@connectrpc/connect";
+import pino from "pino";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
@@ -207,6 +208,17 @@ describe("connections", () => {
     onTestFinished(() => own.stop());
     expect(await stayOpen(own.httpPort, 20)).toBe(5);
     expect(await stayOpen(own.grpcPort as number, 20)).toBe(5);
+  });
+
+  test("are refused with the client's IPv4 address in the log, also on a socket for both families", async () => {
+    const { host } = readConfig({});
+    const lines: { msg: string; address?: string }[] = [];
+    const log = pino({ level: "warn" }, { write: (line) => void lines.push(JSON.parse(line)) });
+    const own = await startTestApi({ host, log, limits: { maxConnectionsPerAddress: 1 } });
+    onTestFinished(() => own.stop());
+    expect(await stayOpen(own.httpPort, 2)).toBe(1);
+    const [refused] = lines.filter(({ msg }) => msg === "connections refused");
+    expect(refused?.address).toBe("127.0.0.1");
   });
 
   test("that a client leaves idle make room for its next ones, and those in use stay", async () => {

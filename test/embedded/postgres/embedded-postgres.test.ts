@@ -184,14 +184,17 @@ test("one that was killed can be started again by hand, at once", async () => {
   expect(await query(server.url, "select 1 as one")).toEqual([{ one: 1 }]);
 });
 
-test("lost password files are replaced, and the data stays", async () => {
+test.each([
+  ["lost", (file: string) => rm(file)],
+  ["empty", (file: string) => writeFile(file, "")],
+])("%s password files are replaced, and the data stays", async (_how, damage) => {
   const dataDir = await preparedFolder();
   const port = await anyPort();
   const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
   await query(first.url, "create table kept as select 42 as answer");
   await first.stop();
-  await rm(path.join(dataDir, "postgres-password"));
-  await rm(path.join(dataDir, "postgres-service-password"));
+  await damage(path.join(dataDir, "postgres-password"));
+  await damage(path.join(dataDir, "postgres-service-password"));
   const second = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
   expect(second.url).not.toBe(first.url);
   expect(await query(second.url, "select answer from kept")).toEqual([{ answer: 42 }]);

@@ -1,0 +1,32 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { networkInterfaces } from "node:os";
+import { expect, onTestFinished, test } from "vitest";
+import { createTestDatabase } from "../support/database.ts";
+import { startServiceProcess } from "../support/service-process.ts";
+
+const addresses = Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address));
+
+test.runIf(addresses.includes("::1"))("without HOST, every port answers on IPv4 and on IPv6", async () => {
+  const database = await createTestDatabase();
+  onTestFinished(() => database.drop());
+  const service = await startServiceProcess({
+    ROLE: "api",
+    DATABASE_URL: database.url,
+    SECRET_KEY: "0f".repeat(32),
+    METRICS_PORT: "0",
+    // Empty is not set: over the loopback address that tests listen on otherwise.
+    HOST: "",
+  });
+  onTestFinished(async () => {
+    await service.end("SIGTERM");
+  });
+  for (const host of ["127.0.0.1", "::1"]) {
+    const name = host.includes(":") ? `[${host}]` : host;
+    expect((await fetch(`http://${name}:${service.httpPort}/healthz`)).status).toBe(200);
+    expect((await fetch(`http://${name}:${service.metricsPort}/metrics`)).status).toBe(200);
+    const socket = connect(service.grpcPort, host);
+    await once(socket, "connect");
+    socket.destroy();
+  }
+});

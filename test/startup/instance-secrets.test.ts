@@ -1,0 +1,76 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { promisify } from "node:util";
+import { expect, onTestFinished, test } from "vitest";
+import { openDatabase } from "../../src/db/database.ts";
+import { findApiKey } from "../../src/db/keys/api-keys.ts";
+import { ensureFirstAdmin } from "../../src/startup/first-admin.ts";
+import { findSecretKey } from "../../src/startup/instance-secrets.ts";
+import { createTestDatabase } from "../support/database.ts";
+
+const run = promisify(execFile);
+
+async function newDataDir(): Promise<string> {
+  const dataDir = await mkdtemp(path.join(tmpdir(), "webhook-test-secrets-"));
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+  return dataDir;
+}
+
+test("an empty secret-key is replaced by a key for the owner's eyes only, which stays", async () => {
+  const dataDir = await newDataDir();
+  await writeFile(path.join(dataDir, "secret-key"), "");
+  const key = await findSecretKey(undefined, dataDir);
+  expect(key).toHaveLength(32);
+  expect((await stat(path.join(dataDir, "secret-key"))).mode & 0o077).toBe(0);
+  expect(await findSecretKey(undefined, dataDir)).toEqual(key);
+  expect(await readdir(dataDir)).toEqual(["secret-key"]);
+});
+
+test("a damaged secret-key is kept, and refused with the remedy", async () => {
+  const dataDir = await newDataDir();
+  await writeFile(path.join(dataDir, "secret-key"), "AAAA\n");
+  await expect(findSecretKey(undefined, dataDir)).rejects.toThrow(/is damaged.*restore it from a backup/);
+  expect(await readFile(path.join(dataDir, "secret-key"), "utf8")).toBe("AAAA\n");
+});
+
+test.runIf(process.platform !== "win32")(
+  "a start that cannot write the secret-key fails and leaves no file, and the next start makes the key",
+  async () => {
+    const dataDir = await newDataDir();
+    const module = new URL("../../src/startup/instance-secrets.ts", import.meta.url).href;
+    const code = `const { findSecretKey } = await import(${JSON.stringify(module)}); await findSecretKey(undefined, process.argv[1]);`;
+    const limited = run("sh", ["-c", 'ulimit -f 0; exec "$@"', "sh", process.execPath, "-e", code, dataDir]);
+    await expect(limited).rejects.toThrow("EFBIG");
+    expect(await readdir(dataDir)).toEqual([]);
+    expect(await findSecretKey(undefined, dataDir)).toHaveLength(32);
+  },
+);
+
+test("an empty admin-key is replaced by a key that works", async () => {
+  const dataDir = await newDataDir();
+  const database = await createTestDatabase();
+  const db = openDatabase(database.url, { max: 2, applicationName: "test" });
+  onTestFinished(async () => {
+    await db.destroy();
+    await database.drop();
+  });
+  const config = {
+    adminKey: undefined,
+    dataDir,
+    database: {
+      url: undefined,
+      directUrl: undefined,
+      readUrl: undefined,
+      poolSize: 2,
+      preparedStatements: true,
+    },
+  };
+  await writeFile(path.join(dataDir, "admin-key"), "");
+  const file = (await ensureFirstAdmin(db, config)) as string;
+  const secret = (await readFile(file, "utf8")).trim();
+  expect(await findApiKey(db, secret)).toMatchObject({ name: "Administrator" });
+  await ensureFirstAdmin(db, config);
+  expect((await readFile(file, "utf8")).trim()).toBe(secret);
+});
