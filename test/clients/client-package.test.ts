@@ -327,6 +327,26 @@ describe("the outbox example", () => {
     });
   });
 
+  test("publishes the others if a row is no event, or together or alone more than a call may hold", async () => {
+    const { store, startRelay, left, published } = await createOutbox();
+    await store.raw(`
+      update outbox set event = '{"orderDispatchd": {}}' where id = 1;
+      update outbox set event = jsonb_set(event, '{orderDispatched,orderNumber}', to_jsonb(repeat('9', 20000)))
+        where id between 2 and 500;
+      update outbox set event = jsonb_set(event, '{orderDispatched,lines}',
+          (select jsonb_agg('{"productId": "7", "sku": "LAMP-01", "quantity": 1}'::jsonb) from generate_series(1, 100)))
+        where id between 501 and 1000;
+      update outbox set event = jsonb_set(event, '{orderDispatched,orderNumber}', to_jsonb(repeat('9', 5000000)))
+        where id = 1100`);
+    startRelay();
+    await expect.poll(left).toBe(2);
+    expect(await published()).toHaveLength(1_198);
+    expect(await store("outbox").orderBy("id")).toMatchObject([
+      { id: 1n, error: expect.stringContaining("orderDispatchd") },
+      { id: 1_100n, error: "the event is too large" },
+    ]);
+  });
+
   test("publishes every event if the key has a quota of fewer events than a batch has", async () => {
     const { store, startRelay, left, published } = await createOutbox(200);
     startRelay();
