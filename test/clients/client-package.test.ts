@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { createRouterTransport } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { createWebhookClients } from "../../clients/index.ts";
 import { openDatabase } from "../../src/db/database.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
@@ -148,6 +150,13 @@ describe("the client package, installed from what npm packs", () => {
     expect(await readdir(path.join(folder, "proto/webhook/v1"))).toEqual(
       await readdir(path.join(root, "proto/webhook/v1")),
     );
+  });
+
+  test("has a README.md that names the clients of all services", async () => {
+    const readme = await readFile(path.join(root, "clients/README.md"), "utf8");
+    const sentence = /^`createWebhookClients` returns .*?\.$/ms.exec(readme)?.[0] ?? "";
+    const [, ...named] = [...sentence.matchAll(/`(\w+)`/g)].map(([, name]) => name);
+    expect(named).toEqual(Object.keys(createWebhookClients(createRouterTransport(() => {}))));
   });
 
   test("has declarations that TypeScript reads in full, and that the examples keep to", async () => {
