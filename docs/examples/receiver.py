@@ -6,14 +6,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from standardwebhooks import Webhook, WebhookVerificationError
 
 webhook = Webhook(os.environ["WEBHOOK_SECRET"])
+# More than any delivery has, in bytes.
+MAX_BODY_BYTES = 1_048_576
 # In memory for this example. Store the ids where you store the results of the events.
 handled = set()
 
 
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
+        length = int(self.headers["Content-Length"])
+        if not 0 <= length <= MAX_BODY_BYTES:
+            return self.answer(400)
         # The raw body. Parsed and serialized again, it can have other bytes, which the signature does not match.
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(length)
         try:
             event = webhook.verify(body, dict(self.headers))
         except (WebhookVerificationError, ValueError):  # ValueError: malformed signature

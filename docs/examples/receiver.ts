@@ -1,21 +1,32 @@
 // A receiver in TypeScript. It needs the package `standardwebhooks`, and a proxy that terminates TLS.
 // WEBHOOK_SECRET is the webhook's secret from GetWebhookSecret: whsec_…
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import { Webhook } from "standardwebhooks";
 
 const webhook = new Webhook(process.env.WEBHOOK_SECRET ?? "");
+/** More than any delivery has, in bytes. */
+const MAX_BODY_BYTES = 1_048_576;
 // In memory for this example. Store the ids where you store the results of the events.
 const handled = new Set<string>();
 
-const server = createServer(async (request, response) => {
+/** The raw body. Parsed and serialized again, it can have other bytes, which the signature does not match. */
+async function readBody(request: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(chunk);
-  // The raw body. Parsed and serialized again, it can have other bytes, which the signature does not match.
-  const body = Buffer.concat(chunks).toString();
+  let bytes = 0;
+  for await (const chunk of request) {
+    bytes += chunk.length;
+    if (bytes > MAX_BODY_BYTES) throw new Error("the body is too large");
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+const server = createServer(async (request, response) => {
   let event: unknown;
   try {
-    event = webhook.verify(body, request.headers as Record<string, string>);
+    event = webhook.verify(await readBody(request), request.headers as Record<string, string>);
   } catch {
+    // Not signed by the service, too large, or the sender disconnected.
     response.writeHead(400).end();
     return;
   }

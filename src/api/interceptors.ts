@@ -17,7 +17,6 @@ import { needsDatabase } from "./auth/public-services.ts";
 import { orAborted, untilAborted } from "./ending.ts";
 import { statusNameOf, toConnectError } from "./errors/errors.ts";
 import type { OnRefused } from "./limits/refused-bytes.ts";
-import { ADMISSION_HEADER } from "./rest/admissions.ts";
 import { assertFields } from "./services/messages.ts";
 import type { SilentDatabase } from "./silent-database.ts";
 
@@ -57,8 +56,9 @@ const PUBLISHING: ReadonlySet<DescMethod> = new Set([
 
 /**
  * Turns whatever a service throws into an error that may leave the service, and logs each call at debug: its name,
- * outcome and milliseconds, never header values or messages. Refused calls are counted here, but for those of REST, which
- * its failures count.
+ * outcome and milliseconds, never header values or messages.
+ *
+ * @param onRefused called for each refused call
  */
 export function errorInterceptor(
   log: Logger,
@@ -76,7 +76,7 @@ export function errorInterceptor(
     const failed = (error: unknown) => {
       const told = toConnectError(error, log, name);
       done(told.code);
-      if (!request.header.has(ADMISSION_HEADER)) onRefused(request.contextValues, told);
+      onRefused(request.contextValues, told);
       return told;
     };
     try {

@@ -96,27 +96,28 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   };
   const gate = createGate(context);
   const addServices = createRoutes(context, gate, readiness, stopping.signal);
-  const routes = (router: ConnectRouter) => {
+  const routesOf = (refused: OnRefused) => (router: ConnectRouter) => {
     addServices(router);
-    explainEarlyRefusals(router, onRefused);
+    explainEarlyRefusals(router, refused);
   };
-  const routerOptions: ConnectRouterOptions = {
+  const optionsOf = (refused: OnRefused): ConnectRouterOptions => ({
     interceptors: [
       ...(context.tracer ? [traceInterceptor(context.tracer)] : []),
-      errorInterceptor(context.log, context.instruments, onRefused),
+      errorInterceptor(context.log, context.instruments, refused),
       silenceInterceptor(database),
       endingInterceptor(context.log),
       readingInterceptor,
       fieldsInterceptor,
     ],
-    requestGate: requestGate(gate, context, database),
     // A misspelt field name in a filter or in a key's permissions would otherwise remove the restriction.
     jsonOptions: { ignoreUnknownFields: false },
     // Unknown fields are not used, and a message of 4 MiB can contain two million of them.
     binaryOptions: { readUnknownFields: false },
     ...RPC_COMPRESSION,
     shutdownSignal: ending.signal,
-  };
+  });
+  // The failures of REST count its refused calls.
+  const uncounted: OnRefused = () => {};
   const connections: ConnectionLimits = {
     max: limits.maxConnections,
     maxPerAddress: limits.maxConnectionsPerAddress,
@@ -128,8 +129,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   const services = options.services
     ? {
         handlers: createRpcHandlers({
-          routes,
-          routerOptions,
+          routes: routesOf(onRefused),
+          routerOptions: { ...optionsOf(onRefused), requestGate: requestGate(gate, context, database) },
           contextValues,
           readAddress,
           heldBytes: new HeldBytes(MAX_HELD_BYTES),
@@ -140,8 +141,8 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           log,
         }),
         readAddress,
-        transport: createRouterTransport(routes, {
-          router: { ...routerOptions, requestGate: admittedGate(admissions) },
+        transport: createRouterTransport(routesOf(uncounted), {
+          router: { ...optionsOf(uncounted), requestGate: admittedGate(admissions) },
         }),
         admissions,
         gate,

@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { createRouterTransport } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { createWebhookClients } from "../../clients/index.ts";
 import { openDatabase } from "../../src/db/database.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { ONLY, startTestApi, type TestApi } from "../support/test-api.ts";
@@ -148,6 +150,13 @@ describe("the client package, installed from what npm packs", () => {
     expect(await readdir(path.join(folder, "proto/webhook/v1"))).toEqual(
       await readdir(path.join(root, "proto/webhook/v1")),
     );
+  });
+
+  test("has a README.md that names the clients of all services", async () => {
+    const readme = await readFile(path.join(root, "clients/README.md"), "utf8");
+    const sentence = /^`createWebhookClients` returns .*?\.$/ms.exec(readme)?.[0] ?? "";
+    const [, ...named] = [...sentence.matchAll(/`(\w+)`/g)].map(([, name]) => name);
+    expect(named).toEqual(Object.keys(createWebhookClients(createRouterTransport(() => {}))));
   });
 
   test("has declarations that TypeScript reads in full, and that the examples keep to", async () => {
@@ -325,6 +334,26 @@ describe("the outbox example", () => {
       id: 700n,
       error: "user_id is required and must not be empty",
     });
+  });
+
+  test("publishes the others if a row is no event, or together or alone more than a call may hold", async () => {
+    const { store, startRelay, left, published } = await createOutbox();
+    await store.raw(`
+      update outbox set event = '{"orderDispatchd": {}}' where id = 1;
+      update outbox set event = jsonb_set(event, '{orderDispatched,orderNumber}', to_jsonb(repeat('9', 20000)))
+        where id between 2 and 500;
+      update outbox set event = jsonb_set(event, '{orderDispatched,lines}',
+          (select jsonb_agg('{"productId": "7", "sku": "LAMP-01", "quantity": 1}'::jsonb) from generate_series(1, 100)))
+        where id between 501 and 1000;
+      update outbox set event = jsonb_set(event, '{orderDispatched,orderNumber}', to_jsonb(repeat('9', 5000000)))
+        where id = 1100`);
+    startRelay();
+    await expect.poll(left).toBe(2);
+    expect(await published()).toHaveLength(1_198);
+    expect(await store("outbox").orderBy("id")).toMatchObject([
+      { id: 1n, error: expect.stringContaining("orderDispatchd") },
+      { id: 1_100n, error: "the event is too large" },
+    ]);
   });
 
   test("publishes every event if the key has a quota of fewer events than a batch has", async () => {

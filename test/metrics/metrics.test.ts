@@ -75,6 +75,7 @@ test("a refused call counts once by its reason, over each protocol, and a refuse
     ["FIELDS_INVALID", () => post("/api/webhook", "{}")],
     ["WEBHOOK_NOT_FOUND", () => service.webhooks.getWebhook({ webhookId: 999n }).catch(() => {})],
     ["REQUEST_INVALID", () => post("/webhook.v1.WebhookService/GetWebhook", "not JSON")],
+    ["FIELDS_INVALID", () => post("/webhook.v1.WebhookService/CreateWebhook", "{}", { "X-Admission": "1" })],
     ["REQUEST_INVALID", () => post("/api/webhook", "not JSON")],
     [
       "API_KEY_UNKNOWN",

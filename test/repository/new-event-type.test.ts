@@ -75,6 +75,20 @@ const { process, payload, searchable } = newEvent("key", request, true);
 console.log(JSON.stringify({ process, payload, searchable, type: describeEventTypes().find((each) => each.number === process) }));
 `;
 
+/** The same event as two clients write it. */
+const PROBE_OF_MAPS = `
+import { create } from "@bufbuild/protobuf";
+import { PublishEventRequestSchema } from "./gen/webhook/v1/event_pb.ts";
+import { newEvent } from "./src/api/services/events/new-event.ts";
+
+const hashWith = (labels) => newEvent("key", create(PublishEventRequestSchema, {
+  idempotencyKey: "1",
+  userId: "tenant-1",
+  data: { case: "customerMoved", value: { customerId: 1n, address: ["Hull"], labels } },
+}), true).requestSha256;
+console.log(JSON.stringify([{ b: "1", a: "2" }, { a: "2", b: "1" }, { a: "1", b: "2" }].map(hashWith)));
+`;
+
 test("an event type is added by one edit of one file, as CONTRIBUTING.md shows, and `npm run generate`", () => {
   writeFileSync(path.join(copy, "proto/webhook/v1/event.proto"), edited);
   run("npm", "run", "--silent", "generate");
@@ -104,9 +118,20 @@ test("an event type is added by one edit of one file, as CONTRIBUTING.md shows, 
   run("node", "scripts/check-gen.ts");
   run("node", "scripts/events-document.ts", "--check");
 
+  const movedAt = "google.protobuf.Timestamp moved_at = 3";
   writeFileSync(
     path.join(copy, "proto/webhook/v1/event.proto"),
-    edited.replace("moved_at = 3", "moved_at = 3 [(searchable) = true]"),
+    edited.replace(movedAt, `${movedAt};\n  map<string, string> labels = 4`),
+  );
+  run("buf", "generate");
+  writeFileSync(path.join(copy, "maps.ts"), PROBE_OF_MAPS);
+  const [first, reordered, other] = JSON.parse(run("node", "maps.ts"));
+  expect(reordered).toBe(first);
+  expect(other).not.toBe(first);
+
+  writeFileSync(
+    path.join(copy, "proto/webhook/v1/event.proto"),
+    edited.replace(movedAt, `${movedAt} [(searchable) = true]`),
   );
   run("buf", "generate");
   const refused = spawnSync("node", ["probe.ts"], { cwd: copy, encoding: "utf8" });

@@ -1,6 +1,8 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
+import { connect } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -71,12 +73,13 @@ describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command 
   /** Sends what the service would send; answers the status. */
   async function deliver(
     secrets = [current.stored],
-    more: { id?: string; body?: string; signature?: string; at?: Date } = {},
+    more: { id?: string; payload?: string; body?: string; signature?: string; at?: Date } = {},
   ): Promise<number> {
     const webhook = { id: 1n, process: 1, target: parseTarget("https://x/"), installedAppId: null, secrets };
     const signAt: typeof sign = (all, id, now, body) => sign(all, id, more.at ?? now, body);
     const id = more.id ?? randomUUID();
-    const built = buildRequest({ id, webhook }, { payload: BODY, userId: "u" }, signAt, { headers: [] });
+    const event = { payload: more.payload ?? BODY, userId: "u" };
+    const built = buildRequest({ id, webhook }, event, signAt, { headers: [] });
     const headers = new Headers();
     for (let i = 0; i < built.headers.length; i += 2) {
       headers.set(built.headers[i] as string, built.headers[i + 1] as string);
@@ -112,6 +115,20 @@ describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command 
       expect(await deliver()).toBe(204);
     },
   );
+
+  test.skipIf(skipped)(title("goes on after a sender that disconnects within a body"), async () => {
+    const sender = connect(port, "127.0.0.1");
+    sender.end("POST /hooks HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc");
+    await once(sender.resume(), "close");
+    expect(await deliver()).toBe(204);
+  });
+
+  test.skipIf(skipped)(title("refuses a body of more than 1 MiB, and takes the next"), async () => {
+    // Some senders only notice that the connection is closed.
+    const refused = deliver(undefined, { payload: JSON.stringify("x".repeat(1_048_576)) });
+    expect(await refused.catch(() => 400)).toBe(400);
+    expect(await deliver()).toBe(204);
+  });
 
   test.skipIf(skipped)(
     title("takes deliveries while its secret is the old one, and while it is the new one"),

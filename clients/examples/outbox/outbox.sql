@@ -5,7 +5,7 @@ create table outbox (
   event jsonb not null,
   -- When to publish the event again, if the service could not store it yet.
   retry_at timestamptz,
-  -- Why the service refused the event for good, for a person to look at.
+  -- Why the event cannot be published as it is, for a person to look at.
   error text
 );
 create index on outbox (id) where error is null;

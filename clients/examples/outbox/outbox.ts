@@ -1,9 +1,18 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { fromJson, type JsonObject } from "@bufbuild/protobuf";
+import { create, fromJson, type JsonObject, toBinary } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
-import { Code } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { createWebhookClients, PublishEventRequestSchema, withApiKey } from "@webhook-service/client";
+import {
+  createWebhookClients,
+  PublishEventBatchRequestSchema,
+  type PublishEventRequest,
+  PublishEventRequestSchema,
+  type PublishResult,
+  PublishResultSchema,
+  reasonOf,
+  withApiKey,
+} from "@webhook-service/client";
 import pg from "pg";
 
 const { WEBHOOK_GRPC = "localhost:9090", WEBHOOK_KEY = "", OUTBOX_DATABASE_URL = "" } = process.env;
@@ -16,8 +25,10 @@ const { events } = createWebhookClients(
 );
 const pool = new pg.Pool({ connectionString: OUTBOX_DATABASE_URL });
 
-/** Events in a batch: at most 1,000, and at most 4 MiB. */
+/** Events in a batch: at most 1,000. */
 const BATCH_SIZE = 500;
+/** The size of a call, in bytes: at most 4 MiB. */
+const MAX_CALL_BYTES = 3 * 1_048_576;
 const IDLE_MS = 1_000;
 /** The delay before an event is published again if the service names none. */
 const RETRY_MS = 5_000;
@@ -56,14 +67,21 @@ async function relay(): Promise<number> {
 
 /** Publishes locked rows: deletes those that the service has stored, and notes what to do with the others. */
 async function publish(client: pg.PoolClient, rows: readonly Row[]): Promise<void> {
-  const batch = rows.map(({ id, event }) =>
-    fromJson(PublishEventRequestSchema, { ...event, idempotencyKey: `outbox-${id}` }),
-  );
-  const { results } = await events.publishEventBatch({ events: batch });
   const published: string[] = [];
   const refused: { id: string; message: string }[] = [];
   const postponed: { id: string; ms: number }[] = [];
-  for (const [index, { id }] of rows.entries()) {
+  const ids: string[] = [];
+  const batch: PublishEventRequest[] = [];
+  for (const { id, event } of rows) {
+    try {
+      batch.push(fromJson(PublishEventRequestSchema, { ...event, idempotencyKey: `outbox-${id}` }));
+      ids.push(id);
+    } catch (error) {
+      refused.push({ id, message: (error as Error).message });
+    }
+  }
+  const results = await publishBatch(batch);
+  for (const [index, id] of ids.entries()) {
     const result = results[index]?.result;
     if (result?.case === "published") published.push(id);
     else if (result?.case === "error") {
@@ -83,6 +101,29 @@ async function publish(client: pg.PoolClient, rows: readonly Row[]): Promise<voi
     [postponed.map(({ id }) => id), postponed.map(({ ms }) => ms)],
   );
   console.log(`published ${published.length}, refused ${refused.length}, to retry ${postponed.length}`);
+}
+
+/** Publishes events, in smaller batches if one is too large for a call; returns a result for each. */
+async function publishBatch(batch: PublishEventRequest[]): Promise<PublishResult[]> {
+  if (batch.length === 0) return [];
+  const request = create(PublishEventBatchRequestSchema, { events: batch });
+  let message = "the event is too large";
+  if (toBinary(PublishEventBatchRequestSchema, request).length <= MAX_CALL_BYTES) {
+    try {
+      return (await events.publishEventBatch(request)).results;
+    } catch (error) {
+      const refusal = ConnectError.from(error);
+      // More than 100,000 fields and list items.
+      if (reasonOf(refusal) !== "MESSAGE_TOO_COMPLEX") throw error;
+      message = refusal.rawMessage;
+    }
+  }
+  if (batch.length === 1) {
+    const value = { code: Code.InvalidArgument, message };
+    return [create(PublishResultSchema, { result: { case: "error", value } })];
+  }
+  const half = Math.ceil(batch.length / 2);
+  return [...(await publishBatch(batch.slice(0, half))), ...(await publishBatch(batch.slice(half)))];
 }
 
 for (;;) {

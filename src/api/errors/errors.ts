@@ -11,8 +11,10 @@ import {
 import { file_webhook_v1_api_key } from "../../../gen/webhook/v1/api_key_pb.ts";
 import { file_webhook_v1_audit } from "../../../gen/webhook/v1/audit_pb.ts";
 import { file_webhook_v1_delivery } from "../../../gen/webhook/v1/delivery_pb.ts";
+import { file_webhook_v1_endpoint } from "../../../gen/webhook/v1/endpoint_pb.ts";
 import { file_webhook_v1_event } from "../../../gen/webhook/v1/event_pb.ts";
 import { file_webhook_v1_options } from "../../../gen/webhook/v1/options_pb.ts";
+import { file_webhook_v1_replay } from "../../../gen/webhook/v1/replay_pb.ts";
 import { file_webhook_v1_request_settings } from "../../../gen/webhook/v1/request_settings_pb.ts";
 import { file_webhook_v1_session } from "../../../gen/webhook/v1/session_pb.ts";
 import { file_webhook_v1_stats } from "../../../gen/webhook/v1/stats_pb.ts";
@@ -150,8 +152,10 @@ const files = [
   file_webhook_v1_api_key,
   file_webhook_v1_audit,
   file_webhook_v1_delivery,
+  file_webhook_v1_endpoint,
   file_webhook_v1_event,
   file_webhook_v1_options,
+  file_webhook_v1_replay,
   file_webhook_v1_request_settings,
   file_webhook_v1_session,
   file_webhook_v1_stats,

@@ -38,7 +38,7 @@ function tooDeep(): DomainError {
 export function checkBinaryElements(desc: DescMessage, bytes: Uint8Array): void {
   if (bytes.byteLength <= CHECKED_FROM_BYTES) return;
   try {
-    countFields(desc, new BinaryReader(bytes), bytes.byteLength, { elements: 0, depth: 0 });
+    countFields(fieldsByNumber(desc), new BinaryReader(bytes), bytes.byteLength, { elements: 0, depth: 0 });
   } catch (error) {
     if (error instanceof DomainError) throw error;
   }
@@ -49,9 +49,11 @@ interface Count {
   depth: number;
 }
 
-function countFields(desc: DescMessage, reader: BinaryReader, end: number, count: Count): void {
+/** The fields of a message or map entry. An entry has its value as field 2, described by the type of the value. */
+type Fields = ReadonlyMap<number, DescField | DescMessage>;
+
+function countFields(fields: Fields, reader: BinaryReader, end: number, count: Count): void {
   if (++count.depth > MAX_DEPTH) throw tooDeep();
-  const fields = fieldsByNumber(desc);
   while (reader.pos < end) {
     const [number, wireType] = reader.tag();
     if (++count.elements > MAX_ELEMENTS) throw tooManyElements();
@@ -62,30 +64,40 @@ function countFields(desc: DescMessage, reader: BinaryReader, end: number, count
     }
     const length = reader.uint32();
     const next = reader.pos + length;
-    const message = messageOf(field);
-    if (message) countFields(message, reader, next, count);
-    else if (field.fieldKind === "list") count.elements += length / packedItemBytes(field);
+    const inner = fieldsIn(field);
+    if (inner) countFields(inner, reader, next, count);
+    else if (isList(field)) count.elements += length / packedItemBytes(field);
     if (count.elements > MAX_ELEMENTS) throw tooManyElements();
     reader.pos = next;
   }
   count.depth -= 1;
 }
 
-const fieldMaps = new WeakMap<DescMessage, ReadonlyMap<number, DescField>>();
+type MapField = DescField & { fieldKind: "map" };
 
-function fieldsByNumber(desc: DescMessage): ReadonlyMap<number, DescField> {
+const fieldMaps = new WeakMap<DescMessage | MapField, Fields>();
+
+/** @param desc a message, or the field whose entries are read */
+function fieldsByNumber(desc: DescMessage | MapField): Fields {
   let fields = fieldMaps.get(desc);
   if (!fields) {
-    fields = new Map(desc.fields.map((field) => [field.number, field]));
+    fields =
+      desc.kind === "message"
+        ? new Map(desc.fields.map((field) => [field.number, field]))
+        : new Map(desc.message ? [[2, desc.message]] : []);
     fieldMaps.set(desc, fields);
   }
   return fields;
 }
 
-/** The type of a field's values if they are messages. An entry of a map counts as one element. */
-function messageOf(field: DescField): DescMessage | undefined {
-  if (field.fieldKind === "message") return field.message;
-  return field.fieldKind === "list" && field.listKind === "message" ? field.message : undefined;
+/** The fields of the messages or map entries that a field holds; undefined if it holds other values. */
+function fieldsIn(field: DescField | DescMessage): Fields | undefined {
+  if (field.kind === "message" || field.fieldKind === "map") return fieldsByNumber(field);
+  return field.message && fieldsByNumber(field.message);
+}
+
+function isList(field: DescField | DescMessage): field is DescField & { fieldKind: "list" } {
+  return field.kind === "field" && field.fieldKind === "list";
 }
 
 /** The least number of bytes that an item of a packed list takes; strings and bytes are never packed. */

@@ -14,7 +14,7 @@ const UNCOUNTED_BYTES = 64 * 1_024;
 
 const heldCall = createContextKey<HeldCall | null>(null, { description: "the bytes held by the call" });
 
-/** Called once for each refused call that is not one of REST, which counts its own. */
+/** Called once for each refused call. */
 export type OnRefused = (values: ContextValues | undefined, error: ConnectError) => void;
 
 /** Stores a call's account of bytes, which `RefusedBytes` charges if the call is refused. */

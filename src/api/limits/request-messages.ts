@@ -49,8 +49,10 @@ interface Reading {
   assertMayHold: BodyLimits["assertMayHold"];
   /** Does nothing for streams of requests, whose errors pass the interceptors. */
   onRefused: BodyLimits["onRefused"];
-  /** The timeout for an incomplete message without new data, in milliseconds; undefined for none. */
-  idleMs: number | undefined;
+  /** The timeout for an incomplete message without new data, in milliseconds. */
+  idleMs: number;
+  /** Whether the client may pause between two messages for as long as it likes. */
+  mayPause: boolean;
 }
 
 /**
@@ -89,8 +91,9 @@ export function withBoundedBody(
     call,
     assertMayHold,
     onRefused: streamsForLong ? () => {} : onRefused,
+    idleMs,
     // Authenticated publishers may keep a stream idle between events; other callers may not.
-    idleMs: streamsForLong && !isPublic(method) ? undefined : idleMs,
+    mayPause: streamsForLong && !isPublic(method),
   };
   return {
     ...request,
@@ -151,13 +154,13 @@ async function* received(
   reading: Reading,
   copied: boolean,
 ): AsyncIterable<Uint8Array> {
-  const { call, idleMs, assertMayHold } = reading;
+  const { call, idleMs, mayPause, assertMayHold } = reading;
   // Not `for await`: ending it would destroy the request and, over HTTP/1.1, the connection needed for the error.
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
-    const { done, value } = await (idleMs === undefined
-      ? chunks.next()
-      : withinIdleTime(chunks.next(), idleMs));
+    // Between messages nothing is held. Within one, a client that stops would keep the memory from all other calls.
+    const pauses = mayPause && call.held === 0;
+    const { done, value } = await (pauses ? chunks.next() : withinIdleTime(chunks.next(), idleMs));
     if (done) return;
     const asserted = assertMayHold(call.held + value.byteLength);
     if (asserted) await asserted;

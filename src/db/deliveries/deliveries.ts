@@ -200,7 +200,7 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
       webhookId: bigint;
       deleted: boolean;
       process: number;
-      event: Omit<EventFacts, "occurred"> & { occurred: string };
+      event: Omit<EventFacts, "occurred"> & { occurred: number };
       installedAppId: string | null;
       payload: string | null;
       workflowId: string | null;
@@ -211,8 +211,9 @@ export async function getSentRequest(db: Db, scope: Scope, id: string): Promise<
     db,
     `select w.id as "webhookId", w.deleted is not null as deleted, ${SECRET_COLUMNS}, e.process,
         w.installed_app_id as "installedAppId", e.payload, json_build_object('id', e.id, 'process', e.process,
-          'userId', e.user_id, 'occurred', e.occurred, 'test', e.test, 'apiKeyId', e.api_key_id,
-          'apiKeyName', (select name from api_keys where id = e.api_key_id), 'idempotencyKey', e.idempotency_key) as event,
+          'userId', e.user_id, 'occurred', floor(extract(epoch from e.occurred) * 1000), 'test', e.test,
+          'apiKeyId', e.api_key_id, 'apiKeyName', (select name from api_keys where id = e.api_key_id),
+          'idempotencyKey', e.idempotency_key) as event,
         r.workflow_id as "workflowId", r.first_run_id as "firstRunId", g.group_number as group
       from (
           select id, event_id, webhook_id, run_id from queue where id = :id::uuid

@@ -168,6 +168,25 @@ test("a field that a message lacks is told all the fields it has", async () => {
   ]);
 });
 
+const UNARY = SERVICES.flatMap(({ methods }) => methods.filter(({ methodKind }) => methodKind === "unary"));
+
+test.each(UNARY.map((method) => [`${method.parent.name}/${method.name}`, method] as const))(
+  "%s tells its fields if it is sent one that it lacks",
+  async (_name, { name, parent, input }) => {
+    const answer = await fetch(`${api.url}/${parent.typeName}/${name}`, {
+      method: "POST",
+      headers: { "X-Service-Key": api.adminKey, "Content-Type": "application/json" },
+      body: '{"noSuchField": 1}',
+    });
+    const { message } = (await answer.json()) as { message: string };
+    const fields = input.fields.map(({ jsonName }) => jsonName);
+    expect([answer.status, message]).toEqual([
+      400,
+      expect.stringMatching(`^${input.name} has no field .*; allowed: ${fields.join(", ") || "none"}$`),
+    ]);
+  },
+);
+
 test.each([
   ["webhook.v1.WebhookService/ListWebhooks", { health: ["BROKEN"] }, "WEBHOOK_HEALTH_HEALTHY"],
   ["webhook.v1.DeliveryService/ListDeliveries", { states: ["LOST"] }, "DELIVERY_STATE_PENDING"],

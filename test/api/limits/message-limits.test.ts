@@ -1,10 +1,12 @@
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import { gzipSync } from "node:zlib";
+import { fromJson, toBinary } from "@bufbuild/protobuf";
+import { StructSchema } from "@bufbuild/protobuf/wkt";
 import { type Client, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
-import { MAX_DIGITS, MAX_ELEMENTS } from "../../../src/api/limits/element-limit.ts";
+import { checkBinaryElements, MAX_DIGITS, MAX_ELEMENTS } from "../../../src/api/limits/element-limit.ts";
 import { grpc } from "../../support/clients.ts";
 import { orderEvent } from "../../support/grpc-calls.ts";
 import {
@@ -226,6 +228,13 @@ describe("a message of very many elements", () => {
     expect(await post(BATCH, "proto", nested, withKey())).toMatchObject(complex);
     const headers = { ...withKey(), "Content-Encoding": "gzip" };
     expect(await post(BATCH, "proto", gzipSync(nested), headers)).toMatchObject(complex);
+  });
+
+  test("is refused when the elements are in the values of a map", () => {
+    const map = fromJson(StructSchema, { list: Array(MAX_ELEMENTS).fill(true) });
+    expect(() => checkBinaryElements(StructSchema, toBinary(StructSchema, map))).toThrow(
+      `more than ${MAX_ELEMENTS} fields and list items`,
+    );
   });
 
   test("is refused when it is JSON nested very deeply, or a number of very many digits", async () => {

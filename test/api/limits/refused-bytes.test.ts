@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { emptyItems } from "../../support/hostile-messages.ts";
 import { startTestApi, type TestApi } from "../../support/test-api.ts";
 
+const PUBLISH = "/webhook.v1.EventService/PublishEvent";
 const BATCH = "/webhook.v1.EventService/PublishEventBatch";
 const MIB = 1_048_576;
 const BUDGET = 64 * MIB;
@@ -61,6 +62,21 @@ test("a key whose large messages are refused may send small ones only, until the
 
   expect(await publish(secret, eventOf(1_000))).toMatchObject({ status: 200 });
   expect(await publish(other.secret, eventOf(100_000))).toMatchObject({ status: 200 });
+});
+
+test("messages that a method refuses are counted, also with the header by which REST passes its callers on", async () => {
+  const { secret } = await api.key();
+  const headers = { "Content-Type": "application/json", "X-Service-Key": secret, "X-Admission": "1" };
+  // Valid JSON of a payload above 256 KiB.
+  const body = JSON.stringify(JSON.parse(eventOf(1_000_000)).events[0]);
+  for (let sent = 0; sent <= BUDGET; sent += body.length) {
+    const response = await fetch(`${api.url}${PUBLISH}`, { method: "POST", headers, body });
+    expect([response.status, await response.text()]).toEqual([
+      400,
+      expect.stringContaining("FIELDS_INVALID"),
+    ]);
+  }
+  expect(await publish(secret, eventOf(100_000))).toMatchObject({ status: 429 });
 });
 
 test("accepted messages are not counted", async () => {

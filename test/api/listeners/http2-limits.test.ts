@@ -94,6 +94,23 @@ describe("a stream whose client sends nothing more", () => {
     await Promise.all([once(listed, "close"), once(unknown, "close")]);
   });
 
+  test("is ended when it publishes events and stops within a message, and its memory is free for other calls", async () => {
+    // Together as much as the service holds of messages over all calls.
+    const length = 4 * 1_024 * 1_024;
+    const part = enveloped(Buffer.alloc(length)).subarray(0, length - 1_024);
+    const session = openSession();
+    const stalled = Array.from({ length: 4 }, () =>
+      openCall(session, "/webhook.v1.EventService/PublishEvents", { "x-service-key": api.adminKey }),
+    );
+    for (const stream of stalled) stream.write(part);
+    const trailers = await Promise.all(stalled.map((stream) => once(stream, "trailers")));
+    expect(trailers.map(([{ "grpc-status": status }]) => status)).toEqual(["1", "1", "1", "1"]);
+    const events = createClient(EventService, grpc(api));
+    const event = orderEvent();
+    event.data.value.orderNumber = "9".repeat(200_000);
+    expect(await events.publishEvent(event)).toMatchObject({ duplicate: false });
+  });
+
   test("lives on when it publishes events or watches the overview", async () => {
     const transport = grpc(api);
     const gone = new AbortController();

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { type DescField, type Message, toBinary } from "@bufbuild/protobuf";
+import { type DescField, type DescMessage, isFieldSet, type Message, toBinary } from "@bufbuild/protobuf";
 import { type PublishEventRequest, PublishEventRequestSchema } from "../../../../gen/webhook/v1/event_pb.ts";
 import { payloadFields, processOfField } from "../../../contract/catalogue.ts";
 import { searchableValues } from "../../../contract/json/searchable-values.ts";
@@ -35,6 +35,8 @@ export function newEvent(
   assertFields(PublishEventRequestSchema, request);
   assertText("idempotency_key", request.idempotencyKey, MAX_KEY_CHARACTERS);
   assertUserId(request.userId);
+  // Clients write the entries of a map in any order, and a repeated request must have the same hash.
+  sortMaps(PublishEventRequestSchema, request);
   return {
     ...payloadOf(request, searchIndex),
     apiKeyId,
@@ -44,6 +46,48 @@ export function newEvent(
     occurred: occurredAt(request),
     traceparent,
   };
+}
+
+/** Sorts the entries of each map in a message by key, at any depth. */
+export function sortMaps(desc: DescMessage, message: Message): void {
+  for (const field of fieldsWithMaps(desc)) {
+    if (!isFieldSet(message, field)) continue;
+    const values = message as unknown as Record<string, object>;
+    const { oneof, localName } = field;
+    const value = oneof
+      ? (values[oneof.localName] as { value: object }).value
+      : (values[localName] as object);
+    if (field.message) {
+      const messages = field.fieldKind === "message" ? [value] : Object.values(value);
+      for (const each of messages) sortMaps(field.message, each as Message);
+    }
+    if (field.fieldKind === "map") {
+      const entries = Object.entries(value).sort(([first], [second]) => (first < second ? -1 : 1));
+      values[localName] = Object.fromEntries(entries);
+    }
+  }
+}
+
+const mapFields = new WeakMap<DescMessage, DescField[]>();
+
+/** The fields of a type that are maps or hold some at any depth. Most event types have none. */
+function fieldsWithMaps(desc: DescMessage): DescField[] {
+  let fields = mapFields.get(desc);
+  if (!fields) {
+    fields = desc.fields.filter(holdsMap);
+    mapFields.set(desc, fields);
+  }
+  return fields;
+}
+
+function holdsMap(field: DescField): boolean {
+  const fields = new Set([field]);
+  // Iterating over a set includes items added meanwhile.
+  for (const { fieldKind, message } of fields) {
+    if (fieldKind === "map") return true;
+    for (const each of message?.fields ?? []) fields.add(each);
+  }
+  return false;
 }
 
 /** Checks the user id. Errors never repeat it, because it may be personal data. */

@@ -1,12 +1,15 @@
 import { randomUUID } from "node:crypto";
 import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { type Delivery, DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { openDatabase } from "../../../../src/db/database.ts";
 import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
 import { connect, grpc } from "../../../support/clients.ts";
+import { createTestDatabase } from "../../../support/database.ts";
 import { failure } from "../../../support/failure.ts";
+import { orderEvent } from "../../../support/grpc-calls.ts";
 import { changeDelivery, storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { startTestApi, type TestApi } from "../../../support/test-api.ts";
 
@@ -71,6 +74,28 @@ test("an event tells its publisher, user, times and payload, and how many delive
     expect.objectContaining({ state: DeliveryState.FAILED, count: 1 }),
   ]);
 });
+
+test.each(["Europe/Amsterdam", "America/New_York"])(
+  "an event of the year 1 has its time on its page and on that of its delivery, if the database's time zone is %s",
+  async (zone) => {
+    const database = await createTestDatabase();
+    onTestFinished(() => database.drop());
+    const db = openDatabase(database.url, { max: 1 });
+    await db.raw(`alter database "${new URL(database.url).pathname.slice(1)}" set timezone = '${zone}'`);
+    await db.destroy();
+    const own = await startTestApi({ databaseUrl: database.url });
+    onTestFinished(() => own.stop());
+    await own.register();
+    // What Go sends for a time that was not set.
+    const time = { seconds: BigInt(Date.parse("0001-01-01T00:00:00Z") / 1_000), nanos: 0 };
+    const { eventId } = await createClient(EventService, grpc(own)).publishEvent({ ...orderEvent(), time });
+    const client = createClient(DeliveryService, grpc(own));
+    expect((await client.getEvent({ eventId })).event?.time).toMatchObject(time);
+    const [listed] = (await client.listDeliveries({ eventId })).deliveries;
+    const { event } = await client.getDelivery({ deliveryId: listed?.id as string });
+    expect(event?.time).toMatchObject(time);
+  },
+);
 
 test("a key of an app sees an event that its webhook gets, not who published it, and counts its own deliveries", async () => {
   const { eventId, of } = await publish();
