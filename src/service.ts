@@ -9,9 +9,9 @@ import { budgetWarning, readConnectionBudget } from "./db/connections/connection
 import { checkPooler } from "./db/connections/pooler.ts";
 import { readReplica } from "./db/connections/read-replica.ts";
 import { openDatabases } from "./db/database.ts";
+import { type Announcer, createAnnouncer } from "./db/events/announce.ts";
 import { untilAnswered } from "./db/faults.ts";
 import { MIGRATION_BLOCKED, migrate } from "./db/migrate.ts";
-import { type Announcer, createAnnouncer } from "./db/queue/announce.ts";
 import { createSecretBox } from "./db/webhooks/secret-box.ts";
 import { createAddressGuard } from "./delivery/request/address-guard.ts";
 import { createSigner } from "./delivery/request/signature.ts";

@@ -1,7 +1,8 @@
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Db, openDatabase, rows } from "../../src/db/database.ts";
+import pg from "pg";
+import { type Db, rows } from "../../src/db/database.ts";
 import { BLUE, ORANGE, type Panel, toChart } from "../parts/chart.ts";
 import { warmUp } from "../parts/dispatching.ts";
 import { startReceivers } from "../parts/receivers.ts";
@@ -48,7 +49,7 @@ export const churn: Scenario = {
     await warmUp(stage, receivers, webhooks);
     const refilling = keepPending(stage, webhooks);
     const samples: Sample[] = [];
-    let snapshot: Db | undefined;
+    let snapshot: pg.Client | undefined;
     try {
       const started = performance.now();
       let last = { at: started, received: await receivers.count() };
@@ -61,10 +62,10 @@ export const churn: Scenario = {
         last = now;
         bench.show.count("seconds", Math.min(count, Math.round(second)), count);
         if (!snapshot && second >= count * HELD_FROM) snapshot = await holdSnapshot(stage);
-        else if (snapshot && second >= count * HELD_UNTIL) await snapshot.destroy();
+        else if (snapshot && second >= count * HELD_UNTIL) await snapshot.end();
       }
     } finally {
-      await snapshot?.destroy();
+      await snapshot?.end();
       await refilling.stop();
     }
     await writeFile(
@@ -128,14 +129,15 @@ function keepPending(stage: Stage, webhooks: readonly bigint[]) {
   };
 }
 
-/** Opens a transaction that keeps its snapshot until its connection is closed. */
-async function holdSnapshot({ bench, db }: Stage): Promise<Db> {
+/** Opens a transaction that keeps its snapshot until its connection ends. Not from a pool, which closes idle connections. */
+async function holdSnapshot({ bench, db }: Stage): Promise<pg.Client> {
   const [row] = await rows<{ name: string }>(db, "select current_database() as name");
   const address = new URL(bench.postgres.superuserUrl);
   address.pathname = `/${row?.name}`;
-  const held = openDatabase(address.href, { max: 1, applicationName: "bench-snapshot" });
-  await held.raw("begin isolation level repeatable read");
-  await held.raw("select count(*) from webhooks");
+  const held = new pg.Client({ connectionString: address.href, application_name: "bench-snapshot" });
+  await held.connect();
+  await held.query("begin isolation level repeatable read");
+  await held.query("select count(*) from webhooks");
   return held;
 }
 

@@ -6,8 +6,9 @@ import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
-import { type ClaimResult, claimGroup, claimPending, release } from "../db/queue/claims.ts";
+import { type ClaimResult, claimGroup, release } from "../db/queue/claims.ts";
 import { endFiltered } from "../db/queue/endings.ts";
+import { PendingClaims } from "../db/queue/pending-claims.ts";
 import { ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import { isReplaying } from "../db/replays/running.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
@@ -185,9 +186,10 @@ export function createDeliveryEngine(options: {
     return claim;
   };
   const webhooks = new ClaimedWebhooks();
+  const pending = new PendingClaims(db, webhooks);
   const pumps = new Pumps({
     queue: {
-      claim: async (claimant, options) => counted(await claimPending(db, claimant, options, webhooks)),
+      claim: async (claimant, options) => counted(await pending.claim(claimant, options)),
       fanOut: () => fanOutStep(db),
       expectsMore: (signal) => untilAnswered(() => isReplaying(db), { signal }),
     },

@@ -60,29 +60,33 @@ export interface ClaimResult {
  *
  * @param options.after the webhook id after which the visit starts, so that the start can rotate
  * @param options.excluded webhooks to skip
+ * @param options.oldest the only webhooks to visit, in the order of their ids, with the id of the first delivery to claim;
+ *   all webhooks, from their oldest delivery, without it
  * @param known the process's cache of webhooks; all are loaded without it
  * @returns the claim, and the webhook id after which to continue; null if the last webhook was visited
  */
 export async function claimPending(
   db: Db,
   claimant: Claimant,
-  options: { limit: number; after: bigint; excluded: readonly bigint[]; webhooks?: number },
+  options: {
+    limit: number;
+    after: bigint;
+    excluded: readonly bigint[];
+    webhooks?: number;
+    oldest?: ReadonlyMap<bigint, string>;
+  },
   known = new ClaimedWebhooks(),
 ): Promise<ClaimResult & { next: bigint | null }> {
-  const { limit, after, excluded, webhooks = MAX_WEBHOOKS_PER_CLAIM } = options;
+  const { limit, after, excluded, oldest } = options;
+  const webhooks = Math.min(limit, options.webhooks ?? MAX_WEBHOOKS_PER_CLAIM);
+  const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, webhooks);
   const found = await rows<FoundRow & { next: bigint | null }>(
     db,
-    `with recursive waiting(webhook_id, n) as (
-      (select webhook_id, 1 from queue where webhook_id > :after::bigint order by webhook_id limit 1)
-      union all
-      -- One index probe per webhook, however many rows each has.
-      select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1), n + 1
-      from waiting where waiting.webhook_id is not null and n < :webhooks::int
-    ),
+    `with recursive ${visited ? GIVEN_WEBHOOKS : WAITING_WEBHOOKS},
     eligible as materialized (
       select s.webhook_id, w.first_id, w.last_id, w.rate_limit, w.endpoint_id from waiting s cross join lateral (
         -- Of a paused webhook, the test delivery alone.
-        select case when w.paused is null then '${MIN_ID}' else w.test_delivery end as first_id,
+        select case when w.paused is null then s.first_id else w.test_delivery end as first_id,
           case when w.paused is null then '${MAX_ID}' else w.test_delivery end as last_id, w.rate_limit, w.endpoint_id
         from (
           -- The row is found by its id alone: with the conditions, the planner may read the whole of a partial index.
@@ -114,12 +118,26 @@ export async function claimPending(
       after,
       limit,
       excluded: plainArray(excluded),
-      webhooks: Math.min(limit, webhooks),
+      webhooks,
+      webhookIds: plainArray(visited?.map(([id]) => id) ?? []),
+      firstIds: plainArray(visited?.map(([, id]) => id) ?? []),
     } satisfies Bindings,
-    { prepare: "claim_pending" },
+    { prepare: visited ? "claim_given" : "claim_pending" },
   );
   return { ...(await toResult(db, known, claimant, "queue", found)), next: found[0]?.next ?? null };
 }
+
+/** SQL for the webhooks with rows in `queue`, and the first id to claim. One index probe per webhook, however many rows each has. */
+const WAITING_WEBHOOKS = `waiting(webhook_id, first_id, n) as (
+      (select webhook_id, '${MIN_ID}'::uuid, 1 from queue where webhook_id > :after::bigint order by webhook_id limit 1)
+      union all
+      select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1),
+        first_id, n + 1
+      from waiting where waiting.webhook_id is not null and n < :webhooks::int
+    )`;
+
+/** The same for webhooks that the caller knows. */
+const GIVEN_WEBHOOKS = `waiting(webhook_id, first_id) as (select * from unnest(:webhookIds::bigint[], :firstIds::uuid[]))`;
 
 /** The condition for a run's retries that can be sent. */
 const DUE = `t.run_id = :runId::int and t.due <= now() and ${isFree("t")} and ${MAY_RETRY}`;

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pino from "pino";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Db, openDatabase } from "../../../src/db/database.ts";
-import { createAnnouncer } from "../../../src/db/queue/announce.ts";
+import { createAnnouncer } from "../../../src/db/events/announce.ts";
 import { announceQueued, loadStopped, openChangeFeed } from "../../../src/db/queue/changes.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import { openDatabase } from "../database.ts";
-import { announceQueued } from "./changes.ts";
+import { announceQueued } from "../queue/changes.ts";
 
 /**
  * The minimum interval between announcements of a process, in milliseconds. One announcement covers everything queued

@@ -1,0 +1,109 @@
+import pg from "pg";
+import { afterAll, beforeEach, expect, test } from "vitest";
+import { openDatabases, rows } from "../../../src/db/database.ts";
+import { release } from "../../../src/db/queue/claims.ts";
+import { PendingClaims } from "../../../src/db/queue/pending-claims.ts";
+import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
+import { createTestDatabase } from "../../support/database.ts";
+import { freshClaimant, queue, TABLES } from "./queue.ts";
+
+const DEAD_ROWS = 20_000;
+/** Every claim counts as slow. */
+const ALWAYS = { slowClaimMs: 0, minDeadRows: 0 };
+
+const database = await createTestDatabase();
+/** One connection, so that all of its reads are counted. */
+const databases = openDatabases(database.url, {
+  directUrl: undefined,
+  poolSize: 1,
+  preparedStatements: true,
+  delivers: true,
+});
+const { db } = databases;
+beforeEach(() => db.raw(`truncate ${TABLES} cascade`));
+afterAll(async () => {
+  await databases.close();
+  await database.drop();
+});
+
+/** Pages of the queue and its indexes that have been read. */
+async function pagesRead(): Promise<number> {
+  await db.raw("select pg_stat_force_next_flush()");
+  const [found] = await rows<{ pages: number }>(
+    db,
+    `select (heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::int as pages
+      from pg_statio_user_tables where relname = 'queue'`,
+  );
+  return found?.pages ?? 0;
+}
+
+async function pagesOf(work: () => Promise<unknown>): Promise<number> {
+  const before = await pagesRead();
+  await work();
+  return (await pagesRead()) - before;
+}
+
+/** A webhook with 100 pending deliveries, after many others that an open snapshot keeps. */
+async function queueBehindDeadRows(): Promise<{ webhookId: bigint; [Symbol.asyncDispose](): Promise<void> }> {
+  const webhookId = await queue(db, DEAD_ROWS + 100);
+  const snapshot = new pg.Client({ connectionString: database.url });
+  await snapshot.connect();
+  await snapshot.query("begin isolation level repeatable read");
+  await snapshot.query("select from queue limit 1");
+  await db.raw("delete from queue where id in (select id from queue order by id limit ?)", [DEAD_ROWS]);
+  return { webhookId, [Symbol.asyncDispose]: () => snapshot.end() };
+}
+
+const options = { limit: 10, after: 0n, excluded: [] };
+
+test("after a slow claim beside an open snapshot, claims read few of the dead rows", async () => {
+  await using _queued = await queueBehindDeadRows();
+  const claimant = await freshClaimant(db);
+  const claims = new PendingClaims(db, new ClaimedWebhooks(), ALWAYS);
+  const claim = async () => expect((await claims.claim(claimant, options)).deliveries).toHaveLength(10);
+  const slow = await pagesOf(claim);
+  // Reads the oldest pending deliveries.
+  await claim();
+  expect(await pagesOf(claim)).toBeLessThan(slow / 5);
+});
+
+test("claims stay oldest first, and reach released deliveries and those of other webhooks", async () => {
+  await using queued = await queueBehindDeadRows();
+  const claimant = await freshClaimant(db);
+  const claims = new PendingClaims(db, new ClaimedWebhooks(), ALWAYS);
+  const { deliveries: first } = await claims.claim(claimant, options);
+  const { deliveries: second } = await claims.claim(claimant, options);
+  const ids = [...first, ...second].map(({ id }) => id);
+  expect(ids).toEqual(ids.toSorted());
+  // Both are outside what the last read found.
+  await release(db, claimant.workerId, first);
+  const otherId = await queue(db, 1);
+  const missing = new Set([...first.map(({ id }) => id), "another webhook's"]);
+  await expect
+    .poll(async () => {
+      const { deliveries } = await claims.claim(claimant, options);
+      for (const { id, webhook } of deliveries) {
+        missing.delete(id);
+        if (webhook.id === otherId) missing.delete("another webhook's");
+        else expect(webhook.id).toBe(queued.webhookId);
+      }
+      return missing.size;
+    })
+    .toBe(0);
+});
+
+test("excluded webhooks and those before the start are not visited", async () => {
+  await using queued = await queueBehindDeadRows();
+  const otherId = await queue(db, 100);
+  const claimant = await freshClaimant(db);
+  const claims = new PendingClaims(db, new ClaimedWebhooks(), ALWAYS);
+  await claims.claim(claimant, options);
+  const claimed = async (restriction: Partial<typeof options>) => {
+    const { deliveries } = await claims.claim(claimant, { ...options, ...restriction });
+    return new Set(deliveries.map(({ webhook }) => webhook.id));
+  };
+  expect(await claimed({ excluded: [queued.webhookId] as never })).toEqual(new Set([otherId]));
+  expect(await claimed({ after: queued.webhookId })).toEqual(new Set([otherId]));
+  expect(await claimed({})).toEqual(new Set([queued.webhookId, otherId]));
+  expect(await claims.claim(claimant, { ...options, limit: 1 })).toMatchObject({ next: queued.webhookId });
+});
