@@ -69,7 +69,9 @@ export class WorkerLease {
     this.#claims.set(id, (this.#claims.get(id) ?? 0) + 1);
     try {
       const claimed = await work(id);
-      this.#claims.set(id, (this.#claims.get(id) ?? 0) + claimed.deliveries.length);
+      // The id may have been found lost meanwhile. Its deliveries must not count as this process's.
+      const known = this.#claims.get(id);
+      if (known !== undefined) this.#claims.set(id, known + claimed.deliveries.length);
       return claimed;
     } catch (error) {
       this.retire(id);
