@@ -30,6 +30,7 @@ export class SimulatedTime {
   /** The clock for the delivery engine. */
   readonly clock: Clock = {
     now: () => this.#now,
+    wall: () => this.#now,
     after: (ms, call) => {
       const planned = new Call(call, this);
       this.plan(this.#now + ms, planned);

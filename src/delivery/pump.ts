@@ -80,6 +80,9 @@ export class Pumps {
     stop: AbortSignal,
     report: (counts: Readonly<AttemptCounts>) => void = () => {},
   ): Promise<PumpResult> {
+    // A run whose pump was stopped or lost starts another one, also after a later run has started its own. If that one
+    // took over, the later run would start no more pumps.
+    if (this.#current && this.#current.runId > runId) return { ...noCounts(), end: "superseded" };
     const pump = new Pump(runId);
     const until = this.#clock.now() + forMs;
     const onStop = () => {

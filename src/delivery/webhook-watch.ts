@@ -42,7 +42,8 @@ export class WebhookWatch {
   #revision = -1n;
   /** The latest revision whose changes have been applied. */
   #applied = -1n;
-  #readAt = Number.NEGATIVE_INFINITY;
+  /** The time of the last read, by both clocks. */
+  #readAt = { now: Number.NEGATIVE_INFINITY, wall: Number.NEGATIVE_INFINITY };
   #running: Promise<void> | undefined;
   #isAway = false;
 
@@ -50,9 +51,13 @@ export class WebhookWatch {
     this.#parts = parts;
   }
 
-  /** Whether requests may start: the last read is recent enough to know of changes a second ago. */
+  /**
+   * Whether requests may start: the last read is recent enough to know of changes a second ago. Only the wall clock shows
+   * that the machine was suspended since.
+   */
   isFresh(): boolean {
-    return this.#parts.clock.now() - this.#readAt < MAX_AGE_MS;
+    const { clock } = this.#parts;
+    return clock.now() - this.#readAt.now < MAX_AGE_MS && clock.wall() - this.#readAt.wall < MAX_AGE_MS;
   }
 
   /** The known revision of the webhooks. Changes whenever a webhook changes. */
@@ -110,7 +115,8 @@ export class WebhookWatch {
   }
 
   async #read(feed: ChangeFeed): Promise<void> {
-    const sent = this.#parts.clock.now();
+    const { clock } = this.#parts;
+    const sent = { now: clock.now(), wall: clock.wall() };
     const revision = await feed.revision();
     // Set before checking: deliveries held now were claimed under earlier revisions, and later claims check the new
     // one.

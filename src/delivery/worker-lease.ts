@@ -10,12 +10,23 @@ import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
 /** The number of renewals within the duration of a lease. */
 const RENEWALS_PER_LEASE = 4;
 
+/** A time by the monotonic and by the wall clock, in milliseconds. */
+interface Times {
+  monotonic: number;
+  wall: number;
+}
+
+const ENDED: Times = { monotonic: Number.NEGATIVE_INFINITY, wall: Number.NEGATIVE_INFINITY };
+
+const times = (): Times => ({ monotonic: performance.now(), wall: Date.now() });
+
 /**
  * The process's row in `workers`. Its claims are valid while it renews that row. When the row expires, another
  * process deletes it, which frees the claims; this process then continues with a new row.
  *
- * The lease is measured on a monotonic clock from before the renewal is sent, so that this process stops sending
- * before another one can start.
+ * The lease is measured from before the renewal is sent, so that this process stops sending before another one can
+ * start. It ends by the monotonic clock, or by the wall clock if that is earlier: the monotonic clock stands still while
+ * the machine is suspended. A wall clock that is set ahead costs a renewal.
  */
 export class WorkerLease {
   readonly #db: Db;
@@ -27,7 +38,7 @@ export class WorkerLease {
   /** The task queue from which only this process takes pumps. Different at each start. */
   readonly taskQueue = `worker-${randomUUID()}`;
   #current: number | undefined;
-  #validUntil = Number.NEGATIVE_INFINITY;
+  #validUntil = ENDED;
   #renewing: Promise<void> | undefined;
   #adding: Promise<number> | undefined;
 
@@ -69,7 +80,9 @@ export class WorkerLease {
     this.#claims.set(id, (this.#claims.get(id) ?? 0) + 1);
     try {
       const claimed = await work(id);
-      this.#claims.set(id, (this.#claims.get(id) ?? 0) + claimed.deliveries.length);
+      // The id may have been found lost meanwhile. Its deliveries must not count as this process's.
+      const known = this.#claims.get(id);
+      if (known !== undefined) this.#claims.set(id, known + claimed.deliveries.length);
       return claimed;
     } catch (error) {
       this.retire(id);
@@ -104,15 +117,21 @@ export class WorkerLease {
     if (this.#current === undefined) await this.#add();
   }
 
-  /** Called when a result matched no claim: blocks sending until the lease is renewed. */
+  /** Blocks sending until the lease is renewed, for example when a result matched no claim. */
   verify(): void {
-    this.#validUntil = Number.NEGATIVE_INFINITY;
+    this.#validUntil = ENDED;
     void this.#renewOrWarn();
   }
 
-  /** Whether the lease is valid, so that this process may send its claimed deliveries. */
+  /**
+   * Whether the lease is valid, so that this process may send its claimed deliveries. Renews the lease at once if only the
+   * wall clock says that it has ended.
+   */
   isValid(): boolean {
-    return performance.now() < this.#validUntil;
+    if (performance.now() >= this.#validUntil.monotonic) return false;
+    if (Date.now() < this.#validUntil.wall) return true;
+    this.verify();
+    return false;
   }
 
   /** The worker ids that this process renews. */
@@ -143,13 +162,13 @@ export class WorkerLease {
   }
 
   async #addOne(): Promise<number> {
-    const sent = performance.now();
+    const sent = times();
     const name = `${hostname()}/${process.pid}`;
     const worker = { name, taskQueue: this.taskQueue, leaseMs: this.#leaseMs };
     const id = await untilAnswered(() => addWorker(this.#db, worker), { signal: this.#end.signal });
     this.#current = id;
     this.#claims.set(id, 0);
-    if (this.#claims.size === 1) this.#validUntil = sent + this.#leaseMs;
+    if (this.#claims.size === 1) this.#extend(sent);
     this.#renewing ??= this.#renewAgainAndAgain();
     return id;
   }
@@ -171,15 +190,19 @@ export class WorkerLease {
     }
   }
 
+  #extend({ monotonic, wall }: Times): void {
+    this.#validUntil = { monotonic: monotonic + this.#leaseMs, wall: wall + this.#leaseMs };
+  }
+
   async #renew(): Promise<void> {
-    const sent = performance.now();
+    const sent = times();
     for (const id of this.#claims.keys()) {
       if (await renewWorker(this.#db, id, this.#leaseMs)) continue;
       if (!this.#claims.delete(id)) continue;
       if (this.#current === id) this.#current = undefined;
       this.#log.warn({ workerId: id }, "worker lease expired; another process has released its claims");
     }
-    this.#validUntil = sent + this.#leaseMs;
+    this.#extend(sent);
     if (this.#current === undefined) await this.#add();
   }
 }

@@ -2,8 +2,10 @@ import { setTimeout as wait } from "node:timers/promises";
 
 /** Time and timers of the delivery engine. Tests and the simulation replace them. */
 export interface Clock {
-  /** Monotonic time, in milliseconds. */
+  /** Monotonic time, in milliseconds. Stands still while the machine is suspended. */
   now(): number;
+  /** Wall-clock time, in milliseconds since 1970. May jump in both directions. */
+  wall(): number;
   /** Calls `call` once after `ms` milliseconds. @returns cancels the call */
   after(ms: number, call: () => void): () => void;
   /** Calls `call` every `ms` milliseconds. @returns stops the calls */
@@ -21,6 +23,7 @@ export interface Clock {
 /** The clock of the system. */
 export const systemClock: Clock = {
   now: () => performance.now(),
+  wall: () => Date.now(),
   after(ms, call) {
     const timer = setTimeout(call, ms);
     return () => clearTimeout(timer);

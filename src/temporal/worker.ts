@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { isGrpcServiceError } from "@temporalio/client";
+import { type Client, isGrpcServiceError } from "@temporalio/client";
 import { Worker, type WorkflowBundleOption } from "@temporalio/worker";
 import pRetry from "p-retry";
 import type { Logger } from "pino";
@@ -96,21 +96,9 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
       const workers = await createWorkers(connections, options, activities);
       live = { connections, workers };
       const runs = workers.map((worker) => worker.run());
-      const versioned = ensureCurrentVersion(
-        connections.client,
-        connections.namespace,
-        options.dispatch.deployment,
-        log,
-        AbortSignal.any([stopping, ended.signal]),
-      );
-      if (options.dispatch.onPublish) await triggerDispatch(connections.client, options.names);
-      const { client } = connections;
-      void startReplays(
-        { client, db: engine.db, log, names: options.names },
-        options.dispatch.heartbeatTimeoutMs,
-        AbortSignal.any([stopping, ended.signal]),
-      );
-      firstStart();
+      // Until the runs end, nothing may throw here: the connection cannot close while workers poll.
+      // The workers share the connection, so if one fails the others must stop too.
+      for (const run of runs) run.catch(() => shutDown(workers));
       const stop = () => {
         live = undefined;
         waiting = databaseLost.signal.aborted ? NO_DATABASE : STOPPING;
@@ -118,6 +106,15 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
       };
       if (stopping.aborted) stop();
       stopping.addEventListener("abort", stop, { once: true });
+      const { client, namespace } = connections;
+      const working = AbortSignal.any([stopping, ended.signal]);
+      const versioned = ensureCurrentVersion(client, namespace, options.dispatch.deployment, log, working);
+      void untilTriggered(client, options, working).then(firstStart, () => {});
+      void startReplays(
+        { client, db: engine.db, log, names: options.names },
+        options.dispatch.heartbeatTimeoutMs,
+        working,
+      );
       const watching = untilDatabaseLost(engine, AbortSignal.any([engine.stopping, ended.signal])).then(
         (lost) => {
           if (!lost) return;
@@ -125,8 +122,6 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
           databaseLost.abort();
         },
       );
-      // The workers share a connection, so if one fails the other must stop too.
-      for (const run of runs) run.catch(() => shutDown(workers));
       const ends = await Promise.allSettled(runs);
       ended.abort();
       await Promise.all([watching, versioned]);
@@ -218,6 +213,27 @@ function untilPrepared(
       tell(reason);
       if (reason !== told) options.log.warn({ reason }, "waiting for Temporal");
       told = reason;
+    },
+  });
+}
+
+/**
+ * Triggers a run with DISPATCH_ON_PUBLISH, so that pending deliveries do not wait for the next interval. Retries until
+ * Temporal accepts it or the signal aborts.
+ *
+ * @throws if the signal aborts
+ */
+async function untilTriggered(
+  client: Client,
+  { names, dispatch, log }: WorkerOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!dispatch.onPublish) return;
+  await pRetry(() => triggerDispatch(client, names), {
+    ...RETRY_FOREVER,
+    signal,
+    onFailedAttempt: ({ error, attemptNumber }) => {
+      if (attemptNumber === 1) log.warn({ err: error }, "triggering a dispatch run failed; retrying");
     },
   });
 }

@@ -315,3 +315,38 @@ test("a worker whose result matches no claim reads its lease before it sends mor
   // One response makes room for two requests, which may start before its result is known to match nothing.
   expect(receiver.received.length).toBeLessThanOrEqual(window + deliveries + 2);
 });
+
+test("what a claim brings after its worker was found dead is sent only by the worker that claims it then", async () => {
+  const [asked, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  let isFirst = true;
+  // The lease is renewed four times in ten minutes, and when the test says so.
+  const parts = await startEngine(
+    { HEARTBEAT_TIMEOUT: "10m" },
+    {
+      wrap: (db) =>
+        observed(db, async (sql) => {
+          if (!isFirst || !FIRST_CLAIM.test(sql)) return;
+          isFirst = false;
+          asked.resolve();
+          await answered.promise;
+        }),
+    },
+  );
+  const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]));
+  ends.push(parts.end, receiver.close);
+  await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
+  const late = pump(parts.engine, await freshRun(parts.db));
+  await asked.promise;
+  const [row] = await rows<{ id: number }>(parts.db, "select id from workers");
+  const id = row?.id as number;
+  // As a process does that takes it for dead.
+  await parts.db("workers").where({ id }).delete();
+  parts.engine.lease.verify();
+  await expect.poll(() => parts.engine.lease.isValid()).toBe(true);
+  expect(parts.engine.lease.hasLost(id)).toBe(true);
+  expect(await pump(parts.another(), await freshRun(parts.db))).toMatchObject({ delivered: DELIVERIES });
+  answered.resolve();
+  expect(await late).toMatchObject({ sent: 0 });
+  expect(parts.engine.lease.hasLost(id)).toBe(true);
+  expect(receiver.received).toHaveLength(DELIVERIES);
+});

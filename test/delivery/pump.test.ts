@@ -284,6 +284,23 @@ test("the pump of a later run takes over what an earlier one is claiming, which 
   expect(await later).toMatchObject({ sent: 4, end: "stopped" });
 });
 
+test("a pump that an earlier run starts again ends at once, and the later run's pump goes on", async () => {
+  const { url, received } = await receiver();
+  const { pumps } = parts.engine;
+  const [earlierRun, laterRun] = [await freshRun(parts.db), await freshRun(parts.db)];
+  const stop = new AbortController();
+  const later = pumps.run(laterRun, LINGERING, stop.signal);
+  expect(await pumps.run(earlierRun, LINGERING, AbortSignal.timeout(5_000))).toMatchObject({
+    sent: 0,
+    end: "superseded",
+  });
+  await queueFor(parts, url, { webhooks: 1, events: 3 });
+  pumps.wake();
+  await expect.poll(() => received.length).toBe(3);
+  stop.abort();
+  expect(await later).toMatchObject({ sent: 3, delivered: 3, end: "stopped" });
+});
+
 test("what an earlier pump is claiming is given back if the later one is stopped meanwhile", async () => {
   const { own, claim } = await startClaiming();
   const { url, received } = await receiver();

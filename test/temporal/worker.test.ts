@@ -1,0 +1,50 @@
+import { ScheduleClient } from "@temporalio/client";
+import { Worker } from "@temporalio/worker";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { startTestService, WOKEN } from "../support/test-service.ts";
+
+/** Fails the next trigger of any schedule, as when Temporal refuses calls for a while. @returns how often one was triggered */
+function failNextTrigger(): () => number {
+  let triggers = 0;
+  const { getHandle } = ScheduleClient.prototype;
+  const spy = vi.spyOn(ScheduleClient.prototype, "getHandle").mockImplementation(function (
+    this: ScheduleClient,
+    id,
+  ) {
+    const handle = getHandle.call(this, id);
+    const trigger = handle.trigger.bind(handle);
+    return Object.assign(handle, {
+      async trigger() {
+        triggers += 1;
+        if (triggers === 1) throw new Error("the namespace's rate limit is exceeded");
+        await trigger();
+      },
+    });
+  });
+  onTestFinished(() => spy.mockRestore());
+  return () => triggers;
+}
+
+test("a worker whose trigger of a run fails repeats it, keeps its pollers, and ends all of them at its stop", async () => {
+  const create = vi.spyOn(Worker, "create");
+  onTestFinished(() => create.mockRestore());
+  const triggers = failNextTrigger();
+  const service = await startTestService(WOKEN);
+  let isStopped = false;
+  onTestFinished(async () => {
+    if (!isStopped) await service.stop();
+  });
+  const receiver = await service.receiver();
+  await service.register(`${receiver.url}/`);
+  await service.publish();
+  await receiver.until((received) => received.length === 1);
+  expect(triggers()).toBe(2);
+  const states = async () =>
+    (await Promise.all(create.mock.results.map(({ value }) => value as Promise<Worker>))).map((worker) =>
+      worker.getState(),
+    );
+  expect(await states()).toEqual(["RUNNING", "RUNNING", "RUNNING"]);
+  await service.stop();
+  isStopped = true;
+  expect(await states()).toEqual(["STOPPED", "STOPPED", "STOPPED"]);
+});
