@@ -312,8 +312,8 @@ test("a worker whose result matches no claim reads its lease before it sends mor
   await expect.poll(() => parts.engine.lease.hasLost(id)).toBe(true);
   for (const answer of held) answer();
   expect(await late).toMatchObject({ sent: 0 });
-  // One response makes room for two requests, which may start before its result is known to match nothing.
-  expect(receiver.received.length).toBeLessThanOrEqual(window + deliveries + 2);
+  // A few requests may start, one after the other, before the result of the first is known to match nothing.
+  expect(receiver.received.length).toBeLessThanOrEqual(window + deliveries + deliveries / 10);
 });
 
 test("what a claim brings after its worker was found dead is sent only by the worker that claims it then", async () => {
