@@ -53,6 +53,11 @@ export function databaseErrorClass(error: unknown): DatabaseErrorClass {
   return UNAVAILABLE_WORDS.test(error.message) ? "unavailable" : "fault";
 }
 
+/** Whether PostgreSQL cannot read what it has stored: damaged rows, TOAST values or indexes, or an error of the disk. */
+export function isDamage(error: unknown): boolean {
+  return error instanceof Error && /^(XX00[012]|58030)$/.test((error as NodeJS.ErrnoException).code ?? "");
+}
+
 /** Whether retrying may succeed. */
 export function isTransient(error: unknown): boolean {
   return databaseErrorClass(error) !== "fault";

@@ -1,5 +1,5 @@
 import type { Db } from "../db/database.ts";
-import { untilAnswered } from "../db/faults.ts";
+import { isDamage, untilAnswered } from "../db/faults.ts";
 import { gathering } from "../db/gathering.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { type EventContent, loadContents } from "../db/queue/event-contents.ts";
@@ -68,10 +68,30 @@ export class EventContents {
   async #load(eventIds: string[]): Promise<void> {
     if (eventIds.length === 0) return;
     const maxBytes = Math.max(0, this.#maxBytes - this.#bytes);
-    const loaded = await untilAnswered(() =>
-      loadContents(this.#db, eventIds, { maxBytes, alone: this.#bytes === 0 }),
-    );
+    const loaded = await this.#read([...new Set(eventIds)], { maxBytes, alone: this.#bytes === 0 });
     for (const [eventId, content] of loaded) this.#add(eventId, content);
+  }
+
+  /** Events that PostgreSQL cannot read have no payload, and do not affect the others: each half is read by itself. */
+  async #read(
+    eventIds: string[],
+    options: { maxBytes: number; alone: boolean },
+  ): Promise<Map<string, EventContent>> {
+    try {
+      return await untilAnswered(() => loadContents(this.#db, eventIds, options));
+    } catch (damage) {
+      if (!isDamage(damage)) throw damage;
+      if (eventIds.length === 1)
+        return new Map([[eventIds[0] as string, { payload: null, userId: "", damage }]]);
+      const middle = eventIds.length >> 1;
+      const first = await this.#read(eventIds.slice(0, middle), options);
+      const bytes = [...first.values()].reduce((sum, { payload }) => sum + (payload?.length ?? 0), 0);
+      const rest = await this.#read(eventIds.slice(middle), {
+        maxBytes: Math.max(0, options.maxBytes - bytes),
+        alone: options.alone && bytes === 0,
+      });
+      return new Map([...first, ...rest]);
+    }
   }
 
   /** The payload of a delivery that `hold` accepted. */

@@ -5,6 +5,7 @@ import { findLongSnapshot } from "../db/connections/snapshots.ts";
 import { vacuumQueue } from "../db/connections/vacuum.ts";
 import type { Db } from "../db/database.ts";
 import { FOLD_STEP, foldDeltas } from "../db/deliveries/rollups.ts";
+import { finishErasures } from "../db/events/erase.ts";
 import { isTransient } from "../db/faults.ts";
 import { endBeyond } from "../db/queue/endings.ts";
 import { endExpiredWorkers } from "../db/queue/workers.ts";
@@ -45,8 +46,8 @@ export interface Maintenance {
 }
 
 /**
- * Creates the maintenance, which once a second releases the claims of workers with an expired lease, cancels pending
- * deliveries of deleted webhooks, fails deliveries above a webhook's limit, folds statistics, judges the health of
+ * Creates the maintenance, which once a second releases the claims of workers with an expired lease, cancels open
+ * deliveries of deleted webhooks and erased events, fails deliveries above a webhook's limit, folds statistics, judges the health of
  * webhooks, decides on circuit breakers and vacuums the queue. Safe to run in any number of processes at once.
  *
  * @param maxPending the maximum number of pending deliveries per webhook; 0 for no limit
@@ -151,6 +152,7 @@ export function createMaintenance(
     if (workers.length > 0)
       log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");
     while (!end.signal.aborted && (await cancelOfDeleted(db)) > 0);
+    await finishErasures(db);
     await failBeyondLimit();
     // A step that was not full has left only what came meanwhile.
     while (!end.signal.aborted && (await foldDeltas(db, logHealth)) >= FOLD_STEP);

@@ -21,6 +21,7 @@ export function createDeleteExpired(
   return (): Promise<{ summary: string }> =>
     withHeartbeats(heartbeatTimeoutMs, async (tell) => {
       const { cancellationSignal: signal } = Context.current();
+      const stop = AbortSignal.any([stopping, signal]);
       await untilAnswered(() => ensurePartitions(db, retentionDays), { signal });
       await untilAnswered(() => forgetExpiredSecrets(db), { signal });
       await untilAnswered(() => deleteOldReplays(db, retentionDays), { signal });
@@ -28,10 +29,8 @@ export function createDeleteExpired(
       tell(total);
       for (;;) {
         const step = await untilAnswered(
-          () => retentionStep(db, directDb, retentionDays, payloadRetentionDays),
-          {
-            signal,
-          },
+          () => retentionStep(db, directDb, retentionDays, payloadRetentionDays, stop),
+          { signal },
         );
         countFailed(instruments.failed, step.expired, "expired");
         total.expired += step.expired;
@@ -43,7 +42,7 @@ export function createDeleteExpired(
         total.audit += audit;
         const nothing =
           step.expired + step.payloads + step.keys + step.runs + step.partitions.length + audit === 0;
-        if (nothing || stopping.aborted || signal.aborted) break;
+        if (nothing || stop.aborted) break;
       }
       const { expired, payloads, keys, runs, partitions, audit } = total;
       return {

@@ -9,7 +9,7 @@ import { foldDeltas } from "../../src/db/deliveries/rollups.ts";
 import { searchDeliveries } from "../../src/db/deliveries/search.ts";
 import { sendAgain, sendManyAgain } from "../../src/db/deliveries/send-again.ts";
 import { readHistory, readOverview, webhookStats } from "../../src/db/deliveries/stats.ts";
-import { erasePayloads } from "../../src/db/events/erase.ts";
+import { erasePayloads, finishErasures } from "../../src/db/events/erase.ts";
 import { fanOutStep } from "../../src/db/events/fan-out.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../src/db/events/test-events.ts";
@@ -279,6 +279,14 @@ describe("no table that grows is read from end to end", () => {
       },
     ],
     ["erasing payloads of a user", (trx) => erasePayloads(trx, "nobody", 1_000)],
+    [
+      "erasing what was claimed",
+      async (trx) => {
+        const eventIds = claimed.slice(0, 3).map(({ eventId }) => eventId);
+        await trx("settings").insert({ name: "payloads_erased_while_claimed", value: eventIds.join(",") });
+        await finishErasures(trx);
+      },
+    ],
     ["listing an event type's", (trx) => listDeliveries(trx, "everything", { process: 1 }, 101)],
     [
       "going a page back, of all and of an event type",

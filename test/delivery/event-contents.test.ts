@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { type Db, rows } from "../../src/db/database.ts";
 import { type ClaimedDelivery, claimPending } from "../../src/db/queue/claims.ts";
+import { assignGroups } from "../../src/db/queue/retry-groups.ts";
 import { endExpiredWorkers } from "../../src/db/queue/workers.ts";
 import { EventContents } from "../../src/delivery/event-contents.ts";
 import { ALL, freshClaimant, openQueueDatabase, queueMany } from "../db/queue/queue.ts";
@@ -85,19 +86,65 @@ describe("the payloads that a process holds", async () => {
   });
 });
 
+const ends: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function start(
+  reply: Reply,
+  settings: Record<string, string> = {},
+): Promise<{ parts: EngineParts; receiver: Receiver }> {
+  const parts = await startEngine({ DELIVERY_TIMEOUT: "60s", ...settings });
+  const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
+  ends.push(parts.end, receiver.close);
+  return { parts, receiver };
+}
+
+/** Makes the payload of the oldest event unreadable: it gets one chunk more than its length allows. */
+async function damageOldest(db: Db): Promise<void> {
+  await db.raw(
+    `update events set payload = '{"N":"' || (select string_agg(md5(n::text), '') from generate_series(1, 1000) n) || '"}'
+      where id = (select min(id::text)::uuid from events)`,
+  );
+  const [found] = await rows<{ oid: number; name: string }>(
+    db,
+    `select t.oid::int, t.oid::regclass::text as name from events e join pg_class p on p.oid = e.tableoid
+      join pg_class t on t.oid = p.reltoastrelid order by e.id limit 1`,
+  );
+  const { oid, name } = found as { oid: number; name: string };
+  // PostgreSQL lets nobody change such a table.
+  const setKind = (kind: string) => db.raw("update pg_class set relkind = ? where oid = ?", [kind, oid]);
+  await setKind("r");
+  await db.raw(`insert into ${name} select chunk_id, 1000, chunk_data from ${name} where chunk_seq = 0`);
+  await setKind("t");
+}
+
+test("an event that PostgreSQL cannot read fails its deliveries with a reason; the others are delivered", async () => {
+  const { parts, receiver } = await start(() => 200);
+  await queueFor(parts, receiver.url, { webhooks: 2, events: 5 });
+  await damageOldest(parts.db);
+  const runId = await freshRun(parts.db);
+  expect(await pump(parts.engine, runId)).toMatchObject({ delivered: 8, retrying: 2, end: "done" });
+  expect(receiver.received).toHaveLength(8);
+  const failed = () =>
+    rows(parts.db, "select number, error from all_attempts where error is not null order by 1");
+  const error = "PostgreSQL cannot read the event; see the service's log";
+  expect(await failed()).toEqual(Array(2).fill({ number: 1, error }));
+  // A retry that nothing else is loaded with.
+  await parts.db.raw("update retries set due = now() - interval '1 second'");
+  await assignGroups(parts.db, runId);
+  const group = { runId, group: 1 };
+  const passed = await parts.engine.retries.run(
+    group,
+    { horizonMs: 100, forMs: 60_000 },
+    new AbortController().signal,
+  );
+  expect(passed).toMatchObject({ sent: 1, retrying: 1, complete: true });
+  expect(await failed()).toHaveLength(3);
+});
+
 describe("a process with little memory for payloads", () => {
-  const ends: (() => Promise<unknown>)[] = [];
-  afterEach(async () => {
-    for (const end of ends.splice(0).reverse()) await end();
-  });
-
-  async function start(reply: Reply): Promise<{ parts: EngineParts; receiver: Receiver }> {
-    const parts = await startEngine({ DELIVERY_MEMORY: "1MiB", DELIVERY_TIMEOUT: "60s" });
-    const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
-    ends.push(parts.end, receiver.close);
-    return { parts, receiver };
-  }
-
   const delivered = ({ db }: EngineParts) =>
     rows(db, "select state, attempts, count(*)::int as n from all_deliveries group by 1, 2");
 
@@ -116,7 +163,7 @@ describe("a process with little memory for payloads", () => {
     },
   ])("$what", async ({ events, before }) => {
     const answer = Promise.withResolvers<number>();
-    const { parts, receiver } = await start(() => answer.promise);
+    const { parts, receiver } = await start(() => answer.promise, { DELIVERY_MEMORY: "1MiB" });
     await queueFor(parts, receiver.url, { webhooks: 1, events });
     await enlarge(parts.db, 250_000);
     await before?.(parts, events);
@@ -132,13 +179,16 @@ describe("a process with little memory for payloads", () => {
 
   test("sends payloads larger than that one at a time", async () => {
     let [inFlight, most] = [0, 0];
-    const { parts, receiver } = await start(async () => {
-      inFlight += 1;
-      most = Math.max(most, inFlight);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-      inFlight -= 1;
-      return 200;
-    });
+    const { parts, receiver } = await start(
+      async () => {
+        inFlight += 1;
+        most = Math.max(most, inFlight);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        inFlight -= 1;
+        return 200;
+      },
+      { DELIVERY_MEMORY: "1MiB" },
+    );
     await queueFor(parts, receiver.url, { webhooks: 1, events: 5 });
     await enlarge(parts.db, 1_500_000);
     expect(await pump(parts.engine, await freshRun(parts.db))).toMatchObject({ sent: 5, delivered: 5 });

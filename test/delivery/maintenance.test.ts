@@ -3,6 +3,7 @@ import { createNoopMeter } from "@opentelemetry/api";
 import pino from "pino";
 import { afterEach, expect, test, vi } from "vitest";
 import { findLongSnapshot } from "../../src/db/connections/snapshots.ts";
+import { erasePayloads } from "../../src/db/events/erase.ts";
 import { claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
 import { createMaintenance, type Maintenance } from "../../src/delivery/maintenance.ts";
@@ -103,6 +104,40 @@ test("one process counts the overdue retries once a minute, with the hosts that 
   expect(line?.oldestSeconds).toBeGreaterThanOrEqual(16 * 60);
   const [turn] = await db("settings").where("name", "overdue retries logged");
   expect(Date.now() - Date.parse(turn?.value ?? "")).toBeLessThan(60_000);
+});
+
+test("deliveries that were being sent while their payload was erased keep no response and are not retried", async () => {
+  await queueMany(db, { urlPrefix: urlPrefix(), webhooks: 3, events: 1 });
+  const { deliveries } = await claimPending(db, await freshClaimant(db), ALL);
+  expect(await erasePayloads(db, "u", 10)).toEqual({ erased: 1, cancelled: 0 });
+  start(2);
+  const record = (n: number, status: number) =>
+    recordAttempts(db, [result(deliveries[n] as (typeof deliveries)[number], status)], SPACING);
+  const stored = async () => {
+    const { rows } = await db.raw(
+      `select d.state, d.reason, a.status, a.response from all_deliveries d join (
+          select id, status, coalesce(response_start, response_headers) as response from deliveries where status is not null
+          union all select delivery_id, status, coalesce(response_start, response_headers) from attempts
+        ) a on a.id = d.id order by a.status`,
+    );
+    return rows;
+  };
+  await record(0, 200);
+  await record(1, 500);
+  const cancelled = { state: "cancelled", reason: "payload erased", status: 500, response: null };
+  await expect
+    .poll(async () => (await stored())[1], { timeout: 20_000 })
+    .toMatchObject({ reason: "payload erased" });
+  await record(2, 503);
+  await expect
+    .poll(stored, { timeout: 20_000 })
+    .toEqual([
+      { state: "delivered", reason: null, status: 200, response: null },
+      cancelled,
+      { ...cancelled, status: 503 },
+    ]);
+  const { rows: left } = await db.raw("select from settings where name = 'payloads_erased_while_claimed'");
+  expect(left).toEqual([]);
 });
 
 test("a snapshot that is held for long is warned of with its owner and the remedy", async () => {

@@ -36,12 +36,14 @@ export interface RetentionStep {
  * A partition that is locked for longer than LOCK_TIMEOUT is kept until the next call.
  *
  * @param directDb direct connections that keep their session settings; the same as `db` without a pooler
+ * @param stop ends the deletion of a partition's idempotency keys early
  */
 export async function retentionStep(
   db: Db,
   directDb: Db,
   retentionDays: number,
   payloadDays?: number,
+  stop?: AbortSignal,
 ): Promise<RetentionStep> {
   const [clock] = await rows<{ now: Date }>(db, "select now() as now");
   const now = (clock as { now: Date }).now.getTime();
@@ -68,8 +70,8 @@ export async function retentionStep(
     for (const partition of await listPartitions(db, table)) {
       if (partition.to > end || (oldest !== null && oldest < firstIdOf(partition.to))) break;
       if (table === "events") {
-        step.keys = await deleteKeys(db, partition);
-        if (step.keys > 0) return step;
+        step.keys = await deleteKeys(db, partition, stop);
+        if (step.keys > 0 || stop?.aborted) return step;
       }
       await setRetained(db, firstIdOf(partition.to));
       if (await dropPartition(directDb, table, partition)) {
@@ -111,19 +113,36 @@ async function oldestOpen(db: Db): Promise<string | null> {
   return open?.id ?? null;
 }
 
-async function deleteKeys(db: Db, { name }: Partition): Promise<number> {
-  return count(
-    db,
-    `delete from idempotency_keys k using (
-        select e.api_key_id, e.idempotency_key, e.id from ${name} e
-        where exists (
-          select from idempotency_keys k
-          where k.api_key_id = e.api_key_id and k.idempotency_key = e.idempotency_key and k.event_id = e.id
-        ) limit :step::int
-      ) old
-      where k.api_key_id = old.api_key_id and k.idempotency_key = old.idempotency_key and k.event_id = old.id`,
-    { step: MAX_ROWS_PER_STATEMENT },
-  );
+/**
+ * Deletes the idempotency keys of a partition's events, in the order of their ids. Reads each event once, however many
+ * keys are deleted already.
+ */
+async function deleteKeys(db: Db, { name }: Partition, stop?: AbortSignal): Promise<number> {
+  let deleted = 0;
+  let after: string | null = "00000000-0000-0000-0000-000000000000";
+  while (after !== null && !stop?.aborted) {
+    const [step]: { n: number; last: string | null }[] = await rows(
+      db,
+      `with old as materialized (
+          select id, api_key_id, idempotency_key from ${name} where id > :after::uuid order by id limit :step::int
+        ),
+        gone as (
+          delete from idempotency_keys where ctid = any(array(
+            -- An index probe for each event: a join could read the whole table.
+            select k.place from old cross join lateral (
+              select ctid as place from idempotency_keys k
+              where k.api_key_id = old.api_key_id and k.idempotency_key = old.idempotency_key and k.event_id = old.id
+              offset 0
+            ) k
+          )) returning event_id
+        )
+        select (select count(*)::int from gone) as n, (select id from old order by id desc limit 1) as last`,
+      { after, step: MAX_ROWS_PER_STATEMENT },
+    );
+    deleted += step?.n ?? 0;
+    after = step?.last ?? null;
+  }
+  return deleted;
 }
 
 /** Stores that rows with smaller ids may be missing, before any of them is dropped. */

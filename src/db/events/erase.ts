@@ -14,6 +14,14 @@ export interface ErasedStep {
 /** The setting that stores the progress of `eraseOldPayloads`: events with smaller ids have no payload. */
 const ERASED_TO = "payloads_erased_to";
 
+/**
+ * The setting that lists the ids of erased events with claimed deliveries, separated by commas: `finishErasures` completes their
+ * erasure.
+ */
+const UNFINISHED = "payloads_erased_while_claimed";
+/** The maximum number of these events per step. */
+const MAX_FINISHED = 1_000;
+
 /** The tables that hold attempts with the start and the headers of their responses. */
 const RESPONSES = [
   ["deliveries", "id"],
@@ -79,36 +87,101 @@ export async function eraseOldPayloads(
 
 /**
  * Erases the payloads of at most `limit` events of a user in one transaction, with their search terms and the response
- * excerpts of their deliveries, which may repeat the payload. Ids, states and counts are kept; open deliveries are cancelled.
+ * excerpts of their deliveries, which may repeat the payload. Ids, states and counts are kept; open deliveries are cancelled,
+ * and no further ones are queued. The claimed deliveries are left to `finishErasures`.
  */
 export function erasePayloads(db: Db, userId: string, limit: number): Promise<ErasedStep> {
   return db.transaction(async (trx) => {
     const erased = await rows<{ id: string }>(
       trx,
-      `update events set payload = null where id = any(array(
+      `with chosen as materialized (
           select id from events where user_id = :userId and payload is not null order by id limit :limit::int for update
-        )) and payload is not null returning id`,
+        ),
+        unqueued as (
+          delete from fan_out where event_id = any(array(select id from chosen)) returning event_id, remaining
+        )
+        update events e set payload = null,
+          recipients = e.recipients - coalesce((select remaining from unqueued u where u.event_id = e.id), 0)
+        where id = any(array(select id from chosen)) and payload is not null returning id`,
       { userId, limit },
     );
     const eventIds = erased.map(({ id }) => id);
     if (eventIds.length === 0) return { erased: 0, cancelled: 0 };
     const cancelled = await cancelOfErased(trx, eventIds);
+    const open = await openOf(trx, eventIds);
+    if (open.length > 0) {
+      await count(
+        trx,
+        `insert into settings as s (name, value) values (:name, :open)
+          on conflict (name) do update set value = s.value || ',' || excluded.value`,
+        { name: UNFINISHED, open: open.join(",") },
+      );
+    }
     await count(
       trx,
       "delete from search_terms t using unnest(:eventIds::uuid[]) e(id) where t.event_id = e.id",
       { eventIds },
     );
-    for (const [table, id] of RESPONSES) {
-      await count(
-        trx,
-        `update ${table} d set response_start = null, response_headers = null
-          from unnest(:eventIds::uuid[]) e(id)
-          where ${isInRangeOf(`d.${id}`, "e.id")}
-            and (d.response_start is not null or d.response_headers is not null)
-            ${table === "deliveries" ? "and d.event_id = e.id" : ""}`,
-        { eventIds },
-      );
-    }
+    await eraseResponses(trx, eventIds);
     return { erased: eventIds.length, cancelled };
   });
+}
+
+/**
+ * Completes the erasure of events that had claimed deliveries: cancels those that are no longer claimed, and erases the
+ * responses of events without open deliveries.
+ *
+ * @returns the number of deliveries cancelled
+ */
+export function finishErasures(db: Db): Promise<number> {
+  return db.transaction(async (trx) => {
+    const [unfinished] = await rows<{ value: string }>(
+      trx,
+      "select value from settings where name = :name for update skip locked",
+      { name: UNFINISHED },
+    );
+    if (!unfinished) return 0;
+    const all = unfinished.value.split(",");
+    const eventIds = all.slice(0, MAX_FINISHED);
+    const cancelled = await cancelOfErased(trx, eventIds);
+    const open = new Set(await openOf(trx, eventIds));
+    await eraseResponses(
+      trx,
+      eventIds.filter((id) => !open.has(id)),
+    );
+    const left = [...all.slice(MAX_FINISHED), ...open];
+    if (left.length === 0) await count(trx, "delete from settings where name = :name", { name: UNFINISHED });
+    else
+      await count(trx, "update settings set value = :left where name = :name", {
+        name: UNFINISHED,
+        left: left.join(","),
+      });
+    return cancelled;
+  });
+}
+
+/** Those of the events that have open deliveries. */
+async function openOf(trx: Db, eventIds: readonly string[]): Promise<string[]> {
+  const hasRows = (table: "queue" | "retries") =>
+    `exists (select from ${table} q where ${isInRangeOf("q.id", "e.id")} and q.event_id = e.id offset 0)`;
+  const open = await rows<{ id: string }>(
+    trx,
+    `select e.id from unnest(:eventIds::uuid[]) e(id) where ${hasRows("queue")} or ${hasRows("retries")}`,
+    { eventIds },
+  );
+  return open.map(({ id }) => id);
+}
+
+async function eraseResponses(trx: Db, eventIds: readonly string[]): Promise<void> {
+  for (const [table, id] of RESPONSES) {
+    await count(
+      trx,
+      `update ${table} d set response_start = null, response_headers = null
+        from unnest(:eventIds::uuid[]) e(id)
+        where ${isInRangeOf(`d.${id}`, "e.id")}
+          and (d.response_start is not null or d.response_headers is not null)
+          ${table === "deliveries" ? "and d.event_id = e.id" : ""}`,
+      { eventIds },
+    );
+  }
 }

@@ -102,9 +102,10 @@ export async function cancelOfWebhooks(
 /** Cancels unclaimed open deliveries of events whose payload was erased. Requires a transaction. */
 export async function cancelOfErased(trx: Db, eventIds: readonly string[]): Promise<number> {
   const choose = (table: string) => `
-    select q.ctid from unnest(:eventIds::uuid[]) e(id) join ${table} q
-      on ${isInRangeOf("q.id", "e.id")} and q.event_id = e.id
-    where ${isFree("q")} for update of q skip locked`;
+    select t.ctid from unnest(:eventIds::uuid[]) e(id) cross join lateral (
+      select ctid from ${table} q where ${isInRangeOf("q.id", "e.id")} and q.event_id = e.id and ${isFree("q")}
+      for update skip locked
+    ) t`;
   return end(trx, choose, { outcome: "cancelled", reason: "payload erased" }, { eventIds });
 }
 

@@ -4,8 +4,10 @@ import { rows } from "../database.ts";
 
 /** The part of a request that all deliveries of an event share. */
 export interface EventContent {
-  /** The JSON body; null if it was erased or the event is not stored. */
+  /** The JSON body; null if it was erased, or the event is not stored or cannot be read. */
   payload: string | null;
+  /** The error of PostgreSQL if it cannot read the event. */
+  damage?: unknown;
   userId: string;
   /** The number of its event type; undefined if the event is not stored. */
   process?: number;

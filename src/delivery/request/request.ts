@@ -32,10 +32,12 @@ export interface SignedRequest {
 /** Builds the POST of an attempt: the contract's headers (6.2), a new signature, and what the webhook's settings add. */
 export function buildRequest(
   { id, webhook }: Pick<ClaimedDelivery, "id" | "webhook">,
-  { payload: body, userId, process = webhook.process, test, traceparent = null }: EventContent,
+  { payload: body, damage, userId, process = webhook.process, test, traceparent = null }: EventContent,
   sign: Signer,
   { headers: added, onUnauthorized, tls }: Additions,
 ): SignedRequest {
+  if (damage)
+    throw new NoPayloadError("PostgreSQL cannot read the event; see the service's log", { cause: damage });
   if (body === null) throw new NoPayloadError("the event's payload was erased, or the event is not stored");
   const { origin, path } = webhook.target;
   const signed = new Date();

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { count, rows } from "../../../src/db/database.ts";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { count, openDatabase, rows } from "../../../src/db/database.ts";
 import { type RetentionStep, retentionStep } from "../../../src/db/deliveries/retention.ts";
 import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
 import { sendAgain } from "../../../src/db/deliveries/send-again.ts";
@@ -76,10 +76,10 @@ async function storeEvent(
 const delivered = (at: Date) => ({ state: "delivered", attempts: 1, finished: at }) as const;
 
 /** Steps until nothing is left to do. */
-async function retain(): Promise<RetentionStep[]> {
+async function retain(on = db): Promise<RetentionStep[]> {
   const steps: RetentionStep[] = [];
   for (;;) {
-    const step = await retentionStep(db, db, RETENTION_DAYS);
+    const step = await retentionStep(on, on, RETENTION_DAYS);
     if (step.expired + step.keys + step.runs + step.partitions.length === 0) return steps;
     steps.push(step);
   }
@@ -198,7 +198,7 @@ describe("partitions", () => {
 });
 
 describe("idempotency keys", () => {
-  test("go with their events, in steps, and can be used again then", async () => {
+  test("go with their events, and can be used again then", async () => {
     const [created, stays] = [daysAgo(40), daysAgo(10)];
     const { apiKeyId } = await storeEvent(created, delivered(created), "key");
     const young = await storeEvent(stays, delivered(stays), "key");
@@ -212,7 +212,7 @@ describe("idempotency keys", () => {
       select id, api_key_id, idempotency_key, '\\x00' from e`,
       [idAt(created, 0)],
     );
-    expect((await retain()).map(({ keys }) => keys)).toEqual([1_000, 501, 0]);
+    expect((await retain()).map(({ keys }) => keys)).toEqual([1_501, 0]);
     expect(await db("idempotency_keys").pluck("event_id")).toEqual([young.eventId]);
     const again = await publishEvents(db, [
       {
@@ -226,6 +226,44 @@ describe("idempotency keys", () => {
       },
     ]);
     expect(again).toMatchObject([{ duplicate: false }]);
+  });
+
+  test("are deleted in steps that read each event once, and once more to find that none is left", async () => {
+    const created = daysAgo(40);
+    await storeEvent(created, delivered(created));
+    const events = partitionOf("events", created);
+    await db.raw(
+      `insert into events (id, api_key_id, idempotency_key, process, user_id, occurred)
+        select overlay(?::text placing lpad(n::text, 12, '0') from 25)::uuid, gen_random_uuid(), n, 1, 'u', now()
+        from generate_series(1, 20000) n`,
+      [idAt(created, 0)],
+    );
+    await db.raw(
+      `insert into idempotency_keys (event_id, api_key_id, idempotency_key, request_sha256)
+        select id, api_key_id, idempotency_key, '\\x00' from ${events} on conflict do nothing`,
+    );
+    // One connection, because each reports what it has read by itself.
+    const { connectionString } = db.client.config.connection;
+    const worker = openDatabase(connectionString, { max: 1 });
+    onTestFinished(() => worker.destroy());
+    const rowsRead = async () => {
+      await worker.raw("select pg_stat_force_next_flush()");
+      const [found] = await rows<{ n: number }>(
+        worker,
+        "select (seq_tup_read + idx_tup_fetch)::int as n from pg_stat_user_tables where relname = :events",
+        { events },
+      );
+      return found?.n ?? 0;
+    };
+    // The partition stays, and with it the count of what was read.
+    const vacuum = await begin();
+    await vacuum.raw(`lock table ${events} in share update exclusive mode`);
+    const before = await rowsRead();
+    const steps = await retain(worker);
+    expect(steps.reduce((sum, { keys }) => sum + keys, 0)).toBe(20_001);
+    const read = (await rowsRead()) - before;
+    expect(read).toBeGreaterThanOrEqual(2 * 20_001);
+    expect(read).toBeLessThan(3 * 20_001);
   });
 
   test("that stand for a newer event by now stay", async () => {

@@ -1,6 +1,8 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { beforeEach, expect, test } from "vitest";
 import { count, rows } from "../../../src/db/database.ts";
+import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
+import { erasePayloads } from "../../../src/db/events/erase.ts";
 import { fanOutStep } from "../../../src/db/events/fan-out.ts";
 import {
   MAX_INLINE_RECIPIENTS,
@@ -102,6 +104,17 @@ test("an event for 2,500 webhooks is fanned out in steps, after it has been publ
   expect(await fanOutStep(db)).toBeNull();
   expect(await recipientsOf(eventId)).toEqual(webhooks);
   expect(await db("fan_out").pluck("event_id")).toEqual([]);
+});
+
+test("an event whose payload is erased gets no further deliveries; those it has are cancelled", async () => {
+  const webhooks = await register(MANY);
+  const { eventId } = await publish();
+  await fanOutStep(db);
+  expect(await erasePayloads(db, "u", 10)).toEqual({ erased: 1, cancelled: 1_000 });
+  expect(await fanOutStep(db)).toBeNull();
+  expect(await recipientsOf(eventId)).toEqual(webhooks.slice(0, 1_000));
+  expect(await recordedCount(eventId)).toBe(1_000);
+  expect(imbalance(await readLedger(db))).toBe(0n);
 });
 
 test("an event for as many webhooks as one statement takes is not fanned out, one for more is", async () => {

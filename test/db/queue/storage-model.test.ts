@@ -39,6 +39,7 @@ const HAPPENS = [
   "queue → webhook deleted",
   "retries → delivered",
   "retries → failed",
+  "retries → payload erased",
   "retries → webhook deleted",
   "delivered → queue",
   "failed → queue",
@@ -107,7 +108,7 @@ const done = { histories: 0, steps: 0, counts: new Map<string, number>() };
 
 async function runHistory(db: Db, steps: Iterable<Step>): Promise<void> {
   await db.raw(`truncate ${TABLES}, api_keys cascade`);
-  await db.raw("delete from settings where name = 'payloads_erased_to'");
+  await db.raw("delete from settings where name like 'payloads_erased_%'");
   const model = new StorageModel(db);
   try {
     await model.start();

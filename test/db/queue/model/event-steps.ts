@@ -3,13 +3,14 @@ import fc from "fast-check";
 import { expect } from "vitest";
 import { type Db, rows } from "../../../../src/db/database.ts";
 import { retentionStep } from "../../../../src/db/deliveries/retention.ts";
-import { erasePayloads } from "../../../../src/db/events/erase.ts";
+import { erasePayloads, finishErasures } from "../../../../src/db/events/erase.ts";
 import { fanOutStep } from "../../../../src/db/events/fan-out.ts";
 import { type NewEvent, publishEvents } from "../../../../src/db/events/publish.ts";
 import { queueTestEvent } from "../../../../src/db/events/test-events.ts";
 import { call, callUntilAnswered } from "./faults.ts";
 import { USERS } from "./filters.ts";
 import { type Effect, NO_EFFECT, type StorageModel } from "./model.ts";
+import type { Place } from "./snapshot.ts";
 import { always, fault, inWords, number, often, pick, type Step, step } from "./step.ts";
 
 /** Few, so that histories reach every branch: events for more webhooks are fanned out, so many in a step. */
@@ -120,20 +121,49 @@ const erase = fc
       const heard = await call(on, fault, (broken) => erasePayloads(broken, userId, limit));
       if (heard) expect(heard.answer).toEqual({ erased: events.length, cancelled: free.length });
       if (!heard && fault !== "answer lost") return NO_EFFECT;
-      for (const event of events) event.erased = true;
+      for (const event of events) {
+        event.erased = true;
+        const queued = new Set(
+          model.places.filter(({ eventId }) => eventId === event.id).map(({ webhookId }) => webhookId),
+        );
+        // No further deliveries are queued.
+        for (const id of event.recipients) if (!queued.has(id)) event.recipients.delete(id);
+      }
       await expectNoResponses(on, [...eventIds]);
-      const ids = new Set(free.map(({ id }) => id));
-      return {
-        may: (before, after) =>
-          before !== null &&
-          ids.has(before.id) &&
-          after?.reason === "payload erased" &&
-          after.attempts === before.attempts &&
-          after.roundStart === before.roundStart,
-        changes: free.length,
-      };
+      return cancels(free);
     }),
   );
+
+const finishErasing = fault.map((fault) =>
+  step(`finish erasures${inWords(fault)}`, always, async (model, on) => {
+    const open = model.places.filter((place) => place.table !== "deliveries" && model.eventOf(place).erased);
+    const held = new Set(open.filter((place) => model.isHeld(place)).map(({ eventId }) => eventId));
+    const free = open.filter((place) => !model.isHeld(place));
+    const heard = await call(on, fault, finishErasures);
+    if (heard) expect(heard.answer).toBe(free.length);
+    if (!heard && fault !== "answer lost") return NO_EFFECT;
+    const finished = [...model.events.values()].filter(({ id, erased }) => erased && !held.has(id));
+    await expectNoResponses(
+      on,
+      finished.map(({ id }) => id),
+    );
+    return cancels(free);
+  }),
+);
+
+/** Cancels deliveries because the payload was erased. */
+function cancels(free: readonly Place[]): Effect {
+  const ids = new Set(free.map(({ id }) => id));
+  return {
+    may: (before, after) =>
+      before !== null &&
+      ids.has(before.id) &&
+      after?.reason === "payload erased" &&
+      after.attempts === before.attempts &&
+      after.roundStart === before.roundStart,
+    changes: free.length,
+  };
+}
 
 /** Responses may repeat the payload. */
 async function expectNoResponses(on: Db, eventIds: readonly string[]): Promise<void> {
@@ -178,6 +208,7 @@ export const eventSteps: fc.Arbitrary<Step>[] = [
   publishTest,
   ...often(3, fanOut),
   erase,
+  finishErasing,
 ];
 
 /** Retention erases payloads. */
