@@ -1,3 +1,4 @@
+import type { ConnectionOptions } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import { ConfigError } from "../../config/config-error.ts";
 import { readSecret } from "../../config/secret-files.ts";
@@ -38,4 +39,12 @@ export function temporalTarget(environment: NodeJS.ProcessEnv, embeddedAddress?:
   }
   const config = loadClientConnectConfig({ overrideEnvVars: given });
   return { ...config, namespace: config.namespace ?? "default", ...(apiKeyFile ? { apiKeyFile } : {}) };
+}
+
+/**
+ * The options of a client's connection. Without the channel argument, gRPC of Node applies `https_proxy` and `http_proxy`,
+ * also to 127.0.0.1; the workers' connections ignore them.
+ */
+export function clientOptions(connectionOptions: TemporalTarget["connectionOptions"]): ConnectionOptions {
+  return { ...(connectionOptions as ConnectionOptions), channelArgs: { "grpc.enable_http_proxy": 0 } };
 }
