@@ -12,15 +12,20 @@ export type TemporalTarget = ReturnType<typeof loadClientConnectConfig> & {
 
 /** The setting with the path of the API key's file. */
 const API_KEY_FILE = "TEMPORAL_API_KEY_FILE";
+/** Names the embedded Temporal to the processes that the service starts. Not a setting. */
+export const EMBEDDED_ADDRESS = "EMBEDDED_TEMPORAL_ADDRESS";
 
 /**
  * Reads Temporal's own environment variables and profile files (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE,
  * TEMPORAL_API_KEY, TEMPORAL_TLS_…, TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE), for clusters and Temporal Cloud; and
  * TEMPORAL_API_KEY_FILE, a file with the API key.
  *
- * @param embeddedAddress the address of an embedded Temporal, which overrides all of them
+ * @param embeddedAddress the address of an embedded Temporal. Of the variables and files, only TEMPORAL_NAMESPACE applies then
  */
-export function temporalTarget(environment: NodeJS.ProcessEnv, embeddedAddress?: string): TemporalTarget {
+export function temporalTarget(
+  environment: NodeJS.ProcessEnv,
+  embeddedAddress = environment[EMBEDDED_ADDRESS],
+): TemporalTarget {
   if (embeddedAddress !== undefined) {
     return {
       connectionOptions: { address: embeddedAddress },
