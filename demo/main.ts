@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import path from "node:path";
 import { parseArgs, styleText } from "node:util";
 import { createClient } from "@connectrpc/connect";
@@ -10,7 +11,7 @@ import { readSecretFile } from "../src/embedded/process/state-file.ts";
 import { explain } from "../src/process/explain.ts";
 import { createLogger } from "../src/process/logger.ts";
 import { untilToldToStop } from "../src/process/shutdown.ts";
-import { startService } from "../src/service.ts";
+import { type Service, startService } from "../src/service.ts";
 import { installRuntime } from "../src/temporal/connection/runtime.ts";
 import { heading, line, shortId, showStarted, showStarting, table } from "./output.ts";
 import { startDemoReceivers } from "./receivers.ts";
@@ -27,27 +28,57 @@ interface Expectation {
   attempts: number;
 }
 
-/** Runs the demo. Resolves with whether every delivery ended as expected. */
-async function demo(stayUp: boolean): Promise<boolean> {
-  heading("1. The service starts, with an embedded PostgreSQL and Temporal");
-  const config = readConfig({
-    ...process.env,
+/**
+ * The settings of the demo. All others of the shell are ignored, so that the demo neither uses the database or Temporal of
+ * another service, nor sends e-mails, metrics or traces.
+ */
+async function demoSettings(): Promise<Record<string, string>> {
+  const { DATA_DIR, HOST, HTTP_PORT, GRPC_PORT, LOG_LEVEL } = process.env;
+  return {
     ...PACE,
-    DATABASE_URL: undefined,
-    ROLE: "all",
-    ADMIN_KEY: undefined,
-    DATA_DIR: path.join(process.env.DATA_DIR || ".data", "demo"),
-    HTTP_PORT: String(await choosePort([Number(process.env.HTTP_PORT || 8080)])),
-    GRPC_PORT: String(await choosePort([Number(process.env.GRPC_PORT || 9090)])),
+    DATA_DIR: path.join(DATA_DIR || ".data", "demo"),
+    HOST: HOST ?? "",
+    HTTP_PORT: String(await choosePort([Number(HTTP_PORT || 8080)])),
+    GRPC_PORT: String(await choosePort([Number(GRPC_PORT || 9090)])),
     DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8,::1/128",
     // Only this process trusts the authority of the demo's receivers.
     DELIVERY_PROCESSES: "0",
-    LOG_LEVEL: process.env.LOG_LEVEL || "warn",
-  });
+    LOG_LEVEL: LOG_LEVEL || "warn",
+  };
+}
+
+/** Runs the demo until its end or a signal. Resolves with whether every delivery ended as expected. */
+async function demo(stayUp: boolean): Promise<boolean> {
+  heading("1. The service starts, with an embedded PostgreSQL and Temporal");
+  const environment = await demoSettings();
+  const config = readConfig(environment);
   installRuntime(createLogger(config.logLevel));
+  // Until now there was nothing to stop.
+  const stopping = new AbortController();
+  void untilToldToStop().then(() => stopping.abort());
   const began = performance.now();
-  const service = await startService(config, { progress: showStarting });
-  showStarted(`ready after ${((performance.now() - began) / 1_000).toFixed(1)} s, API on ${service.url}`);
+  const service = await startService(config, {
+    environment,
+    progress: showStarting,
+    giveUp: stopping.signal,
+  }).catch((error: unknown) => {
+    if (!stopping.signal.aborted) throw error;
+  });
+  if (!service) return stoppedEarly();
+  try {
+    showStarted(`ready after ${((performance.now() - began) / 1_000).toFixed(1)} s, API on ${service.url}`);
+    return await deliverToReceivers(service, stayUp, stopping.signal);
+  } finally {
+    await service.stop();
+  }
+}
+
+/** Starts the receivers, and publishes events to them. Resolves with whether every delivery ended as expected. */
+async function deliverToReceivers(
+  service: Service,
+  stayUp: boolean,
+  stopping: AbortSignal,
+): Promise<boolean> {
   const admin = createConnectTransport({ httpVersion: "1.1", baseUrl: service.url });
   const internal = createGrpcTransport({ baseUrl: `http://127.0.0.1:${service.grpcPort}` });
   line(`The demo dispatches every ${PACE.DISPATCH_INTERVAL} and retries after 2, 4 and 8 seconds;`);
@@ -77,7 +108,8 @@ async function demo(stayUp: boolean): Promise<boolean> {
   const eventIds = await publishEvents(internal, keys.publisher);
 
   heading("6. The deliveries arrive; one is shown with its headers and body");
-  const deliveries = await untilFinal(admin, keys.integrator, eventIds);
+  const deliveries = await untilFinal(admin, keys.integrator, eventIds, stopping);
+  if (stopping.aborted) return stoppedEarly();
 
   heading("7. Final states");
   const wrong = showOutcome(deliveries, expected);
@@ -92,18 +124,22 @@ async function demo(stayUp: boolean): Promise<boolean> {
     line(`gRPC           localhost:${service.grpcPort}`);
     if (service.temporalUiUrl) line(`Temporal UI    ${service.temporalUiUrl}`);
     line("Everything stays up until Ctrl-C.");
-    await untilToldToStop();
+    if (!stopping.aborted) await once(stopping, "abort");
   }
-  await service.stop();
-  await receivers.close();
   return wrong === 0;
 }
 
-/** Waits until all deliveries of the events are in a final state. */
+function stoppedEarly(): false {
+  line("stopped before every delivery ended");
+  return false;
+}
+
+/** Waits until all deliveries of the events are in a final state, or the demo is stopped. */
 async function untilFinal(
   transport: ReturnType<typeof createConnectTransport>,
   key: string,
   eventIds: string[],
+  stopping: AbortSignal,
 ): Promise<Delivery[]> {
   const client = createClient(DeliveryService, transport);
   const until = Date.now() + TIMEOUT_MS;
@@ -113,8 +149,7 @@ async function untilFinal(
     );
     const deliveries = found.flatMap((page) => page.deliveries).reverse();
     const open = deliveries.filter((delivery) => delivery.finished === undefined);
-    if (open.length === 0) return deliveries;
-    if (Date.now() > until) return deliveries;
+    if (open.length === 0 || Date.now() > until || stopping.aborted) return deliveries;
     await new Promise((resolve) => setTimeout(resolve, 300));
   }
 }

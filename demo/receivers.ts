@@ -10,7 +10,6 @@ export interface DemoReceivers {
   recovering: Receiver;
   /** Always responds with 500. */
   failing: Receiver;
-  close(): Promise<void>;
 }
 
 /** Starts three HTTPS receivers with certificates that this process trusts. */
@@ -33,12 +32,5 @@ export async function startDemoReceivers(): Promise<DemoReceivers> {
   const good = await start("good", () => 200);
   const recovering = await start("recovering", (attempt) => (attempt <= 2 ? 503 : 200), true);
   const failing = await start("failing", () => 500);
-  return {
-    good,
-    recovering,
-    failing,
-    async close() {
-      await Promise.all([good, recovering, failing].map((receiver) => receiver.close()));
-    },
-  };
+  return { good, recovering, failing };
 }

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { DomainError } from "../contract/errors.ts";
 import { followApiKey } from "./connection/api-key.ts";
 import type { TemporalNames } from "./connection/names.ts";
-import type { TemporalTarget } from "./connection/target.ts";
+import { clientOptions, type TemporalTarget } from "./connection/target.ts";
 import { type DispatchRunKey, type FoundActivity, findActivity } from "./find-activity.ts";
 import { triggerDispatch } from "./setup/schedule.ts";
 
@@ -35,7 +35,7 @@ export function createDispatchTrigger(
   names: TemporalNames,
   log: Logger,
 ): DispatchTrigger {
-  const connection = Connection.lazy(target.connectionOptions as Parameters<typeof Connection.lazy>[0]);
+  const connection = Connection.lazy(clientOptions(target.connectionOptions));
   const client = new Client({ connection, namespace: target.namespace });
   const stopFollowing = followApiKey(target, [connection], log);
 

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import type { ScopeMetrics } from "@opentelemetry/sdk-metrics";
 import type { Logger } from "pino";
 import type { Snapshot } from "../metrics/render.ts";
+import { EMBEDDED_ADDRESS } from "../temporal/connection/target.ts";
 import type { Delivery } from "./delivery.ts";
 import { fitting } from "./small-memory.ts";
 
@@ -217,6 +218,9 @@ export function deliveryEnvironment(
     DELIVERY_PROCESSES: "1",
     DATABASE_URL: databaseUrl,
     SECRET_KEY: secretKey.toString("base64"),
-    ...(temporalAddress === undefined ? {} : { TEMPORAL_ADDRESS: temporalAddress }),
+    // A worker requires the first. By the second, it ignores Temporal's configuration file.
+    ...(temporalAddress === undefined
+      ? {}
+      : { TEMPORAL_ADDRESS: temporalAddress, [EMBEDDED_ADDRESS]: temporalAddress }),
   };
 }

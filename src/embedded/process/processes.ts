@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync, statSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 /** The time for which a process without a command line may still be exiting, in milliseconds. */
@@ -56,16 +56,29 @@ export function findByCommand(marker: string): number[] {
     .map(({ pid }) => pid);
 }
 
-/** Whether a process has the same root folder as this one. Known on Linux only. */
+/** Whether a process has the same root folder as this one, and this one may stop it. Known on Linux only. */
 function sharesRoot(pid: number): boolean {
   if (process.platform !== "linux") return true;
   try {
-    const [own, other] = [statSync("/proc/self/root/"), statSync(`/proc/${pid}/root/`)];
-    return own.dev === other.dev && own.ino === other.ino;
+    // Throws for another user's process, unless this one is root's.
+    process.kill(pid, 0);
+    return rootOf(pid) === rootOf("self");
   } catch {
-    // It has ended, or is another user's, which this one could not stop.
-    return false;
+    return false; // Ended in the meantime, or another user's.
   }
+}
+
+/**
+ * The devices and folders mounted as the root of a process. Unlike `/proc/<pid>/root`, root can read them of other users'
+ * processes without CAP_SYS_PTRACE, which containers lack.
+ */
+function rootOf(pid: number | "self"): string {
+  return readFileSync(`/proc/${pid}/mountinfo`, "utf8")
+    .split("\n")
+    .map((mount) => mount.split(" "))
+    .filter(([, , , , mountPoint]) => mountPoint === "/")
+    .map(([, , device, folder]) => `${device} ${folder}`)
+    .join("\n");
 }
 
 /** A signal, and the time to wait for the process to end, in milliseconds. */

@@ -1,4 +1,5 @@
 import { Connection } from "@temporalio/client";
+import { clientOptions } from "../../temporal/connection/target.ts";
 
 /**
  * Resolves if the Temporal server at `address` responds, knows `namespace`, and has the search attributes; otherwise
@@ -9,7 +10,10 @@ export async function assertTemporalServes(
   namespace: string,
   searchAttributes: readonly string[],
 ): Promise<void> {
-  const connection = await Connection.connect({ address, tls: false, connectTimeout: 2_000 });
+  const connection = await Connection.connect({
+    ...clientOptions({ address, tls: false }),
+    connectTimeout: 2_000,
+  });
   try {
     await connection.withDeadline(Date.now() + 3_000, async () => {
       await connection.workflowService.describeNamespace({ namespace });

@@ -3,7 +3,7 @@ import { NativeConnection } from "@temporalio/worker";
 import pRetry from "p-retry";
 import type { Logger } from "pino";
 import { followApiKey } from "./api-key.ts";
-import type { TemporalTarget } from "./target.ts";
+import { clientOptions, type TemporalTarget } from "./target.ts";
 
 /** The Temporal connections of a worker process: one for the workers, one for the client. */
 export interface TemporalConnections {
@@ -23,9 +23,14 @@ export function connectTemporal(
   return pRetry(
     async () => {
       const native = await NativeConnection.connect(connectionOptions);
-      const connection = await Connection.connect(
-        connectionOptions as Parameters<typeof Connection.connect>[0],
-      );
+      const connection = Connection.lazy(clientOptions(connectionOptions));
+      const closeBoth = () => Promise.allSettled([connection.close(), native.close()]);
+      try {
+        await connection.ensureConnected();
+      } catch (error) {
+        await closeBoth();
+        throw error;
+      }
       const stopFollowing = followApiKey(target, [native, connection], log);
       return {
         native,
@@ -33,7 +38,7 @@ export function connectTemporal(
         client: new Client({ connection, namespace }),
         async close() {
           stopFollowing();
-          await Promise.allSettled([connection.close(), native.close()]);
+          await closeBoth();
         },
       };
     },

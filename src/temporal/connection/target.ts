@@ -1,3 +1,4 @@
+import type { ConnectionOptions } from "@temporalio/client";
 import { loadClientConnectConfig } from "@temporalio/envconfig";
 import { ConfigError } from "../../config/config-error.ts";
 import { readSecret } from "../../config/secret-files.ts";
@@ -11,15 +12,20 @@ export type TemporalTarget = ReturnType<typeof loadClientConnectConfig> & {
 
 /** The setting with the path of the API key's file. */
 const API_KEY_FILE = "TEMPORAL_API_KEY_FILE";
+/** Names the embedded Temporal to the processes that the service starts. Not a setting. */
+export const EMBEDDED_ADDRESS = "EMBEDDED_TEMPORAL_ADDRESS";
 
 /**
  * Reads Temporal's own environment variables and profile files (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE,
  * TEMPORAL_API_KEY, TEMPORAL_TLS_…, TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE), for clusters and Temporal Cloud; and
  * TEMPORAL_API_KEY_FILE, a file with the API key.
  *
- * @param embeddedAddress the address of an embedded Temporal, which overrides all of them
+ * @param embeddedAddress the address of an embedded Temporal. Of the variables and files, only TEMPORAL_NAMESPACE applies then
  */
-export function temporalTarget(environment: NodeJS.ProcessEnv, embeddedAddress?: string): TemporalTarget {
+export function temporalTarget(
+  environment: NodeJS.ProcessEnv,
+  embeddedAddress = environment[EMBEDDED_ADDRESS],
+): TemporalTarget {
   if (embeddedAddress !== undefined) {
     return {
       connectionOptions: { address: embeddedAddress },
@@ -38,4 +44,12 @@ export function temporalTarget(environment: NodeJS.ProcessEnv, embeddedAddress?:
   }
   const config = loadClientConnectConfig({ overrideEnvVars: given });
   return { ...config, namespace: config.namespace ?? "default", ...(apiKeyFile ? { apiKeyFile } : {}) };
+}
+
+/**
+ * The options of a client's connection. Without the channel argument, gRPC of Node applies `https_proxy` and `http_proxy`,
+ * also to 127.0.0.1; the workers' connections ignore them.
+ */
+export function clientOptions(connectionOptions: TemporalTarget["connectionOptions"]): ConnectionOptions {
+  return { ...(connectionOptions as ConnectionOptions), channelArgs: { "grpc.enable_http_proxy": 0 } };
 }

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { copyFile, mkdir } from "node:fs/promises";
 import path from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { isRoot } from "../../../src/embedded/process/owner.ts";
+import { isRoot, NOBODY, type Owner } from "../../../src/embedded/process/owner.ts";
 import { findByCommand, markerOf, stopProcesses } from "../../../src/embedded/process/processes.ts";
 import { runs, temporaryFolder, until } from "../support.ts";
 
@@ -12,14 +12,15 @@ const STEPS = [
   { signal: "SIGKILL", waitMs: 5_000 },
 ] as const;
 
-/** A shell that runs `script` with further arguments, and has started to run it. */
+/** A shell that runs `script` with further arguments, as `user` if given, and has started to run it. */
 async function shell(
   script: string,
   args: string[],
   program = ["/bin/sh"],
+  user: Partial<Owner> = {},
 ): Promise<ChildProcess & { pid: number }> {
   const [file = "", ...before] = program;
-  const child = spawn(file, [...before, "-c", `echo; ${script}`, "sh", ...args]);
+  const child = spawn(file, [...before, "-c", `echo; ${script}`, "sh", ...args], user);
   onTestFinished(() => void child.kill("SIGKILL"));
   await once(child.stdout, "data");
   return child as ChildProcess & { pid: number };
@@ -63,5 +64,20 @@ test.runIf(process.platform === "linux" && isRoot())(
     await stopProcesses(markerOf("-D", folder, "-c"), STEPS);
     await until(() => server.signalCode !== null);
     expect(runs(contained.pid)).toBe(true);
+  },
+);
+
+test.runIf(process.platform === "linux" && isRoot())(
+  "root without CAP_SYS_PTRACE, as in a container, stops a server of another user",
+  async () => {
+    const folder = await temporaryFolder();
+    const marker = markerOf("-D", folder, "-c");
+    const server = await shell("read line", ["-D", folder, "-c", "port=1"], ["/bin/sh"], NOBODY);
+    const processes = new URL("../../../src/embedded/process/processes.ts", import.meta.url).href;
+    const program = `import { stopProcesses } from "${processes}";
+await stopProcesses(${JSON.stringify(marker)}, ${JSON.stringify(STEPS)});`;
+    const limited = ["--bounding-set", "-sys_ptrace", process.execPath, "--input-type=module", "-e", program];
+    execFileSync("setpriv", limited);
+    await until(() => server.signalCode !== null);
   },
 );

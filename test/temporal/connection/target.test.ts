@@ -1,0 +1,51 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { expect, test } from "vitest";
+import { temporalTarget } from "../../../src/temporal/connection/target.ts";
+import { deliveryEnvironment } from "../../../src/worker/delivery-processes.ts";
+import { temporaryFolder } from "../../embedded/support.ts";
+
+/** The environment of a user with this default configuration file of Temporal. */
+async function userWith(content: string): Promise<NodeJS.ProcessEnv> {
+  const home = await temporaryFolder();
+  const environment = { HOME: home, XDG_CONFIG_HOME: path.join(home, ".config"), APPDATA: home };
+  for (const folder of [".config", "Library/Application Support", "."]) {
+    await mkdir(path.join(home, folder, "temporalio"), { recursive: true });
+    await writeFile(path.join(home, folder, "temporalio/temporal.toml"), content);
+  }
+  return environment;
+}
+
+const CLOUD = `[profile.default]
+address = "cloud.example:7233"
+namespace = "orders"
+api_key = "secret"
+`;
+
+test.each([
+  ["that names Temporal Cloud", CLOUD],
+  ["that is empty", ""],
+])("delivery processes use the embedded Temporal in spite of a configuration file %s", async (_, content) => {
+  const environment = deliveryEnvironment(await userWith(content), {
+    databaseUrl: "postgres://127.0.0.1/webhook",
+    secretKey: Buffer.alloc(32),
+    temporalAddress: "127.0.0.1:7233",
+  });
+  expect(temporalTarget(environment)).toEqual({
+    connectionOptions: { address: "127.0.0.1:7233" },
+    namespace: "default",
+  });
+});
+
+test("delivery processes with an external Temporal use the configuration file", async () => {
+  const user = { ...(await userWith(CLOUD)), TEMPORAL_ADDRESS: "temporal.example:7233" };
+  const environment = deliveryEnvironment(user, {
+    databaseUrl: "postgres://127.0.0.1/webhook",
+    secretKey: Buffer.alloc(32),
+    temporalAddress: undefined,
+  });
+  expect(temporalTarget(environment)).toMatchObject({
+    connectionOptions: { address: "temporal.example:7233", apiKey: "secret" },
+    namespace: "orders",
+  });
+});
