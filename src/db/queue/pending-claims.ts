@@ -49,7 +49,9 @@ export class PendingClaims {
     }
     const claim = await claimPending(this.#db, claimant, options, this.#webhooks);
     const tookMs = performance.now() - began;
-    if (tookMs >= this.#when.slowClaimMs && (await deadRows(this.#db)) >= this.#when.minDeadRows) {
+    // The claim has succeeded, whatever becomes of the count.
+    const isSlow = tookMs >= this.#when.slowClaimMs;
+    if (isSlow && (await deadRows(this.#db).catch(() => 0)) >= this.#when.minDeadRows) {
       this.#until = performance.now() + Math.max(KEPT.minMs, tookMs * KEPT.durationFactor);
       this.#readAgainAt = Number.NEGATIVE_INFINITY;
     }
