@@ -56,21 +56,27 @@ function Entries({ filters, onClear }: { filters: AuditFilterValues; onClear: ()
   if (!list.data) return failure || <Loading lines={10} height={44} />;
   const entries = list.data.pages.flatMap((page) => page.entries);
   if (entries.length === 0) {
-    return AUDIT_FILTERS.some((name) => filters[name] !== "") ? (
-      <NothingFound of="entry" onClear={onClear}>
-        No entry passes all of the filters. Entries are deleted after the time that the operator has set.
-      </NothingFound>
-    ) : (
-      <Empty title="No entries yet" icon={<IconHistory />}>
-        Every change of a webhook, an API key or an app gets an entry here.
-      </Empty>
+    return (
+      <>
+        {failure}
+        {AUDIT_FILTERS.some((name) => filters[name] !== "") ? (
+          <NothingFound of="entry" onClear={onClear}>
+            No entry passes all of the filters. Entries are deleted after the time that the operator has set.
+          </NothingFound>
+        ) : (
+          <Empty title="No entries yet" icon={<IconHistory />}>
+            Every change of a webhook, an API key or an app gets an entry here.
+          </Empty>
+        )}
+      </>
     );
   }
   return (
     <>
+      {!list.isFetchNextPageError && failure}
       <EntryList entries={entries} />
-      {/* Where “Show more” was clicked: nothing else reads the log again, but for a return to the window. */}
-      {failure}
+      {/* Where “Show more” was clicked. */}
+      {list.isFetchNextPageError && failure}
       <LoadMore
         shown={entries.length}
         of={["entry", "entries"]}

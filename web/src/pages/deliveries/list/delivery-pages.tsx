@@ -53,7 +53,7 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
           <Arrived
             count={page.arrived}
             hasMore={page.hasMoreArrived}
-            isCurrent={!page.error}
+            isCurrent={page.isCurrent}
             onShow={page.showArrived}
           />
           <FailureReasons filter={filter} />

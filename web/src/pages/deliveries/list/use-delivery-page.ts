@@ -26,6 +26,9 @@ export interface DeliveryPage {
   isPrevious: boolean;
   /** Why the last read failed; `deliveries` are then those that were read before it, if any. */
   error: unknown;
+  /** Whether the last reads of the page and of newer deliveries succeeded. */
+  isCurrent: boolean;
+  /** Repeats the reads that failed. */
   refetch: () => void;
   /** Tokens of the pages beside this one; empty where there is none. */
   older: string;
@@ -98,8 +101,9 @@ export function useDeliveryPage(
     deliveries: page.data?.deliveries,
     isPrevious: page.isPlaceholderData,
     error: page.error ?? arrived.error,
+    isCurrent: !page.isError && (!held?.anchor || arrived.isSuccess),
     refetch() {
-      void page.refetch();
+      if (page.isError) void page.refetch();
       if (arrived.isError) void arrived.refetch();
     },
     older: page.data?.nextPageToken ?? "",

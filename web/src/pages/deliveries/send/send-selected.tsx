@@ -18,7 +18,7 @@ export function SendSelectedDialog(props: {
   opened: boolean;
   onClose: () => void;
   deliveries: readonly Delivery[];
-  /** Called when all are sent. */
+  /** Called when some are sent and the dialog closes. */
   onDone: () => void;
 }) {
   const { opened, onClose, deliveries, onDone } = props;
@@ -48,10 +48,11 @@ export function SendSelectedDialog(props: {
     }
     if (refused[0]) throw new ConnectError(refusedInWords(sent.current.size, refused), refused[0].code);
     notifications.show({ color: "green", message: `${count} will be sent with the next dispatch` });
-    onDone();
   }
 
   function close() {
+    // Those sent would be ticked again once they have ended.
+    if (sent.current.size > 0) onDone();
     sent.current.clear();
     onClose();
   }
@@ -62,6 +63,7 @@ export function SendSelectedDialog(props: {
       onClose={close}
       title={`Send ${count} again?`}
       confirm={`Send ${count} again`}
+      ready={deliveries.length > 0}
       onConfirm={run}
     >
       <Text size="sm">

@@ -75,13 +75,15 @@ export function RequestDialog(props: RequestDialogProps) {
 
 /** The form, made anew when the user asks for the settings that somebody else has saved meanwhile. */
 function CurrentForm({ webhook, stored, onClose }: RequestDialogProps) {
-  const [base, setBase] = useState(stored);
+  const [{ base, isReloaded }, setCurrent] = useState({ base: stored, isReloaded: false });
   return (
     <Form
       key={String(base.revision)}
       webhook={webhook}
       base={base}
-      takeCurrent={() => setBase(stored)}
+      // The focused button is gone then.
+      autoFocus={isReloaded}
+      takeCurrent={() => setCurrent({ base: stored, isReloaded: true })}
       onClose={onClose}
     />
   );
@@ -91,11 +93,13 @@ interface FormProps {
   webhook: Webhook;
   /** The settings as they were when the fields were filled: the page reads them anew meanwhile. */
   base: StoredSettings;
+  /** Whether the first field gets the focus. */
+  autoFocus: boolean;
   takeCurrent: () => void;
   onClose: () => void;
 }
 
-function Form({ webhook, base: { settings, revision }, takeCurrent, onClose }: FormProps) {
+function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, onClose }: FormProps) {
   const set = useMutation(WebhookService.method.setWebhookRequestSettings);
   const attempt = useMutation(WebhookService.method.tryWebhookRequest);
   const readAnew = useReadAnew();
@@ -168,6 +172,7 @@ function Form({ webhook, base: { settings, revision }, takeCurrent, onClose }: F
             <Group key={key} gap="xs" wrap="nowrap" align="flex-start">
               <TextInput
                 aria-label={`Name of header ${index + 1}`}
+                autoFocus={autoFocus && index === 0}
                 placeholder="X-Tenant"
                 value={name}
                 onChange={(event) => change(key, { name: event.currentTarget.value, stored: false })}
@@ -250,7 +255,12 @@ function Form({ webhook, base: { settings, revision }, takeCurrent, onClose }: F
         <SharedNote webhook={webhook} />
         {attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
         {failureReason(failure) === "REVISION_CHANGED" ? (
-          <ChangedMeanwhile onReload={takeCurrent} />
+          <ChangedMeanwhile
+            onReload={() => {
+              setFailure(undefined);
+              takeCurrent();
+            }}
+          />
         ) : (
           failure !== undefined && <Failure error={failure} title="Nothing was saved" />
         )}

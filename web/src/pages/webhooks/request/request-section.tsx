@@ -26,11 +26,11 @@ export function RequestSection({ webhook }: { webhook: Webhook }) {
   const { data, error, refetch } = useQuery(WebhookService.method.getWebhookRequestSettings, {
     webhookId: webhook.id,
   });
-  const isBehind = data !== undefined && data.revision < webhook.revision;
+  const revision = data?.revision;
   useEffect(() => {
     // Otherwise a save would be refused for a change that the page has shown before the dialog opened.
-    if (isBehind) void refetch({ cancelRefetch: false });
-  }, [isBehind, refetch]);
+    if (revision !== undefined && revision < webhook.revision) void refetch();
+  }, [revision, webhook.revision, refetch]);
   useFocusBack(editing || removing);
   // The service has no key that decrypts them. Then they can only be removed.
   const isUnreadable = error?.code === Code.FailedPrecondition;
