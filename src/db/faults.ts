@@ -53,9 +53,12 @@ export function databaseErrorClass(error: unknown): DatabaseErrorClass {
   return UNAVAILABLE_WORDS.test(error.message) ? "unavailable" : "fault";
 }
 
-/** Whether PostgreSQL cannot read what it has stored: damaged rows, TOAST values or indexes, or an error of the disk. */
+/**
+ * Whether PostgreSQL cannot read a row or a TOAST value that it has stored. Damaged indexes and errors of the disk do not count:
+ * they affect rows that are intact.
+ */
 export function isDamage(error: unknown): boolean {
-  return error instanceof Error && /^(XX00[012]|58030)$/.test((error as NodeJS.ErrnoException).code ?? "");
+  return error instanceof Error && (error as NodeJS.ErrnoException).code === "XX001";
 }
 
 /** Whether retrying may succeed. */

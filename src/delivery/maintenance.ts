@@ -152,7 +152,6 @@ export function createMaintenance(
     if (workers.length > 0)
       log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");
     while (!end.signal.aborted && (await cancelOfDeleted(db)) > 0);
-    await finishErasures(db);
     await failBeyondLimit();
     // A step that was not full has left only what came meanwhile.
     while (!end.signal.aborted && (await foldDeltas(db, logHealth)) >= FOLD_STEP);
@@ -160,6 +159,8 @@ export function createMaintenance(
     if (rounds % FORGET_ROUNDS === 0) await forgetHealthy(db);
     await logOverdue();
     await vacuum();
+    // Last: a response that cannot be erased must not hold up the rest.
+    await finishErasures(db);
   }
 
   async function run(): Promise<void> {

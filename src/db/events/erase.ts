@@ -20,7 +20,7 @@ const ERASED_TO = "payloads_erased_to";
  */
 const UNFINISHED = "payloads_erased_while_claimed";
 /** The maximum number of these events per step. */
-const MAX_FINISHED = 1_000;
+const MAX_FINISHED = 100;
 
 /** The tables that hold attempts with the start and the headers of their responses. */
 const RESPONSES = [

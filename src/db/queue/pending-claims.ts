@@ -6,13 +6,20 @@ import type { ClaimedWebhooks } from "./webhooks.ts";
 const WHEN = {
   /** The duration from which a claim is slow, in milliseconds. */
   slowClaimMs: 100,
-  /** The number of dead rows from which they explain a slow claim. */
+  /** The number of dead rows from which they explain a slow claim, if there are fewer live ones. */
   minDeadRows: 100_000,
 };
-/** The time for which claims start at the oldest pending deliveries: a multiple of the slow claim's duration, and at least this. */
-const KEPT = { durationFactor: 20, minMs: 30_000 };
+/**
+ * The time for which claims start at the oldest pending deliveries: a multiple of the slow claim's duration, within limits in
+ * milliseconds.
+ */
+const KEPT = { durationFactor: 20, minMs: 30_000, maxMs: 120_000 };
 /** The interval between two reads of them: a multiple of a read's duration, and at least this. */
 const READ_AGAIN = { durationFactor: 10, minMs: 1_000 };
+/** The timeout of a read, in milliseconds. */
+const READ_TIMEOUT_MS = 10_000;
+/** The time after a failed read in which nothing is read, in milliseconds. */
+const AFTER_FAILURE_MS = 300_000;
 
 /**
  * Claims first attempts, also beside many dead rows. While a transaction keeps a snapshot open, PostgreSQL cannot remove
@@ -30,6 +37,10 @@ export class PendingClaims {
   /** The time until which claims use it, and the time from which it is read again. */
   #until = Number.NEGATIVE_INFINITY;
   #readAgainAt = Number.NEGATIVE_INFINITY;
+  /** The time until which nothing is read, after a failure. */
+  #pausedUntil = Number.NEGATIVE_INFINITY;
+  /** Ends when it is known why the last claim was slow. Never rejects. */
+  #deciding: Promise<void> | undefined;
 
   constructor(db: Db, webhooks: ClaimedWebhooks, when = WHEN) {
     this.#db = db;
@@ -37,48 +48,62 @@ export class PendingClaims {
     this.#when = when;
   }
 
-  /** As `claimPending`. */
+  /** As `claimPending`. A claim that finds nothing reports that there may be more, unless it has read all webhooks. */
   async claim(
     claimant: Claimant,
     options: Omit<Parameters<typeof claimPending>[2], "oldest">,
   ): Promise<ClaimResult & { next: bigint | null }> {
+    await this.#deciding;
+    const isNew = performance.now() >= this.#readAgainAt;
+    const oldest = performance.now() < this.#until && (isNew ? await this.#read() : this.#oldest);
     const began = performance.now();
-    if (began < this.#until) {
-      if (began >= this.#readAgainAt) await this.#read();
-      return claimPending(this.#db, claimant, { ...options, oldest: this.#oldest }, this.#webhooks);
+    if (oldest) {
+      const claim = await claimPending(this.#db, claimant, { ...options, oldest }, this.#webhooks);
+      return isNew || claim.touched > 0 ? claim : { ...claim, limited: true };
     }
     const claim = await claimPending(this.#db, claimant, options, this.#webhooks);
     const tookMs = performance.now() - began;
-    // The claim has succeeded, whatever becomes of the count.
-    const isSlow = tookMs >= this.#when.slowClaimMs;
-    if (isSlow && (await deadRows(this.#db).catch(() => 0)) >= this.#when.minDeadRows) {
-      this.#until = performance.now() + Math.max(KEPT.minMs, tookMs * KEPT.durationFactor);
-      this.#readAgainAt = Number.NEGATIVE_INFINITY;
-    }
+    if (tookMs >= this.#when.slowClaimMs) this.#deciding = this.#decide(tookMs);
     return claim;
   }
 
-  async #read(): Promise<void> {
+  async #decide(tookMs: number): Promise<void> {
+    const isBecauseOfDeadRows = await hasManyDeadRows(this.#db, this.#when.minDeadRows).catch(() => false);
+    if (!isBecauseOfDeadRows || performance.now() < this.#pausedUntil) return;
+    this.#until =
+      performance.now() + Math.min(KEPT.maxMs, Math.max(KEPT.minMs, tookMs * KEPT.durationFactor));
+  }
+
+  /** Returns undefined if the read failed, so that claims read the dead rows instead. */
+  async #read(): Promise<ReadonlyMap<bigint, string> | undefined> {
     const began = performance.now();
-    this.#oldest = await readOldestPending(this.#db);
+    try {
+      this.#oldest = await readOldestPending(this.#db);
+    } catch {
+      this.#until = Number.NEGATIVE_INFINITY;
+      this.#pausedUntil = performance.now() + AFTER_FAILURE_MS;
+      return undefined;
+    }
     const ended = performance.now();
     this.#readAgainAt = ended + Math.max(READ_AGAIN.minMs, (ended - began) * READ_AGAIN.durationFactor);
+    return this.#oldest;
   }
 }
 
-async function deadRows(db: Db): Promise<number> {
-  const [found] = await rows<{ dead: number }>(
+/** Whether the queue has at least `min` dead rows, and more than live ones: a scan of a long queue costs more than it saves. */
+async function hasManyDeadRows(db: Db, min: number): Promise<boolean> {
+  const [found] = await rows<{ dead: number; live: number }>(
     db,
-    "select n_dead_tup::float8 as dead from pg_stat_user_tables where relid = 'queue'::regclass",
+    `select n_dead_tup::float8 as dead, n_live_tup::float8 as live from pg_stat_user_tables where relid = 'queue'::regclass`,
   );
-  return found?.dead ?? 0;
+  return found !== undefined && found.dead >= min && found.dead > found.live;
 }
 
 /** The id of the oldest row in `queue` of each webhook, by webhook id, in the order of the webhooks. */
 function readOldestPending(db: Db): Promise<Map<bigint, string>> {
   return db.transaction(async (trx) => {
     // Workers otherwise plan without sequential scans.
-    await trx.raw("set local enable_seqscan = on");
+    await trx.raw(`set local enable_seqscan = on; set local statement_timeout = ${READ_TIMEOUT_MS}`);
     const found = await rows<{ webhookId: bigint; id: string }>(
       trx,
       // min(uuid) is new in PostgreSQL 18.

@@ -51,6 +51,8 @@ async function queueBehindDeadRows(): Promise<{ webhookId: bigint; [Symbol.async
   await snapshot.query("begin isolation level repeatable read");
   await snapshot.query("select from queue limit 1");
   await db.raw("delete from queue where id in (select id from queue order by id limit ?)", [DEAD_ROWS]);
+  // Otherwise, PostgreSQL counts them within a second.
+  await db.raw("select pg_stat_force_next_flush()");
   return { webhookId, [Symbol.asyncDispose]: () => snapshot.end() };
 }
 
@@ -90,6 +92,36 @@ test("claims stay oldest first, and reach released deliveries and those of other
       return missing.size;
     })
     .toBe(0);
+});
+
+test("a claim that finds nothing says that there may be more, until it has read every webhook", async () => {
+  await using _queued = await queueBehindDeadRows();
+  const claimant = await freshClaimant(db);
+  const claims = new PendingClaims(db, new ClaimedWebhooks(), ALWAYS);
+  const all = { ...options, limit: 200 };
+  await claims.claim(claimant, options);
+  expect((await claims.claim(claimant, all)).deliveries).toHaveLength(90);
+  await queue(db, 5);
+  // The last read did not find its webhook.
+  expect(await claims.claim(claimant, all)).toMatchObject({ touched: 0, limited: true });
+  await expect.poll(async () => (await claims.claim(claimant, all)).touched).toBe(5);
+  await expect.poll(async () => (await claims.claim(claimant, all)).limited).toBe(false);
+});
+
+test("if the oldest deliveries cannot be read, claims read the dead rows", async () => {
+  await using queued = await queueBehindDeadRows();
+  const claimant = await freshClaimant(db);
+  const failing = new Proxy(db, {
+    get(of, property) {
+      if (property === "transaction") return () => Promise.reject(new Error("canceling statement"));
+      const value = Reflect.get(of, property);
+      return typeof value === "function" ? value.bind(of) : value;
+    },
+  });
+  const claims = new PendingClaims(failing, new ClaimedWebhooks(), ALWAYS);
+  await claims.claim(claimant, options);
+  const { deliveries } = await claims.claim(claimant, options);
+  expect(deliveries.map(({ webhook }) => webhook.id)).toEqual(Array(10).fill(queued.webhookId));
 });
 
 test("excluded webhooks and those before the start are not visited", async () => {
