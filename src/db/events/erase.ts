@@ -160,7 +160,7 @@ export function finishErasures(db: Db): Promise<number> {
   });
 }
 
-/** Those of the events that have open deliveries. */
+/** Returns the ids of the given events that have open deliveries. */
 async function openOf(trx: Db, eventIds: readonly string[]): Promise<string[]> {
   const hasRows = (table: "queue" | "retries") =>
     `exists (select from ${table} q where ${isInRangeOf("q.id", "e.id")} and q.event_id = e.id offset 0)`;

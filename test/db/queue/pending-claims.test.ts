@@ -69,7 +69,7 @@ test("after a slow claim beside an open snapshot, claims read few of the dead ro
   expect(await pagesOf(claim)).toBeLessThan(slow / 5);
 });
 
-test("claims stay oldest first, and reach released deliveries and those of other webhooks", async () => {
+test("claims stay oldest first, and reach released deliveries and deliveries of other webhooks", async () => {
   await using queued = await queueBehindDeadRows();
   const claimant = await freshClaimant(db);
   const claims = new PendingClaims(db, new ClaimedWebhooks(), ALWAYS);
