@@ -16,12 +16,12 @@ const INTRODUCTION = `<!-- Generated from event.proto and notice.proto by \`npm 
 
 # Events
 
-The payloads that receivers get, each a JSON object. The header \`X-Service-Webhook-Process\` names the event type.
+The payloads that receivers get. The header \`X-Service-Webhook-Process\` names the event type.
 \`GET /api/webhook/processes\` returns the same for programs, with JSON Schemas.
-[CONTRIBUTING.md](../CONTRIBUTING.md#adding-an-event-type) describes how to add an event type.
+[Add an event type](../CONTRIBUTING.md#adding-an-event-type) in the proto files.
 
 - All properties are always present, in the order of the lists. The type says which value an unset property has; properties without
-  such a value are always set. Samples set all.
+  such a value are always set.
 - Times are UTC, \`YYYY-MM-DDThh:mm:ss\`. Enums are sent by name.
 - 64-bit integers have every digit and can exceed 2^53, beyond which JavaScript's \`JSON.parse\` rounds.
 - Later versions may add properties and names: ignore unknown ones.
