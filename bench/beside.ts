@@ -23,12 +23,20 @@ both. The other commit is checked out into a temporary folder, with its own pack
 interface Side {
   name: string;
   folder: string;
-  /** The values of each figure, one per repeat. */
-  figures: Map<string, { unit: string; values: number[] }>;
+  /** The values of each figure by repeat; those of failed measurements are missing. */
+  figures: Map<string, { unit: string; values: Map<number, number> }>;
 }
 
-/** Measures one scenario of a side once. */
-async function measure(side: Side, scenario: string, options: readonly string[], show: Show): Promise<void> {
+/** Measures one scenario of a side once. Returns whether it could be measured. */
+async function measure(
+  side: Side,
+  {
+    scenario,
+    repeat,
+    options,
+    show,
+  }: { scenario: string; repeat: number; options: readonly string[]; show: Show },
+): Promise<boolean> {
   const results = await mkdtemp(path.join(tmpdir(), "webhook-beside-"));
   try {
     const child = spawn(
@@ -44,12 +52,14 @@ async function measure(side: Side, scenario: string, options: readonly string[],
     if (code !== 0) throw new Error(errors);
     const measured: Result[] = JSON.parse(await readFile(path.join(results, "latest.json"), "utf8"));
     for (const { name, unit, median } of measured) {
-      const figure = side.figures.get(name) ?? { unit, values: [] };
-      figure.values.push(median);
+      const figure = side.figures.get(name) ?? { unit, values: new Map() };
+      figure.values.set(repeat, median);
       side.figures.set(name, figure);
     }
+    return true;
   } catch (error) {
     show.step(`${scenario} of ${side.name} failed: ${error instanceof Error ? error.message : error}`);
+    return false;
   } finally {
     await rm(results, { recursive: true, force: true });
   }
@@ -59,12 +69,21 @@ async function measure(side: Side, scenario: string, options: readonly string[],
 function toRows(other: Side, own: Side): string[][] {
   const rows = [["figure", "unit", other.name, own.name, "ratio: min", "median", "max"]];
   for (const [name, { unit, values }] of own.figures) {
-    const theirs = other.figures.get(name)?.values ?? [];
-    const ratios = values.slice(0, theirs.length).map((value, place) => value / (theirs[place] as number));
+    const theirs = other.figures.get(name)?.values ?? new Map<number, number>();
+    const ratios = [...values].flatMap(([repeat, value]) => {
+      const their = theirs.get(repeat);
+      return their === undefined ? [] : [value / their];
+    });
     if (ratios.length === 0) continue;
     const sorted = ratios.toSorted((one, another) => one - another);
     const edges = [sorted[0], median(sorted), sorted.at(-1)].map((ratio) => (ratio as number).toFixed(2));
-    rows.push([name, unit, shown(median(theirs)), shown(median(values)), ...edges]);
+    rows.push([
+      name,
+      unit,
+      shown(median([...theirs.values()])),
+      shown(median([...values.values()])),
+      ...edges,
+    ]);
   }
   return rows;
 }
@@ -112,6 +131,7 @@ async function main(): Promise<number> {
   const show = createShow(process.stderr);
   const folder = await mkdtemp(path.join(tmpdir(), "webhook-beside-"));
   const other: Side = { name: commit.slice(0, 8), folder, figures: new Map() };
+  let failed = 0;
   const own: Side = { name: "this checkout", folder: PROJECT, figures: new Map() };
   try {
     show.step(`checking ${commit} out`);
@@ -123,7 +143,7 @@ async function main(): Promise<number> {
         // The order alternates, because the speed of a machine changes.
         for (const side of repeat % 2 === 1 ? [other, own] : [own, other]) {
           show.step(`repeat ${repeat} of ${repeats}: ${scenario} of ${side.name}`);
-          await measure(side, scenario, options, show);
+          if (!(await measure(side, { scenario, repeat, options, show }))) failed += 1;
         }
       }
     }
@@ -131,7 +151,9 @@ async function main(): Promise<number> {
     await run("git", ["worktree", "remove", "--force", folder], { cwd: PROJECT }).catch(() => {});
   }
   console.log(`\n${toText(toRows(other, own))}`);
-  return 0;
+  if (failed > 0)
+    console.log(`\n${failed} measurements failed; each ratio is of repeats that both sides have`);
+  return failed > 0 ? 1 : 0;
 }
 
 main().then(

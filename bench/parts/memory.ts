@@ -1,10 +1,9 @@
-import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { memoryOfFamily } from "./processes.ts";
 
 const MEBIBYTE = 1_048_576;
 const EVERY_MS = 500;
 
-/** Samples the resident memory of a process twice a second. */
+/** Samples the resident memory of a process and its children twice a second. */
 export interface MemoryWatch extends Disposable {
   /** Stops sampling. */
   stop(): {
@@ -13,10 +12,10 @@ export interface MemoryWatch extends Disposable {
   };
 }
 
-/** Starts sampling process `pid`. */
+/** Starts sampling process `pid` and its children. Linux only. */
 export function watchMemory(pid: number): MemoryWatch {
-  const samples = [residentMemory(pid)];
-  const timer = setInterval(() => samples.push(residentMemory(pid)), EVERY_MS);
+  const samples = [memoryOfFamily(pid) / MEBIBYTE];
+  const timer = setInterval(() => samples.push(memoryOfFamily(pid) / MEBIBYTE), EVERY_MS);
   return {
     [Symbol.dispose]: () => clearInterval(timer),
     stop() {
@@ -28,15 +27,6 @@ export function watchMemory(pid: number): MemoryWatch {
       return { max: Math.max(...samples), growth: quarter(3) - quarter(1) };
     },
   };
-}
-
-function residentMemory(pid: number): number {
-  if (process.platform !== "linux")
-    return (
-      (Number(execFileSync("ps", ["-o", "rss=", "-p", String(pid)], { encoding: "utf8" })) * 1_024) / MEBIBYTE
-    );
-  const kibibytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
-  return (Number(kibibytes) * 1_024) / MEBIBYTE;
 }
 
 function median(values: number[]): number {

@@ -18,7 +18,7 @@ export const backlog: Scenario = {
     const webhooks = await seedWebhooks(stage.db, stage.secrets, [`${receivers.urls[0]}/hooks`]);
     await warmUp(stage, receivers, webhooks);
     await seedPending(stage, { events: count, webhooks });
-    using memory = watchMemory(stage.deliveryPid);
+    using memory = watchMemory(stage.service.pid);
     const seconds = await dispatch(stage, { what: "delivering", requests: count, receivers });
     const { max, growth } = memory.stop();
     return [

@@ -1,11 +1,14 @@
 import type { Bench } from "../parts/bench.ts";
-import { readDatabaseWork } from "../parts/database-work.ts";
+import { databaseTime } from "../parts/database-work.ts";
 import { dispatch, warmUp } from "../parts/dispatching.ts";
 import { processorTime } from "../parts/processes.ts";
 import { startReceivers } from "../parts/receivers.ts";
 import type { Measurement, Scenario } from "../parts/scenario.ts";
 import { seedPending, seedWebhooks } from "../parts/seeding.ts";
 import { openStage } from "../parts/stage.ts";
+
+/** The interval of reading metrics, in milliseconds. */
+const SCRAPE_MS = 5_000;
 
 /** A queue for one receiver, sent, signed and recorded by one service process. */
 export const drain: Scenario = {
@@ -44,13 +47,21 @@ export async function measureDrain(
   const webhooks = await seedWebhooks(stage.db, stage.secrets, [`${receivers.urls[0]}/hooks`]);
   await warmUp(stage, receivers, webhooks);
   await seedPending(stage, { events: count, webhooks, ...(traced === undefined ? {} : { traced }) });
-  const before = { own: processorTime(stage.deliveryPid), database: await readDatabaseWork(stage.db) };
+  using _scraping = scrape(stage.service.metricsPort);
+  const before = { own: processorTime(stage.deliveryPid), database: await databaseTime(stage.db) };
   const seconds = await dispatch(stage, { what: "delivering", requests: count, receivers });
   const own = processorTime(stage.deliveryPid) - before.own;
-  const database = (await readDatabaseWork(stage.db)).cpuUs - before.database.cpuUs;
+  const database = (await databaseTime(stage.db)) - before.database;
   return [
     { detail: "", unit: "deliveries/s", value: count / seconds },
     { detail: "processor", unit: "us of the service", value: own / count },
     { detail: "database", unit: "us of PostgreSQL", value: database / count },
   ];
+}
+
+/** Reads the metrics at intervals, if the service has a port for them. */
+function scrape(port: number): Disposable {
+  const read = () => void fetch(`http://127.0.0.1:${port}/metrics`).then((response) => response.text());
+  const timer = port === 0 ? undefined : setInterval(read, SCRAPE_MS);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
 }

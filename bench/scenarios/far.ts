@@ -58,7 +58,6 @@ async function rateOfLoop(
 ): Promise<number> {
   await using loop = startBareLoop(bench, receivers);
   const options = { concurrency: inFlight, headers: SERVICE_HEADERS, signs: true };
-  await loop.run({ ...options, requests: Math.min(2 * inFlight, count) });
   return count / (await loop.run({ ...options, requests: count }));
 }
 
@@ -76,7 +75,7 @@ async function rateOfService(
   await warmUp(stage, receivers, webhooks);
   const events = Math.ceil(count / webhooks.length);
   await seedPending(stage, { events, webhooks });
-  using memory = watchMemory(stage.deliveryPid);
+  using memory = watchMemory(stage.service.pid);
   const requests = events * webhooks.length;
   const seconds = await dispatch(stage, { what: "delivering", requests, receivers });
   return { rate: requests / seconds, max: memory.stop().max };

@@ -1,5 +1,5 @@
 import { count, rows } from "../../src/db/database.ts";
-import { readDatabaseWork } from "../parts/database-work.ts";
+import { databaseTime } from "../parts/database-work.ts";
 import { dispatch, untilRunsClosed, warmUp } from "../parts/dispatching.ts";
 import { processorTime } from "../parts/processes.ts";
 import { type Receivers, startReceivers } from "../parts/receivers.ts";
@@ -112,11 +112,11 @@ async function drainOnce(
   const events = Math.floor(deliveries);
   if (beside) await insertPending(stage, { events: Math.ceil(events * BESIDE), webhooks: [other] });
   await seedPending(stage, { events, webhooks: [own] });
-  const before = { serviceUs: processorTime(stage.deliveryPid), database: await readDatabaseWork(stage.db) };
+  const before = { serviceUs: processorTime(stage.deliveryPid), databaseUs: await databaseTime(stage.db) };
   const requests = Math.floor(events * part);
   const seconds = await dispatch(stage, { what: `delivering (${name || "beside"})`, requests, receivers });
   const serviceUs = processorTime(stage.deliveryPid) - before.serviceUs;
-  const databaseUs = (await readDatabaseWork(stage.db)).cpuUs - before.database.cpuUs;
+  const databaseUs = (await databaseTime(stage.db)) - before.databaseUs;
   await expectFiltered(stage, own, events - requests);
   await untilRunsClosed(stage);
   await clearDeliveries(stage.db);

@@ -12,7 +12,7 @@ import { count, rows } from "../../src/db/database.ts";
 import { retentionStep } from "../../src/db/deliveries/retention.ts";
 import type { Bench } from "../parts/bench.ts";
 import { startChild } from "../parts/child.ts";
-import { readDatabaseWork } from "../parts/database-work.ts";
+import { databaseTime, walPosition, walSince } from "../parts/database-work.ts";
 import { dispatch, untilRunsClosed, warmUp } from "../parts/dispatching.ts";
 import { BUSY_USER, DAYS, eventsOf, HOSTS, seedGrownHistory, userOf } from "../parts/grown-history.ts";
 import { orderNumber, trackingNumber } from "../parts/payload.ts";
@@ -107,13 +107,13 @@ async function costOfDelivery(
     await untilRunsClosed(stage);
   };
   await deliver(EVENTS / 4);
-  const before = await readDatabaseWork(stage.db);
+  const position = await walPosition(stage.db);
+  const before = await databaseTime(stage.db);
   await deliver(EVENTS);
-  const after = await readDatabaseWork(stage.db);
   const deliveries = EVENTS * RECEIVERS;
   return {
-    cpuUs: (after.cpuUs - before.cpuUs) / deliveries,
-    walBytes: (after.walBytes - before.walBytes) / deliveries,
+    cpuUs: ((await databaseTime(stage.db)) - before) / deliveries,
+    walBytes: (await walSince(stage.db, position)) / deliveries,
   };
 }
 

@@ -12,6 +12,8 @@ import { type Kind, percentile, timesOf, transportTo, WARM_UP } from "../parts/t
 /** The number of calls per kind. */
 const CALLS = 200;
 const PAGE_SIZE = 50;
+/** The most requests of a kind of which one must find something. */
+const CHECKED = 20;
 /** The depth of deep pages, in pages of the maximum size. */
 const DEEP = { pages: 100, pageSize: 1_000 };
 const HOUR_MS = 3_600_000;
@@ -79,9 +81,13 @@ export const lists: Scenario = {
 
 async function kindsOf(stage: Stage, webhooks: readonly bigint[], calls: number): Promise<Kind[]> {
   const client = createClient(DeliveryService, transportTo(stage));
-  const listed = (name: (typeof LISTS)[number], request: (n: number) => List): Kind => ({
+  const listed = (
+    name: (typeof LISTS)[number],
+    request: (n: number) => List,
+  ): Kind & { check(): Promise<void> } => ({
     name,
     call: (n) => client.listDeliveries({ pageSize: PAGE_SIZE, ...request(n) }),
+    check: () => checkList(client, name, request),
   });
   const of = (...states: (keyof typeof DeliveryState)[]) => ({
     states: states.map((name) => DeliveryState[name]),
@@ -100,7 +106,7 @@ async function kindsOf(stage: Stage, webhooks: readonly bigint[], calls: number)
   });
   const known = (await client.listDeliveries({ pageSize: 1_000 })).deliveries;
   const some = (n: number) => known[(n * 7) % known.length];
-  return [
+  const kinds = [
     listed("first page", () => ({})),
     listed("deep page", token(deep.older)),
     listed("page back", token(deep.newer)),
@@ -123,8 +129,36 @@ async function kindsOf(stage: Stage, webhooks: readonly bigint[], calls: number)
     listed("delivery id", (n) => ({ deliveryId: some(n)?.id ?? "" })),
     listed("event id", (n) => ({ eventId: some(n)?.eventId ?? "" })),
     listed("unknown id", () => ({ eventId: randomUUID() })),
+  ];
+  for (const { check } of kinds) await check();
+  return [
+    ...kinds,
     { name: "one delivery", call: (n) => client.getDelivery({ deliveryId: some(n)?.id ?? "" }) },
   ];
+}
+
+/** Fails if a list does not find what there is: the first pages may be empty, and lead to others. */
+async function checkList(
+  client: Client<typeof DeliveryService>,
+  name: (typeof LISTS)[number],
+  request: (n: number) => List,
+): Promise<void> {
+  let found = 0;
+  for (let n = 0; n < CHECKED && found === 0; n += 1) {
+    const list = request(n);
+    for (let pageToken = list.pageToken ?? ""; ; ) {
+      const page = await client.listDeliveries({ pageSize: PAGE_SIZE, ...list, pageToken });
+      const isWrong = page.deliveries.some(
+        ({ state, webhookId }) =>
+          (list.states && !list.states.includes(state)) || (list.webhookId && list.webhookId !== webhookId),
+      );
+      if (isWrong) throw new Error(`${name}: the list has deliveries that do not match`);
+      found += page.deliveries.length;
+      pageToken = page.nextPageToken;
+      if (found > 0 || pageToken === "") break;
+    }
+  }
+  if (found === 0 && name !== "unknown id") throw new Error(`${name}: the list found nothing`);
 }
 
 /** Tokens of consecutive pages deep in the list, and of those that lead back. */

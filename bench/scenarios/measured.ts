@@ -14,7 +14,7 @@ const comparisons = [
   { detail: "of drain", unit: "ratio", with: "drain", value: (own: number, bare: number) => own / bare },
 ];
 
-/** `drain`, whose repeats alternate with it, with metrics for Prometheus. */
+/** `drain`, whose repeats alternate with it, with metrics that are read as by Prometheus. */
 export const drainMetrics: Scenario = {
   name: "drain-metrics",
   what: "drain with METRICS_PORT",
@@ -32,7 +32,9 @@ export const drainTraces: Scenario = {
   targets,
   comparisons,
   async measure(bench, deliveries) {
+    let exports = 0;
     const collector = createServer((request, response) => {
+      exports += 1;
       request.resume().on("end", () => response.end());
     }).listen(0, "127.0.0.1");
     await once(collector, "listening");
@@ -43,7 +45,9 @@ export const drainTraces: Scenario = {
         OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
         OTEL_TRACES_SAMPLER_ARG: String(TRACED),
       };
-      return await measureDrain(bench, { count: deliveries, settings, traced: TRACED });
+      const measured = await measureDrain(bench, { count: deliveries, settings, traced: TRACED });
+      if (exports === 0) throw new Error("no traces were exported");
+      return measured;
     } finally {
       collector.closeAllConnections();
       collector.close();

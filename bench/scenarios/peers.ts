@@ -13,7 +13,7 @@ const CANDIDATES: PeerSettings[] = [
   { concurrentJobs: 64, localQueue: 2_000, completeJobBatchDelay: 250, recorders: 32 },
   { concurrentJobs: 128, localQueue: 2_000, completeJobBatchDelay: 250, recorders: 32 },
 ];
-const PROBE = 2_000;
+const PROBE = 10_000;
 
 /** The rate of a good job queue for the same POSTs on the same PostgreSQL. */
 export const peers: Scenario = {

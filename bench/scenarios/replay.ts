@@ -44,6 +44,7 @@ export const replay: Scenario = {
 async function measureRates(bench: Bench, seconds: number, webhooks: number): Promise<Measurement[]> {
   const alone = await measureRate(bench, seconds, webhooks, false);
   const beside = await measureRate(bench, seconds, webhooks, true);
+  if (beside.replayed === 0) throw new Error("nothing was replayed meanwhile");
   const of = `of ${webhooks} webhooks`;
   return [
     { detail: of, unit: "ratio", value: beside.firsts / alone.firsts },

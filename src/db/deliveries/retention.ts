@@ -7,7 +7,7 @@ import { deleteOldRollups } from "./rollups.ts";
 
 const DAY_MS = 86_400_000;
 /** The number of days between the expiry of a partition's last delivery and its drop. */
-const GRACE_DAYS = 7;
+export const GRACE_DAYS = 7;
 /** The maximum number of rows changed by one statement, so that no other statement waits long. */
 const MAX_ROWS_PER_STATEMENT = 1_000;
 /** The number of days for which runs with attempts are kept. Runs without attempts are kept for one day. */
