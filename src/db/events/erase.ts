@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
-import { idRangeOf, isInRangeOf } from "../partitions.ts";
+import { idRangeOf, isInRangeOf, NIL_ID } from "../partitions.ts";
 import { cancelOfErased } from "../queue/endings.ts";
 
 /** The result of one erasure step. */
@@ -49,7 +49,7 @@ export async function eraseOldPayloads(
       trx,
       `with chosen as materialized (
           select id from events
-          where id > coalesce((select value::uuid from settings where name = :name), '00000000-0000-0000-0000-000000000000')
+          where id > coalesce((select value::uuid from settings where name = :name), '${NIL_ID}')
             and id < least(:before::uuid, :firstOpen::uuid)
           order by id limit :limit::int
         ),
