@@ -177,7 +177,8 @@ async function main(): Promise<number> {
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => stopping.abort());
   // Also for uncaught errors: do not leave a PostgreSQL running.
   process.on("uncaughtException", (error) => {
-    show.step(`stopped by an error: ${error.stack}`);
+    // Nobody may read the output any more: then this line would be the next error.
+    if (!stopping.signal.aborted) show.step(`stopped by an error: ${error.stack}`);
     stopping.abort();
   });
   await using bench = await openBench({

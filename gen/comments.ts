@@ -180,7 +180,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.Delivery.finished": "The time at which it was delivered, failed, cancelled or filtered.",
   "webhook.v1.Delivery.reason": "The reason for the final state, if it is not that of an attempt: `interrupted` (the worker crashed ten times while sending it), `expired` (older than the retention), `queue full` (too many deliveries pending for its webhook), `webhook deleted`, `payload erased`, `filter not matched`.",
   "webhook.v1.Delivery.round_start": "The number of attempts in earlier rounds. The current round has at most four more.",
-  "webhook.v1.Delivery.subject": "What the event is about: the first value of its payload that is declared `searchable`, such as the order number. Unset if there is none, and if the payload was erased or is larger than 16 KiB.",
+  "webhook.v1.Delivery.subject": "What the event is about: the first value of its payload that is declared `searchable`, such as the order number. Unset if there is none, and if the payload was erased or is larger than 16 KiB. At most 300 characters: a longer value is cut off and ends with `…`.",
   "webhook.v1.Delivery.status": "The HTTP status of the latest recorded attempt, if there was a response.",
   "webhook.v1.Delivery.error": "The error of the latest recorded attempt, if the status alone does not explain the outcome.",
   "webhook.v1.Delivery.duration_ms": "The duration of the latest recorded attempt.",

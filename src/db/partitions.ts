@@ -26,6 +26,9 @@ export interface Partition extends Range {
   detaching: boolean;
 }
 
+/** The nil UUID: it sorts before every id and identifies nothing. */
+export const NIL_ID = "00000000-0000-0000-0000-000000000000";
+
 /** The smallest id of a moment: ids of earlier events and deliveries sort before it. */
 export function firstIdOf(moment: Date): string {
   const ms = Math.max(0, moment.getTime()).toString(16).padStart(12, "0");

@@ -1,17 +1,30 @@
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { Figures, type Result } from "../../bench/parts/results.ts";
 import { toTable } from "../../bench/parts/table.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const run = promisify(execFile);
-const bench = (...args: string[]) =>
-  run(process.execPath, ["--disable-warning=ExperimentalWarning", "bench/main.ts", ...args], { cwd: root });
+
+/** Runs the bench. If the test ends before it, the bench is told to stop, and stops the servers that it has started. */
+function bench(...args: string[]) {
+  const running = run(process.execPath, ["--disable-warning=ExperimentalWarning", "bench/main.ts", ...args], {
+    cwd: root,
+  });
+  const { child } = running;
+  const ended = once(child, "exit");
+  onTestFinished(async () => {
+    child.kill("SIGTERM");
+    await ended;
+  });
+  return running;
+}
 
 test("the bench measures what it is told to, prints a table and writes what it found", {
   timeout: 120_000,

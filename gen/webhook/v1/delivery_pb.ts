@@ -102,6 +102,7 @@ export type Delivery = Message<"webhook.v1.Delivery"> & {
   /**
    * What the event is about: the first value of its payload that is declared `searchable`, such as the order number.
    * Unset if there is none, and if the payload was erased or is larger than 16 KiB.
+   * At most 300 characters: a longer value is cut off and ends with `…`.
    *
    * @generated from field: optional string subject = 13;
    */

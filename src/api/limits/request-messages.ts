@@ -16,6 +16,12 @@ import type { HeldCall } from "./held-bytes.ts";
 import { type MessageLimits, messageLimits, messageTooLarge } from "./message-limits.ts";
 import { ENVELOPE_HEAD_BYTES, wholeEnvelopes } from "./whole-envelopes.ts";
 
+/**
+ * The rate, in bytes per second, below which the receipt of a message uses up the idle timeout. Without it, a byte now and
+ * then would keep a message, and its memory, for as long as the client likes.
+ */
+const MIN_BYTES_PER_SECOND = 16 * 1_024;
+
 /** gRPC, gRPC-Web and Connect streams put each message into an envelope. */
 const ENVELOPED = /^application\/(?:grpc|connect\+)/i;
 const GRPC = /^application\/grpc/i;
@@ -27,7 +33,7 @@ const JSON_TYPE = /\bjson\b/i;
 export interface BodyLimits {
   /** The account of the bytes; the caller closes it when the call ends. */
   call: HeldCall;
-  /** The timeout for a message without new data, in milliseconds. */
+  /** The time that an incomplete message may take beyond that of its bytes at MIN_BYTES_PER_SECOND, in milliseconds. */
   idleMs: number;
   /** Rejects if the call may not hold this number of bytes; undefined if it may. Called before they are read. */
   assertMayHold: (bytes: number) => Promise<void> | undefined;
@@ -49,7 +55,7 @@ interface Reading {
   assertMayHold: BodyLimits["assertMayHold"];
   /** Does nothing for streams of requests, whose errors pass the interceptors. */
   onRefused: BodyLimits["onRefused"];
-  /** The timeout for an incomplete message without new data, in milliseconds. */
+  /** As in `BodyLimits`. */
   idleMs: number;
   /** Whether the client may pause between two messages for as long as it likes. */
   mayPause: boolean;
@@ -157,11 +163,17 @@ async function* received(
   const { call, idleMs, mayPause, assertMayHold } = reading;
   // Not `for await`: ending it would destroy the request and, over HTTP/1.1, the connection needed for the error.
   const chunks = body[Symbol.asyncIterator]();
+  let leftMs = idleMs;
   for (;;) {
     // Between messages nothing is held. Within one, a client that stops would keep the memory from all other calls.
-    const pauses = mayPause && call.held === 0;
-    const { done, value } = await (pauses ? chunks.next() : withinIdleTime(chunks.next(), idleMs));
+    const isBetween = call.held === 0;
+    if (isBetween) leftMs = idleMs;
+    const asked = performance.now();
+    const next = chunks.next();
+    const { done, value } = await (mayPause && isBetween ? next : withinTime(next, leftMs, idleMs));
     if (done) return;
+    const gainedMs = (value.byteLength / MIN_BYTES_PER_SECOND) * 1_000;
+    leftMs = Math.min(idleMs, leftMs - (performance.now() - asked) + gainedMs);
     const asserted = assertMayHold(call.held + value.byteLength);
     if (asserted) await asserted;
     await counted(call.hold(value.byteLength));
@@ -243,16 +255,17 @@ function asRefusal(error: unknown): never {
   throw error instanceof DomainError ? refusal(error) : error;
 }
 
-function withinIdleTime<T>(next: Promise<T>, idleMs: number): Promise<T> {
+/** @param idleMs the timeout that the error names */
+function withinTime<T>(next: Promise<T>, leftMs: number, idleMs: number): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
       reject(
         new ConnectError(
-          `the request was incomplete and nothing arrived for ${idleMs / 1_000} s; send it again`,
+          `the request was incomplete, and nothing or less than ${MIN_BYTES_PER_SECOND / 1_024} KiB/s arrived for ${idleMs / 1_000} s; send it again`,
           Code.Canceled,
         ),
       );
-    }, idleMs);
+    }, leftMs);
     next.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }

@@ -20,7 +20,7 @@ import { openApiDocument } from "../openapi/document.ts";
 import type { Readiness } from "../readiness.ts";
 import type { Admissions } from "../rest/admissions.ts";
 import type { RestBinding } from "../rest/bindings.ts";
-import { MAX_BODY_BYTES } from "../rest/bodies.ts";
+import { limitHttp2Bodies, MAX_BODY_BYTES } from "../rest/bodies.ts";
 import { failureEnvelope, JSON_CONTENT_TYPE, rawFailure } from "../rest/envelope.ts";
 import { frameworkFailure, mountFailures } from "../rest/failures.ts";
 import { mountRestGateway } from "../rest/gateway.ts";
@@ -76,7 +76,7 @@ export interface HttpListenerOptions {
   services: HttpServices | undefined;
 }
 
-/** The timeout for receiving a complete request, in milliseconds. */
+/** The timeout for receiving a complete request over HTTP/1.1, in milliseconds. With TLS, Node uses 5 minutes. */
 const REQUEST_TIMEOUT_MS = 60_000;
 
 /** Hints in errors for unknown paths and methods. */
@@ -118,6 +118,7 @@ export async function listenForHttp(
     const attributes = httpAttributes(method, routeOptions.url, reply.statusCode);
     context.instruments.httpDuration.record(reply.elapsedTime / 1_000, attributes);
   });
+  limitHttp2Bodies(app, context.limits.requestIdleMs);
   const { services } = options;
   const whatElse = services ? { ...SERVED, callable: [...services.handlers.keys()] } : ONLY_DELIVERS;
   mountFailures(app, context, whatElse, (request, reply) =>

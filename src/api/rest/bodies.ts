@@ -1,3 +1,4 @@
+import type { Http2ServerRequest } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
 import formbody from "@fastify/formbody";
 import type { FastifyInstance, FastifyRequest } from "fastify";
@@ -54,6 +55,28 @@ export async function addBodyParsers(app: FastifyInstance): Promise<void> {
         ? done(null, undefined)
         : done(invalid(unsupportedType(request.headers["content-type"])), undefined),
   );
+}
+
+/**
+ * Limits the time in which a body arrives over HTTP/2. Node does so over HTTP/1.1 only. A body without a content type is
+ * not read, and its stream ends with the response.
+ */
+export function limitHttp2Bodies(app: FastifyInstance, timeoutMs: number): void {
+  app.addHook("preParsing", async ({ raw }, _reply, payload) => {
+    if (raw.httpVersionMajor === 1) return;
+    const { stream } = raw as unknown as Partial<Http2ServerRequest>;
+    // Undefined once the client has left.
+    if (!stream || stream.endAfterHeaders) return;
+    // The framework stops listening before the end of a body that is too long.
+    payload.on("error", () => {});
+    const timer = setTimeout(() => {
+      const message = `the request did not arrive within ${timeoutMs / 1_000} s; send it again`;
+      // Not destroyed: the stream carries the response.
+      payload.emit("error", new ConnectError(message, Code.Canceled));
+    }, timeoutMs);
+    const clear = () => clearTimeout(timer);
+    raw.once("end", clear).once("close", clear);
+  });
 }
 
 /** Rejects compressed bodies, which would otherwise be parsed as text. */

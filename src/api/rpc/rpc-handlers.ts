@@ -51,7 +51,7 @@ export interface RpcHandlerOptions {
   onRefused: OnRefused;
   /** Counts calls without a key. */
   publicCalls: AddressCounter;
-  /** The timeout for a message without new data, in milliseconds. */
+  /** As in `BodyLimits`. */
   idleMs: number;
   log: Logger;
 }

@@ -1,6 +1,7 @@
 import { MAX_PROBE_INTERVAL_S } from "../../contract/webhooks/circuit-breaker.ts";
 import { type AuditRecord, OPERATOR, recordChanges, webhookTarget } from "../audit/audit-log.ts";
 import { count, type Db, rows, run } from "../database.ts";
+import { transactionWithRetry } from "../deadlock.ts";
 import { noticeDisabled } from "../events/notices.ts";
 import { withPartitions } from "../partitions.ts";
 import { announceQueued, raiseRevisions } from "../queue/changes.ts";
@@ -123,7 +124,7 @@ export function decideBreakers(
     return { decided: found.length - skipped, changes: step.changes };
   };
   // A notice may need a partition.
-  return withPartitions(db, () => db.transaction(decide));
+  return withPartitions(db, () => transactionWithRetry(db, decide));
 }
 
 /** The breakers of rows that are due, with the other rows of endpoints. Skips endpoints of which another transaction holds a row. */

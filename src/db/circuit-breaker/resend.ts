@@ -2,6 +2,7 @@ import type { AuditRecord } from "../audit/audit-log.ts";
 import { sentManyAgain } from "../audit/delivery-changes.ts";
 import { count, type Db, rows } from "../database.ts";
 import { MAX_ROWS_PER_STATEMENT, startRound } from "../deliveries/send-again.ts";
+import { NIL_ID } from "../partitions.ts";
 import { ATTEMPTS_PER_ROUND } from "../queue/results.ts";
 
 /** The maximum number of rounds of a delivery that is sent again without a user's request. */
@@ -25,7 +26,7 @@ export async function resendStep(
       from webhook_breakers b cross join lateral (
         select id, finished, attempts from deliveries
         where webhook_id = b.webhook_id and outcome = 'failed'
-          and id > coalesce(b.resend_after, '00000000-0000-0000-0000-000000000000')
+          and id > coalesce(b.resend_after, '${NIL_ID}')
         order by id limit :limit::int
       ) d where b.webhook_id = :webhookId::bigint order by d.id`,
     { webhookId, limit: MAX_ROWS_PER_STATEMENT, most: MAX_ROUNDS * ATTEMPTS_PER_ROUND },

@@ -1,5 +1,6 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
+import { NIL_ID } from "../partitions.ts";
 
 /** Counts, in one snapshot, of all deliveries ever accepted and not dropped by retention. */
 export interface Ledger {
@@ -19,7 +20,7 @@ export async function readLedger(db: Db): Promise<Ledger> {
   const [ledger] = await rows<Ledger>(
     db,
     `with retained as (
-        select coalesce((select value from settings where name = 'retained_from'), '00000000-0000-0000-0000-000000000000')::uuid as id
+        select coalesce((select value from settings where name = 'retained_from'), '${NIL_ID}')::uuid as id
       )
       select
         (select coalesce(sum(recipients), 0)::bigint from events, retained r where events.id >= r.id) as accepted,

@@ -1,7 +1,14 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { eraseOldPayloads } from "../events/erase.ts";
-import { firstIdOf, listPartitions, PARTITIONED, type Partition, type Partitioned } from "../partitions.ts";
+import {
+  firstIdOf,
+  listPartitions,
+  NIL_ID,
+  PARTITIONED,
+  type Partition,
+  type Partitioned,
+} from "../partitions.ts";
 import { endExpired } from "../queue/endings.ts";
 import { deleteOldRollups } from "./rollups.ts";
 
@@ -119,7 +126,7 @@ async function oldestOpen(db: Db): Promise<string | null> {
  */
 async function deleteKeys(db: Db, { name }: Partition, stop?: AbortSignal): Promise<number> {
   let deleted = 0;
-  let after: string | null = "00000000-0000-0000-0000-000000000000";
+  let after: string | null = NIL_ID;
   while (after !== null && !stop?.aborted) {
     const [step]: { n: number; last: string | null }[] = await rows(
       db,

@@ -18,7 +18,7 @@ const IS_OLD = (id: string) => `time_of_id(${id}) < now() - make_interval(days =
 
 /**
  * Starts a new round for those of the scope's deliveries that are final and not too old, and whose webhook, key and
- * payload still exist.
+ * payload still exist. Waits for erasures of their payloads, and keeps the payloads until the transaction ends.
  *
  * @param ids UUIDs in lower case, at least one
  * @returns the ids of the deliveries that are now pending
@@ -42,13 +42,21 @@ export async function startRound(
           select * from deliveries d where d.id = wanted.id and ${inBounds("d.id")} limit 1
         ) d where d.attempts < :most::int and not ${IS_OLD("d.id")}
       ),
-      chosen as materialized (
+      allowed as materialized (
         -- Looked up delivery by delivery: joined, every webhook could be compared with every delivery.
-        select d.id from wanted d cross join lateral (
+        select d.id, d.event_id from wanted d cross join lateral (
           select from webhooks w join api_keys k on k.id = w.api_key_id
           where w.id = d.webhook_id and w.deleted is null and k.revoked is null and ${inScope.sql} offset 0
-        ) w where not exists (
-          select from events e where e.id = d.event_id and ${inBounds("e.id")} and e.payload is null offset 0)
+        ) w
+      ),
+      event as materialized (
+        -- Locked before the deliveries and in the order of ids, as by erasures. Waits for an erasure in progress; a later
+        -- one sees the deliveries in the queue.
+        select id, payload is null as erased from events
+          where id = any(array(select event_id from allowed)) and ${inBounds("id")} order by id for share
+      ),
+      chosen as materialized (
+        select id from allowed where event_id <> all(array(select id from event where erased))
       ),
       gone as (
         delete from deliveries

@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
-import { idRangeOf, isInRangeOf } from "../partitions.ts";
+import { idRangeOf, isInRangeOf, NIL_ID } from "../partitions.ts";
 import { cancelOfErased } from "../queue/endings.ts";
 
 /** The result of one erasure step. */
@@ -34,7 +34,7 @@ const RESPONSES = [
  *
  * @param before a UUID; payloads of events with smaller ids are erased
  * @param oldestOpen the smallest id of an open delivery or an event with unfinished fan-out; null if there is none
- * @returns the number of events examined; 0 if nothing is left
+ * @returns the number of events examined; 0 if nothing is left, or if a delivery among them was sent again meanwhile
  */
 export async function eraseOldPayloads(
   db: Db,
@@ -45,43 +45,48 @@ export async function eraseOldPayloads(
   // Ids of an event and its deliveries share the first eight bytes.
   const firstOpen = oldestOpen === null ? null : `${oldestOpen.slice(0, 18)}-0000-000000000000`;
   return db.transaction(async (trx) => {
-    const [step] = await rows<{ n: number; first: string; last: string }>(
+    const chosen = await rows<{ id: string }>(
       trx,
-      `with chosen as materialized (
-          select id from events
-          where id > coalesce((select value::uuid from settings where name = :name), '00000000-0000-0000-0000-000000000000')
-            and id < least(:before::uuid, :firstOpen::uuid)
-          order by id limit :limit::int
-        ),
-        erased as (
-          update events set payload = null
-          where id = any(array(select id from chosen)) and payload is not null
-        ),
-        forgotten as (
-          delete from search_terms
-          where event_id >= (select id from chosen order by id limit 1)
-            and event_id <= (select id from chosen order by id desc limit 1)
-        ),
-        moved as (
-          insert into settings (name, value)
-          select :name, id::text from chosen order by id desc limit 1
-          on conflict (name) do update set value = excluded.value
-        )
-        select count(*)::int as n, (array_agg(id order by id))[1] as first, (array_agg(id order by id desc))[1] as last
-        from chosen`,
+      `select id from events
+        where id > coalesce((select value::uuid from settings where name = :name), '${NIL_ID}')
+          and id < least(:before::uuid, :firstOpen::uuid)
+        order by id limit :limit::int for no key update`,
       { name: ERASED_TO, before, firstOpen, limit },
     );
-    if (!step || step.n === 0) return 0;
+    const [first, last] = [chosen[0]?.id, chosen.at(-1)?.id];
+    if (first === undefined || last === undefined) return 0;
+    const range = { first: idRangeOf(first).first, last: idRangeOf(last).last };
+    // A delivery may have been sent again before the events were locked.
+    const isOpen = (table: "queue" | "retries") =>
+      `exists (select from ${table} where id between :first::uuid and :last::uuid)`;
+    const [some] = await rows<{ open: boolean }>(
+      trx,
+      `select ${isOpen("queue")} or ${isOpen("retries")} as open`,
+      range,
+    );
+    if (some?.open) return 0;
+    await count(
+      trx,
+      `with forgotten as (
+          delete from search_terms where event_id between :first::uuid and :last::uuid
+        ),
+        moved as (
+          insert into settings (name, value) values (:name, :last)
+          on conflict (name) do update set value = excluded.value
+        )
+        update events set payload = null where id between :first::uuid and :last::uuid and payload is not null`,
+      { name: ERASED_TO, first, last },
+    );
     for (const [table, id] of RESPONSES) {
       await count(
         trx,
         `update ${table} set response_start = null, response_headers = null
           where ${id} >= :first::uuid and ${id} <= :last::uuid
             and (response_start is not null or response_headers is not null)`,
-        { first: idRangeOf(step.first).first, last: idRangeOf(step.last).last },
+        range,
       );
     }
-    return step.n;
+    return chosen.length;
   });
 }
 

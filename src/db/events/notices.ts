@@ -14,11 +14,12 @@ import { jsonWriter } from "../../contract/json/writer.ts";
 import { plainArray, textArray } from "../array-literal.ts";
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
+import { NIL_ID } from "../partitions.ts";
 import { announceQueued } from "../queue/changes.ts";
 import type { Health, HealthChange } from "../webhooks/webhook-health.ts";
 
 /** Stands for the API key of notices, which no caller publishes. */
-const NO_KEY = "00000000-0000-0000-0000-000000000000";
+const NO_KEY = NIL_ID;
 /** The value of X-Service-UserId for notices about webhooks. */
 const USER_ID = "service";
 /** The maximum number of notices published by one statement. */

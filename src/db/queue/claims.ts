@@ -1,5 +1,6 @@
 import { plainArray } from "../array-literal.ts";
 import { type Bindings, count, type Db, rows } from "../database.ts";
+import { NIL_ID } from "../partitions.ts";
 import { endInterrupted } from "./endings.ts";
 import { HAS_RETRIES, MAY_RETRY } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
@@ -18,8 +19,7 @@ export interface Claimant {
   runId: number;
 }
 
-/** The bounds of all ids of deliveries. */
-const MIN_ID = "00000000-0000-0000-0000-000000000000";
+/** The largest UUID: no id of a delivery sorts after it. */
 const MAX_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff";
 
 /** A worker without a row must not claim: its claims would be free immediately. */
@@ -129,7 +129,7 @@ export async function claimPending(
 
 /** SQL for the webhooks with rows in `queue`, and the first id to claim. One index probe per webhook, however many rows each has. */
 const WAITING_WEBHOOKS = `waiting(webhook_id, first_id, n) as (
-      (select webhook_id, '${MIN_ID}'::uuid, 1 from queue where webhook_id > :after::bigint order by webhook_id limit 1)
+      (select webhook_id, '${NIL_ID}'::uuid, 1 from queue where webhook_id > :after::bigint order by webhook_id limit 1)
       union all
       select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1),
         first_id, n + 1

@@ -52,13 +52,13 @@ const QUEUE_MISSED = `
     where w.id = :webhookId::bigint and w.deleted is null and k.revoked is null
   ),
   scanned as materialized (
-    select e.id, e.process, e.test, e.payload is null as erased from events e
+    select e.id, e.process, e.test from events e
     where e.id > greatest(:after::uuid, :oldest::uuid) and e.id < :to::uuid and exists (select from webhook)
     order by e.id limit ${MAX_SCANNED}
   ),
   missed as materialized (
-    select s.id, s.erased from (
-        select s.id, s.erased, w.id as webhook_id, w.created_revision from scanned s cross join webhook w
+    select s.id from (
+        select s.id, w.id as webhook_id, w.created_revision from scanned s cross join webhook w
         where s.process = w.process and not s.test order by s.id
       ) s cross join lateral (
         select where not (${HAS_DELIVERY})
@@ -69,14 +69,15 @@ const QUEUE_MISSED = `
     order by s.id limit :size::int
   ),
   counted as (
-    update events e set recipients = recipients + 1 from missed m where e.id = m.id and not m.erased
+    -- Waits for an erasure in progress, then checks the payload again.
+    update events e set recipients = recipients + 1 from missed m where e.id = m.id and e.payload is not null
+    returning e.id
   ),
   queued as (
-    insert into queue (id, event_id, webhook_id)
-    select new_delivery_id(m.id), m.id, :webhookId::bigint from missed m where not m.erased
+    insert into queue (id, event_id, webhook_id) select new_delivery_id(id), id, :webhookId::bigint from counted
   )
-  select (select count(*)::int from missed where not erased) as queued,
-    (select count(*)::int from missed where erased) as skipped,
+  select (select count(*)::int from counted) as queued,
+    (select count(*)::int from missed) - (select count(*)::int from counted) as skipped,
     case when (select count(*) from missed) = :size::int then (select id from missed order by id desc limit 1)
       when (select count(*) from scanned) = ${MAX_SCANNED} then (select id from scanned order by id desc limit 1)
       end as last`;

@@ -1,10 +1,14 @@
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import { connect as openSocket, type Socket } from "node:net";
+import { text } from "node:stream/consumers";
+import { setTimeout } from "node:timers/promises";
+import { create, toBinary } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import pino from "pino";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
+import { createLocalAuthority } from "../../../demo/certificates.ts";
+import { EventService, PublishEventRequestSchema } from "../../../gen/webhook/v1/event_pb.ts";
 import { StatsService } from "../../../gen/webhook/v1/stats_pb.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import { grpc } from "../../support/clients.ts";
@@ -80,7 +84,7 @@ describe("a stream whose client sends nothing more", () => {
     const [trailers] = await once(stream, "trailers");
     expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual([
       "1",
-      "the request was incomplete and nothing arrived for 1 s; send it again",
+      "the request was incomplete, and nothing or less than 16 KiB/s arrived for 1 s; send it again",
     ]);
     if (!stream.closed) await once(stream, "close");
   });
@@ -140,6 +144,75 @@ describe("a stream whose client sends nothing more", () => {
     expect(next).toBe("open");
     gone.abort();
   });
+});
+
+/** Sends a byte far more often than the idle timeout, until the stream ends. */
+function trickle(stream: http2.ClientHttp2Stream): void {
+  const timer = setInterval(() => stream.write(Buffer.alloc(1)), IDLE_MS / 10);
+  stream.once("close", () => clearInterval(timer));
+}
+
+describe("a stream whose client sends a byte now and then", () => {
+  test.each([
+    ["Check, which needs no key", CHECK, {}],
+    ["ListWebhooks", "/webhook.v1.WebhookService/ListWebhooks", { key: true }],
+    ["PublishEvents", "/webhook.v1.EventService/PublishEvents", { key: true }],
+  ])("is ended within a message of %s", async (_, path, { key }: { key?: boolean }) => {
+    const stream = openCall(openSession(), path, key ? { "x-service-key": api.adminKey } : {});
+    stream.write(enveloped(Buffer.alloc(4_096)).subarray(0, 5));
+    trickle(stream);
+    const [trailers] = await once(stream, "trailers");
+    expect([trailers["grpc-status"], trailers["grpc-message"]]).toEqual([
+      "1",
+      "the request was incomplete, and nothing or less than 16 KiB/s arrived for 1 s; send it again",
+    ]);
+    if (!stream.closed) await once(stream, "close");
+  });
+
+  test("is answered when it is a REST request, or one to an unknown path, and then ended", async () => {
+    const authority = await createLocalAuthority();
+    const own = await startTestApi({
+      tls: await authority.issue(["localhost"]),
+      limits: { requestIdleMs: IDLE_MS },
+    });
+    onTestFinished(() => own.stop());
+    const session = http2.connect(own.url, { ca: authority.cert });
+    session.on("error", () => {});
+    onTestFinished(() => session.destroy());
+    const ended = async (path: string) => {
+      const stream = session.request({
+        ":method": "POST",
+        ":path": path,
+        "content-type": "application/json",
+        "x-service-key": own.adminKey,
+      });
+      stream.on("error", () => {});
+      trickle(stream);
+      const [answer] = await once(stream, "response");
+      const body = await text(stream);
+      return [answer[":status"], JSON.parse(body).Warnings[0]];
+    };
+    expect(await Promise.all([ended("/api/webhook"), ended("/api/nope")])).toEqual([
+      [400, "the request did not arrive within 1 s; send it again"],
+      [404, expect.stringContaining("no such path")],
+    ]);
+  });
+});
+
+test("a message that arrives slowly, for longer than the idle timeout, is read to its end", async () => {
+  const stream = openCall(openSession(), "/webhook.v1.EventService/PublishEvent", {
+    "x-service-key": api.adminKey,
+  });
+  const event = orderEvent();
+  event.data.value.orderNumber = "9".repeat(100_000);
+  const message = enveloped(toBinary(PublishEventRequestSchema, create(PublishEventRequestSchema, event)));
+  const answered = once(stream, "trailers");
+  for (let at = 0; at < message.byteLength; at += 4_096) {
+    stream.write(message.subarray(at, at + 4_096));
+    await setTimeout(IDLE_MS / 10);
+  }
+  stream.end();
+  expect((await answered)[0]["grpc-status"]).toBe("0");
 });
 
 test.each([

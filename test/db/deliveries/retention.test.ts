@@ -15,6 +15,7 @@ import {
 } from "../../../src/db/partitions.ts";
 import { claimPending } from "../../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
+import { waitingQueries } from "../../support/grpc-calls.ts";
 import { idAt, type Stored, storeDeliveries } from "../../support/stored-deliveries.ts";
 import { ALL, freshClaimant, openQueueDatabase, queue, result, SPACING } from "../queue/queue.ts";
 
@@ -400,6 +401,20 @@ describe("payloads", () => {
     await db("retries").where("id", deliveryId).delete();
     expect(await erase()).toEqual([2]);
     expect(await payloads()).toEqual([false, false, false]);
+  });
+
+  test("of an event with a delivery that is being sent again stay until it has ended", async () => {
+    const webhookId = await queue(db, 0);
+    const { deliveryId } = await storeEvent(daysAgo(5), { webhookId, ...delivered(daysAgo(5)) });
+    const sending = await begin();
+    await sendAgain(sending, "everything", deliveryId, RETENTION_DAYS);
+    const erased = erase();
+    await expect.poll(() => waitingQueries({ context: { db } })).toBe(1);
+    await sending.commit();
+    expect(await erased).toEqual([]);
+    expect(await payloads()).toEqual([true]);
+    await db("queue").where("id", deliveryId).delete();
+    expect(await erase()).toEqual([1]);
   });
 
   test("stay as long as their events without PAYLOAD_RETENTION_DAYS", async () => {

@@ -1,11 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { beforeEach, describe, expect, test } from "vitest";
+import { rows } from "../../../src/db/database.ts";
 import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
+import { erasePayloads } from "../../../src/db/events/erase.ts";
 import { publishEvents } from "../../../src/db/events/publish.ts";
 import { changeReplay, getReplay, insertReplay, type NewReplay } from "../../../src/db/replays/replays.ts";
 import { endReplay, keepReplay, type RunningReplay } from "../../../src/db/replays/running.ts";
 import { findReady, listWebhooksOf, stepWebhook } from "../../../src/db/replays/steps.ts";
 import type { Scope } from "../../../src/db/scope.ts";
+import { waitingQueries } from "../../support/grpc-calls.ts";
 import { changeDelivery, type Stored, storeDeliveries } from "../../support/stored-deliveries.ts";
 import { openQueueDatabase } from "../queue/queue.ts";
 
@@ -329,6 +332,22 @@ describe("missed events", () => {
     const replay = await start({ webhookId: late, from: new Date(Date.now() - 60_000) }, "backfill");
     expect((await stepWebhook(db, replay, late, LIMITS))?.queued).toBe(1);
     expect(await db("queue").pluck("event_id")).toEqual([kept]);
+    expect(await getReplay(db, "everything", replay.id)).toMatchObject({ queued: 1n, skipped: 1n });
+    await ledgerIsRight();
+  });
+
+  test("whose payload is being erased are awaited and skipped", async () => {
+    await publish(2);
+    const late = await webhook();
+    const replay = await start({ webhookId: late, from: new Date(Date.now() - 60_000) }, "backfill");
+    const erasing = await db.transaction();
+    await erasePayloads(erasing, "u", 1);
+    const step = stepWebhook(db, replay, late, LIMITS);
+    await expect.poll(() => waitingQueries({ context: { db } })).toBe(1);
+    await erasing.commit();
+    expect((await step)?.queued).toBe(1);
+    const queued = "select e.payload from queue q join events e on e.id = q.event_id";
+    expect(await rows(db, queued)).toEqual([{ payload: "{}" }]);
     expect(await getReplay(db, "everything", replay.id)).toMatchObject({ queued: 1n, skipped: 1n });
     await ledgerIsRight();
   });

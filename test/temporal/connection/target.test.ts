@@ -1,6 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
+import { ConfigError } from "../../../src/config/config-error.ts";
 import { temporalTarget } from "../../../src/temporal/connection/target.ts";
 import { deliveryEnvironment } from "../../../src/worker/delivery-processes.ts";
 import { temporaryFolder } from "../../embedded/support.ts";
@@ -36,6 +37,21 @@ test.each([
     namespace: "default",
   });
 });
+
+test.each([
+  ["that is empty", "", "it has no profile"],
+  ["that is not TOML", "[profile.default", "Invalid TOML document"],
+])(
+  "an external Temporal with a configuration file %s is a configuration error",
+  async (_, content, reason) => {
+    const environment = { ...(await userWith(content)), TEMPORAL_ADDRESS: "temporal.example:7233" };
+    const target = () => temporalTarget(environment);
+    expect(target).toThrow(ConfigError);
+    expect(target).toThrow(
+      `Temporal's configuration (temporal.toml in the configuration folder of the user) cannot be used: ${reason}`,
+    );
+  },
+);
 
 test("delivery processes with an external Temporal use the configuration file", async () => {
   const user = { ...(await userWith(CLOUD)), TEMPORAL_ADDRESS: "temporal.example:7233" };

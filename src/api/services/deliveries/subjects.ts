@@ -7,6 +7,9 @@ import type { Db } from "../../../db/database.ts";
 import type { DeliveryRow } from "../../../db/deliveries/deliveries.ts";
 import { readSmallPayloads } from "../../../db/events/find.ts";
 
+/** The maximum length of a subject, in characters. A search text has the same limit. Lists of 1,000 stay small. */
+const MAX_SUBJECT_CHARACTERS = 300;
+
 /** The subject of each event that has one, by the event's id. */
 export type Subjects = ReadonlyMap<string, string>;
 
@@ -21,8 +24,8 @@ const properties = new Map(
 );
 
 /**
- * The first searchable value of a payload; undefined if it has none. The payload of a test event is any JSON object, whose
- * values need not have the types of the event type, and may be nested too deeply for the parser.
+ * The first searchable value of a payload, at most MAX_SUBJECT_CHARACTERS long; undefined if it has none. The payload of a test
+ * event is any JSON object, whose values need not have the types of the event type, and may be nested too deeply for the parser.
  *
  * @param process the number of its event type
  */
@@ -33,10 +36,17 @@ export function subjectOf(process: number, payload: string | null): string | und
   for (const name of names) {
     const [value] = [values[name]].flat();
     // JSON may contain half of a surrogate pair, which clients reject in a message.
-    if (typeof value === "string" && value !== "") return value.toWellFormed();
-    if (typeof value === "number" || typeof value === "bigint") return String(value);
+    if (typeof value === "string" && value !== "") return limited(value.toWellFormed());
+    if (typeof value === "number" || typeof value === "bigint") return limited(String(value));
   }
   return undefined;
+}
+
+function limited(text: string): string {
+  // Each character has at most two units; so many units show whether there are too many characters.
+  const characters = [...text.slice(0, 2 * (MAX_SUBJECT_CHARACTERS + 1))];
+  if (characters.length <= MAX_SUBJECT_CHARACTERS) return text;
+  return `${characters.slice(0, MAX_SUBJECT_CHARACTERS - 1).join("")}…`;
 }
 
 /** The properties of a payload; none if the payload cannot be parsed. */

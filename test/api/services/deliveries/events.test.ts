@@ -185,7 +185,7 @@ test("failures are counted by reason, the most frequent first, of failed and ret
   );
 });
 
-test("test events of any payload can be listed, exported, read and sent again by app and administrator, and have a subject only if it is text", async () => {
+test("test events of any payload can be listed, exported, read and sent again by app and administrator, and have a subject of at most 300 characters if it is text", async () => {
   const deep = `${"[".repeat(8_000)}${"]".repeat(8_000)}`;
   const subjects: [payload: string, subject: string | undefined][] = [
     ['{"OrderNumber":{"toString":null}}', undefined],
@@ -195,6 +195,9 @@ test("test events of any payload can be listed, exported, read and sent again by
     ['{"OrderNumber":{},"TrackingNumber":["JD-1"]}', "JD-1"],
     ['{"OrderNumber":9007199254740993}', "9007199254740993"],
     ['{"OrderNumber":"\\ud800"}', "\ufffd"],
+    [`{"OrderNumber":"${"🚚".repeat(300)}"}`, "🚚".repeat(300)],
+    [`{"OrderNumber":"${"🚚".repeat(301)}"}`, `${"🚚".repeat(299)}…`],
+    [`{"OrderNumber":${"1".repeat(301)}}`, `${"1".repeat(299)}…`],
   ];
   const asJson = createClient(DeliveryService, connect(api, api.adminKey, false));
   for (const [payload, subject] of subjects) {

@@ -5,11 +5,14 @@ import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/deliv
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
 import { imbalance, readLedger } from "../../../../src/db/deliveries/ledger.ts";
+import { sendAgain } from "../../../../src/db/deliveries/send-again.ts";
+import { erasePayloads } from "../../../../src/db/events/erase.ts";
 import { claimPending } from "../../../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../../../src/db/queue/results.ts";
 import { freshClaimant, result, SPACING } from "../../../db/queue/queue.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
+import { waitingQueries } from "../../../support/grpc-calls.ts";
 import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
 
 let api: TestApi;
@@ -97,6 +100,47 @@ test("a delivery that is being sent while its payload is erased keeps its claim"
     SPACING,
   );
   expect([...states.values()]).toEqual(["delivered", "delivered"]);
+});
+
+/** Publishes an event of a user whose deliveries then succeed; returns their ids. */
+async function publishDelivered(userId: string): Promise<string[]> {
+  const { db } = api.context;
+  const { eventId } = await publish(userId);
+  const claimant = await freshClaimant(db);
+  const { deliveries: claimed } = await claimPending(db, claimant, { limit: 100, after: 0n, excluded: [] });
+  const own = claimed.filter((each) => each.eventId === eventId);
+  await recordAttempts(
+    db,
+    own.map((each) => result(each, 200)),
+    SPACING,
+  );
+  await db.raw("delete from workers");
+  return own.map(({ id }) => id);
+}
+
+test("a delivery that is sent again while its payload is being erased is refused", async () => {
+  const [deliveryId] = await publishDelivered("dora");
+  const erasing = await api.context.db.transaction();
+  await erasePayloads(erasing, "dora", 1_000);
+  const refused = failure(deliveries.sendAgain({ deliveryId: deliveryId as string }));
+  await expect.poll(() => waitingQueries(api)).toBe(1);
+  await erasing.commit();
+  expect([(await refused)?.code, (await refused)?.rawMessage]).toEqual([
+    Code.FailedPrecondition,
+    `the payload of delivery ${deliveryId} was erased; publish the event again with its data`,
+  ]);
+});
+
+test("an erasure waits for a delivery that is being sent again, and cancels it", async () => {
+  const [deliveryId = ""] = await publishDelivered("emil");
+  const sending = await api.context.db.transaction();
+  await sendAgain(sending, "everything", deliveryId, 30);
+  const erased = events.erasePayloads({ userId: "emil" });
+  await expect.poll(() => waitingQueries(api)).toBe(1);
+  await sending.commit();
+  expect(await erased).toMatchObject({ erased: 1, cancelled: 1 });
+  const { delivery } = await deliveries.getDelivery({ deliveryId });
+  expect(delivery).toMatchObject({ state: DeliveryState.CANCELLED, reason: "payload erased" });
 });
 
 test("erasing takes Write_Administrative_Data, and a user", async () => {
