@@ -335,6 +335,51 @@ test("deliveries unfold to their attempts in place, by keyboard, and follow them
   await service.webhooks.deleteWebhook({ webhookId });
 });
 
+/** What is seen of an address, where it is cut, and what is copied of it. Run in the page. */
+const cutAddress = (end: string) => `(element) => {
+  const start = element.querySelector(".address-start");
+  const range = document.createRange();
+  range.selectNodeContents(element);
+  getSelection().removeAllRanges();
+  getSelection().addRange(range);
+  const copied = getSelection().toString();
+  getSelection().removeAllRanges();
+  range.setStartAfter(start);
+  const isWhole = range.getBoundingClientRect().right <= element.getBoundingClientRect().right + 1;
+  return { isCut: start.scrollWidth > start.clientWidth, endSeen: isWhole && range.toString().endsWith("${end}"), copied };
+}`;
+
+test("long addresses that differ in their ends are cut in the middle, and copied in full", async () => {
+  const { service } = web;
+  const twin = LONG_URL.replace("warehouse", "returns");
+  const webhookId = await service.register(twin, { process: 3 });
+  await storeDeliveries(service.db, [{ webhookId, state: "pending" }]);
+  for (const path of ["/deliveries", "/webhooks"]) {
+    await web.visit({ path }, async (page) => {
+      for (const [url, end] of [
+        [LONG_URL, "=warehouse"],
+        [twin, "=returns"],
+      ] as const) {
+        const address = page.locator(`tbody [title$="${url}"]`).first();
+        expect(await address.evaluate(cutAddress(end)), path).toEqual({
+          isCut: true,
+          endSeen: true,
+          copied: url.slice("https://".length),
+        });
+      }
+      await takeScreenshots(page, `addresses-cut-${path.slice(1)}`);
+    });
+  }
+  await web.visit({ path: "/webhooks" }, async (page) => {
+    await page.getByRole("link", { name: twin.slice("https://".length), exact: true }).waitFor();
+  });
+  await service
+    .db("queue")
+    .where({ webhook_id: String(webhookId) })
+    .delete();
+  await service.webhooks.deleteWebhook({ webhookId });
+});
+
 test("the list can be used by everyone and on a phone", () =>
   web.visit({ path: "/deliveries?last=24h&type=StockLevelChanged" }, async (page) => {
     await links(page).first().waitFor();

@@ -3,7 +3,11 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import { BarChart } from "@mantine/charts";
 import { Box, Skeleton, Text } from "@mantine/core";
-import { type GetHistoryResponse, type HistoryBucket, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
+import {
+  type GetHistoryResponse,
+  type HistoryBucket,
+  StatsService,
+} from "../../../../gen/webhook/v1/stats_pb.ts";
 import { Refreshed } from "../../parts/status/refreshed.tsx";
 import { useZone, type ZoneFormats } from "../../parts/time/zone.ts";
 

@@ -9,9 +9,9 @@ import { failureReason } from "../../api/failure.ts";
 import { useAllPages } from "../../api/use-all-pages.ts";
 import { Loading } from "../../parts/status/loading.tsx";
 import { Refreshed } from "../../parts/status/refreshed.tsx";
-import { Breakable } from "../../parts/text/breakable.tsx";
+import { AddressInOneLine } from "../../parts/text/breakable.tsx";
 import { durationInWords } from "../../parts/text/duration.ts";
-import { webhookTitle } from "../../parts/text/webhook-title.ts";
+import { addressInFull } from "../../parts/text/webhook-title.ts";
 
 /** The number of items shown. */
 const SHOWN = 5;
@@ -101,11 +101,13 @@ function WebhookLink({ id }: { id: bigint }) {
         component={Link}
         to={generatePath(PAGE_PATHS.webhook, { id: String(id) })}
         size="sm"
-        lineClamp={2}
+        display="block"
+        truncate
         title={webhook?.url}
-        style={{ overflowWrap: "anywhere" }}
+        // Read without a gap where the address is cut.
+        aria-label={webhook ? (webhook.name ?? addressInFull(webhook.url)) : undefined}
       >
-        {webhook ? <Breakable text={webhookTitle(webhook)} /> : `Webhook ${id}`}
+        {webhook ? (webhook.name ?? <AddressInOneLine url={webhook.url} />) : `Webhook ${id}`}
       </Anchor>
       <Text size="xs" c="dimmed">
         {webhook ? processName(webhook.webhookProcess) : "\u00a0"}

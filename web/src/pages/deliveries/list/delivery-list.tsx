@@ -7,6 +7,7 @@ import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
 import { NextRetry } from "../../../parts/status/next-retry.tsx";
+import { AddressInOneLine } from "../../../parts/text/breakable.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
 import { ShortId } from "../../../parts/text/short-id.tsx";
 import { Time } from "../../../parts/text/time.tsx";
@@ -253,7 +254,7 @@ function Subject({ delivery: { webhookProcess, subject, eventId } }: { delivery:
 function Target({ delivery: { webhookId, url } }: { delivery: Delivery }) {
   return (
     <Text size="sm" truncate title={`#${webhookId} ${url}`}>
-      {url.replace(/^https:\/\//i, "")}
+      <AddressInOneLine url={url} />
     </Text>
   );
 }

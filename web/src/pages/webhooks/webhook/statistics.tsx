@@ -25,11 +25,7 @@ const ROWS: readonly (readonly [name: string, of: (period: WebhookPeriod) => Rea
 
 /** The webhook's deliveries, attempts and latency in the last hour, day and week, side by side. */
 export function Statistics({ webhookId }: { webhookId: bigint }) {
-  const stats = useQuery(
-    StatsService.method.getWebhookStats,
-    { webhookId },
-    { refetchInterval: REFRESH_MS },
-  );
+  const stats = useQuery(StatsService.method.getWebhookStats, { webhookId }, { refetchInterval: REFRESH_MS });
   return (
     <Section title="Statistics">
       <Refreshed query={stats} loading={<Loading lines={8} />}>
