@@ -301,7 +301,8 @@ test("deliveries unfold to their attempts in place, by keyboard, and follow them
     for (const part of ["Attempt 1", "502 Bad Gateway", "took 40 ms"]) expect(first).toContain(part);
     expect(await button(page, failed).getAttribute("aria-expanded")).toBe("true");
     expect(await row.locator(`a[href="/deliveries/${failed}"]`).count()).toBe(1);
-    expect((await row.boundingBox())?.height).toBe(height);
+    // The last row has no border, and now it is no longer the last.
+    expect(Math.abs(((await row.boundingBox())?.height ?? 0) - (height ?? 0))).toBeLessThan(1);
 
     await button(page, retried).click();
     await expect.poll(() => attempts(page, retried).allTextContents(), PATIENCE).toHaveLength(1);
@@ -335,8 +336,9 @@ test("deliveries unfold to their attempts in place, by keyboard, and follow them
   await service.webhooks.deleteWebhook({ webhookId });
 });
 
-/** What is seen of an address, where it is cut, and what is copied of it. Run in the page. */
-const cutAddress = (end: string) => `(element) => {
+/** What is seen and copied of the address in an element with this title. Run in the page. */
+const cutAddress = (url: string, end: string) => `(() => {
+  const element = document.querySelector('tbody [title$="${url}"]');
   const start = element.querySelector(".address-start");
   const range = document.createRange();
   range.selectNodeContents(element);
@@ -347,7 +349,7 @@ const cutAddress = (end: string) => `(element) => {
   range.setStartAfter(start);
   const isWhole = range.getBoundingClientRect().right <= element.getBoundingClientRect().right + 1;
   return { isCut: start.scrollWidth > start.clientWidth, endSeen: isWhole && range.toString().endsWith("${end}"), copied };
-}`;
+})()`;
 
 test("long addresses that differ in their ends are cut in the middle, and copied in full", async () => {
   const { service } = web;
@@ -360,8 +362,8 @@ test("long addresses that differ in their ends are cut in the middle, and copied
         [LONG_URL, "=warehouse"],
         [twin, "=returns"],
       ] as const) {
-        const address = page.locator(`tbody [title$="${url}"]`).first();
-        expect(await address.evaluate(cutAddress(end)), path).toEqual({
+        await page.locator(`tbody [title$="${url}"]`).first().waitFor();
+        expect(await page.evaluate(cutAddress(url, end)), path).toEqual({
           isCut: true,
           endSeen: true,
           copied: url.slice("https://".length),
