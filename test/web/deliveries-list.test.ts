@@ -2,6 +2,8 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { changeDelivery, idAt, idBeside, storeDeliveries } from "../support/stored-deliveries.ts";
+import { SCREENS } from "./browser.ts";
+import { tabTo } from "./keyboard.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -189,8 +191,8 @@ test("ticked deliveries are sent again, after a question that names them, by key
     const [first, second] = indexesOf((n) => n % 7 === 2) as [string, string];
     await page.getByRole("checkbox", { name: `Select delivery ${first}` }).focus();
     await page.keyboard.press("Space");
-    // Past the delivery's link, its copy button and the event's link to the next row's box.
-    for (let stop = 0; stop < 4; stop += 1) await page.keyboard.press("Tab");
+    // Past what unfolds the delivery, its link, its copy button and the event's link to the next row's box.
+    for (let stop = 0; stop < 5; stop += 1) await page.keyboard.press("Tab");
     await page.keyboard.press("Space");
     await page.getByRole("button", { name: "Send again…" }).focus();
     await page.keyboard.press("Enter");
@@ -257,6 +259,127 @@ test("who may only read sees no way to send again", async () => {
     expect(await page.getByRole("checkbox").count()).toBe(0);
     expect(await page.getByRole("button", { name: /again/ }).count()).toBe(0);
   });
+});
+
+test("deliveries unfold to their attempts in place, by keyboard, and follow them", async () => {
+  const { service } = web;
+  const webhookId = await service.register("https://unfolded.example/hooks");
+  const now = Date.now();
+  const [retried, failed] = (await storeDeliveries(service.db, [
+    {
+      webhookId,
+      state: "retrying",
+      created: new Date(now - HOUR),
+      tried: [{ status: 503, durationMs: 820 }],
+      retryAt: new Date(now + HOUR),
+    },
+    {
+      webhookId,
+      state: "failed",
+      created: new Date(now - 2 * HOUR),
+      tried: [
+        { status: 502, durationMs: 40 },
+        { error: "no response within 15 s", durationMs: 15_000 },
+      ],
+    },
+  ])) as [string, string];
+  const button = (page: Page, id: string) => page.getByRole("button", { name: `Attempts of delivery ${id}` });
+  const attempts = (page: Page, id: string) =>
+    page.getByRole("list", { name: `Attempts of delivery ${id}, newest first` }).getByRole("listitem");
+  await web.visit({ path: `/deliveries?webhook=${webhookId}` }, async (page) => {
+    await page.clock.install();
+    await page.reload();
+    const row = page.getByRole("row").filter({ has: button(page, failed) });
+    await row.waitFor();
+    expect(await button(page, failed).getAttribute("aria-expanded")).toBe("false");
+    const height = (await row.boundingBox())?.height;
+    await tabTo(page, button(page, failed));
+    await page.keyboard.press("Enter");
+    await expect.poll(() => attempts(page, failed).count(), PATIENCE).toBe(2);
+    const [second, first] = await attempts(page, failed).allTextContents();
+    for (const part of ["Attempt 2", "No response within 15 s", "took 15 s"]) expect(second).toContain(part);
+    for (const part of ["Attempt 1", "502 Bad Gateway", "took 40 ms"]) expect(first).toContain(part);
+    expect(await button(page, failed).getAttribute("aria-expanded")).toBe("true");
+    expect(await row.locator(`a[href="/deliveries/${failed}"]`).count()).toBe(1);
+    // The last row has no border, and now it is no longer the last.
+    expect(Math.abs(((await row.boundingBox())?.height ?? 0) - (height ?? 0))).toBeLessThan(1);
+
+    await button(page, retried).click();
+    await expect.poll(() => attempts(page, retried).allTextContents(), PATIENCE).toHaveLength(1);
+    expect(await attempts(page, failed).count()).toBe(2);
+    await expectAccessible(page);
+    await takeScreenshots(page, "deliveries-unfolded");
+    await changeDelivery(service.db, retried, {
+      state: "delivered",
+      attempts: 2,
+      tried: [{ status: 200, durationMs: 12 }],
+    });
+    await expect
+      .poll(async () => {
+        await page.clock.fastForward(REFRESH_MS);
+        return attempts(page, retried).first().textContent();
+      }, PATIENCE)
+      .toMatch(/Attempt 2.*200 OK.*took 12 ms/);
+
+    await expectFitsPhone(page);
+    await page.setViewportSize(SCREENS.narrow);
+    await page.getByRole("list", { name: "Deliveries" }).waitFor();
+    expect(await attempts(page, failed).count()).toBe(2);
+    await expectAccessible(page);
+    await button(page, failed).focus();
+    await page.keyboard.press("Enter");
+    await expect.poll(() => attempts(page, failed).count()).toBe(0);
+    expect(await button(page, failed).and(page.locator(":focus")).getAttribute("aria-expanded")).toBe(
+      "false",
+    );
+  });
+  await service.webhooks.deleteWebhook({ webhookId });
+});
+
+/** What is seen and copied of the address in an element with this title. Run in the page. */
+const cutAddress = (url: string, end: string) => `(() => {
+  const element = document.querySelector('tbody [title$="${url}"]');
+  const start = element.querySelector(".address-start");
+  const range = document.createRange();
+  range.selectNodeContents(element);
+  getSelection().removeAllRanges();
+  getSelection().addRange(range);
+  const copied = getSelection().toString();
+  getSelection().removeAllRanges();
+  range.setStartAfter(start);
+  const isWhole = range.getBoundingClientRect().right <= element.getBoundingClientRect().right + 1;
+  return { isCut: start.scrollWidth > start.clientWidth, endSeen: isWhole && range.toString().endsWith("${end}"), copied };
+})()`;
+
+test("long addresses that differ in their ends are cut in the middle, and copied in full", async () => {
+  const { service } = web;
+  const twin = LONG_URL.replace("warehouse", "returns");
+  const webhookId = await service.register(twin, { process: 3 });
+  await storeDeliveries(service.db, [{ webhookId, state: "pending" }]);
+  for (const path of ["/deliveries", "/webhooks"]) {
+    await web.visit({ path }, async (page) => {
+      for (const [url, end] of [
+        [LONG_URL, "=warehouse"],
+        [twin, "=returns"],
+      ] as const) {
+        await page.locator(`tbody [title$="${url}"]`).first().waitFor();
+        expect(await page.evaluate(cutAddress(url, end)), path).toEqual({
+          isCut: true,
+          endSeen: true,
+          copied: url.slice("https://".length),
+        });
+      }
+      await takeScreenshots(page, `addresses-cut-${path.slice(1)}`);
+    });
+  }
+  await web.visit({ path: "/webhooks" }, async (page) => {
+    await page.getByRole("link", { name: twin.slice("https://".length), exact: true }).waitFor();
+  });
+  await service
+    .db("queue")
+    .where({ webhook_id: String(webhookId) })
+    .delete();
+  await service.webhooks.deleteWebhook({ webhookId });
 });
 
 test("the list can be used by everyone and on a phone", () =>

@@ -3,6 +3,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { storeDeliveries } from "../support/stored-deliveries.ts";
+import { expectAccessible } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
 /** The deadline of the page's unary calls. */
@@ -21,7 +22,12 @@ beforeAll(async () => {
   replays = createClient(ReplayService, web.service.transport);
   webhookId = await web.service.register("https://shop.example/hooks");
   [deliveryId = ""] = await storeDeliveries(web.service.db, [
-    { webhookId, state: "failed", created: new Date(Date.now() - 3_600_000), attempts: 4 },
+    {
+      webhookId,
+      state: "failed",
+      created: new Date(Date.now() - 3_600_000),
+      tried: [{ status: 503, durationMs: 1_234 }],
+    },
   ]);
   for (let n = 0; n < 60; n++) await web.service.webhooks.getWebhookSecret({ webhookId });
 });
@@ -34,6 +40,20 @@ async function refuse(page: Page, method: string): Promise<() => Promise<void>> 
     route.fulfill({ status: 429, json: { code: "resource_exhausted", message: "too many calls" } }),
   );
   return () => page.unroute(url);
+}
+
+/** The notices of figures that are not refreshed. */
+const noticesOf = (page: Page) =>
+  page.getByRole("status").filter({ hasText: "Not refreshed since" }).filter({ hasText: "Too many calls." });
+
+/** Moves the page's clock until so many notices are shown. */
+async function fastForwardToNotices(page: Page, count: number): Promise<void> {
+  await expect
+    .poll(async () => {
+      await page.clock.fastForward(REFRESH_MS);
+      return noticesOf(page).count();
+    })
+    .toBe(count);
 }
 
 const failureOf = (page: Page) => page.getByRole("alert").getByText("Too many calls.");
@@ -118,4 +138,83 @@ test("entries of the audit log are still shown when older ones cannot be read, a
     await page.getByRole("button", { name: "Show more" }).click();
     await page.getByText(/^6\d entries$/).waitFor();
     expect(await failureOf(page).count()).toBe(0);
+  }));
+
+test("the figures of the overview stay when a refresh fails, with a notice of their time until one succeeds", () =>
+  web.visit({ path: "/" }, async (page) => {
+    await page.clock.install();
+    await page.reload();
+    const runs = page.getByRole("region", { name: "Last dispatch runs" });
+    await runs.getByRole("button", { name: "Show" }).click();
+    const figures = [
+      page.getByRole("img", { name: /^In the last 24 hours \d+ attempts succeeded and 1 failed/ }),
+      page.getByRole("region", { name: "Most failed attempts" }).getByText("1 of 1"),
+      page.getByRole("region", { name: "Slowest webhooks" }).getByText("1.2 s").first(),
+      runs.getByText(/^None yet\./),
+    ];
+    for (const each of figures) await each.waitFor();
+    const admitted = await Promise.all(
+      ["GetHistory", "ListWebhookStats", "ListDispatchRuns"].map((method) => refuse(page, method)),
+    );
+    await fastForwardToNotices(page, figures.length);
+    for (const each of figures) expect(await each.count()).toBe(1);
+    await expectAccessible(page);
+    for (const admit of admitted) await admit();
+    await fastForwardToNotices(page, 0);
+    for (const each of figures) expect(await each.count()).toBe(1);
+  }));
+
+test("the statistics, charts and deliveries of a webhook say when they are old", () =>
+  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    await page.clock.install();
+    await page.reload();
+    const deliveries = page.getByRole("region", { name: "Last deliveries" });
+    const ofOne = deliveries.locator(`a[href="/deliveries/${deliveryId}"]`);
+    await ofOne.waitFor();
+    await page.getByRole("table", { name: "Statistics by period" }).waitFor();
+    await page.getByRole("region", { name: "Attempts", exact: true }).getByRole("img").first().waitFor();
+    const admitted = await Promise.all(
+      ["GetWebhookStats", "ListWebhookHistory", "ListDeliveries"].map((method) => refuse(page, method)),
+    );
+    await fastForwardToNotices(page, 3);
+    expect(await ofOne.count()).toBe(1);
+    for (const admit of admitted) await admit();
+    await fastForwardToNotices(page, 0);
+  }));
+
+/** The interval at which new deliveries are counted. */
+const COUNT_MS = 4_000;
+/** The page size of the request that counts new deliveries. */
+const MAX_ARRIVED = 100;
+/** Counts the moments without an alert. Run in the page. */
+const COUNT_GAPS = `window.gaps = 0;
+  new MutationObserver(() => {
+    if (!document.querySelector("[role=alert]")) window.gaps += 1;
+  }).observe(document.body, { childList: true, subtree: true });`;
+
+test("the alert about new deliveries that cannot be counted stays while the page tries again, and goes when it can", () =>
+  web.visit({ path: "/webhooks" }, async (page) => {
+    await page.clock.install();
+    let refusals = 0;
+    await page.route("**/ListDeliveries", (route) => {
+      if (route.request().postDataJSON().pageSize !== MAX_ARRIVED) return route.continue();
+      refusals += 1;
+      return route.fulfill({ status: 429, json: { code: "resource_exhausted", message: "too many calls" } });
+    });
+    await page.goto("/deliveries");
+    await failureOf(page).waitFor();
+    await page.evaluate(COUNT_GAPS);
+    const before = refusals;
+    await expect
+      .poll(async () => {
+        await page.clock.fastForward(COUNT_MS);
+        return refusals;
+      })
+      .toBeGreaterThan(before + 2);
+    await failureOf(page).waitFor();
+    expect(await page.evaluate("window.gaps")).toBe(0);
+    expect(await page.getByText("Kept up to date").count()).toBe(0);
+    await page.unroute("**/ListDeliveries");
+    await fastForwardUntil(page, false);
+    await page.getByText("Kept up to date").waitFor();
   }));

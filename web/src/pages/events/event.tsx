@@ -19,6 +19,7 @@ import { DeliveryStateBadge } from "../../parts/status/delivery-state.tsx";
 import { Failure } from "../../parts/status/failure.tsx";
 import { ItemStatus } from "../../parts/status/item-status.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
+import { Refreshed } from "../../parts/status/refreshed.tsx";
 import { CodeBlock } from "../../parts/text/code-block.tsx";
 import { CopyButton } from "../../parts/text/copy-button.tsx";
 import { countOf } from "../../parts/text/count-of.ts";
@@ -113,7 +114,7 @@ function Recipients({
   counts: GetEventResponse["deliveries"];
   open: boolean;
 }) {
-  const { data, error, isPending, refetch } = useQuery(
+  const list = useQuery(
     DeliveryService.method.listDeliveries,
     { eventId: id, pageSize: SHOWN },
     { refetchInterval: open ? REFRESH_MS : false },
@@ -148,13 +149,9 @@ function Recipients({
             ))}
           </Group>
           <FailureReasons filter={{ eventId: id }} />
-          {isPending ? (
-            <Loading lines={5} />
-          ) : data ? (
-            <DeliveryList deliveries={data.deliveries} ofOne="event" />
-          ) : (
-            <Failure error={error} onRetry={() => void refetch()} />
-          )}
+          <Refreshed query={list} loading={<Loading lines={5} />}>
+            {({ deliveries }) => <DeliveryList deliveries={deliveries} ofOne="event" />}
+          </Refreshed>
         </>
       )}
     </Section>

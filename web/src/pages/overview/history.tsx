@@ -3,8 +3,12 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import { BarChart } from "@mantine/charts";
 import { Box, Skeleton, Text } from "@mantine/core";
-import { type HistoryBucket, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
-import { Failure } from "../../parts/status/failure.tsx";
+import {
+  type GetHistoryResponse,
+  type HistoryBucket,
+  StatsService,
+} from "../../../../gen/webhook/v1/stats_pb.ts";
+import { Refreshed } from "../../parts/status/refreshed.tsx";
 import { useZone, type ZoneFormats } from "../../parts/time/zone.ts";
 
 /** The height in pixels. */
@@ -26,10 +30,15 @@ export function History() {
     { buckets: BUCKETS },
     { refetchInterval: REFRESH_MS },
   );
+  return (
+    <Refreshed query={history} loading={<Skeleton height={HEIGHT} />}>
+      {({ buckets }) => <Chart buckets={buckets} />}
+    </Refreshed>
+  );
+}
+
+function Chart({ buckets }: Pick<GetHistoryResponse, "buckets">) {
   const zone = useZone();
-  if (history.isPending) return <Skeleton height={HEIGHT} />;
-  if (history.isError) return <Failure error={history.error} onRetry={() => void history.refetch()} />;
-  const { buckets } = history.data;
   const attempts = sum(buckets, (bucket) => bucket.attempts);
   const failed = sum(buckets, ({ failedAttempts }) => failedAttempts);
   if (attempts === 0n) {

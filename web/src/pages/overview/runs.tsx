@@ -3,8 +3,8 @@ import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Badge, Table, Text } from "@mantine/core";
 import { IconExternalLink } from "@tabler/icons-react";
 import { type DispatchRun, StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
-import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
+import { Refreshed } from "../../parts/status/refreshed.tsx";
 import { durationInWords } from "../../parts/text/duration.ts";
 import { Time } from "../../parts/text/time.tsx";
 
@@ -20,9 +20,15 @@ export function Runs() {
     { pageSize: SHOWN },
     { refetchInterval: REFRESH_MS },
   );
-  if (runs.isPending) return <Loading lines={SHOWN} />;
-  if (runs.isError) return <Failure error={runs.error} onRetry={() => void runs.refetch()} />;
-  if (runs.data.runs.length === 0) {
+  return (
+    <Refreshed query={runs} loading={<Loading lines={SHOWN} />}>
+      {(last) => <RunTable runs={last.runs} />}
+    </Refreshed>
+  );
+}
+
+function RunTable({ runs }: { runs: readonly DispatchRun[] }) {
+  if (runs.length === 0) {
     return (
       <Text size="sm" c="dimmed">
         None yet. A run starts by itself when something is pending, at the latest with the next minute.
@@ -47,7 +53,7 @@ export function Runs() {
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
-          {runs.data.runs.map((run) => (
+          {runs.map((run) => (
             <Run key={run.runId} run={run} />
           ))}
         </Table.Tbody>

@@ -7,11 +7,11 @@ import { processName } from "../../../../src/contract/catalogue.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { failureReason } from "../../api/failure.ts";
 import { useAllPages } from "../../api/use-all-pages.ts";
-import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
-import { Breakable } from "../../parts/text/breakable.tsx";
+import { Refreshed } from "../../parts/status/refreshed.tsx";
+import { AddressInOneLine } from "../../parts/text/breakable.tsx";
 import { durationInWords } from "../../parts/text/duration.ts";
-import { webhookTitle } from "../../parts/text/webhook-title.ts";
+import { addressInFull } from "../../parts/text/webhook-title.ts";
 
 /** The number of items shown. */
 const SHOWN = 5;
@@ -28,9 +28,15 @@ export interface WebhookFiguresProps {
 /** The webhooks of the last 24 hours with the most failed attempts, or whose receivers took longest. */
 export function WebhookFigures({ by }: WebhookFiguresProps) {
   const stats = useAllPages(StatsService.method.listWebhookStats, {}, { refreshMs: REFRESH_MS });
-  if (stats.isPending) return <Loading lines={SHOWN} />;
-  if (stats.isError) return <Failure error={stats.error} onRetry={() => void stats.refetch()} />;
-  const worst = by === "failures" ? mostFailing(stats.data.webhooks) : slowest(stats.data.webhooks);
+  return (
+    <Refreshed query={stats} loading={<Loading lines={SHOWN} />}>
+      {({ webhooks }) => <Worst by={by} webhooks={webhooks} />}
+    </Refreshed>
+  );
+}
+
+function Worst({ by, webhooks }: WebhookFiguresProps & { webhooks: WebhookStats[] }) {
+  const worst = by === "failures" ? mostFailing(webhooks) : slowest(webhooks);
   if (worst.length === 0) {
     return (
       <Text size="sm" c="dimmed">
@@ -95,11 +101,13 @@ function WebhookLink({ id }: { id: bigint }) {
         component={Link}
         to={generatePath(PAGE_PATHS.webhook, { id: String(id) })}
         size="sm"
-        lineClamp={2}
+        display="block"
+        truncate
         title={webhook?.url}
-        style={{ overflowWrap: "anywhere" }}
+        // Read without a gap where the address is cut.
+        aria-label={webhook ? (webhook.name ?? addressInFull(webhook.url)) : undefined}
       >
-        {webhook ? <Breakable text={webhookTitle(webhook)} /> : `Webhook ${id}`}
+        {webhook ? (webhook.name ?? <AddressInOneLine url={webhook.url} />) : `Webhook ${id}`}
       </Anchor>
       <Text size="xs" c="dimmed">
         {webhook ? processName(webhook.webhookProcess) : "\u00a0"}

@@ -1,4 +1,6 @@
+import { Text } from "@mantine/core";
 import { Fragment } from "react";
+import { addressParts } from "./webhook-title.ts";
 
 /** After what an address is taken to a new line: before it is broken in the middle of a word. */
 const PARTS = /(?<=[^/:]\/|[?&.])(?=[^/\s])/;
@@ -12,4 +14,38 @@ export function Breakable({ text }: { text: string }) {
       {part}
     </Fragment>
   ));
+}
+
+/** The number of characters at the end that are always shown. */
+const END = 12;
+
+/** A URL. */
+export interface AddressInOneLineProps {
+  url: string;
+  /** The colour of the path. Defaults to that of the host. */
+  pathColour?: string;
+}
+
+/**
+ * Host and path of a URL on one line, for a parent that truncates. Where it has no room, its middle is cut, so that URLs
+ * that only differ in their ends can be told apart. The whole text stays in the page and can be selected and copied.
+ */
+export function AddressInOneLine({ url, pathColour }: AddressInOneLineProps) {
+  const [host, path] = addressParts(url);
+  const end = path.slice(-END);
+  const part = (text: string) => (
+    <Text span inherit fw={400} c={pathColour}>
+      {text}
+    </Text>
+  );
+  return (
+    <>
+      {/* Most characters are narrower than `0`, whose width is 1ch. */}
+      <span className="address-start" style={{ maxWidth: `calc(100% - ${end.length}ch)` }}>
+        {host}
+        {part(path.slice(0, -END))}
+      </span>
+      {part(end)}
+    </>
+  );
 }

@@ -12,6 +12,11 @@ export function addressParts(url: string): [host: string, path: string] {
   return [host, pathname === "/" ? search : `${pathname}${search}`];
 }
 
+/** Host, path and query of a URL: `shop.example/hooks?tenant=7`. */
+export function addressInFull(url: string): string {
+  return addressParts(url).join("");
+}
+
 /** Host and path of a URL: `shop.example/hooks/orders`; the whole text if it is not a URL. */
 export function addressInShort(url: string): string {
   if (!URL.canParse(url)) return url;

@@ -1,4 +1,5 @@
 import { Anchor, Card, Checkbox, Group, Stack, Table, Text } from "@mantine/core";
+import { Fragment, useState } from "react";
 import { generatePath, Link } from "react-router";
 import { type Delivery, DeliveryState } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
@@ -6,11 +7,13 @@ import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
 import { NextRetry } from "../../../parts/status/next-retry.tsx";
+import { AddressInOneLine } from "../../../parts/text/breakable.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
 import { ShortId } from "../../../parts/text/short-id.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import { latestInWords } from "../delivery/result-words.ts";
 import { isFinal, type Selection } from "./selection.ts";
+import { UnfoldButton, UnfoldedAttempts } from "./unfolded-attempts.tsx";
 
 /** The deliveries of a page. */
 export interface DeliveryListProps {
@@ -21,12 +24,36 @@ export interface DeliveryListProps {
   ofOne?: "event" | "webhook";
 }
 
-/** Deliveries as a table with one line each, or as cards where there is no room for one. */
-export function DeliveryList(props: DeliveryListProps) {
-  return useBelow("lg") ? <Cards {...props} /> : <Rows {...props} />;
+/** The deliveries whose attempts are shown. */
+interface Unfolding {
+  ids: ReadonlySet<string>;
+  toggle: (id: string) => void;
 }
 
-function Rows({ deliveries, selection, ofOne }: DeliveryListProps) {
+interface ListProps extends DeliveryListProps {
+  unfolding: Unfolding;
+}
+
+/**
+ * Deliveries as a table with one line each, or as cards where there is no room for one. Each unfolds to show its
+ * attempts.
+ */
+export function DeliveryList(props: DeliveryListProps) {
+  const [ids, setIds] = useState<ReadonlySet<string>>(new Set());
+  function toggle(id: string) {
+    const next = new Set(ids);
+    if (!next.delete(id)) next.add(id);
+    setIds(next);
+  }
+  const List = useBelow("lg") ? Cards : Rows;
+  return <List {...props} unfolding={{ ids, toggle }} />;
+}
+
+/** The columns that every table has. */
+const COLUMNS = 6;
+
+function Rows({ deliveries, selection, ofOne, unfolding }: ListProps) {
+  const columns = COLUMNS + (selection ? 1 : 0) + (ofOne ? 1 : 2);
   return (
     <Table.ScrollContainer minWidth={840}>
       <Table
@@ -44,12 +71,12 @@ function Rows({ deliveries, selection, ofOne }: DeliveryListProps) {
                 <AllBox deliveries={deliveries} selection={selection} />
               </Table.Th>
             )}
-            <Table.Th w={98}>Delivery</Table.Th>
+            <Table.Th w={118}>Delivery</Table.Th>
             <Table.Th w={102}>Created</Table.Th>
-            {ofOne !== "event" && <Table.Th w={ofOne ? "24%" : "19%"}>Event</Table.Th>}
+            {ofOne !== "event" && <Table.Th w={ofOne ? "24%" : "17%"}>Event</Table.Th>}
             {ofOne !== "webhook" && <Table.Th>Webhook</Table.Th>}
             <Table.Th w={96}>State</Table.Th>
-            <Table.Th w={ofOne ? undefined : "23%"}>Last result</Table.Th>
+            <Table.Th w={ofOne ? undefined : "20%"}>Last result</Table.Th>
             <Table.Th w={46} ta="right" title="The number of attempts">
               Tries
             </Table.Th>
@@ -60,42 +87,48 @@ function Rows({ deliveries, selection, ofOne }: DeliveryListProps) {
         </Table.Thead>
         <Table.Tbody>
           {deliveries.map((delivery) => (
-            <Table.Tr
-              key={delivery.id}
-              bg={selection?.ids.has(delivery.id) ? "var(--mantine-color-default-hover)" : ""}
-            >
-              {selection && (
+            <Fragment key={delivery.id}>
+              <Table.Tr bg={selection?.ids.has(delivery.id) ? "var(--mantine-color-default-hover)" : ""}>
+                {selection && (
+                  <Table.Td>
+                    <Box delivery={delivery} selection={selection} />
+                  </Table.Td>
+                )}
                 <Table.Td>
-                  <Box delivery={delivery} selection={selection} />
+                  <Identity delivery={delivery} unfolding={unfolding} />
                 </Table.Td>
-              )}
-              <Table.Td>
-                <Identity delivery={delivery} />
-              </Table.Td>
-              <Table.Td>
-                <Time value={delivery.created} relative="short" />
-              </Table.Td>
-              {ofOne !== "event" && (
                 <Table.Td>
-                  <Subject delivery={delivery} />
+                  <Time value={delivery.created} relative="short" />
                 </Table.Td>
-              )}
-              {ofOne !== "webhook" && (
+                {ofOne !== "event" && (
+                  <Table.Td>
+                    <Subject delivery={delivery} />
+                  </Table.Td>
+                )}
+                {ofOne !== "webhook" && (
+                  <Table.Td>
+                    <Target delivery={delivery} />
+                  </Table.Td>
+                )}
                 <Table.Td>
-                  <Target delivery={delivery} />
+                  <DeliveryStateBadge state={delivery.state} />
                 </Table.Td>
+                <Table.Td>
+                  <Result delivery={delivery} />
+                </Table.Td>
+                <Table.Td ta="right">{delivery.attemptCount}</Table.Td>
+                <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
+                  {delivery.durationMs !== undefined && durationInWords(delivery.durationMs)}
+                </Table.Td>
+              </Table.Tr>
+              {unfolding.ids.has(delivery.id) && (
+                <Table.Tr>
+                  <Table.Td colSpan={columns} pl="xl" pb="xs">
+                    <UnfoldedAttempts delivery={delivery} />
+                  </Table.Td>
+                </Table.Tr>
               )}
-              <Table.Td>
-                <DeliveryStateBadge state={delivery.state} />
-              </Table.Td>
-              <Table.Td>
-                <Result delivery={delivery} />
-              </Table.Td>
-              <Table.Td ta="right">{delivery.attemptCount}</Table.Td>
-              <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
-                {delivery.durationMs !== undefined && durationInWords(delivery.durationMs)}
-              </Table.Td>
-            </Table.Tr>
+            </Fragment>
           ))}
         </Table.Tbody>
       </Table>
@@ -103,7 +136,7 @@ function Rows({ deliveries, selection, ofOne }: DeliveryListProps) {
   );
 }
 
-function Cards({ deliveries, selection, ofOne }: DeliveryListProps) {
+function Cards({ deliveries, selection, ofOne, unfolding }: ListProps) {
   return (
     <Stack gap="sm">
       {selection && (
@@ -125,12 +158,13 @@ function Cards({ deliveries, selection, ofOne }: DeliveryListProps) {
               {ofOne !== "webhook" && <Target delivery={delivery} />}
               <Result delivery={delivery} />
               <Group justify="space-between">
-                <Identity delivery={delivery} />
+                <Identity delivery={delivery} unfolding={unfolding} />
                 <Text size="sm" c="dimmed">
                   <Time value={delivery.created} relative /> ·{" "}
                   {delivery.attemptCount === 1 ? "1 attempt" : `${delivery.attemptCount} attempts`}
                 </Text>
               </Group>
+              {unfolding.ids.has(delivery.id) && <UnfoldedAttempts delivery={delivery} />}
             </Stack>
           </Card>
         ))}
@@ -173,8 +207,18 @@ function Box({ delivery, selection }: { delivery: Delivery; selection: Selection
   );
 }
 
-function Identity({ delivery: { id } }: { delivery: Delivery }) {
-  return <ShortId id={id} of="the delivery’s id" to={generatePath(PAGE_PATHS.delivery, { id })} />;
+function Identity({ delivery, unfolding }: { delivery: Delivery; unfolding: Unfolding }) {
+  const { id } = delivery;
+  return (
+    <Group gap={2} wrap="nowrap" w="max-content">
+      <UnfoldButton
+        delivery={delivery}
+        unfolded={unfolding.ids.has(id)}
+        onToggle={() => unfolding.toggle(id)}
+      />
+      <ShortId id={id} of="the delivery’s id" to={generatePath(PAGE_PATHS.delivery, { id })} />
+    </Group>
+  );
 }
 
 /** The event type, and what the event is about. */
@@ -210,7 +254,7 @@ function Subject({ delivery: { webhookProcess, subject, eventId } }: { delivery:
 function Target({ delivery: { webhookId, url } }: { delivery: Delivery }) {
   return (
     <Text size="sm" truncate title={`#${webhookId} ${url}`}>
-      {url.replace(/^https:\/\//i, "")}
+      <AddressInOneLine url={url} />
     </Text>
   );
 }

@@ -1,4 +1,4 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { createConnectQueryKey, skipToken, useQuery, useTransport } from "@connectrpc/connect-query";
 import { keepPreviousData, useQueryClient } from "@tanstack/react-query";
@@ -7,6 +7,7 @@ import {
   type Delivery,
   DeliveryService,
   type ListDeliveriesRequestSchema,
+  ListDeliveriesResponseSchema,
 } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 
 /** Deliveries a page. */
@@ -17,6 +18,8 @@ const MAX_ARRIVED = 100;
 const REFRESH_MS = 4_000;
 
 const { listDeliveries } = DeliveryService.method;
+/** Nothing is newer than a page that was just read. */
+const NONE_ARRIVED = create(ListDeliveriesResponseSchema);
 
 /** A page of the list, kept current. */
 export interface DeliveryPage {
@@ -82,7 +85,8 @@ export function useDeliveryPage(
   const arrived = useQuery(
     listDeliveries,
     held && held.anchor !== "" ? { ...asked(held.anchor), pageSize: MAX_ARRIVED } : skipToken,
-    { refetchInterval: REFRESH_MS },
+    // Without data, react-query would forget the error at the start of each read, and the alert would flicker.
+    { refetchInterval: REFRESH_MS, initialData: NONE_ARRIVED, initialDataUpdatedAt: 0 },
   );
 
   const isRead = page.data !== undefined && !page.isPlaceholderData && !page.isFetching;

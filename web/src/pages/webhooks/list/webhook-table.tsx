@@ -7,9 +7,9 @@ import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import type { Period } from "../../../parts/charts/periods.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { LastError, WebhookHealthBadges } from "../../../parts/status/webhook-health.tsx";
-import { Breakable } from "../../../parts/text/breakable.tsx";
+import { AddressInOneLine, Breakable } from "../../../parts/text/breakable.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
-import { addressParts } from "../../../parts/text/webhook-title.ts";
+import { addressInFull, addressParts } from "../../../parts/text/webhook-title.ts";
 import { AttemptBars } from "./attempt-bars.tsx";
 import type { LastDay } from "./last-day.ts";
 import { Success } from "./success.tsx";
@@ -68,7 +68,7 @@ export function WebhookTable({ webhooks, lastDay, histories, period, others }: W
   );
 }
 
-/** The webhook, and whether a long address is cut off instead of wrapped. */
+/** The webhook, and whether a long address is cut instead of wrapped. */
 interface WebhookLinkProps {
   webhook: Webhook;
   inOneLine?: boolean;
@@ -88,13 +88,15 @@ export function WebhookLink({ webhook, inOneLine = false }: WebhookLinkProps) {
         display="block"
         {...cut}
         title={url}
+        // Read without a gap where the address is cut.
+        aria-label={name ?? addressInFull(url)}
         style={{ overflowWrap: "anywhere" }}
       >
-        {name ?? <Address url={url} inOneLine={inOneLine} />}
+        {name ?? (inOneLine ? <AddressInOneLine url={url} pathColour="dimmed" /> : <Address url={url} />)}
       </Anchor>
       {name !== undefined && (
-        <Text size="xs" c="dimmed" lineClamp={1} title={url} style={{ overflowWrap: "anywhere" }}>
-          {addressParts(url)}
+        <Text size="xs" c="dimmed" truncate title={url}>
+          <AddressInOneLine url={url} />
         </Text>
       )}
     </>
@@ -102,15 +104,13 @@ export function WebhookLink({ webhook, inOneLine = false }: WebhookLinkProps) {
 }
 
 /** Host and path of an address. Every webhook's URL begins with `https://`, so the scheme is omitted. */
-function Address({ url, inOneLine }: { url: string; inOneLine: boolean }) {
+function Address({ url }: { url: string }) {
   const [host, path] = addressParts(url);
-  // A `wbr` breaks the line even where text does not wrap.
-  const text = (part: string) => (inOneLine ? part : <Breakable text={part} />);
   return (
     <>
-      {text(host)}
+      <Breakable text={host} />
       <Text span inherit fw={400} c="dimmed">
-        {text(path)}
+        <Breakable text={path} />
       </Text>
     </>
   );

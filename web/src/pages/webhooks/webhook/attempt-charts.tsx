@@ -15,7 +15,7 @@ import { PAGE_PATHS } from "../../../../../src/contract/page-paths.ts";
 import { PeriodSelect } from "../../../parts/charts/period-select.tsx";
 import { type Period, periodOf } from "../../../parts/charts/periods.ts";
 import { Section } from "../../../parts/layout/section.tsx";
-import { Failure } from "../../../parts/status/failure.tsx";
+import { Refreshed } from "../../../parts/status/refreshed.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
 import { useZone, type ZoneFormats } from "../../../parts/time/zone.ts";
 import { historyInWords } from "../list/attempt-bars.tsx";
@@ -38,21 +38,18 @@ const LATENCIES = [
 /** A webhook's attempts by outcome and their latency over a period, which lead to the deliveries of an interval. */
 export function AttemptCharts({ webhookId }: { webhookId: bigint }) {
   const [period, setPeriod] = useState(() => periodOf(""));
-  const { data, error, refetch } = useQuery(
+  const histories = useQuery(
     StatsService.method.listWebhookHistory,
     { webhookIds: [webhookId], hours: period.hours },
     { refetchInterval: REFRESH_MS, placeholderData: (before) => before },
   );
-  const history = data?.webhooks[0];
   return (
     <Section title="Attempts" actions={<PeriodSelect period={period} onChange={setPeriod} />}>
-      {history ? (
-        <Charts history={history} seconds={data.intervalSeconds} period={period} />
-      ) : error === null ? (
-        <Skeleton height={HEIGHT} />
-      ) : (
-        <Failure error={error} onRetry={() => void refetch()} />
-      )}
+      <Refreshed query={histories} loading={<Skeleton height={HEIGHT} />}>
+        {({ webhooks: [history], intervalSeconds }) =>
+          history && <Charts history={history} seconds={intervalSeconds} period={period} />
+        }
+      </Refreshed>
     </Section>
   );
 }

@@ -8,8 +8,8 @@ import { DeliveryService, DeliveryState } from "../../../../../gen/webhook/v1/de
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useMay } from "../../../api/session.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
-import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
+import { Refreshed } from "../../../parts/status/refreshed.tsx";
 import { ANY_TIME, SinceField } from "../../../parts/time/since-field.tsx";
 import { DeliveryList } from "../../deliveries/list/delivery-list.tsx";
 import { SendFilteredDialog } from "../../deliveries/send/send-filtered.tsx";
@@ -25,7 +25,7 @@ const REFRESH_MS = 5_000;
 /** The newest deliveries of a webhook, kept current. */
 export function LastDeliveries({ webhook }: { webhook: Webhook }) {
   const webhookId = webhook.id;
-  const { data, error, isPending, refetch } = useQuery(
+  const list = useQuery(
     DeliveryService.method.listDeliveries,
     { webhookId, pageSize: SHOWN },
     { refetchInterval: REFRESH_MS },
@@ -44,17 +44,17 @@ export function LastDeliveries({ webhook }: { webhook: Webhook }) {
       }
     >
       <OpenReplays webhookId={webhookId} />
-      {isPending ? (
-        <Loading lines={5} />
-      ) : !data ? (
-        <Failure error={error} onRetry={() => void refetch()} />
-      ) : data.deliveries.length === 0 ? (
-        <Text size="sm" c="dimmed">
-          None yet. The next event of this type appears here, and so does a test event.
-        </Text>
-      ) : (
-        <DeliveryList deliveries={data.deliveries} ofOne="webhook" />
-      )}
+      <Refreshed query={list} loading={<Loading lines={5} />}>
+        {({ deliveries }) =>
+          deliveries.length === 0 ? (
+            <Text size="sm" c="dimmed">
+              None yet. The next event of this type appears here, and so does a test event.
+            </Text>
+          ) : (
+            <DeliveryList deliveries={deliveries} ofOne="webhook" />
+          )
+        }
+      </Refreshed>
     </Section>
   );
 }

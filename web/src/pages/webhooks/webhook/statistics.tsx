@@ -3,8 +3,8 @@ import { Box, Table, Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import { StatsService, type WebhookPeriod } from "../../../../../gen/webhook/v1/stats_pb.ts";
 import { Section } from "../../../parts/layout/section.tsx";
-import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
+import { Refreshed } from "../../../parts/status/refreshed.tsx";
 import { durationInWords } from "../../../parts/text/duration.ts";
 import { percentage, successRate } from "../list/last-day.ts";
 import { RateBar } from "../list/success.tsx";
@@ -25,20 +25,12 @@ const ROWS: readonly (readonly [name: string, of: (period: WebhookPeriod) => Rea
 
 /** The webhook's deliveries, attempts and latency in the last hour, day and week, side by side. */
 export function Statistics({ webhookId }: { webhookId: bigint }) {
-  const { data, error, refetch } = useQuery(
-    StatsService.method.getWebhookStats,
-    { webhookId },
-    { refetchInterval: REFRESH_MS },
-  );
+  const stats = useQuery(StatsService.method.getWebhookStats, { webhookId }, { refetchInterval: REFRESH_MS });
   return (
     <Section title="Statistics">
-      {data ? (
-        <Periods periods={data.periods} />
-      ) : error === null ? (
-        <Loading lines={8} />
-      ) : (
-        <Failure error={error} onRetry={() => void refetch()} />
-      )}
+      <Refreshed query={stats} loading={<Loading lines={8} />}>
+        {({ periods }) => <Periods periods={periods} />}
+      </Refreshed>
     </Section>
   );
 }
