@@ -47,6 +47,8 @@ const QUERY_TIMEOUT_MS = 60_000;
  * @param options.max most connections at once
  * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes
  * @param options.lockTimeoutMs how long a statement may wait for a lock. Defaults to the server's `lock_timeout`
+ * @param options.idleTimeoutMs how long a connection may be idle before the server ends it. Defaults to the server's
+ *   `idle_session_timeout`
  * @param options.indexesOnly whether plans avoid sequential scans where there is an index. A queue is often empty when a
  *   statement is planned or its table is analysed, and must not be read from end to end once it is full. Nothing is JIT-compiled
  *   then: before PostgreSQL 18, a scan that cannot be avoided counts as very costly. Defaults to false
@@ -61,14 +63,16 @@ export function openDatabase(
     applicationName?: string;
     queryTimeoutMs?: number;
     lockTimeoutMs?: number;
+    idleTimeoutMs?: number;
     indexesOnly?: boolean;
     preparedStatements?: boolean;
     operationDuration?: Histogram | undefined;
   },
 ): Db {
-  const { lockTimeoutMs, indexesOnly = false } = options;
+  const { lockTimeoutMs, idleTimeoutMs, indexesOnly = false } = options;
   const settings = [
     ...(lockTimeoutMs === undefined ? [] : [`set lock_timeout = ${lockTimeoutMs}`]),
+    ...(idleTimeoutMs === undefined ? [] : [`set idle_session_timeout = ${idleTimeoutMs}`]),
     ...(indexesOnly ? ["set enable_seqscan = off", "set jit = off"] : []),
   ];
   const db = knex({

@@ -128,6 +128,10 @@ function migrateUnlessLocked(db: Db): Promise<boolean> {
     await assertNotVersionOne(lock);
     // An idle timeout of the server would release the lock during the migration.
     await lock.raw("set local idle_in_transaction_session_timeout = 0");
+    // The server finds out within two minutes that the machine of this process is lost, and releases the lock.
+    await lock.raw(
+      "set local tcp_keepalives_idle = 60; set local tcp_keepalives_interval = 10; set local tcp_keepalives_count = 6",
+    );
     const config: Knex.MigratorConfig = {
       // Knex rejects unknown migrations; `assertSameOrder` accepts those of newer versions.
       disableMigrationsListValidation: true,

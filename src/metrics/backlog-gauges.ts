@@ -18,6 +18,11 @@ import { isTransient } from "../db/faults.ts";
 const INTERVAL_MS = { min: 5_000, max: 25_000, times: 20 };
 /** A reading that takes longer is given up, in milliseconds. */
 const READING_TIMEOUT_MS = 20_000;
+/**
+ * The time after which PostgreSQL ends a session that reads nothing, in milliseconds. Longer than any rest between readings.
+ * Without it, the session of a lost machine would keep the lock until TCP finds that out, by default after two hours.
+ */
+const IDLE_TIMEOUT_MS = 60_000;
 
 /** The values of the gauges. */
 type Values = Pick<Backlog, "pending" | "retrying" | "overdue" | "oldestSendableS" | "lastRunS">;
@@ -25,7 +30,7 @@ type Values = Pick<Backlog, "pending" | "retrying" | "overdue" | "oldestSendable
 /**
  * Gauges of what waits in the database. Of all processes on a database one exports them, so that sums over processes are
  * right: the process that holds an advisory lock in a separate session. When it ends, another one takes over within the
- * interval.
+ * interval; when its machine is lost, within the idle timeout and the interval.
  *
  * A separate producer, because an observable gauge of the SDK continues to export its last value.
  */
@@ -66,6 +71,7 @@ export class BacklogGauges implements MetricProducer {
           max: 1,
           applicationName: "webhook-service-metrics",
           queryTimeoutMs: READING_TIMEOUT_MS,
+          idleTimeoutMs: IDLE_TIMEOUT_MS,
         });
         if (await holdsLock(this.#session)) await this.#read(this.#session);
         else await this.#forget();

@@ -16,7 +16,7 @@ import type { TemporalTarget } from "./connection/target.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
 import { createReplayActivities } from "./replays/run-replay.ts";
 import { startReplays } from "./replays/start-replays.ts";
-import { ensureCurrentVersion, versioningOptions } from "./setup/deployment.ts";
+import { ensureCurrentVersion, versioningOptions, whyNotCurrent } from "./setup/deployment.ts";
 import {
   dispatchInput,
   ensureDispatchSchedule,
@@ -71,6 +71,8 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
   let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
   /** The reason why nothing polls, while `live` is undefined. */
   let waiting = NO_TEMPORAL;
+  /** Whether this process may run workflows, or once could: a later version then replaces it. */
+  let wasCurrent = options.dispatch.deployment === undefined;
   const { promise: started, resolve: firstStart } = Promise.withResolvers<void>();
 
   /** Works until the service stops, the database is lost or a worker fails. */
@@ -153,11 +155,16 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
     async unready() {
       if (!live) return [waiting];
       try {
-        const { client } = live.connections;
-        await client.connection.withDeadline(Date.now() + 2_000, () =>
-          client.workflowService.getSystemInfo({}),
-        );
-        return [];
+        const { client, namespace } = live.connections;
+        const { deployment } = options.dispatch;
+        return await client.connection.withDeadline(Date.now() + 2_000, async () => {
+          await client.workflowService.getSystemInfo({});
+          if (wasCurrent || !deployment) return [];
+          // A rollout that counted this worker as ready would stop those of the current version, and nothing would run.
+          const reason = await whyNotCurrent(client, namespace, deployment);
+          wasCurrent = reason === null;
+          return reason === null ? [] : [reason];
+        });
       } catch {
         return ["Temporal does not respond"];
       }

@@ -356,6 +356,49 @@ describe("the outbox example", () => {
     ]);
   });
 
+  test("continues if its connection to the database breaks while it is idle or publishes", async () => {
+    const { store, startRelay, left } = await createOutbox();
+    const relay = startRelay();
+    await expect.poll(left).toBe(0);
+    const insert = () =>
+      store.raw(
+        `insert into outbox (event) select jsonb_build_object('userId', 'tenant-42', 'orderDispatched',
+          jsonb_build_object('orderId', '1', 'orderNumber', 'SO-1', 'dispatchedAt', to_json(now())))`,
+      );
+    /** Ends the relay's session in the given state; returns the number of sessions ended. */
+    const breakIn = async (state: string) => {
+      const { rows } = await store.raw(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+          where datname = current_database() and pid <> pg_backend_pid() and state = ?`,
+        [state],
+      );
+      return rows.length;
+    };
+    await expect.poll(() => breakIn("idle")).toBe(1);
+    await insert();
+    await expect.poll(left).toBe(0);
+
+    // Publishing waits for this lock, in a transaction of the relay.
+    const held = await api.context.db.transaction();
+    onTestFinished(async () => {
+      if (!held.isCompleted()) await held.rollback();
+    });
+    await held.raw("lock table events in access exclusive mode");
+    await insert();
+    const waits = async () =>
+      (
+        await api.context
+          .db("pg_stat_activity")
+          .whereRaw("datname = current_database()")
+          .where({ wait_event_type: "Lock" })
+      ).length;
+    await expect.poll(waits).toBeGreaterThan(0);
+    expect(await breakIn("idle in transaction")).toBe(1);
+    await held.rollback();
+    await expect.poll(left, { timeout: 20_000 }).toBe(0);
+    expect([relay.exitCode, relay.signalCode]).toEqual([null, null]);
+  });
+
   test("publishes every event if the key has a quota of fewer events than a batch has", async () => {
     const { store, startRelay, left, published } = await createOutbox(200);
     startRelay();

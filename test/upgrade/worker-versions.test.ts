@@ -87,3 +87,24 @@ test("an open run moves from workers without a version to the first version, and
   expect(raw.workflowExecutionInfo?.versioningInfo?.deploymentVersion?.buildId).toBe("1.1.0");
   await newer.stop();
 });
+
+// The last one: the task queues are then those of a version, whose tasks workers without one do not get.
+test("a worker is ready only once its version has been current, and stays ready when another one replaces it", async () => {
+  const deployment = `webhooks-${randomUUID()}`;
+  const ready = async ({ url }: Service) => {
+    const response = await fetch(`${url}/readyz`);
+    return { status: response.status, text: await response.text() };
+  };
+  const older = await startVersion(deployment, "1.0.0");
+  await expect.poll(() => ready(older), PATIENT).toMatchObject({ status: 200 });
+  const newer = await startVersion(deployment, "1.1.0");
+  const command = `temporal worker deployment set-current-version --namespace default --deployment-name ${deployment} --build-id 1.1.0`;
+  await expect
+    .poll(() => ready(newer), PATIENT)
+    .toMatchObject({ status: 503, text: expect.stringContaining(command) });
+  expect(await ready(older)).toMatchObject({ status: 200 });
+  await makeCurrent(deployment, "1.1.0");
+  await expect.poll(() => ready(newer), PATIENT).toMatchObject({ status: 200 });
+  expect(await ready(older)).toMatchObject({ status: 200 });
+  await Promise.all([older.stop(), newer.stop()]);
+});

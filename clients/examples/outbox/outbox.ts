@@ -24,6 +24,9 @@ const { events } = createWebhookClients(
   }),
 );
 const pool = new pg.Pool({ connectionString: OUTBOX_DATABASE_URL });
+// A connection that breaks between two statements has no other listener, and would end the program.
+pool.on("error", ({ message }) => console.error(`the connection broke: ${message}`));
+pool.on("connect", (client) => client.on("error", () => {}));
 
 /** Events in a batch: at most 1,000. */
 const BATCH_SIZE = 500;

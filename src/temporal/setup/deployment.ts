@@ -27,6 +27,37 @@ export function versioningOptions(
   };
 }
 
+const commandOf = (namespace: string, { name, buildId }: DeploymentConfig) =>
+  `temporal worker deployment set-current-version --namespace ${namespace} --deployment-name ${name} --build-id ${buildId}`;
+
+/**
+ * The reason why workers of the version execute no workflows, with the command that makes the version the current one. Null if
+ * it is the current one, or if Temporal does not tell.
+ *
+ * @throws if Temporal does not respond
+ */
+export async function whyNotCurrent(
+  client: Client,
+  namespace: string,
+  deployment: DeploymentConfig,
+): Promise<string | null> {
+  const { name, buildId } = deployment;
+  try {
+    const { workerDeploymentInfo } = await client.workflowService.describeWorkerDeployment({
+      namespace,
+      deploymentName: name,
+    });
+    const current = workerDeploymentInfo?.routingConfig?.currentDeploymentVersion?.buildId;
+    if (current === buildId) return null;
+    return `the current version of the worker deployment ${name} is ${current ?? "not set"}, and this worker's is ${buildId}; to make it the current one, run: ${commandOf(namespace, deployment)}`;
+  } catch (error) {
+    if (!isGrpcServiceError(error)) throw error;
+    if (REFUSALS.includes(error.code)) return null;
+    if (error.code !== STATUS_CODES.NOT_FOUND) throw error;
+    return `Temporal does not know the worker deployment ${name} yet`;
+  }
+}
+
 /**
  * Makes the version the current one of its deployment if the deployment has none: without, Temporal would give its workers
  * nothing. Never replaces a current version, which is the operator's decision, and logs the command instead. Retries
@@ -42,7 +73,7 @@ export async function ensureCurrentVersion(
   if (!deployment) return;
   const { name, buildId } = deployment;
   const version = { deployment: name, buildId };
-  const command = `temporal worker deployment set-current-version --namespace ${namespace} --deployment-name ${name} --build-id ${buildId}`;
+  const command = commandOf(namespace, deployment);
   const attempt = async () => {
     const { workerDeploymentInfo, conflictToken } = await client.workflowService.describeWorkerDeployment({
       namespace,
