@@ -107,7 +107,7 @@ export function createDeliveryInstruments(meter: Meter): DeliveryInstruments {
       "Time from the publishing of an event to the recorded 2xx of a receiver, retries included.",
       LATENCY_SECONDS,
     ),
-    attempts: meter.createCounter("webhook.delivery.attempts", {
+    attempts: counter(meter, "webhook.delivery.attempts", [{ outcome: "delivered", attempt: "1" }], {
       unit: "{attempt}",
       description: "Recorded attempts, by the state of the delivery and the number of the attempt.",
     }),

@@ -62,6 +62,15 @@ test("a service has the metrics of its delivery processes, by a label, and those
   const service = await start({ DELIVERY_PROCESSES: "2" });
   const receiver = await startReceiver(parts.certificate);
   onTestFinished(() => receiver.close());
+  // Before the first delivery: Prometheus does not see the first increase of a new series.
+  const delivered = async () =>
+    (await metricsOf(service))
+      .filter(({ name }) => name === "webhook_delivery_attempts_total")
+      .map(({ labels, value }) => [labels.outcome, value]);
+  await expect.poll(delivered).toEqual([
+    ["delivered", 0],
+    ["delivered", 0],
+  ]);
   await register(service.grpcPort, parts.adminKey, `${receiver.url}/`);
   await publishMany(service.grpcPort, parts.adminKey, 20);
   await untilAllFinal(parts.db);
