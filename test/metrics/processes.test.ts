@@ -91,6 +91,12 @@ test("a service has the metrics of its delivery processes, by a label, and those
     .toBeGreaterThan(0);
   const queues = new Set((await metricsOf(service)).map(({ labels }) => labels.task_queue));
   expect([...queues].filter((name) => /[0-9a-f]{8}-/.test(name ?? ""))).toEqual([]);
+  // The SDK measures in seconds.
+  const latency = "temporal_activity_execution_latency_seconds_bucket";
+  expect(sum(await metricsOf(service), latency, { le: "300" })).toBeGreaterThan(0);
+  expect((await metricsOf(service)).some(({ name, labels }) => name === latency && labels.le === "0.1")).toBe(
+    true,
+  );
 
   const [worker] = await rows<{ name: string }>(
     parts.db,
