@@ -5,7 +5,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { parseAllDocuments } from "yaml";
-import { variableNames } from "../../src/config/config.ts";
+import { readConfig, variableNames } from "../../src/config/config.ts";
 import { describeWith } from "./programs.ts";
 
 const chart = fileURLToPath(new URL("../../deploy/helm", import.meta.url));
@@ -19,6 +19,7 @@ interface Manifest {
   metadata: { name: string; annotations?: Record<string, string> };
   spec: {
     replicas?: number;
+    metrics?: { external: { target: { type: string; averageValue: string } } }[];
     template?: {
       spec: {
         terminationGracePeriodSeconds: number;
@@ -142,6 +143,13 @@ describeWith(["helm"], "the Helm chart", () => {
     );
     expect(worker?.spec.template?.spec.terminationGracePeriodSeconds).toBe(80);
     expect(worker?.spec.replicas).toBeUndefined();
+  });
+
+  test("scales workers by the age for each worker, and not while events wait for the next dispatch", () => {
+    const autoscaler = manifests("full-values.yaml").find(({ kind }) => kind === "HorizontalPodAutoscaler");
+    const target = autoscaler?.spec.metrics?.[0]?.external.target;
+    expect(target?.type).toBe("AverageValue");
+    expect(Number(target?.averageValue)).toBeGreaterThan(readConfig({}).dispatch.intervalMs / 1_000);
   });
 });
 
