@@ -141,7 +141,8 @@ describeWith(["helm"], "the Helm chart", () => {
     const worker = manifests("full-values.yaml").find(
       ({ kind, metadata }) => kind === "Deployment" && metadata.name === "hooks-worker",
     );
-    expect(worker?.spec.template?.spec.terminationGracePeriodSeconds).toBe(80);
+    // DELIVERY_TIMEOUT, 30 s until delivery processes are killed, and 20 s for the rest.
+    expect(worker?.spec.template?.spec.terminationGracePeriodSeconds).toBe(60 + 50);
     expect(worker?.spec.replicas).toBeUndefined();
   });
 
