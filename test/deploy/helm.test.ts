@@ -28,6 +28,7 @@ interface Manifest {
           args?: string[];
           env: { name: string; value?: string }[];
           securityContext: object;
+          livenessProbe: { httpGet: { path: string; port: string; scheme?: string } };
         }[];
       };
     };
@@ -151,6 +152,17 @@ describeWith(["helm"], "the Helm chart", () => {
     const target = autoscaler?.spec.metrics?.[0]?.external.target;
     expect(target?.type).toBe("AverageValue");
     expect(Number(target?.averageValue)).toBeGreaterThan(readConfig({}).dispatch.intervalMs / 1_000);
+  });
+
+  test.each([
+    ["default-values.yaml", { path: "/healthz", port: "metrics" }],
+    ["full-values.yaml", { path: "/healthz", port: "metrics" }],
+    ["small-values.yaml", { path: "/healthz", port: "http", scheme: "HTTP" }],
+  ])("asks the API for its liveness on the port of metrics if there is one, with %s", (values, probe) => {
+    const api = manifests(values).find(
+      ({ kind, metadata }) => kind === "Deployment" && metadata.name === "hooks-api",
+    );
+    expect(api?.spec.template?.spec.containers[0]?.livenessProbe.httpGet).toEqual(probe);
   });
 });
 

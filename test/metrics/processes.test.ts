@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:net";
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
@@ -125,4 +127,16 @@ test("delivery processes are measured while they wait for a Temporal that is awa
   await expect.poll(processes).toEqual(["delivery-1", "main"]);
   await gateway.set("pass");
   await starting;
+});
+
+test("an API with MAX_CONNECTIONS open connections answers the liveness check on the port of metrics", async () => {
+  const api = await start({ ROLE: "api", MAX_CONNECTIONS: "10" });
+  for (let n = 0; n < 10; n += 1) {
+    const caller = connect(api.httpPort, "127.0.0.1");
+    caller.on("error", () => {});
+    onTestFinished(() => void caller.destroy());
+    await once(caller, "connect");
+  }
+  await expect(fetch(`http://127.0.0.1:${api.httpPort}/healthz`)).rejects.toThrow();
+  expect((await fetch(`http://127.0.0.1:${api.metricsPort}/healthz`)).status).toBe(200);
 });
