@@ -11,8 +11,8 @@ import type { AttemptResult, RecordedState } from "../db/queue/results.ts";
 
 /** Upper bounds of the classes of requests' durations, in seconds: those of OpenTelemetry's conventions for HTTP. */
 const REQUEST_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
-/** The same for POSTs, which may take as long as DELIVERY_TIMEOUT allows. */
-const POST_SECONDS = [...REQUEST_SECONDS, 30, 60, 300];
+/** The same for POSTs, which may take as long as DELIVERY_TIMEOUT allows, and for what Temporal's SDK measures. */
+export const POST_SECONDS = [...REQUEST_SECONDS, 30, 60, 300];
 /** The same for statements: those of the conventions for databases. */
 const STATEMENT_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10];
 /** The same for the time from publishing to delivery: within a second, within the minute's dispatch, by a retry. */
@@ -107,7 +107,7 @@ export function createDeliveryInstruments(meter: Meter): DeliveryInstruments {
       "Time from the publishing of an event to the recorded 2xx of a receiver, retries included.",
       LATENCY_SECONDS,
     ),
-    attempts: meter.createCounter("webhook.delivery.attempts", {
+    attempts: counter(meter, "webhook.delivery.attempts", [{ outcome: "delivered", attempt: "1" }], {
       unit: "{attempt}",
       description: "Recorded attempts, by the state of the delivery and the number of the attempt.",
     }),

@@ -4,6 +4,8 @@ import type { Logger } from "pino";
 
 /** The path that Prometheus scrapes unless told otherwise. */
 export const METRICS_PATH = "/metrics";
+/** The path of the liveness check, which callers of the API cannot keep from a connection. */
+const HEALTH_PATH = "/healthz";
 /** Connections at once: a few scrapers and people. */
 const MAX_CONNECTIONS = 50;
 /** The maximum time in which a client sends its request, in milliseconds. */
@@ -17,7 +19,7 @@ export interface MetricsListener {
 }
 
 /**
- * Serves the metrics, to everyone who reaches the port, and nothing else.
+ * Serves the metrics and the liveness check, to everyone who reaches the port, and nothing else.
  *
  * @param options.port 0: any free one
  * @param options.render writes the metrics in the text format of Prometheus
@@ -34,7 +36,12 @@ export async function listenForMetrics(options: {
     if (request.method !== "GET") response.setHeader("Connection", "close");
     const answer = (status: number, type: string, body: string) =>
       response.writeHead(status, { "Content-Type": type, "Cache-Control": "no-store" }).end(body);
-    if (request.url?.split("?", 1)[0] !== METRICS_PATH || !["GET", "HEAD"].includes(request.method ?? "")) {
+    const path = ["GET", "HEAD"].includes(request.method ?? "") ? request.url?.split("?", 1)[0] : undefined;
+    if (path === HEALTH_PATH) {
+      answer(200, "application/json; charset=utf-8", JSON.stringify({ status: "alive" }));
+      return;
+    }
+    if (path !== METRICS_PATH) {
       answer(404, "text/plain; charset=utf-8", `Not found. The metrics are at GET ${METRICS_PATH}.\n`);
       return;
     }

@@ -1,5 +1,6 @@
 import type { Attributes, Histogram, Meter, UpDownCounter } from "@opentelemetry/api";
 import type { BufferedMetricUpdate, MetricsBuffer } from "@temporalio/worker";
+import { POST_SECONDS } from "./instruments.ts";
 
 /**
  * The interval at which the buffer is emptied, in milliseconds. The buffer holds many times what Temporal's SDK
@@ -58,7 +59,9 @@ function createRecorder(
       return (value, attributes) => gauge.record(value, attributes);
     }
     default: {
-      const histogram: Histogram = meter.createHistogram(name, options);
+      // The default bounds of OpenTelemetry are for milliseconds.
+      const advice = options.unit === "s" ? { explicitBucketBoundaries: POST_SECONDS } : {};
+      const histogram: Histogram = meter.createHistogram(name, { ...options, advice });
       return (value, attributes) => histogram.record(value, attributes);
     }
   }

@@ -5,7 +5,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { parseAllDocuments } from "yaml";
-import { variableNames } from "../../src/config/config.ts";
+import { readConfig, variableNames } from "../../src/config/config.ts";
 import { describeWith } from "./programs.ts";
 
 const chart = fileURLToPath(new URL("../../deploy/helm", import.meta.url));
@@ -19,6 +19,7 @@ interface Manifest {
   metadata: { name: string; annotations?: Record<string, string> };
   spec: {
     replicas?: number;
+    metrics?: { external: { target: { type: string; averageValue: string } } }[];
     template?: {
       spec: {
         terminationGracePeriodSeconds: number;
@@ -27,6 +28,7 @@ interface Manifest {
           args?: string[];
           env: { name: string; value?: string }[];
           securityContext: object;
+          livenessProbe: { httpGet: { path: string; port: string; scheme?: string } };
         }[];
       };
     };
@@ -140,8 +142,27 @@ describeWith(["helm"], "the Helm chart", () => {
     const worker = manifests("full-values.yaml").find(
       ({ kind, metadata }) => kind === "Deployment" && metadata.name === "hooks-worker",
     );
-    expect(worker?.spec.template?.spec.terminationGracePeriodSeconds).toBe(80);
+    // DELIVERY_TIMEOUT, 30 s until delivery processes are killed, and 20 s for the rest.
+    expect(worker?.spec.template?.spec.terminationGracePeriodSeconds).toBe(60 + 50);
     expect(worker?.spec.replicas).toBeUndefined();
+  });
+
+  test("scales workers by the age for each worker, and not while events wait for the next dispatch", () => {
+    const autoscaler = manifests("full-values.yaml").find(({ kind }) => kind === "HorizontalPodAutoscaler");
+    const target = autoscaler?.spec.metrics?.[0]?.external.target;
+    expect(target?.type).toBe("AverageValue");
+    expect(Number(target?.averageValue)).toBeGreaterThan(readConfig({}).dispatch.intervalMs / 1_000);
+  });
+
+  test.each([
+    ["default-values.yaml", { path: "/healthz", port: "metrics" }],
+    ["full-values.yaml", { path: "/healthz", port: "metrics" }],
+    ["small-values.yaml", { path: "/healthz", port: "http", scheme: "HTTP" }],
+  ])("asks the API for its liveness on the port of metrics if there is one, with %s", (values, probe) => {
+    const api = manifests(values).find(
+      ({ kind, metadata }) => kind === "Deployment" && metadata.name === "hooks-api",
+    );
+    expect(api?.spec.template?.spec.containers[0]?.livenessProbe.httpGet).toEqual(probe);
   });
 });
 

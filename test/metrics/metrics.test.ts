@@ -206,10 +206,13 @@ test("no secret, address, host or user is in the metrics, and labels have few va
   expect([...labels].filter((label) => /host|url|address|key|webhook_id|server/.test(label))).toEqual([]);
 });
 
-test("anything but GET /metrics is not found, and what is not HTTP leaves the listener as it is", async () => {
+test("anything but GET /metrics and /healthz is not found, and what is not HTTP leaves the listener as it is", async () => {
   const { origin, port } = new URL(url);
   expect((await fetch(`${origin}/`)).status).toBe(404);
   expect((await fetch(url, { method: "POST", body: "x" })).status).toBe(404);
+  const health = await fetch(`${origin}/healthz`);
+  expect([health.status, await health.json()]).toEqual([200, { status: "alive" }]);
+  expect((await fetch(`${origin}/healthz`, { method: "POST", body: "x" })).status).toBe(404);
   expect((await fetch(`${url}?match=x`)).status).toBe(200);
   await new Promise<void>((resolve, reject) => {
     const socket = connectTcp(Number(port), "127.0.0.1", () => socket.write("nonsense\r\n\r\n"));

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:net";
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
@@ -62,6 +64,15 @@ test("a service has the metrics of its delivery processes, by a label, and those
   const service = await start({ DELIVERY_PROCESSES: "2" });
   const receiver = await startReceiver(parts.certificate);
   onTestFinished(() => receiver.close());
+  // Before the first delivery: Prometheus does not see the first increase of a new series.
+  const delivered = async () =>
+    (await metricsOf(service))
+      .filter(({ name }) => name === "webhook_delivery_attempts_total")
+      .map(({ labels, value }) => [labels.outcome, value]);
+  await expect.poll(delivered).toEqual([
+    ["delivered", 0],
+    ["delivered", 0],
+  ]);
   await register(service.grpcPort, parts.adminKey, `${receiver.url}/`);
   await publishMany(service.grpcPort, parts.adminKey, 20);
   await untilAllFinal(parts.db);
@@ -82,6 +93,12 @@ test("a service has the metrics of its delivery processes, by a label, and those
     .toBeGreaterThan(0);
   const queues = new Set((await metricsOf(service)).map(({ labels }) => labels.task_queue));
   expect([...queues].filter((name) => /[0-9a-f]{8}-/.test(name ?? ""))).toEqual([]);
+  // The SDK measures in seconds.
+  const latency = "temporal_activity_execution_latency_seconds_bucket";
+  expect(sum(await metricsOf(service), latency, { le: "300" })).toBeGreaterThan(0);
+  expect((await metricsOf(service)).some(({ name, labels }) => name === latency && labels.le === "0.1")).toBe(
+    true,
+  );
 
   const [worker] = await rows<{ name: string }>(
     parts.db,
@@ -110,4 +127,16 @@ test("delivery processes are measured while they wait for a Temporal that is awa
   await expect.poll(processes).toEqual(["delivery-1", "main"]);
   await gateway.set("pass");
   await starting;
+});
+
+test("an API with MAX_CONNECTIONS open connections answers the liveness check on the port of metrics", async () => {
+  const api = await start({ ROLE: "api", MAX_CONNECTIONS: "10" });
+  for (let n = 0; n < 10; n += 1) {
+    const caller = connect(api.httpPort, "127.0.0.1");
+    caller.on("error", () => {});
+    onTestFinished(() => void caller.destroy());
+    await once(caller, "connect");
+  }
+  await expect(fetch(`http://127.0.0.1:${api.httpPort}/healthz`)).rejects.toThrow();
+  expect((await fetch(`http://127.0.0.1:${api.metricsPort}/healthz`)).status).toBe(200);
 });

@@ -17,6 +17,7 @@ interface ComposeService {
   ports?: string[];
   volumes?: string[];
   tmpfs?: string[];
+  stop_grace_period?: string;
   environment?: Record<string, string>;
 }
 
@@ -78,6 +79,15 @@ test("the README sets everything that the compose file asks for", () => {
   ]);
   const deploy = /## Deploy it\n(.*?)\n## /s.exec(read("README.md"))?.[1];
   for (const name of needed) expect(deploy).toContain(`${name}=`);
+});
+
+test("the service's containers may stop for as long as the operator says, by default 50 s longer than an attempt takes", () => {
+  const { DELIVERY_TIMEOUT } = parseEnv(read(".env.example"));
+  for (const name of ["api", "worker"]) {
+    const period = services.find(([each]) => each === name)?.[1].stop_grace_period ?? "";
+    const [, seconds] = /^\$\{STOP_GRACE_PERIOD:-(\d+)s\}$/.exec(period) ?? [];
+    expect(Number(seconds), name).toBeGreaterThanOrEqual(Number.parseInt(DELIVERY_TIMEOUT ?? "", 10) + 50);
+  }
 });
 
 /** Settings that the compose file itself decides, and not the operator. */
