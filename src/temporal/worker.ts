@@ -280,25 +280,33 @@ async function createWorkers(
     shutdownForceTime: engine.timeoutMs + 20_000,
   };
   const { deliverPending, retryDeliveries, ...dispatch } = activities;
-  return [
-    await Worker.create({
-      ...common,
+  const options = [
+    {
       taskQueue: names.dispatchTaskQueue,
       workflowBundle,
       activities: dispatch,
       ...versioningOptions(deployment),
-    }),
-    await Worker.create({
-      ...common,
+    },
+    {
       taskQueue: engine.lease.taskQueue,
       activities: { deliverPending },
       maxConcurrentActivityTaskExecutions: MAX_PUMPS,
-    }),
-    await Worker.create({
-      ...common,
+    },
+    {
       taskQueue: names.retryTaskQueue,
       activities: { retryDeliveries },
       maxConcurrentActivityTaskExecutions: MAX_RETRY_ACTIVITIES,
-    }),
+    },
   ];
+  const workers: Worker[] = [];
+  try {
+    for (const each of options) workers.push(await Worker.create({ ...common, ...each }));
+    return workers;
+  } catch (error) {
+    // The SDK releases a worker, and allows its connection to be closed, only at the end of its run.
+    const runs = workers.map((worker) => worker.run());
+    shutDown(workers);
+    await Promise.allSettled(runs);
+    throw error;
+  }
 }

@@ -1,5 +1,5 @@
 import { ScheduleClient } from "@temporalio/client";
-import { Worker } from "@temporalio/worker";
+import { NativeConnection, Worker } from "@temporalio/worker";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { startTestService, WOKEN } from "../support/test-service.ts";
 
@@ -47,4 +47,29 @@ test("a worker whose trigger of a run fails repeats it, keeps its pollers, and e
   await service.stop();
   isStopped = true;
   expect(await states()).toEqual(["STOPPED", "STOPPED", "STOPPED"]);
+});
+
+test("a worker that cannot be created leaves no other behind, nor their connection, and delivers once all can be", async () => {
+  const { create } = Worker;
+  let creations = 0;
+  const creating = vi.spyOn(Worker, "create").mockImplementation(async (options) => {
+    creations += 1;
+    if (creations === 2) throw new Error("the namespace's limit of pollers is reached");
+    return create.call(Worker, options);
+  });
+  const closing = vi.spyOn(NativeConnection.prototype, "close");
+  onTestFinished(() => {
+    creating.mockRestore();
+    closing.mockRestore();
+  });
+  const service = await startTestService(WOKEN);
+  onTestFinished(() => service.stop());
+  const receiver = await service.receiver();
+  await service.register(`${receiver.url}/`);
+  await service.publish();
+  await receiver.until((received) => received.length === 1);
+  const first: Worker = await creating.mock.results[0]?.value;
+  expect(first.getState()).toBe("STOPPED");
+  const [closed] = await Promise.allSettled(closing.mock.results.map(({ value }) => value));
+  expect(closed).toEqual({ status: "fulfilled", value: undefined });
 });
