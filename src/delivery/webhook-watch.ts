@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { isTransient, untilAnswered } from "../db/faults.ts";
 import type { ChangeFeed, HeldWebhook, openChangeFeed } from "../db/queue/changes.ts";
-import type { Clock } from "../process/clock.ts";
+import { type Clock, currentMoment, LONG_AGO } from "../process/clock.ts";
 
 /** The interval between reads of the revision, in milliseconds. */
 const READ_INTERVAL_MS = 250;
@@ -42,8 +42,8 @@ export class WebhookWatch {
   #revision = -1n;
   /** The latest revision whose changes have been applied. */
   #applied = -1n;
-  /** The time of the last read, by both clocks. */
-  #readAt = { now: Number.NEGATIVE_INFINITY, wall: Number.NEGATIVE_INFINITY };
+  /** The time of the last read. */
+  #readAt = LONG_AGO;
   #running: Promise<void> | undefined;
   #isAway = false;
 
@@ -56,8 +56,8 @@ export class WebhookWatch {
    * that the machine was suspended since.
    */
   isFresh(): boolean {
-    const { clock } = this.#parts;
-    return clock.now() - this.#readAt.now < MAX_AGE_MS && clock.wall() - this.#readAt.wall < MAX_AGE_MS;
+    const { now, wall } = currentMoment(this.#parts.clock);
+    return now - this.#readAt.now < MAX_AGE_MS && wall - this.#readAt.wall < MAX_AGE_MS;
   }
 
   /** The known revision of the webhooks. Changes whenever a webhook changes. */
@@ -115,8 +115,7 @@ export class WebhookWatch {
   }
 
   async #read(feed: ChangeFeed): Promise<void> {
-    const { clock } = this.#parts;
-    const sent = { now: clock.now(), wall: clock.wall() };
+    const sent = currentMoment(this.#parts.clock);
     const revision = await feed.revision();
     // Set before checking: deliveries held now were claimed under earlier revisions, and later claims check the new
     // one.

@@ -6,19 +6,10 @@ import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
+import { systemClock as clock, currentMoment, LONG_AGO } from "../process/clock.ts";
 
 /** The number of renewals within the duration of a lease. */
 const RENEWALS_PER_LEASE = 4;
-
-/** A time by the monotonic and by the wall clock, in milliseconds. */
-interface Times {
-  monotonic: number;
-  wall: number;
-}
-
-const ENDED: Times = { monotonic: Number.NEGATIVE_INFINITY, wall: Number.NEGATIVE_INFINITY };
-
-const times = (): Times => ({ monotonic: performance.now(), wall: Date.now() });
 
 /**
  * The process's row in `workers`. Its claims are valid while it renews that row. When the row expires, another
@@ -38,7 +29,8 @@ export class WorkerLease {
   /** The task queue from which only this process takes pumps. Different at each start. */
   readonly taskQueue = `worker-${randomUUID()}`;
   #current: number | undefined;
-  #validUntil = ENDED;
+  /** The time before the last renewal was sent. */
+  #renewedAt = LONG_AGO;
   #renewing: Promise<void> | undefined;
   #adding: Promise<number> | undefined;
 
@@ -119,7 +111,7 @@ export class WorkerLease {
 
   /** Blocks sending until the lease is renewed, for example when a result matched no claim. */
   verify(): void {
-    this.#validUntil = ENDED;
+    this.#renewedAt = LONG_AGO;
     void this.#renewOrWarn();
   }
 
@@ -128,8 +120,9 @@ export class WorkerLease {
    * wall clock says that it has ended.
    */
   isValid(): boolean {
-    if (performance.now() >= this.#validUntil.monotonic) return false;
-    if (Date.now() < this.#validUntil.wall) return true;
+    const { now, wall } = currentMoment(clock);
+    if (now - this.#renewedAt.now >= this.#leaseMs) return false;
+    if (wall - this.#renewedAt.wall < this.#leaseMs) return true;
     this.verify();
     return false;
   }
@@ -162,13 +155,13 @@ export class WorkerLease {
   }
 
   async #addOne(): Promise<number> {
-    const sent = times();
+    const sent = currentMoment(clock);
     const name = `${hostname()}/${process.pid}`;
     const worker = { name, taskQueue: this.taskQueue, leaseMs: this.#leaseMs };
     const id = await untilAnswered(() => addWorker(this.#db, worker), { signal: this.#end.signal });
     this.#current = id;
     this.#claims.set(id, 0);
-    if (this.#claims.size === 1) this.#extend(sent);
+    if (this.#claims.size === 1) this.#renewedAt = sent;
     this.#renewing ??= this.#renewAgainAndAgain();
     return id;
   }
@@ -190,19 +183,15 @@ export class WorkerLease {
     }
   }
 
-  #extend({ monotonic, wall }: Times): void {
-    this.#validUntil = { monotonic: monotonic + this.#leaseMs, wall: wall + this.#leaseMs };
-  }
-
   async #renew(): Promise<void> {
-    const sent = times();
+    const sent = currentMoment(clock);
     for (const id of this.#claims.keys()) {
       if (await renewWorker(this.#db, id, this.#leaseMs)) continue;
       if (!this.#claims.delete(id)) continue;
       if (this.#current === id) this.#current = undefined;
       this.#log.warn({ workerId: id }, "worker lease expired; another process has released its claims");
     }
-    this.#extend(sent);
+    this.#renewedAt = sent;
     if (this.#current === undefined) await this.#add();
   }
 }

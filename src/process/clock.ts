@@ -20,6 +20,16 @@ export interface Clock {
   wait(ms: number, options?: { signal?: AbortSignal; ref?: boolean }): Promise<void>;
 }
 
+/** A point in time by both clocks. */
+export type Moment = Record<"now" | "wall", number>;
+
+export const LONG_AGO: Moment = { now: Number.NEGATIVE_INFINITY, wall: Number.NEGATIVE_INFINITY };
+
+export const currentMoment = (clock: Pick<Clock, "now" | "wall">): Moment => ({
+  now: clock.now(),
+  wall: clock.wall(),
+});
+
 /** The clock of the system. */
 export const systemClock: Clock = {
   now: () => performance.now(),
