@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../src/db/database.ts";
 import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
@@ -47,15 +48,20 @@ test("while the retries of 200 webhooks of one host hang, those of other hosts a
 
   const { eventId } = await service.publishDocument();
   const later = await startRun(service, "beside-hanging");
-  expect(await later.result()).toMatchObject({ sent: 3 * OTHERS, delivered: OTHERS });
-  expect(await service.untilFinal(eventId)).toHaveLength(OTHERS);
-  const retried = await rows(
-    service.db,
-    `select from all_attempts a join all_deliveries d on d.id = a.delivery_id join webhooks w on w.id = d.webhook_id
-      where w.process = :process::int and a.number > 1`,
-    { process: TO_HANGING },
-  );
-  expect(retried).toEqual([]);
+  // Where the pump of the first run still works, it may make some of the first attempts, which its run then retries.
+  await later.result();
+  const deliveries = await service.untilFinal(eventId);
+  expect(deliveries.map(({ state }) => state)).toEqual(Array(OTHERS).fill(DeliveryState.DELIVERED));
+  const attempts = (process: number) =>
+    rows(
+      service.db,
+      `select a.number, count(*)::int as n
+        from all_attempts a join all_deliveries d on d.id = a.delivery_id join webhooks w on w.id = d.webhook_id
+        where w.process = :process::int group by 1 order by 1`,
+      { process },
+    );
+  expect(await attempts(TO_OTHERS)).toEqual([1, 2, 3].map((number) => ({ number, n: OTHERS })));
+  expect(await attempts(TO_HANGING)).toEqual([{ number: 1, n: HANGING }]);
   // Those in flight to the host are bounded, and the others wait without a request.
   expect(hanging.received).toHaveLength(HANGING + MAX_PER_HOST);
 });
