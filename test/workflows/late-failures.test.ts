@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { Worker } from "@temporalio/worker";
 import { afterAll, afterEach, beforeAll, expect, inject, onTestFinished, test } from "vitest";
-import type { Receiver } from "../../demo/receiver.ts";
+import type { Receiver, Reply } from "../../demo/receiver.ts";
 import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 import { stepsOf } from "../upgrade/shapes.ts";
@@ -10,6 +10,16 @@ type Run = Awaited<ReturnType<typeof startRun>>;
 
 /** The delay of the retries for which runs wait. Longer than a test waits for anything. */
 const WAITING_S = 120;
+/** As many activities of a group as a run starts before it lists the group again. */
+const ACTIVITIES_PER_ASK = 5;
+
+/** Fails, and asks for a retry after some seconds. */
+const failingFor =
+  (seconds: number): Reply =>
+  (_, response) => {
+    response.writeHead(503, { "retry-after": String(seconds) }).end();
+    return undefined;
+  };
 
 let service: TestService;
 beforeAll(async () => {
@@ -30,10 +40,7 @@ async function failingLater(): Promise<Receiver & { fail(): void }> {
 async function startWaitingRun(
   id: string,
 ): Promise<{ run: Run; early: Receiver; late: Receiver & { fail(): void } }> {
-  const early = await service.receiver((_, response) => {
-    response.writeHead(503, { "retry-after": String(WAITING_S) }).end();
-    return undefined;
-  });
+  const early = await service.receiver(failingFor(WAITING_S));
   const late = await failingLater();
   await service.register(`${early.url}/`);
   await service.register(`${late.url}/`);
@@ -49,9 +56,9 @@ async function startWaitingRun(
 }
 
 /** Replays the run as the next workflow task on another worker does. */
-async function expectReplayable(run: Run): Promise<void> {
+async function expectReplayable(run: Run, patch: string): Promise<void> {
   const history = await run.fetchHistory();
-  expect(stepsOf(history)).toContain("patch ask-after-pumps");
+  expect(stepsOf(history)).toContain(`patch ${patch}`);
   const code = await readFile(inject("workflowBundle"), "utf8");
   await Worker.runReplayHistory({ workflowBundle: { code } }, history);
 }
@@ -61,7 +68,7 @@ test("a webhook that first fails with the pump's last response is retried while 
   late.fail();
   await late.until((received) => received.length === 2);
   expect(early.received).toHaveLength(1);
-  await expectReplayable(run);
+  await expectReplayable(run, "ask-after-pumps");
 });
 
 test("a webhook that first fails after the pump was lost is retried while the run waits for another webhook's retries", async () => {
@@ -76,5 +83,31 @@ test("a webhook that first fails after the pump was lost is retried while the ru
   late.fail();
   await late.until((received) => received.length === 2);
   expect(early.received).toHaveLength(1);
-  await expectReplayable(run);
+  await expectReplayable(run, "ask-after-pumps");
+});
+
+test("a webhook whose retries have used all activities gets more while the run waits for another webhook's retries", async () => {
+  const early = await service.receiver(failingFor(WAITING_S));
+  // Late enough that the rate limit is reached before the retry is due.
+  const limited = await service.receiver((request, response) =>
+    request.attempt === 1 ? failingFor(3)(request, response) : 200,
+  );
+  await service.register(`${early.url}/`);
+  const id = await service.register(`${limited.url}/`);
+  await service.publish();
+  const run = await startRun(service, "used-activities");
+  onTestFinished(async () => {
+    await run.terminate();
+  });
+  await limited.until((received) => received.length === 1);
+  const webhook = () => service.db("webhooks").where({ id: String(id) });
+  // Each pass ends after its time without a token.
+  await webhook().update({ rate_limit: 1, rate_tokens: -3_600, rate_at: new Date() });
+  const failed = async () =>
+    stepsOf(await run.fetchHistory()).filter((step) => step === "failed retryDeliveries").length;
+  await expect.poll(failed, { timeout: 40_000 }).toBeGreaterThanOrEqual(ACTIVITIES_PER_ASK);
+  await webhook().update({ rate_limit: null });
+  await expect.poll(() => limited.received.length).toBe(2);
+  expect(early.received).toHaveLength(1);
+  await expectReplayable(run, "ask-after-activities");
 });

@@ -2,11 +2,13 @@ import { defineSearchAttributeKey, SearchAttributeType } from "@temporalio/commo
 import {
   ActivityFailure,
   ApplicationFailure,
+  CancellationScope,
   condition,
   isCancellation,
   patched,
   proxyActivities,
   sleep,
+  workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities } from "../activities.ts";
 import { retryOptions, untilAnswered } from "../activity-options.ts";
@@ -26,6 +28,8 @@ const FAILING_HOSTS = defineSearchAttributeKey("FailingHosts", SearchAttributeTy
 
 /** The change since which runs ask for failed deliveries after their pumps, while they wait for retries. */
 const ASK_AFTER_PUMPS = "ask-after-pumps";
+/** The change since which a group that has used its activities does not wait for the other groups of its run. */
+const ASK_AFTER_ACTIVITIES = "ask-after-activities";
 
 /** The minimum of the first interval between requests for late failures, in milliseconds. Later intervals double. */
 const MIN_LATE_ASK_MS = 1_000;
@@ -44,6 +48,8 @@ export class RetryGroups {
   readonly #running = new Map<number, Promise<void>>();
   #shown = "";
   #isLateExpected = false;
+  /** Whether a group has used its activities since the last request. */
+  #isUsedUp = false;
   #error: unknown;
 
   constructor(input: DispatchInput, key: RunKey, description: RunDescription) {
@@ -59,6 +65,7 @@ export class RetryGroups {
   /** Lists failed deliveries and retries the groups that are not being retried already. */
   async ask(): Promise<UndeliveredList> {
     if (this.#error !== undefined) throw this.#error;
+    this.#isUsedUp = false;
     const undelivered = await this.#activities.listUndelivered(this.#key);
     const showing = this.#showInSearch(undelivered);
     if (showing) await showing;
@@ -90,7 +97,10 @@ export class RetryGroups {
     this.#isLateExpected = true;
   }
 
-  /** Resolves when no group is being retried. If late failures are expected, asks for them at growing intervals. */
+  /**
+   * Resolves when no group is being retried. Until then, lists groups again that have used their activities. If late failures are
+   * expected, asks for them at growing intervals.
+   */
   async ended(): Promise<void> {
     if (this.#isLateExpected && this.#areRunning && patched(ASK_AFTER_PUMPS)) {
       let waitMs = Math.max(MIN_LATE_ASK_MS, this.#input.retryInitialDelayMs);
@@ -99,7 +109,14 @@ export class RetryGroups {
         waitMs *= 2;
       }
     }
-    await Promise.all(this.#running.values());
+    for (;;) {
+      // A cancelled run waits until the last responses are recorded.
+      await CancellationScope.nonCancellable(() =>
+        condition(() => !this.#areRunning || (this.#isUsedUp && this.#error === undefined)),
+      );
+      if (!this.#areRunning) break;
+      await this.ask();
+    }
     if (this.#error !== undefined) throw this.#error;
   }
 
@@ -124,6 +141,9 @@ export class RetryGroups {
         delayMs = remainingDelay(cause) ?? LOST_RETRY_DELAY_MS;
       }
     }
+    // In a long history, the run first continues as new, for which all groups must end.
+    const isShort = workflowInfo().historyLength < this.#input.continueAsNewAfter;
+    if (isShort && patched(ASK_AFTER_ACTIVITIES)) this.#isUsedUp = true;
   }
 
   get #areRunning(): boolean {
