@@ -71,6 +71,7 @@ serveCalls({
 
     const webhook: ClaimedWebhook = {
       id: WEBHOOK_ID,
+      revision: 1n,
       process: PROCESS,
       target: parseTarget(url),
       secrets,

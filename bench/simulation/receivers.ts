@@ -81,6 +81,7 @@ export function createReceivers(options: ReceiversOptions, random: Random): Simu
       weight: (number + 1) ** -options.skew,
       webhook: {
         id: BigInt(number + 1),
+        revision: 1n,
         process: 1,
         target: parseTarget(`https://host-${host.number}.example/webhooks/${number + 1}`),
         secrets: [],

@@ -65,7 +65,7 @@ export interface SenderParts {
 interface Sending extends Task {
   readonly delivery: ClaimedDelivery;
   owner: Owner;
-  /** Whether the webhook was paused, deleted or moved since the delivery left the queue. */
+  /** Whether the webhook was paused, deleted or changed since the delivery left the queue. */
   isStopped: boolean;
 }
 
@@ -149,7 +149,7 @@ export class Sender {
 
   /**
    * Takes over claimed deliveries. Sends them as soon as the limits allow; ends first attempts that the webhook's filter
-   * does not match; releases those whose payload does not fit, or whose webhook was paused, deleted or moved since the claim.
+   * does not match; releases those whose payload does not fit, or whose webhook was paused, deleted or changed since the claim.
    *
    * @param revision the revision read before the claim
    */
@@ -221,13 +221,17 @@ export class Sender {
     return waiting.length;
   }
 
-  /** The webhooks of the deliveries that are queued or in flight, and those excluded from claims. */
+  /**
+   * The webhooks of the deliveries that are queued or in flight, and those excluded from claims. Leaves out deliveries in flight that
+   * are stopped: while one waits for a response, each revision would release the deliveries claimed since the change.
+   */
   held(): HeldWebhook[] {
-    const waiting = [...this.#scheduler.tasks("first"), ...this.#scheduler.tasks("retry"), ...this.#started];
+    const started = [...this.#started].filter(({ isStopped }) => !isStopped);
+    const waiting = [...this.#scheduler.tasks("first"), ...this.#scheduler.tasks("retry"), ...started];
     return [...distinctWebhooks(waiting.map(({ delivery }) => delivery)), ...this.#skipped.crowded()];
   }
 
-  /** Releases the queued deliveries of paused, deleted or moved webhooks. */
+  /** Releases the queued deliveries of paused, deleted or changed webhooks. */
   stop(webhookIds: ReadonlySet<bigint>): void {
     this.#return(this.#scheduler.remove(({ webhookId }) => webhookIds.has(webhookId)));
     for (const sending of this.#started) if (webhookIds.has(sending.webhookId)) sending.isStopped = true;

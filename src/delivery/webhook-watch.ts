@@ -16,7 +16,7 @@ export interface WatchListener {
   queued(): void;
   /** Returns the webhooks of the deliveries that this process holds. */
   held(): HeldWebhook[];
-  /** Called with webhooks that were paused, deleted or moved to another URL. */
+  /** Called with webhooks that were paused, deleted or changed. */
   stopped(webhookIds: ReadonlySet<bigint>): void;
 }
 
@@ -26,14 +26,14 @@ export interface WatchParts {
   log: Logger;
   /** Connects directly to the database; connections of a pooler cannot listen. */
   openFeed: (on: Parameters<typeof openChangeFeed>[1]) => Promise<ChangeFeed>;
-  /** Returns which of the webhooks are paused, deleted or moved to another URL. */
+  /** Returns which of the webhooks are paused, deleted or changed. */
   loadStopped: (held: readonly HeldWebhook[]) => Promise<bigint[]>;
   listener: WatchListener;
 }
 
 /**
- * Detects paused, deleted and moved webhooks, so that no process sends to them, or to the old URL, later than one second
- * after the API call has returned. Reads a revision number four times a second over a dedicated connection. While that
+ * Detects paused, deleted and changed webhooks, so that no process sends to them, to an old URL, or with replaced secrets or
+ * credentials, later than one second after the API call has returned. Reads a revision number four times a second over a dedicated connection. While that
  * fails, nothing is sent.
  */
 export class WebhookWatch {
@@ -65,7 +65,7 @@ export class WebhookWatch {
     return this.#revision;
   }
 
-  /** The given webhooks that are paused, deleted or moved to another URL, if the revision has changed since. */
+  /** The given webhooks that are paused, deleted or changed, if the revision has changed since. */
   async stoppedSince(revision: bigint, held: () => HeldWebhook[]): Promise<ReadonlySet<bigint>> {
     const stopped = new Set<bigint>();
     for (let known = revision; known !== this.#revision; ) {

@@ -222,10 +222,7 @@ describe("no table that grows is read from end to end", () => {
     ],
     ["closing a run that has retries left", (trx) => closeRun(trx, claimant.runId)],
     ["abandoning a run", (trx) => abandonRun(trx, claimant.runId)],
-    [
-      "looking which webhooks are stopped",
-      (trx) => loadStopped(trx, [{ id: webhookId, target: { url: "https://receiver.example/" } }]),
-    ],
+    ["looking which webhooks are stopped", (trx) => loadStopped(trx, [{ id: webhookId, revision: 1n }])],
     [
       "closing expired runs",
       async (trx) => {

@@ -147,6 +147,7 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
 function claimsOf(number: number, deliveries: number): ClaimedDelivery[] {
   const webhook = {
     id: BigInt(number),
+    revision: 1n,
     process: 1,
     target: parseTarget(`https://host-${number}.example/`),
     secrets: [],

@@ -1,8 +1,12 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { Webhook } from "standardwebhooks";
 import { afterEach, expect, test } from "vitest";
-import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
+import { type ReceivedRequest, type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { revokeApiKey } from "../../src/db/keys/key-revocation.ts";
+import { deleteKeyPairs, rotateKeyPair } from "../../src/db/webhooks/key-pairs.ts";
+import { writeRequestSettings } from "../../src/db/webhooks/request-settings.ts";
+import { readWebhookSecrets, rotateWebhookSecret } from "../../src/db/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
 import { deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
@@ -12,6 +16,7 @@ import {
   type EngineOptions,
   type EngineParts,
   freshRun,
+  observed,
   pump,
   queueFor,
   startEngine,
@@ -127,6 +132,124 @@ test("what waits goes to the new address once a webhook is moved elsewhere, thou
   const delivered =
     "select count(*)::int as n from deliveries where outcome = 'delivered' and webhook_id = :id::bigint";
   expect(await rows(parts.db, delivered, { id: webhook.id })).toEqual([{ n: deliveries }]);
+});
+
+const bearer = (token: string) => ({
+  headers: [],
+  authentication: { kind: "bearer" as const, token },
+  tls: null,
+});
+const replacements: [
+  string,
+  {
+    before?: (parts: EngineParts, id: bigint) => Promise<unknown>;
+    change: (parts: EngineParts, api: Db, id: bigint) => Promise<unknown>;
+    /** Whether a request shows the state after the change. */
+    isNew: (parts: EngineParts, id: bigint) => Promise<(request: ReceivedRequest) => boolean>;
+  },
+][] = [
+  [
+    "its secret was revoked",
+    {
+      change: ({ secrets }, api, id) => rotateWebhookSecret(api, secrets, [id], true),
+      async isNew({ db, secrets }, id) {
+        const [newest] = (await readWebhookSecrets(db, secrets, "everything", id)) ?? [];
+        const webhook = new Webhook(newest?.secret.toString("base64") as string);
+        return ({ body, headers }) => {
+          try {
+            return webhook.verify(body, headers as Record<string, string>) !== undefined;
+          } catch {
+            return false;
+          }
+        };
+      },
+    },
+  ],
+  [
+    "its key pairs were deleted",
+    {
+      before: ({ db, secrets }, id) => rotateKeyPair(db, secrets, [id], false),
+      change: (_parts, api, id) => api.transaction((trx) => deleteKeyPairs(trx, [id])),
+      isNew:
+        async () =>
+        ({ headers }) =>
+          !String(headers["webhook-signature"]).includes("v1a,"),
+    },
+  ],
+  [
+    "its credentials were replaced",
+    {
+      before: ({ db, secrets }, id) => writeRequestSettings(db, secrets, [id], bearer("old")),
+      change: ({ secrets }, api, id) =>
+        api.transaction((trx) => writeRequestSettings(trx, secrets, [id], bearer("new"))),
+      isNew:
+        async () =>
+        ({ headers }) =>
+          headers.authorization === "Bearer new",
+    },
+  ],
+];
+
+test.each(replacements)(
+  "no POST to a webhook shows its old state later than a second after %s elsewhere, with hundreds of rows claimed for it",
+  async (_what, { before, change, isNew }) => {
+    const deliveries = 800;
+    const { parts, receiver } = await start(slowly);
+    await queueFor(parts, receiver.url, { webhooks: 1, events: deliveries });
+    const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
+    const id = webhook?.id as bigint;
+    await before?.(parts, id);
+    const pumped = pump(parts.engine, await freshRun(parts.db));
+    await receiver.until((received) => received.length > 50);
+    expect(await claimed(parts)).toBeGreaterThan(500);
+    await change(parts, elsewhere(parts), id);
+    const answered = Date.now();
+    expect(await pumped).toMatchObject({ sent: deliveries, delivered: deliveries });
+    // What was released is sent once.
+    expect(receiver.received).toHaveLength(deliveries);
+    const isOfNew = await isNew(parts, id);
+    expect(isOfNew(receiver.received[0] as ReceivedRequest)).toBe(false);
+    const late = receiver.received.filter(({ at }) => at.getTime() > answered + PROMISED_MS);
+    expect(late.length).toBeGreaterThan(100);
+    expect(late.filter((request) => !isOfNew(request))).toHaveLength(0);
+  },
+);
+
+test("deliveries are released once after a change of their webhook, though an earlier request still has no response", async () => {
+  let [released, looked] = [0, 0];
+  const hanging: (() => void)[] = [];
+  const { parts, receiver } = await start(
+    () => new Promise<number>((resolve) => hanging.push(() => resolve(200))),
+    {
+      wrap: (db) =>
+        observed(db, (sql) => {
+          if (sql.includes("set claims = claims - 1")) released += 1;
+          if (sql.includes("w.revision <> k.revision")) looked += 1;
+        }),
+    },
+  );
+  await queueFor(parts, receiver.url, { webhooks: 1, events: 100 });
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(4);
+  await expect.poll(() => claimed(parts)).toBeGreaterThan(4);
+  const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
+  const api = elsewhere(parts);
+  await rotateWebhookSecret(api, parts.secrets, [webhook?.id as bigint], true);
+  await expect.poll(() => released).toBeGreaterThan(0);
+  await expect.poll(() => claimed(parts)).toBeGreaterThan(4);
+  const [before, after] = [released, looked];
+  for (let n = 0; n < 3; n += 1) {
+    const seen = looked;
+    // As a change of another webhook of the event type.
+    await api("processes").increment("revision", 1);
+    await expect.poll(() => looked).toBeGreaterThan(seen);
+  }
+  expect(looked).toBeGreaterThanOrEqual(after + 3);
+  expect(released).toBe(before);
+  await updateWebhook(api, "everything", webhook?.id as bigint, { paused: true });
+  await expect.poll(() => claimed(parts)).toBe(4);
+  for (const answer of hanging) answer();
+  await pumped;
 });
 
 test("another webhook's deliveries go on while one is paused", async () => {

@@ -75,7 +75,14 @@ describe.each(EXAMPLES)("the receiver in $language", ({ language, file, command 
     secrets = [current.stored],
     more: { id?: string; payload?: string; body?: string; signature?: string; at?: Date } = {},
   ): Promise<number> {
-    const webhook = { id: 1n, process: 1, target: parseTarget("https://x/"), installedAppId: null, secrets };
+    const webhook = {
+      id: 1n,
+      revision: 1n,
+      process: 1,
+      target: parseTarget("https://x/"),
+      installedAppId: null,
+      secrets,
+    };
     const signAt: typeof sign = (all, id, now, body) => sign(all, id, more.at ?? now, body);
     const id = more.id ?? randomUUID();
     const event = { payload: more.payload ?? BODY, userId: "u" };

@@ -52,6 +52,30 @@ test("a run ends while a paused webhook's retries wait, and the first run after 
   expect(receiver.received).toHaveLength(2);
 });
 
+test("a test event that is sent again waits while its webhook is paused", async () => {
+  // Runs are those that the test starts.
+  const own = await startTestService({ DISPATCH_INTERVAL: "24h" });
+  onTestFinished(() => own.stop());
+  const receiver = await own.receiver();
+  const webhookId = await own.register(`${receiver.url}/`);
+  await own.webhooks.pauseWebhook({ webhookId });
+  const { eventId, deliveryId } = await own.webhooks.sendTestEvent({ webhookId });
+  expect(await (await startRun(own, "test-event")).result()).toMatchObject({ sent: 1, delivered: 1 });
+
+  await own.deliveries.sendAgain({ deliveryId });
+  expect(await (await startRun(own, "while-paused")).result()).toMatchObject({ sent: 0 });
+  const { deliveries } = await own.deliveries.listDeliveries({ eventId });
+  expect(deliveries).toMatchObject([{ state: DeliveryState.PENDING, attemptCount: 1 }]);
+  expect(receiver.received).toHaveLength(1);
+
+  // A new test event is sent, and that one alone.
+  await own.webhooks.sendTestEvent({ webhookId });
+  expect(await (await startRun(own, "another-test-event")).result()).toMatchObject({ sent: 1, delivered: 1 });
+  await own.webhooks.resumeWebhook({ webhookId });
+  expect(await (await startRun(own, "after-pause")).result()).toMatchObject({ sent: 1, delivered: 1 });
+  expect(await own.untilFinal(eventId)).toMatchObject([{ state: DeliveryState.DELIVERED, attemptCount: 2 }]);
+});
+
 test("a test event arrives as others do, signed and marked as a test, which others are not", async () => {
   const receiver = await service.receiver();
   const webhookId = await service.register(`${receiver.url}/tested`);

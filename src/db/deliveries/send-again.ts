@@ -76,6 +76,11 @@ export async function startRound(
             when 'filtered' then ${-CHANGE.filtered} else ${-CHANGE.cancelled} end::smallint),
           array_agg(-1)
         from gone group by 1
+      ),
+      held_back as (
+        -- Otherwise a paused webhook would get its test event again.
+        update webhooks w set test_delivery = null, probe_attempts = null
+        where w.id = any(array(select webhook_id from gone)) and w.test_delivery = any(array(select id from gone))
       )
       insert into queue (id, event_id, webhook_id, attempts) select id, event_id, webhook_id, attempts from gone
       returning id`,

@@ -7,7 +7,10 @@ const CHANNEL = "webhook_deliveries";
 
 /** A dedicated connection for changes, outside the pool and therefore never busy. */
 export interface ChangeFeed {
-  /** A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted. */
+  /**
+   * A number that increases whenever a webhook is created, moved to another URL, paused, resumed or deleted, or gets other secrets,
+   * key pairs or request settings.
+   */
   revision(): Promise<bigint>;
   close(): Promise<void>;
 }
@@ -51,7 +54,7 @@ export async function openChangeFeed(
   };
 }
 
-/** Tells the workers that webhooks of these event types were moved, paused or resumed. Locks the types by number. */
+/** Tells the workers that webhooks of these event types have changed. Locks the types by number. */
 export async function raiseRevisions(trx: Db, processes: Iterable<number>): Promise<void> {
   const changed = [...new Set(processes)];
   if (changed.length === 0) return;
@@ -64,22 +67,28 @@ export async function raiseRevisions(trx: Db, processes: Iterable<number>): Prom
   );
 }
 
-/** A webhook of a claimed delivery, with the target as it was at the claim. */
+/** A webhook of a claimed delivery, with its revision at the claim. */
 export interface HeldWebhook {
   id: bigint;
-  target: { url: string };
+  revision: bigint;
 }
 
-/** Returns which of the webhooks are paused or deleted, do not exist, or have another target. */
+/**
+ * Returns which of the webhooks are paused or deleted, do not exist, or have another revision. Users' changes alone raise the revision,
+ * so that deliveries are not released when the service itself writes to the row.
+ */
 export async function loadStopped(db: Db, held: readonly HeldWebhook[]): Promise<bigint[]> {
   if (held.length === 0) return [];
   const found = await rows<{ id: bigint }>(
     db,
-    `select distinct k.id from unnest(:ids::bigint[], :targetUrls::text[]) k(id, target_url)
+    `select distinct k.id from unnest(:ids::bigint[], :revisions::bigint[]) k(id, revision)
         left join webhooks w on w.id = k.id
-      where w.id is null or w.paused is not null or w.deleted is not null or w.target_url <> k.target_url
+      where w.id is null or w.paused is not null or w.deleted is not null or w.revision <> k.revision
       order by k.id`,
-    { ids: plainArray(held.map(({ id }) => id)), targetUrls: held.map(({ target }) => target.url) },
+    {
+      ids: plainArray(held.map(({ id }) => id)),
+      revisions: plainArray(held.map(({ revision }) => revision)),
+    },
   );
   return found.map(({ id }) => id);
 }

@@ -28,6 +28,8 @@ export function parseTarget(targetUrl: string): Target {
 /** The target and attributes of a webhook at the time of a claim. */
 export interface ClaimedWebhook {
   id: bigint;
+  /** Raised by each change that a user makes. */
+  revision: bigint;
   /** The number of the WebhookProcess. */
   process: number;
   /** Parsed once, because each of its deliveries needs it. */
@@ -70,7 +72,7 @@ export class ClaimedWebhooks {
     // Read before the query: concurrent loads may evict them meanwhile.
     const cached = asked.map((id) => known.get(id));
     const changed = await rows<
-      Pick<ClaimedWebhook, "id" | "process" | "installedAppId"> &
+      Pick<ClaimedWebhook, "id" | "revision" | "process" | "installedAppId"> &
         SecretsRow & {
           targetUrl: string;
           version: string;
@@ -82,7 +84,7 @@ export class ClaimedWebhooks {
     >(
       db,
       // A row's xmin is the id of the transaction that wrote it.
-      `select w.id, w.xmin::text as version, process, target_url as "targetUrl", ${SECRET_COLUMNS},
+      `select w.id, w.xmin::text as version, w.revision, process, target_url as "targetUrl", ${SECRET_COLUMNS},
           installed_app_id as "installedAppId", endpoint_id as "endpointId", request_settings as "requestSettings", filter,
           exists (select from webhook_breakers b where b.webhook_id = w.id and b.disable_on_gone) as "disableOnGone"
         from unnest(:ids::bigint[], :versions::text[]) k(id, version)
@@ -95,11 +97,12 @@ export class ClaimedWebhooks {
     const found = new Map<bigint, ClaimedWebhook>();
     for (const each of cached) if (each) found.set(each.webhook.id, each.webhook);
     for (const row of changed) {
-      const { id, process, targetUrl, installedAppId, endpointId, version } = row;
+      const { id, revision, process, targetUrl, installedAppId, endpointId, version } = row;
       const { requestSettings, filter, disableOnGone } = row;
       const secrets = sealedSecretsOf(id, row);
       const webhook: ClaimedWebhook = {
         id,
+        revision,
         process,
         target: parseTarget(targetUrl),
         installedAppId,

@@ -1,6 +1,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
 import { type Db, rows, run } from "../database.ts";
+import { raiseRevisions } from "../queue/changes.ts";
 import { keyPairContext, type SecretBox, UnopenableError } from "./secret-box.ts";
 import { GRACE_PERIOD_HOURS, keptBesideNew } from "./webhook-secrets.ts";
 
@@ -13,6 +14,7 @@ export interface KeyPair {
 }
 
 interface KeyPairsRow {
+  process: number;
   keyPairs: Buffer[];
   keyPairsExpire: (Date | null)[];
   now: Date;
@@ -42,7 +44,7 @@ export async function readKeyPairs(db: Db, box: SecretBox, webhookId: bigint): P
 
 /**
  * Gives webhooks that are locked by the transaction a new key pair, the same for all. The previous one also signs for a day,
- * unless old pairs are revoked. A pair that can no longer be decrypted is dropped.
+ * unless old pairs are revoked. A pair that can no longer be decrypted is dropped. Workers sign with the new pair within a second.
  *
  * @param webhookIds a webhook, or all of an endpoint
  * @param revokeOld whether to revoke all old pairs immediately
@@ -55,8 +57,10 @@ export async function rotateKeyPair(
   revokeOld: boolean,
 ): Promise<void> {
   const privateKey = generateKeyPairSync("ed25519").privateKey.export({ format: "der", type: "pkcs8" });
+  const processes: number[] = [];
   for (const webhookId of webhookIds) {
     const row = await readRow(trx, webhookId);
+    processes.push(row.process);
     const usable = (revokeOld ? [] : validAt(row)).filter(
       ({ sealed }) => publicKeyOf(box, webhookId, sealed) !== null,
     );
@@ -66,6 +70,7 @@ export async function rotateKeyPair(
       ...old,
     ]);
   }
+  await raiseRevisions(trx, processes);
 }
 
 /**
@@ -76,11 +81,17 @@ export async function rotateKeyPair(
  */
 export async function deleteKeyPairs(trx: Db, webhookIds: readonly bigint[]): Promise<number> {
   let most = 0;
+  const processes: number[] = [];
   for (const webhookId of webhookIds) {
-    const valid = validAt(await readRow(trx, webhookId)).length;
-    if (valid > 0) await write(trx, webhookId, []);
+    const row = await readRow(trx, webhookId);
+    const valid = validAt(row).length;
+    if (valid > 0) {
+      await write(trx, webhookId, []);
+      processes.push(row.process);
+    }
     most = Math.max(most, valid);
   }
+  await raiseRevisions(trx, processes);
   return most;
 }
 
@@ -105,7 +116,7 @@ async function write(
 async function readRow(db: Db, webhookId: bigint): Promise<KeyPairsRow> {
   const [row] = await rows<KeyPairsRow>(
     db,
-    `select key_pairs as "keyPairs", key_pairs_expire as "keyPairsExpire", now() as now,
+    `select process, key_pairs as "keyPairs", key_pairs_expire as "keyPairsExpire", now() as now,
         now() + make_interval(hours => :hours::int) as "endOfOld"
       from webhooks where id = :webhookId::bigint`,
     { webhookId, hours: GRACE_PERIOD_HOURS },

@@ -1,6 +1,7 @@
 import { DomainError } from "../../contract/errors.ts";
 import type { OAuth2Client, TlsSettings } from "../../contract/target-rules.ts";
 import { type Db, run } from "../database.ts";
+import { raiseRevisions } from "../queue/changes.ts";
 import type { SecretBox, SecretContext } from "./secret-box.ts";
 import { UnopenableError } from "./secret-box.ts";
 
@@ -81,15 +82,19 @@ export async function readRequestSettings(
   }
 }
 
-/** Stores the settings of webhooks that are locked by the transaction: of one, or of all of an endpoint. */
+/**
+ * Stores the settings of webhooks that are locked by the transaction: of one, or of all of an endpoint. Workers use them within a
+ * second.
+ */
 export async function writeRequestSettings(
   trx: Db,
   box: SecretBox,
   webhookIds: readonly bigint[],
   settings: RequestSettings,
 ): Promise<void> {
+  const processes: number[] = [];
   for (const webhookId of webhookIds) {
-    await run(
+    const [written] = await run(
       trx,
       trx("webhooks")
         .where({ id: webhookId })
@@ -97,7 +102,10 @@ export async function writeRequestSettings(
           request_settings: sealRequestSettings(box, webhookId, settings),
           modified: trx.fn.now(),
           revision: trx.raw("revision + 1"),
-        }),
+        })
+        .returning("process"),
     );
+    if (written) processes.push(written.process);
   }
+  await raiseRevisions(trx, processes);
 }

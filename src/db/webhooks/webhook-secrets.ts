@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { DomainError } from "../../contract/errors.ts";
 import { count, type Db, rows, run } from "../database.ts";
+import { raiseRevisions } from "../queue/changes.ts";
 import { type Scope, webhookIn } from "../scope.ts";
 import { type SecretBox, UnopenableError, webhookSecretContext } from "./secret-box.ts";
 
@@ -102,7 +103,8 @@ export async function readWebhookSecrets(
 
 /**
  * Gives live webhooks a new signing secret, the same for all. The previous one stays valid for a day, unless old secrets are
- * revoked. A secret that can no longer be decrypted is dropped, so that rotating repairs its webhook.
+ * revoked. A secret that can no longer be decrypted is dropped, so that rotating repairs its webhook. Workers sign with the new
+ * secret within a second.
  *
  * @param ids a webhook, or all of an endpoint
  * @param revokeOld whether to revoke all old secrets immediately
@@ -116,13 +118,17 @@ export function rotateWebhookSecret(
 ): Promise<void> {
   const secret = randomBytes(SECRET_BYTES);
   return db.transaction(async (trx) => {
-    const found = await rows<SecretsRow & { id: bigint; now: Date; endOfOld: Date }>(
+    const found = await rows<SecretsRow & { id: bigint; process: number; now: Date; endOfOld: Date }>(
       trx,
-      `select id, ${SECRET_COLUMNS}, now() as now, now() + make_interval(hours => :hours::int) as "endOfOld"
+      `select id, process, ${SECRET_COLUMNS}, now() as now, now() + make_interval(hours => :hours::int) as "endOfOld"
         from webhooks where id = any(:ids::bigint[]) and deleted is null order by id for no key update`,
       { ids, hours: GRACE_PERIOD_HOURS },
     );
     for (const row of found) await replaceSecret(trx, box, secret, row, revokeOld);
+    await raiseRevisions(
+      trx,
+      found.map(({ process }) => process),
+    );
   });
 }
 

@@ -126,7 +126,7 @@ export class SkippedWebhooks<T extends Sending> {
     return new Set([...first.values(), ...retry.values()].map(({ delivery }) => delivery.webhook));
   }
 
-  /** Stops skipping paused, deleted or moved webhooks: a moved one may have room at its new host. */
+  /** Stops skipping paused, deleted or changed webhooks: a moved one may have room at its new host. */
   forget(webhookIds: ReadonlySet<bigint>): void {
     for (const id of webhookIds) for (const crowded of Object.values(this.#crowded)) crowded.delete(id);
   }

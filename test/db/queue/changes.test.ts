@@ -4,7 +4,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { type Db, openDatabase } from "../../../src/db/database.ts";
 import { createAnnouncer } from "../../../src/db/events/announce.ts";
 import { announceQueued, loadStopped, openChangeFeed } from "../../../src/db/queue/changes.ts";
+import { deleteKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
+import { NO_REQUEST_SETTINGS, writeRequestSettings } from "../../../src/db/webhooks/request-settings.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
+import { rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { createWebhook, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
@@ -12,6 +15,7 @@ import { queue, TABLES } from "./queue.ts";
 
 let database: TestDatabase;
 let db: Db;
+const box = createSecretBox(Buffer.alloc(32, 1));
 beforeAll(async () => {
   database = await createTestDatabase();
   db = openDatabase(database.url, { max: 5 });
@@ -44,7 +48,7 @@ describe("whoever listens for changes", () => {
     await expect.poll(() => other.queued.mock.calls.length).toBe(1);
   });
 
-  test("sees another revision whenever a webhook is made, paused, resumed, moved or deleted, and at no other time", async () => {
+  test("sees another revision whenever a webhook is made, paused, resumed, moved, deleted or gets other secrets, key pairs or settings, and at no other time", async () => {
     const { feed } = await listen();
     const apiKeyId = randomUUID();
     const key = {
@@ -59,7 +63,7 @@ describe("whoever listens for changes", () => {
     const revisions = [await feed.revision()];
     const look = async () => revisions.push(await feed.revision());
     const registration = { process: 1, url, targetUrl: url, apiKeyId };
-    const { webhook } = await createWebhook(db, createSecretBox(Buffer.alloc(32, 1)), registration, 10);
+    const { webhook } = await createWebhook(db, box, registration, 10);
     await look();
     for (const paused of [true, false]) {
       await updateWebhook(db, "everything", webhook.id, { paused });
@@ -68,6 +72,16 @@ describe("whoever listens for changes", () => {
     const moved = "https://elsewhere.example/";
     await updateWebhook(db, "everything", webhook.id, { address: { url: moved, targetUrl: moved } });
     await look();
+    const changes = [
+      (trx: Db) => rotateWebhookSecret(trx, box, [webhook.id]),
+      (trx: Db) => rotateKeyPair(trx, box, [webhook.id], false),
+      (trx: Db) => deleteKeyPairs(trx, [webhook.id]),
+      (trx: Db) => writeRequestSettings(trx, box, [webhook.id], NO_REQUEST_SETTINGS),
+    ];
+    for (const change of changes) {
+      await db.transaction<unknown>(change);
+      await look();
+    }
     await deleteWebhook(db, webhook.id);
     await look();
     for (const [index, revision] of revisions.entries())
@@ -75,6 +89,8 @@ describe("whoever listens for changes", () => {
     await queue(db, 1);
     const last = await feed.revision();
     expect(await updateWebhook(db, "everything", webhook.id, { paused: true })).toBeNull();
+    // None is left to delete.
+    await deleteKeyPairs(db, [webhook.id]);
     expect(await feed.revision()).toBe(last);
   });
 
@@ -86,28 +102,34 @@ describe("whoever listens for changes", () => {
   });
 });
 
-test("a webhook is stopped while it is paused, once it is deleted or moved, and when it is not there", async () => {
-  const [live, paused, deleted, moved] = [
+test("a webhook is stopped while it is paused, once it is deleted or changed, and when it is not there", async () => {
+  const [live, paused, deleted, moved, rotated] = [
+    await queue(db, 0),
     await queue(db, 0),
     await queue(db, 0),
     await queue(db, 0),
     await queue(db, 0),
   ];
   const held = async (...ids: bigint[]) =>
-    (await db("webhooks").whereIn("id", ids.map(String))).map(({ id, target_url }) => ({
-      id,
-      target: { url: target_url },
-    }));
-  const before = await held(live, paused, deleted, moved);
+    (await db("webhooks").whereIn("id", ids.map(String))).map(({ id, revision }) => ({ id, revision }));
+  const before = await held(live, paused, deleted, moved, rotated);
   await updateWebhook(db, "everything", paused, { paused: true });
   await deleteWebhook(db, deleted);
   const address = { url: "https://moved.example/", targetUrl: "https://moved.example/" };
   await updateWebhook(db, "everything", moved, { address });
-  const missing = { id: 1_000_000n, target: { url: "https://missing.example/" } };
-  expect(await loadStopped(db, [...before, missing])).toEqual([paused, deleted, moved, missing.id]);
-  expect(await loadStopped(db, [...before, ...(await held(moved))])).toEqual([paused, deleted, moved]);
+  await rotateWebhookSecret(db, box, [rotated], true);
+  // The service writes to these rows at full speed, which must not release deliveries.
+  await db("webhooks").update({ rate_tokens: 1, test_delivery: randomUUID() });
+  const missing = { id: 1_000_000n, revision: 1n };
+  expect(await loadStopped(db, [...before, missing])).toEqual([paused, deleted, moved, rotated, missing.id]);
+  expect(await loadStopped(db, [...before, ...(await held(moved))])).toEqual([
+    paused,
+    deleted,
+    moved,
+    rotated,
+  ]);
   await updateWebhook(db, "everything", paused, { paused: false });
-  expect(await loadStopped(db, await held(live, paused, moved))).toEqual([]);
+  expect(await loadStopped(db, await held(live, paused, moved, rotated))).toEqual([]);
   expect(await loadStopped(db, [])).toEqual([]);
 });
 

@@ -14,7 +14,7 @@ const UNREACHABLE: Verdict = { webhook: "none", host: "timeout" };
 /** A webhook's deliveries, all of which are equal. */
 function deliveryOf(id: number, host: string, kind: Kind = "first"): Sending {
   const target = parseTarget(`https://${host}/`);
-  const webhook = { id: BigInt(id), process: 1, target, secrets: [], installedAppId: null };
+  const webhook = { id: BigInt(id), revision: 1n, process: 1, target, secrets: [], installedAppId: null };
   return { kind, webhookId: webhook.id, window: webhook.id, host, delivery: { webhook } };
 }
 

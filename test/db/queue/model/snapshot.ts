@@ -30,6 +30,7 @@ export interface StoredEvent {
 export interface StoredWebhook {
   id: bigint;
   url: string;
+  revision: bigint;
   filter: string | null;
   /** By a user or the breaker. */
   paused: boolean;
@@ -84,7 +85,7 @@ export async function readSnapshot(db: Db): Promise<Snapshot> {
     ),
     rows<StoredWebhook>(
       db,
-      `select w.id, w.target_url as url, w.filter, w.paused is not null as paused, w.deleted is not null as deleted,
+      `select w.id, w.target_url as url, w.revision, w.filter, w.paused is not null as paused, w.deleted is not null as deleted,
           w.test_delivery as "testDelivery", w.probe_attempts as "probeAttempts", b.state as breaker
         from webhooks w left join webhook_breakers b on b.webhook_id = w.id order by w.id`,
     ),

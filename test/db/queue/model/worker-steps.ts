@@ -58,7 +58,7 @@ const releaseStopped = fc.record({ n: number, fault }).map(({ n, fault }) =>
     async (model, on, { worker, some }) => {
       const isStopped = ({ delivery: { webhook } }: Held) => {
         const stored = model.now.webhooks.get(webhook.id);
-        return !stored || stored.paused || stored.deleted || stored.url !== webhook.target.url;
+        return !stored || stored.paused || stored.deleted || stored.revision !== webhook.revision;
       };
       const stopped = some.filter(isStopped);
       const found = await loadStopped(
