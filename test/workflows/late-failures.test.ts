@@ -100,7 +100,7 @@ test("a webhook whose retries have used all activities gets more while the run w
     await run.terminate();
   });
   await limited.until((received) => received.length === 1);
-  const webhook = () => service.db("webhooks").where({ id: String(id) });
+  const webhook = () => service.db("webhooks").where({ id });
   // Each pass ends after its time without a token.
   await webhook().update({ rate_limit: 1, rate_tokens: -3_600, rate_at: new Date() });
   const failed = async () =>
