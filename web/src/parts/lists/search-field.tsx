@@ -22,17 +22,19 @@ export interface SearchFieldProps {
 /** Searches a list while the user types. Follows changes of `value`, such as by Back. */
 export function SearchField({ value, onChange, label, placeholder, labelHidden }: SearchFieldProps) {
   const [text, setText] = useState(value);
-  const told = useRef(value);
+  /** The texts told since the one that `value` had last, oldest first. */
+  const told = useRef([value]);
   const tell = useDebouncedCallback((typed: string) => {
     // A space at the end stays in the field: more words may follow.
-    told.current = typed.trim();
-    onChange(told.current);
+    const searched = typed.trim();
+    told.current.push(searched);
+    onChange(searched);
   }, TYPING_MS);
   useEffect(() => {
-    // What comes back of one's own typing may be older than what has been typed since.
-    if (value === told.current) return;
-    told.current = value;
-    setText(value);
+    // What comes back of one's own typing may be older than what has been typed and told since.
+    const place = told.current.lastIndexOf(value);
+    told.current = place < 0 ? [value] : told.current.slice(place);
+    if (place < 0) setText(value);
   }, [value]);
 
   function type(typed: string) {
