@@ -25,15 +25,15 @@ const AFTER_FAILURE_MS = 300_000;
  * Claims first attempts, also beside many dead rows. While a transaction keeps a snapshot open, PostgreSQL cannot remove
  * the rows of deliveries that have left the queue since, and a claim reads all of them before the first pending one. After
  * a slow claim, this reads the oldest pending delivery of each webhook by a scan of the whole table, which is cheaper than
- * a search by index for each webhook, and the next claims start there. Deliveries that are queued meanwhile for other
- * webhooks, or come back, wait for the next read.
+ * a search by index for each webhook. The next claims start there, and then after what they claimed. Deliveries that are
+ * queued meanwhile for other webhooks, or come back, wait for the next read.
  */
 export class PendingClaims {
   readonly #db: Db;
   readonly #webhooks: ClaimedWebhooks;
   readonly #when: typeof WHEN;
-  /** The oldest pending delivery of each webhook, by webhook id. */
-  #oldest: ReadonlyMap<bigint, string> = new Map();
+  /** Where claims start: a delivery of each webhook, by webhook id. Each read replaces the map, each claim advances it. */
+  #oldest = new Map<bigint, string>();
   /** The time until which claims use it, and the time from which it is read again. */
   #until = Number.NEGATIVE_INFINITY;
   #readAgainAt = Number.NEGATIVE_INFINITY;
@@ -59,6 +59,8 @@ export class PendingClaims {
     const began = performance.now();
     if (oldest) {
       const claim = await claimPending(this.#db, claimant, { ...options, oldest }, this.#webhooks);
+      // Not the map of a read that began after this claim: it may have found deliveries that came back.
+      for (const { id, webhook } of claim.deliveries) oldest.set(webhook.id, id);
       return isNew || claim.touched > 0 ? claim : { ...claim, limited: true };
     }
     const claim = await claimPending(this.#db, claimant, options, this.#webhooks);
@@ -75,7 +77,7 @@ export class PendingClaims {
   }
 
   /** Returns undefined if the read failed, so that claims read the dead rows instead. */
-  async #read(): Promise<ReadonlyMap<bigint, string> | undefined> {
+  async #read(): Promise<Map<bigint, string> | undefined> {
     const began = performance.now();
     try {
       this.#oldest = await readOldestPending(this.#db);
