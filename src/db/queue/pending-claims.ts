@@ -8,12 +8,11 @@ const WHEN = {
   slowClaimMs: 100,
   /** The number of dead rows from which they explain a slow claim, if there are fewer live ones. */
   minDeadRows: 100_000,
+  /** The number from which claims go on to start there, without another slow claim that shows whether they have to. */
+  manyDeadRows: 1_000_000,
+  /** The time for which claims start there: a multiple of the slow claim's duration, within limits in milliseconds. */
+  kept: { durationFactor: 20, minMs: 30_000, maxMs: 120_000 },
 };
-/**
- * The time for which claims start at the oldest pending deliveries: a multiple of the slow claim's duration, within limits in
- * milliseconds.
- */
-const KEPT = { durationFactor: 20, minMs: 30_000, maxMs: 120_000 };
 /** The interval between two reads of them: a multiple of a read's duration, and at least this. */
 const READ_AGAIN = { durationFactor: 10, minMs: 1_000 };
 /** The timeout of a read, in milliseconds. */
@@ -54,6 +53,7 @@ export class PendingClaims {
     options: Omit<Parameters<typeof claimPending>[2], "oldest">,
   ): Promise<ClaimResult & { next: bigint | null }> {
     await this.#deciding;
+    if (this.#until > 0 && performance.now() >= this.#until) await this.#endOrExtend();
     const isNew = performance.now() >= this.#readAgainAt;
     const oldest = performance.now() < this.#until && (isNew ? await this.#read() : this.#oldest);
     const began = performance.now();
@@ -70,10 +70,15 @@ export class PendingClaims {
   }
 
   async #decide(tookMs: number): Promise<void> {
-    const isBecauseOfDeadRows = await hasManyDeadRows(this.#db, this.#when.minDeadRows).catch(() => false);
+    const isBecauseOfDeadRows = await hasDeadRows(this.#db, this.#when.minDeadRows).catch(() => false);
     if (!isBecauseOfDeadRows || performance.now() < this.#pausedUntil) return;
-    this.#until =
-      performance.now() + Math.min(KEPT.maxMs, Math.max(KEPT.minMs, tookMs * KEPT.durationFactor));
+    const { durationFactor, minMs, maxMs } = this.#when.kept;
+    this.#until = performance.now() + Math.min(maxMs, Math.max(minMs, tookMs * durationFactor));
+  }
+
+  async #endOrExtend(): Promise<void> {
+    const areMany = await hasDeadRows(this.#db, this.#when.manyDeadRows).catch(() => false);
+    this.#until = areMany ? performance.now() + this.#when.kept.maxMs : Number.NEGATIVE_INFINITY;
   }
 
   /** Returns undefined if the read failed, so that claims read the dead rows instead. */
@@ -93,7 +98,7 @@ export class PendingClaims {
 }
 
 /** Whether the queue has at least `min` dead rows, and more than live ones: a scan of a long queue costs more than it saves. */
-async function hasManyDeadRows(db: Db, min: number): Promise<boolean> {
+async function hasDeadRows(db: Db, min: number): Promise<boolean> {
   const [found] = await rows<{ dead: number; live: number }>(
     db,
     `select n_dead_tup::float8 as dead, n_live_tup::float8 as live from pg_stat_user_tables where relid = 'queue'::regclass`,

@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeEach, expect, test } from "vitest";
 import { openDatabases, rows } from "../../../src/db/database.ts";
@@ -9,7 +10,12 @@ import { freshClaimant, queue, TABLES } from "./queue.ts";
 
 const DEAD_ROWS = 20_000;
 /** Every claim counts as slow. */
-const ALWAYS = { slowClaimMs: 0, minDeadRows: 0 };
+const ALWAYS = {
+  slowClaimMs: 0,
+  minDeadRows: 0,
+  manyDeadRows: Number.POSITIVE_INFINITY,
+  kept: { durationFactor: 0, minMs: 30_000, maxMs: 30_000 },
+};
 
 const database = await createTestDatabase();
 /** One connection, so that all of its reads are counted. */
@@ -43,9 +49,11 @@ async function pagesOf(work: () => Promise<unknown>): Promise<number> {
   return (await pagesRead()) - before;
 }
 
-/** A webhook with 100 pending deliveries, after many others that an open snapshot keeps. */
-async function queueBehindDeadRows(): Promise<{ webhookId: bigint; [Symbol.asyncDispose](): Promise<void> }> {
-  const webhookId = await queue(db, DEAD_ROWS + 100);
+/** A webhook with pending deliveries, after many others that an open snapshot keeps. */
+async function queueBehindDeadRows(
+  pending = 100,
+): Promise<{ webhookId: bigint; [Symbol.asyncDispose](): Promise<void> }> {
+  const webhookId = await queue(db, DEAD_ROWS + pending);
   const snapshot = new pg.Client({ connectionString: database.url });
   await snapshot.connect();
   await snapshot.query("begin isolation level repeatable read");
@@ -67,6 +75,30 @@ test("after a slow claim beside an open snapshot, claims read few of the dead ro
   // Reads the oldest pending deliveries.
   await claim();
   expect(await pagesOf(claim)).toBeLessThan(slow / 5);
+});
+
+test("beside an open snapshot, a claim does not read again what earlier claims took", async () => {
+  const earlier = 5_000;
+  await using _queued = await queueBehindDeadRows(earlier + 1_000);
+  const claimant = await freshClaimant(db);
+  const claims = new PendingClaims(db, new ClaimedWebhooks(), ALWAYS);
+  await claims.claim(claimant, options);
+  expect((await claims.claim(claimant, { ...options, limit: earlier })).touched).toBe(earlier);
+  const claim = async () => expect((await claims.claim(claimant, options)).touched).toBe(10);
+  // A claim that also reads the oldest deliveries reads more.
+  await expect.poll(() => pagesOf(claim)).toBeLessThan(earlier / 50);
+});
+
+test("while there are many dead rows, no further slow claim is needed", async () => {
+  await using _queued = await queueBehindDeadRows();
+  const claimant = await freshClaimant(db);
+  const kept = { ...ALWAYS.kept, minMs: 1 };
+  const claims = new PendingClaims(db, new ClaimedWebhooks(), { ...ALWAYS, manyDeadRows: DEAD_ROWS, kept });
+  const claim = async () => expect((await claims.claim(claimant, options)).deliveries).toHaveLength(10);
+  const slow = await pagesOf(claim);
+  await wait(2);
+  // The oldest deliveries are read for the first time.
+  expect(await pagesOf(claim)).toBeLessThan(slow / 2);
 });
 
 test("claims stay oldest first, and reach released deliveries and deliveries of other webhooks", async () => {
