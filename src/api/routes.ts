@@ -14,6 +14,7 @@ import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import type { Gate } from "./auth/auth.ts";
 import type { ApiContext } from "./context.ts";
+import { requestJsonOptions } from "./json/request-values.ts";
 import { messageLimits } from "./limits/message-limits.ts";
 import type { Readiness } from "./readiness.ts";
 import { auditService } from "./services/audit/audit.ts";
@@ -86,7 +87,7 @@ export function createRoutes(
   };
 }
 
-/** Adds the methods of a service, each with the limit of its messages. */
+/** Adds the methods of a service, each with the limit and the JSON options of its messages. */
 function addService<T extends DescService>(
   router: ConnectRouter,
   service: T,
@@ -95,6 +96,9 @@ function addService<T extends DescService>(
   const methods = implementation as Record<string, (...given: never[]) => unknown>;
   for (const method of service.methods) {
     const run = methods[method.localName]?.bind(implementation);
-    router.rpc(method, run as never, { readMaxBytes: messageLimits(method).maxBytes });
+    router.rpc(method, run as never, {
+      readMaxBytes: messageLimits(method).maxBytes,
+      jsonOptions: requestJsonOptions(method.input),
+    });
   }
 }

@@ -109,8 +109,6 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
       readingInterceptor,
       fieldsInterceptor,
     ],
-    // A misspelt field name in a filter or in a key's permissions would otherwise remove the restriction.
-    jsonOptions: { ignoreUnknownFields: false },
     // Unknown fields are not used, and a message of 4 MiB can contain two million of them.
     binaryOptions: { readUnknownFields: false },
     ...RPC_COMPRESSION,
