@@ -1,6 +1,7 @@
 import { createNoopMeter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
+import { isProbeExpected } from "../db/circuit-breaker/expected-probe.ts";
 import { noteGone } from "../db/circuit-breaker/note-attempts.ts";
 import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
@@ -9,7 +10,7 @@ import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
 import { type ClaimResult, claimGroup, release } from "../db/queue/claims.ts";
 import { endFiltered } from "../db/queue/endings.ts";
 import { PendingClaims } from "../db/queue/pending-claims.ts";
-import { ClaimedWebhooks } from "../db/queue/webhooks.ts";
+import { type ClaimedWebhook, ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import { isReplaying } from "../db/replays/running.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
 import {
@@ -122,10 +123,10 @@ export function createDeliveryEngine(options: {
   );
   /** Statements in progress. */
   const noting = new Set<Promise<void>>();
-  function isGone(webhookId: bigint): void {
-    const noted: Promise<void> = untilAnswered(() => noteGone(db, webhookId), { signal: stopping })
+  function isGone({ id, target }: ClaimedWebhook): void {
+    const noted: Promise<void> = untilAnswered(() => noteGone(db, id, target.url), { signal: stopping })
       .catch((err) => {
-        if (!stopping.aborted) log.error({ err, webhookId: String(webhookId) }, "disabling a webhook failed");
+        if (!stopping.aborted) log.error({ err, webhookId: String(id) }, "disabling a webhook failed");
       })
       .finally(() => noting.delete(noted));
     noting.add(noted);
@@ -157,7 +158,7 @@ export function createDeliveryEngine(options: {
           if (span) endAttempt(span, known);
           if (outbound && known.status !== null)
             outbound.state.answered(performance.now() - known.durationMs);
-          if (known.status === GONE && webhook.disableOnGone) isGone(webhook.id);
+          if (known.status === GONE && webhook.disableOnGone) isGone(webhook);
           outcome(known);
         };
         post(client, request, timeoutMs, measured, gate);
@@ -191,7 +192,8 @@ export function createDeliveryEngine(options: {
     queue: {
       claim: async (claimant, options) => counted(await pending.claim(claimant, options)),
       fanOut: () => fanOutStep(db),
-      expectsMore: (signal) => untilAnswered(() => isReplaying(db), { signal }),
+      expectsMore: (signal) =>
+        untilAnswered(async () => (await isReplaying(db)) || isProbeExpected(db), { signal }),
     },
     log,
     lease,

@@ -28,7 +28,7 @@ const POLL_MS = 250;
 export interface PendingQueue {
   claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): ReturnType<typeof claimPending>;
   fanOut(): ReturnType<typeof fanOutStep>;
-  /** Whether a replay is likely to queue deliveries soon, one step after the other. */
+  /** Whether deliveries are likely to be queued soon, one step after the other: by a replay, or as a breaker's probe. */
   expectsMore(stop: AbortSignal): Promise<boolean>;
 }
 
@@ -154,8 +154,7 @@ export class Pumps {
       this.#wasWoken = false;
       const more = await this.#claim(pump, round, stop);
       if (more === "nothing") {
-        // A replay would otherwise get one step per run.
-        if (!lingers && !(await this.#queue.expectsMore(stop))) return "done";
+        if (!lingers && !(await this.#expectsMore(stop))) return "done";
         await this.#rest(POLL_MS);
       } else if (more === "later") {
         await this.#rest(BLOCKED_PAUSE_MS);
@@ -166,6 +165,12 @@ export class Pumps {
         await this.#clock.wait(Math.min(ROUND_PAUSE.maxMs, tookMs * ROUND_PAUSE.durationFactor));
       began = this.#clock.now();
     }
+  }
+
+  /** A replay, or a breaker whose filter does not match its probes, would otherwise get one step per run. */
+  async #expectsMore(stop: AbortSignal): Promise<boolean> {
+    await this.#sender.returned();
+    return this.#queue.expectsMore(stop);
   }
 
   /** Resolves when woken or after the timeout. */

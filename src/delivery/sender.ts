@@ -89,6 +89,8 @@ export class Sender {
   /** Deliveries in flight. Those whose request was sent count, too: it may be sent again over a new connection. */
   readonly #started = new Set<Sending>();
   readonly #returning = new Set<Promise<void>>();
+  /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
+  #filtered: Promise<void> = Promise.resolve();
   #limitReached = false;
   #isPlanned = false;
 
@@ -191,7 +193,9 @@ export class Sender {
     }
     this.#return(unsendable);
     this.#plan();
-    await this.#endFiltered([...unmatched], owner);
+    // Concurrently with the next claim, so that it does not delay what was queued meanwhile; but no further ahead.
+    await this.#filtered;
+    this.#filtered = this.#endFiltered([...unmatched], owner);
     await this.#giveBack([...unheld].map((delivery) => ({ delivery, owner })));
   }
 
@@ -238,10 +242,15 @@ export class Sender {
     this.#skipped.forget(webhookIds);
   }
 
+  /** Resolves when the claims have ended that are being ended without an attempt. Never rejects. */
+  async returned(): Promise<void> {
+    await Promise.all(this.#returning);
+  }
+
   /** Stops the adjustment of the limit, and resolves when all releases have finished. */
   async close(): Promise<void> {
     for (const end of this.#endTimers) end();
-    while (this.#returning.size > 0) await Promise.all(this.#returning);
+    while (this.#returning.size > 0) await this.returned();
   }
 
   #adapt(): void {

@@ -6,7 +6,7 @@ import { rows } from "../../src/db/database.ts";
 import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
 import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
 import { trustedAuthority } from "../support/test-service.ts";
-import { type EngineParts, freshRun, queueFor, startEngine } from "./engine-parts.ts";
+import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
 
 const SETTINGS: BreakerSettings = {
   failures: 5,
@@ -56,6 +56,29 @@ async function until({ db }: EngineParts, state: BreakerState): Promise<void> {
 }
 
 const waiting = async ({ db }: EngineParts) => (await rows(db, "select from queue")).length;
+
+test("a run looks for a probe that the filter matches, one after the other, and ends when none is left", async () => {
+  const parts = await startEngine();
+  const { db } = parts;
+  const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), () => 200);
+  ends.push(parts.end, receiver.close);
+  await db("processes").insert({ process: 1, revision: 1n, live: 1 });
+  const events = 5;
+  await queueFor(parts, receiver.url, { webhooks: 1, events });
+  await db.raw(`update events set payload = replace(payload, '"N"', '"OrderId"')`);
+  const [webhook] = await rows<{ id: bigint }>(db, "select id from webhooks");
+  const id = webhook?.id as bigint;
+  await updateWebhook(db, "everything", id, { breaker: SETTINGS, filter: `event.order_id == ${events}` });
+  await db("webhooks").update({ paused: new Date() });
+  await db.raw(
+    "update webhook_breakers set state = 'open', outage_since = now(), next_probe = now(), due = now()",
+  );
+  const probe = () => rows(db, "select from webhooks where test_delivery is not null");
+  await expect.poll(probe).toHaveLength(1);
+  expect(await pump(parts.engine, await freshRun(db))).toMatchObject({ delivered: 1, end: "done" });
+  expect(receiver.received.map(({ body }) => body)).toEqual([`{"OrderId":${events}}`]);
+  expect(await rows(db, "select from deliveries where outcome = 'filtered'")).toHaveLength(events - 1);
+});
 
 test("an endpoint that fails gets one probe at a time from three workers, and all that waited once it answers", async () => {
   let [status, inFlight, most] = [503, 0, 0];

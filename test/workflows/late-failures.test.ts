@@ -86,6 +86,20 @@ test("a webhook that first fails after the pump was lost is retried while the ru
   await expectReplayable(run, "ask-after-pumps");
 });
 
+test("a webhook that joins a waiting group is retried when its own retry is due", async () => {
+  const { run, early, late } = await startWaitingRun("joined-group");
+  // As in a run with more failing webhooks than groups.
+  await service.db.raw(
+    `insert into run_groups (run_id, webhook_id, group_number)
+      select g.run_id, w.id, g.group_number from run_groups g cross join webhooks w
+      where w.deleted is null and w.id <> g.webhook_id and g.run_id = (select max(run_id) from run_groups)`,
+  );
+  late.fail();
+  await late.until((received) => received.length === 2);
+  expect(early.received).toHaveLength(1);
+  await expectReplayable(run, "wake-earlier");
+});
+
 test("a webhook whose retries have used all activities gets more while the run waits for another webhook's retries", async () => {
   const early = await service.receiver(failingFor(WAITING_S));
   // Late enough that the rate limit is reached before the retry is due.

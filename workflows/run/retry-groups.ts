@@ -30,12 +30,16 @@ const FAILING_HOSTS = defineSearchAttributeKey("FailingHosts", SearchAttributeTy
 const ASK_AFTER_PUMPS = "ask-after-pumps";
 /** The change since which a group that has used its activities does not wait for the other groups of its run. */
 const ASK_AFTER_ACTIVITIES = "ask-after-activities";
+/** The change since which a webhook that joins a waiting group is not delayed by the group's later retries. */
+const WAKE_EARLIER = "wake-earlier";
 
 /** The minimum of the first interval between requests for late failures, in milliseconds. Later intervals double. */
 const MIN_LATE_ASK_MS = 1_000;
 
 /** The number of activities after which a group is listed again, so that every loop is bounded. */
 const ACTIVITIES_PER_ASK = 5;
+/** The minimum by which a retry must be due earlier for its waiting group to be woken, in milliseconds. Each time costs a timer. */
+const MIN_EARLIER_MS = 1_000;
 /** The delay after a lost activity, in milliseconds. */
 const LOST_RETRY_DELAY_MS = 5_000;
 
@@ -46,6 +50,8 @@ export class RetryGroups {
   readonly #description: RunDescription;
   readonly #activities: Pick<Activities, "listUndelivered">;
   readonly #running = new Map<number, Promise<void>>();
+  /** The times at which waiting groups are to be retried, in milliseconds since 1970, by group. */
+  readonly #due = new Map<number, number>();
   #shown = "";
   #isLateExpected = false;
   /** Whether a group has used its activities since the last request. */
@@ -72,6 +78,7 @@ export class RetryGroups {
     this.#description.addGroups(undelivered.groups);
     this.#description.setHeldBack(undelivered.heldBack ?? []);
     for (const group of undelivered.groups) {
+      this.#wakeEarlier(group);
       if (this.#running.has(group.group)) continue;
       const retries = this.#retry(group)
         .catch((error) => {
@@ -105,15 +112,14 @@ export class RetryGroups {
     if (this.#isLateExpected && this.#areRunning && patched(ASK_AFTER_PUMPS)) {
       let waitMs = Math.max(MIN_LATE_ASK_MS, this.#input.retryInitialDelayMs);
       while (this.#areRunning) {
-        if (!(await condition(() => !this.#areRunning, waitMs))) await this.ask();
-        waitMs *= 2;
+        const isEarly = await condition(() => !this.#areRunning || this.#mustAsk, waitMs);
+        if (!isEarly || this.#areRunning) await this.ask();
+        if (!isEarly) waitMs *= 2;
       }
     }
     for (;;) {
       // A cancelled run waits until the last responses are recorded.
-      await CancellationScope.nonCancellable(() =>
-        condition(() => !this.#areRunning || (this.#isUsedUp && this.#error === undefined)),
-      );
+      await CancellationScope.nonCancellable(() => condition(() => !this.#areRunning || this.#mustAsk));
       if (!this.#areRunning) break;
       await this.ask();
     }
@@ -130,7 +136,7 @@ export class RetryGroups {
     );
     let delayMs = firstDelayMs;
     for (let activities = 0; activities < ACTIVITIES_PER_ASK; activities += 1) {
-      if (delayMs > 0) await sleep(delayMs, { summary: `before retrying ${summary}` });
+      if (delayMs > 0) await this.#wait(group, delayMs, `before retrying ${summary}`);
       try {
         await retryDeliveries({ ...this.#key, group, of: summary });
         return;
@@ -144,6 +150,36 @@ export class RetryGroups {
     // In a long history, the run first continues as new, for which all groups must end.
     const isShort = workflowInfo().historyLength < this.#input.continueAsNewAfter;
     if (isShort && patched(ASK_AFTER_ACTIVITIES)) this.#isUsedUp = true;
+  }
+
+  /** Waits before a group is retried; shorter if it is woken. */
+  async #wait(group: number, delayMs: number, summary: string): Promise<void> {
+    if (!patched(WAKE_EARLIER)) return sleep(delayMs, { summary });
+    let due = Date.now() + delayMs;
+    this.#due.set(group, due);
+    try {
+      while (due > Date.now()) {
+        const known = due;
+        const timer = new CancellationScope();
+        const isOver = timer.run(() => sleep(known - Date.now(), { summary }));
+        await Promise.race([isOver, condition(() => this.#due.get(group) !== known)]);
+        timer.cancel();
+        due = this.#due.get(group) ?? 0;
+      }
+    } finally {
+      this.#due.delete(group);
+    }
+  }
+
+  /** Lets a group that waits go on earlier, because a delivery that failed later is due earlier. */
+  #wakeEarlier({ group, delayMs }: RetryGroup): void {
+    const due = Date.now() + delayMs;
+    if ((this.#due.get(group) ?? 0) - due >= MIN_EARLIER_MS) this.#due.set(group, due);
+  }
+
+  /** Whether a group waits to be listed again. */
+  get #mustAsk(): boolean {
+    return this.#isUsedUp && this.#error === undefined;
   }
 
   get #areRunning(): boolean {

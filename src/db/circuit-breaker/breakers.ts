@@ -85,6 +85,11 @@ export async function removeBreakers(trx: Db, webhookIds: readonly bigint[]): Pr
   await run(trx, trx("webhook_breakers").whereIn("webhook_id", webhookIds).delete());
 }
 
+/** Forgets that the endpoint answered 410 Gone: the webhook's URL changes. Requires the lock of the webhook. */
+export async function forgetGone(trx: Db, webhookId: bigint): Promise<void> {
+  await run(trx, trx("webhook_breakers").where({ webhook_id: webhookId }).update({ gone: false }));
+}
+
 /**
  * Closes a breaker because a user paused or resumed its webhook; it counts anew. The outage lasts until an attempt
  * succeeds. Requires the lock of the webhook.

@@ -303,11 +303,12 @@ class Step {
         ) p where w.id = p.webhook_id`,
       { ids: ids.map(String) },
     );
-    this.#queued ||= chosen > 0;
-    return this.#look(
-      ids,
-      chosen > 0 ? `now() + interval '${LOOK_AGAIN_S} seconds'` : "now() + make_interval(secs => probe_s)",
-    );
+    if (chosen === 0) {
+      await this.#set(ids, "next_probe = now() + make_interval(secs => probe_s)");
+      return this.#look(ids, "next_probe");
+    }
+    this.#queued = true;
+    return this.#look(ids, `now() + interval '${LOOK_AGAIN_S} seconds'`);
   }
 
   async #resend({ rows: members }: Circuit): Promise<void> {

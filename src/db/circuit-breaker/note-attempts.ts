@@ -1,4 +1,4 @@
-import { type Db, run } from "../database.ts";
+import { count, type Db } from "../database.ts";
 
 /**
  * Parts of the statement that folds: count the failed attempts of webhooks with a breaker, from its part `tried`. Set `due`
@@ -36,13 +36,20 @@ export const NOTE_FOR_BREAKERS = `
       and (not t.succeeded or b.failures > 0 or b.state = 'open' or b.outage_since is not null)
   )`;
 
-/** Notes that endpoints answered 410 Gone; only for webhooks that are disabled by it. */
-export async function noteGone(db: Db, webhookId: bigint): Promise<void> {
-  await run(
+/**
+ * Notes that an endpoint answered 410 Gone; only for a webhook that is disabled by it.
+ *
+ * @param targetUrl the normalised URL that answered: an answer of the one before a change of the URL is not noted
+ */
+export async function noteGone(db: Db, webhookId: bigint, targetUrl: string): Promise<void> {
+  await count(
     db,
-    db("webhook_breakers")
-      .where({ webhook_id: webhookId, disable_on_gone: true, gone: false })
-      .whereNot({ state: "disabled" })
-      .update({ gone: true, due: db.fn.now() }),
+    // The share lock waits for a change of the URL that is not committed.
+    `with present as (
+        select id from webhooks where id = :webhookId::bigint and target_url = :targetUrl::text for share
+      )
+      update webhook_breakers b set gone = true, due = now() from present w
+      where b.webhook_id = w.id and b.disable_on_gone and not b.gone and b.state <> 'disabled'`,
+    { webhookId, targetUrl },
   );
 }

@@ -4,6 +4,7 @@ import { DomainError } from "../../contract/errors.ts";
 import {
   type BreakerSettings,
   closeBreakerForUser,
+  forgetGone,
   holdsBack,
   removeBreakers,
   setBreaker,
@@ -98,6 +99,7 @@ async function change(trx: Db, before: WebhookRow, changes: WebhookChanges): Pro
   if (moves && (await findWebhook(trx, after))) throw addressTaken(after);
   // A user who pauses or resumes the webhook takes over from its breaker.
   const takesOver = holdsBack(before.breaker) && (changes.paused !== undefined || changes.breaker === null);
+  if (moves) await forgetGone(trx, id);
   const newBreaker = await changeBreaker(trx, before, changes, takesOver);
   const held = takesOver ? changes.paused === true : holdsBack(before.breaker) || after.paused;
   const [webhook] = await rows<WebhookRow>(

@@ -432,10 +432,25 @@ test("a deleted webhook has no breaker any more, also if it was open", async () 
   expect(states).toEqual([{ outcome: "cancelled", n: 8 }]);
 });
 
+test("410 Gone of the URL before a change does not disable the webhook", async () => {
+  const id = await withBreaker(1, { disableOnGone: true });
+  const moveTo = (url: string) => updateWebhook(db, "everything", id, { address: { url, targetUrl: url } });
+  const { targetUrl: first } = await webhookOf(id);
+  await noteGone(db, id, first);
+  const second = "https://example.com/second";
+  await moveTo(second);
+  expect(await decided()).toEqual([]);
+  // A request to the old URL was in flight.
+  await noteGone(db, id, first);
+  expect(await decided()).toEqual([]);
+  await noteGone(db, id, second);
+  expect(await decided()).toMatchObject([{ webhookId: id, state: "disabled" }]);
+});
+
 test("410 Gone disables a webhook that has chosen it, and no other", async () => {
   const [chosen, other] = [await withBreaker(3, { disableOnGone: true }), await withBreaker(3)];
   const sent = await claim();
-  for (const id of [chosen, other]) await noteGone(db, id);
+  for (const id of [chosen, other]) await noteGone(db, id, (await webhookOf(id)).targetUrl);
   const changes = await answer(sent.slice(0, 2), 410);
   expect(changes).toMatchObject([
     { webhookId: chosen, was: "closed", state: "disabled", reason: "the endpoint answered 410 Gone" },

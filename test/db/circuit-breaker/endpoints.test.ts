@@ -134,7 +134,7 @@ test("the probe of an endpoint moves to another event type when its own is delet
 
 test("410 Gone for one event type disables the endpoint, and resuming one resumes all", async () => {
   const ids = await withBreaker(4);
-  await noteGone(db, ids[1]);
+  await noteGone(db, ids[1], (await getWebhook(db, "everything", ids[1]))?.targetUrl ?? "");
   expect(await decided()).toEqual(both(ids, "disabled"));
   expect(await claim()).toEqual([]);
   const resumed = await updateWebhook(db, "everything", ids[0], { paused: false });

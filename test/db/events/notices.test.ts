@@ -19,7 +19,7 @@ import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { adoptRetries, assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
-import { createWebhook, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { createWebhook, deleteWebhook, getWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { schemaValidator } from "../../support/schema-validator.ts";
 import { ALL, freshClaimant, NO_WAIT, openQueueDatabase, result } from "../queue/queue.ts";
 
@@ -66,6 +66,10 @@ async function register({ keyId }: Owner, process = 1): Promise<bigint> {
     1_000,
   );
   return webhook.id;
+}
+
+async function answeredGone(webhookId: bigint): Promise<void> {
+  await noteGone(db, webhookId, (await getWebhook(db, "everything", webhookId))?.targetUrl ?? "");
 }
 
 async function publish({ keyId }: Owner, events: number, process = 1): Promise<void> {
@@ -180,7 +184,7 @@ test("a webhook disabled by its circuit breaker causes one notice with the reaso
   await updateWebhook(db, "everything", webhookId, { breaker: BREAKER });
   await publish(admin, 1);
   await record(await claim(), 410);
-  await noteGone(db, webhookId);
+  await answeredGone(webhookId);
   const found = await notices();
   expect(found.map(({ process, webhooks }) => [process, webhooks])).toEqual([
     [WEBHOOK_DISABLED, [subscriber]],
@@ -339,7 +343,7 @@ test("the attempts of a notice cause no notice, whatever becomes of them", async
   const all = await notices();
   expect(processesOf(all)).toEqual([WEBHOOK_FAILING, DELIVERY_FAILED]);
   expect(JSON.parse(all[1]?.payload ?? "")).toMatchObject({ EventType: "OrderDispatched" });
-  await noteGone(db, failing as bigint);
+  await answeredGone(failing as bigint);
   expect(await notices()).toEqual(all);
   const [state] = await rows(db, "select state from webhook_breakers");
   expect(state).toEqual({ state: "disabled" });
@@ -416,7 +420,7 @@ test("the payload of every notice is valid by the schema that the service descri
   await notices();
   await record(two ?? [], 200);
   await notices();
-  await noteGone(db, webhookId);
+  await answeredGone(webhookId);
   const found = await notices();
   expect(new Set(processesOf(found))).toEqual(
     new Set([WEBHOOK_FAILING, WEBHOOK_RECOVERED, WEBHOOK_DISABLED, DELIVERY_FAILED]),
