@@ -109,6 +109,7 @@ export class SimulatedWorker {
         watch: { isFresh: () => true, revision: 0n, stoppedSince: async () => NONE },
         contents: this.#contents(),
         limit: this.limit,
+        handshakes: { backlogMs: 0 },
       },
       { perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
     );

@@ -24,8 +24,9 @@ import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metric
 import { systemClock as clock } from "../process/clock.ts";
 import { EventContents } from "./event-contents.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
-import { createHttpClient } from "./http/http-client.ts";
+import { createHttpClient, HANDSHAKES } from "./http/http-client.ts";
 import { NameResolver, type Resolver } from "./http/name-resolver.ts";
+import { Pacer } from "./http/pacer.ts";
 import { InFlightLimit } from "./limits/in-flight-limit.ts";
 import { clampToGranted, readGranted } from "./limits/process-limits.ts";
 import { createMaintenance } from "./maintenance.ts";
@@ -78,6 +79,7 @@ export interface DeliveryEngine {
  * @param options.instruments what it measures with; nothing unless given
  * @param options.tracing traces attempts; nothing unless given
  * @param options.resolver how host names are looked up. Defaults to the hosts file and DNS; closed with the engine
+ * @param options.handshakes paces new connections. Defaults to HANDSHAKES
  */
 export function createDeliveryEngine(options: {
   db: Db;
@@ -93,12 +95,13 @@ export function createDeliveryEngine(options: {
   instruments?: DeliveryInstruments;
   tracing?: Pick<Tracing, "tracer" | "followsParent">;
   resolver?: Resolver;
+  handshakes?: Pacer;
 }): DeliveryEngine {
   const { db, directDb, directUrl, log, stopping, delivery, dispatch, tracing } = options;
   const { instruments = createDeliveryInstruments(createNoopMeter()) } = options;
   const { allowedNetworks, allowedPorts, timeoutMs } = delivery;
   // A lookup never runs longer than the attempt that needs it.
-  const { resolver = new NameResolver({ timeoutMs }) } = options;
+  const { resolver = new NameResolver({ timeoutMs }), handshakes = new Pacer(HANDSHAKES, clock) } = options;
   const spacing = {
     initialDelayMs: dispatch.retryInitialDelayMs,
     coefficient: dispatch.retryBackoffCoefficient,
@@ -110,6 +113,7 @@ export function createDeliveryEngine(options: {
     createAddressGuard(allowedNetworks, { allowedPorts, resolver }),
     limits.maxInFlight + IDLE_CONNECTIONS,
     outbound?.proxy,
+    handshakes,
   );
   const tokens = new AccessTokens((oauth2) => fetchToken(client, oauth2));
   const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log);
@@ -176,6 +180,7 @@ export function createDeliveryEngine(options: {
       watch,
       contents: new EventContents(db, limits.memoryBytes),
       limit: new InFlightLimit(limits.maxInFlight),
+      handshakes,
       ...(outbound ? { proxy: outbound.state } : {}),
     },
     { perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },

@@ -5,6 +5,7 @@ import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
 import type { Clock } from "../process/clock.ts";
 import type { EventContents } from "./event-contents.ts";
+import type { Pacer } from "./http/pacer.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
 import { type Kind, Scheduler, type Task } from "./limits/scheduler.ts";
 import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
@@ -57,6 +58,8 @@ export interface SenderParts {
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
   limit: InFlightLimit;
+  /** Paces the connections that requests open. */
+  handshakes: Pick<Pacer, "backlogMs">;
   /** The state of the outbound proxy. Undefined without one. */
   proxy?: Pick<ProxyState, "mayStart">;
 }
@@ -76,6 +79,11 @@ interface Sending extends Task {
 export const EXEMPT_MS = 500;
 /** The number of unrecorded results from which nothing starts. A crash would repeat all of these attempts. */
 const MAX_UNRECORDED = 128;
+/**
+ * The wait for a new connection from which nothing starts, in milliseconds. The wait counts toward an attempt's timeout:
+ * beside receivers that close each connection, attempts to others would fail.
+ */
+const MAX_HANDSHAKE_BACKLOG_MS = 250;
 
 /**
  * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
@@ -280,10 +288,11 @@ export class Sender {
   }
 
   #startWhatFits(): void {
-    const { lease, recorder, proxy } = this.#parts;
+    const { lease, recorder, handshakes, proxy } = this.#parts;
     const waits = () => this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") > 0;
     while (waits() && lease.isValid() && this.#parts.watch.isFresh()) {
       if (recorder.unrecorded >= MAX_UNRECORDED || proxy?.mayStart() === false) return;
+      if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return;
       const sending = this.#scheduler.next();
       if (!sending) {
         if (this.#scheduler.isBudgetUsed) this.#limitReached = true;

@@ -6,6 +6,7 @@ import { openRuns } from "../../src/db/queue/runs.ts";
 import { createSecretBox, type SecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
 import { createDeliveryEngine, type DeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
+import type { Pacer } from "../../src/delivery/http/pacer.ts";
 import type { PumpResult } from "../../workflows/activities.ts";
 import { queueMany } from "../db/queue/queue.ts";
 import { createTestDatabase } from "../support/database.ts";
@@ -26,6 +27,8 @@ export interface EngineParts {
 export interface EngineOptions {
   /** Looks names up. Defaults to the system's resolver. */
   resolver?: Resolver;
+  /** Paces new connections. Defaults to the service's pace. */
+  handshakes?: Pacer;
   /** The database as the engines see it, faults included. Defaults to the database as it is. */
   wrap?: (db: Db) => Db;
   /** The address over which the engines read changes of webhooks. Defaults to the database's own address. */
@@ -35,7 +38,7 @@ export interface EngineOptions {
 /** @param settings over the defaults, beside leave to deliver to this machine */
 export async function startEngine(
   settings: Record<string, string> = {},
-  { resolver, wrap = (db) => db, changesUrl = (url) => url }: EngineOptions = {},
+  { resolver, handshakes, wrap = (db) => db, changesUrl = (url) => url }: EngineOptions = {},
 ): Promise<EngineParts> {
   const database = await createTestDatabase();
   const directUrl = await changesUrl(database.url);
@@ -54,6 +57,7 @@ export async function startEngine(
       ...config,
       stopping,
       ...(resolver ? { resolver } : {}),
+      ...(handshakes ? { handshakes } : {}),
     });
     engines.push(engine);
     return engine;

@@ -125,6 +125,7 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
         },
       },
       limit: new InFlightLimit(64, () => 0),
+      handshakes: { backlogMs: 0 },
     },
     { perHost: 4, perWebhook: 4 },
   );

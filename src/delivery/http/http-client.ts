@@ -7,12 +7,12 @@ import type { OutboundProxy, TunnelTarget } from "../proxy/outbound-proxy.ts";
 import type { AddressGuard } from "../request/address-guard.ts";
 import { bareHost, HTTPS_PORT } from "../request/target-url.ts";
 import { Connections } from "./connections.ts";
-import { createPacer } from "./pacer.ts";
+import { Pacer } from "./pacer.ts";
 import { IdentityCache, type TlsIdentity } from "./tls-identity.ts";
 
 /**
- * The timeout of a connection including the outbound proxy and TLS, in milliseconds. It starts after the DNS lookup and
- * the wait for a handshake slot.
+ * The timeout of a connection including the outbound proxy and TLS, in milliseconds. It starts after the wait for a
+ * handshake slot and the DNS lookup.
  */
 const CONNECT_TIMEOUT_MS = 5_000;
 /**
@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
  */
 const KEEP_ALIVE_MS = 4_000;
 /** Limits of TLS handshakes: the burst and the rate per second. Each handshake occupies the thread for 1 ms. */
-const HANDSHAKES = { atOnce: 100, perSecond: 400 };
+export const HANDSHAKES = { atOnce: 100, perSecond: 400 };
 /** The maximum number of TLS identities whose contexts and sessions are cached. The oldest are evicted first. */
 const MAX_CACHED_IDENTITIES = 500;
 
@@ -31,11 +31,13 @@ const MAX_CACHED_IDENTITIES = 500;
  *
  * @param maxConnections the limit of connections, idle and in use, above which idle ones are closed
  * @param proxy opens the connections to the checked addresses. Undefined to connect directly
+ * @param handshakes paces new connections. Defaults to HANDSHAKES
  */
 export function createHttpClient(
   guard: AddressGuard,
   maxConnections: number,
   proxy?: OutboundProxy,
+  handshakes = new Pacer(HANDSHAKES, systemClock),
 ): Connections {
   let made: Connect | undefined;
   // Identities share no TLS context and no session: a resumed session would authenticate as another identity.
@@ -47,7 +49,6 @@ export function createHttpClient(
     return made;
   }
 
-  const handshake = createPacer(HANDSHAKES, systemClock);
   return new Connections({
     maxConnections,
     pipelining: 1,
@@ -72,34 +73,36 @@ export function createHttpClient(
           return undefined;
         }
       };
-      const start = (addresses: LookupAddress[]) =>
-        handshake(() => {
-          if (isCancelled) return;
-          if (proxy) {
-            const target = { addresses: addresses.map(({ address }) => address), port: portOf(options) };
-            cancel = connectThrough(proxy, target, callback, (tunnel, tell) =>
-              connectorOf(tls)({ ...options, httpSocket: tunnel }, addresses, tell),
-            );
-          } else {
-            const socket = connectTo(options, addresses);
-            cancel = () => socket?.destroy();
-          }
-        });
+      const open = (addresses: LookupAddress[]) => {
+        if (isCancelled) return;
+        if (proxy) {
+          const target = { addresses: addresses.map(({ address }) => address), port: portOf(options) };
+          cancel = connectThrough(proxy, target, callback, (tunnel, tell) =>
+            connectorOf(tls)({ ...options, httpSocket: tunnel }, addresses, tell),
+          );
+        } else {
+          const socket = connectTo(options, addresses);
+          cancel = () => socket?.destroy();
+        }
+      };
+      // A literal address needs no lookup.
+      const isAddress = isIP(host) !== 0;
+      let free = () => {};
       try {
         guard.checkPort(portOf(options));
-        // A literal address needs no lookup.
-        if (isIP(host) !== 0) {
-          guard.check(host);
-          start([{ address: host, family: isIP(host) }]);
-        } else {
-          guard.resolve(host).then(start, (error: Error) => callback(error, null));
-        }
+        if (isAddress) guard.check(host);
+        // Before the lookup, so that the backlog counts the connection from this call on.
+        free = handshakes.take(() => {
+          if (isAddress) open([{ address: host, family: isIP(host) }]);
+          else guard.resolve(host).then(open, (error: Error) => callback(error, null));
+        });
       } catch (error) {
         callback(error as Error, null);
       }
+      // Also called if the lookup fails: no handshake needs the slot.
       return () => {
         isCancelled = true;
-        cancel?.();
+        (cancel ?? free)();
       };
     },
   });

@@ -14,18 +14,17 @@ const MAX_NEGATIVE_TTL_MS = 5_000;
 const MAX_CACHED = 10_000;
 /** The interval between removals of expired names from the cache, in milliseconds. */
 const SWEEP_MS = 60_000;
-/**
- * The maximum number of concurrent lookups. Beyond it, the longest running lookup ends with an error. Lookups are
- * never queued: a name that resolves takes milliseconds, and only names that hang are displaced. Deliveries alone do
- * not reach this limit, because a process has fewer requests in flight.
- */
-const MAX_LOOKUPS = 256;
 /** The time after which a lookup counts as slow, in milliseconds. */
 const SLOW_MS = 1_000;
 /**
+ * The maximum number of slow lookups. Beyond it, the oldest one ends with an error. Each has up to three sockets and
+ * occupies the slot of a delivery. Faster lookups have no limit of their own: the requests in flight bound them, each
+ * has one socket in place of the connection that follows, and to end one would fail a delivery to a healthy receiver.
+ */
+const MAX_SLOW = 256;
+/**
  * The maximum number of slow lookups under one domain (the last two labels). Beyond it, the oldest one ends with an
- * error. Each slow lookup occupies the slot of a delivery; without this limit one zone with hundreds of names could
- * occupy all slots until their timeout.
+ * error. Without this limit one zone with hundreds of names could occupy all slots until their timeout.
  */
 const MAX_SLOW_EACH_DOMAIN = 16;
 
@@ -52,7 +51,6 @@ export interface NameResolverOptions extends SystemFiles {
 interface Running {
   lookup: DnsLookup;
   result: Promise<readonly LookupAddress[]>;
-  slow: boolean;
 }
 
 /**
@@ -64,8 +62,9 @@ export class NameResolver implements Resolver {
   readonly #servers: readonly string[] | undefined;
   readonly #timeoutMs: number;
   readonly #cache = new Map<string, { expires: number; result: readonly LookupAddress[] | LookupError }>();
-  /** Lookups in progress, oldest first. */
   readonly #running = new Map<string, Running>();
+  /** The names of slow lookups, oldest first. */
+  readonly #slow = new Set<string>();
   #swept = performance.now();
   #closed = false;
 
@@ -102,15 +101,11 @@ export class NameResolver implements Resolver {
 
   #start(name: string): Promise<readonly LookupAddress[]> {
     if (this.#closed) throw lookupError(name, "ECANCELLED");
-    if (this.#running.size >= MAX_LOOKUPS) {
-      const [oldest = ""] = this.#running.keys();
-      this.#end(oldest, `${MAX_LOOKUPS} lookups were in progress, and this one had run longest`);
-    }
     const lookup = startDnsLookup(name, this.#system.candidates(name), {
       servers: this.#servers,
       timeoutMs: this.#timeoutMs,
     });
-    const running: Running = { lookup, result: this.#keep(name, lookup), slow: false };
+    const running: Running = { lookup, result: this.#keep(name, lookup) };
     this.#running.set(name, running);
     return running.result;
   }
@@ -118,24 +113,29 @@ export class NameResolver implements Resolver {
   #end(name: string, why: string): void {
     const running = this.#running.get(name);
     if (!running) return;
-    this.#running.delete(name);
+    this.#forget(name);
     const seconds = ((performance.now() - running.lookup.startedAt) / 1_000).toFixed(1);
     running.lookup.end(
       new LookupError(`DNS lookup of ${name} ended after ${seconds} s: ${why}`, { cacheable: true }),
     );
   }
 
+  #forget(name: string): void {
+    this.#running.delete(name);
+    this.#slow.delete(name);
+  }
+
+  /** Ends at most one lookup, because each call adds one. */
   #becomeSlow(name: string): void {
-    const running = this.#running.get(name);
-    if (running) running.slow = true;
+    this.#slow.add(name);
     const domain = domainOf(name);
-    const slow = [...this.#running].filter(([each, running]) => running.slow && domainOf(each) === domain);
-    for (const [each] of slow.slice(0, Math.max(0, slow.length - MAX_SLOW_EACH_DOMAIN))) {
-      this.#end(
-        each,
-        `more than ${MAX_SLOW_EACH_DOMAIN} names under ${domain} take over ${SLOW_MS / 1_000} s`,
-      );
-    }
+    const ofDomain = [...this.#slow].filter((each) => domainOf(each) === domain);
+    const [oldestOfDomain = ""] = ofDomain;
+    const [oldest = ""] = this.#slow;
+    const time = `take over ${SLOW_MS / 1_000} s`;
+    if (ofDomain.length > MAX_SLOW_EACH_DOMAIN)
+      this.#end(oldestOfDomain, `more than ${MAX_SLOW_EACH_DOMAIN} names under ${domain} ${time}`);
+    else if (this.#slow.size > MAX_SLOW) this.#end(oldest, `more than ${MAX_SLOW} names ${time}`);
   }
 
   async #keep(name: string, lookup: DnsLookup): Promise<readonly LookupAddress[]> {
@@ -151,7 +151,7 @@ export class NameResolver implements Resolver {
       throw known;
     } finally {
       clearTimeout(slow);
-      if (this.#running.get(name)?.lookup === lookup) this.#running.delete(name);
+      if (this.#running.get(name)?.lookup === lookup) this.#forget(name);
     }
   }
 

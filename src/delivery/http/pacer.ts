@@ -1,21 +1,62 @@
 import type { Clock } from "../../process/clock.ts";
 
-/**
- * Rate limiter that starts work at once within a burst, then at a steady rate.
- *
- * @param pace the burst, and the rate per second beyond it
- */
-export function createPacer(
-  { atOnce, perSecond }: { atOnce: number; perSecond: number },
-  clock: Pick<Clock, "now" | "after">,
-): (start: () => void) => void {
-  const gapMs = 1_000 / perSecond;
-  /** The time of the next free slot. */
-  let free = Number.NEGATIVE_INFINITY;
-  return (start) => {
-    const now = clock.now();
-    free = Math.max(free + gapMs, now - (atOnce - 1) * gapMs);
-    if (free <= now) start();
-    else clock.after(free - now, start);
-  };
+/** Rate limiter that starts work at once within a burst, then at a steady rate, in the order of the calls. */
+export class Pacer {
+  readonly #clock: Pick<Clock, "now" | "after">;
+  readonly #gapMs: number;
+  readonly #atOnce: number;
+  /** The time of the last slot taken. */
+  #last = Number.NEGATIVE_INFINITY;
+  readonly #waiting = new Set<() => void>();
+  #cancelTimer = () => {};
+
+  /** @param pace the burst, and the rate per second beyond it */
+  constructor(
+    { atOnce, perSecond }: { atOnce: number; perSecond: number },
+    clock: Pick<Clock, "now" | "after">,
+  ) {
+    this.#clock = clock;
+    this.#gapMs = 1_000 / perSecond;
+    this.#atOnce = atOnce;
+  }
+
+  /** The time until all that waits has started, in milliseconds. */
+  get backlogMs(): number {
+    return this.#waiting.size * this.#gapMs;
+  }
+
+  /**
+   * Calls `start` when its slot comes: before this returns if one is free.
+   *
+   * @returns frees the slot for another start: `start` is not called any more, or its work was not needed
+   */
+  take(start: () => void): () => void {
+    // Distinct, also if the same function is given twice.
+    const turn = () => start();
+    this.#waiting.add(turn);
+    this.#startDue();
+    let isFreed = false;
+    return () => {
+      if (isFreed) return;
+      isFreed = true;
+      if (this.#waiting.delete(turn)) return;
+      this.#last -= this.#gapMs;
+      this.#startDue();
+    };
+  }
+
+  #startDue(): void {
+    for (const turn of this.#waiting) {
+      const now = this.#clock.now();
+      const slot = Math.max(this.#last + this.#gapMs, now - (this.#atOnce - 1) * this.#gapMs);
+      if (slot > now) {
+        this.#cancelTimer();
+        this.#cancelTimer = this.#clock.after(slot - now, () => this.#startDue());
+        return;
+      }
+      this.#last = slot;
+      this.#waiting.delete(turn);
+      turn();
+    }
+  }
 }
