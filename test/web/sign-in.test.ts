@@ -5,6 +5,7 @@ import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { count } from "../../src/db/database.ts";
 import { OTHER_HOST, SCREENS, WINDOW } from "./browser.ts";
 import { tabTo } from "./keyboard.ts";
+import { dialog, newKey } from "./keys-page.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startTlsProxy } from "./tls-proxy.ts";
 import { startWeb, type Web } from "./web.ts";
@@ -258,6 +259,51 @@ describe("a session", () => {
       await enter(tab, secret);
       await page.getByRole("button", { name: "Signed in: Other" }).waitFor();
       expect(pathOf(page)).toBe("/keys");
+    });
+  });
+
+  test("that another tab begins anew with the same key keeps the forms and secrets of this tab, which stays usable", async () => {
+    const key = await newKey(web.service, [Permission.MANAGE_API_KEYS]);
+    await web.visit({ path: "/keys", key: key.secret }, async (page, context) => {
+      await page.getByRole("button", { name: "New key" }).click();
+      await dialog(page).getByLabel("Name").fill("Half filled");
+      const tab = await context.newPage();
+      await tab.goto("/keys");
+      await tab.getByRole("button", { name: `Rotate the secret of ${key.name}` }).click();
+      await Promise.all([
+        page.waitForResponse("**/GetSession"),
+        dialog(tab).getByRole("button", { name: "Rotate secret" }).click(),
+      ]);
+      await tab.getByText("It is shown only once").waitFor();
+      await dialog(page)
+        .getByRole("checkbox", { name: /^Read / })
+        .check();
+      await dialog(page).getByRole("button", { name: "Create key" }).click();
+      await page.getByText("The key “Half filled” is created").waitFor();
+      await page.getByRole("button", { name: "I have copied it" }).click();
+      // The secret that the other tab shows once outlasts this tab's sign-in.
+      await page.getByRole("button", { name: `Rotate the secret of ${key.name}` }).click();
+      await Promise.all([
+        tab.waitForResponse("**/GetSession"),
+        dialog(page).getByRole("button", { name: "Rotate secret" }).click(),
+      ]);
+      await page.getByText("It is shown only once").waitFor();
+      await tab.getByRole("button", { name: "I have copied it" }).click();
+    });
+  });
+
+  test("that another tab begins anew with another key is this tab's too, without what the tab showed before", async () => {
+    const other = await newKey(web.service, [Permission.MANAGE_API_KEYS]);
+    await web.visit({ path: "/keys", key: null }, async (page, context) => {
+      await enter(page, web.service.adminKey);
+      await page.getByRole("button", { name: "New key" }).click();
+      await dialog(page).getByLabel("Name").fill("Half filled");
+      const tab = await context.newPage();
+      await count(web.service.db, "update sessions set expires = now() - interval '1 second'", {});
+      await tab.goto("/keys");
+      await enter(tab, other.secret);
+      await page.getByRole("button", { name: `Signed in: ${other.name}` }).waitFor();
+      expect(await dialog(page).count()).toBe(0);
     });
   });
 
