@@ -273,7 +273,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.DeliveryState.DELIVERY_STATE_DELIVERING": "Claimed by a run. Its first attempt is in progress or about to start.",
   "webhook.v1.DeliveryState.DELIVERY_STATE_RETRYING": "An attempt failed, and retries are left.",
   "webhook.v1.DeliveryState.DELIVERY_STATE_FAILED": "The first attempt and three retries failed.",
-  "webhook.v1.DeliveryState.DELIVERY_STATE_CANCELLED": "The webhook was deleted first.",
+  "webhook.v1.DeliveryState.DELIVERY_STATE_CANCELLED": "The webhook was deleted or the payload was erased first.",
   "webhook.v1.DeliveryState.DELIVERY_STATE_FILTERED": "The webhook's filter does not match the event, so it was not sent.",
   "webhook.v1.ExportFormat.EXPORT_FORMAT_UNSPECIFIED": "Deliveries as messages.",
   "webhook.v1.ExportFormat.EXPORT_FORMAT_CSV": "RFC 4180, in UTF-8, with a header line. A value that a spreadsheet would take for a formula starts with an apostrophe.",

@@ -13,7 +13,9 @@ test("comments of the proto files are found by what they stand at", () => {
     "The time of the next attempt, in the state retrying.",
   );
   expect(commentOf(DeliveryStateSchema.value[4])).toBeUndefined();
-  expect(commentOf(DeliveryStateSchema.value[6])).toBe("The webhook was deleted first.");
+  expect(commentOf(DeliveryStateSchema.value[6])).toBe(
+    "The webhook was deleted or the payload was erased first.",
+  );
   expect(commentOf(ApiKeyService)).toBe(
     "Manages API keys and installed apps. Every request must carry a key.",
   );

@@ -259,6 +259,34 @@ test("a delivery whose webhook is gone, or that one may only read, has no way to
   });
 });
 
+test("a delivery that was cancelled says whether its payload was erased or its webhook deleted", async () => {
+  const { service } = web;
+  const events = createClient(EventService, service.transport);
+  const held = await service.register(`${receiver.url}/held`);
+  await service.webhooks.pauseWebhook({ webhookId: held });
+  const publishFor = async (userId: string) => {
+    const { eventId } = await events.publishEvent({
+      idempotencyKey: randomUUID(),
+      userId,
+      data: {
+        case: "orderDispatched",
+        value: { orderId: 1n, orderNumber: "SO-1", dispatchedAt: { seconds: 1n } },
+      },
+    });
+    const { deliveries } = await service.deliveries.listDeliveries({ eventId, webhookId: held });
+    return deliveries[0]?.id;
+  };
+  const [erased, deleted] = [await publishFor("erased"), await publishFor("kept")];
+  await events.erasePayloads({ userId: "erased" });
+  await web.visit({ path: `/deliveries/${erased}` }, async (page) => {
+    await section(page, "Summary").getByText("The payload was erased first.").waitFor();
+  });
+  await service.webhooks.deleteWebhook({ webhookId: held });
+  await web.visit({ path: `/deliveries/${deleted}` }, async (page) => {
+    await section(page, "Summary").getByText("The webhook was deleted first.").waitFor();
+  });
+});
+
 test("an address without an event says so", () =>
   web.visit({ path: `/events/${randomUUID()}` }, async (page) => {
     await page.getByText("There is no such event").waitFor();

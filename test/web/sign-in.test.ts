@@ -5,6 +5,7 @@ import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { count } from "../../src/db/database.ts";
 import { OTHER_HOST, SCREENS, WINDOW } from "./browser.ts";
 import { tabTo } from "./keyboard.ts";
+import { dialog, newKey } from "./keys-page.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startTlsProxy } from "./tls-proxy.ts";
 import { startWeb, type Web } from "./web.ts";
@@ -86,23 +87,50 @@ describe("signing in", () => {
     });
   });
 
-  test("a wrong key is told so at its field, and after many it is said when to come again", () =>
-    web.visit({ path: "/sign-in", key: null }, async (page) => {
+  test("a wrong key is told so at its field, and after many a valid key is told that it was not checked", async () => {
+    const unseen = await keyWith(Permission.MANAGE_API_KEYS);
+    await web.visit({ path: "/sign-in", key: null }, async (page) => {
       // From an address of its own: new keys of a throttled one have to wait, and the other tests' come from this machine.
       await page.setExtraHTTPHeaders({ "X-Forwarded-For": "203.0.113.9" });
       await enter(page, "whk_wrong");
       await page.getByText("This key is unknown or revoked").waitFor();
       expect(await page.getByLabel("API key", { exact: true }).getAttribute("aria-invalid")).toBe("true");
       await takeScreenshots(page, "sign-in-wrong-key");
-      const slowed = page.getByRole("alert").filter({ hasText: "Too many wrong keys" });
       for (let tries = 1; tries < 4; tries += 1) {
         await page.getByRole("button", { name: "Sign in" }).click();
         await page.getByRole("button", { name: "Sign in", disabled: false }).waitFor();
       }
-      expect(await slowed.textContent()).toMatch(/try again in \d+ s/);
+      await Promise.all([page.waitForResponse("**/SignIn"), enter(page, unseen)]);
+      const slowed = page.getByRole("alert").filter({ hasText: "Too many wrong API keys" });
+      expect(await slowed.textContent()).toMatch(
+        /so your key was not checked; verify it and retry in \d+ s\./,
+      );
+      expect(await page.getByText("unknown or revoked").count()).toBe(0);
       await expectAccessible(page);
       await takeScreenshots(page, "sign-in-slowed");
-    }));
+    });
+  });
+
+  test("a key that has used its requests of the minute is told so, and when to come again", async () => {
+    const limited = await startWeb({ ROLE: "api", RATE_LIMIT_PER_MINUTE: "1" });
+    try {
+      await limited.service.webhooks.listWebhooks({});
+      await limited.visit({ path: "/sign-in", key: null }, async (page) => {
+        await form(page).waitFor();
+        await page.clock.install();
+        await enter(page, limited.service.adminKey);
+        const alert = page.getByRole("alert");
+        await alert
+          .getByText(/The API key has used its 1 requests of this minute; retry in \d+ s\./)
+          .waitFor();
+        expect(await page.getByText("unknown or revoked").count()).toBe(0);
+        await page.clock.fastForward(60_000);
+        await alert.getByText("retry now.").waitFor();
+      });
+    } finally {
+      await limited.stop();
+    }
+  });
 });
 
 describe("the connection of the sign-in page", () => {
@@ -231,6 +259,51 @@ describe("a session", () => {
       await enter(tab, secret);
       await page.getByRole("button", { name: "Signed in: Other" }).waitFor();
       expect(pathOf(page)).toBe("/keys");
+    });
+  });
+
+  test("that another tab begins anew with the same key keeps the forms and secrets of this tab, which stays usable", async () => {
+    const key = await newKey(web.service, [Permission.MANAGE_API_KEYS]);
+    await web.visit({ path: "/keys", key: key.secret }, async (page, context) => {
+      await page.getByRole("button", { name: "New key" }).click();
+      await dialog(page).getByLabel("Name").fill("Half filled");
+      const tab = await context.newPage();
+      await tab.goto("/keys");
+      await tab.getByRole("button", { name: `Rotate the secret of ${key.name}` }).click();
+      await Promise.all([
+        page.waitForResponse("**/GetSession"),
+        dialog(tab).getByRole("button", { name: "Rotate secret" }).click(),
+      ]);
+      await tab.getByText("It is shown only once").waitFor();
+      await dialog(page)
+        .getByRole("checkbox", { name: /^Read / })
+        .check();
+      await dialog(page).getByRole("button", { name: "Create key" }).click();
+      await page.getByText("The key “Half filled” is created").waitFor();
+      await page.getByRole("button", { name: "I have copied it" }).click();
+      // The secret that the other tab shows once outlasts this tab's sign-in.
+      await page.getByRole("button", { name: `Rotate the secret of ${key.name}` }).click();
+      await Promise.all([
+        tab.waitForResponse("**/GetSession"),
+        dialog(page).getByRole("button", { name: "Rotate secret" }).click(),
+      ]);
+      await page.getByText("It is shown only once").waitFor();
+      await tab.getByRole("button", { name: "I have copied it" }).click();
+    });
+  });
+
+  test("that another tab begins anew with another key is this tab's too, without what the tab showed before", async () => {
+    const other = await newKey(web.service, [Permission.MANAGE_API_KEYS]);
+    await web.visit({ path: "/keys", key: null }, async (page, context) => {
+      await enter(page, web.service.adminKey);
+      await page.getByRole("button", { name: "New key" }).click();
+      await dialog(page).getByLabel("Name").fill("Half filled");
+      const tab = await context.newPage();
+      await count(web.service.db, "update sessions set expires = now() - interval '1 second'", {});
+      await tab.goto("/keys");
+      await enter(tab, other.secret);
+      await page.getByRole("button", { name: `Signed in: ${other.name}` }).waitFor();
+      expect(await dialog(page).count()).toBe(0);
     });
   });
 

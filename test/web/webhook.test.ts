@@ -1,7 +1,9 @@
+import { createClient } from "@connectrpc/connect";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import type { Receiver } from "../../demo/receiver.ts";
 import { isAuthentic } from "../../docs/examples/verify-public-key.ts";
+import { AuditAction, AuditService } from "../../gen/webhook/v1/audit_pb.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { storeDeliveries } from "../support/stored-deliveries.ts";
@@ -10,6 +12,12 @@ import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
 const EVENTS = [1n, 2n, 3n];
+/** Hides the window and shows it again, and loses the network and gets it back. Run in the page. */
+const LEAVE_AND_RETURN = `for (const state of ["hidden", "visible"]) {
+  Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
+}
+for (const event of ["offline", "online"]) window.dispatchEvent(new Event(event));`;
 
 let web: Web;
 let good: Receiver;
@@ -190,6 +198,27 @@ test("the signing secret is asked for only by its button, verifies deliveries, a
     for (const each of [secret, newest])
       expect(kept + asked.join()).not.toContain(each.slice("whsec_".length));
   }));
+
+test("the audit log records a revealed secret once, however often the window is left and the webhook changed", async () => {
+  const webhookId = await web.service.register("https://receiver.example/revealed");
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    await page.getByRole("button", { name: "Reveal secret" }).click();
+    const field = page.getByRole("textbox", { name: "Signing secret" });
+    const secret = await field.inputValue();
+    await page.evaluate(LEAVE_AND_RETURN);
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByText("The webhook is paused", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByText("The webhook is resumed").waitFor();
+    expect(await field.inputValue()).toBe(secret);
+  });
+  const { entries } = await createClient(AuditService, web.service.transport).listAuditEntries({
+    targetId: String(webhookId),
+    actions: [AuditAction.WEBHOOK_SECRET_READ],
+  });
+  expect(entries).toHaveLength(1);
+  await web.service.webhooks.deleteWebhook({ webhookId });
+});
 
 test("a rotation that revokes the old secret leaves the new one alone", () =>
   web.visit({ path: `/webhooks/${goodId}` }, async (page) => {

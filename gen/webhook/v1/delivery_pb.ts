@@ -1101,7 +1101,7 @@ export const DeliveryState = {
   FAILED: 5,
 
   /**
-   * The webhook was deleted first.
+   * The webhook was deleted or the payload was erased first.
    *
    * @generated from enum value: DELIVERY_STATE_CANCELLED = 6;
    */

@@ -41,7 +41,7 @@ export function sessionEnded(): DomainError {
 export function tooManyWrongKeys(waitMs: number): DomainError {
   return new DomainError(
     "RESOURCE_EXHAUSTED",
-    `too many wrong API keys came from your address, so the key in ${KEY_HEADER} was not checked; verify it and retry in ${seconds(waitMs)}`,
+    `too many wrong API keys came from your address, so your key was not checked; verify it and retry in ${seconds(waitMs)}`,
     { reason: "RATE_LIMITED", retryAfterMs: waitMs },
   );
 }

@@ -82,7 +82,7 @@ export const FAILURES: Record<string, FailureKind> = {
     examples: {
       requests: "the API key has used its 600 requests of this minute; retry in 42 s",
       wrongKeys:
-        "too many wrong API keys came from your address, so the key in X-Service-Key was not checked; verify it and retry in 42 s",
+        "too many wrong API keys came from your address, so your key was not checked; verify it and retry in 42 s",
     },
     headers: { "Retry-After": { ...retryAfter, required: true }, ...rateLimitHeaders },
   },

@@ -38,7 +38,7 @@ describe("wrong keys", () => {
     expect(envelope).toEqual({
       Success: false,
       Data: null,
-      Warnings: [expect.stringMatching(/^too many wrong API keys.*X-Service-Key.*retry in \d+ s$/)],
+      Warnings: [expect.stringMatching(/^too many wrong API keys.*not checked.*retry in \d+ s$/)],
     });
     expect(envelope.Warnings[0]).toContain(` ${wait} s`);
   });

@@ -63,15 +63,20 @@ export function SessionProvider({ children }: { children: ReactNode }) {
     });
   }, [client]);
   useEffect(refresh, [refresh]);
+  const keyId = state.is === "in" ? state.session.apiKey?.id : undefined;
   useEffect(() => {
     // Raised by sign-ins and sign-outs in other tabs, with which this one shares the cookie. The key is null if the browser
     // cleared everything.
-    const onStorage = ({ key }: StorageEvent) => {
-      if (key === SIGNED_IN || key === null) refresh();
+    const onStorage = async ({ key }: StorageEvent) => {
+      if (key !== SIGNED_IN && key !== null) return;
+      const read = keyId === undefined ? undefined : await readSession(client).catch(() => undefined);
+      // A new session of the same key leaves the page as it is, with its forms and the secrets that are shown once.
+      if (read?.is === "in" && read.session.apiKey?.id === keyId) setState(read);
+      else refresh();
     };
     window.addEventListener("storage", onStorage);
     return () => window.removeEventListener("storage", onStorage);
-  }, [refresh]);
+  }, [client, keyId, refresh]);
   const isIn = state.is === "in";
   useEffect(() => {
     // Nobody is to see what the one before them was shown.

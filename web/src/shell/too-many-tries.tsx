@@ -2,19 +2,19 @@ import { Alert } from "@mantine/core";
 import { useInterval } from "@mantine/hooks";
 import { IconHourglass } from "@tabler/icons-react";
 import { useState } from "react";
-import { retryAfterSeconds } from "../api/failure.ts";
+import { failureInWords, retryAfterSeconds } from "../api/failure.ts";
 
-/** Says how long to wait before another try, and when that is over. */
+/** Says which limit refused the sign-in, and counts the wait down that the error names. */
 export function TooManyTries({ error }: { error: unknown }) {
-  const [until] = useState(() => Date.now() + (retryAfterSeconds(error) ?? 60) * 1_000);
+  const { title, text } = failureInWords(error);
+  const wait = retryAfterSeconds(error) ?? 0;
+  const [until] = useState(() => Date.now() + wait * 1_000);
   const [now, setNow] = useState(Date.now);
   useInterval(() => setNow(Date.now()), 1_000, { autoInvoke: true });
   const left = Math.ceil((until - now) / 1_000);
   return (
-    <Alert color="yellow" icon={<IconHourglass />} title="Too many wrong keys" role="alert">
-      {left > 0
-        ? `This key is unknown or revoked, and so were many that came from your address before it. Check it, and try again in ${left} s.`
-        : "Check the key, and try again now."}
+    <Alert color="yellow" icon={<IconHourglass />} title={title} role="alert">
+      {text.replace(`in ${wait} s`, left > 0 ? `in ${left} s` : "now")}
     </Alert>
   );
 }

@@ -60,7 +60,7 @@ export const DELIVERY_STATES: readonly {
     state: DeliveryState.CANCELLED,
     name: "cancelled",
     label: "Cancelled",
-    meaning: "The webhook was deleted first.",
+    meaning: "The webhook was deleted or the payload was erased first.",
     colour: "gray",
     icon: <IconBan size={ICON_SIZE} />,
   },

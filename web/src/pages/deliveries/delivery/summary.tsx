@@ -122,6 +122,15 @@ function Run({ delivery, run: { workflowId, url } }: { delivery: Delivery; run: 
   );
 }
 
+/** The reasons for a final state that say more than the state does. */
+const REASONS: Readonly<Record<string, string>> = {
+  interrupted: "The worker crashed 10 times while sending this delivery.",
+  "queue full": "Never sent: more deliveries waited for the webhook than MAX_PENDING_PER_WEBHOOK allows.",
+  expired: "The delivery waited longer than RETENTION_DAYS, so no further attempt was made.",
+  "webhook deleted": "The webhook was deleted first.",
+  "payload erased": "The payload was erased first.",
+};
+
 function Meaning({ delivery, event }: { delivery: Delivery; event: Event | undefined }) {
   const { state, reason, nextAttempt } = delivery;
   const held = useHeldBack(delivery, event);
@@ -129,14 +138,6 @@ function Meaning({ delivery, event }: { delivery: Delivery; event: Event | undef
   if (state === DeliveryState.RETRYING && nextAttempt) {
     return <NextAttempt delivery={delivery} due={nextAttempt} />;
   }
-  if (reason === "interrupted") {
-    return "The worker crashed 10 times while sending this delivery.";
-  }
-  if (reason === "queue full") {
-    return "Never sent: more deliveries waited for the webhook than MAX_PENDING_PER_WEBHOOK allows.";
-  }
-  if (reason === "expired") {
-    return "The delivery waited longer than RETENTION_DAYS, so no further attempt was made.";
-  }
-  return DELIVERY_STATES.find((each) => each.state === state)?.meaning;
+  const ended = reason === undefined ? undefined : REASONS[reason];
+  return ended ?? DELIVERY_STATES.find((each) => each.state === state)?.meaning;
 }

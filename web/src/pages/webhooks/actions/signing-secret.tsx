@@ -52,8 +52,9 @@ function Secrets({ webhookId }: { webhookId: bigint }) {
   const { data, error, refetch } = useQuery(
     WebhookService.method.getWebhookSecret,
     { webhookId },
-    // Removed from memory as soon as it is hidden.
-    { gcTime: 0, staleTime: 0 },
+    // Removed from memory as soon as it is hidden. The audit log records each read: none follows when somebody comes back to
+    // the window, or the network returns.
+    { gcTime: 0, staleTime: Number.POSITIVE_INFINITY },
   );
   if (!data) return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading lines={2} />;
   return (
@@ -107,7 +108,7 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
         await rotate.mutateAsync({ webhookId: webhook.id, revokeOldSecrets });
         // What came back is not kept: the secrets are read anew by who shows them.
         rotate.reset();
-        await readAnew(WebhookService);
+        await Promise.all([readAnew(WebhookService), readAnew(WebhookService.method.getWebhookSecret)]);
         onRotated();
         notifications.show({
           color: "green",
