@@ -16,6 +16,7 @@ import * as quotas from "./migrations/0010-quotas.ts";
 import * as replays from "./migrations/0011-replays.ts";
 import * as filters from "./migrations/0012-filters.ts";
 import * as endpoints from "./migrations/0013-endpoints.ts";
+import * as queuedAgain from "./migrations/0014-queued-again.ts";
 import { ensurePartitions } from "./partitions.ts";
 
 /** All migrations, in order. Names are stored in `knex_migrations` and must never change. */
@@ -33,6 +34,7 @@ const migrations: Record<string, Knex.Migration> = {
   "0011-replays": replays,
   "0012-filters": filters,
   "0013-endpoints": endpoints,
+  "0014-queued-again": queuedAgain,
 };
 
 /** The delay between attempts to get the lock, in milliseconds. */

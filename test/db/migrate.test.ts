@@ -23,6 +23,7 @@ const OWN = [
   "0011-replays",
   "0012-filters",
   "0013-endpoints",
+  "0014-queued-again",
 ];
 
 let database: TestDatabase;

@@ -139,8 +139,9 @@ describeWith(POSTGRES_PROGRAMS, "docs/operations.md, back up and restore", () =>
     await postgres.call(
       "pg_restore",
       "--no-owner",
+      "--role=service",
       "--exit-on-error",
-      `--dbname=${postgres.url(restored, user)}`,
+      `--dbname=${postgres.url(restored)}`,
       dump,
     );
     database = restored;

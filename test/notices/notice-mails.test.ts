@@ -4,6 +4,7 @@ import { SMTPServer, type SMTPServerOptions } from "smtp-server";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import type { NoticeDigest } from "../../src/db/webhooks/notice-digest.ts";
+import { forgetHealthy } from "../../src/db/webhooks/webhook-health.ts";
 import { digestMail } from "../../src/notices/digest-mail.ts";
 import { startNoticeMails } from "../../src/notices/notice-mails.ts";
 import { openQueueDatabase, queueMany } from "../db/queue/queue.ts";
@@ -92,6 +93,15 @@ async function failing(name: string): Promise<bigint> {
   return id as bigint;
 }
 
+/** The webhooks that the latest digest reported as failing. */
+const reported = async () =>
+  (
+    await rows<{ failing: string[] }>(
+      db,
+      "select value::json->'failing' as failing from settings where name = 'notice digest'",
+    )
+  )[0]?.failing;
+
 test("of several processes one e-mails each digest: what fails, what has recovered, and nothing without news", async () => {
   const { port, mails } = await startSmtp();
   const [shop, store] = [await failing("shop"), await failing("store")];
@@ -121,11 +131,36 @@ test("of several processes one e-mails each digest: what fails, what has recover
   }
   expect(mails).toHaveLength(1);
 
+  await db.raw(
+    `insert into rollup_minutes
+        (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
+      values (?, date_trunc('minute', now()), 2, 1, 1, 0, 0, 0, 0, '{}')`,
+    [String(shop)],
+  );
   await db.raw("delete from webhook_health where webhook_id = ?", [String(shop)]);
   await expect.poll(() => mails.length, { timeout: PATIENCE_MS }).toBe(2);
   expect(mails[1]?.text).toContain("Subject: Webhook service: 1 webhook recovered");
   expect(mails[1]?.text).toMatch(new RegExp(`Recovered:\r\n- webhook ${shop} `));
   expect(mails[1]?.text).toMatch(new RegExp(`Still failing:\r\n- webhook ${store} `));
+});
+
+test("a webhook that answered until it began to fail, and that nothing was sent to for an hour, has not recovered", async () => {
+  const { port, mails } = await startSmtp();
+  const webhook = String(await failing("shop"));
+  await db.raw(
+    `insert into rollup_minutes
+        (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
+      select ?, date_trunc('minute', now()) - interval '1 minute' * n, 2, 2 - n, n, 0, 0, 0, 0, '{}'
+      from generate_series(0, 1) n`,
+    [webhook],
+  );
+  start(`smtp://localhost:${port}`);
+  await expect.poll(reported, { timeout: PATIENCE_MS }).toEqual([webhook]);
+  expect(mails).toHaveLength(1);
+  await db.raw("update webhook_health set last_failure = now() - interval '61 minutes'");
+  expect(await forgetHealthy(db)).toBe(1);
+  await expect.poll(reported, { timeout: PATIENCE_MS }).toEqual([]);
+  expect(mails).toHaveLength(1);
 });
 
 test("failed deliveries are counted per webhook since the latest digest, and disabled webhooks have their reason", async () => {

@@ -17,7 +17,7 @@ export interface Backlog {
   retrying: number;
   /** Retries that have been due for more than a minute, among the 100,000 oldest deliveries that are retried. */
   overdue: number;
-  /** Age of the oldest event that could be sent now, in seconds; 0 when there is none. See `readOldestSendable`. */
+  /** Age of the oldest delivery that could be sent now, in seconds; 0 when there is none. See `readOldestSendable`. */
   oldestSendableS: number;
   /** The webhook with which the next reading of the oldest continues; null after the last webhook. */
   next: bigint | null;
@@ -66,7 +66,7 @@ async function readCounts(db: Db, most: number): Promise<Pick<Backlog, "pending"
 /**
  * The oldest delivery that nothing but the service itself holds back: nobody has claimed it, and its webhook is not paused,
  * has no rate limit, and is not failing (none of its deliveries waits for a retry). Events that are not fanned out yet
- * count too.
+ * count too. The age is the time since publishing or, if the delivery was sent again or replayed, since then.
  */
 async function readOldestSendable(
   db: Db,
@@ -83,12 +83,12 @@ async function readOldestSendable(
       from waiting where waiting.webhook_id is not null and n < :most::int
     ),
     oldest(created) as (
-      select time_of_id(free.id) from waiting s cross join lateral (
+      select coalesce(free.queued, time_of_id(free.id)) from waiting s cross join lateral (
         select from webhooks w where w.id = s.webhook_id and w.paused is null and w.deleted is null
           and w.rate_limit is null and not exists (select from retries r where r.webhook_id = w.id)
         offset 0
       ) sendable cross join lateral (
-        select id from queue q where q.webhook_id = s.webhook_id and ${isFree("q")} order by id limit 1
+        select id, queued from queue q where q.webhook_id = s.webhook_id and ${isFree("q")} order by id limit 1
       ) free
       union all
       (select time_of_id(event_id) from fan_out order by event_id limit 1)

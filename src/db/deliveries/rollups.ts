@@ -56,7 +56,7 @@ const outcomes = (["delivered", "failed", "cancelled", "filtered"] as const)
  *
  * @param row the table's name in the query
  */
-const failedAttempts = (row: string) =>
+export const failedAttempts = (row: string) =>
   `coalesce(${row}.failed_attempts, greatest(0, ${row}.attempts - ${row}.delivered))`;
 
 /**

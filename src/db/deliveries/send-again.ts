@@ -82,7 +82,8 @@ export async function startRound(
         update webhooks w set test_delivery = null, probe_attempts = null
         where w.id = any(array(select webhook_id from gone)) and w.test_delivery = any(array(select id from gone))
       )
-      insert into queue (id, event_id, webhook_id, attempts) select id, event_id, webhook_id, attempts from gone
+      insert into queue (id, event_id, webhook_id, attempts, queued)
+      select id, event_id, webhook_id, attempts, now() from gone
       returning id`,
     { ids: ids as string[], first, last, most: MAX_ATTEMPTS, retentionDays, ...inScope.bindings },
   );

@@ -74,7 +74,8 @@ const QUEUE_MISSED = `
     returning e.id
   ),
   queued as (
-    insert into queue (id, event_id, webhook_id) select new_delivery_id(id), id, :webhookId::bigint from counted
+    insert into queue (id, event_id, webhook_id, queued)
+    select new_delivery_id(id), id, :webhookId::bigint, now() from counted
   )
   select (select count(*)::int from counted) as queued,
     (select count(*)::int from missed) - (select count(*)::int from counted) as skipped,

@@ -1,4 +1,5 @@
 import { type Db, rows, run } from "../database.ts";
+import { failedAttempts } from "../deliveries/rollups.ts";
 
 /** The setting that holds what the latest digest reported. */
 const STATE = "notice digest";
@@ -21,7 +22,7 @@ export interface NoticeDigest {
   failing: (DigestWebhook & { since: Date; lastError: string | null; isNew: boolean })[];
   /** Disabled by their circuit breakers, longest first. */
   disabled: (DigestWebhook & { since: Date; reason: string; isNew: boolean })[];
-  /** Reported as failing by the latest digest, and not failing any more. */
+  /** Reported as failing by the latest digest, and not failing any more: an attempt has succeeded since. */
   recovered: DigestWebhook[];
   /** Webhooks with failed deliveries since the latest digest, most first. */
   failed: (DigestWebhook & { deliveries: number })[];
@@ -71,8 +72,12 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
   const failingNow = new Set(failing.map(({ id }) => String(id)));
   const recovered = await rows<DigestWebhook>(
     db,
-    `select ${WEBHOOK} from webhooks w where w.id = any(:ids::bigint[]) and w.deleted is null order by w.id`,
-    { ids: [...failingBefore].filter((id) => !failingNow.has(id)) },
+    // Webhooks without attempts for a while are not failing either. The minute `from` was over before the latest digest.
+    `select ${WEBHOOK} from webhooks w where w.id = any(:ids::bigint[]) and w.deleted is null and exists (
+        select from rollup_minutes m
+        where m.webhook_id = w.id and m.start > :from and m.attempts > ${failedAttempts("m")}
+      ) order by w.id`,
+    { ids: [...failingBefore].filter((id) => !failingNow.has(id)), from },
   );
   const failed = await rows<DigestWebhook & { deliveries: number }>(
     db,

@@ -1,10 +1,17 @@
+import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { readBacklog } from "../../../src/db/deliveries/backlog.ts";
+import { sendAgain } from "../../../src/db/deliveries/send-again.ts";
+import { ensurePartitions, firstIdOf, NIL_ID } from "../../../src/db/partitions.ts";
 import { claimPending } from "../../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
+import { queueMissed } from "../../../src/db/replays/backfill.ts";
+import type { RunningReplay } from "../../../src/db/replays/running.ts";
+import { idAt, storeDeliveries } from "../../support/stored-deliveries.ts";
 import { freshClaimant, NO_WAIT, openQueueDatabase, queue, result } from "../queue/queue.ts";
 
 const MINUTE_MS = 60_000;
+const YESTERDAY = new Date(Date.now() - 24 * 60 * MINUTE_MS);
 
 const db = await openQueueDatabase();
 
@@ -72,6 +79,37 @@ test("a delivery that a worker has claimed does not wait; one of a worker whose 
   expect(await oldestMinutes()).toBe(0);
   await db("workers").delete();
   expect(await oldestMinutes()).toBe(5);
+});
+
+test.each([
+  ["delivered", { state: "delivered" as const, attempts: 1 }],
+  ["failed without an attempt", { state: "failed" as const, reason: "queue full" }],
+])("a delivery of yesterday that %s and is sent again waits from then on", async (_name, ended) => {
+  const webhookId = await queue(db, 0);
+  const [id] = await storeDeliveries(db, [{ webhookId, created: YESTERDAY, ...ended }]);
+  await sendAgain(db, "everything", id as string, 30);
+  expect(await read()).toMatchObject({ pending: 1 });
+  expect(await oldestMinutes()).toBe(0);
+  await db("queue").update({ queued: new Date(Date.now() - 3 * MINUTE_MS) });
+  expect(await oldestMinutes()).toBe(3);
+});
+
+test("an event of yesterday that a replay delivers to a new webhook waits from then on", async () => {
+  const webhookId = await queue(db, 0);
+  await ensurePartitions(db, 30, [YESTERDAY]);
+  await db("events").insert({
+    id: idAt(YESTERDAY),
+    api_key_id: randomUUID(),
+    idempotency_key: "k",
+    process: 1,
+    user_id: "u",
+    occurred: YESTERDAY,
+    payload: "{}",
+  });
+  const replay = { toId: firstIdOf(new Date()) } as RunningReplay;
+  const limits = { retentionDays: 30, settledMs: 0 };
+  expect(await queueMissed(db, replay, webhookId, NIL_ID, 10, limits)).toMatchObject({ queued: 1 });
+  expect(await oldestMinutes()).toBe(0);
 });
 
 test("an event that is not fanned out yet waits", async () => {
