@@ -11,8 +11,10 @@ export interface Receivers extends AsyncDisposable {
   count(hosts?: number): Promise<number>;
   /** Changes the behaviour of all receivers from the one at index `from` on. */
   change(from: number, behaviour: Behaviour): Promise<void>;
-  /** The number of requests so far by path, at receivers whose responses depend on it. */
-  pathCounts(): Promise<Record<string, number>>;
+  /** The number of requests so far at each receiver. */
+  counts(): Promise<number[]>;
+  /** The number of requests that each receiver has and has not answered yet. An aborted request does not count. */
+  inFlight(): Promise<number[]>;
   /** The number of TLS connections so far at all receivers. Each costs a handshake. */
   connections(): Promise<number>;
   /** Starts recording the first arrival of each order, for `arrivals`, at the first `hosts` receivers or at all. */
@@ -33,7 +35,8 @@ export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Pro
       return counts.slice(0, hosts).reduce((sum, count) => sum + count, 0);
     },
     change: (from, behaviour) => child.call("change", { from, behaviour }),
-    pathCounts: () => child.call("pathCounts", null),
+    counts: () => child.call("counts", null),
+    inFlight: () => child.call("inFlight", null),
     connections: () => child.call("connections", null),
     recordArrivals: (hosts = ports.length) => child.call("recordArrivals", { hosts }),
     arrivals: () => child.call("arrivals", null),

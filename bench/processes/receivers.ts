@@ -21,8 +21,8 @@ export type ReceiverMethods = {
   change(argument: { from: number; behaviour: Behaviour }): void;
   /** The number of requests so far, by port in the order of `start`. */
   counts(argument: null): number[];
-  /** The number of requests so far by path, over all ports, for responses that depend on the path. */
-  pathCounts(argument: null): Record<string, number>;
+  /** The number of requests without a complete response on an open connection, by port in the order of `start`. */
+  inFlight(argument: null): number[];
   /** The number of TLS connections so far, over all ports. */
   connections(argument: null): number;
   /**
@@ -35,7 +35,7 @@ export type ReceiverMethods = {
 
 let behaviours: Behaviour[] = [];
 let counts: number[] = [];
-let pathCounts: Record<string, number> = {};
+let inFlight: number[] = [];
 let connections = 0;
 let firstArrivals: Map<number, number> | undefined;
 let recordingHosts = 0;
@@ -43,6 +43,10 @@ let recordingHosts = 0;
 function listener(index: number): RequestListener {
   return (request, response) => {
     counts[index] = (counts[index] ?? 0) + 1;
+    inFlight[index] = (inFlight[index] ?? 0) + 1;
+    response.once("close", () => {
+      inFlight[index] = (inFlight[index] ?? 0) - 1;
+    });
     if (firstArrivals && index < recordingHosts) noteOrder(request, firstArrivals);
     else request.resume();
     const own = answerTo(request.url ?? "", behaviours[index] as Behaviour);
@@ -62,7 +66,6 @@ function listener(index: number): RequestListener {
 
 function answerTo(path: string, behaviour: Behaviour): Answer {
   if (typeof behaviour === "string" || !("paths" in behaviour)) return behaviour;
-  pathCounts[path] = (pathCounts[path] ?? 0) + 1;
   return behaviour.paths[path] ?? { status: 404 };
 }
 
@@ -78,7 +81,7 @@ serveCalls({
   async start({ certificate, behaviours: given }) {
     behaviours = given;
     counts = behaviours.map(() => 0);
-    pathCounts = {};
+    inFlight = behaviours.map(() => 0);
     return Promise.all(
       behaviours.map(async (_, index) => {
         const answer = listener(index);
@@ -100,7 +103,7 @@ serveCalls({
     behaviours = behaviours.map((own, index) => (index < from ? own : behaviour));
   },
   counts: () => counts,
-  pathCounts: () => pathCounts,
+  inFlight: () => inFlight,
   connections: () => connections,
   recordArrivals({ hosts }) {
     recordingHosts = hosts;
