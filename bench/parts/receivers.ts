@@ -1,4 +1,4 @@
-import type { Behaviour, ReceiverMethods } from "../processes/receivers.ts";
+import type { Behaviour, PathRequests, ReceiverMethods } from "../processes/receivers.ts";
 import type { Bench } from "./bench.ts";
 import { startChild } from "./child.ts";
 
@@ -15,6 +15,8 @@ export interface Receivers extends AsyncDisposable {
   counts(): Promise<number[]>;
   /** The number of requests that each receiver has and has not answered yet. An aborted request does not count. */
   inFlight(): Promise<number[]>;
+  /** The requests by path, at receivers whose responses depend on it. */
+  paths(): Promise<Record<string, PathRequests>>;
   /** The number of TLS connections so far at all receivers. Each costs a handshake. */
   connections(): Promise<number>;
   /** Starts recording the first arrival of each order, for `arrivals`, at the first `hosts` receivers or at all. */
@@ -37,6 +39,7 @@ export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Pro
     change: (from, behaviour) => child.call("change", { from, behaviour }),
     counts: () => child.call("counts", null),
     inFlight: () => child.call("inFlight", null),
+    paths: () => child.call("paths", null),
     connections: () => child.call("connections", null),
     recordArrivals: (hosts = ports.length) => child.call("recordArrivals", { hosts }),
     arrivals: () => child.call("arrivals", null),

@@ -1,4 +1,4 @@
-import type { RequestListener } from "node:http";
+import type { RequestListener, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { Certificate } from "../../demo/certificates.ts";
@@ -13,6 +13,14 @@ export type Behaviour = Answer | { paths: Record<string, Answer> };
 /** `never` accepts the request without a response; `close` accepts it and closes the connection. */
 type Answer = { status: number; delayMs?: number; failingPart?: number } | "never" | "close";
 
+/** The requests for a path. */
+export interface PathRequests {
+  /** The number of requests so far. */
+  count: number;
+  /** The number of requests without a complete response on an open connection. */
+  inFlight: number;
+}
+
 /** The calls accepted by the receivers' process. */
 export type ReceiverMethods = {
   /** Listens on a port for each behaviour. Returns the ports. */
@@ -23,6 +31,8 @@ export type ReceiverMethods = {
   counts(argument: null): number[];
   /** The number of requests without a complete response on an open connection, by port in the order of `start`. */
   inFlight(argument: null): number[];
+  /** The requests by path, over all ports, for responses that depend on the path. */
+  paths(argument: null): Record<string, PathRequests>;
   /** The number of TLS connections so far, over all ports. */
   connections(argument: null): number;
   /**
@@ -36,6 +46,7 @@ export type ReceiverMethods = {
 let behaviours: Behaviour[] = [];
 let counts: number[] = [];
 let inFlight: number[] = [];
+let paths: Record<string, PathRequests> = {};
 let connections = 0;
 let firstArrivals: Map<number, number> | undefined;
 let recordingHosts = 0;
@@ -49,7 +60,7 @@ function listener(index: number): RequestListener {
     });
     if (firstArrivals && index < recordingHosts) noteOrder(request, firstArrivals);
     else request.resume();
-    const own = answerTo(request.url ?? "", behaviours[index] as Behaviour);
+    const own = answerTo(request.url ?? "", response, behaviours[index] as Behaviour);
     if (own === "never") return;
     if (own === "close") {
       request.on("end", () => request.socket.destroy());
@@ -64,8 +75,15 @@ function listener(index: number): RequestListener {
   };
 }
 
-function answerTo(path: string, behaviour: Behaviour): Answer {
+function answerTo(path: string, response: ServerResponse, behaviour: Behaviour): Answer {
   if (typeof behaviour === "string" || !("paths" in behaviour)) return behaviour;
+  const requests = paths[path] ?? { count: 0, inFlight: 0 };
+  paths[path] = requests;
+  requests.count += 1;
+  requests.inFlight += 1;
+  response.once("close", () => {
+    requests.inFlight -= 1;
+  });
   return behaviour.paths[path] ?? { status: 404 };
 }
 
@@ -82,6 +100,7 @@ serveCalls({
     behaviours = given;
     counts = behaviours.map(() => 0);
     inFlight = behaviours.map(() => 0);
+    paths = {};
     return Promise.all(
       behaviours.map(async (_, index) => {
         const answer = listener(index);
@@ -104,6 +123,7 @@ serveCalls({
   },
   counts: () => counts,
   inFlight: () => inFlight,
+  paths: () => paths,
   connections: () => connections,
   recordArrivals({ hosts }) {
     recordingHosts = hosts;
