@@ -19,10 +19,12 @@ export interface Receivers extends AsyncDisposable {
   paths(): Promise<Record<string, PathRequests>>;
   /** The number of TLS connections so far at all receivers. Each costs a handshake. */
   connections(): Promise<number>;
-  /** Starts recording the first arrival of each order, for `arrivals`, at the first `hosts` receivers or at all. */
+  /** Starts recording the first arrivals of each order at the first `hosts` receivers or at all. */
   recordArrivals(hosts?: number): Promise<void>;
-  /** First arrivals in milliseconds since 1970, by order id. */
+  /** First arrivals at any recording receiver in milliseconds since 1970, by order id. */
   arrivals(): Promise<Map<number, number>>;
+  /** First arrivals at each recording receiver. */
+  hostArrivals(): Promise<Map<number, number>[]>;
 }
 
 /** Starts a receiver for each behaviour, all in one process that only reads, counts and responds. */
@@ -43,6 +45,7 @@ export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Pro
     connections: () => child.call("connections", null),
     recordArrivals: (hosts = ports.length) => child.call("recordArrivals", { hosts }),
     arrivals: () => child.call("arrivals", null),
+    hostArrivals: () => child.call("hostArrivals", null),
     [Symbol.asyncDispose]: child[Symbol.asyncDispose],
   };
 }

@@ -36,11 +36,14 @@ export type ReceiverMethods = {
   /** The number of TLS connections so far, over all ports. */
   connections(argument: null): number;
   /**
-   * Starts recording the first arrival of each order at one of the first `hosts` receivers, in milliseconds since
+   * Starts recording the first arrival of each order at each of the first `hosts` receivers, in milliseconds since
    * 1970.
    */
   recordArrivals(argument: { hosts: number }): void;
+  /** The first arrival of each order at any of these receivers. */
   arrivals(argument: null): Map<number, number>;
+  /** The first arrival of each order, by receiver. */
+  hostArrivals(argument: null): Map<number, number>[];
 };
 
 let behaviours: Behaviour[] = [];
@@ -48,8 +51,8 @@ let counts: number[] = [];
 let inFlight: number[] = [];
 let paths: Record<string, PathRequests> = {};
 let connections = 0;
-let firstArrivals: Map<number, number> | undefined;
-let recordingHosts = 0;
+/** The first arrival of each order, by recording receiver. */
+let firstArrivals: Map<number, number>[] = [];
 
 function listener(index: number): RequestListener {
   return (request, response) => {
@@ -58,7 +61,8 @@ function listener(index: number): RequestListener {
     response.once("close", () => {
       inFlight[index] = (inFlight[index] ?? 0) - 1;
     });
-    if (firstArrivals && index < recordingHosts) noteOrder(request, firstArrivals);
+    const arrivals = firstArrivals[index];
+    if (arrivals) noteOrder(request, arrivals);
     else request.resume();
     const own = answerTo(request.url ?? "", response, behaviours[index] as Behaviour);
     if (own === "never") return;
@@ -95,6 +99,12 @@ function noteOrder(request: Parameters<RequestListener>[0], arrivals: Map<number
   });
 }
 
+/** Adds arrivals to others, with the earlier one of each order. */
+function earliest(all: Map<number, number>, more: ReadonlyMap<number, number>): Map<number, number> {
+  for (const [order, at] of more) all.set(order, Math.min(at, all.get(order) ?? at));
+  return all;
+}
+
 serveCalls({
   async start({ certificate, behaviours: given }) {
     behaviours = given;
@@ -126,8 +136,8 @@ serveCalls({
   paths: () => paths,
   connections: () => connections,
   recordArrivals({ hosts }) {
-    recordingHosts = hosts;
-    firstArrivals = new Map();
+    firstArrivals = Array.from({ length: hosts }, () => new Map());
   },
-  arrivals: () => firstArrivals ?? new Map(),
+  arrivals: () => firstArrivals.reduce(earliest, new Map()),
+  hostArrivals: () => firstArrivals,
 } satisfies ReceiverMethods);
