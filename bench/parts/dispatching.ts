@@ -64,7 +64,10 @@ export async function dispatch(stage: Stage, expected: Expected): Promise<number
 }
 
 /** Reports failed attempts, because deliveries that waited for a retry distort a figure. */
-async function tellOfFailures(stage: Stage, { webhooks, what }: Expected): Promise<void> {
+export async function tellOfFailures(
+  stage: Stage,
+  { webhooks, what }: Pick<Expected, "webhooks" | "what">,
+): Promise<void> {
   const failures = await rows<{ reason: string; n: number }>(
     stage.db,
     `select coalesce(a.error, 'status ' || a.status) as reason, count(*)::int as n

@@ -1,4 +1,4 @@
-import type { Behaviour, ReceiverMethods } from "../processes/receivers.ts";
+import type { Behaviour, PathRequests, ReceiverMethods } from "../processes/receivers.ts";
 import type { Bench } from "./bench.ts";
 import { startChild } from "./child.ts";
 
@@ -11,14 +11,20 @@ export interface Receivers extends AsyncDisposable {
   count(hosts?: number): Promise<number>;
   /** Changes the behaviour of all receivers from the one at index `from` on. */
   change(from: number, behaviour: Behaviour): Promise<void>;
-  /** The number of requests so far by path, at receivers whose responses depend on it. */
-  pathCounts(): Promise<Record<string, number>>;
+  /** The number of requests so far at each receiver. */
+  counts(): Promise<number[]>;
+  /** The number of requests that each receiver has and has not answered yet. An aborted request does not count. */
+  inFlight(): Promise<number[]>;
+  /** The requests by path, at receivers whose responses depend on it. */
+  paths(): Promise<Record<string, PathRequests>>;
   /** The number of TLS connections so far at all receivers. Each costs a handshake. */
   connections(): Promise<number>;
-  /** Starts recording the first arrival of each order, for `arrivals`, at the first `hosts` receivers or at all. */
+  /** Starts recording the first arrivals of each order at the first `hosts` receivers or at all. */
   recordArrivals(hosts?: number): Promise<void>;
-  /** First arrivals in milliseconds since 1970, by order id. */
+  /** First arrivals at any recording receiver in milliseconds since 1970, by order id. */
   arrivals(): Promise<Map<number, number>>;
+  /** First arrivals at each recording receiver. */
+  hostArrivals(): Promise<Map<number, number>[]>;
 }
 
 /** Starts a receiver for each behaviour, all in one process that only reads, counts and responds. */
@@ -33,10 +39,13 @@ export async function startReceivers(bench: Bench, behaviours: Behaviour[]): Pro
       return counts.slice(0, hosts).reduce((sum, count) => sum + count, 0);
     },
     change: (from, behaviour) => child.call("change", { from, behaviour }),
-    pathCounts: () => child.call("pathCounts", null),
+    counts: () => child.call("counts", null),
+    inFlight: () => child.call("inFlight", null),
+    paths: () => child.call("paths", null),
     connections: () => child.call("connections", null),
     recordArrivals: (hosts = ports.length) => child.call("recordArrivals", { hosts }),
     arrivals: () => child.call("arrivals", null),
+    hostArrivals: () => child.call("hostArrivals", null),
     [Symbol.asyncDispose]: child[Symbol.asyncDispose],
   };
 }

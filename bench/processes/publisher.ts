@@ -19,9 +19,18 @@ export type PublisherMethods = {
   unary(argument: Target & { events: number; concurrency: number }): Promise<number>;
   /** Concurrent streams with several events per message. Returns seconds. */
   streamed(argument: Target & { events: number; streams: number; eventsPerMessage: number }): Promise<number>;
-  /** One call per event at even intervals. Returns the time of each call in milliseconds since 1970, by order id. */
+  /**
+   * One call per event at even intervals. Returns the time of each call, or of its response, in milliseconds since
+   * 1970, by order id.
+   */
   paced(
-    argument: Target & { perSecond: number; seconds: number; firstOrder: number },
+    argument: Target & {
+      perSecond: number;
+      seconds: number;
+      firstOrder: number;
+      /** Defaults to `call`. */
+      timeOf?: "call" | "response";
+    },
   ): Promise<Map<number, number>>;
 };
 
@@ -85,7 +94,7 @@ serveCalls({
     return (performance.now() - started) / 1_000;
   },
 
-  async paced({ perSecond, seconds, firstOrder, ...target }) {
+  async paced({ perSecond, seconds, firstOrder, timeOf = "call", ...target }) {
     const client = connect(target);
     const published = new Map<number, number>();
     const calls: Promise<unknown>[] = [];
@@ -93,8 +102,10 @@ serveCalls({
     for (let n = 0; n < perSecond * seconds; n += 1) {
       const due = started + (1_000 * n) / perSecond;
       await wait(Math.max(0, due - performance.now()));
-      published.set(firstOrder + n, Date.now());
-      calls.push(client.publishEvent(publishRequest(firstOrder + n, randomUUID())));
+      const order = firstOrder + n;
+      published.set(order, Date.now());
+      const call = client.publishEvent(publishRequest(order, randomUUID()));
+      calls.push(timeOf === "call" ? call : call.then(() => published.set(order, Date.now())));
     }
     await Promise.all(calls);
     return published;

@@ -1,4 +1,4 @@
-import type { RequestListener } from "node:http";
+import type { RequestListener, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { Certificate } from "../../demo/certificates.ts";
@@ -13,6 +13,14 @@ export type Behaviour = Answer | { paths: Record<string, Answer> };
 /** `never` accepts the request without a response; `close` accepts it and closes the connection. */
 type Answer = { status: number; delayMs?: number; failingPart?: number } | "never" | "close";
 
+/** The requests for a path. */
+export interface PathRequests {
+  /** The number of requests so far. */
+  count: number;
+  /** The number of requests without a complete response on an open connection. */
+  inFlight: number;
+}
+
 /** The calls accepted by the receivers' process. */
 export type ReceiverMethods = {
   /** Listens on a port for each behaviour. Returns the ports. */
@@ -21,31 +29,42 @@ export type ReceiverMethods = {
   change(argument: { from: number; behaviour: Behaviour }): void;
   /** The number of requests so far, by port in the order of `start`. */
   counts(argument: null): number[];
-  /** The number of requests so far by path, over all ports, for responses that depend on the path. */
-  pathCounts(argument: null): Record<string, number>;
+  /** The number of requests without a complete response on an open connection, by port in the order of `start`. */
+  inFlight(argument: null): number[];
+  /** The requests by path, over all ports, for responses that depend on the path. */
+  paths(argument: null): Record<string, PathRequests>;
   /** The number of TLS connections so far, over all ports. */
   connections(argument: null): number;
   /**
-   * Starts recording the first arrival of each order at one of the first `hosts` receivers, in milliseconds since
+   * Starts recording the first arrival of each order at each of the first `hosts` receivers, in milliseconds since
    * 1970.
    */
   recordArrivals(argument: { hosts: number }): void;
+  /** The first arrival of each order at any of these receivers. */
   arrivals(argument: null): Map<number, number>;
+  /** The first arrival of each order, by receiver. */
+  hostArrivals(argument: null): Map<number, number>[];
 };
 
 let behaviours: Behaviour[] = [];
 let counts: number[] = [];
-let pathCounts: Record<string, number> = {};
+let inFlight: number[] = [];
+let paths: Record<string, PathRequests> = {};
 let connections = 0;
-let firstArrivals: Map<number, number> | undefined;
-let recordingHosts = 0;
+/** The first arrival of each order, by recording receiver. */
+let firstArrivals: Map<number, number>[] = [];
 
 function listener(index: number): RequestListener {
   return (request, response) => {
     counts[index] = (counts[index] ?? 0) + 1;
-    if (firstArrivals && index < recordingHosts) noteOrder(request, firstArrivals);
+    inFlight[index] = (inFlight[index] ?? 0) + 1;
+    response.once("close", () => {
+      inFlight[index] = (inFlight[index] ?? 0) - 1;
+    });
+    const arrivals = firstArrivals[index];
+    if (arrivals) noteOrder(request, arrivals);
     else request.resume();
-    const own = answerTo(request.url ?? "", behaviours[index] as Behaviour);
+    const own = answerTo(request.url ?? "", response, behaviours[index] as Behaviour);
     if (own === "never") return;
     if (own === "close") {
       request.on("end", () => request.socket.destroy());
@@ -60,9 +79,15 @@ function listener(index: number): RequestListener {
   };
 }
 
-function answerTo(path: string, behaviour: Behaviour): Answer {
+function answerTo(path: string, response: ServerResponse, behaviour: Behaviour): Answer {
   if (typeof behaviour === "string" || !("paths" in behaviour)) return behaviour;
-  pathCounts[path] = (pathCounts[path] ?? 0) + 1;
+  const requests = paths[path] ?? { count: 0, inFlight: 0 };
+  paths[path] = requests;
+  requests.count += 1;
+  requests.inFlight += 1;
+  response.once("close", () => {
+    requests.inFlight -= 1;
+  });
   return behaviour.paths[path] ?? { status: 404 };
 }
 
@@ -74,11 +99,18 @@ function noteOrder(request: Parameters<RequestListener>[0], arrivals: Map<number
   });
 }
 
+/** Adds arrivals to others, with the earlier one of each order. */
+function earliest(all: Map<number, number>, more: ReadonlyMap<number, number>): Map<number, number> {
+  for (const [order, at] of more) all.set(order, Math.min(at, all.get(order) ?? at));
+  return all;
+}
+
 serveCalls({
   async start({ certificate, behaviours: given }) {
     behaviours = given;
     counts = behaviours.map(() => 0);
-    pathCounts = {};
+    inFlight = behaviours.map(() => 0);
+    paths = {};
     return Promise.all(
       behaviours.map(async (_, index) => {
         const answer = listener(index);
@@ -100,11 +132,12 @@ serveCalls({
     behaviours = behaviours.map((own, index) => (index < from ? own : behaviour));
   },
   counts: () => counts,
-  pathCounts: () => pathCounts,
+  inFlight: () => inFlight,
+  paths: () => paths,
   connections: () => connections,
   recordArrivals({ hosts }) {
-    recordingHosts = hosts;
-    firstArrivals = new Map();
+    firstArrivals = Array.from({ length: hosts }, () => new Map());
   },
-  arrivals: () => firstArrivals ?? new Map(),
+  arrivals: () => firstArrivals.reduce(earliest, new Map()),
+  hostArrivals: () => firstArrivals,
 } satisfies ReceiverMethods);

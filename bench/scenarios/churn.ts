@@ -5,15 +5,15 @@ import pg from "pg";
 import { type Db, rows } from "../../src/db/database.ts";
 import { BLUE, ORANGE, type Panel, toChart } from "../parts/chart.ts";
 import { warmUp } from "../parts/dispatching.ts";
-import { type Receivers, startReceivers } from "../parts/receivers.ts";
+import { keepPending } from "../parts/keep-pending.ts";
+import { startReceivers } from "../parts/receivers.ts";
 import type { Scenario } from "../parts/scenario.ts";
-import { insertPending, seedWebhooks } from "../parts/seeding.ts";
+import { seedWebhooks } from "../parts/seeding.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
 
 const WEBHOOKS = 10;
-/** The queue is refilled when fewer deliveries are pending, so that the drain never waits. */
-const MIN_PENDING = 40_000;
-const REFILL_EVENTS = 4_000;
+/** The queue of a webhook is refilled when it has fewer deliveries, so that the drain never waits. */
+const MIN_PENDING = 8_000;
 const EVERY_MS = 2_000;
 /** A snapshot is held for a sixth of the time, from a third of it. */
 const [HELD_FROM, HELD_UNTIL] = [1 / 3, 1 / 2];
@@ -47,14 +47,18 @@ export const churn: Scenario = {
     await using stage = await openStage(bench, {}, true);
     const webhooks = await seedWebhooks(stage.db, stage.secrets, receivers.urls);
     await warmUp(stage, receivers, webhooks);
-    const refilling = keepPending(stage, receivers, webhooks);
+    await using queue = await keepPending(stage, {
+      webhooks,
+      counts: receivers.counts,
+      minEach: MIN_PENDING,
+    });
     const samples: Sample[] = [];
     let snapshot: pg.Client | undefined;
     try {
       const started = performance.now();
       let last = { at: started, received: await receivers.count() };
       for (let second = 0; second < count; ) {
-        await Promise.race([wait(EVERY_MS, undefined, { signal: bench.stopping }), refilling.failed]);
+        await Promise.race([wait(EVERY_MS, undefined, { signal: bench.stopping }), queue.failed]);
         const now = { at: performance.now(), received: await receivers.count() };
         second = (now.at - started) / 1_000;
         const rate = (1_000 * (now.received - last.received)) / (now.at - last.at);
@@ -66,7 +70,6 @@ export const churn: Scenario = {
       }
     } finally {
       await snapshot?.end();
-      await refilling.stop();
     }
     await writeFile(
       path.join(bench.results, "churn.svg"),
@@ -101,33 +104,6 @@ function figuresOf(samples: readonly Sample[], count: number) {
       value: largest(within(settled, 1)) / largest(within(HELD_UNTIL, settled)),
     },
   ];
-}
-
-/**
- * Refills the queue until stopped. Counts what is pending by what the receivers got: a count in the database would read the
- * dead rows too, and take processor time from what is measured. `failed` never resolves; it rejects if refilling fails.
- */
-function keepPending(stage: Stage, receivers: Receivers, webhooks: readonly bigint[]) {
-  const stopping = new AbortController();
-  const refill = async () => {
-    const before = await receivers.count();
-    for (let queued = 0; !stopping.signal.aborted; ) {
-      if (queued - ((await receivers.count()) - before) < MIN_PENDING) {
-        await insertPending(stage, { events: REFILL_EVENTS, webhooks });
-        queued += REFILL_EVENTS * webhooks.length;
-      } else await wait(100);
-    }
-  };
-  const done = refill();
-  const failed = done.then(() => new Promise<never>(() => {}));
-  failed.catch(() => {});
-  return {
-    failed,
-    async stop() {
-      stopping.abort();
-      await done.catch(() => {});
-    },
-  };
 }
 
 /** Opens a transaction that keeps its snapshot until its connection ends. Not from a pool, which closes idle connections. */

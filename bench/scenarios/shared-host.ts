@@ -1,20 +1,26 @@
-import { setTimeout as wait } from "node:timers/promises";
 import { rows } from "../../src/db/database.ts";
 import type { Bench } from "../parts/bench.ts";
-import { lastRecorded, untilRunsClosed } from "../parts/dispatching.ts";
-import { startReceivers } from "../parts/receivers.ts";
+import { triggerFor, warmUp } from "../parts/dispatching.ts";
+import { assertPending, keepPending } from "../parts/keep-pending.ts";
+import { type Receivers, startReceivers } from "../parts/receivers.ts";
 import { readRetryDelays } from "../parts/retry-delays.ts";
 import type { Scenario } from "../parts/scenario.ts";
-import { seedPending, seedWebhooks } from "../parts/seeding.ts";
+import { seedWebhooks } from "../parts/seeding.ts";
 import { openStage, type Stage } from "../parts/stage.ts";
 import type { Behaviour } from "../processes/receivers.ts";
 
 const HEALTHY = Array.from({ length: 20 }, (_, n) => `/healthy/${n}`);
-const BAD = { "/hangs": "never", "/closes": "close", "/fails": { status: 503 } } as const;
-/** The number of deliveries to each bad path. Their retries fall due while healthy deliveries last. */
-const BAD_EACH = 300;
-const POLL_MS = 200;
-const TIMEOUT_MS = 300_000;
+const HANGS = "/hangs";
+const BAD = { [HANGS]: "never", "/closes": "close", "/fails": { status: 503 } } as const;
+/**
+ * The queue of a path is refilled when it has fewer deliveries: some five seconds' worth of a healthy one. Bad paths
+ * always have first attempts left too, so that retries fall due all the time.
+ */
+const MIN_PENDING = 1_000;
+/** The time before the measured one, in seconds: the hanging path has timed out, and the first retries were due. */
+const LEAD_S = 20;
+const RETRY_DELAY_S = 5;
+const LOOK_MS = 200;
 
 /**
  * Many tenants of one host, as with an API gateway: the effect of a path that hangs, one that closes the connection
@@ -22,86 +28,98 @@ const TIMEOUT_MS = 300_000;
  */
 export const sharedHost: Scenario = {
   name: "shared-host",
-  what: "one host: a path hangs, one closes the connection, one answers 503; 20 answer after 100 ms: their rate",
-  count: { full: 40_000, small: 4_000 },
+  what: "one host: a path hangs, one closes the connection, one answers 503; 20 answer after 100 ms: their rate (count: seconds)",
+  count: { full: 60, small: 30 },
   targets: { "": { atLeast: 0.9 }, "latest retry": { atMost: 15 }, "hanging in flight": { atLeast: 0.95 } },
   comparisons: [],
-  async measure(bench, count) {
-    const alone = await measureOnce(bench, count, false);
-    const beside = await measureOnce(bench, count, true);
+  async measure(bench, seconds) {
+    const alone = await measureOnce(bench, seconds, []);
+    const beside = await measureOnce(bench, seconds, Object.keys(BAD));
     return [
-      { detail: "", unit: "ratio", value: alone.seconds / beside.seconds },
-      { detail: "healthy alone", unit: "s", value: alone.seconds },
-      { detail: "healthy beside bad", unit: "s", value: beside.seconds },
+      { detail: "", unit: "ratio", value: beside.rate / alone.rate },
+      { detail: "healthy alone", unit: "deliveries/s", value: alone.rate },
+      { detail: "healthy beside bad", unit: "deliveries/s", value: beside.rate },
       { detail: "latest retry", unit: "s overdue at most", value: beside.latestS },
+      { detail: "retries of closing", unit: "requests/s", value: (beside.retries["/closes"] ?? 0) / seconds },
+      { detail: "retries of failing", unit: "requests/s", value: (beside.retries["/fails"] ?? 0) / seconds },
       { detail: "hanging in flight", unit: "part of looks", value: beside.hangingPart },
+      { detail: "hanging in flight at most", unit: "requests", value: beside.hangingMost },
     ];
   },
 };
 
-async function measureOnce(
-  bench: Bench,
-  count: number,
-  besideBad: boolean,
-): Promise<{ seconds: number; latestS: number; hangingPart: number }> {
-  const paths = Object.fromEntries(HEALTHY.map((path) => [path, { status: 200, delayMs: 100 }]));
-  const behaviour: Behaviour = { paths: { ...paths, ...BAD } };
+interface Measured {
+  /** Requests per second to all healthy paths. */
+  rate: number;
+  /** The longest delay of a retry of the closing or the failing path, in seconds. */
+  latestS: number;
+  /** Retries in the measured time, by path. */
+  retries: Record<string, number>;
+  /** The part of looks at which the hanging path had a request in flight. */
+  hangingPart: number;
+  hangingMost: number;
+}
+
+/** @param bad the bad paths that have webhooks */
+async function measureOnce(bench: Bench, seconds: number, bad: readonly string[]): Promise<Measured> {
+  const answers = Object.fromEntries(HEALTHY.map((path) => [path, { status: 200, delayMs: 100 }]));
+  const behaviour: Behaviour = { paths: { ...answers, ...BAD } };
   await using receivers = await startReceivers(bench, [behaviour]);
-  await using stage = await openStage(bench, { RETRY_INITIAL_DELAY: "5s", RETRY_BACKOFF_COEFFICIENT: "1" });
-  const webhooksAt = (names: readonly string[]) =>
+  await using stage = await openStage(bench, {
+    RETRY_INITIAL_DELAY: `${RETRY_DELAY_S}s`,
+    RETRY_BACKOFF_COEFFICIENT: "1",
+  });
+  const webhooksAt = (paths: readonly string[]) =>
     seedWebhooks(
       stage.db,
       stage.secrets,
-      names.map((name) => `${receivers.urls[0]}${name}`),
+      paths.map((path) => `${receivers.urls[0]}${path}`),
     );
   const healthy = await webhooksAt(HEALTHY);
-  // Warms up connections, windows and compiled code.
-  await seedPending(stage, { events: 20, webhooks: healthy });
-  await stage.trigger();
-  await lastRecorded(stage, healthy, TIMEOUT_MS);
-  await untilRunsClosed(stage);
-  if (besideBad) {
-    await seedPending(stage, { events: BAD_EACH, webhooks: await webhooksAt(Object.keys(BAD)) });
-    await stage.trigger();
-    // Until each has shown its behaviour and the first retries are due.
-    await wait(20_000, undefined, { signal: bench.stopping });
-  }
-  await seedPending(stage, { events: Math.ceil(count / HEALTHY.length), webhooks: healthy });
-  const looks = { all: 0, hanging: 0 };
-  using _ = everyLook(() => look(stage, looks));
-  const started = Date.now();
-  await stage.trigger();
-  const ended = await lastRecorded(stage, healthy, TIMEOUT_MS);
-  const { max } = await readRetryDelays(stage.db, { firstS: 5, coefficient: 1 }, "%/hangs");
+  await warmUp(stage, receivers, healthy);
+  const others = bad.length > 0 ? await webhooksAt(bad) : [];
+  await using queue = await keepPending(stage, {
+    webhooks: [...healthy, ...others],
+    counts: async () => {
+      const requests = await receivers.paths();
+      return [...HEALTHY, ...bad].map((path) => requests[path]?.count ?? 0);
+    },
+    minEach: MIN_PENDING,
+  });
+  await Promise.race([triggerFor(stage, LEAD_S), queue.failed]);
+  const from = new Date();
+  using looks = lookAtHanging(receivers);
+  const rates = await queue.measureRates(seconds);
+  const retries = await countRetries(stage, from);
+  await assertPending(stage, others);
+  const { max } = await readRetryDelays(stage.db, { firstS: RETRY_DELAY_S, coefficient: 1 }, `%${HANGS}`);
+  for (const path of bad)
+    if (path !== HANGS && !retries[path]) throw new Error(`${path} had no retry in the measured time`);
   return {
-    seconds: (ended - started) / 1_000,
+    rate: rates.slice(0, HEALTHY.length).reduce((sum, rate) => sum + rate, 0),
     latestS: max,
-    hangingPart: looks.all === 0 ? Number.NaN : looks.hanging / looks.all,
+    retries,
+    hangingPart: looks.inFlight.filter((count) => count > 0).length / looks.inFlight.length,
+    hangingMost: Math.max(...looks.inFlight),
   };
 }
 
-/** Samples whether the hanging path has a request in flight. */
-async function look({ db }: Stage, looks: { all: number; hanging: number }): Promise<void> {
-  const [found] = await rows<{ hanging: number }>(
+/** Retries that started since a time, by path. */
+async function countRetries({ db }: Stage, from: Date): Promise<Record<string, number>> {
+  const found = await rows<{ path: string; retries: number }>(
     db,
-    `select count(*)::int as hanging from webhooks w where w.url like '%hangs' and (
-        exists (select from queue q where q.webhook_id = w.id and q.claimed_by is not null)
-        or exists (select from retries q where q.webhook_id = w.id and q.claimed_by is not null))`,
+    `select substring(w.url from '/[^/]+$') as path, count(*)::int as retries
+      from all_attempts a join all_deliveries d on d.id = a.delivery_id join webhooks w on w.id = d.webhook_id
+      where a.number > 1 and a.started > :from group by 1`,
+    { from },
   );
-  looks.all += 1;
-  looks.hanging += found?.hanging ?? 0;
+  return Object.fromEntries(found.map(({ path, retries }) => [path, retries]));
 }
 
-function everyLook(work: () => Promise<void>): Disposable {
-  let isLooking = false;
-  const timer = setInterval(() => {
-    if (isLooking) return;
-    isLooking = true;
-    work()
-      .catch(() => {})
-      .finally(() => {
-        isLooking = false;
-      });
-  }, POLL_MS);
-  return { [Symbol.dispose]: () => clearInterval(timer) };
+/** Samples the number of requests that the hanging path has in flight until disposed. */
+function lookAtHanging(receivers: Receivers): Disposable & { inFlight: number[] } {
+  const inFlight: number[] = [];
+  const look = async () => inFlight.push((await receivers.paths())[HANGS]?.inFlight ?? 0);
+  const timer = setInterval(() => look().catch(() => {}), LOOK_MS);
+  return { inFlight, [Symbol.dispose]: () => clearInterval(timer) };
 }
