@@ -37,7 +37,7 @@ const PAGE: Target = {
     "web/*.*",
     "web/src/**/*.*",
     "gen/**/*.ts",
-    "src/contract/*.ts",
+    "src/contract/**/*.ts",
     "src/api/openapi/swagger-ui.ts",
     "package-lock.json",
   ],

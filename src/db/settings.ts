@@ -9,15 +9,17 @@ export async function settingOrNew(db: Db, name: string, value: string): Promise
 
 /**
  * Takes the turn of an action that one of all processes does once per interval, in seconds. True if this process may do
- * it now.
+ * it now. A last time in the future does not count: the clock of the database was set back since.
  *
  * @param name of the turn; its last time is kept under it
  */
 export async function takeTurn(db: Db, name: string, everySeconds: number): Promise<boolean> {
+  // clock_timestamp(), because another process may have taken the turn since this transaction began, at now().
   const taken = await count(
     db,
     `insert into settings as s (name, value) values (:name, now()::text) on conflict (name)
-      do update set value = excluded.value where s.value::timestamptz <= now() - make_interval(secs => :everySeconds::int)`,
+      do update set value = excluded.value where s.value::timestamptz <= now() - make_interval(secs => :everySeconds::int)
+        or s.value::timestamptz > clock_timestamp()`,
     { name, everySeconds },
   );
   return taken === 1;

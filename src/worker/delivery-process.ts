@@ -64,8 +64,13 @@ async function main(sharedBy: number, name: string): Promise<void> {
     instruments: createDeliveryInstruments(metrics.meter),
     tracing,
   });
+  let started = false;
+  void delivery.ready.then(() => {
+    started = true;
+  });
   while (!stopping.signal.aborted) {
-    tell({ report: await delivery.unready() });
+    // In this order, so that a report from before the start does not come with it.
+    tell({ started, report: await delivery.unready() });
     await wait(REPORT_INTERVAL_MS, undefined, { signal: stopping.signal }).catch(() => {});
   }
   await delivery.stop();

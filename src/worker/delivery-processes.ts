@@ -11,7 +11,12 @@ import { fitting } from "./small-memory.ts";
 const PROGRAM = fileURLToPath(new URL("delivery-process.ts", import.meta.url));
 /** A message of a delivery process to the process that started it. */
 export type FromDelivery =
-  | { /** The reasons why the process cannot deliver; empty if it can. */ report: string[] }
+  | {
+      /** Whether the process has begun to deliver. If its version is not the current one, it delivers and is not ready. */
+      started: boolean;
+      /** The reasons why the process is not ready; empty if it is. */
+      report: string[];
+    }
   | { /** The metrics of the process, on request. */ scopes: ScopeMetrics[] };
 /** The request for the metrics of a delivery process. */
 export const MEASURED = "measured";
@@ -80,7 +85,7 @@ export function startDeliveryProcesses(options: {
     }),
   );
   const fit = fitting(count + 1);
-  const { promise: firstReady, resolve: isReady } = Promise.withResolvers<void>();
+  const { promise: firstStart, resolve: isStarted } = Promise.withResolvers<void>();
 
   async function keep(place: Place): Promise<void> {
     let restartMs = RESTART_DELAY_MS.min;
@@ -112,7 +117,7 @@ export function startDeliveryProcesses(options: {
         return;
       }
       Object.assign(place, { report: message.report, reportedAt: performance.now() });
-      if (message.report.length === 0) isReady();
+      if (message.started) isStarted();
     });
     log.debug({ pid: child.pid }, "a delivery process starts");
     return untilEnded(child, stopping, stopMs);
@@ -132,7 +137,7 @@ export function startDeliveryProcesses(options: {
   let asking: Promise<Snapshot[]> | undefined;
   const ended = Promise.all(places.map(keep));
   return {
-    ready: Promise.race([firstReady, ended]).then(() => {}),
+    ready: Promise.race([firstStart, ended]).then(() => {}),
     async unready() {
       const reasons = places.map(({ report, reportedAt }) =>
         performance.now() - reportedAt > REPORT_TIMEOUT_MS ? ["a delivery process does not respond"] : report,

@@ -102,27 +102,37 @@ test("a TLS certificate is replaced while the service runs, and no call fails", 
   await load;
 });
 
-test("Temporal's API key is replaced while a worker runs, and no call is refused", async () => {
+/** Starts a worker that reaches Temporal through the proxy, with the key of the file. */
+async function startKeyedWorker(settings: Record<string, string>, address: string, keyFile: string) {
   quietRuntime();
+  const giveUp = new AbortController();
+  const starting = startService(
+    readConfig({ ...settings, ROLE: "worker", DISPATCH_INTERVAL: "1s", TEMPORAL_ADDRESS: address }),
+    {
+      names: temporalNames(`${randomUUID()}-`),
+      environment: { TEMPORAL_ADDRESS: address, TEMPORAL_TLS: "false", TEMPORAL_API_KEY_FILE: keyFile },
+      workflowBundle: { codePath: inject("workflowBundle") },
+      giveUp: giveUp.signal,
+    },
+  );
+  onTestFinished(async () => {
+    giveUp.abort();
+    await starting.then(
+      (service) => service.stop(),
+      () => {},
+    );
+  });
+  return starting;
+}
+
+test("Temporal's API key is replaced while a worker runs, and no call is refused", async () => {
   const { folder, settings } = await prepare();
   const proxy = await startKeyedTemporal();
   onTestFinished(() => proxy.close());
   const keyFile = path.join(folder, "api-key");
   await writeFile(keyFile, "first-key\n");
   proxy.valid.add("first-key");
-  const service = await startService(
-    readConfig({ ...settings, ROLE: "worker", DISPATCH_INTERVAL: "1s", TEMPORAL_ADDRESS: proxy.address }),
-    {
-      names: temporalNames(`${randomUUID()}-`),
-      environment: {
-        TEMPORAL_ADDRESS: proxy.address,
-        TEMPORAL_TLS: "false",
-        TEMPORAL_API_KEY_FILE: keyFile,
-      },
-      workflowBundle: { codePath: inject("workflowBundle") },
-    },
-  );
-  onTestFinished(() => service.stop());
+  const service = await startKeyedWorker(settings, proxy.address, keyFile);
   expect([...proxy.seen.keys()]).toEqual(["first-key"]);
 
   proxy.valid.add("second-key");
@@ -138,6 +148,20 @@ test("Temporal's API key is replaced while a worker runs, and no call is refused
   proxy.valid.delete("first-key");
   expect(await ready()).toBe(200);
   expect(proxy.refused).toEqual([]);
+});
+
+test("an API key that Temporal refuses is corrected while a worker waits for its first connection", async () => {
+  const { folder, settings } = await prepare();
+  const proxy = await startKeyedTemporal();
+  onTestFinished(() => proxy.close());
+  const keyFile = path.join(folder, "api-key");
+  await writeFile(keyFile, "wrong-key\n");
+  proxy.valid.add("right-key");
+  const starting = startKeyedWorker(settings, proxy.address, keyFile);
+  await expect.poll(() => proxy.refused).not.toEqual([]);
+  await writeFile(keyFile, "right-key\n");
+  const { url } = await starting;
+  expect((await fetch(`${url}/readyz`)).status).toBe(200);
 });
 
 /** Temporal behind a check of API keys, as Temporal Cloud makes it. */

@@ -1,3 +1,4 @@
+import { globSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -78,6 +79,23 @@ describe("the settings page", () => {
       expect(await told(TARGETS.PAGE)).toEqual([]);
     },
   );
+
+  test("is built again when any file has changed that its sources import", async () => {
+    const sources = new Set(globSync(TARGETS.PAGE.sources, { cwd: project }));
+    const reached = globSync(["web/vite.config.ts", "web/src/**/*.{ts,tsx}"], { cwd: project });
+    const imported = new Set(reached);
+    for (const file of reached) {
+      const text = await readFile(path.join(project, file), "utf8");
+      for (const [, target = ""] of text.matchAll(/^(?:import|export)\s(?:[^;]*?from\s+)?"(\.[^"]+)"/gm)) {
+        const found = path.join(path.dirname(file), target);
+        if (!imported.has(found) && /\.tsx?$/.test(found)) reached.push(found);
+        imported.add(found);
+      }
+    }
+    const outside = [...imported].filter((file) => !file.startsWith(`web${path.sep}`));
+    expect(outside).toContain(path.join("src", "contract", "catalogue.ts"));
+    expect([...imported].filter((file) => !sources.has(file))).toEqual([]);
+  });
 
   test("is built again when its own sources have changed", async () => {
     await write(says("second"));

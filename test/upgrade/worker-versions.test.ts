@@ -1,7 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { setTimeout as wait } from "node:timers/promises";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { rows } from "../../src/db/database.ts";
+import { listLiveWorkers } from "../../src/db/queue/workers.ts";
 import type { Service } from "../../src/service.ts";
+import { startCluster } from "../faults/cluster.ts";
+import { outcomes, untilAllFinal } from "../faults/parts.ts";
 import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
@@ -10,6 +15,10 @@ vi.setConfig({ testTimeout: 180_000 });
 const PATIENT = { timeout: 60_000 };
 /** So late that a worker is replaced before. */
 const RETRY_AFTER_S = 6;
+/** Longer than a process that is stopped while it starts waits for what it has started, in milliseconds. */
+const ANSWER_MS = 5_000;
+/** A receiver that does not answer gets fewer from two processes; the rest is for others. */
+const MAX_EVENTS = 100;
 
 let service: TestService;
 beforeAll(async () => {
@@ -86,6 +95,57 @@ test("an open run moves from workers without a version to the first version, and
   const { raw } = await run.describe();
   expect(raw.workflowExecutionInfo?.versioningInfo?.deploymentVersion?.buildId).toBe("1.1.0");
   await newer.stop();
+});
+
+test("a worker with delivery processes whose version is not current completes its requests at SIGTERM, and none is repeated", async () => {
+  const cluster = await startCluster({
+    DISPATCH_ON_PUBLISH: "true",
+    DISPATCH_INTERVAL: "24h",
+    HEARTBEAT_TIMEOUT: "60s",
+    DELIVERY_TIMEOUT: "120s",
+  });
+  onTestFinished(() => cluster.end());
+  const { db, publisher } = cluster;
+  const answer = Promise.withResolvers<number>();
+  const { url, received } = await cluster.receiver(() => answer.promise);
+  await cluster.register(url);
+  const TEMPORAL_DEPLOYMENT_NAME = `webhooks-${randomUUID()}`;
+  const first = await cluster.startWorker({ TEMPORAL_DEPLOYMENT_NAME, TEMPORAL_WORKER_BUILD_ID: "1.0.0" });
+  const readyz = async (port: number) => (await fetch(`http://127.0.0.1:${port}/readyz`)).status;
+  await expect.poll(() => readyz(first.httpPort), PATIENT).toBe(200);
+  const second = await cluster.startWorker({
+    TEMPORAL_DEPLOYMENT_NAME,
+    TEMPORAL_WORKER_BUILD_ID: "1.1.0",
+    DELIVERY_PROCESSES: "2",
+  });
+  expect(await readyz(second.httpPort)).toBe(503);
+
+  /** The delivery processes of the second worker whose requests have arrived. */
+  const sending = async () => {
+    const arrived = new Set(received.map(({ headers }) => headers["x-service-webhook-id"]));
+    const claims = await rows<{ pid: number; id: string }>(
+      db,
+      "select split_part(w.name, '/', 2)::int as pid, q.id from queue q join workers w on w.id = q.claimed_by",
+    );
+    return new Set(claims.flatMap(({ pid, id }) => (pid !== first.pid && arrived.has(id) ? [pid] : []))).size;
+  };
+  let events = 0;
+  const bothSend = async () => {
+    if (events < MAX_EVENTS) {
+      await publisher.publish(1);
+      events += 1;
+    }
+    return (await sending()) === 2;
+  };
+  await vi.waitUntil(bothSend, { ...PATIENT, interval: 20 });
+  const ended = second.end("SIGTERM");
+  expect(await Promise.race([ended, wait(ANSWER_MS, "requests in flight")])).toBe("requests in flight");
+  answer.resolve(200);
+  expect(await ended).toBe(0);
+  expect(await listLiveWorkers(db)).toHaveLength(1);
+  await untilAllFinal(db);
+  expect(await outcomes(db)).toEqual([{ state: "delivered", attempts: 1, n: events }]);
+  expect(received).toHaveLength(events);
 });
 
 // The last one: the task queues are then those of a version, whose tasks workers without one do not get.

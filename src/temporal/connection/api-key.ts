@@ -19,13 +19,17 @@ export function followApiKey(
   log: Logger,
 ): () => void {
   if (apiKeyFile === undefined) return () => {};
+  let current = connectionOptions.apiKey;
   return watchFiles(
     [apiKeyFile],
-    [connectionOptions.apiKey ?? ""],
+    [current ?? ""],
     async ([content = ""]) => {
       const key = content.trim();
       if (key === "") throw new Error("the file is empty");
+      // The file may hold white space around the key in use.
+      if (key === current) return;
       await Promise.all(connections.map((connection) => connection.setApiKey(key)));
+      current = key;
       log.info({ apiKeyFile }, "Temporal's API key was reloaded");
     },
     (err) => log.warn({ err, apiKeyFile }, "reloading Temporal's API key failed; the old one stays in use"),

@@ -3,7 +3,7 @@ import { NativeConnection } from "@temporalio/worker";
 import pRetry from "p-retry";
 import type { Logger } from "pino";
 import { followApiKey } from "./api-key.ts";
-import { clientOptions, type TemporalTarget } from "./target.ts";
+import { clientOptions, type TemporalTarget, withCurrentApiKey } from "./target.ts";
 
 /** The Temporal connections of a worker process: one for the workers, one for the client. */
 export interface TemporalConnections {
@@ -13,15 +13,19 @@ export interface TemporalConnections {
   close(): Promise<void>;
 }
 
-/** Connects to Temporal. Retries until it is available or `stopping` aborts. */
+/**
+ * Connects to Temporal. Retries until it is available or `stopping` aborts. Each attempt uses the API key that
+ * TEMPORAL_API_KEY_FILE then holds.
+ */
 export function connectTemporal(
   target: TemporalTarget,
   log: Logger,
   stopping: AbortSignal,
 ): Promise<TemporalConnections> {
-  const { connectionOptions, namespace } = target;
   return pRetry(
     async () => {
+      const current = withCurrentApiKey(target);
+      const { connectionOptions, namespace } = current;
       const native = await NativeConnection.connect(connectionOptions);
       const connection = Connection.lazy(clientOptions(connectionOptions));
       const closeBoth = () => Promise.allSettled([connection.close(), native.close()]);
@@ -31,7 +35,7 @@ export function connectTemporal(
         await closeBoth();
         throw error;
       }
-      const stopFollowing = followApiKey(target, [native, connection], log);
+      const stopFollowing = followApiKey(current, [native, connection], log);
       return {
         native,
         namespace,
@@ -49,7 +53,7 @@ export function connectTemporal(
       signal: stopping,
       onFailedAttempt: ({ error, attemptNumber }) => {
         if (attemptNumber === 1)
-          log.warn({ err: error, address: connectionOptions.address }, "waiting for Temporal");
+          log.warn({ err: error, address: target.connectionOptions.address }, "waiting for Temporal");
       },
     },
   );

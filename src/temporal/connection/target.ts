@@ -47,6 +47,18 @@ export function temporalTarget(
   return { ...config, namespace: config.namespace ?? "default", ...(apiKeyFile ? { apiKeyFile } : {}) };
 }
 
+/**
+ * The target with the API key that TEMPORAL_API_KEY_FILE holds now: since the start, another key may have replaced it.
+ *
+ * @throws ConfigError if the file cannot be read or is empty
+ */
+export function withCurrentApiKey(target: TemporalTarget): TemporalTarget {
+  const { apiKeyFile, connectionOptions } = target;
+  if (apiKeyFile === undefined) return target;
+  const apiKey = readSecret(API_KEY_FILE, apiKeyFile);
+  return { ...target, connectionOptions: { ...connectionOptions, apiKey } };
+}
+
 /** @throws ConfigError if the configuration file or the profile cannot be used */
 function loadConfig(environment: Record<string, string>): ReturnType<typeof loadClientConnectConfig> {
   try {
