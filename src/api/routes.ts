@@ -54,17 +54,19 @@ export const SERVED: readonly DescService[] = [
  * All services, for every listener and protocol.
  *
  * @param stopping ends endless calls such as Health.Watch with its reason
+ * @param overviewSilenceMs the maximum time between messages of WatchOverview, in milliseconds. Defaults to 20,000
  */
 export function createRoutes(
   context: ApiContext,
   gate: Gate,
   readiness: Readiness,
   stopping: AbortSignal,
+  overviewSilenceMs?: number,
 ): (router: ConnectRouter) => void {
   // Shared by all listeners, so that all events join the same batches.
   const events = eventService(context, gate);
   // Shared by all subscribers so that each poll queries the database once.
-  const stats = statsService(context, gate, stopping);
+  const stats = statsService(context, gate, stopping, overviewSilenceMs);
   const reflection = reflectionService(SERVED, stopping);
   return (router) => {
     addService(router, WebhookService, webhookService(context));

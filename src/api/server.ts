@@ -51,6 +51,8 @@ export interface ApiOptions {
   drainMs?: number;
   /** Keep-alive of HTTP/2 sessions. Defaults to a PING every 30 s with a timeout of 20 s. */
   keepAlive?: KeepAlive | undefined;
+  /** The maximum time between messages of WatchOverview, in milliseconds. Defaults to 20,000. */
+  overviewSilenceMs?: number;
 }
 
 /** A running API. */
@@ -95,7 +97,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
     if (values) refusedBytes.charge(values, error);
   };
   const gate = createGate(context);
-  const addServices = createRoutes(context, gate, readiness, stopping.signal);
+  const addServices = createRoutes(context, gate, readiness, stopping.signal, options.overviewSilenceMs);
   const routesOf = (refused: OnRefused) => (router: ConnectRouter) => {
     addServices(router);
     explainEarlyRefusals(router, refused);

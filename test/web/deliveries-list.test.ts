@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { changeDelivery, idAt, idBeside, storeDeliveries } from "../support/stored-deliveries.ts";
-import { SCREENS } from "./browser.ts";
+import { OTHER_HOST, SCREENS, WINDOW } from "./browser.ts";
 import { tabTo } from "./keyboard.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
@@ -138,6 +138,22 @@ test("deliveries are found by their own id, their event's, a host and an order n
     await untilShown(page, published);
     await web.service.db("queue").where({ event_id: eventId }).delete();
   }));
+
+test("the button that copies an id says so where the browser does not allow it: over plain HTTP from another machine", async () => {
+  const { port } = new URL(web.service.url);
+  const context = await web.browser.newContext({ ...WINDOW, baseURL: `http://${OTHER_HOST}:${port}` });
+  try {
+    const page = await context.newPage();
+    await page.goto("/deliveries");
+    await page.getByLabel("API key", { exact: true }).fill(web.service.adminKey);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await untilShown(page, ids.slice(0, 50));
+    await page.getByRole("button", { name: "Copy the delivery’s id" }).first().click();
+    await page.getByText("Your browser does not allow it: select the text instead").first().waitFor();
+  } finally {
+    await context.close();
+  }
+});
 
 test("a search keeps the space after which the user pauses and goes on typing", () =>
   web.visit({ path: "/deliveries" }, async (page) => {

@@ -1,15 +1,20 @@
+import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { idAt, storeDeliveries } from "../support/stored-deliveries.ts";
 import { expectAccessible, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
+const HOUR = 3_600_000;
+
 let web: Web;
+let webhookId: bigint;
 let eventIds: string[];
 
 beforeAll(async () => {
   // Nothing is dispatched, so that what is exported stays as it is.
   web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "1h" });
-  await web.service.register("https://shop.example/hooks");
+  webhookId = await web.service.register("https://shop.example/hooks");
   const published = await Promise.all([1n, 2n, 3n].map((orderId) => web.service.publish(orderId)));
   eventIds = published.map(({ eventId }) => eventId);
 });
@@ -56,3 +61,30 @@ test("text in payloads is found within a period, and the dialog says how much wa
     await takeScreenshots(page, "payload-search");
     await expectAccessible(page);
   }));
+
+test("a search in payloads without a beginning goes back from the end of the filter", async () => {
+  const { db } = web.service;
+  const created = new Date(Date.now() - 72 * HOUR);
+  const eventId = idAt(created);
+  await storeDeliveries(db, [{ webhookId, eventId, created, finished: created, state: "delivered" }]);
+  await db("events").insert({
+    id: eventId,
+    api_key_id: randomUUID(),
+    idempotency_key: "three-days-ago",
+    process: 1,
+    user_id: "tenant-1",
+    occurred: created,
+    recipients: 1,
+    payload: '{"OrderId":72}',
+  });
+  const to = new Date(created.getTime() + HOUR).toISOString();
+  await web.visit({ path: `/deliveries?to=${to}` }, async (page) => {
+    await page.getByRole("button", { name: "Export…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Export, or search payloads" });
+    await dialog.getByRole("textbox", { name: "Text in the payload" }).fill('"OrderId":72');
+    const period = dialog.getByRole("combobox", { name: "Created" });
+    expect(await period.inputValue()).toBe("The 24 hours before “To”");
+    await dialog.getByRole("button", { name: "Search" }).click();
+    await dialog.getByText("1 delivery found; 1 examined.").waitFor();
+  });
+});

@@ -322,6 +322,28 @@ describe("a session", () => {
       await form(page).waitFor();
     }));
 
+  test("tells in the account menu when it ends as of now, not as of when the page was opened", () =>
+    web.visit({ path: "/keys" }, async (page) => {
+      const setExpiry = (hours: number) =>
+        count(web.service.db, "update sessions set expires = now() + make_interval(hours => :hours::int)", {
+          hours,
+        });
+      // The page is opened with another time than the menu is to show.
+      await setExpiry(24);
+      await page.reload();
+      await page.getByRole("heading", { name: "API keys", level: 1 }).waitFor();
+      await setExpiry(1);
+      // A call, which extends the session.
+      await page.getByRole("link", { name: "Installed apps" }).click();
+      await page.getByText("No installed apps yet").waitFor();
+      await openMenu(page);
+      const ends = await page
+        .getByText(/^Signed out/)
+        .locator("time")
+        .getAttribute("datetime");
+      expect((Date.parse(ends ?? "") - Date.now()) / 3_600_000).toBeCloseTo(12, 1);
+    }));
+
   test("that may only read sees no pages of keys, and is told what they would need", async () => {
     const reader = await keyWith(Permission.READ_ADMINISTRATIVE_DATA);
     await web.visit({ path: "/keys", key: reader }, async (page) => {

@@ -817,7 +817,7 @@ export const StatsService: GenService<{
     output: typeof GetOverviewResponseSchema;
   },
   /**
-   * Streams the overview: immediately, and after each change, at most once a second.
+   * Streams the overview: immediately, after each change, and at least every 20 s; at most once a second.
    *
    * @generated from rpc webhook.v1.StatsService.WatchOverview
    */

@@ -1,5 +1,7 @@
-import { Button, Popover, Stack, Text } from "@mantine/core";
+import { useQuery } from "@connectrpc/connect-query";
+import { Button, Popover, Skeleton, Stack, Text } from "@mantine/core";
 import { IconChevronDown, IconLogout, IconUser } from "@tabler/icons-react";
+import { SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { useSession, useSessionAccess } from "../api/session.tsx";
 import { notifyFailure } from "../parts/status/notify-failure.ts";
@@ -32,8 +34,10 @@ export function AccountMenu() {
 }
 
 function Account() {
-  const { apiKey, expires } = useSession();
+  const { apiKey } = useSession();
   const { signOut } = useSessionAccess();
+  // Read each time the menu opens: every call extends the session. An older answer would be wrong.
+  const { data, isPending } = useQuery(SessionService.method.getSession, {}, { gcTime: 0 });
 
   function leave() {
     signOut().catch((error: unknown) => notifyFailure("You are still signed in", error));
@@ -50,9 +54,12 @@ function Account() {
       <Text size="xs" c="dimmed" style={{ overflowWrap: "anywhere" }}>
         {apiKey?.permissions.map(permissionName).join(", ")}
       </Text>
-      <Text size="xs" c="dimmed">
-        Signed out <Time value={expires} /> if inactive until then
-      </Text>
+      {isPending && <Skeleton height={14} width="80%" />}
+      {data && (
+        <Text size="xs" c="dimmed">
+          Signed out <Time value={data.session?.expires} /> if inactive until then
+        </Text>
+      )}
       <Button
         mt="xs"
         variant="default"

@@ -37,6 +37,11 @@ import { sharedReadings } from "./shared-reading.ts";
 
 /** The interval between reads of the overview while it is watched, in milliseconds. */
 const WATCH_INTERVAL_MS = 1_000;
+/**
+ * The maximum time between messages of WatchOverview, in milliseconds; an unchanged overview is sent again. Proxies close
+ * silent streams, many after one minute.
+ */
+const MAX_SILENCE_MS = 20_000;
 /** The maximum number of webhooks in a history. */
 const MAX_HISTORIES = 100;
 /** The maximum number of webhooks that a request for statistics names. */
@@ -54,11 +59,13 @@ const DEFAULT_RUNS = 20;
  * The statistics service, which also starts dispatches.
  *
  * @param stopping ends WatchOverview
+ * @param maxSilenceMs the maximum time between messages of WatchOverview, in milliseconds
  */
 export function statsService(
   context: ApiContext,
   gate: Gate,
   stopping: AbortSignal,
+  maxSilenceMs = MAX_SILENCE_MS,
 ): ServiceImpl<typeof StatsService> {
   const { db, dispatchNow, workflowUrl } = context;
   // Shared only by callers with the same scope.
@@ -92,11 +99,17 @@ export function statsService(
       const scope = callerScope(handler);
       const end = AbortSignal.any([handler.signal, stopping]);
       let told: OverviewRow | undefined;
+      let toldAt = 0;
       while (!handler.signal.aborted) {
         if (stopping.aborted) throw stoppingError();
         const now = await overview(scope);
-        if (!told || differ(told, now)) yield { overview: now };
-        told = now;
+        // The next read would be too late.
+        const isDue = performance.now() + WATCH_INTERVAL_MS > toldAt + maxSilenceMs;
+        if (!told || isDue || differ(told, now)) {
+          told = now;
+          toldAt = performance.now();
+          yield { overview: now };
+        }
         await delay(WATCH_INTERVAL_MS, undefined, { signal: end }).catch(() => {});
         if (!end.aborted) await gate.stillAuthorised(handler);
       }

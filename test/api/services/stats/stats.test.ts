@@ -274,7 +274,7 @@ test("the last runs are listed newest first", async () => {
   expect(runs[1]?.closed).toBeDefined();
 });
 
-test("whoever watches is told now and whenever something has changed, and not otherwise", async () => {
+test("whoever watches is told now and whenever something has changed", async () => {
   const leaving = new AbortController();
   const told: bigint[] = [];
   const { pending } = (await stats.getOverview({})).overview ?? {};
@@ -284,6 +284,20 @@ test("whoever watches is told now and whenever something has changed, and not ot
     else break;
   }
   expect(told).toEqual([pending, (pending ?? 0n) + 1n]);
+});
+
+test("whoever watches is told again what has not changed, so that no proxy takes the stream for dead", async () => {
+  const other = await startTestApi({ databaseUrl: api.databaseUrl, overviewSilenceMs: 2_000 });
+  try {
+    const told: unknown[] = [];
+    for await (const { overview } of createClient(StatsService, grpc(other)).watchOverview({})) {
+      told.push(overview);
+      if (told.length === 2) break;
+    }
+    expect(told[1]).toEqual(told[0]);
+  } finally {
+    await other.stop();
+  }
 });
 
 test("a watch ends when its key is revoked, and when the service stops", async () => {

@@ -1,5 +1,7 @@
+import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Box, List } from "@mantine/core";
 import { generatePath, Link } from "react-router";
+import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
@@ -9,13 +11,19 @@ import { useAllPages } from "../../api/use-all-pages.ts";
 import { Section } from "../../parts/layout/section.tsx";
 import { CodeBlock } from "../../parts/text/code-block.tsx";
 
-/** Says how to begin. To be shown only while nothing has been sent. */
+/**
+ * Says how to begin, unless the log has a delivery. To be shown only where the overview counts none: it counts those that
+ * were delivered in the last 24 hours, not older ones.
+ */
 export function FirstSteps() {
   const mayWrite = useMay("Write_Administrative_Data");
   const managesKeys = useMay("Manage_Api_Keys");
   const list = useAllPages(WebhookService.method.listWebhooks, {});
   const webhooks = list.data?.webhooks.filter(isReachable);
-  if (!webhooks || !mayWrite) return null;
+  const log = useQuery(DeliveryService.method.listDeliveries, { pageSize: 1 });
+  // A search that stopped early does not know.
+  const isUnused = log.data?.deliveries.length === 0 && !log.data.searchedBackTo;
+  if (!webhooks || !mayWrite || !isUnused) return null;
   const isEmpty = webhooks.length === 0;
   return (
     <Section

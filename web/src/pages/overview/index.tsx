@@ -32,7 +32,7 @@ export default function OverviewPage() {
       />
       <Stack gap="lg">
         {failure !== undefined && <NotLive failure={failure} />}
-        {overview && isUnused(overview) && <FirstSteps />}
+        {overview && isIdle(overview) && <FirstSteps />}
         {overview && <TroubledWebhooks overview={overview} />}
         <Counts overview={overview} />
         <Section title="Attempts in the last 24 hours">
@@ -67,8 +67,8 @@ export default function OverviewPage() {
   );
 }
 
-/** Whether nothing was ever sent, as far as the figures tell. */
-function isUnused({ pending, delivering, retrying, failed, deliveredLastDay }: Overview): boolean {
+/** Whether nothing is open or failed, and nothing was delivered in the last 24 hours. */
+function isIdle({ pending, delivering, retrying, failed, deliveredLastDay }: Overview): boolean {
   return pending + delivering + retrying + failed + deliveredLastDay === 0n;
 }
 

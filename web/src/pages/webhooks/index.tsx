@@ -1,4 +1,4 @@
-import { Button } from "@mantine/core";
+import { Box, Button } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
@@ -45,6 +45,8 @@ export default function WebhooksPage() {
   );
 
   const others = useMemo(() => otherTypes(webhooks), [webhooks]);
+  // The webhooks are those of the filter before, until the list is read.
+  const isPrevious = list.isPlaceholderData;
 
   // Read before the dialog that shows them opens.
   useEventTypes();
@@ -77,7 +79,7 @@ export default function WebhooksPage() {
       {list.isError && <Failure error={list.error} onRetry={() => void list.refetch()} />}
       {!list.data ? (
         list.isPending && <Loading lines={8} height={40} />
-      ) : webhooks.length === 0 && wanted.length === 0 ? (
+      ) : webhooks.length === 0 && wanted.length === 0 && !isPrevious ? (
         <Empty title="No webhooks yet" icon={<IconWebhook />}>
           {mayWrite
             ? "Register an HTTPS endpoint for one or several event types. It then receives every event of these types."
@@ -89,7 +91,9 @@ export default function WebhooksPage() {
           {lastDay.error !== null && (
             <Failure error={lastDay.error} title="Could not load the statistics" onRetry={lastDay.retry} />
           )}
-          {found.length === 0 ? (
+          {found.length === 0 && isPrevious ? (
+            <Loading lines={8} height={40} />
+          ) : found.length === 0 ? (
             <NothingFound
               of="webhook"
               onClear={() =>
@@ -103,13 +107,15 @@ export default function WebhooksPage() {
                   : `None of the ${webhooks.length.toLocaleString()} webhooks matches these filters.`}
             </NothingFound>
           ) : (
-            <FoundWebhooks
-              webhooks={found}
-              others={others}
-              period={periodOf(filters.period)}
-              page={Number(filters.page) || 1}
-              onPage={(page) => change({ page: page === 1 ? "" : String(page) })}
-            />
+            <Box style={{ opacity: isPrevious ? 0.5 : 1 }} aria-busy={isPrevious}>
+              <FoundWebhooks
+                webhooks={found}
+                others={others}
+                period={periodOf(filters.period)}
+                page={Number(filters.page) || 1}
+                onPage={(page) => change({ page: page === 1 ? "" : String(page) })}
+              />
+            </Box>
           )}
         </>
       )}

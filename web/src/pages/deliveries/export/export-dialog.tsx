@@ -1,4 +1,4 @@
-import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { timestampFromMs, timestampMs } from "@bufbuild/protobuf/wkt";
 import {
   Button,
   Checkbox,
@@ -30,10 +30,11 @@ const FORMATS = [
   { value: "jsonl", label: "JSON lines file", format: ExportFormat.JSON_LINES, extension: "jsonl" },
 ] as const;
 
+/** The periods of a search in payloads that has no beginning, in days. */
 const PERIODS = [
-  { value: "1", label: "The last 24 hours" },
-  { value: "7", label: "The last 7 days" },
-  { value: "30", label: "The last 30 days" },
+  { value: "1", label: "24 hours" },
+  { value: "7", label: "7 days" },
+  { value: "30", label: "30 days" },
 ];
 
 /** Exports what a filter finds, as a file or as a list, and finds text in payloads. */
@@ -77,6 +78,11 @@ function Form({ filter, onClose, onRunning }: FormProps) {
   const needsPeriod = text !== "" && filter.from === undefined;
   const isRunning = progress?.isRunning === true;
 
+  /** The end of the period, in milliseconds: now for a “To” in the future too. */
+  function end(): number {
+    return Math.min(Date.now(), filter.to ? timestampMs(filter.to) : Number.POSITIVE_INFINITY);
+  }
+
   async function run(event: FormEvent) {
     event.preventDefault();
     if (isTooShort || isRunning) return;
@@ -84,7 +90,7 @@ function Form({ filter, onClose, onRunning }: FormProps) {
     onRunning(true);
     const lines = await start({
       ...filter,
-      ...(needsPeriod ? { from: timestampFromMs(Date.now() - Number(days) * DAY_MS) } : {}),
+      ...(needsPeriod ? { from: timestampFromMs(end() - Number(days) * DAY_MS) } : {}),
       payloadText: text,
       format,
       withPayload: isFile && withPayload,
@@ -113,7 +119,10 @@ function Form({ filter, onClose, onRunning }: FormProps) {
           <Select
             label="Created"
             description="All payloads of this period are read."
-            data={PERIODS}
+            data={PERIODS.map(({ value, label }) => ({
+              value,
+              label: filter.to === undefined ? `The last ${label}` : `The ${label} before “To”`,
+            }))}
             value={days}
             onChange={(value) => setDays(value ?? "1")}
             allowDeselect={false}
