@@ -12,6 +12,8 @@ export interface Certificate {
 
 /** Options of a certificate. It is valid for a month unless given. */
 export interface IssueOptions {
+  /** The distinguished name; may be empty. Defaults to the first host as common name. */
+  subject?: string;
   notBefore?: Date;
   notAfter?: Date;
   client?: boolean;
@@ -50,7 +52,7 @@ export async function createLocalAuthority(): Promise<LocalAuthority> {
   async function issue(hosts: string[], options: IssueOptions = {}): Promise<Certificate> {
     const own = await crypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
     const certificate = await x509.X509CertificateGenerator.create({
-      subject: `CN=${hosts[0]}`,
+      subject: options.subject ?? `CN=${hosts[0]}`,
       issuer: name,
       publicKey: own.publicKey,
       signingKey: keys.privateKey,

@@ -1,4 +1,4 @@
-import type { DescMethod } from "@bufbuild/protobuf";
+import type { DescMessage, DescMethod, Message } from "@bufbuild/protobuf";
 import {
   Code,
   ConnectError,
@@ -139,9 +139,25 @@ export function endingInterceptor(log: Logger): Interceptor {
  * batches are checked individually, so that an invalid one does not affect the others.
  */
 export const fieldsInterceptor: Interceptor = (next) => async (request) => {
-  if (!request.stream && !PUBLISHING.has(request.method)) assertFields(request.method.input, request.message);
-  return next(request);
+  const { method } = request;
+  if (!request.stream) {
+    if (!PUBLISHING.has(method)) assertFields(method.input, request.message);
+    return next(request);
+  }
+  // The one request of a method with a stream of responses comes as a stream, too.
+  if (method.methodKind !== "server_streaming") return next(request);
+  return next({ ...request, message: withCheckedFields(method.input, request.message) });
 };
+
+async function* withCheckedFields<T extends Message>(
+  desc: DescMessage,
+  messages: AsyncIterable<T>,
+): AsyncIterable<T> {
+  for await (const message of messages) {
+    assertFields(desc, message);
+    yield message;
+  }
+}
 
 /** Reports a connection closed by the client during a stream as CANCELLED instead of an internal error. */
 export const readingInterceptor: Interceptor = (next) => (request) =>

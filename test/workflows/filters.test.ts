@@ -1,10 +1,11 @@
-import { createClient } from "@connectrpc/connect";
+import { Code, createClient } from "@connectrpc/connect";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { CircuitBreakerState } from "../../gen/webhook/v1/webhook_pb.ts";
 import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
+import { failure } from "../support/failure.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
 const PATIENCE = { timeout: 40_000, interval: 100 };
@@ -94,6 +95,18 @@ test("a test event is sent whatever the filter, and so is an event for which the
   await receiver.until((received) => received.length === 1);
   await publishAll([1, 2, 3]);
   expect(numbersOf(receiver.received.slice(1))).toEqual([1, 3]);
+});
+
+test("a stored filter with a regular expression that is now too large holds up nothing: its events are sent", async () => {
+  const receiver = await service.receiver();
+  const webhookId = await service.register(`${receiver.url}/too-large`);
+  const filter = '!event.order_number.matches("(?:a?b?c?d?e?){1000}$")';
+  const set = service.webhooks.updateWebhook({ webhookId, filter });
+  expect((await failure(set))?.code).toBe(Code.InvalidArgument);
+  await service.db("webhooks").where({ id: webhookId }).update({ filter });
+  const { deliveries } = await publishAll([1, 2, 3]);
+  expect(deliveries.map(({ state }) => state)).toEqual(Array(3).fill(DeliveryState.DELIVERED));
+  expect(numbersOf(receiver.received)).toEqual([1, 2, 3]);
 });
 
 test("a filtered delivery is no probe of a circuit breaker: the next one that matches is", async () => {

@@ -169,3 +169,17 @@ test("a certificate or key that cannot be used is refused when it is set, withou
   expect(settings?.clientCertificate?.subject).toBe("CN=shop");
   await service.removeWebhooks();
 });
+
+test("a client certificate without a subject is saved, and shown by its alternative names", async () => {
+  const webhookId = await service.register("https://receiver.example/no-subject");
+  const nameless = await authority.issue(["shop.example"], { client: true, subject: "" });
+  const { settings } = await service.webhooks.setWebhookRequestSettings({
+    webhookId,
+    settings: settingsOf(nameless),
+  });
+  expect(settings?.clientCertificate).toMatchObject({
+    subject: "DNS:shop.example",
+    fingerprintSha256: new X509Certificate(nameless.cert).fingerprint256,
+  });
+  await service.removeWebhooks();
+});

@@ -1,12 +1,15 @@
 import { FilterError } from "./filter-error.ts";
+import { compileCost } from "./patterns.ts";
 import type { Expr } from "./type-check.ts";
 
 /** The maximum cost of an evaluation, in steps of about two microseconds: some ten milliseconds. */
 const MAX_COST = 5_000;
 /** The length of a text that a function reads in the time of a step, in characters. */
 const TEXT_PER_STEP = 5_000;
-/** The same for a regular expression: its length multiplied by that of the text. */
+/** The same for a regular expression: the size of its program multiplied by the length of the text. */
 const PATTERN_TEXT_PER_STEP = 20;
+/** The maximum cost to compile all regular expressions of a filter, in instructions. */
+const MAX_PATTERN_SIZE = 2_000;
 /** The maximum number of loops within each other. */
 const MAX_DEPTH = 2;
 
@@ -20,7 +23,7 @@ export interface FilterSize {
   additions: number;
   /** The number of items of the longest list that the filter contains. */
   items: number;
-  /** The length of all its regular expressions, in characters. */
+  /** The cost to compile all its regular expressions, in instructions. */
   patterns: number;
 }
 
@@ -35,11 +38,17 @@ export interface EventSize {
 /**
  * Measures a filter.
  *
- * @throws FilterError for loops in loops in loops, and for a regular expression that is not a constant
+ * @throws FilterError for loops in loops in loops, and for regular expressions that are not constants or too large
  */
 export function sizeOf(expr: Expr): FilterSize {
   const size: FilterSize = { nodes: 0, depth: 0, additions: 0, items: 0, patterns: 0 };
   measure(expr, 0, size);
+  if (size.patterns > MAX_PATTERN_SIZE) {
+    const [large, allowed] = [size.patterns, MAX_PATTERN_SIZE].map((each) => each.toLocaleString("en-US"));
+    throw new FilterError(
+      `the regular expressions are too large: ${large} instructions, of ${allowed} allowed; repeat less, such as by {8} instead of {1000}, and use fewer classes such as \\pL`,
+    );
+  }
   return size;
 }
 
@@ -59,7 +68,7 @@ function measure({ exprKind }: Expr, depth: number, size: FilterSize): void {
     case "callExpr": {
       const { function: name, target, args } = exprKind.value;
       if (name === "_+_") size.additions += 1;
-      if (name === "matches") size.patterns += patternOf(args.at(-1)).length;
+      if (name === "matches") size.patterns += compileCost(patternOf(args.at(-1)));
       measureAll([target, ...args]);
       break;
     }
@@ -82,19 +91,39 @@ function patternOf(expr: Expr | undefined): string {
   throw new FilterError("matches takes a regular expression in quotes, not one that depends on the event");
 }
 
-/**
- * Checks that evaluating a filter for an event is cheap: an upper bound, known before the evaluation.
- *
- * @throws FilterError if it may be expensive
- */
-export function assertCheap(filter: FilterSize, { longestList, characters }: EventSize): void {
-  const list = Math.max(1, filter.items, longestList) * (filter.additions + 1);
-  const text = characters * (filter.additions + 1);
-  const repeats = list ** filter.depth;
-  const cost =
-    repeats * (filter.nodes * (1 + text / TEXT_PER_STEP) + (filter.patterns * text) / PATTERN_TEXT_PER_STEP);
-  if (cost <= MAX_COST) return;
-  throw new FilterError(
-    `the filter is too expensive for this event: ${Math.ceil(cost).toLocaleString("en-US")} steps, of ${MAX_COST.toLocaleString("en-US")} allowed; use fewer loops and shorter regular expressions`,
-  );
+/** Counts the steps of an evaluation. */
+export class Steps {
+  #steps = 0;
+
+  /**
+   * Starts an evaluation: counts an upper bound of its steps without those of regular expressions, whose texts are much
+   * shorter than the event.
+   *
+   * @throws FilterError if it may be expensive
+   */
+  start(filter: FilterSize, { longestList, characters }: EventSize): void {
+    const list = Math.max(1, filter.items, longestList) * (filter.additions + 1);
+    const text = characters * (filter.additions + 1);
+    const repeats = list ** filter.depth;
+    this.#steps = 0;
+    this.#count(repeats * filter.nodes * (1 + text / TEXT_PER_STEP));
+  }
+
+  /**
+   * Counts the steps of a regular expression that reads a text.
+   *
+   * @param size the size of its program
+   * @throws FilterError if the evaluation becomes expensive
+   */
+  read(size: number, characters: number): void {
+    this.#count((size * characters) / PATTERN_TEXT_PER_STEP);
+  }
+
+  #count(steps: number): void {
+    this.#steps += steps;
+    if (this.#steps <= MAX_COST) return;
+    throw new FilterError(
+      `the filter is too expensive for this event: ${Math.ceil(this.#steps).toLocaleString("en-US")} steps, of ${MAX_COST.toLocaleString("en-US")} allowed; use fewer loops and shorter regular expressions`,
+    );
+  }
 }

@@ -1,8 +1,9 @@
 import { type CelEnv, CelScalar, celEnv, isCelError, objectType, parse, plan } from "@bufbuild/cel";
 import { createRegistry, type DescMessage, type Message } from "@bufbuild/protobuf";
 import { type CatalogueEntry, catalogue } from "../catalogue.ts";
-import { assertCheap, type EventSize, type FilterSize, sizeOf } from "./cost.ts";
+import { type EventSize, type FilterSize, Steps, sizeOf } from "./cost.ts";
 import { FilterError } from "./filter-error.ts";
+import { regularExpressions } from "./patterns.ts";
 import { readPayload } from "./payload-reader.ts";
 import { typeName, typeOf } from "./type-check.ts";
 
@@ -54,7 +55,8 @@ export function compileFilter(process: number, expression: string): Filter {
     throw new FilterError(`has ${length} characters, more than the ${MAX_FILTER_CHARACTERS} allowed`);
   }
   assertFlat(expression);
-  const env = environmentOf(entryOf(process).payload);
+  const steps = new Steps();
+  const env = environmentOf(entryOf(process).payload, steps);
   const parsed = parseFilter(expression);
   const type = typeOf(env, parsed);
   if (type !== CelScalar.BOOL && type !== CelScalar.DYN) {
@@ -64,7 +66,7 @@ export function compileFilter(process: number, expression: string): Filter {
   const evaluate = plan(env, parsed);
   return {
     matches(event) {
-      assertCheap(size, event);
+      steps.start(size, event);
       const result = evaluate({ [EVENT]: event.message, [USER_ID]: event.userId });
       if (isCelError(result)) throw new FilterError(result.message);
       if (typeof result === "boolean") return result;
@@ -79,12 +81,13 @@ function entryOf(process: number): CatalogueEntry {
   return entry;
 }
 
-function environmentOf(payload: DescMessage): CelEnv {
+function environmentOf(payload: DescMessage, steps: Steps): CelEnv {
   return celEnv({
     // So that enums need no package: DocumentKind.DOCUMENT_KIND_INVOICE.
     namespace: payload.file.proto.package,
     registry: createRegistry(payload.file),
     variables: { [EVENT]: objectType(payload), [USER_ID]: CelScalar.STRING },
+    re2: regularExpressions((size, characters) => steps.read(size, characters)),
   });
 }
 

@@ -191,7 +191,7 @@ export async function readWebhookPeriods(
             coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(filtered), 0)::bigint as filtered,
             coalesce(sum(failed_attempts), 0)::bigint as "failedAttempts",
             array(
-              select sum(n)::int from counted cross join unnest(latency) with ordinality l(n, class) group by class order by class
+              select sum(n)::float8 from counted cross join unnest(latency) with ordinality l(n, class) group by class order by class
             ) as latency
           from counted`,
         { webhookId, hours },
@@ -248,7 +248,7 @@ export async function readWebhookHistory(
         select c.webhook_id as "webhookId", c.interval as start, sum(c.attempts)::bigint as attempts,
           sum(c.failed_attempts)::bigint as "failedAttempts", (
             select coalesce(array_agg(l.n order by l.class), '{}') from (
-              select class, sum(n)::int as n from counted i cross join unnest(i.latency) with ordinality u(n, class)
+              select class, sum(n)::float8 as n from counted i cross join unnest(i.latency) with ordinality u(n, class)
               where i.webhook_id = c.webhook_id and i.interval = c.interval group by class
             ) l
           ) as latency

@@ -58,6 +58,13 @@ test.each([
   ['event.tracking_number == ""', true],
   ["size(event.lines) > 1 ? true : false", true],
   ["true", true],
+  ['event.order_number.matches("^[A-Z]{2}-[0-9]{1,8}$")', true],
+  ['!user_id.matches("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")', true],
+  [
+    'event.carrier.matches("(?i)^[a-zà-ÿ]+$") && event.carrier.matches("^[\\\\p{L}\\\\p{N} .-]{1,100}$")',
+    true,
+  ],
+  [`event.order_number.matches("${Array.from({ length: 100 }, (_, n) => `SO-100${n}`).join("|")}")`, true],
   [`user_id != "${"(".repeat(100)}"`, true],
 ])("of an order, %s is %s", (expression, expected) => {
   expect(compileFilter(ORDER_DISPATCHED, expression).matches(ofOrder())).toBe(expected);
@@ -94,6 +101,15 @@ test.each([
   ["event.carrier.startsWith(7)", /startsWith does not take string and int/],
   ["event.dispatched_at.seconds > 1", /Timestamp has no fields/],
   ["event.order_number.matches(event.carrier)", /matches takes a regular expression in quotes/],
+  [
+    'event.carrier.matches("(?:a?b?c?d?e?){1000}$")',
+    /^the regular expressions are too large: [\d,]+ instructions, of 2,000 allowed; repeat less/,
+  ],
+  ['event.carrier.matches("^[0-9]{1000}$")', /regular expressions are too large/],
+  ['event.carrier.matches("(?:(?:abcde){20}(?i)){50}")', /regular expressions are too large/],
+  ['event.carrier.matches("(?:ab){500}\\\\Q\\\\E{2}")', /regular expressions are too large/],
+  [`event.carrier.matches("${"\\\\pL".repeat(40)}")`, /regular expressions are too large/],
+  [`event.carrier.matches("(?i)[b-\u{1e942}][b-\\\\x{1e942}]")`, /regular expressions are too large/],
   ["event.carrier ==", /^is not a valid expression/],
   ["event.carrier == 'DHL", /^is not a valid expression/],
   ["", /^is not a valid expression: it ends too early$/],
@@ -144,4 +160,16 @@ test("a filter that may be expensive for an event is not evaluated for it", () =
   const pattern = compileFilter(ORDER_DISPATCHED, 'event.order_number.matches("(a|b|c|d)*(e|f|g|h)*$")');
   const long = create(OrderDispatchedSchema, { ...order, orderNumber: "x".repeat(200_000) });
   expect(() => pattern.matches(ofOrder(long))).toThrow(/too expensive/);
+});
+
+test("a regular expression costs as much as the texts that it reads, not as the whole event", () => {
+  const lines = Array.from({ length: 50 }, (_, n) => ({ productId: 1n, sku: `SKU-${n}`, quantity: 1 }));
+  const event = ofOrder(create(OrderDispatchedSchema, { orderId: 1n, lines }));
+  const matches = (pattern: string) =>
+    compileFilter(ORDER_DISPATCHED, `event.lines.exists(line, line.sku.matches("${pattern}"))`).matches(
+      event,
+    );
+  expect(matches("^SKU-4[89]$")).toBe(true);
+  expect(matches("^DESK-[0-9]+$")).toBe(false);
+  expect(() => matches("^DESK-[0-9]{900}$")).toThrow(/too expensive for this event/);
 });

@@ -152,18 +152,18 @@ export function maskedTls(
 }
 
 function certificateFacts(pem: string): MessageInitShape<typeof CertificateFactsSchema> {
-  const { subject, issuer, validToDate, fingerprint256 } = new X509Certificate(pem);
+  const { subject, subjectAltName, issuer, validToDate, fingerprint256 } = new X509Certificate(pem);
   return {
-    subject: oneLine(subject),
+    subject: oneLine(subject) || (subjectAltName ?? ""),
     issuer: oneLine(issuer),
     expires: timestampFromDate(validToDate),
     fingerprintSha256: fingerprint256,
   };
 }
 
-/** `C=NL\nCN=shop` → `C=NL, CN=shop`. */
-function oneLine(name: string): string {
-  return name.replaceAll("\n", ", ");
+/** `C=NL\nCN=shop` → `C=NL, CN=shop`. Node has undefined for an empty name, which its types do not say. */
+function oneLine(name: string | undefined): string {
+  return name?.replaceAll("\n", ", ") ?? "";
 }
 
 /** The facts of TLS settings for the audit log. */

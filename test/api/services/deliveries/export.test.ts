@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { BadRequestSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import {
   DeliveryService,
   DeliveryState,
@@ -204,6 +205,16 @@ test.each([
   expect(refused?.rawMessage).toContain(field);
   expect(refused?.rawMessage).toContain(text);
 });
+
+test.each(["from", "to"] as const)(
+  "an export whose %s is no time of a calendar is refused",
+  async (field) => {
+    const refused = await failure(exported({ webhookId: busy, [field]: { seconds: 10_000_000_000_000n } }));
+    expect(refused?.code).toBe(Code.InvalidArgument);
+    const [violation] = refused?.findDetails(BadRequestSchema)[0]?.fieldViolations ?? [];
+    expect(violation).toMatchObject({ field, description: "must lie in the years 0001 to 9999" });
+  },
+);
 
 test("an export takes the permission to read", async () => {
   const { secret } = await api.key({ permissions: [...ONLY.write, ...ONLY.publish, ...ONLY.manage] });

@@ -8,7 +8,7 @@ import { StatsService } from "../../../../gen/webhook/v1/stats_pb.ts";
 import { sharedReading } from "../../../../src/api/services/stats/shared-reading.ts";
 import type { DeliveryStateName } from "../../../../src/db/deliveries/deliveries.ts";
 import { CHANGE } from "../../../../src/db/deliveries/rollup-deltas.ts";
-import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
+import { foldDeltas, LATENCY_BOUNDS_MS } from "../../../../src/db/deliveries/rollups.ts";
 import { readHistory, readOverview, webhookStats } from "../../../../src/db/deliveries/stats.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
@@ -261,6 +261,32 @@ test("the attempts of webhooks and their latency are read over an hour, a day an
   const week = await read(168);
   expect([week.count, week.intervalSeconds, week.attempts]).toEqual([28, 21_600, 6n]);
   expect(week.at(floor(lately))).toEqual([1n, 0n, 16_384, 16_384]);
+});
+
+test("attempts of one latency class in a week may exceed 32 bits", async () => {
+  const own = await api.register();
+  const attempts = 1_200_000_000;
+  // Hours of one interval of six hours, in UTC, before the current one.
+  const interval = Math.floor(Date.now() / (6 * HOUR)) * 6 * HOUR - 24 * HOUR;
+  await api.context.db("rollup_hours").insert(
+    [interval, interval + HOUR].map((start) => ({
+      webhook_id: String(own),
+      start: new Date(start),
+      attempts,
+      failed_attempts: 0,
+      delivered: attempts,
+      failed: 0,
+      cancelled: 0,
+      filtered: 0,
+      total_ms: String(attempts * 3),
+      longest_ms: 3,
+      latency: [0, 0, attempts, ...Array<number>(LATENCY_BOUNDS_MS.length - 2).fill(0)],
+    })),
+  );
+  const { periods } = await stats.getWebhookStats({ webhookId: own });
+  expect(periods.at(-1)).toMatchObject({ hours: 168, attempts: 2_400_000_000n, latencyP50Ms: 4 });
+  const { webhooks } = await stats.listWebhookHistory({ webhookIds: [own], hours: 168 });
+  expect(webhooks[0]).toMatchObject({ attempts: 2_400_000_000n, latencyP50Ms: 4 });
 });
 
 test("the last runs are listed newest first", async () => {
