@@ -7,7 +7,7 @@ import { rows } from "../../../../src/db/database.ts";
 import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { changeDelivery } from "../../../support/stored-deliveries.ts";
+import { changeDelivery, storeDeliveries } from "../../../support/stored-deliveries.ts";
 import { startTestApi, type TestApi } from "../../../support/test-api.ts";
 
 /** More than one search reads. */
@@ -26,14 +26,6 @@ beforeAll(async () => {
   api = await startTestApi();
   events = createClient(EventService, grpc(api));
   deliveries = createClient(DeliveryService, grpc(api));
-  const register = async (url: string, key = api.adminKey) => {
-    const response = await fetch(`${api.url}/api/webhook`, {
-      method: "POST",
-      headers: { "X-Service-Key": key, "content-type": "application/json" },
-      body: JSON.stringify({ process: 1, url }),
-    });
-    return BigInt(((await response.json()) as { Data: { Id: number } }).Data.Id);
-  };
   const app = await createInstalledApp(api.context.db, "app");
   appKey = (await api.key({ installedAppId: app.id })).secret;
   shop = await register("https://Shop.example/hooks/orders");
@@ -42,15 +34,27 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
+async function register(url: string, key = api.adminKey, process = 1): Promise<bigint> {
+  const response = await fetch(`${api.url}/api/webhook`, {
+    method: "POST",
+    headers: { "X-Service-Key": key, "content-type": "application/json" },
+    body: JSON.stringify({ process, url }),
+  });
+  return BigInt(((await response.json()) as { Data: { Id: number } }).Data.Id);
+}
+
 /** Publishes an order for all three webhooks. Returns the ids of the event and its deliveries. */
-async function publish(more: {
-  orderNumber?: string;
-  trackingNumber?: string;
-  userId?: string;
-  key?: string;
-}) {
+async function publish(
+  more: {
+    orderNumber?: string;
+    trackingNumber?: string;
+    userId?: string;
+    key?: string;
+  },
+  publisher = events,
+) {
   const { orderNumber = randomUUID(), userId = randomUUID(), key = randomUUID(), trackingNumber } = more;
-  const { eventId } = await events.publishEvent({
+  const { eventId } = await publisher.publishEvent({
     idempotencyKey: key,
     userId,
     data: {
@@ -140,6 +144,34 @@ test("deliveries are found by the ids of event, delivery and webhook, and by the
   ]) {
     expect(await search(text), text).toEqual([]);
   }
+});
+
+test("an e-mail address means a user, not the deliveries to its host", async () => {
+  const wanted = await publish({ userId: "anna@shop.example" });
+  const other = await publish({ userId: "@shop.example" });
+  for (const id of [...wanted.ids, ...other.ids])
+    await changeDelivery(api.context.db, id, { state: "failed", attempts: 4 });
+  expect(await deliveries.sendAgainMany({ search: "anna@shop.example" })).toMatchObject({
+    sentAgain: 3,
+    nextPageToken: "",
+  });
+  expect(await search("anna@shop.example", { states: [DeliveryState.PENDING] })).toEqual(wanted.ids);
+  expect(await search("@shop.example")).toEqual(other.ids);
+});
+
+test("a text with user info or a fragment is no URL; other URLs may contain @", async () => {
+  for (const text of [
+    "https://anna@shop.example",
+    "https:\\\\anna:secret@shop.example/hooks",
+    "//anna@shop.example",
+    "https://shop.example/hooks#orders",
+    "shop.example#",
+  ]) {
+    expect(await search(text), text).toEqual([]);
+  }
+  const webhookId = await register("https://at.example/@hooks", api.adminKey, 2);
+  const ids = await storeDeliveries(api.context.db, [{ webhookId }]);
+  expect(await search("https://at.example/@hooks")).toEqual(ids);
 });
 
 test("what one text means for several things is all found, newest first and each once", async () => {
