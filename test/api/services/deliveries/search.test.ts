@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Client, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
@@ -8,7 +9,7 @@ import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { changeDelivery, storeDeliveries } from "../../../support/stored-deliveries.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
 
 /** More than one search reads. */
 const MANY = 1_100;
@@ -196,6 +197,15 @@ test("a key of an app finds the deliveries of its webhooks, and not by idempoten
   for (const text of ["key-app", wanted.of(shop), "shop.example", String(shop)]) {
     expect(await found(text), text).toEqual([]);
   }
+});
+
+test("deliveries are found by the idempotency key of a publisher whose API key was deleted", async () => {
+  const keys = createClient(ApiKeyService, grpc(api));
+  const { id, secret } = await api.key({ permissions: ONLY.publish });
+  const wanted = await publish({ key: "key-removed" }, createClient(EventService, grpc(api, secret)));
+  await keys.revokeApiKey({ apiKeyId: id, webhooks: { case: "deleteWebhooks", value: {} } });
+  await keys.deleteApiKey({ apiKeyId: id });
+  expect(await search("key-removed")).toEqual(wanted.ids);
 });
 
 test("erased payloads are not found by their values, and still by their user", async () => {
