@@ -369,9 +369,11 @@ export type ListDeliveriesRequest = Message<"webhook.v1.ListDeliveriesRequest"> 
 
   /**
    * Only deliveries with this value, at most 300 characters. Compared as a whole with: the ids of delivery, event and
-   * webhook; the host or URL of the webhook; the user_id; the idempotency key, unless the caller's key belongs to an
-   * installed app; the values of the payload that the event's type declares `searchable`, ignoring case. Payload values
-   * are found if SEARCH_INDEX was on when the event was published, until the payload is erased.
+   * webhook; the host of the webhook; the user_id; the idempotency key, unless the caller's key belongs to an installed
+   * app; the values of the payload that the event's type declares `searchable`, ignoring case. Payload values are found
+   * if SEARCH_INDEX was on when the event was published, until the payload is erased. A URL with a path or query is
+   * compared with the start of the webhook's URL: `https://shop.example/hooks` also finds `/hooks/orders` and
+   * `/hooks-old`.
    *
    * @generated from field: string search = 10;
    */
@@ -551,7 +553,8 @@ export type SendAgainManyResponse = Message<"webhook.v1.SendAgainManyResponse"> 
   sentAgain: number;
 
   /**
-   * The number of deliveries not resent, because their webhook or its key no longer exists.
+   * The number of deliveries not resent, because their webhook, its key or their payload no longer exists, or they are
+   * older than the retention.
    *
    * @generated from field: int32 skipped = 2;
    */

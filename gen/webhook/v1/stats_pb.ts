@@ -16,31 +16,31 @@ export const file_webhook_v1_stats: GenFile = /*@__PURE__*/
   fileDesc("ChZ3ZWJob29rL3YxL3N0YXRzLnByb3RvEgp3ZWJob29rLnYxIrkDCghPdmVydmlldxIPCgdwZW5kaW5nGAEgASgDEhIKCmRlbGl2ZXJpbmcYAiABKAMSEAoIcmV0cnlpbmcYAyABKAMSDgoGZmFpbGVkGAQgASgDEhEKCWNhbmNlbGxlZBgFIAEoAxIZChFhdHRlbXB0c19sYXN0X2RheRgGIAEoAxIaChJkZWxpdmVyZWRfbGFzdF9kYXkYByABKAMSFwoPZmFpbGVkX2xhc3RfZGF5GAggASgDEiAKGGZhaWxlZF9hdHRlbXB0c19sYXN0X2RheRgJIAEoAxIYChBoZWFsdGh5X3dlYmhvb2tzGAogASgDEhkKEWRlZ3JhZGVkX3dlYmhvb2tzGAsgASgDEhgKEGZhaWxpbmdfd2ViaG9va3MYDCABKAMSHQoVYXR0ZW1wdHNfcHJldmlvdXNfZGF5GA0gASgDEh4KFmRlbGl2ZXJlZF9wcmV2aW91c19kYXkYDiABKAMSGwoTZmFpbGVkX3ByZXZpb3VzX2RheRgPIAEoAxIkChxmYWlsZWRfYXR0ZW1wdHNfcHJldmlvdXNfZGF5GBAgASgDEhAKCGZpbHRlcmVkGBEgASgDIogBCg1IaXN0b3J5QnVja2V0EikKBXN0YXJ0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhdHRlbXB0cxgCIAEoAxIRCglkZWxpdmVyZWQYAyABKAMSDgoGZmFpbGVkGAQgASgDEhcKD2ZhaWxlZF9hdHRlbXB0cxgFIAEoAyKYAQoMV2ViaG9va1N0YXRzEhIKCndlYmhvb2tfaWQYASABKAMSEQoJZGVsaXZlcmVkGAIgASgDEg4KBmZhaWxlZBgDIAEoAxIQCghhdHRlbXB0cxgEIAEoAxISCgphdmVyYWdlX21zGAUgASgBEhIKCmxvbmdlc3RfbXMYBiABKAUSFwoPZmFpbGVkX2F0dGVtcHRzGAcgASgDItoBCgtEaXNwYXRjaFJ1bhITCgt3b3JrZmxvd19pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSKwoHc3RhcnRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGY2xvc2VkGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhdHRlbXB0cxgFIAEoBRIRCglkZWxpdmVyZWQYBiABKAUSDgoGZmFpbGVkGAcgASgFEhAKA3VybBgIIAEoCUgAiAEBQgYKBF91cmwiFAoSR2V0T3ZlcnZpZXdSZXF1ZXN0Ij0KE0dldE92ZXJ2aWV3UmVzcG9uc2USJgoIb3ZlcnZpZXcYASABKAsyFC53ZWJob29rLnYxLk92ZXJ2aWV3IhYKFFdhdGNoT3ZlcnZpZXdSZXF1ZXN0Ij8KFVdhdGNoT3ZlcnZpZXdSZXNwb25zZRImCghvdmVydmlldxgBIAEoCzIULndlYmhvb2sudjEuT3ZlcnZpZXciJAoRR2V0SGlzdG9yeVJlcXVlc3QSDwoHYnVja2V0cxgBIAEoBSJAChJHZXRIaXN0b3J5UmVzcG9uc2USKgoHYnVja2V0cxgBIAMoCzIZLndlYmhvb2sudjEuSGlzdG9yeUJ1Y2tldCJVChdMaXN0V2ViaG9va1N0YXRzUmVxdWVzdBITCgt3ZWJob29rX2lkcxgBIAMoAxIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSKKAQoYTGlzdFdlYmhvb2tTdGF0c1Jlc3BvbnNlEioKCHdlYmhvb2tzGAEgAygLMhgud2ViaG9vay52MS5XZWJob29rU3RhdHMSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSIyChZHZXRXZWJob29rU3RhdHNSZXF1ZXN0EhgKCndlYmhvb2tfaWQYASABKANCBIi1GAEiRQoXR2V0V2ViaG9va1N0YXRzUmVzcG9uc2USKgoHcGVyaW9kcxgBIAMoCzIZLndlYmhvb2sudjEuV2ViaG9va1BlcmlvZCLeAQoNV2ViaG9va1BlcmlvZBINCgVob3VycxgBIAEoBRIQCghhdHRlbXB0cxgCIAEoAxIRCglkZWxpdmVyZWQYAyABKAMSDgoGZmFpbGVkGAQgASgDEhsKDmxhdGVuY3lfcDUwX21zGAUgASgFSACIAQESGwoObGF0ZW5jeV9wOTVfbXMYBiABKAVIAYgBARIXCg9mYWlsZWRfYXR0ZW1wdHMYByABKAMSEAoIZmlsdGVyZWQYCCABKANCEQoPX2xhdGVuY3lfcDUwX21zQhEKD19sYXRlbmN5X3A5NV9tcyI/ChlMaXN0V2ViaG9va0hpc3RvcnlSZXF1ZXN0EhMKC3dlYmhvb2tfaWRzGAEgAygDEg0KBWhvdXJzGAIgASgFImQKGkxpc3RXZWJob29rSGlzdG9yeVJlc3BvbnNlEiwKCHdlYmhvb2tzGAEgAygLMhoud2ViaG9vay52MS5XZWJob29rSGlzdG9yeRIYChBpbnRlcnZhbF9zZWNvbmRzGAIgASgFIt8BCg5XZWJob29rSGlzdG9yeRISCgp3ZWJob29rX2lkGAEgASgDEi4KCWludGVydmFscxgCIAMoCzIbLndlYmhvb2sudjEuV2ViaG9va0ludGVydmFsEhAKCGF0dGVtcHRzGAMgASgDEhcKD2ZhaWxlZF9hdHRlbXB0cxgEIAEoAxIbCg5sYXRlbmN5X3A1MF9tcxgFIAEoBUgAiAEBEhsKDmxhdGVuY3lfcDk1X21zGAYgASgFSAGIAQFCEQoPX2xhdGVuY3lfcDUwX21zQhEKD19sYXRlbmN5X3A5NV9tcyLHAQoPV2ViaG9va0ludGVydmFsEikKBXN0YXJ0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhdHRlbXB0cxgCIAEoAxIXCg9mYWlsZWRfYXR0ZW1wdHMYAyABKAMSGwoObGF0ZW5jeV9wNTBfbXMYBCABKAVIAIgBARIbCg5sYXRlbmN5X3A5NV9tcxgFIAEoBUgBiAEBQhEKD19sYXRlbmN5X3A1MF9tc0IRCg9fbGF0ZW5jeV9wOTVfbXMiLAoXTGlzdERpc3BhdGNoUnVuc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFIkEKGExpc3REaXNwYXRjaFJ1bnNSZXNwb25zZRIlCgRydW5zGAEgAygLMhcud2ViaG9vay52MS5EaXNwYXRjaFJ1biIUChJEaXNwYXRjaE5vd1JlcXVlc3QiFQoTRGlzcGF0Y2hOb3dSZXNwb25zZTKUBgoMU3RhdHNTZXJ2aWNlElcKC0dldE92ZXJ2aWV3Eh4ud2ViaG9vay52MS5HZXRPdmVydmlld1JlcXVlc3QaHy53ZWJob29rLnYxLkdldE92ZXJ2aWV3UmVzcG9uc2UiB5ACAYi1GAESXAoNV2F0Y2hPdmVydmlldxIgLndlYmhvb2sudjEuV2F0Y2hPdmVydmlld1JlcXVlc3QaIS53ZWJob29rLnYxLldhdGNoT3ZlcnZpZXdSZXNwb25zZSIEiLUYATABElQKCkdldEhpc3RvcnkSHS53ZWJob29rLnYxLkdldEhpc3RvcnlSZXF1ZXN0Gh4ud2ViaG9vay52MS5HZXRIaXN0b3J5UmVzcG9uc2UiB5ACAYi1GAESZgoQTGlzdFdlYmhvb2tTdGF0cxIjLndlYmhvb2sudjEuTGlzdFdlYmhvb2tTdGF0c1JlcXVlc3QaJC53ZWJob29rLnYxLkxpc3RXZWJob29rU3RhdHNSZXNwb25zZSIHkAIBiLUYARJjCg9HZXRXZWJob29rU3RhdHMSIi53ZWJob29rLnYxLkdldFdlYmhvb2tTdGF0c1JlcXVlc3QaIy53ZWJob29rLnYxLkdldFdlYmhvb2tTdGF0c1Jlc3BvbnNlIgeQAgGItRgBEmwKEkxpc3RXZWJob29rSGlzdG9yeRIlLndlYmhvb2sudjEuTGlzdFdlYmhvb2tIaXN0b3J5UmVxdWVzdBomLndlYmhvb2sudjEuTGlzdFdlYmhvb2tIaXN0b3J5UmVzcG9uc2UiB5ACAYi1GAESZgoQTGlzdERpc3BhdGNoUnVucxIjLndlYmhvb2sudjEuTGlzdERpc3BhdGNoUnVuc1JlcXVlc3QaJC53ZWJob29rLnYxLkxpc3REaXNwYXRjaFJ1bnNSZXNwb25zZSIHkAIBiLUYARJUCgtEaXNwYXRjaE5vdxIeLndlYmhvb2sudjEuRGlzcGF0Y2hOb3dSZXF1ZXN0Gh8ud2ViaG9vay52MS5EaXNwYXRjaE5vd1Jlc3BvbnNlIgSItRgCYgZwcm90bzM", [file_google_protobuf_timestamp, file_webhook_v1_options]);
 
 /**
- * Current counts by state, and the results of the last day's runs.
+ * Current counts by state, and the results of the last 24 hours.
  *
- * A key of an installed app sees the deliveries of its app only. Runs mix the deliveries of all apps, so for such a
- * key the last 24 hours, and each interval of the history, contain the deliveries created in them with all their
- * attempts.
+ * A result counts in the minute in which it is recorded, whenever its delivery was created. The final state of a delivery
+ * that is sent again no longer counts; its attempts do. A key of an installed app sees the deliveries of its app only.
  *
  * @generated from message webhook.v1.Overview
  */
 export type Overview = Message<"webhook.v1.Overview"> & {
   /**
-   * Deliveries that wait for a dispatch now.
+   * Deliveries that wait for a dispatch. All deliveries of an event for many webhooks count at once, although some may not
+   * be listed yet; for keys of an installed app, only listed ones count.
    *
    * @generated from field: int64 pending = 1;
    */
   pending: bigint;
 
   /**
-   * Deliveries that are claimed by a run but not attempted now.
+   * Deliveries that a run has claimed. Their first attempt is in progress or about to start.
    *
    * @generated from field: int64 delivering = 2;
    */
   delivering: bigint;
 
   /**
-   * Deliveries that wait for a retry now.
+   * Deliveries that wait for a retry, or whose retry is in progress.
    *
    * @generated from field: int64 retrying = 3;
    */
@@ -61,21 +61,21 @@ export type Overview = Message<"webhook.v1.Overview"> & {
   cancelled: bigint;
 
   /**
-   * Attempts of the runs that started within the last 24 hours.
+   * Attempts of the last 24 hours.
    *
    * @generated from field: int64 attempts_last_day = 6;
    */
   attemptsLastDay: bigint;
 
   /**
-   * Deliveries delivered by these runs.
+   * Deliveries delivered in the last 24 hours.
    *
    * @generated from field: int64 delivered_last_day = 7;
    */
   deliveredLastDay: bigint;
 
   /**
-   * Deliveries that failed finally in these runs.
+   * Deliveries that failed finally in the last 24 hours.
    *
    * @generated from field: int64 failed_last_day = 8;
    */
@@ -143,7 +143,7 @@ export const OverviewSchema: GenMessage<Overview> = /*@__PURE__*/
   messageDesc(file_webhook_v1_stats, 0);
 
 /**
- * Results of the dispatch runs that started within an interval. A retry counts for the interval of its run.
+ * Results recorded in the minutes that start within an interval, counted as in Overview.
  *
  * @generated from message webhook.v1.HistoryBucket
  */

@@ -11,7 +11,10 @@ const OVERDUE_S = 60;
 
 /** The open deliveries. */
 export interface Backlog {
-  /** Deliveries whose round has no recorded attempt yet. Exact up to 100,000. */
+  /**
+   * Deliveries whose round has no recorded attempt yet, including those of events that are not fanned out yet. Exact up
+   * to 100,000.
+   */
   pending: number;
   /** Deliveries that wait for another attempt, or are having one. Exact up to 100,000. */
   retrying: number;
@@ -51,7 +54,10 @@ async function readCounts(db: Db, most: number): Promise<Pick<Backlog, "pending"
       from (select count(*) as n from (select from ${table} order by id limit :most::int) r) counted`;
   const [found] = await rows<Pick<Backlog, "pending" | "retrying" | "overdue">>(
     db,
-    `select (${counted("queue")}) as pending, (${counted("retries")}) as retrying, (
+    `select (${counted("queue")}) + (
+        select coalesce(sum(remaining), 0)::float8
+        from (select remaining from fan_out order by event_id limit :most::int) f
+      ) as pending, (${counted("retries")}) as retrying, (
         select count(*)::int
         from (select webhook_id, due, claimed_by from retries order by id limit :most::int) t
           join webhooks w on w.id = t.webhook_id

@@ -40,6 +40,13 @@ function liveWebhooks(scope: Scope): string {
   return `select count(*) as webhooks from webhooks w where w.deleted is null and ${webhookIn(scope, "w").sql}`;
 }
 
+/** Recipients without a row in the queue yet, of events with unfinished fan-out. They are not known by app. */
+function toFanOut(scope: Scope): string {
+  return scope === "everything"
+    ? "select coalesce(sum(remaining), 0)::bigint as pending from fan_out"
+    : "select 0::bigint as pending";
+}
+
 /** Open deliveries are counted; all that has ended comes from the rollups, and no row of the log is read. */
 export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
   const { webhooks, bindings } = counted(scope);
@@ -47,7 +54,8 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
   const inScope = webhookIn(scope, "w").sql;
   const [row] = await rows<OverviewRow>(
     db,
-    `select queued.pending, queued.delivering, retries.retrying, ended.failed, ended.cancelled, ended.filtered,
+    `select queued.pending + unqueued.pending as pending, queued.delivering, retries.retrying, ended.failed,
+        ended.cancelled, ended.filtered,
         day.attempts as "attemptsLastDay", day.delivered as "deliveredLastDay", day.failed as "failedLastDay",
         day.failed_attempts as "failedAttemptsLastDay",
         before.attempts as "attemptsPreviousDay", before.delivered as "deliveredPreviousDay",
@@ -58,7 +66,7 @@ export async function readOverview(db: Db, scope: Scope): Promise<OverviewRow> {
         select count(*) filter (where claimed_by is null or claimed_by <> all(live)) as pending,
           count(*) filter (where claimed_by = any(live)) as delivering
         from queue, (select ${WORKERS} as live) l where ${own}
-      ) queued, (
+      ) queued, (${toFanOut(scope)}) unqueued, (
         select count(*) as retrying from retries where ${own}
       ) retries, (
         select coalesce(sum(failed), 0)::bigint as failed, coalesce(sum(cancelled), 0)::bigint as cancelled,

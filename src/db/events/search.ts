@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { Bindings, Db } from "../database.ts";
 import { rows } from "../database.ts";
-import { firstIdOf, type IdRange, idRangeOf } from "../partitions.ts";
+import { firstIdOf, type IdRange, idRangeOf, NIL_ID } from "../partitions.ts";
 
 /** The maximum number of events that one search reads. */
 const MAX_EVENTS = 1_000;
@@ -39,6 +39,19 @@ export interface MatchingEvents {
 }
 
 /**
+ * The ids of the API keys that have published, including deleted ones: one index probe per key, however many events it
+ * has. Notices have the nil id instead of a key, and are left out.
+ */
+const PUBLISHERS = `
+  with recursive publisher(id) as (
+    select '${NIL_ID}'::uuid
+    union all
+    select (select i.api_key_id from idempotency_keys i where i.api_key_id > p.id order by i.api_key_id limit 1)
+    from publisher p where p.id is not null
+  )
+  select id from publisher where id <> '${NIL_ID}'`;
+
+/**
  * The events whose user id, idempotency key or searchable values equal a text, newest first; with `after`, the
  * oldest ones that are newer. Reads a limited number; continue from `searchedTo`.
  *
@@ -59,11 +72,11 @@ export async function findMatchingEvents(
   const parts = [
     part("search_terms t", "t.event_id", "t.term = :term::bigint"),
     part("events e", "e.id", "e.user_id = :text"),
-    // By key, because the index starts with it. There are at most MAX_API_KEYS.
+    // By key, because the index starts with it.
     ...(keys
       ? [
           part(
-            `api_keys k cross join lateral (
+            `(${PUBLISHERS}) k cross join lateral (
               select i.event_id from idempotency_keys i where i.api_key_id = k.id and i.idempotency_key = :text offset 0
             ) i`,
             "i.event_id",

@@ -1,7 +1,9 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { beforeEach, expect, test } from "vitest";
 import { count, rows } from "../../../src/db/database.ts";
+import { readBacklog } from "../../../src/db/deliveries/backlog.ts";
 import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
+import { readOverview } from "../../../src/db/deliveries/stats.ts";
 import { erasePayloads } from "../../../src/db/events/erase.ts";
 import { fanOutStep } from "../../../src/db/events/fan-out.ts";
 import {
@@ -104,6 +106,21 @@ test("an event for 2,500 webhooks is fanned out in steps, after it has been publ
   expect(await fanOutStep(db)).toBeNull();
   expect(await recipientsOf(eventId)).toEqual(webhooks);
   expect(await db("fan_out").pluck("event_id")).toEqual([]);
+});
+
+test("the overview and the backlog count deliveries as pending before the fan-out has queued them", async () => {
+  await register(4);
+  await publishEvents(db, [event()], 3);
+  const pending = async () => {
+    const overview = await readOverview(db, "everything");
+    const backlog = await readBacklog(db, { after: 0n });
+    return [Number(overview.pending), backlog.pending];
+  };
+  expect(await pending()).toEqual([4, 4]);
+  for (const queued of [3, 1]) {
+    expect(await fanOutStep(db, 3)).toMatchObject({ queued });
+    expect(await pending()).toEqual([4, 4]);
+  }
 });
 
 test("an event whose payload is erased gets no further deliveries; those it has are cancelled", async () => {

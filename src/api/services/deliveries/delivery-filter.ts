@@ -68,6 +68,11 @@ export function finalDeliveryFilter(request: FilterFields, field: string): Deliv
 
 /** The maximum length of a search text, in characters. */
 const MAX_SEARCH_CHARACTERS = 300;
+/**
+ * Texts that contain a URL's user info or fragment, which webhooks' URLs do not have. Otherwise, an e-mail address would
+ * mean its host.
+ */
+const USER_INFO_OR_FRAGMENT = /^(https:)?[/\\]*[^/\\?]*@|#/i;
 /** The maximum id of a webhook. */
 const MAX_WEBHOOK_ID = 2n ** 63n - 1n;
 
@@ -82,7 +87,8 @@ export function searchText(search: string): SearchText | undefined {
   assertText("search", text, MAX_SEARCH_CHARACTERS);
   const [, digits] = /^#?(\d{1,19})$/.exec(text) ?? [];
   const webhookId = digits === undefined || BigInt(digits) > MAX_WEBHOOK_ID ? undefined : BigInt(digits);
-  const url = digits === undefined ? URL.parse(/^https:/i.test(text) ? text : `https://${text}`) : null;
+  const isUrl = digits === undefined && !USER_INFO_OR_FRAGMENT.test(text);
+  const url = isUrl ? URL.parse(/^https:/i.test(text) ? text : `https://${text}`) : null;
   const path = url && url.pathname + url.search;
   return {
     text,

@@ -1,14 +1,15 @@
 import { randomUUID } from "node:crypto";
 import { type Client, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { DeliveryService, DeliveryState } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { rows } from "../../../../src/db/database.ts";
 import { createInstalledApp } from "../../../../src/db/keys/installed-apps.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
-import { changeDelivery } from "../../../support/stored-deliveries.ts";
-import { startTestApi, type TestApi } from "../../../support/test-api.ts";
+import { changeDelivery, storeDeliveries } from "../../../support/stored-deliveries.ts";
+import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
 
 /** More than one search reads. */
 const MANY = 1_100;
@@ -26,14 +27,6 @@ beforeAll(async () => {
   api = await startTestApi();
   events = createClient(EventService, grpc(api));
   deliveries = createClient(DeliveryService, grpc(api));
-  const register = async (url: string, key = api.adminKey) => {
-    const response = await fetch(`${api.url}/api/webhook`, {
-      method: "POST",
-      headers: { "X-Service-Key": key, "content-type": "application/json" },
-      body: JSON.stringify({ process: 1, url }),
-    });
-    return BigInt(((await response.json()) as { Data: { Id: number } }).Data.Id);
-  };
   const app = await createInstalledApp(api.context.db, "app");
   appKey = (await api.key({ installedAppId: app.id })).secret;
   shop = await register("https://Shop.example/hooks/orders");
@@ -42,15 +35,27 @@ beforeAll(async () => {
 });
 afterAll(() => api.stop());
 
+async function register(url: string, key = api.adminKey, process = 1): Promise<bigint> {
+  const response = await fetch(`${api.url}/api/webhook`, {
+    method: "POST",
+    headers: { "X-Service-Key": key, "content-type": "application/json" },
+    body: JSON.stringify({ process, url }),
+  });
+  return BigInt(((await response.json()) as { Data: { Id: number } }).Data.Id);
+}
+
 /** Publishes an order for all three webhooks. Returns the ids of the event and its deliveries. */
-async function publish(more: {
-  orderNumber?: string;
-  trackingNumber?: string;
-  userId?: string;
-  key?: string;
-}) {
+async function publish(
+  more: {
+    orderNumber?: string;
+    trackingNumber?: string;
+    userId?: string;
+    key?: string;
+  },
+  publisher = events,
+) {
   const { orderNumber = randomUUID(), userId = randomUUID(), key = randomUUID(), trackingNumber } = more;
-  const { eventId } = await events.publishEvent({
+  const { eventId } = await publisher.publishEvent({
     idempotencyKey: key,
     userId,
     data: {
@@ -142,6 +147,34 @@ test("deliveries are found by the ids of event, delivery and webhook, and by the
   }
 });
 
+test("an e-mail address means a user, not the deliveries to its host", async () => {
+  const wanted = await publish({ userId: "anna@shop.example" });
+  const other = await publish({ userId: "@shop.example" });
+  for (const id of [...wanted.ids, ...other.ids])
+    await changeDelivery(api.context.db, id, { state: "failed", attempts: 4 });
+  expect(await deliveries.sendAgainMany({ search: "anna@shop.example" })).toMatchObject({
+    sentAgain: 3,
+    nextPageToken: "",
+  });
+  expect(await search("anna@shop.example", { states: [DeliveryState.PENDING] })).toEqual(wanted.ids);
+  expect(await search("@shop.example")).toEqual(other.ids);
+});
+
+test("a text with user info or a fragment is no URL; other URLs may contain @", async () => {
+  for (const text of [
+    "https://anna@shop.example",
+    "https:\\\\anna:secret@shop.example/hooks",
+    "//anna@shop.example",
+    "https://shop.example/hooks#orders",
+    "shop.example#",
+  ]) {
+    expect(await search(text), text).toEqual([]);
+  }
+  const webhookId = await register("https://at.example/@hooks", api.adminKey, 2);
+  const ids = await storeDeliveries(api.context.db, [{ webhookId }]);
+  expect(await search("https://at.example/@hooks")).toEqual(ids);
+});
+
 test("what one text means for several things is all found, newest first and each once", async () => {
   const first = await publish({ orderNumber: String(stock), userId: "both-1" });
   const second = await publish({ userId: String(stock) });
@@ -164,6 +197,15 @@ test("a key of an app finds the deliveries of its webhooks, and not by idempoten
   for (const text of ["key-app", wanted.of(shop), "shop.example", String(shop)]) {
     expect(await found(text), text).toEqual([]);
   }
+});
+
+test("deliveries are found by the idempotency key of a publisher whose API key was deleted", async () => {
+  const keys = createClient(ApiKeyService, grpc(api));
+  const { id, secret } = await api.key({ permissions: ONLY.publish });
+  const wanted = await publish({ key: "key-removed" }, createClient(EventService, grpc(api, secret)));
+  await keys.revokeApiKey({ apiKeyId: id, webhooks: { case: "deleteWebhooks", value: {} } });
+  await keys.deleteApiKey({ apiKeyId: id });
+  expect(await search("key-removed")).toEqual(wanted.ids);
 });
 
 test("erased payloads are not found by their values, and still by their user", async () => {

@@ -68,7 +68,7 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
       ) : page.searchedBackTo ? null : onClear ? (
         <NothingFound of="delivery" onClear={onClear}>
           {filter.search
-            ? "A search compares whole values: order numbers and other searchable values of the payload, user ids, idempotency keys, hosts, URLs, and the ids of events, deliveries and webhooks. “Export…” searches inside payloads."
+            ? "A search compares whole values: order numbers and other searchable values of the payload, user ids, idempotency keys, hosts, and the ids of events, deliveries and webhooks. A URL also finds longer URLs that start with it. “Export…” searches inside payloads."
             : "None passes all of the filters. One that finished long ago may be deleted by now."}
         </NothingFound>
       ) : (
