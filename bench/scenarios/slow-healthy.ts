@@ -77,6 +77,10 @@ async function measureFast(bench: Bench, slowEach: number): Promise<Rates> {
   const rates = await queue.measureRates(MEASURED_S);
   const after = await slowRequests(receivers);
   if (slowEach > 0) {
+    // Before the checks, because their errors leave no figures.
+    stage.bench.show.step(
+      `${Math.round(sum(rates))} fast deliveries/s; in flight to the slow hosts: ${after.inFlight.join(" ")}`,
+    );
     await tellOfFailures(stage, { webhooks: slow, what: "to the slow" });
     if (after.inFlight.includes(0)) throw new Error("a slow host had no request in flight");
     await assertPending(stage, slow);
