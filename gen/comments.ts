@@ -612,7 +612,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.ListDispatchRunsRequest.page_size": "From 1 to 100. 0 means 20.",
   "webhook.v1.StatsService": "Statistics, and starting a dispatch. A key of an installed app sees the webhooks of its app only.",
   "webhook.v1.StatsService.GetOverview": "Returns current counts by state.",
-  "webhook.v1.StatsService.WatchOverview": "Streams the overview: immediately, and after each change, at most once a second.",
+  "webhook.v1.StatsService.WatchOverview": "Streams the overview: immediately, after each change, and at least every 20 s; at most once a second.",
   "webhook.v1.StatsService.GetHistory": "Returns the last 24 hours in intervals of equal length, oldest first.",
   "webhook.v1.StatsService.ListWebhookStats": "Returns success and response times of the webhooks with deliveries in the last 24 hours, in pages by webhook id.",
   "webhook.v1.StatsService.GetWebhookStats": "Returns the results of a webhook in the last hour, day and week, with its latency.",
