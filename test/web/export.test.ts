@@ -82,9 +82,9 @@ test("a search in payloads without a beginning goes back from the end of the fil
     await page.getByRole("button", { name: "Export…" }).click();
     const dialog = page.getByRole("dialog", { name: "Export, or search payloads" });
     await dialog.getByRole("textbox", { name: "Text in the payload" }).fill('"OrderId":72');
-    const period = dialog.getByRole("combobox", { name: "Created" });
-    expect(await period.inputValue()).toBe("The 24 hours before “To”");
     await dialog.getByRole("button", { name: "Search" }).click();
     await dialog.getByText("1 delivery found; 1 examined.").waitFor();
+    const period = dialog.getByRole("combobox", { name: "Created" });
+    expect(await period.inputValue()).toBe("The 24 hours before “To”");
   });
 });
