@@ -154,7 +154,6 @@ export class RetryGroups {
 
   /** Waits before a group is retried; shorter if it is woken. */
   async #wait(group: number, delayMs: number, summary: string): Promise<void> {
-    if (!patched(WAKE_EARLIER)) return sleep(delayMs, { summary });
     let due = Date.now() + delayMs;
     this.#due.set(group, due);
     try {
@@ -174,7 +173,8 @@ export class RetryGroups {
   /** Lets a group that waits go on earlier, because a delivery that failed later is due earlier. */
   #wakeEarlier({ group, delayMs }: RetryGroup): void {
     const due = Date.now() + delayMs;
-    if ((this.#due.get(group) ?? 0) - due >= MIN_EARLIER_MS) this.#due.set(group, due);
+    const isEarlier = (this.#due.get(group) ?? 0) - due >= MIN_EARLIER_MS;
+    if (isEarlier && patched(WAKE_EARLIER)) this.#due.set(group, due);
   }
 
   /** Whether a group waits to be listed again. */
