@@ -38,6 +38,7 @@ export interface WorkerSurroundings {
   outage: Outage;
   hosts: number;
   webhooks: number;
+  workers: number;
 }
 
 /**
@@ -114,7 +115,10 @@ export class SimulatedWorker {
       { perHost: delivery.maxPerHost, perWebhook: delivery.maxPerWebhook },
     );
     const pending = {
-      claim: queue.claim.bind(queue),
+      claim: async (...given: Parameters<typeof queue.claim>) => ({
+        ...(await queue.claim(...given)),
+        workers: around.workers,
+      }),
       fanOut: () => database.read(null),
       expectsMore: () => database.read(false),
     };

@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { AttemptCounts, PumpOptions, PumpResult } from "../../workflows/activities.ts";
 import type { fanOutStep } from "../db/events/fan-out.ts";
 import { isTransient } from "../db/faults.ts";
-import type { Claimant, ClaimResult, claimPending } from "../db/queue/claims.ts";
+import type { Claimant, claimPending, PendingClaim } from "../db/queue/claims.ts";
 import type { Clock } from "../process/clock.ts";
 import { countIn, noCounts } from "./recorder.ts";
 import type { Owner, Sender } from "./sender.ts";
@@ -15,10 +15,11 @@ const MAX_QUEUED = 512;
 /** The pause while MAX_QUEUED is exceeded, in milliseconds. */
 const FULL_QUEUE_PAUSE_MS = 10;
 /**
- * The pause after a round of claims over all webhooks that found little: a multiple of the round's duration, with a
- * maximum in milliseconds. Without it, the claims of many workers could use up the database's capacity.
+ * The pause after a round of claims over all webhooks that found little: the round's duration for each worker, up to a
+ * maximum of workers, with a maximum in milliseconds. Without it, the claims of many workers could use up the database's
+ * capacity.
  */
-const ROUND_PAUSE = { durationFactor: 4, maxMs: 50 };
+const ROUND_PAUSE = { maxWorkers: 4, maxMs: 50 };
 /** The pause when nothing claimable can be sent at the moment, in milliseconds. */
 const BLOCKED_PAUSE_MS = 50;
 /** The polling interval of a lingering pump, in milliseconds, in case a notification was missed. */
@@ -45,6 +46,8 @@ export class Pumps {
   #current: Pump | undefined;
   /** The webhook id after which the next claim starts, so that claims rotate over all webhooks. */
   #after = 0n;
+  /** The number of workers that claim. */
+  #workers = 1;
   #wake: () => void = () => {};
   #wasWoken = false;
 
@@ -162,7 +165,9 @@ export class Pumps {
       if (!round.hasEnded) continue;
       const tookMs = this.#clock.now() - began;
       if (more === "more" && round.found < MAX_QUEUED)
-        await this.#clock.wait(Math.min(ROUND_PAUSE.maxMs, tookMs * ROUND_PAUSE.durationFactor));
+        await this.#clock.wait(
+          Math.min(ROUND_PAUSE.maxMs, tookMs * Math.min(ROUND_PAUSE.maxWorkers, this.#workers)),
+        );
       began = this.#clock.now();
     }
   }
@@ -200,6 +205,7 @@ export class Pumps {
     ]);
     if (step && step.missing > 0) this.#log.error({ ...step }, "fan-out found fewer recipients than counted");
     this.#after = claimed.next ?? 0n;
+    this.#workers = claimed.workers;
     pump.open += claimed.deliveries.length;
     await sender.take(claimed.deliveries, "first", pump, revision);
     // The pump of a later run took over while the claim was in progress.
@@ -213,7 +219,7 @@ export class Pumps {
     after: bigint,
     excluded: readonly bigint[],
     stop: AbortSignal,
-  ): Promise<ClaimResult & { next: bigint | null }> {
+  ): Promise<PendingClaim> {
     return this.#lease.claim(
       (workerId) => this.#queue.claim({ workerId, runId }, { limit, after, excluded }),
       stop,

@@ -51,6 +51,14 @@ export interface ClaimResult {
   limited: boolean;
 }
 
+/** The result of a claim of first attempts. */
+export interface PendingClaim extends ClaimResult {
+  /** The webhook id after which to continue; null if the last webhook was visited. */
+  next: bigint | null;
+  /** The number of workers that claim, at least one. */
+  workers: number;
+}
+
 /**
  * Claims deliveries for their first attempt, oldest first within a webhook and fairly between webhooks: each visited
  * webhook with pending deliveries gets an equal share of `limit`, at least one. Paused and deleted webhooks are
@@ -63,7 +71,6 @@ export interface ClaimResult {
  * @param options.oldest the only webhooks to visit, in the order of their ids, with the id of the first delivery to claim;
  *   all webhooks, from their oldest delivery, without it
  * @param known the process's cache of webhooks; all are loaded without it
- * @returns the claim, and the webhook id after which to continue; null if the last webhook was visited
  */
 export async function claimPending(
   db: Db,
@@ -76,11 +83,11 @@ export async function claimPending(
     oldest?: ReadonlyMap<bigint, string>;
   },
   known = new ClaimedWebhooks(),
-): Promise<ClaimResult & { next: bigint | null }> {
+): Promise<PendingClaim> {
   const { limit, after, excluded, oldest } = options;
   const webhooks = Math.min(limit, options.webhooks ?? MAX_WEBHOOKS_PER_CLAIM);
   const visited = oldest && [...oldest].filter(([id]) => id > after).slice(0, webhooks);
-  const found = await rows<FoundRow & { next: bigint | null }>(
+  const found = await rows<FoundRow & { next: bigint | null; workers: number }>(
     db,
     `with recursive ${visited ? GIVEN_WEBHOOKS : WAITING_WEBHOOKS},
     eligible as materialized (
@@ -110,7 +117,8 @@ export async function claimPending(
         for update skip locked
       ) d limit :limit::int
     ), ${claimed("queue")}, ${SPEND_ALLOWANCES}
-    select c.*, v.next, exists (select from allowed where most is not null) as limited
+    select c.*, v.next, cardinality(${WORKERS}) as workers,
+      exists (select from allowed where most is not null) as limited
     from (select case when count(webhook_id) = :webhooks::int then max(webhook_id) end as next from waiting) v
       left join claimed c on true order by c.id`,
     {
@@ -124,7 +132,8 @@ export async function claimPending(
     } satisfies Bindings,
     { prepare: visited ? "claim_given" : "claim_pending" },
   );
-  return { ...(await toResult(db, known, claimant, "queue", found)), next: found[0]?.next ?? null };
+  const { next = null, workers = 1 } = found[0] ?? {};
+  return { ...(await toResult(db, known, claimant, "queue", found)), next, workers };
 }
 
 /** SQL for the webhooks with rows in `queue`, and the first id to claim. One index probe per webhook, however many rows each has. */

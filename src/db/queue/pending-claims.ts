@@ -1,5 +1,5 @@
 import { type Db, rows } from "../database.ts";
-import { type Claimant, type ClaimResult, claimPending } from "./claims.ts";
+import { type Claimant, claimPending, type PendingClaim } from "./claims.ts";
 import type { ClaimedWebhooks } from "./webhooks.ts";
 
 /** Decides when claims start at the oldest pending deliveries. */
@@ -51,7 +51,7 @@ export class PendingClaims {
   async claim(
     claimant: Claimant,
     options: Omit<Parameters<typeof claimPending>[2], "oldest">,
-  ): Promise<ClaimResult & { next: bigint | null }> {
+  ): Promise<PendingClaim> {
     await this.#deciding;
     if (this.#until > 0 && performance.now() >= this.#until) await this.#endOrExtend();
     const isNew = performance.now() >= this.#readAgainAt;
