@@ -13,7 +13,12 @@ const MAX_EVENTS = 100;
 let cluster: Cluster;
 
 beforeAll(async () => {
-  cluster = await startCluster({ DISPATCH_ON_PUBLISH: "true", DISPATCH_INTERVAL: "24h" });
+  // A receiver answers once a worker has started, which takes long on a busy machine.
+  cluster = await startCluster({
+    DISPATCH_ON_PUBLISH: "true",
+    DISPATCH_INTERVAL: "24h",
+    DELIVERY_TIMEOUT: "60s",
+  });
 });
 afterAll(() => cluster?.end());
 
