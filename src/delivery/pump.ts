@@ -15,11 +15,11 @@ const MAX_QUEUED = 512;
 /** The pause while MAX_QUEUED is exceeded, in milliseconds. */
 const FULL_QUEUE_PAUSE_MS = 10;
 /**
- * The pause after a round of claims over all webhooks that found little: the round's duration for each worker, up to a
- * maximum of workers, with a maximum in milliseconds. Without it, the claims of many workers could use up the database's
- * capacity.
+ * The pause after a round of claims over all webhooks that found little: a multiple of the round's duration, for a single
+ * worker and for one of several, with a maximum in milliseconds. Without it, the claims of many workers could use up the
+ * database's capacity. A long pause delays events that are dispatched on publishing.
  */
-const ROUND_PAUSE = { maxWorkers: 4, maxMs: 50 };
+const ROUND_PAUSE = { aloneFactor: 1, sharedFactor: 4, maxMs: 50 };
 /** The pause when nothing claimable can be sent at the moment, in milliseconds. */
 const BLOCKED_PAUSE_MS = 50;
 /** The polling interval of a lingering pump, in milliseconds, in case a notification was missed. */
@@ -164,12 +164,14 @@ export class Pumps {
       }
       if (!round.hasEnded) continue;
       const tookMs = this.#clock.now() - began;
-      if (more === "more" && round.found < MAX_QUEUED)
-        await this.#clock.wait(
-          Math.min(ROUND_PAUSE.maxMs, tookMs * Math.min(ROUND_PAUSE.maxWorkers, this.#workers)),
-        );
+      if (more === "more" && round.found < MAX_QUEUED) await this.#clock.wait(this.#roundPauseMs(tookMs));
       began = this.#clock.now();
     }
+  }
+
+  #roundPauseMs(tookMs: number): number {
+    const { aloneFactor, sharedFactor, maxMs } = ROUND_PAUSE;
+    return Math.min(maxMs, tookMs * (this.#workers > 1 ? sharedFactor : aloneFactor));
   }
 
   /** A replay, or a breaker whose filter does not match its probes, would otherwise get one step per run. */
