@@ -1,21 +1,11 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Db, openDatabase } from "../../src/db/database.ts";
+import { expect, test } from "vitest";
 import { takeTurn } from "../../src/db/settings.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { openQueueDatabase } from "./queue/queue.ts";
 
 /** So long that no turn comes round within a test, in seconds. */
 const EVERY_S = 3_600;
 
-let database: TestDatabase;
-let db: Db;
-beforeAll(async () => {
-  database = await createTestDatabase();
-  db = openDatabase(database.url, { max: 2 });
-});
-afterAll(async () => {
-  await db.destroy();
-  await database.drop();
-});
+const db = await openQueueDatabase();
 
 test("a turn is taken once per interval", async () => {
   expect(await takeTurn(db, "regular", EVERY_S)).toBe(true);

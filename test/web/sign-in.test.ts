@@ -87,7 +87,7 @@ describe("signing in", () => {
     });
   });
 
-  test("a wrong key is told so at its field, and after many a valid key is told that it was not checked", async () => {
+  test("the field of a wrong key says that it is wrong; after many, the page says that a valid key was not checked", async () => {
     const unseen = await keyWith(Permission.MANAGE_API_KEYS);
     await web.visit({ path: "/sign-in", key: null }, async (page) => {
       // From an address of its own: new keys of a throttled one have to wait, and the other tests' come from this machine.
@@ -111,7 +111,7 @@ describe("signing in", () => {
     });
   });
 
-  test("a key that has used its requests of the minute is told so, and when to come again", async () => {
+  test("a key that has used its requests of the minute is refused with this reason and the time to wait", async () => {
     const limited = await startWeb({ ROLE: "api", RATE_LIMIT_PER_MINUTE: "1" });
     try {
       await limited.service.webhooks.listWebhooks({});

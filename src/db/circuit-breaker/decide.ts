@@ -304,8 +304,8 @@ class Step {
       { ids: ids.map(String) },
     );
     if (chosen === 0) {
-      await this.#set(ids, "next_probe = now() + make_interval(secs => probe_s)");
-      return this.#look(ids, "next_probe");
+      const later = "now() + make_interval(secs => probe_s)";
+      return this.#set(ids, `next_probe = ${later}, due = ${later}`);
     }
     this.#queued = true;
     return this.#look(ids, `now() + interval '${LOOK_AGAIN_S} seconds'`);

@@ -2,7 +2,7 @@ import { type Db, rows } from "../database.ts";
 
 /**
  * Whether a probe of an open breaker ended without an attempt, because a filter did not match, and the next one is chosen
- * soon. False for breakers whose time has come otherwise: of many, one always has.
+ * soon. Does not count breakers that are due for another reason: where there are many, one nearly always is.
  */
 export async function isProbeExpected(db: Db): Promise<boolean> {
   const [found] = await rows<{ expected: boolean }>(

@@ -45,7 +45,7 @@ export default function WebhooksPage() {
   );
 
   const others = useMemo(() => otherTypes(webhooks), [webhooks]);
-  // The webhooks are those of the filter before, until the list is read.
+  // While the list is read, the webhooks are those of the previous filter.
   const isPrevious = list.isPlaceholderData;
 
   // Read before the dialog that shows them opens.
