@@ -162,3 +162,36 @@ test("a key is made with quotas", () =>
     await page.getByRole("button", { name: "I have copied it" }).click();
     await row(page, "With a quota").getByText("At most 50 events/s").waitFor();
   }));
+
+test("a quota or rate limit of 0 is refused in its form, not saved as no limit", async () => {
+  const { name, id } = await newKey(web.service);
+  await web.service.keys.setApiKeyQuotas({ apiKeyId: id, quotas: { webhooks: 20 } });
+  const webhookId = await web.service.register("https://limited.example/hooks");
+  await web.service.webhooks.updateWebhook({ webhookId, rateLimit: 30 });
+  await web.visit({ path: "/keys" }, async (page) => {
+    await page.getByRole("button", { name: `Change the quotas of ${name}` }).click();
+    await dialog(page).getByLabel("Webhooks").fill("0");
+    await page.keyboard.press("Enter");
+    await dialog(page).getByText("From 1. Leave it empty for no quota.").waitFor();
+    await page.keyboard.press("Escape");
+
+    await page.getByRole("button", { name: "New key" }).click();
+    await dialog(page).getByLabel("Name").fill("No quota of 0");
+    await dialog(page)
+      .getByRole("checkbox", { name: /^Publish / })
+      .check();
+    await dialog(page).getByLabel("Events per second").fill("0");
+    await page.keyboard.press("Enter");
+    await dialog(page).getByText("From 1. Leave it empty for no quota.").waitFor();
+
+    await page.goto(`/webhooks/${webhookId}`);
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    await dialog(page).getByLabel("Deliveries a second").fill("0");
+    await page.keyboard.press("Enter");
+    await dialog(page).getByText("From 1. Leave it empty for no limit.").waitFor();
+  });
+  const { apiKeys } = await web.service.keys.listApiKeys({});
+  expect(apiKeys.find((key) => key.id === id)?.quotas?.webhooks).toBe(20);
+  expect(apiKeys.map((key) => key.name)).not.toContain("No quota of 0");
+  expect((await web.service.webhooks.getWebhook({ webhookId })).webhook?.rateLimit).toBe(30);
+});

@@ -16,7 +16,7 @@ import { fieldFailures } from "../../../api/failure.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { PERMISSIONS } from "./permissions.ts";
-import { QuotaFields, quotasOf, quotaValuesOf } from "./quota-fields.tsx";
+import { QUOTA_RULES, QuotaFields, quotasOf, quotaValuesOf } from "./quota-fields.tsx";
 
 /** The maximum length of a name, in characters. */
 const MAX_CHARACTERS = 100;
@@ -63,6 +63,7 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
       permissions: (chosen) => (chosen.length === 0 ? "Choose at least one" : null),
       allowedProcesses: (chosen) =>
         ownProcesses.length > 0 && chosen.length === 0 ? "Choose at least one" : null,
+      quotas: QUOTA_RULES,
     },
   });
 

@@ -24,6 +24,13 @@ export interface QuotaValues {
   quotas: Record<QuotaName, number | string>;
 }
 
+/** Refuses 0, which means no quota to the service. The field corrects it only when it loses the focus: not on Enter. */
+const fromOne = (value: number | string) =>
+  value !== "" && Number(value) < 1 ? "From 1. Leave it empty for no quota." : null;
+
+/** The validation of the quotas in a form. */
+export const QUOTA_RULES = { webhooks: fromOne, eventsPerSecond: fromOne };
+
 /** The form's values for a key; empty for a new one. */
 export function quotaValuesOf(key: ApiKey | undefined): QuotaValues["quotas"] {
   return { webhooks: key?.quotas?.webhooks || "", eventsPerSecond: key?.quotas?.eventsPerSecond || "" };

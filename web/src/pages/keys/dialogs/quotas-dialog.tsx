@@ -8,7 +8,7 @@ import { fieldFailures } from "../../../api/failure.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
-import { QuotaFields, type QuotaValues, quotasOf, quotaValuesOf } from "./quota-fields.tsx";
+import { QUOTA_RULES, QuotaFields, type QuotaValues, quotasOf, quotaValuesOf } from "./quota-fields.tsx";
 
 /** Asks for the quotas of a key. */
 export interface QuotasDialogProps {
@@ -31,7 +31,10 @@ function QuotasForm({ apiKey, onClose }: Omit<QuotasDialogProps, "opened">) {
   const readAnew = useReadAnew();
   const set = useMutation(ApiKeyService.method.setApiKeyQuotas);
   const [failure, setFailure] = useState<unknown>();
-  const form = useForm<QuotaValues>({ initialValues: { quotas: quotaValuesOf(apiKey) } });
+  const form = useForm<QuotaValues>({
+    initialValues: { quotas: quotaValuesOf(apiKey) },
+    validate: { quotas: QUOTA_RULES },
+  });
 
   const submit = form.onSubmit(async ({ quotas }) => {
     setFailure(undefined);

@@ -29,7 +29,12 @@ const valuesOf = ({ name, url, rateLimit }: Webhook) => ({
 function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
   const form = useForm({
     initialValues: valuesOf(webhook),
-    validate: { url: (url) => (url.trim() === "" ? "Enter the URL of the endpoint." : null) },
+    validate: {
+      url: (url) => (url.trim() === "" ? "Enter the URL of the endpoint." : null),
+      // 0 means no limit to the service. The field corrects it only when it loses the focus: not on Enter.
+      rateLimit: (limit) =>
+        limit !== "" && Number(limit) < 1 ? "From 1. Leave it empty for no limit." : null,
+    },
   });
   const update = useWebhookUpdate(webhook, form, valuesOf);
   const moves = form.values.url.trim() !== update.base.url;
