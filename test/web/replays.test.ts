@@ -88,3 +88,34 @@ test("who may only read sees replays, and no way to change or start one", async 
   });
   await replays.cancelReplay({ replayId: replay?.id as string }).catch(() => {});
 });
+
+test("a replay whose start got no answer starts once in its dialog, and again after the dialog was closed", async () => {
+  const id = await web.service.register("https://shop.example/unanswered");
+  const started = async () => (await replays.listReplays({ webhookId: id })).replays;
+  await web.visit({ path: `/webhooks/${id}` }, async (page) => {
+    let lost = 0;
+    await page.route("**/StartReplay", async (route) => {
+      if (lost === 2) return route.continue();
+      await route.fetch();
+      lost++;
+      await route.abort();
+    });
+    await page.getByRole("button", { name: "Send missed events…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Send missed events?" });
+    for (const count of [1, 2]) {
+      await dialog.getByRole("button", { name: "Send missed events" }).click();
+      await expect.poll(() => lost).toBe(count);
+      await dialog.getByRole("alert").getByText("The service does not answer").waitFor();
+    }
+    const [first, ...others] = await started();
+    expect(others).toEqual([]);
+    await replays.cancelReplay({ replayId: first?.id as string });
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    await dialog.waitFor({ state: "hidden" });
+    await page.getByRole("button", { name: "Send missed events…" }).click();
+    await dialog.getByRole("button", { name: "Send missed events" }).click();
+    await page.getByText("The replay has started").waitFor();
+    const { CANCELLED, RUNNING } = ReplayState;
+    expect((await started()).map(({ state }) => state)).toEqual([RUNNING, CANCELLED]);
+  });
+});

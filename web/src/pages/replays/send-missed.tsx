@@ -16,7 +16,7 @@ export function SendMissed({ webhook }: { webhook: Webhook }) {
   const mayWrite = useMay("Write_Administrative_Data");
   const [opened, { open, close }] = useDisclosure();
   const [since, setSince] = useState(() => dayBefore(webhook));
-  const start = useStartReplay();
+  const start = useStartReplay(opened);
   if (!mayWrite || isNotice(webhook.webhookProcess)) return null;
 
   function ask() {

@@ -1,7 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { useMutation } from "@connectrpc/connect-query";
 import { notifications } from "@mantine/notifications";
-import { useRef } from "react";
+import { useEffect, useRef } from "react";
 import { DeliveryService } from "../../../../gen/webhook/v1/delivery_pb.ts";
 import { ReplayService, type StartReplayRequestSchema } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { useReadAnew } from "../../api/use-read-anew.ts";
@@ -10,15 +10,21 @@ import { useReadAnew } from "../../api/use-read-anew.ts";
 type What = NonNullable<MessageInitShape<typeof StartReplayRequestSchema>["what"]>;
 
 /**
- * Starts a replay, and shows that it has started. A call that is repeated because its answer was lost starts no other one.
+ * Starts a replay, and shows that it has started. A call that is repeated in the open dialog because
+ * its answer was lost starts no other one.
  *
+ * @param opened whether the dialog that asks for the replay is open
  * @throws ConnectError if the replay cannot be started
  */
-export function useStartReplay(): (what: What) => Promise<void> {
+export function useStartReplay(opened: boolean): (what: What) => Promise<void> {
   const { mutateAsync: start } = useMutation(ReplayService.method.startReplay);
   const readAnew = useReadAnew();
   /** The last request, and its key. */
   const last = useRef({ asked: "", key: "" });
+  useEffect(() => {
+    // The same replay, asked for in a dialog that was opened again, is another one.
+    if (!opened) last.current = { asked: "", key: "" };
+  }, [opened]);
   return async (what) => {
     const asked = JSON.stringify(what, (_, value) => (typeof value === "bigint" ? String(value) : value));
     if (asked !== last.current.asked) last.current = { asked, key: newKey() };

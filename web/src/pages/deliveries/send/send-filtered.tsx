@@ -39,7 +39,7 @@ export interface SendFilteredDialogProps {
 
 /** Asks before all that a filter finds is replayed, and says how many deliveries and which. */
 export function SendFilteredDialog({ opened, onClose, filter, children }: SendFilteredDialogProps) {
-  const start = useStartReplay();
+  const start = useStartReplay(opened);
   const counted = useQuery(
     DeliveryService.method.listDeliveries,
     { ...filter, pageSize: MAX_COUNTED },
