@@ -1,6 +1,10 @@
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
+
+/** The interval between reads of the webhooks to choose from. */
+const MINUTE_MS = 60_000;
 
 let web: Web;
 beforeAll(async () => {
@@ -46,5 +50,37 @@ test("a filter is written, corrected, tried on the latest events, saved and remo
     await text.fill("");
     await dialog.getByRole("button", { name: "Save" }).click();
     await section.getByText("None: every event of this type is sent.").waitFor();
+  });
+});
+
+/** Goes to another filter as a link of the page does, without loading the page again. */
+const filterBy = (page: Page, webhookId: bigint) =>
+  page.evaluate(`history.pushState(null, "", "/deliveries?webhook=${webhookId}");
+    dispatchEvent(new PopStateEvent("popstate", { state: null }));`);
+
+test("a webhook registered after the list was read is named, offered within a minute, and deleted only once it is", async () => {
+  const first = await web.service.register("https://first.example/hooks");
+  await web.visit({ path: "/deliveries" }, async (page) => {
+    await page.clock.install();
+    await page.reload();
+    const select = page.getByRole("combobox", { name: "Webhook" });
+    await select.click();
+    await page.getByRole("option", { name: "https://first.example/hooks" }).waitFor();
+    await page.keyboard.press("Escape");
+    const second = await web.service.register("https://second.example/hooks");
+    await filterBy(page, second);
+    const label = `#${second} · OrderDispatched · https://second.example/hooks`;
+    await expect.poll(() => select.inputValue()).toBe(label);
+
+    await filterBy(page, first);
+    await expect.poll(() => select.inputValue()).toContain("https://first.example/hooks");
+    await page.clock.fastForward(MINUTE_MS);
+    await select.click();
+    await page.getByRole("option", { name: "https://second.example/hooks" }).click();
+    await expect.poll(() => select.inputValue()).toBe(label);
+
+    await web.service.webhooks.deleteWebhook({ webhookId: second });
+    await page.clock.fastForward(MINUTE_MS);
+    await expect.poll(() => select.inputValue()).toBe(`#${second} · deleted`);
   });
 });

@@ -45,14 +45,20 @@ export function readFilter(filters: Filters, now: number): DeliveryFilter {
   const span = SPANS.find(({ value }) => value === filters.last);
   const from = span ? now - span.ms : Date.parse(filters.from);
   const to = span ? Number.NaN : Date.parse(filters.to);
+  const webhookId = readWebhookId(filters.webhook);
   return {
     states: statesOf(filters).map(({ state }) => state),
     ...(filters.search === "" ? {} : { search: filters.search }),
-    ...(/^\d{1,18}$/.test(filters.webhook) ? { webhookId: BigInt(filters.webhook) } : {}),
+    ...(webhookId === undefined ? {} : { webhookId }),
     ...(type ? { process: type.number as WebhookProcess } : {}),
     ...(Number.isNaN(from) ? {} : { from: timestampFromMs(from) }),
     ...(Number.isNaN(to) ? {} : { to: timestampFromMs(to) }),
   };
+}
+
+/** The id of a webhook in a URL; undefined if it is not valid. */
+export function readWebhookId(text: string): bigint | undefined {
+  return /^\d{1,18}$/.test(text) ? BigInt(text) : undefined;
 }
 
 /** Whether anything restricts the list. */

@@ -1,6 +1,10 @@
+import { skipToken, useQuery } from "@connectrpc/connect-query";
 import { Select, Stack, Text } from "@mantine/core";
 import { useMemo } from "react";
+import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
+import { failureReason } from "../../../api/failure.ts";
+import { readWebhookId } from "./filters.ts";
 import { useWebhooks } from "./use-webhooks.ts";
 
 /** The maximum number of webhooks shown. More would be slow; type a part of the URL instead. */
@@ -9,15 +13,21 @@ const MAX_SHOWN = 50;
 /** Chooses one webhook by its number, event type or address. */
 export function WebhookSelect({ value, onChange }: { value: string; onChange: (id: string) => void }) {
   const webhooks = useWebhooks();
+  const known = useMemo(() => (webhooks ?? []).map(optionOf), [webhooks]);
+  const isListed = known.some((each) => each.value === value);
+  const webhookId = readWebhookId(value);
+  // A webhook that is not listed was deleted, or registered after the list was read.
+  const { data: unlisted, error } = useQuery(
+    WebhookService.method.getWebhook,
+    webhooks && !isListed && webhookId !== undefined ? { webhookId } : skipToken,
+  );
   const data = useMemo(() => {
-    const known = (webhooks ?? []).map(({ id, url, webhookProcess }) => ({
-      value: String(id),
-      label: `#${id} · ${processName(webhookProcess)} · ${url}`,
-    }));
-    // A webhook that was deleted has deliveries too.
-    if (value === "" || known.some((each) => each.value === value)) return known;
-    return [{ value, label: webhooks ? `#${value} · deleted` : `#${value}` }, ...known];
-  }, [webhooks, value]);
+    if (value === "" || isListed) return known;
+    if (failureReason(error) === "WEBHOOK_NOT_FOUND") {
+      return [{ value, label: `#${value} · deleted` }, ...known];
+    }
+    return [unlisted?.webhook ? optionOf(unlisted.webhook) : { value, label: `#${value}` }, ...known];
+  }, [known, isListed, value, unlisted, error]);
   return (
     <Select
       aria-label="Webhook"
@@ -33,6 +43,10 @@ export function WebhookSelect({ value, onChange }: { value: string; onChange: (i
       renderOption={({ option }) => <Option label={option.label} />}
     />
   );
+}
+
+function optionOf({ id, url, webhookProcess }: Webhook) {
+  return { value: String(id), label: `#${id} · ${processName(webhookProcess)} · ${url}` };
 }
 
 function Option({ label }: { label: string }) {
