@@ -1,5 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { storeDeliveries } from "../support/stored-deliveries.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -82,5 +83,29 @@ test("a webhook registered after the list was read is named, offered within a mi
     await web.service.webhooks.deleteWebhook({ webhookId: second });
     await page.clock.fastForward(MINUTE_MS);
     await expect.poll(() => select.inputValue()).toBe(`#${second} · deleted`);
+  });
+});
+
+test("while failures of another filter are counted, those of the previous one are not shown", async () => {
+  const [busy, missing] = await Promise.all(
+    ["busy", "missing"].map((name) => web.service.register(`https://${name}.example/hooks`)),
+  );
+  await storeDeliveries(web.service.db, [
+    { webhookId: busy as bigint, state: "failed", tried: [{ status: 503 }] },
+    { webhookId: missing as bigint, state: "failed", tried: [{ status: 404 }] },
+  ]);
+  await web.visit({ path: `/deliveries?webhook=${busy}` }, async (page) => {
+    const reasons = page.getByRole("group", { name: "Failures by reason" });
+    await reasons.getByText("HTTP 503").waitFor();
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    await page.route("**/ListFailureReasons*", async (route) => {
+      await held;
+      await route.continue();
+    });
+    await filterBy(page, missing as bigint);
+    await page.getByRole("table").getByText("missing.example").first().waitFor();
+    await expect.poll(() => reasons.count()).toBe(0);
+    release();
+    await reasons.getByText("HTTP 404").waitFor();
   });
 });

@@ -1,6 +1,5 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Text } from "@mantine/core";
-import { keepPreviousData } from "@tanstack/react-query";
 import {
   DeliveryService,
   DeliveryState,
@@ -25,7 +24,7 @@ export function FailureReasons({ filter }: { filter: Partial<DeliveryFilter> & {
   const { data } = useQuery(
     DeliveryService.method.listFailureReasons,
     { ...rest, states: asked },
-    { enabled: asked.length > 0, refetchInterval: REFRESH_MS, placeholderData: keepPreviousData },
+    { enabled: asked.length > 0, refetchInterval: REFRESH_MS },
   );
   if (asked.length === 0 || !data || data.reasons.length === 0) return null;
   const { reasons, searchedBackTo } = data;
