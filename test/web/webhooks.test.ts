@@ -1,6 +1,7 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { changeDelivery, type Stored } from "../support/stored-deliveries.ts";
 import { SCREENS } from "./browser.ts";
 import { tabTo } from "./keyboard.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
@@ -208,6 +209,30 @@ test("the list is narrowed by state, event type, application and words, all of i
       await listed(page).toEqual(["warehouse.example/out"]);
     },
   );
+});
+
+test("a test event says why it ended, also without an attempt, and counts one attempt as one", async () => {
+  const webhookId = await web.service.register("https://ended.example/hooks");
+  const endings: [Partial<Stored>, string][] = [
+    [{ state: "failed", reason: "queue full" }, "Never sent: more deliveries waited for the webhook"],
+    [{ state: "failed", reason: "its event cannot be read" }, "It failed: its event cannot be read."],
+    [{ state: "cancelled", reason: "payload erased" }, "The payload was erased first."],
+    [
+      { state: "failed", attempts: 1, tried: [{ status: 410 }] },
+      "It failed after 1 attempt. The last: the endpoint answered 410.",
+    ],
+  ];
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Test event" });
+    for (const [ending, said] of endings) {
+      await page.getByRole("button", { name: /^Send (test event|another)$/ }).click();
+      await section.getByText("It waits for the next dispatch.").waitFor();
+      const link = section.getByRole("link", { name: "The delivery, with every attempt" });
+      const id = (await link.getAttribute("href"))?.split("/").at(-1) ?? "";
+      await changeDelivery(web.service.db, id, ending);
+      await section.getByText(said).waitFor();
+    }
+  });
 });
 
 test("ten thousand webhooks are searched and paged through at once", async () => {

@@ -2,6 +2,15 @@ import statuses from "statuses";
 import type { Delivery } from "../../../../../gen/webhook/v1/delivery_pb.ts";
 import { arrived } from "./rounds.ts";
 
+/** The reasons for a final state that say more than the state does. */
+export const REASONS: Readonly<Record<string, string>> = {
+  interrupted: "The worker crashed 10 times while sending this delivery.",
+  "queue full": "Never sent: more deliveries waited for the webhook than MAX_PENDING_PER_WEBHOOK allows.",
+  expired: "The delivery waited longer than RETENTION_DAYS, so no further attempt was made.",
+  "webhook deleted": "The webhook was deleted first.",
+  "payload erased": "The payload was erased first.",
+};
+
 /** The outcome of a delivery's latest attempt, or the reason why it ended without one. Undefined before the first. */
 export function latestInWords({
   status,

@@ -19,6 +19,7 @@ import { CopyButton } from "../../../parts/text/copy-button.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import { publisherFacts } from "../../events/publisher-facts.tsx";
 import { NextAttempt, useHeldBack } from "./next-attempt.tsx";
+import { REASONS } from "./result-words.ts";
 
 /** The facts and the state of a delivery. */
 export function Summary({
@@ -121,15 +122,6 @@ function Run({ delivery, run: { workflowId, url } }: { delivery: Delivery; run: 
     </Stack>
   );
 }
-
-/** The reasons for a final state that say more than the state does. */
-const REASONS: Readonly<Record<string, string>> = {
-  interrupted: "The worker crashed 10 times while sending this delivery.",
-  "queue full": "Never sent: more deliveries waited for the webhook than MAX_PENDING_PER_WEBHOOK allows.",
-  expired: "The delivery waited longer than RETENTION_DAYS, so no further attempt was made.",
-  "webhook deleted": "The webhook was deleted first.",
-  "payload erased": "The payload was erased first.",
-};
 
 function Meaning({ delivery, event }: { delivery: Delivery; event: Event | undefined }) {
   const { state, reason, nextAttempt } = delivery;

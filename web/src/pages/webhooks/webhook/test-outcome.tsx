@@ -16,7 +16,9 @@ import { DeliveryStateBadge } from "../../../parts/status/delivery-state.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
 import { NextRetry } from "../../../parts/status/next-retry.tsx";
+import { countOf } from "../../../parts/text/count-of.ts";
 import { durationInWords } from "../../../parts/text/duration.ts";
+import { REASONS } from "../../deliveries/delivery/result-words.ts";
 
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 1_000;
@@ -80,6 +82,7 @@ export function TestOutcome({ deliveryId }: { deliveryId: string }) {
 function inWords({ delivery, attempts }: GetDeliveryResponse): string {
   const last = attempts.at(-1);
   const said = last ? answerInWords(last) : (delivery?.reason ?? "");
+  const ended = REASONS[delivery?.reason ?? ""];
   switch (delivery?.state) {
     case DeliveryState.PENDING:
       return "It waits for the next dispatch.";
@@ -90,9 +93,12 @@ function inWords({ delivery, attempts }: GetDeliveryResponse): string {
     case DeliveryState.DELIVERED:
       return `Delivered: ${said} after ${durationInWords(last?.durationMs ?? 0)}.`;
     case DeliveryState.FAILED:
-      return `It failed after ${delivery.attemptCount} attempts. The last: ${said}.`;
+      if (ended !== undefined) return ended;
+      return last
+        ? `It failed after ${countOf(delivery.attemptCount, "attempt", "attempts")}. The last: ${said}.`
+        : `It failed: ${said}.`;
     case DeliveryState.CANCELLED:
-      return "Cancelled, because the webhook was deleted or its key revoked.";
+      return ended ?? "It was cancelled.";
     default:
       return "";
   }
