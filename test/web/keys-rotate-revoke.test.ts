@@ -190,3 +190,25 @@ test("the last key that manages keys is not revoked without a warning", async ()
     await takeScreenshots(page, "keys-revoke-last");
   });
 });
+
+test("webhooks that a key registers while its revocation is confirmed are not deleted unasked", async () => {
+  const key = await newKey(web.service);
+  const urls = [1, 2].map((n) => `https://receiver.example/meanwhile/${n}`) as [string, string];
+  await web.visit({ path: "/keys" }, async (page) => {
+    await page.getByRole("button", { name: `Revoke ${key.name}` }).click();
+    await dialog(page).getByText("The key has no webhooks.").waitFor();
+    const revoke = dialog(page).getByRole("button", { name: "Revoke key" });
+    await web.service.register(urls[0], { key: key.secret });
+    await revoke.click();
+    await dialog(page).getByText("The key has 1 webhook:").waitFor();
+    await dialog(page).getByRole("alert").getByText("The key has registered a webhook").waitFor();
+    await dialog(page).getByLabel("Delete them").check();
+    await web.service.register(urls[1], { key: key.secret });
+    await revoke.click();
+    await dialog(page).getByText("The key has 2 webhooks:").waitFor();
+    for (const url of urls) expect(await registered(url)).toMatchObject({ apiKeyId: key.id });
+    await revoke.click();
+    await page.getByText("2 webhooks were deleted").waitFor();
+  });
+  for (const url of urls) expect(await registered(url)).toBeUndefined();
+});

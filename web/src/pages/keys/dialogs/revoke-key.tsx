@@ -1,3 +1,4 @@
+import { ConnectError, Code as ErrorCode } from "@connectrpc/connect";
 import { useMutation } from "@connectrpc/connect-query";
 import { Alert, Code, Radio, Select, Stack, Text } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
@@ -8,7 +9,7 @@ import {
   type RevokeApiKeyResponse,
 } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import { Permission } from "../../../../../gen/webhook/v1/options_pb.ts";
-import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
+import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useMay } from "../../../api/session.tsx";
 import { useAllPages } from "../../../api/use-all-pages.ts";
 import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
@@ -52,8 +53,20 @@ export function RevokeKey({ opened, onClose, apiKey, keys, isOwn, onRevoked }: R
     onClose();
   }
 
+  /** Refuses to delete webhooks that were registered after the dialog listed the others. */
+  async function assertAllShown(shown: readonly Webhook[]) {
+    const { data } = await list.refetch({ throwOnError: true });
+    const ids = new Set(shown.map(({ id }) => id));
+    if (data?.webhooks.every(({ id, apiKeyId }) => apiKeyId !== apiKey?.id || ids.has(id))) return;
+    throw new ConnectError(
+      "the key has registered a webhook meanwhile; choose what happens to its webhooks, then confirm again",
+      ErrorCode.Aborted,
+    );
+  }
+
   async function run() {
     const transferTo = hasNone || fate === "delete" ? null : heir;
+    if (webhooks && transferTo === null) await assertAllShown(webhooks);
     const done = await revoke.mutateAsync({
       apiKeyId: apiKey?.id ?? "",
       webhooks:
