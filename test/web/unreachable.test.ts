@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { startWeb, type Web } from "./web.ts";
 
 /** The deadline of the page's calls. */
@@ -58,3 +59,20 @@ test("a call without an answer ends after a minute, and its dialog can be closed
     await cancel.click();
     await dialog.waitFor({ state: "hidden" });
   }));
+
+test("a session that may not see a page says so if it cannot be left for another key", async () => {
+  const { secret } = await web.service.keys.createApiKey({
+    name: "Manager of keys",
+    permissions: [Permission.MANAGE_API_KEYS],
+  });
+  await web.visit({ path: "/webhooks", key: secret }, async (page, context) => {
+    const leave = page.getByRole("button", { name: "Sign in with another key" });
+    await leave.waitFor();
+    await context.setOffline(true);
+    await leave.click();
+    await page.getByText("You are still signed in. The service does not answer").waitFor();
+    await context.setOffline(false);
+    await leave.click();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+  });
+});
