@@ -241,3 +241,44 @@ test("settings that somebody else has saved since the dialog opened are not writ
     await section.getByText("X-Theirs, X-Mine").waitFor();
   });
 });
+
+test("the outcome of a test request is shown only beside the settings that it tried", async () => {
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
+  let isHeld = false;
+  const receiver = await web.service.receiver(async () => {
+    if (isHeld) await held;
+    return 200;
+  });
+  const webhookId = await web.service.register(`${receiver.url}/hooks`);
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Headers and authentication" });
+    await section.getByRole("button", { name: "Change…" }).click();
+    const dialog = page.getByRole("dialog");
+    const name = dialog.getByLabel("Name of header 1", { exact: true });
+    const outcome = dialog.getByText(/The endpoint answered 200/);
+    const send = dialog.getByRole("button", { name: "Send a test request" });
+    await name.fill("X-Tenant");
+    await dialog.getByLabel("Value of header 1", { exact: true }).fill("4711");
+    await send.click();
+    await outcome.waitFor();
+    await dialog.getByRole("button", { name: "Remove header 1" }).click();
+    await outcome.waitFor({ state: "detached" });
+    await send.click();
+    await outcome.waitFor();
+    await dialog.getByText("Basic", { exact: true }).click();
+    await outcome.waitFor({ state: "detached" });
+
+    // A change while the request is sent.
+    await dialog.getByLabel("User name").fill("shop");
+    await dialog.getByLabel("Password", { exact: true }).fill("right");
+    isHeld = true;
+    await send.click();
+    await expect.poll(() => receiver.received.length).toBe(3);
+    await dialog.getByLabel("User name").fill("other");
+    const answered = page.waitForResponse("**/TryWebhookRequest");
+    release();
+    await answered;
+    await expect.poll(() => send.isEnabled()).toBe(true);
+    expect(await outcome.count()).toBe(0);
+  });
+});

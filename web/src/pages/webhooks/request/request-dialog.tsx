@@ -147,6 +147,9 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
       : { authentication: { case: kind, value: secret === "" ? {} : { token: secret } } };
   }
 
+  // An outcome is shown only while the fields have the settings that were tried.
+  const isTried = JSON.stringify(attempt.variables?.settings) === JSON.stringify(asked());
+
   async function submit(event: FormEvent) {
     event.preventDefault();
     setFailure(undefined);
@@ -251,9 +254,9 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
             Send a test request
           </Button>
         </Group>
-        <div role="status">{attempt.data && <Outcome outcome={attempt.data} />}</div>
+        <div role="status">{isTried && attempt.data && <Outcome outcome={attempt.data} />}</div>
         <SharedNote webhook={webhook} />
-        {attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
+        {isTried && attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
         {failureReason(failure) === "REVISION_CHANGED" ? (
           <ChangedMeanwhile
             onReload={() => {
