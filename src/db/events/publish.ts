@@ -157,9 +157,14 @@ const insertStatement = (more: string) => `
   wide as materialized (
     select process, revision, live from processes where process = any(:processes::int[]) and live > :inline::int
   ),
+  narrow as (
+    select distinct process from given where process not in (select process from wide)
+  ),
   recipient as materialized (
-    select w.process, w.id from webhooks w
-    where w.deleted is null and w.process = any(:processes::int[]) and w.process not in (select process from wide)
+    select w.process, w.id from narrow cross join lateral (
+      -- By the process alone: with a condition for each webhook, those of wide events would be read only to be left out.
+      select w.process, w.id from webhooks w where w.process = narrow.process and w.deleted is null offset 0
+    ) w
   ),
   recipients as (
     select process, count(*)::int as n from recipient group by process

@@ -145,6 +145,23 @@ test("an event for as many webhooks as one statement takes is not fanned out, on
   expect(await fanOut()).toEqual([MAX_INLINE_RECIPIENTS, 1]);
 });
 
+test("publishing an event for 2,500 webhooks reads none of them", async () => {
+  await register(MANY);
+  const read = await db.transaction(async (trx) => {
+    const webhooksRead = async () => {
+      const [found] = await rows<{ n: bigint }>(
+        trx,
+        `select seq_tup_read + idx_tup_fetch as n from pg_stat_xact_user_tables where relname = 'webhooks'`,
+      );
+      return found?.n ?? 0n;
+    };
+    const before = await webhooksRead();
+    await publishEvents(trx, [event()]);
+    return (await webhooksRead()) - before;
+  });
+  expect(read).toBe(0n);
+});
+
 test("events of wide and narrow types go in together, and the same again queues nothing", async () => {
   const [wide, narrow] = [await register(1_200), await register(2, 2)];
   const events = [event(1), event(2), event(3), event(1)];
