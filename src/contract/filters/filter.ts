@@ -3,7 +3,7 @@ import { createRegistry, type DescMessage, type Message } from "@bufbuild/protob
 import { type CatalogueEntry, catalogue } from "../catalogue.ts";
 import { type EventSize, type FilterSize, Steps, sizeOf } from "./cost.ts";
 import { FilterError } from "./filter-error.ts";
-import { regularExpressions } from "./patterns.ts";
+import { Patterns } from "./patterns.ts";
 import { readPayload } from "./payload-reader.ts";
 import { typeName, typeOf } from "./type-check.ts";
 
@@ -47,16 +47,17 @@ export function filterEvent(process: number, payload: string, userId: string): F
  * `user_id`.
  *
  * @param process the number of the event type
+ * @param patterns the compiled regular expressions that it shares with other filters
  * @throws FilterError if it is not valid for this event type
  */
-export function compileFilter(process: number, expression: string): Filter {
+export function compileFilter(process: number, expression: string, patterns = new Patterns()): Filter {
   const { length } = [...expression];
   if (length > MAX_FILTER_CHARACTERS) {
     throw new FilterError(`has ${length} characters, more than the ${MAX_FILTER_CHARACTERS} allowed`);
   }
   assertFlat(expression);
   const steps = new Steps();
-  const env = environmentOf(entryOf(process).payload, steps);
+  const env = environmentOf(entryOf(process).payload, steps, patterns);
   const parsed = parseFilter(expression);
   const type = typeOf(env, parsed);
   if (type !== CelScalar.BOOL && type !== CelScalar.DYN) {
@@ -81,13 +82,13 @@ function entryOf(process: number): CatalogueEntry {
   return entry;
 }
 
-function environmentOf(payload: DescMessage, steps: Steps): CelEnv {
+function environmentOf(payload: DescMessage, steps: Steps, patterns: Patterns): CelEnv {
   return celEnv({
     // So that enums need no package: DocumentKind.DOCUMENT_KIND_INVOICE.
     namespace: payload.file.proto.package,
     registry: createRegistry(payload.file),
     variables: { [EVENT]: objectType(payload), [USER_ID]: CelScalar.STRING },
-    re2: regularExpressions((size, characters) => steps.read(size, characters)),
+    re2: patterns.forFilter((size, characters) => steps.read(size, characters)),
   });
 }
 

@@ -48,12 +48,34 @@ interface Compiled {
   size: number;
 }
 
-/** Compiled regular expressions. All are evicted once they may have reached MAX_COMPILED_BYTES. */
-class Patterns {
+/**
+ * Compiled regular expressions, which filters can share so that their memory has one bound: all are evicted once they may
+ * have reached MAX_COMPILED_BYTES.
+ */
+export class Patterns {
   readonly #compiled = new Map<string, Compiled>();
   #bytes = 0;
 
-  compile(pattern: string): Compiled {
+  /**
+   * The regular expressions of a filter, for CEL.
+   *
+   * @param onTest called before each test with the size of the program and the length of the text; may throw
+   */
+  forFilter(onTest: (size: number, characters: number) => void) {
+    return {
+      compile: (pattern: string) => {
+        const compiled = this.#compile(pattern);
+        return {
+          test: (text: string): boolean => {
+            onTest(compiled.size, text.length);
+            return this.#matches(compiled, text);
+          },
+        };
+      },
+    };
+  }
+
+  #compile(pattern: string): Compiled {
     if (this.#bytes > MAX_COMPILED_BYTES) {
       this.#compiled.clear();
       this.#bytes = 0;
@@ -68,7 +90,7 @@ class Patterns {
   }
 
   /** @throws Error if the text was not a regular expression */
-  matches({ program, size }: Compiled, text: string): boolean {
+  #matches({ program, size }: Compiled, text: string): boolean {
     if (program instanceof Error) throw program;
     // Each character may lead to a new state.
     this.#bytes += text.length * (STATE_BYTES + size * Int32Array.BYTES_PER_ELEMENT);
@@ -82,26 +104,4 @@ function compiledOrError(pattern: string): RE2JS | Error {
   } catch (error) {
     return error as Error;
   }
-}
-
-/** Shared by all filters of the process, so that their memory has one bound. */
-const patterns = new Patterns();
-
-/**
- * The regular expressions of a filter, for CEL.
- *
- * @param onTest called before each test with the size of the program and the length of the text; may throw
- */
-export function regularExpressions(onTest: (size: number, characters: number) => void) {
-  return {
-    compile(pattern: string) {
-      const compiled = patterns.compile(pattern);
-      return {
-        test(text: string): boolean {
-          onTest(compiled.size, text.length);
-          return patterns.matches(compiled, text);
-        },
-      };
-    },
-  };
 }

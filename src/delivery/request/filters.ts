@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { compileFilter, type Filter, type FilterEvent, filterEvent } from "../../contract/filters/filter.ts";
 import { FilterError } from "../../contract/filters/filter-error.ts";
+import { Patterns } from "../../contract/filters/patterns.ts";
 import type { ClaimedDelivery } from "../../db/queue/claims.ts";
 import type { EventContent } from "../../db/queue/event-contents.ts";
 import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
@@ -18,6 +19,7 @@ const NONE: ReadonlySet<ClaimedDelivery> = new Set();
 export class Filters {
   readonly #clock: Pick<Clock, "now" | "soon">;
   readonly #log: Logger;
+  readonly #patterns = new Patterns();
   readonly #filters = new WeakMap<ClaimedWebhook, Filter | null>();
   readonly #events = new WeakMap<EventContent, FilterEvent>();
 
@@ -65,7 +67,7 @@ export class Filters {
     if (known !== undefined) return known;
     let filter: Filter | null = null;
     try {
-      filter = compileFilter(webhook.process, webhook.filter);
+      filter = compileFilter(webhook.process, webhook.filter, this.#patterns);
     } catch (err) {
       // For example, a later version has stored it.
       this.#log.error(
