@@ -18,6 +18,8 @@ const MAX_CLAIMED_PER_STATEMENT = 128;
 const MAX_OPEN = 64;
 /** The maximum number of concurrent claims, so that hundreds of groups do not occupy all database connections. */
 const MAX_CONCURRENT_CLAIMS = 4;
+/** The number of retries found by one claim from which a pass claims again as soon as half of what it holds has ended. */
+const MIN_BUSY = 32;
 /**
  * The pause between claims of a group that found all there was, in milliseconds: retries that fall due meanwhile are
  * claimed together. Without it, a steady trickle of retries would cost a claim each.
@@ -87,6 +89,8 @@ export class RetryPasses {
     let nextStatus = started;
     const pauseMs = Math.min(PAUSE_MS.max, Math.max(PAUSE_MS.min, horizonMs / 10));
     const status = () => untilAnswered(() => statements.groupStatus(runId, group));
+    /** Whether the last claim that found retries found many. */
+    let isBusy = false;
     const onStop = () => sender.withdraw(pass);
     stop.addEventListener("abort", onStop);
     try {
@@ -95,10 +99,16 @@ export class RetryPasses {
           await pass.fallenTo(MAX_OPEN, pauseMs);
           continue;
         }
-        const { found, isFull, limited } = await this.#claim(pass, { runId, group }, stop);
+        const { touched, isFull, limited } = await this.#claim(pass, { runId, group }, stop);
+        if (touched > 0) isBusy = touched >= MIN_BUSY;
         if (isFull) continue;
+        if (isBusy && pass.open > 0) {
+          // If a webhook had none queued until the end of a pause, its first attempts would take the turns of due retries.
+          await pass.fallenTo(Math.floor(pass.open / 2), pauseMs);
+          continue;
+        }
         let waitMs = pauseMs;
-        if (!found && pass.open === 0) {
+        if (touched === 0 && pass.open === 0) {
           if (clock.now() > started + horizonMs) break;
           if (limited) {
             // Some are due.
@@ -126,7 +136,7 @@ export class RetryPasses {
     pass: Pass,
     { runId, group }: { runId: number; group: number },
     stop: AbortSignal,
-  ): Promise<{ found: boolean; isFull: boolean; limited: boolean }> {
+  ): Promise<{ touched: number; isFull: boolean; limited: boolean }> {
     const { sender, lease, claim } = this.#parts;
     const { revision } = sender;
     const excluded = sender.skipped("retry");
@@ -137,11 +147,12 @@ export class RetryPasses {
       );
       pass.take(claimed.deliveries.length);
       await sender.take(claimed.deliveries, "retry", pass, revision);
-      return { found: claimed.touched > 0, isFull: claimed.touched === limit, limited: claimed.limited };
+      const { touched, limited } = claimed;
+      return { touched, isFull: touched === limit, limited };
     } catch (error) {
       // An interrupted claim claimed nothing.
       if (!stop.aborted) throw error;
-      return { found: false, isFull: false, limited: false };
+      return { touched: 0, isFull: false, limited: false };
     }
   }
 }

@@ -264,3 +264,22 @@ test("due retries are made while first attempts go on at full speed, long before
   stop.abort();
   expect(await pumped).toMatchObject({ end: "stopped" });
 });
+
+test("the retries of a webhook that always fails keep up with its first attempts, which never end", async () => {
+  const parts = await start({ RETRY_INITIAL_DELAY: "1s", RETRY_BACKOFF_COEFFICIENT: "1" });
+  const failing = await receiver(() => 503);
+  await queueFor(parts, failing.url, { webhooks: 1, events: 300 });
+  const runId = await failedOnce(parts);
+  await queueFor(parts, `${failing.url}/more`, { webhooks: 1, events: 40_000 });
+  await parts.db.raw("update queue set webhook_id = (select webhook_id from run_groups)");
+  const stop = new AbortController();
+  const pumped = pump(parts.engine, runId, stop.signal);
+  const pass = { ...PASS, horizonMs: 5_000 };
+  const passed = parts.engine.retries.run({ runId, group: 1 }, pass, stop.signal);
+  const retries = () => failing.received.filter(({ attempt }) => attempt > 1).length;
+  await expect.poll(retries, { timeout: 50_000 }).toBeGreaterThan(4_000);
+  // Each delivery has three retries. Before the first ones are due, only first attempts are made.
+  expect(failing.received.length - retries()).toBeLessThan(20_000);
+  stop.abort();
+  await Promise.all([pumped, passed]);
+});

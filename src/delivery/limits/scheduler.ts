@@ -130,11 +130,9 @@ export class Scheduler<T extends Task> {
     return this.#lanes[kind].waiting;
   }
 
-  /** The number of queued tasks of a host, over all of its webhooks. */
-  waitingForHost(host: string): number {
-    return (
-      (this.#lanes.first.hosts.get(host)?.waiting ?? 0) + (this.#lanes.retry.hosts.get(host)?.waiting ?? 0)
-    );
+  /** The number of queued tasks of a kind and host, over all of its webhooks. */
+  waitingForHost(kind: Kind, host: string): number {
+    return this.#lanes[kind].hosts.get(host)?.waiting ?? 0;
   }
 
   /** The number of queued tasks of a webhook and kind. */

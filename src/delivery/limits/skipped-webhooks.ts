@@ -14,7 +14,10 @@ const SHARED_QUEUE = 4_096;
  * the window's size, if that is larger.
  */
 const MIN_QUEUED_PER_WEBHOOK = 4;
-/** The maximum number of queued deliveries for a host that has no room or hangs, in addition to its window's size. */
+/**
+ * The maximum number of queued deliveries of a kind for a host that has no room or hangs, in addition to its window's size. First
+ * attempts, of which a busy host always has as many queued, must leave room for retries.
+ */
 const MAX_QUEUED_BEYOND_WINDOW = 8;
 /** The cache time of the list of webhooks excluded from claims, in milliseconds. */
 const CACHE_MS = 5;
@@ -77,14 +80,14 @@ export class SkippedWebhooks<T extends Sending> {
   /** Whether its webhook stays excluded. Hanging receivers get as few deliveries again when those queued have started. */
   #isBlocked(sending: T): boolean {
     const { webhooks, hosts } = this.#scheduler;
-    const { window, host } = sending;
+    const { kind, window, host } = sending;
     if (webhooks.of(window).timedOut && this.#scheduler.waitingOf(sending) > 0) return true;
-    return hosts.of(host).timedOut ? this.#scheduler.waitingForHost(host) > 0 : !hosts.hasRoom(host);
+    return hosts.of(host).timedOut ? this.#scheduler.waitingForHost(kind, host) > 0 : !hosts.hasRoom(host);
   }
 
   /**
-   * Queues a delivery, unless its webhook or host has enough queued, and hangs or, as a host, has no room: its webhook is skipped
-   * then.
+   * Queues a delivery, unless its webhook or host has enough of its kind queued, and hangs or, as a host, has no room: its
+   * webhook is skipped then.
    *
    * @returns those not queued: it, or others of its webhook from before that was moved
    */
@@ -113,11 +116,11 @@ export class SkippedWebhooks<T extends Sending> {
 
   #isFull(sending: T): boolean {
     const { webhooks, hosts } = this.#scheduler;
-    const { window, host } = sending;
+    const { kind, window, host } = sending;
     if (webhooks.of(window).timedOut && this.#scheduler.waitingOf(sending) >= MIN_QUEUED_PER_WEBHOOK)
       return true;
     if (hosts.isOpen(host)) return false;
-    return this.#scheduler.waitingForHost(host) >= MAX_QUEUED_BEYOND_WINDOW + hosts.of(host).allowed;
+    return this.#scheduler.waitingForHost(kind, host) >= MAX_QUEUED_BEYOND_WINDOW + hosts.of(host).allowed;
   }
 
   /** The webhooks that are skipped until their hosts have room, or those queued have started. */

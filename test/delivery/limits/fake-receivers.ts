@@ -240,9 +240,9 @@ export class FakeReceivers {
       );
     }
     for (const task of this.#waiting.concat(this.inFlight)) {
-      const { host, window } = task;
-      expect(scheduler.waitingForHost(host)).toBe(
-        this.#waiting.filter((other) => other.host === host).length,
+      const { kind, host, window } = task;
+      expect(scheduler.waitingForHost(kind, host)).toBe(
+        this.#waiting.filter((other) => other.kind === kind && other.host === host).length,
       );
       expect(scheduler.hosts.of(host).inFlight).toBe(this.#toHost(task));
       expect(scheduler.webhooks.of(window).inFlight).toBe(this.#toWindow(task));

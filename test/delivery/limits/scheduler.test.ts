@@ -274,7 +274,7 @@ test("tasks of a moved webhook take the place of those for its old host, and sta
   expect(scheduler.push(old)).toEqual([]);
   expect(scheduler.push(moved)).toEqual([old]);
   expect([...scheduler.tasks("first")]).toEqual([moved]);
-  expect(scheduler.waitingForHost("old.example")).toBe(0);
+  expect(scheduler.waitingForHost("first", "old.example")).toBe(0);
   expect([scheduler.next(), scheduler.next()]).toEqual([moved, undefined]);
   expect([scheduler.hosts.of("old.example").inFlight, scheduler.hosts.of("new.example").inFlight]).toEqual([
     0, 1,

@@ -85,6 +85,15 @@ test("a host that hangs gets nine deliveries queued, and its webhooks are skippe
   expect(skipped.of("first")).toEqual([]);
 });
 
+test("however many first attempts a host without room has queued, its retries are queued too", () => {
+  const { scheduler, skipped, queue } = start();
+  for (let id = 1; id <= 30; id += 1) queue(deliveryOf(id, "shop.example"), 20);
+  while (scheduler.next());
+  expect(queue(deliveryOf(1, "shop.example"), 1)).toBe(0);
+  expect(queue(deliveryOf(2, "shop.example", "retry"), 10)).toBe(10);
+  expect(skipped.crowded()).toEqual(new Set([expect.objectContaining({ id: 1n })]));
+});
+
 test("the second timeout in succession removes all but four queued deliveries of a webhook, and none of others of its host", () => {
   const { scheduler, skipped, queue, attempt } = start();
   queue(deliveryOf(1, "shop.example"), 20);
