@@ -58,4 +58,4 @@ STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/bin/tini", "-s", "-e", "143", "--"]
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
   CMD ["node", "docker/healthcheck.js"]
-CMD ["node", "--disable-warning=ExperimentalWarning", "--max-semi-space-size=32", "--heap-growing-percent=60", "src/main.ts"]
+CMD ["node", "--disable-warning=ExperimentalWarning", "--max-semi-space-size=16", "--heap-growing-percent=60", "src/main.ts"]

@@ -14,7 +14,7 @@ import { type ServiceProcess, startService } from "./service-process.ts";
 export interface Stage extends AsyncDisposable {
   bench: Bench;
   service: ServiceProcess;
-  /** The delivering process: started by the service, or the service itself. */
+  /** The delivering process: a worker beside the API, a process started by the service, or the service itself. */
   deliveryPid: number;
   db: Db;
   secrets: SecretBox;
@@ -52,7 +52,8 @@ export async function freshDatabase(bench: Bench): Promise<FreshDatabase> {
 }
 
 /**
- * Starts a service with default settings, except that one process delivers on every machine.
+ * Starts a service with default settings, except that one process delivers on every machine. With `ROLE=api`, also starts
+ * a worker.
  *
  * @param settings environment variables of this measurement
  * @param scheduled whether the schedule is active; otherwise it is paused, and runs are triggered
@@ -85,6 +86,8 @@ export async function openStage(
     ...settings,
   };
   const service = stack.use(await startService(environment, bench.profiles));
+  const startWorker = () => startService({ ...environment, ROLE: "worker" }, bench.profiles);
+  const worker = settings.ROLE === "api" ? stack.use(await startWorker()) : undefined;
   const connection = await Connection.connect({ address: server.address });
   stack.defer(() => connection.close());
   const temporal = new Client({ connection });
@@ -94,14 +97,14 @@ export async function openStage(
   return {
     bench,
     service,
-    deliveryPid: childOf(service.pid) ?? service.pid,
+    deliveryPid: worker?.pid ?? childOf(service.pid) ?? service.pid,
     db: database.db,
     secrets: createSecretBox(secretKey),
     adminKey,
     temporal,
     trigger: () => schedule.trigger(),
     async addWorker() {
-      owned.use(await startService({ ...environment, ROLE: "worker" }, bench.profiles));
+      owned.use(await startWorker());
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

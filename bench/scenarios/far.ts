@@ -67,7 +67,8 @@ async function rateOfService(
   count: number,
   { webhooksEach }: Distance,
 ): Promise<{ rate: number; max: number }> {
-  await using stage = await openStage(bench);
+  // The memory is that of a worker alone, with all its processes.
+  await using stage = await openStage(bench, { ROLE: "api" });
   const urls = receivers.urls.flatMap((host) =>
     Array.from({ length: webhooksEach }, (_, n) => `${host}/hooks/${n}`),
   );
@@ -75,7 +76,7 @@ async function rateOfService(
   await warmUp(stage, receivers, webhooks);
   const events = Math.ceil(count / webhooks.length);
   await seedPending(stage, { events, webhooks });
-  using memory = watchMemory(stage.service.pid);
+  using memory = watchMemory(stage.deliveryPid);
   const requests = events * webhooks.length;
   const seconds = await dispatch(stage, { what: "delivering", requests, receivers });
   return { rate: requests / seconds, max: memory.stop().max };
