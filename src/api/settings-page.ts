@@ -19,8 +19,8 @@ const ASSETS_CACHED_FOR = "365d";
 const NOT_BUILT =
   "the settings page is not built; run `npm run build` where the service is installed, then start it again";
 
-/** First path segments that never belong to the page. */
-const NO_PAGES = /^\/(?:api|docs|assets|healthz|readyz|metrics)(?:\/|$)|^\/[^/]*\./;
+/** URLs whose first path segment never belongs to the page. */
+const NO_PAGES = /^\/(?:api|docs|assets|healthz|readyz|metrics)(?:[/?]|$)|^\/[^/?]*\./;
 
 /** The folder of the built page; undefined if it is not built. */
 export function findSettingsPage(): string | undefined {

@@ -66,6 +66,9 @@ test("what is sent in place of a key, and keys in paths, are not logged", async 
   await request("/api/webhook/list", "hunter2");
   await request("/api/webhook/list", "chosen-by-a-person-and-long-enough");
   await request(`/${api.adminKey}/list`);
+  await request(`/api/webhook/list%3Fkey%3D${api.adminKey}`);
+  await request(`/my_${api.adminKey}`);
+  await request("/whsec_ab%2Fcd%3D");
   await expect
     .poll(() => logged().map(({ path, key }) => [path, key]))
     .toEqual([
@@ -73,6 +76,9 @@ test("what is sent in place of a key, and keys in paths, are not logged", async 
       ["/api/webhook/list", "not a key"],
       ["/api/webhook/list", "chos"],
       ["/whk_…/list", null],
+      ["/api/webhook/list%3Fkey%3Dwhk_…", null],
+      ["/my_whk_…", null],
+      ["/whsec_…", null],
     ]);
 });
 

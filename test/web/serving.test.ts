@@ -96,6 +96,7 @@ describe("the page", () => {
       ["/docs/nowhere", BROWSER],
       ["/assets/nowhere.js", BROWSER],
       ["/favicon.ico", BROWSER],
+      ["/api?from=page", BROWSER],
     ] as const) {
       const answer = await get(path, headers);
       expect([path, answer.status, answer.headers.get("content-type")]).toEqual([
@@ -110,11 +111,14 @@ describe("the page", () => {
     expect([post.status, post.headers.get("allow")]).toEqual([400, "GET, HEAD"]);
   });
 
-  test("tells browsers at other addresses that there is nothing, with 404", async () => {
-    const answer = await get("/nowhere/at/all");
-    expect([answer.status, answer.headers.get("content-type")]).toEqual([404, "text/html; charset=utf-8"]);
-    expect(answer.headers.get("content-security-policy")).toContain("default-src 'none'");
-  });
+  test.each(["/nowhere/at/all", "/nowhere?from=mail.example"])(
+    "tells browsers at %s that there is nothing, with 404",
+    async (address) => {
+      const answer = await get(address);
+      expect([answer.status, answer.headers.get("content-type")]).toEqual([404, "text/html; charset=utf-8"]);
+      expect(answer.headers.get("content-security-policy")).toContain("default-src 'none'");
+    },
+  );
 
   test("serves nothing but its files", async () => {
     for (const path of [

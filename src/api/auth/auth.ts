@@ -73,12 +73,12 @@ export interface Gate {
    */
   identify(caller: Caller): Promise<Identity>;
   /**
-   * Checks again that the caller is authorized, for long-running calls: the key may have been revoked since their
-   * start.
+   * Checks again that the caller of a method that is not public is authorized, for long-running calls: the key may have
+   * been revoked since their start. Returns the key as it is now.
    *
    * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
    */
-  stillAuthorised(handler: HandlerContext): Promise<void>;
+  stillAuthorised(handler: HandlerContext): Promise<ApiKeyRow>;
   /** Writes pending data: when keys were last used. */
   close(): Promise<void>;
 }
@@ -138,11 +138,11 @@ export function createGate({ db, log, limits }: Pick<ApiContext, "db" | "log" | 
       return identity;
     },
     async stillAuthorised(handler) {
-      if (isPublic(handler.method)) return;
       const caller = callerFrom(handler);
       const identity = await findIdentity(caller);
       if (!identity) throw unknownKey(caller.secret);
       assertPermission(identity.key, handler.method);
+      return identity.key;
     },
     close: () => use.close(),
   };

@@ -34,8 +34,18 @@ export function createProxyTrust(trustedProxies: readonly Network[]): ProxyTrust
  */
 export function createAddressReader(trustedProxies: readonly Network[]): AddressReader {
   if (trustedProxies.length === 0) return (request) => request.socket?.remoteAddress ?? "";
-  const trusted = createProxyTrust(trustedProxies);
-  return (request) => proxyAddress(request as IncomingMessage, trusted);
+  const isTrusted = createProxyTrust(trustedProxies);
+  return (request) =>
+    withoutPort(proxyAddress(request as IncomingMessage, (entry) => isTrusted(withoutPort(entry))));
+}
+
+/**
+ * The address of an entry in X-Forwarded-For. Some proxies write it with a port: `192.0.2.1:50123`, `[2001:db8::1]:50123`.
+ *
+ * @param entry undefined if it is the peer of a connection that is closed
+ */
+function withoutPort(entry: string | undefined): string {
+  return entry?.replace(/^(?:(\d+(?:\.\d+){3})|\[([^\]]*)\])(?::\d+)?$/, "$1$2") ?? "";
 }
 
 /** Whether the client's connection uses TLS. */

@@ -132,6 +132,12 @@ export class HeldCall {
     this.#all.give(given);
   }
 
+  /** Releases all bytes but the given number. */
+  releaseAllBut(bytes: number): void {
+    // A call that has ended holds less.
+    this.release(Math.max(0, this.#held - bytes));
+  }
+
   /** Releases everything, and cancels a pending wait. */
   close(): void {
     this.#closed = true;

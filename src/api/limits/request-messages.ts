@@ -131,7 +131,8 @@ async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): As
   const isUnary = method.methodKind === "unary";
   try {
     assertEncoding(reading);
-    for await (const envelope of wholeEnvelopes(received(body, reading, false), limits.maxBytes)) {
+    const chunks = received(body, reading, false);
+    for await (const { envelope, rest } of wholeEnvelopes(chunks, limits.maxBytes)) {
       const flags = envelope[0] as number;
       const data = envelope.subarray(ENVELOPE_HEAD_BYTES);
       if ((flags & compressedFlag) === 0) {
@@ -143,7 +144,7 @@ async function* envelopes(body: AsyncIterable<Uint8Array>, reading: Reading): As
         yield encodeEnvelope(flags & ~compressedFlag, message as Uint8Array<ArrayBuffer>);
       }
       // The library has parsed a message when it asks for the next. A unary call keeps its message until it ends.
-      if (!isUnary) call.release();
+      if (!isUnary) call.releaseAllBut(rest);
     }
   } catch (error) {
     throw told(error, reading);
@@ -164,10 +165,12 @@ async function* received(
   // Not `for await`: ending it would destroy the request and, over HTTP/1.1, the connection needed for the error.
   const chunks = body[Symbol.asyncIterator]();
   let leftMs = idleMs;
+  let heldBefore = 0;
   for (;;) {
     // Between messages nothing is held. Within one, a client that stops would keep the memory from all other calls.
     const isBetween = call.held === 0;
-    if (isBetween) leftMs = idleMs;
+    // Less is held than after the last chunk if a message has ended. The next message, which may have begun, has its own time.
+    if (isBetween || call.held < heldBefore) leftMs = idleMs;
     const asked = performance.now();
     const next = chunks.next();
     const { done, value } = await (mayPause && isBetween ? next : withinTime(next, leftMs, idleMs));
@@ -177,6 +180,7 @@ async function* received(
     const asserted = assertMayHold(call.held + value.byteLength);
     if (asserted) await asserted;
     await counted(call.hold(value.byteLength));
+    heldBefore = call.held;
     yield value;
     if (copied) free(value);
   }

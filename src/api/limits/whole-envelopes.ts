@@ -5,6 +5,14 @@ import { messageTooLarge } from "./message-limits.ts";
 /** The head of an envelope: a byte of flags, and the message's length as 4 bytes. */
 export const ENVELOPE_HEAD_BYTES = 5;
 
+/** An envelope of a body. */
+interface WholeEnvelope {
+  /** The head and the message. */
+  envelope: Uint8Array;
+  /** The number of bytes that have arrived after it. */
+  rest: number;
+}
+
 /**
  * Splits a body into its envelopes, heads included. An envelope that arrived as one chunk is not copied.
  *
@@ -15,7 +23,7 @@ export const ENVELOPE_HEAD_BYTES = 5;
 export async function* wholeEnvelopes(
   chunks: AsyncIterable<Uint8Array>,
   maxBytes: number,
-): AsyncIterable<Uint8Array> {
+): AsyncIterable<WholeEnvelope> {
   let parts: Uint8Array[] = [];
   let size = 0;
   let wanted = ENVELOPE_HEAD_BYTES;
@@ -36,7 +44,7 @@ export async function* wholeEnvelopes(
       // An empty view would keep a buffer that the reader of the envelope may free.
       parts = size > 0 ? [bytes.subarray(wanted)] : [];
       wanted = ENVELOPE_HEAD_BYTES;
-      yield envelope;
+      yield { envelope, rest: size };
     }
   }
   if (size > 0) throw new ConnectError("protocol error: incomplete envelope", Code.InvalidArgument);

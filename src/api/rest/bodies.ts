@@ -1,7 +1,7 @@
 import type { Http2ServerRequest } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
-import formbody from "@fastify/formbody";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import { parse as parseForm } from "fast-querystring";
+import type { FastifyBodyParser, FastifyInstance, FastifyRequest } from "fastify";
 import { parseExactJson, repeatedName } from "../../contract/json/exact-json.ts";
 import { withoutExcerpt } from "../errors/json-messages.ts";
 
@@ -31,21 +31,19 @@ export function isForm(type: string | undefined): boolean {
 }
 
 /** Adds parsers for JSON, which keep all digits of numbers, and for forms. An empty body counts as none. */
-export async function addBodyParsers(app: FastifyInstance): Promise<void> {
+export function addBodyParsers(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addHook("preParsing", async (request) => refuseEncodings(request));
-  await app.register(formbody, { bodyLimit: MAX_BODY_BYTES });
+  app.addContentTypeParser<Buffer>(
+    "application/x-www-form-urlencoded",
+    { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES },
+    parsedBy((body) => parseForm(decode(body, "the form"))),
+  );
   app.addContentTypeParser<Buffer>(
     // The framework matches the complete header, including parameters.
     /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i,
     { parseAs: "buffer", bodyLimit: MAX_BODY_BYTES },
-    (_request, body, done) => {
-      try {
-        done(null, body.length === 0 ? undefined : readJson(body));
-      } catch (error) {
-        done(error as Error);
-      }
-    },
+    parsedBy((body) => (body.length === 0 ? undefined : readJson(body))),
   );
   app.addContentTypeParser<Buffer>(
     "*",
@@ -55,6 +53,16 @@ export async function addBodyParsers(app: FastifyInstance): Promise<void> {
         ? done(null, undefined)
         : done(invalid(unsupportedType(request.headers["content-type"])), undefined),
   );
+}
+
+function parsedBy(read: (body: Buffer) => unknown): FastifyBodyParser<Buffer> {
+  return (_request, body, done) => {
+    try {
+      done(null, read(body));
+    } catch (error) {
+      done(error as Error);
+    }
+  };
 }
 
 /**
@@ -88,7 +96,7 @@ function refuseEncodings({ headers, method }: FastifyRequest): void {
 }
 
 function readJson(body: Buffer): unknown {
-  const text = decode(body);
+  const text = decode(body, "JSON");
   const value = parse(text);
   const repeated = typeof value === "object" && value !== null ? repeatedName(text) : undefined;
   if (repeated !== undefined)
@@ -96,11 +104,12 @@ function readJson(body: Buffer): unknown {
   return value;
 }
 
-function decode(body: Buffer): string {
+/** @param what what the error asks for */
+function decode(body: Buffer, what: string): string {
   try {
     return utf8.decode(body);
   } catch {
-    throw invalid("the body is not UTF-8; send JSON as UTF-8");
+    throw invalid(`the body is not UTF-8; send ${what} as UTF-8`);
   }
 }
 

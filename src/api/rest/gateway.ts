@@ -42,7 +42,7 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
   const { bindings, transport, admissions, gate, database, readAddress } = options;
   app.decorateRequest("admission", undefined);
   app.decorateRequest("gone", undefined);
-  await addBodyParsers(app);
+  addBodyParsers(app);
   for (const binding of bindings) {
     const writeData = dataWriter(binding.data);
     const writeItems = (message: Message) => writeData(message).slice(1, -1);

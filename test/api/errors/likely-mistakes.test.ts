@@ -131,6 +131,9 @@ test("an API key or signing secret in a path, a body or a header is not repeated
   const requests: [string, string, { headers?: Record<string, string>; body?: string }, number][] = [
     ["GET", `/api/webhook/${key}`, {}, 404],
     ["GET", `/api/${"x".repeat(90)}/${key}`, {}, 404],
+    ["GET", `/api/webhook/list%3Fkey%3D${key}`, {}, 404],
+    ["GET", `/api/my_${key}`, {}, 404],
+    ["GET", `/api/webhook/${encodeURIComponent(`whsec_+/${secret.slice(6)}`)}`, {}, 404],
     ["POST", `/webhook.v1.WebhookService/${key}`, { headers: json, body: "{}" }, 404],
     ["POST", "/api/webhook", { headers: json, body: `{"process": "${key}", "url": "${secret}"}` }, 400],
     ["POST", "/api/webhook", { headers: json, body: `{"url": ${secret}` }, 400],

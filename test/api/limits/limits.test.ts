@@ -139,6 +139,13 @@ describe("wrong keys", () => {
     expect((await from("198.51.100.7, 203.0.113.2")).status).toBe(429);
     expect((await from("203.0.113.3, 127.0.0.1")).status).toBe(401);
     expect((await from("203.0.113.3")).status).toBe(429);
+    // Some proxies add the port of each connection.
+    expect((await from("203.0.113.4:50123")).status).toBe(401);
+    expect((await from("203.0.113.4:50124")).status).toBe(429);
+    expect((await from("[2001:db8:1::1]:50123")).status).toBe(401);
+    expect((await from("[2001:db8:1::2]")).status).toBe(429);
+    expect((await from("203.0.113.5, 127.0.0.1:50123")).status).toBe(401);
+    expect((await from("203.0.113.5, [::1]:50124")).status).toBe(429);
     const client = createClient(WebhookService, grpc(api, "wrong"));
     const headers = { "X-Forwarded-For": "203.0.113.1" };
     expect((await failure(client.listWebhooks({}, { headers })))?.code).toBe(Code.ResourceExhausted);

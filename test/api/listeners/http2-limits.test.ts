@@ -115,6 +115,16 @@ describe("a stream whose client sends nothing more", () => {
     expect(await events.publishEvent(event)).toMatchObject({ duplicate: false });
   });
 
+  test("is ended when it publishes events and stops within a message whose start came with the end of another", async () => {
+    const stream = openCall(openSession(), "/webhook.v1.EventService/PublishEvents", {
+      "x-service-key": api.adminKey,
+    });
+    const next = enveloped(Buffer.alloc(4_096)).subarray(0, 8);
+    stream.write(Buffer.concat([enveloped(Buffer.alloc(0)), next]));
+    const [trailers] = await once(stream, "trailers");
+    expect(trailers["grpc-status"]).toBe("1");
+  });
+
   test("lives on when it publishes events or watches the overview", async () => {
     const transport = grpc(api);
     const gone = new AbortController();
@@ -212,6 +222,21 @@ test("a message that arrives slowly, for longer than the idle timeout, is read t
     await setTimeout(IDLE_MS / 10);
   }
   stream.end();
+  expect((await answered)[0]["grpc-status"]).toBe("0");
+});
+
+test("a stream of events is read for longer than the idle timeout if each message starts with the end of another", async () => {
+  const stream = openCall(openSession(), "/webhook.v1.EventService/PublishEvents", {
+    "x-service-key": api.adminKey,
+  });
+  const answered = once(stream, "trailers");
+  const message = enveloped(Buffer.alloc(0));
+  stream.write(message.subarray(0, 3));
+  for (let n = 0; n < 20; n += 1) {
+    await setTimeout(IDLE_MS / 10);
+    stream.write(Buffer.concat([message.subarray(3), message.subarray(0, 3)]));
+  }
+  stream.end(message.subarray(3));
   expect((await answered)[0]["grpc-status"]).toBe("0");
 });
 

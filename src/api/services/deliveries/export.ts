@@ -25,6 +25,8 @@ import { readSubjects } from "./subjects.ts";
 const PAGE = 500;
 /** The maximum total size of the payloads held at a time, in bytes, unless one alone is larger. */
 const MAX_PAYLOAD_BYTES = 1_048_576;
+/** The maximum size of a response's lines, in bytes, unless one alone is larger. */
+const MAX_LINES_BYTES = 1_048_576;
 /** The minimum length of a text searched in payloads, in characters. */
 const MIN_TEXT_CHARACTERS = 3;
 /** The maximum length of a text searched in payloads, in characters. */
@@ -122,10 +124,11 @@ export async function* exportDeliveries(
       continue;
     }
     for await (const part of withPayloads(reads, found, withPayload)) {
-      exported += BigInt(part.length);
-      const text = part.map((each) => lines.line({ ...each, subjects })).join("");
-      yield { lines: header + text, exported, ...progress };
-      header = "";
+      for (const { text, count } of texts(part, (each) => lines.line({ ...each, subjects }))) {
+        exported += BigInt(count);
+        yield { lines: header + text, exported, ...progress };
+        header = "";
+      }
     }
   } while (before !== undefined);
 }
@@ -164,4 +167,27 @@ async function* withPayloads(
     yield part.map((delivery) => ({ delivery, payload: contents.get(delivery.eventId)?.payload ?? null }));
     rest = rest.slice(part.length);
   }
+}
+
+/**
+ * Joins the lines of a part into texts of at most MAX_LINES_BYTES: deliveries that share a payload are one part, and each line
+ * repeats the payload. An empty part is one empty text.
+ */
+function* texts<T>(
+  part: readonly T[],
+  lineOf: (each: T) => string,
+): Generator<{ text: string; count: number }> {
+  let [text, bytes, count] = ["", 0, 0];
+  for (const each of part) {
+    const line = lineOf(each);
+    const lineBytes = Buffer.byteLength(line);
+    if (count > 0 && bytes + lineBytes > MAX_LINES_BYTES) {
+      yield { text, count };
+      [text, bytes, count] = ["", 0, 0];
+    }
+    text += line;
+    bytes += lineBytes;
+    count += 1;
+  }
+  yield { text, count };
 }

@@ -28,8 +28,8 @@ const MAX_WAITING_BYTES = 16 * 1024 * 1024;
  * Shares a check among all that ask for it in the same turn of the event loop. It starts afterwards, so each sees the
  * state after it has asked.
  */
-function oncePerTurn(check: () => Promise<void>): () => Promise<void> {
-  let planned: Promise<void> | undefined;
+function oncePerTurn<T>(check: () => Promise<T>): () => Promise<T> {
+  let planned: Promise<T> | undefined;
   return () => {
     planned ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
       planned = undefined;
@@ -61,8 +61,8 @@ export function eventService(context: ApiContext, gate: Gate): ServiceImpl<typeo
       apiKeyId: caller.id,
       searchIndex: context.searchIndex,
       traceparent: traceparentOfCall(handler),
-      admit: () =>
-        caller.eventsPerSecond === null ? authorised() : authorised().then(() => takeQuota(caller)),
+      // The quota may have changed since the call started.
+      admit: async () => takeQuota(await authorised()),
     };
   }
 

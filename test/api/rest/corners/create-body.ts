@@ -1,8 +1,15 @@
+import type { RestRequest } from "../../../support/test-api.ts";
 import { type Corner, jsonText, refusedBy, takenBy } from "./corner.ts";
 
 const URL = "https://receiver.example/refused";
 const refused = refusedBy("POST", "/webhook");
 const taken = takenBy("POST", "/webhook", ({ url }) => url);
+
+/** A form whose URL ends with the given number of bytes that are not UTF-8. */
+function notUtf8(bytes: number): RestRequest {
+  const body = Buffer.concat([Buffer.from(`process=1&url=${URL}/`), Buffer.alloc(bytes, 0xff)]);
+  return { raw: { body, type: "application/x-www-form-urlencoded" } };
+}
 
 /** Bodies that cannot be read, and those that can although they look odd. */
 export const bodyCorners: Corner[] = [
@@ -39,6 +46,12 @@ export const bodyCorners: Corner[] = [
     "with a body that is not UTF-8",
     { raw: { body: new Uint8Array([0x22, 0xff, 0x22]), type: "application/json" } },
     "the body is not UTF-8; send JSON as UTF-8",
+  ),
+  refused("with a form that is not UTF-8", notUtf8(1), "the body is not UTF-8; send the form as UTF-8"),
+  refused(
+    "with a long form that is not UTF-8",
+    notUtf8(60_000),
+    "the body is not UTF-8; send the form as UTF-8",
   ),
   refused(
     "with XML",

@@ -129,6 +129,30 @@ test("JSON lines have the payload as receivers get it, and large ones one after 
   for (const { payload } of found) expect(payload.Carrier).toHaveLength(LARGE_CHARACTERS);
 });
 
+test("deliveries that share a large payload are exported in messages of less than 1.5 MiB, each once", async () => {
+  const webhooks = 30;
+  for (let n = 0; n < webhooks; n += 1)
+    await api.rest("POST", "/api/webhook", {
+      json: { process: 2, url: `https://receiver.example/shared/${n}` },
+    });
+  const { eventId } = await createClient(EventService, grpc(api)).publishEvent({
+    idempotencyKey: randomUUID(),
+    userId: "tenant-1",
+    data: {
+      case: "documentCreated",
+      value: { documentId: 1n, kind: 1, number: "x".repeat(LARGE_CHARACTERS), createdAt: { seconds: 1n } },
+    },
+  });
+  const responses = await exported({ eventId, format: ExportFormat.JSON_LINES, withPayload: true });
+  for (const { lines } of responses) expect(lines.length).toBeLessThan(1.5 * 1_024 * 1_024);
+  const lines = textOf(responses).trimEnd().split("\n");
+  const found = lines.map((line) => JSON.parse(line) as { id: string; payload: { Number: string } });
+  expect(new Set(found.map(({ id }) => id)).size).toBe(webhooks);
+  expect(found).toHaveLength(webhooks);
+  expect(responses.at(-1)?.exported).toBe(BigInt(webhooks));
+  for (const { payload } of found) expect(payload.Number).toHaveLength(LARGE_CHARACTERS);
+});
+
 test("a delivery is one JSON line if the payload of its test event has line breaks", async () => {
   const payload = '{\r\n  "OrderNumber": "SO-1\\n",\n  "OrderId": 9007199254740993\n}';
   const { deliveryId } = await createClient(WebhookService, grpc(api)).sendTestEvent({ webhookId, payload });

@@ -3,6 +3,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Health } from "../../../../gen/health/v1/health_pb.ts";
+import { ApiKeyService } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import {
   EventService,
   type PublishEventRequestSchema,
@@ -184,6 +185,31 @@ test("a stream ends with UNAUTHENTICATED once its key is revoked", async () => {
   revoked();
   expect((await call)?.code).toBe(Code.Unauthenticated);
   expect(await storedUnder(requests)).toHaveLength(1);
+});
+
+test("a stream that is open has the quota of its key as it is now", async () => {
+  const { id, secret } = await api.key({ permissions: ONLY.publish });
+  const keys = createClient(ApiKeyService, grpc(api));
+  const requests = many(12);
+  const turns = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
+  async function* lasting() {
+    yield { events: requests.slice(0, 2) };
+    await turns[0].promise;
+    yield { events: requests.slice(2, 7) };
+    await turns[1].promise;
+    yield { events: requests.slice(7) };
+  }
+  const call = createClient(EventService, grpc(api, secret)).publishEvents(lasting());
+  const stored = async () => (await storedUnder(requests)).length;
+  await expect.poll(stored).toBe(2);
+  await keys.setApiKeyQuotas({ apiKeyId: id, quotas: { eventsPerSecond: 1 } });
+  turns[0].resolve();
+  await expect.poll(stored).toBeGreaterThan(2);
+  await keys.setApiKeyQuotas({ apiKeyId: id, quotas: {} });
+  turns[1].resolve();
+  const found = outcomes((await call).results);
+  expect(found.slice(2, 7)).toEqual(["stored", ...Array(4).fill(Code.ResourceExhausted)]);
+  expect(found.slice(7)).toEqual(Array(5).fill("stored"));
 });
 
 test("many at once take the permission Publish_Events", async () => {
