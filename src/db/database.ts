@@ -256,6 +256,12 @@ function runRaw<T>(
   );
 }
 
+/** The time by the database's clock: that of the start of the transaction, if `db` is one. */
+export async function databaseTime(db: Db): Promise<Date> {
+  const [clock] = await rows<{ now: Date }>(db, "select now() as now");
+  return (clock as { now: Date }).now;
+}
+
 async function execute<T>(
   db: Db,
   sql: string,

@@ -1,6 +1,6 @@
 import { ADVISORY_LOCKS } from "./connections/advisory-locks.ts";
 import type { Db } from "./database.ts";
-import { count, rows } from "./database.ts";
+import { count, databaseTime, rows } from "./database.ts";
 
 /** The tables partitioned by the time in their ids, in the order in which retention drops their partitions. */
 export const PARTITIONED = ["deliveries", "attempts", "search_terms", "events"] as const;
@@ -93,8 +93,7 @@ export async function ensurePartitions(
   retentionDays: number,
   moments: readonly Date[] = [],
 ): Promise<number> {
-  const [clock] = await rows<{ now: Date }>(db, "select now() as now");
-  const now = (clock as { now: Date }).now.getTime();
+  const now = (await databaseTime(db)).getTime();
   const ahead = Array.from({ length: DAYS_AHEAD + 1 }, (_, n) => new Date(now + n * DAY_MS));
   let made = 0;
   // Events first, so that each delivery's event has a partition.

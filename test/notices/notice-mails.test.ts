@@ -3,7 +3,8 @@ import pino from "pino";
 import { SMTPServer, type SMTPServerOptions } from "smtp-server";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
-import type { NoticeDigest } from "../../src/db/webhooks/notice-digest.ts";
+import { deleteOldRollups } from "../../src/db/deliveries/rollups.ts";
+import { type NoticeDigest, readNoticeDigest } from "../../src/db/webhooks/notice-digest.ts";
 import { forgetHealthy } from "../../src/db/webhooks/webhook-health.ts";
 import { digestMail } from "../../src/notices/digest-mail.ts";
 import { startNoticeMails } from "../../src/notices/notice-mails.ts";
@@ -191,6 +192,36 @@ test("failed deliveries are counted per webhook since the latest digest, and dis
   expect(text).toMatch(/Subject: Webhook service: 1 webhook disabled, [25] deliveries failed/);
   expect(text).toContain("; the endpoint answered 410 Gone");
   expect(text).toMatch(new RegExp(`webhook ${id}, shop.example: [25]\r\n`));
+});
+
+test("failed deliveries and recovered webhooks are reported for the whole time since the latest digest, however long", async () => {
+  const made = await queueMany(db, { urlPrefix: "https://shop.example/", webhooks: 2, events: 0 });
+  const [recovered, quiet] = made.map(String);
+  const hoursAgo = (unit: "hour" | "minute") => `date_trunc('${unit}', now() - make_interval(hours => h))`;
+  for (const unit of ["minute", "hour"] as const) {
+    await db.raw(
+      `insert into rollup_${unit}s
+          (webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, total_ms, longest_ms, latency)
+        select id, ${hoursAgo(unit)}, 2, failed, 2 - failed, failed, 0, 0, 0, '{}'
+        from (values (?::bigint, 62, 1), (?, 40, 1), (?, 2, 1), (?, 60, 1), (?, 40, 2)) v(id, h, failed)`,
+      [recovered, recovered, recovered, quiet, quiet] as string[],
+    );
+  }
+  await db.raw(
+    `insert into settings (name, value) select 'notice digest', json_build_object('failing', ?::json,
+      'disabled', '[]'::json, 'until', date_trunc('minute', now() - interval '60 hours'))`,
+    [JSON.stringify([recovered, quiet])],
+  );
+  await deleteOldRollups(db, new Date(0));
+  const digest = await readNoticeDigest(db);
+  expect(digest.failed.map(({ id, deliveries }) => [String(id), deliveries])).toEqual([
+    [quiet, 3],
+    [recovered, 2],
+  ]);
+  expect(digest.recovered.map(({ id }) => String(id))).toEqual([recovered]);
+  // Its minutes are gone, so the hour of the latest digest is counted from its beginning.
+  const [hour] = await rows(db, "select date_trunc('hour', now() - interval '60 hours') as start");
+  expect(hour).toEqual({ start: digest.from });
 });
 
 test("a password is sent over TLS only; a digest that was refused is part of the next one", async () => {

@@ -1,5 +1,5 @@
 import type { Db } from "../database.ts";
-import { count, rows } from "../database.ts";
+import { count, databaseTime, rows } from "../database.ts";
 import { eraseOldPayloads } from "../events/erase.ts";
 import {
   firstIdOf,
@@ -52,8 +52,7 @@ export async function retentionStep(
   payloadDays?: number,
   stop?: AbortSignal,
 ): Promise<RetentionStep> {
-  const [clock] = await rows<{ now: Date }>(db, "select now() as now");
-  const now = (clock as { now: Date }).now.getTime();
+  const now = (await databaseTime(db)).getTime();
   const step: RetentionStep = { expired: 0, payloads: 0, keys: 0, runs: 0, partitions: [] };
   step.expired = await endExpired(
     db,

@@ -10,7 +10,7 @@ import { CHANGE } from "./rollup-deltas.ts";
 /** The maximum number of rows of `rollup_deltas` folded in one step. */
 export const FOLD_STEP = 500;
 /** The number of hours for which minute rollups are kept. Hour rollups are kept as long as deliveries. */
-const MINUTE_RETENTION_HOURS = 26;
+export const MINUTE_RETENTION_HOURS = 26;
 /**
  * Upper bounds of the latency classes, in milliseconds, from 2 to 65,536, each about 1.4 times the previous one.
  * Slower attempts are in an additional class. Must never change, because stored counts use these classes.

@@ -120,6 +120,9 @@ export function createEventQuota(db: Db): EventQuota {
 /** The tokens of bucket `q` at the time of a request: what has been added since the last one, at most a second's. */
 const REFILLED = `least(excluded.rate,
   q.tokens + excluded.rate * greatest(0, extract(epoch from excluded.at - q.at))::float8)`;
+/** The new time of bucket `q`. One more than a minute ahead is from before the clock of the database was set back. */
+const REFILLED_AT = `case when q.at > excluded.at + interval '1 minute' then excluded.at
+  else greatest(q.at, excluded.at) end`;
 const GRANTED = `least(excluded.requested, floor(${REFILLED}))`;
 
 /** Takes the available tokens for the events of each key; the first events of a key get them. */
@@ -136,7 +139,7 @@ async function grant(db: Db, requests: readonly EventRequest[]): Promise<Grant[]
     `insert into event_quotas as q (api_key_id, tokens, at, rate, requested, granted)
       select id, rate - least(requested, rate), clock_timestamp(), rate, requested, least(requested, rate)
       from unnest(:ids::uuid[], :rates::int[], :requested::int[]) as g(id, rate, requested) order by id
-      on conflict (api_key_id) do update set tokens = ${REFILLED} - ${GRANTED}, at = greatest(q.at, excluded.at),
+      on conflict (api_key_id) do update set tokens = ${REFILLED} - ${GRANTED}, at = ${REFILLED_AT},
         rate = excluded.rate, requested = excluded.requested, granted = ${GRANTED}
       returning api_key_id as "apiKeyId", granted, tokens`,
     {

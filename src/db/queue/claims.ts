@@ -213,6 +213,13 @@ const tokensOf = (bucket: string, limit: string) =>
   `least(${limit}, ${bucket}.rate_tokens + greatest(0, extract(epoch from now() - ${bucket}.rate_at)) * ${limit})`;
 
 /**
+ * SQL for the new time of a bucket: now, or that of a claim that began later. A time more than a minute ahead is from before the
+ * clock of the database was set back.
+ */
+const refilledAt = (bucket: string) =>
+  `case when ${bucket}.rate_at > now() + interval '1 minute' then now() else greatest(${bucket}.rate_at, now()) end`;
+
+/**
  * SQL for the number of deliveries that each webhook of `source(webhook_id, rate_limit, endpoint_id)` may get now; null for no
  * limit. The webhooks of an endpoint divide its tokens evenly. Tokens that are left over by the division go to the webhooks
  * after the last one that got such a token. Skips webhooks whose bucket is locked by another claim, so that the rate limit holds
@@ -257,13 +264,13 @@ const allowances = (source: string) => `
 const SPEND_ALLOWANCES = `
   claimed_by_webhook as (select webhook_id, count(*)::int as n from claimed group by 1),
   spent as (
-    update webhooks w set rate_at = greatest(w.rate_at, now()), rate_tokens = m.tokens - coalesce(c.n, 0)
+    update webhooks w set rate_at = ${refilledAt("w")}, rate_tokens = m.tokens - coalesce(c.n, 0)
     from allowed m left join claimed_by_webhook c on c.webhook_id = m.webhook_id
     where w.id = any(array(select webhook_id from allowed where tokens is not null)) and w.id = m.webhook_id
       and m.tokens is not null
   ),
   spent_shared as (
-    update endpoints e set rate_at = greatest(e.rate_at, now()), rate_tokens = d.tokens - d.claimed,
+    update endpoints e set rate_at = ${refilledAt("e")}, rate_tokens = d.tokens - d.claimed,
       served = coalesce(d.in_turn[greatest(0, floor(d.tokens))::int % d.members], e.served)
     from (
       select d.endpoint_id, d.tokens, d.members, sum(coalesce(c.n, 0)) as claimed,

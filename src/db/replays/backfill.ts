@@ -1,4 +1,4 @@
-import { type Db, rows } from "../database.ts";
+import { type Db, databaseTime, rows } from "../database.ts";
 import { hasDelivery, TABLES } from "../deliveries/deliveries.ts";
 import { firstIdOf } from "../partitions.ts";
 import type { RunningReplay, Taken } from "./running.ts";
@@ -24,7 +24,7 @@ export async function queueMissed(
   size: number,
   { retentionDays, settledMs }: { retentionDays: number; settledMs: number },
 ): Promise<Taken> {
-  const now = Date.now();
+  const now = (await databaseTime(trx)).getTime();
   const settledTo = firstIdOf(new Date(now - settledMs));
   const waits = settledTo < toId;
   const [taken] = await rows<Omit<Taken, "waits" | "examinedTo"> & { last: string | null }>(

@@ -1,5 +1,5 @@
 import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
-import { type Bindings, count, type Db, rows, run } from "../database.ts";
+import { type Bindings, count, type Db, databaseTime, rows, run } from "../database.ts";
 import type { DeliveryStateName } from "../deliveries/deliveries.ts";
 import type { SearchText } from "../deliveries/search.ts";
 import { firstIdOf } from "../partitions.ts";
@@ -96,7 +96,7 @@ function replayIn(scope: Scope): { sql: string; bindings: Bindings } {
 /**
  * Stores a replay, which the workers then start. Does nothing if the key has used the idempotency key before.
  *
- * @param now the end of the time range if none was requested
+ * @param now the end of the time range if none was requested. Defaults to now by the database's clock, which ids are made by
  * @returns the id, also of the earlier replay; its request is `same` unless it differs
  */
 export async function insertReplay(
@@ -104,11 +104,12 @@ export async function insertReplay(
   scope: Scope,
   { apiKeyId, idempotencyKey, kind, filter }: NewReplay,
   retentionDays: number,
-  now = new Date(),
+  now?: Date,
 ): Promise<{ id: string; duplicate: boolean; same: boolean }> {
-  const oldest = new Date(now.getTime() - retentionDays * 86_400_000);
+  const end = now ?? (await databaseTime(trx));
+  const oldest = new Date(end.getTime() - retentionDays * 86_400_000);
   const from = filter.from && filter.from > oldest ? filter.from : oldest;
-  const to = filter.to && filter.to < now ? filter.to : now;
+  const to = filter.to && filter.to < end ? filter.to : end;
   // Deliveries of an event or a search may belong to any webhook, and are few.
   const oneByOne = filter.eventId === undefined && filter.search === undefined;
   const webhookId = filter.webhookId ?? (oneByOne ? null : 0n);

@@ -1,5 +1,5 @@
 import { type Db, rows, run } from "../database.ts";
-import { failedAttempts } from "../deliveries/rollups.ts";
+import { failedAttempts, MINUTE_RETENTION_HOURS } from "../deliveries/rollups.ts";
 
 /** The setting that holds what the latest digest reported. */
 const STATE = "notice digest";
@@ -40,22 +40,45 @@ interface State {
   until: string;
 }
 
+/** The state of the latest digest, and the period of the next. */
+interface StoredPeriod {
+  value: string | null;
+  from: Date;
+  until: Date;
+  /** From when counts by minute are read. */
+  minutesFrom: Date;
+}
+
 const WEBHOOK = `w.id, w.name, w.target_url as "targetUrl",
   (select a.name from installed_apps a where a.id = w.installed_app_id) as "appName"`;
+
+/** The counts by minute, and by hour for the time before `:minutesFrom`, whose minutes may have been deleted. */
+const COUNTS = ["hour", "minute"]
+  .map(
+    (unit) => `select webhook_id, start, attempts, failed_attempts, delivered, failed from rollup_${unit}s
+      where start ${unit === "hour" ? "<" : ">="} :minutesFrom`,
+  )
+  .join(" union all ");
 
 /**
  * Reads a digest of all webhooks: of their health, their circuit breakers and their failed deliveries. Deliveries are
  * counted up to the minute before the present one, because those are folded into the statistics.
+ * If the latest digest is more than a day old, they are counted from the beginning of its hour.
  */
 export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
-  const [stored] = await rows<{ value: string | null; from: Date; until: Date }>(
+  const [stored] = await rows<StoredPeriod>(
     db,
-    `select value, coalesce((value::json->>'until')::timestamptz, n.until) as "from", n.until
-      from (select date_trunc('minute', now() - interval '1 minute') as until) n
-        left join settings on name = :name`,
-    { name: STATE },
+    `select s.value, n."minutesFrom", n.until,
+        case when s.until < n."minutesFrom" then date_trunc('hour', s.until) else coalesce(s.until, n.until) end as "from"
+      from (
+        select date_trunc('minute', now() - interval '1 minute') as until,
+          date_trunc('hour', now() - make_interval(hours => :hours::int)) as "minutesFrom"
+      ) n left join (
+        select value, (value::json->>'until')::timestamptz as until from settings where name = :name
+      ) s on true`,
+    { name: STATE, hours: MINUTE_RETENTION_HOURS - 1 },
   );
-  const { value, from, until } = stored as { value: string | null; from: Date; until: Date };
+  const { value, from, until, minutesFrom } = stored as StoredPeriod;
   const last: Partial<State> = value === null ? {} : JSON.parse(value);
   const [failingBefore, disabledBefore] = [new Set(last.failing), new Set(last.disabled)];
 
@@ -72,20 +95,21 @@ export async function readNoticeDigest(db: Db): Promise<NoticeDigest> {
   const failingNow = new Set(failing.map(({ id }) => String(id)));
   const recovered = await rows<DigestWebhook>(
     db,
-    // Webhooks without attempts for a while are not failing either. The minute `from` was over before the latest digest.
+    // Webhooks without attempts for a while are not failing either. Attempts in the minute or hour of `from` may be older than
+    // the latest digest.
     `select ${WEBHOOK} from webhooks w where w.id = any(:ids::bigint[]) and w.deleted is null and exists (
-        select from rollup_minutes m
+        select from (${COUNTS}) m
         where m.webhook_id = w.id and m.start > :from and m.attempts > ${failedAttempts("m")}
       ) order by w.id`,
-    { ids: [...failingBefore].filter((id) => !failingNow.has(id)), from },
+    { ids: [...failingBefore].filter((id) => !failingNow.has(id)), from, minutesFrom },
   );
   const failed = await rows<DigestWebhook & { deliveries: number }>(
     db,
     `select ${WEBHOOK}, m.deliveries from (
-        select webhook_id, sum(failed)::int as deliveries from rollup_minutes
+        select webhook_id, sum(failed)::int as deliveries from (${COUNTS}) c
         where start >= :from and start < :until and webhook_id > 0 group by webhook_id having sum(failed) > 0
       ) m join webhooks w on w.id = m.webhook_id order by m.deliveries desc, w.id`,
-    { from, until },
+    { from, until, minutesFrom },
   );
   const state: State = {
     failing: [...failingNow],

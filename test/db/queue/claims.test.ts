@@ -272,6 +272,24 @@ describe("a claim", () => {
     expect(await claim(0.9)).toEqual([0, 0, 0]);
   });
 
+  test("continues at the rate limits after the clock of the database was set back", async () => {
+    const [alone, shared] = [await queue(db, 5), await queue(db, 5)];
+    await makeEndpoint(db, [shared], 50);
+    await db("webhooks").where({ id: alone }).update({ rate_limit: 50 });
+    const before = { rate_tokens: 0, rate_at: db.raw("now() + interval '1 hour'") };
+    await db("webhooks").update(before);
+    await db("endpoints").update(before);
+    const claimant = await freshClaimant(db);
+    const claimed = new Map([alone, shared].map((id) => [id, 0]));
+    const claim = async () => {
+      const { deliveries } = await claimPending(db, claimant, ALL);
+      for (const { webhook } of deliveries) claimed.set(webhook.id, (claimed.get(webhook.id) ?? 0) + 1);
+      return [...claimed.values()];
+    };
+    expect(await claim()).toEqual([0, 0]);
+    await expect.poll(claim).toEqual([5, 5]);
+  });
+
   test("spends an endpoint's tokens on retries too", async () => {
     const ids = [await queue(db, 6), await queue(db, 6)];
     const claimant = await freshClaimant(db);

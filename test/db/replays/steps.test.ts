@@ -1,20 +1,22 @@
 import { randomUUID } from "node:crypto";
-import { beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { rows } from "../../../src/db/database.ts";
 import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
 import { erasePayloads } from "../../../src/db/events/erase.ts";
 import { publishEvents } from "../../../src/db/events/publish.ts";
+import { timeOfId } from "../../../src/db/partitions.ts";
 import { changeReplay, getReplay, insertReplay, type NewReplay } from "../../../src/db/replays/replays.ts";
 import { endReplay, keepReplay, type RunningReplay } from "../../../src/db/replays/running.ts";
 import { findReady, listWebhooksOf, stepWebhook } from "../../../src/db/replays/steps.ts";
 import type { Scope } from "../../../src/db/scope.ts";
 import { waitingQueries } from "../../support/grpc-calls.ts";
 import { changeDelivery, type Stored, storeDeliveries } from "../../support/stored-deliveries.ts";
-import { openQueueDatabase } from "../queue/queue.ts";
+import { databaseTime, openQueueDatabase } from "../queue/queue.ts";
 
 const db = await openQueueDatabase();
 /** Events count as stored at once. */
 const LIMITS = { retentionDays: 30, settledMs: -60_000 };
+const HOUR_MS = 3_600_000;
 let apiKeyId: string;
 
 beforeEach(async () => {
@@ -27,6 +29,10 @@ beforeEach(async () => {
     secret_sha256: Buffer.from(apiKeyId),
     permissions: [1],
   });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
 });
 
 async function webhook(columns: { process?: number; installed_app_id?: string } = {}): Promise<bigint> {
@@ -320,6 +326,37 @@ describe("missed events", () => {
     const expired = await start({ webhookId: second, from: new Date(Date.now() - 60_000) }, "backfill");
     expect((await stepWebhook(db, expired, second, { ...LIMITS, retentionDays: -1 }))?.queued).toBe(0);
     await ledgerIsRight();
+  });
+
+  /** Sets the clock of this process, not the database's, and waits until the database's has passed the time of an event. */
+  async function shiftClock(byMs: number, eventId: string): Promise<void> {
+    await expect.poll(() => databaseTime(db)).toBeGreaterThan(timeOfId(eventId).getTime());
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + byMs });
+  }
+
+  test("until now are part of a replay although the clock of its process is slow", async () => {
+    const [event = ""] = await publish(1);
+    const webhookId = await webhook();
+    await shiftClock(-HOUR_MS, event);
+    const replay = {
+      apiKeyId,
+      idempotencyKey: null,
+      kind: "backfill" as const,
+      filter: { webhookId, states: [] },
+    };
+    const { id } = await insertReplay(db, "everything", replay, LIMITS.retentionDays);
+    expect((await keepReplay(db, id))?.toId).toSatisfy((toId: string) => toId > event);
+  });
+
+  test.each([
+    ["are queued although the clock of the process is slow", -HOUR_MS, 0, 2],
+    ["wait until they have settled although the clock of the process is fast", HOUR_MS, 30_000, 0],
+  ])("%s", async (_name, byMs, settledMs, queued) => {
+    const [, event = ""] = await publish(2);
+    const late = await webhook();
+    const replay = await start({ webhookId: late, from: new Date(Date.now() - 60_000) }, "backfill");
+    await shiftClock(byMs, event);
+    expect((await stepWebhook(db, replay, late, { ...LIMITS, settledMs }))?.queued).toBe(queued);
   });
 
   test("without a payload are skipped, test events are left out, and so is what is still fanned out to it", async () => {

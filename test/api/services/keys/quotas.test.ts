@@ -146,6 +146,19 @@ describe("a quota of events per second", () => {
     expect(granted).toBeLessThanOrEqual(1_000 * (1 + seconds));
   });
 
+  test("grants events after the clock of the database was set back", async () => {
+    const { id } = await api.key();
+    const take = createEventQuota(api.context.db);
+    const asked = () => failure(take({ id, eventsPerSecond: 100 }) as Promise<void>);
+    await asked();
+    await api.context.db.raw(
+      "update event_quotas set tokens = 0, at = now() + interval '1 hour' where api_key_id = ?",
+      [id],
+    );
+    expect(await asked()).toBeDefined();
+    await expect.poll(asked).toBeUndefined();
+  });
+
   test("does not apply to other keys", async () => {
     const { secret } = await api.key({ permissions: ONLY.publish });
     const { results } = await publisher(secret).publishEventBatch({
