@@ -66,12 +66,15 @@ export function describeStatus(status: number, retryAfterMs: number | null): str
 /**
  * Parses a Retry-After header. Returns the delay in milliseconds, or null if there is none.
  *
- * @param header seconds or an HTTP date (RFC 9110, 10.2.3)
+ * @param header seconds, also with a fraction, or an HTTP date (RFC 9110, 10.2.3)
  */
 export function parseRetryAfter(header: string | undefined, now: number): number | null {
   if (header === undefined) return null;
   const text = header.trim();
-  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - now;
+  let ms = Number.NaN;
+  if (/^\d+(\.\d+)?$/.test(text)) ms = Math.ceil(Number(text) * 1_000);
+  // Without a letter, Date.parse takes numbers for months, days or years: 35.9 would be September 2035.
+  else if (/[a-z]/i.test(text)) ms = Date.parse(text) - now;
   return Number.isFinite(ms) && ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
 }
 
