@@ -132,6 +132,15 @@ const FAULTS: Record<string, string> = {
   HPE_HEADER_OVERFLOW: "response headers too large",
 };
 
+/**
+ * Errors of responses that the request did not ask for, by undici's message. undici ends the connection on them, with the
+ * code UND_ERR_SOCKET; its message is the only evidence. An unknown message falls back to FAULTS.
+ */
+const UNREQUESTED: Record<string, string> = {
+  "bad response": "the receiver sent 100 Continue, which the request did not ask for",
+  "bad upgrade": "the receiver sent 101 Switching Protocols, which the request did not ask for",
+};
+
 /** Describes a connection error in one line for the attempt record. */
 export function describeFault(error: Error): string {
   const code = faultCode(error);
@@ -142,7 +151,11 @@ export function describeFault(error: Error): string {
   // Node's own error, without a system call, if the receiver closed the connection amid the handshake.
   if (code === "ECONNRESET" && error.message.startsWith(CLOSED_IN_HANDSHAKE))
     return `the receiver closed the connection during the TLS handshake (${code})`;
-  const words = FAULTS[code] ?? (code.startsWith("ERR_SSL_") ? `TLS error: ${tlsReason(error)}` : undefined);
+  const unrequested = code === "UND_ERR_SOCKET" ? UNREQUESTED[error.message] : undefined;
+  const words =
+    unrequested ??
+    FAULTS[code] ??
+    (code.startsWith("ERR_SSL_") ? `TLS error: ${tlsReason(error)}` : undefined);
   return words ? `${words} (${code})` : `request failed (${code})`;
 }
 
