@@ -7,6 +7,7 @@ import type { OutboundProxy, TunnelTarget } from "../proxy/outbound-proxy.ts";
 import type { AddressGuard } from "../request/address-guard.ts";
 import { bareHost, HTTPS_PORT } from "../request/target-url.ts";
 import { Connections } from "./connections.ts";
+import { withoutMissingFamily } from "./families.ts";
 import { Pacer } from "./pacer.ts";
 import { IdentityCache, type TlsIdentity } from "./tls-identity.ts";
 
@@ -64,9 +65,10 @@ export function createHttpClient(
       const host = bareHost(options.hostname);
       let isCancelled = false;
       let cancel: (() => void) | undefined;
-      const connectTo = (to: buildConnector.Options, addresses: LookupAddress[]) => {
+      const connectDirectly = (addresses: LookupAddress[]) => {
         try {
-          return connectorOf(tls)(to, addresses, callback);
+          // An outbound proxy gets all addresses: it may have the family that this machine lacks.
+          return connectorOf(tls)(options, withoutMissingFamily(addresses), callback);
         } catch (error) {
           // The certificate or its key cannot be used.
           callback(error as Error, null);
@@ -81,7 +83,7 @@ export function createHttpClient(
             connectorOf(tls)({ ...options, httpSocket: tunnel }, addresses, tell),
           );
         } else {
-          const socket = connectTo(options, addresses);
+          const socket = connectDirectly(addresses);
           cancel = () => socket?.destroy();
         }
       };

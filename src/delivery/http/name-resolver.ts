@@ -1,6 +1,6 @@
 import type { LookupAddress } from "node:dns";
-import { networkInterfaces } from "node:os";
 import { type DnsAnswer, type DnsLookup, startDnsLookup } from "./dns-lookup.ts";
+import { ownFamilies } from "./families.ts";
 import { LookupError, lookupError } from "./lookup-error.ts";
 import { type SystemFiles, SystemNames } from "./system-names.ts";
 
@@ -183,10 +183,5 @@ function domainOf(name: string): string {
  * it.
  */
 function inDialOrder({ v4, v6 }: DnsAnswer): LookupAddress[] {
-  return v4.length > 0 && !hasIpv6() ? [...v4, ...v6] : [...v6, ...v4];
-}
-
-function hasIpv6(): boolean {
-  const all = Object.values(networkInterfaces()).flat();
-  return all.some((each) => each?.family === "IPv6" && !each.internal && each.scopeid === 0);
+  return v4.length > 0 && !ownFamilies().has(6) ? [...v4, ...v6] : [...v6, ...v4];
 }

@@ -3,6 +3,7 @@ import { connect as connectTcp, isIP, isIPv4, type LookupFunction, type Socket }
 import { connect as connectTls, createSecureContext, type SecureContext } from "node:tls";
 import type { Logger } from "pino";
 import type { ProxyAddress } from "../../config/values.ts";
+import { withoutMissingFamily } from "../http/families.ts";
 import { NameResolver, type Resolver } from "../http/name-resolver.ts";
 import { describeFault } from "../request/outcome.ts";
 import { requestConnect } from "./http-connect.ts";
@@ -156,7 +157,7 @@ export class OutboundProxy {
     const family = isIP(host);
     if (family !== 0) return [{ address: host, family }];
     try {
-      return await this.#resolver.resolve(host);
+      return withoutMissingFamily(await this.#resolver.resolve(host));
     } catch {
       // The resolver's error holds the name, which users of the settings page need not know.
       throw new ProxyUnavailableError("the DNS lookup of its name failed");

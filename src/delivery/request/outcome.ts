@@ -66,12 +66,15 @@ export function describeStatus(status: number, retryAfterMs: number | null): str
 /**
  * Parses a Retry-After header. Returns the delay in milliseconds, or null if there is none.
  *
- * @param header seconds or an HTTP date (RFC 9110, 10.2.3)
+ * @param header seconds, also with a fraction, or an HTTP date (RFC 9110, 10.2.3)
  */
 export function parseRetryAfter(header: string | undefined, now: number): number | null {
   if (header === undefined) return null;
   const text = header.trim();
-  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - now;
+  let ms = Number.NaN;
+  if (/^\d+(\.\d+)?$/.test(text)) ms = Math.ceil(Number(text) * 1_000);
+  // Without a letter, Date.parse takes numbers for months, days or years: 35.9 would be September 2035.
+  else if (/[a-z]/i.test(text)) ms = Date.parse(text) - now;
   return Number.isFinite(ms) && ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
 }
 
@@ -129,6 +132,15 @@ const FAULTS: Record<string, string> = {
   HPE_HEADER_OVERFLOW: "response headers too large",
 };
 
+/**
+ * Errors of responses that the request did not ask for, by undici's message. undici ends the connection on them, with the
+ * code UND_ERR_SOCKET; its message is the only evidence. An unknown message falls back to FAULTS.
+ */
+const UNREQUESTED: Record<string, string> = {
+  "bad response": "the receiver sent 100 Continue, which the request did not ask for",
+  "bad upgrade": "the receiver sent 101 Switching Protocols, which the request did not ask for",
+};
+
 /** Describes a connection error in one line for the attempt record. */
 export function describeFault(error: Error): string {
   const code = faultCode(error);
@@ -139,7 +151,11 @@ export function describeFault(error: Error): string {
   // Node's own error, without a system call, if the receiver closed the connection amid the handshake.
   if (code === "ECONNRESET" && error.message.startsWith(CLOSED_IN_HANDSHAKE))
     return `the receiver closed the connection during the TLS handshake (${code})`;
-  const words = FAULTS[code] ?? (code.startsWith("ERR_SSL_") ? `TLS error: ${tlsReason(error)}` : undefined);
+  const unrequested = code === "UND_ERR_SOCKET" ? UNREQUESTED[error.message] : undefined;
+  const words =
+    unrequested ??
+    FAULTS[code] ??
+    (code.startsWith("ERR_SSL_") ? `TLS error: ${tlsReason(error)}` : undefined);
   return words ? `${words} (${code})` : `request failed (${code})`;
 }
 

@@ -45,6 +45,10 @@ async function sendTo(server: Server): Promise<Outcome> {
 const answering = (bytes: Buffer | string) =>
   createServer((socket) => socket.once("data", () => socket.write(bytes)));
 
+/** A server that reads a request over TLS and writes bytes of its own. */
+const answeringOverTls = (bytes: string) =>
+  tls.createServer(certificate, (socket) => socket.once("data", () => socket.write(bytes)));
+
 /** The ServerHello of a server from before TLS 1.3, which chooses its own highest version. */
 function serverHello(minor: number): Buffer {
   const hello = Buffer.concat([Buffer.from([3, minor]), Buffer.alloc(32), Buffer.from([0, 0, 0x2f, 0])]);
@@ -96,6 +100,19 @@ test.each<[string, () => Server, string]>([
     "a receiver that hangs up amid the handshake",
     () => createServer((socket) => socket.once("data", () => socket.end())),
     "the receiver closed the connection during the TLS handshake (ECONNRESET)",
+  ],
+  [
+    "a receiver that sends an unrequested 100 Continue",
+    () => answeringOverTls("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    "the receiver sent 100 Continue, which the request did not ask for (UND_ERR_SOCKET)",
+  ],
+  [
+    "a receiver that switches to another protocol",
+    () =>
+      answeringOverTls(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+      ),
+    "the receiver sent 101 Switching Protocols, which the request did not ask for (UND_ERR_SOCKET)",
   ],
 ])("an attempt says what is wrong with %s", async (_, server, error) => {
   expect(await sendTo(server())).toMatchObject({ delivered: false, status: null, error });

@@ -1,0 +1,32 @@
+import type { LookupAddress } from "node:dns";
+import { networkInterfaces } from "node:os";
+import ipaddr from "ipaddr.js";
+
+/**
+ * Leaves out addresses of a family that this machine lacks, if the other family has addresses. Node ends each connection
+ * attempt but the last after 250 ms: with an unreachable address as the last one, the others would have only this time.
+ */
+export function withoutMissingFamily(addresses: readonly LookupAddress[]): LookupAddress[] {
+  const families = new Set(addresses.map(({ family }) => family));
+  if (families.size < 2) return [...addresses];
+  const own = ownFamilies();
+  // Loopback addresses work without a network.
+  const kept = addresses.filter(({ address, family }) => own.has(family) || isLoopback(address));
+  return kept.length > 0 ? kept : [...addresses];
+}
+
+/** The address families, 4 and 6, of which this machine has an address that is neither loopback nor link-local IPv6. */
+export function ownFamilies(): Set<number> {
+  const own = new Set<number>();
+  for (const each of Object.values(networkInterfaces()).flat()) {
+    if (!each || each.internal) continue;
+    // Pods with IPv6 only can have link-local IPv4 addresses, translated by their node.
+    if (each.family === "IPv4") own.add(4);
+    else if (each.scopeid === 0) own.add(6);
+  }
+  return own;
+}
+
+function isLoopback(address: string): boolean {
+  return ipaddr.parse(address).range() === "loopback";
+}
