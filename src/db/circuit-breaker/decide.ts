@@ -5,7 +5,7 @@ import { transactionWithRetry } from "../deadlock.ts";
 import { noticeDisabled } from "../events/notices.ts";
 import { withPartitions } from "../partitions.ts";
 import { announceQueued, raiseRevisions } from "../queue/changes.ts";
-import { isFree } from "../queue/workers.ts";
+import { isFree, ofWebhook } from "../queue/workers.ts";
 import { type BreakerState, removeBreakers } from "./breakers.ts";
 import { resendStep } from "./resend.ts";
 
@@ -293,11 +293,11 @@ class Step {
       `update webhooks w set test_delivery = p.id, probe_attempts = p.attempts from (
           select p.* from unnest(:ids::bigint[]) m(id) cross join lateral (
             (select q.id, q.webhook_id, null::smallint as attempts from queue q
-              where q.webhook_id = m.id and ${isFree("q")} order by q.id limit 1)
+              where ${ofWebhook("q", "m.id")} and ${isFree("q")} order by q.webhook_id, q.id limit 1)
             union all
             (select t.id, t.webhook_id, t.attempts from (
                 select t.id, t.webhook_id, t.attempts, t.due from retries t
-                where t.webhook_id = m.id and ${isFree("t")} order by t.id limit ${MAX_SEARCHED}
+                where ${ofWebhook("t", "m.id")} and ${isFree("t")} order by t.webhook_id, t.id limit ${MAX_SEARCHED}
               ) t where t.due <= now() order by t.id limit 1)
           ) p order by p.id limit 1
         ) p where w.id = p.webhook_id`,

@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
-import { isFree } from "../queue/workers.ts";
+import { isFree, ofWebhook } from "../queue/workers.ts";
 
 /** Rows of a table that a reading looks at, at most: beyond that it answers PostgreSQL's estimate. */
 const MAX_COUNTED = 100_000;
@@ -94,7 +94,8 @@ async function readOldestSendable(
           and w.rate_limit is null and not exists (select from retries r where r.webhook_id = w.id)
         offset 0
       ) sendable cross join lateral (
-        select id, queued from queue q where q.webhook_id = s.webhook_id and ${isFree("q")} order by id limit 1
+        select id, queued from queue q where ${ofWebhook("q", "s.webhook_id")} and ${isFree("q")}
+        order by q.webhook_id, q.id limit 1
       ) free
       union all
       (select time_of_id(event_id) from fan_out order by event_id limit 1)

@@ -4,7 +4,7 @@ import { NIL_ID } from "../partitions.ts";
 import { endInterrupted } from "./endings.ts";
 import { HAS_RETRIES, MAY_RETRY } from "./retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "./webhooks.ts";
-import { isFree, WORKERS } from "./workers.ts";
+import { isFree, MAX_ID, ofWebhook, WORKERS } from "./workers.ts";
 
 /** The maximum number of claims of a delivery without a result. Beyond it, the delivery fails as `interrupted`. */
 export const MAX_CLAIMS = 10;
@@ -18,9 +18,6 @@ export interface Claimant {
   /** The run's row in `runs`. */
   runId: number;
 }
-
-/** The largest UUID: no id of a delivery sorts after it. */
-const MAX_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff";
 
 /** A worker without a row must not claim: its claims would be free immediately. */
 const IS_WORKER = `:workerId::int = any(${WORKERS})`;
@@ -94,7 +91,7 @@ export async function claimPending(
       select s.webhook_id, w.first_id, w.last_id, w.rate_limit, w.endpoint_id from waiting s cross join lateral (
         -- Of a paused webhook, the test delivery alone.
         select case when w.paused is null then s.first_id else w.test_delivery end as first_id,
-          case when w.paused is null then '${MAX_ID}' else w.test_delivery end as last_id, w.rate_limit, w.endpoint_id
+          case when w.paused is null then ${MAX_ID} else w.test_delivery end as last_id, w.rate_limit, w.endpoint_id
         from (
           -- The row is found by its id alone: with the conditions, the planner may read the whole of a partial index.
           select w.paused, w.test_delivery, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
@@ -105,14 +102,15 @@ export async function claimPending(
       ) w
         -- One whose rows are all claimed must not make the others' shares smaller.
         cross join lateral (
-          select from queue q where q.webhook_id = s.webhook_id and q.id between w.first_id and w.last_id
-            and ${isFree("q")} order by id limit 1
+          select from queue q where ${ofWebhook("q", "s.webhook_id", "w.first_id", "w.last_id")}
+            and ${isFree("q")} order by q.webhook_id, q.id limit 1
         ) free
     ), ${allowances("eligible")},
     chosen as (
       select d.place from allowed s cross join lateral (
         select ctid as place from queue q
-        where q.webhook_id = s.webhook_id and q.id between s.first_id and s.last_id and ${isFree("q")} order by id
+        where ${ofWebhook("q", "s.webhook_id", "s.first_id", "s.last_id")} and ${isFree("q")}
+        order by q.webhook_id, q.id
         limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from eligible))))
         for update skip locked
       ) d limit :limit::int

@@ -2,7 +2,7 @@ import type { Bindings, Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { CHANGE, deltaOf } from "../deliveries/rollup-deltas.ts";
 import { isInRangeOf } from "../partitions.ts";
-import { isFree } from "./workers.ts";
+import { isFree, ofWebhook } from "./workers.ts";
 
 /** The final state of a delivery that ends without an attempt. */
 interface Ending {
@@ -132,11 +132,11 @@ export async function endBeyond(db: Db, max: number, limit: number): Promise<num
     )
     select t.ctid from waiting w
       cross join lateral (
-        select id from queue q where q.webhook_id = w.webhook_id order by id offset :max::int limit 1
+        select id from queue q where ${ofWebhook("q", "w.webhook_id")} order by q.webhook_id, q.id offset :max::int limit 1
       ) first_beyond
       cross join lateral (
-        select ctid from queue q where q.webhook_id = w.webhook_id and q.id >= first_beyond.id and ${isFree("q")}
-        order by id desc limit :limit::int for update skip locked
+        select ctid from queue q where ${ofWebhook("q", "w.webhook_id", "first_beyond.id")} and ${isFree("q")}
+        order by q.webhook_id desc, q.id desc limit :limit::int for update skip locked
       ) t limit :limit::int`;
   return end(db, choose, { outcome: "failed", reason: "queue full" }, { max, limit }, ["queue"]);
 }

@@ -1,5 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
+import { NIL_ID } from "../partitions.ts";
 
 /** The ids of workers with valid claims, as an array that a statement evaluates once. */
 export const WORKERS = "array(select id from workers)";
@@ -7,6 +8,20 @@ export const WORKERS = "array(select id from workers)";
 /** The condition that a row of `queue` or `retries` is not claimed. @param table its name in the query */
 export const isFree = (table: string) =>
   `(${table}.claimed_by is null or ${table}.claimed_by <> all(${WORKERS}))`;
+
+/** SQL for the largest UUID: no id of a delivery sorts after it. */
+export const MAX_ID = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
+
+/**
+ * SQL for the condition that a row of `queue` or `retries` is of a webhook, for statements that read its oldest rows with
+ * `order by webhook_id, id limit …`. With `webhook_id =` and `order by id`, the planner may read the whole table by its
+ * primary key until it finds a row of the webhook.
+ *
+ * @param first SQL for the smallest id
+ * @param last SQL for the largest id
+ */
+export const ofWebhook = (table: string, webhookId: string, first = `'${NIL_ID}'::uuid`, last = MAX_ID) =>
+  `(${table}.webhook_id, ${table}.id) >= (${webhookId}, ${first}) and (${table}.webhook_id, ${table}.id) <= (${webhookId}, ${last})`;
 
 /**
  * Adds a row for a process that will claim deliveries. The row expires unless renewed.

@@ -3,6 +3,7 @@ import { transactionWithRetry } from "../deadlock.ts";
 import { searchDeliveries } from "../deliveries/search.ts";
 import { startRound } from "../deliveries/send-again.ts";
 import { lastIdOf, timeOfId } from "../partitions.ts";
+import { ofWebhook } from "../queue/workers.ts";
 import { webhookIn } from "../scope.ts";
 import { queueMissed } from "./backfill.ts";
 import type { RunningReplay, Taken } from "./running.ts";
@@ -204,8 +205,8 @@ async function lockPlace(trx: Db, id: string, webhookId: bigint): Promise<Place 
         coalesce(time_of_id(oldest.id) < now() - make_interval(secs => ${BEHIND_S}), false) as behind
       from running r join replay_webhooks p on p.replay_id = r.id
       left join lateral (
-        select q.id from queue q where q.webhook_id = p.webhook_id and q.id > ${lastIdOf("p.after_step")}
-        order by q.id limit 1
+        select q.id from queue q where ${ofWebhook("q", "p.webhook_id", lastIdOf("p.after_step"))}
+        order by q.webhook_id, q.id limit 1
       ) oldest on true
       where p.webhook_id = :webhookId::bigint and p.ended is null and p.due <= now()
       for update of p skip locked`,

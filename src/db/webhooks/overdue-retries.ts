@@ -1,5 +1,6 @@
 import type { Db } from "../database.ts";
 import { rows } from "../database.ts";
+import { ofWebhook } from "../queue/workers.ts";
 
 /** A retry is overdue when it was due longer ago than this, in seconds: an attempt under way takes most of it. */
 export const OVERDUE_AFTER_S = 20;
@@ -22,7 +23,8 @@ export async function readOverdueRetries(db: Db, webhookId: bigint): Promise<Ove
   const [found] = await rows<{ count: number; oldestDue: Date | null }>(
     db,
     `select count(*)::int as count, min(due) as "oldestDue" from (
-        select due from retries where webhook_id = :webhookId::bigint order by webhook_id, id limit ${MAX_COUNTED}
+        select due from retries t where ${ofWebhook("t", ":webhookId::bigint")}
+        order by webhook_id, id limit ${MAX_COUNTED}
       ) waiting where ${isOverdue}`,
     { webhookId },
   );

@@ -1,6 +1,7 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { CHANGE } from "../deliveries/rollup-deltas.ts";
+import { ofWebhook } from "../queue/workers.ts";
 
 /** The health of a webhook's endpoint, worst last. */
 export const HEALTHS = ["healthy", "degraded", "failing"] as const;
@@ -77,7 +78,8 @@ const LATEST_ERROR = `
   select nullif(concat_ws(': ', 'HTTP status ' || status, error), '') as error from (
     (select a.started, a.error, a.status
       from (
-        select id, attempts from retries where webhook_id = h.webhook_id order by id desc limit ${ERRORS_COMPARED}
+        select id, attempts from retries t where ${ofWebhook("t", "h.webhook_id")}
+        order by webhook_id desc, id desc limit ${ERRORS_COMPARED}
       ) r cross join lateral (
         select started, error, status from attempts where delivery_id = r.id and number = r.attempts limit 1
       ) a)
