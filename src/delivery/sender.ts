@@ -115,13 +115,14 @@ export class Sender {
 
   /**
    * Whether more than the given number of deliveries of a kind are queued that only the budget delays. Deliveries
-   * that wait for their receiver's window do not count: they must not prevent claims for other receivers.
+   * that wait for their receiver's window, or to slow receivers for the maximum, do not count: they must not prevent claims for
+   * other receivers.
    */
   hasWaiting(kind: Kind, deliveries: number): boolean {
     if (this.#scheduler.waiting(kind) <= deliveries) return false;
     let sendable = 0;
     for (const { window, host, waiting } of this.#scheduler.queues(kind)) {
-      if (this.#scheduler.hasRoom(window, host)) sendable += waiting;
+      if (this.#scheduler.hasRoom(window, host) && !this.#scheduler.isDelayedByMax(host)) sendable += waiting;
       if (sendable > deliveries) return true;
     }
     return false;

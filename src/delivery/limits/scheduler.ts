@@ -35,6 +35,9 @@ const RETRY_BUDGET_DIVISOR = 5;
 /** The divisor of the budget that gives the share of probes: one quarter. */
 const PROBE_BUDGET_DIVISOR = 4;
 
+/** The part of the maximum from which it delays tasks of hosts whose requests are exempt from the budget. */
+const NEAR_MAX = 7 / 8;
+
 const NONE: readonly never[] = [];
 
 /** The queued tasks of one webhook and kind, oldest first. */
@@ -98,6 +101,8 @@ export class Scheduler<T extends Task> {
   /** Requests in flight that are not exempt. */
   readonly #counted: Record<Kind, number> = { first: 0, retry: 0 };
   #countedProbes = 0;
+  /** The number of exempt requests in flight, by host. */
+  readonly #exempt = new Map<string, number>();
   /** Tasks that are not exempt, by whether they started since the last call of `exemptSlow` or before. */
   #recent = new Set<T>();
   #older = new Set<T>();
@@ -151,6 +156,14 @@ export class Scheduler<T extends Task> {
   /** Whether the windows of a webhook and its host have room for more than a probe. */
   hasRoom(window: WindowKey, host: string): boolean {
     return this.webhooks.isOpen(window) && this.hosts.isOpen(host);
+  }
+
+  /** Whether the maximum delays queued tasks of a host: it is almost reached, and most requests in flight to the host are exempt. */
+  isDelayedByMax(host: string): boolean {
+    return (
+      this.inFlight >= this.#max * NEAR_MAX &&
+      2 * (this.#exempt.get(host) ?? 0) > this.hosts.of(host).inFlight
+    );
   }
 
   /** The queued tasks of a kind that only the budget delays. */
@@ -209,7 +222,10 @@ export class Scheduler<T extends Task> {
 
   /** Exempts requests that have been in flight since before the previous call: they no longer count in the budget. */
   exemptSlow(): void {
-    for (const task of this.#older) this.#uncount(task);
+    for (const task of this.#older) {
+      this.#uncount(task);
+      this.#exempt.set(task.host, (this.#exempt.get(task.host) ?? 0) + 1);
+    }
     this.#older = this.#recent;
     this.#recent = new Set();
   }
@@ -218,6 +234,7 @@ export class Scheduler<T extends Task> {
   end(task: T, verdict: Verdict): void {
     this.#inFlight[task.kind] -= 1;
     if (this.#recent.delete(task) || this.#older.delete(task)) this.#uncount(task);
+    else this.#forgetExempt(task.host);
     const hostHung = this.hosts.of(task.host).timedOut;
     this.webhooks.end(task.window, verdict.webhook);
     const counted = this.#probes.get(task);
@@ -226,6 +243,12 @@ export class Scheduler<T extends Task> {
     this.#probes.delete(task);
     if (hostHung && !this.hosts.of(task.host).timedOut) this.#refreshWindows(task.host);
     this.#refresh(task);
+  }
+
+  #forgetExempt(host: string): void {
+    const others = (this.#exempt.get(host) ?? 0) - 1;
+    if (others > 0) this.#exempt.set(host, others);
+    else this.#exempt.delete(host);
   }
 
   #uncount(task: T): void {

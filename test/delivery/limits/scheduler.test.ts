@@ -137,6 +137,27 @@ test("requests to slow receivers leave the budget to fast ones, up to the maximu
   expect(receivers.inFlightTo(0)).toHaveLength(2);
 });
 
+test("near the maximum, it delays tasks of a host most of whose requests are exempt, and those of no other", () => {
+  const receivers = new FakeReceivers({ budget: 8, max: 16, perHost: 12, perWebhook: 12 }, 8);
+  const { scheduler } = receivers;
+  receivers.push("first", 0, 40);
+  receivers.start();
+  for (let calls = 0; calls < 2; calls += 1) receivers.exemptSlow();
+  expect([receivers.inFlight.length, scheduler.isDelayedByMax("host-0")]).toEqual([4, false]);
+  while (receivers.inFlight.length < 12) {
+    for (const task of receivers.inFlightTo(0).slice(0, 1)) receivers.end(task, ANSWERED);
+    receivers.start();
+    for (let calls = 0; calls < 2; calls += 1) receivers.exemptSlow();
+  }
+  expect(scheduler.isDelayedByMax("host-0")).toBe(false);
+  receivers.push("first", 1, 4);
+  receivers.start();
+  expect(receivers.inFlight).toHaveLength(16);
+  expect([0, 1].map((host) => scheduler.isDelayedByMax(`host-${host}`))).toEqual([true, false]);
+  for (const task of receivers.inFlightTo(0).slice(0, 3)) receivers.end(task, ANSWERED);
+  expect(scheduler.isDelayedByMax("host-0")).toBe(false);
+});
+
 test("retries have a fifth of the budget beside first attempts, and all of it alone", () => {
   const receivers = new FakeReceivers({ budget: 20, perHost: 400, perWebhook: 400 }, WEBHOOKS);
   for (let webhook = 0; webhook < WEBHOOKS; webhook += 1)
