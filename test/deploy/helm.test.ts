@@ -95,6 +95,26 @@ describeWith(["helm"], "the Helm chart", () => {
     }
   });
 
+  test("leaves the namespace to a profile of Temporal's, unless temporal.namespace is set", () => {
+    const namespaces = (...args: string[]) => {
+      const rendered = execFileSync(
+        "helm",
+        [
+          "template",
+          "hooks",
+          chart,
+          "--kube-version=1.33.0",
+          "--set-string=settings.TEMPORAL_PROFILE=cloud",
+          ...args,
+        ],
+        { encoding: "utf8" },
+      );
+      return [...new Set(rendered.match(/(?<=name: TEMPORAL_NAMESPACE\n *value: ).*/g))];
+    };
+    expect(namespaces()).toEqual([]);
+    expect(namespaces("--set=temporal.namespace=hooks.account")).toEqual(['"hooks.account"']);
+  });
+
   test.each(["DISPATCH_INTERVALL", "ROLE", "DATABASE_URL", "METRICS_PORT"])(
     "refuses the setting %s, which is unknown or set by another value",
     (name) => {

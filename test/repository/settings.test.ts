@@ -100,3 +100,11 @@ test("the Helm chart can set every setting, in one way", () => {
   for (const name of [...Object.keys(SET_BY_CHART), ...Object.keys(secrets.keys)])
     for (const pattern of patterns) expect(name).not.toMatch(new RegExp(pattern));
 });
+
+test("the Helm chart leaves Temporal's namespace to the profile, unless temporal.namespace is set", () => {
+  const { temporal } = parse(read("deploy/helm/values.yaml")) as { temporal: { namespace: string } };
+  expect(temporal.namespace).toBe("");
+  expect(read("deploy/helm/templates/_helpers.tpl")).toContain(
+    "{{- with $root.Values.temporal.namespace }}\n- name: TEMPORAL_NAMESPACE\n",
+  );
+});
