@@ -8,6 +8,9 @@ import { ConfigError } from "./config-error.ts";
 export function checkTogether(
   env: {
     ROLE: string;
+    HTTP_PORT: number;
+    GRPC_PORT: number;
+    METRICS_PORT: number | undefined;
     DATABASE_URL: string | undefined;
     DATABASE_DIRECT_URL: string | undefined;
     DATABASE_READ_URL: string | undefined;
@@ -23,7 +26,7 @@ export function checkTogether(
   },
   externalTemporal: boolean,
 ): void {
-  const wrong: string[] = [];
+  const wrong = samePorts(env);
   if (Boolean(env.TLS_CERT) !== Boolean(env.TLS_KEY)) {
     wrong.push("only one of TLS_CERT and TLS_KEY is set: set both to the paths of PEM files, or neither");
   }
@@ -69,4 +72,24 @@ export function checkTogether(
     );
   }
   if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
+}
+
+/** The rules that the ports break: each listener of the process needs a different one. 0 selects a free port. */
+function samePorts(env: {
+  ROLE: string;
+  TLS_CERT: string | undefined;
+  HTTP_PORT: number;
+  GRPC_PORT: number;
+  METRICS_PORT: number | undefined;
+}): string[] {
+  const hasGrpcPort = env.ROLE !== "worker" && !env.TLS_CERT;
+  const ports = (["HTTP_PORT", "GRPC_PORT", "METRICS_PORT"] as const).filter(
+    (name) => env[name] && (name !== "GRPC_PORT" || hasGrpcPort),
+  );
+  return ports.flatMap((name, n) =>
+    ports
+      .slice(n + 1)
+      .filter((other) => env[other] === env[name])
+      .map((other) => `${name} and ${other} are both ${env[name]}: set them to different ports`),
+  );
 }

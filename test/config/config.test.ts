@@ -52,6 +52,20 @@ describe("the settings", () => {
     expect(config.logLevel).toBe("info");
   });
 
+  test("are refused if two listeners of the process have the same port", () => {
+    expect(refusal({ HTTP_PORT: "9090" })).toBe(
+      "HTTP_PORT and GRPC_PORT are both 9090: set them to different ports",
+    );
+    expect(refusal({ HTTP_PORT: "8000", METRICS_PORT: "8000" })).toBe(
+      "HTTP_PORT and METRICS_PORT are both 8000: set them to different ports",
+    );
+    expect(refusal({ METRICS_PORT: "9090" })).toContain("GRPC_PORT and METRICS_PORT are both 9090");
+    // 0 selects free ports, and a worker has no port of gRPC.
+    readConfig({ HTTP_PORT: "0", GRPC_PORT: "0", METRICS_PORT: "0" });
+    const shared = { DATABASE_URL: DATABASE, SECRET_KEY: KEY, TEMPORAL_ADDRESS: "temporal.example:7233" };
+    readConfig({ ...shared, ROLE: "worker", HTTP_PORT: "9090" });
+  });
+
   test("take networks that the address guard lets through", () => {
     const { delivery } = readConfig({ DELIVERY_ALLOWED_NETWORKS: "10.0.0.0/8, fd00::/8" });
     expect(delivery.allowedNetworks.map(([address, bits]) => `${address}/${bits}`)).toEqual([
