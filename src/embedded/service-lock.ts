@@ -17,18 +17,22 @@ interface Owner {
  * releases it, a reused pid cannot hold it, and two processes cannot both get it. The pid file only serves the error
  * message.
  *
- * @throws Error that names the pid of the service that uses `dataDir`
+ * @throws Error that names the pid of the service that uses `dataDir`, or the reason why `dataDir` cannot be locked
  */
 export async function lockDataDir(dataDir: string): Promise<{ release(): Promise<void> }> {
   const folder = await ensureDataDir(dataDir);
   const pidFile = path.join(folder, "service.pid");
-  const database = new DatabaseSync(path.join(folder, "service.lock"));
+  const database = new DatabaseSync(path.join(folder, "service.lock"), { open: false });
   try {
+    database.open();
     database.exec("pragma busy_timeout = 0; begin exclusive");
   } catch (error) {
-    database.close();
+    if (database.isOpen) database.close();
     if (!isBusy(error))
-      throw new Error(`cannot lock ${folder}: ${(error as Error).message}`, { cause: error });
+      throw new Error(
+        `cannot lock ${folder}: service.lock: ${(error as Error).message}; let this user write to the folder and to the file, or set another DATA_DIR`,
+        { cause: error },
+      );
     throw new Error(`${await nameOwner(pidFile)} already uses ${folder}; stop it, or set another DATA_DIR`);
   }
   await writeState(pidFile, { pid: process.pid, command: commandOf(process.pid) } satisfies Owner);

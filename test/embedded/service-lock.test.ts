@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { lockDataDir } from "../../src/embedded/service-lock.ts";
@@ -55,4 +55,12 @@ test("of six services that start at once, one gets the DATA_DIR", async () => {
   for (const { said } of starters.filter((starter) => !starter.said.locked)) {
     expect(said.message).toContain(`pid ${winners[0]?.child.pid}`);
   }
+});
+
+test("a DATA_DIR whose lock cannot be opened is named, with what to do", async () => {
+  const dataDir = await temporaryFolder();
+  await mkdir(path.join(dataDir, "service.lock"));
+  await expect(lockDataDir(dataDir)).rejects.toThrow(
+    `cannot lock ${dataDir}: service.lock: unable to open database file; let this user write to the folder and to the file, or set another DATA_DIR`,
+  );
 });
