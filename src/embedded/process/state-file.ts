@@ -18,8 +18,12 @@ export async function readState<T>(file: string): Promise<Partial<T> | null> {
 /** Atomically replaces `file` with `value` as JSON, readable only by its owner. */
 export async function writeState(file: string, value: object): Promise<void> {
   const draft = `${file}.${randomUUID()}`;
-  await writeFile(draft, `${JSON.stringify(value, null, 2)}\n`, { mode: 0o600 });
-  await rename(draft, file);
+  try {
+    await writeFile(draft, `${JSON.stringify(value, null, 2)}\n`, { mode: 0o600 });
+    await rename(draft, file);
+  } finally {
+    await rm(draft, { force: true });
+  }
 }
 
 /** The secret stored in `file`; null if it does not exist or is empty, as a full disk or a power failure may leave it. */
