@@ -1,24 +1,29 @@
 /** The interval between checks whether the parent npm process still exists, in milliseconds. */
 const PARENT_CHECK_MS = 1_000;
+/** The time after the first signal in which further ones are ignored, in milliseconds. */
+const REPEATED_SIGNAL_MS = 1_000;
+/** The parent at the start: it may end while the rest of the code loads. */
+const PARENT = process.ppid;
 
 /**
  * Resolves when the process should stop: on SIGINT or SIGTERM, or when the parent `npm start` has ended, because npm
- * passes SIGTERM only to its shell. A second signal ends the process immediately.
+ * passes SIGTERM only to its shell. A signal more than a second after the first ends the process immediately.
  */
 export function untilToldToStop(): Promise<void> {
   return new Promise((resolve) => {
-    let told = false;
+    let toldAt: number | undefined;
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       process.on(signal, () => {
-        if (told) process.exit(130);
-        told = true;
+        // One Ctrl-C arrives twice where /bin/sh is bash: node is then npm's child, gets it from the terminal, and npm forwards it.
+        if (toldAt !== undefined && performance.now() - toldAt > REPEATED_SIGNAL_MS) process.exit(130);
+        toldAt ??= performance.now();
         resolve();
       });
     }
     if (process.env.npm_lifecycle_event === undefined) return;
-    const parent = process.ppid;
+    if (process.ppid !== PARENT) return resolve();
     const check = setInterval(() => {
-      if (process.ppid === parent) return;
+      if (process.ppid === PARENT) return;
       clearInterval(check);
       resolve();
     }, PARENT_CHECK_MS);

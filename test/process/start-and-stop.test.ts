@@ -22,6 +22,7 @@ import { temporalNames } from "../../src/temporal/connection/names.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
+import { startServiceProcess } from "../support/service-process.ts";
 import { keyedTransport, quietRuntime, startTestService, WOKEN } from "../support/test-service.ts";
 
 const { EventType } = proto.temporal.api.enums.v1;
@@ -211,6 +212,25 @@ test("a stopping API is not ready, yet serves calls for SHUTDOWN_DELAY and ends 
   expect(await list()).toMatchObject({ status: 200 });
   await stopped;
   await expect(fetch(`${service.url}/healthz`)).rejects.toThrow();
+});
+
+test("one Ctrl-C that arrives twice, from the terminal and from npm, stops the service in order", async () => {
+  const database = await createTestDatabase();
+  onTestFinished(() => database.drop());
+  const service = await startServiceProcess({
+    ...settings,
+    ROLE: "api",
+    DATABASE_URL: database.url,
+    // It still runs when the second one arrives.
+    SHUTDOWN_DELAY: "300ms",
+  });
+  onTestFinished(() => void service.process.kill("SIGKILL"));
+  const closed = once(service.process, "close");
+  service.process.kill("SIGINT");
+  await wait(20);
+  service.process.kill("SIGINT");
+  const [code] = await closed;
+  expect(code).toBe(0);
 });
 
 test("npm run migrate waits for the database, prepares its schema and ends", async () => {

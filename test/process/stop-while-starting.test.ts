@@ -64,3 +64,61 @@ test("a worker obeys SIGTERM while Temporal is unavailable", async () => {
   expect(code).toBe(0);
   expect(ms).toBeLessThan(MAX_STOP_MS);
 });
+
+/** Loaded before the service: while `src/service.ts` is loaded, prints its pid and waits for the end of its parent. */
+const WAITS_FOR_ORPHANHOOD = `
+  import { writeSync } from "node:fs";
+  import { registerHooks } from "node:module";
+  registerHooks({
+    load(url, context, next) {
+      if (url.endsWith("/src/service.ts")) {
+        const parent = process.ppid;
+        writeSync(1, "loading in " + process.pid + "\\n");
+        while (process.ppid === parent) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+      }
+      return next(url, context);
+    },
+  });
+`;
+
+test.skipIf(process.platform === "win32")(
+  "SIGTERM of npm's shell while the code loads ends the service too",
+  async () => {
+    const command = '"$0" --import "$1" --disable-warning=ExperimentalWarning src/main.ts';
+    const preload = `data:text/javascript,${encodeURIComponent(WAITS_FOR_ORPHANHOOD)}`;
+    const shell = spawn("sh", ["-c", `true && ${command}; true`, process.execPath, preload], {
+      cwd: root,
+      env: {
+        PATH: process.env.PATH ?? "",
+        npm_lifecycle_event: "start",
+        ROLE: "api",
+        SECRET_KEY: Buffer.alloc(32, 1).toString("base64"),
+        DATABASE_URL: `postgres://nobody:nothing@127.0.0.1:${await anyPort()}/none`,
+        HTTP_PORT: "0",
+        GRPC_PORT: "0",
+        LOG_LEVEL: "silent",
+      },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let pid = 0;
+    onTestFinished(() => {
+      shell.kill("SIGKILL");
+      try {
+        if (pid > 0) process.kill(pid, "SIGKILL");
+      } catch {
+        // Ended, as it should.
+      }
+    });
+    let printed = "";
+    shell.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+      printed += chunk;
+    });
+    // Its output ends with the service, not with the shell.
+    const closed = once(shell, "close");
+    await vi.waitUntil(() => /loading in \d+\n/.test(printed), { timeout: 30_000, interval: 20 });
+    pid = Number(/loading in (\d+)/.exec(printed)?.[1]);
+    shell.kill("SIGTERM");
+    await closed;
+    expect(printed).toContain("stopping before the service is ready");
+  },
+);
