@@ -162,7 +162,7 @@ const insertStatement = (more: string) => `
   ),
   recipient as materialized (
     select w.process, w.id from narrow cross join lateral (
-      -- By the process alone: with a condition for each webhook, those of wide events would be read only to be left out.
+      -- A condition on each webhook would read all webhooks of the wide events, and then leave them out.
       select w.process, w.id from webhooks w where w.process = narrow.process and w.deleted is null offset 0
     ) w
   ),

@@ -137,7 +137,7 @@ test("requests to slow receivers leave the budget to fast ones, up to the maximu
   expect(receivers.inFlightTo(0)).toHaveLength(2);
 });
 
-test("near the maximum, it delays tasks of a host most of whose requests are exempt, and those of no other", () => {
+test("near the maximum of requests in flight, only hosts whose requests are mostly exempt count as delayed by it", () => {
   const receivers = new FakeReceivers({ budget: 8, max: 16, perHost: 12, perWebhook: 12 }, 8);
   const { scheduler } = receivers;
   receivers.push("first", 0, 40);
