@@ -1,6 +1,7 @@
 import { NumberInput, SimpleGrid } from "@mantine/core";
 import type { UseFormReturnType } from "@mantine/form";
 import type { ApiKey } from "../../../../../gen/webhook/v1/api_key_pb.ts";
+import { fromOne } from "../../../parts/dialogs/from-one.ts";
 
 const FIELDS = [
   {
@@ -24,12 +25,8 @@ export interface QuotaValues {
   quotas: Record<QuotaName, number | string>;
 }
 
-/** Refuses 0, which means no quota to the service. The field corrects it only when it loses the focus: not on Enter. */
-const fromOne = (value: number | string) =>
-  value !== "" && Number(value) < 1 ? "From 1. Leave it empty for no quota." : null;
-
 /** The validation of the quotas in a form. */
-export const QUOTA_RULES = { webhooks: fromOne, eventsPerSecond: fromOne };
+export const QUOTA_RULES = { webhooks: fromOne("quota"), eventsPerSecond: fromOne("quota") };
 
 /** The form's values for a key; empty for a new one. */
 export function quotaValuesOf(key: ApiKey | undefined): QuotaValues["quotas"] {

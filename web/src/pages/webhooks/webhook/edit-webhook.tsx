@@ -4,6 +4,7 @@ import { notifications } from "@mantine/notifications";
 import { IconArrowRight } from "@tabler/icons-react";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
+import { fromOne } from "../../../parts/dialogs/from-one.ts";
 import { UpdateFailure } from "../actions/update-failure.tsx";
 import { UrlField } from "../actions/url-field.tsx";
 import { useUndelivered } from "../actions/use-undelivered.ts";
@@ -31,9 +32,7 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
     initialValues: valuesOf(webhook),
     validate: {
       url: (url) => (url.trim() === "" ? "Enter the URL of the endpoint." : null),
-      // 0 means no limit to the service. The field corrects it only when it loses the focus: not on Enter.
-      rateLimit: (limit) =>
-        limit !== "" && Number(limit) < 1 ? "From 1. Leave it empty for no limit." : null,
+      rateLimit: fromOne("limit"),
     },
   });
   const update = useWebhookUpdate(webhook, form, valuesOf);
