@@ -7,8 +7,9 @@ import type { Clock } from "../process/clock.ts";
 import type { EventContents } from "./event-contents.ts";
 import type { Pacer } from "./http/pacer.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
-import { type Kind, Scheduler, type Task } from "./limits/scheduler.ts";
+import { Scheduler } from "./limits/scheduler.ts";
 import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
+import type { Kind, Task } from "./limits/task.ts";
 import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
 import { TokenError } from "./oauth2/token-request.ts";
 import { ProxyUnavailableError } from "./proxy/proxy-error.ts";
@@ -115,14 +116,14 @@ export class Sender {
 
   /**
    * Whether more than the given number of deliveries of a kind are queued that only the budget delays. Deliveries
-   * that wait for their receiver's window, or to slow receivers for the maximum, do not count: they must not prevent claims for
-   * other receivers.
+   * that wait for their receiver's window, or for the share of slow hosts, do not count: they must not prevent claims for other
+   * receivers.
    */
   hasWaiting(kind: Kind, deliveries: number): boolean {
     if (this.#scheduler.waiting(kind) <= deliveries) return false;
     let sendable = 0;
     for (const { window, host, waiting } of this.#scheduler.queues(kind)) {
-      if (this.#scheduler.hasRoom(window, host) && !this.#scheduler.isDelayedByMax(host)) sendable += waiting;
+      if (this.#scheduler.isSendable(window, host)) sendable += waiting;
       if (sendable > deliveries) return true;
     }
     return false;

@@ -1,20 +1,7 @@
 import { LeastLoaded } from "./least-loaded.ts";
+import { MIN_SHARED_BUDGET, type Pace, RequestsInFlight } from "./requests-in-flight.ts";
+import type { Kind, Task, WindowKey } from "./task.ts";
 import { type Evidence, Windows } from "./windows.ts";
-
-/** First attempts and retries have separate queues and separate shares of the budget. */
-export type Kind = "first" | "retry";
-
-/** Names the window of a webhook: its id, or that of the endpoint with whose webhooks it shares the window. */
-export type WindowKey = bigint | string;
-
-/** An attempt to send. */
-export interface Task {
-  readonly kind: Kind;
-  readonly webhookId: bigint;
-  /** Webhooks with the same key have the same host. */
-  readonly window: WindowKey;
-  readonly host: string;
-}
 
 /** The effect of an attempt's outcome on the windows of its webhook and host. */
 export interface Verdict {
@@ -29,14 +16,6 @@ export interface WaitingWebhook {
   host: string;
   waiting: number;
 }
-
-/** The divisor of the budget and of the maximum that gives the share of retries while first attempts are queued: one fifth. */
-const RETRY_BUDGET_DIVISOR = 5;
-/** The divisor of the budget that gives the share of probes: one quarter. */
-const PROBE_BUDGET_DIVISOR = 4;
-
-/** The part of the maximum from which it delays tasks of hosts whose requests are exempt from the budget. */
-const NEAR_MAX = 7 / 8;
 
 const NONE: readonly never[] = [];
 
@@ -70,8 +49,11 @@ interface HostQueue<T> {
 class Lane<T extends Task> {
   readonly hosts = new Map<string, HostQueue<T>>();
   readonly windows = new Map<WindowKey, WindowQueue<T>>();
-  /** Hosts that may have room in their window, by requests in flight. */
-  readonly ready = new LeastLoaded<HostQueue<T>>();
+  /** Hosts of each pace that may have room in their window, by requests in flight. */
+  readonly ready: Record<Pace, LeastLoaded<HostQueue<T>>> = {
+    usual: new LeastLoaded(),
+    slow: new LeastLoaded(),
+  };
   /** Candidates for a probe, in turn: hosts whose last attempt timed out, and such windows of other hosts. */
   readonly hanging = new Set<WindowQueue<T> | HostQueue<T>>();
   waiting = 0;
@@ -83,29 +65,15 @@ class Lane<T extends Task> {
  * A task starts when the budget, its host's window and its webhook's window have room. The next slot goes to the host
  * with the fewest requests in flight, and within it to the window with the fewest (max-min fairness), so that a few
  * busy or slow receivers leave room for all others. The webhooks of an endpoint share a window, and take turns in it. A
- * receiver whose last attempt timed out gets one request at a time, a probe. All probes together use at most a quarter of
- * the budget, and of the maximum.
- *
- * The budget holds requests that keep the process busy. One that has waited long for its response does not, and leaves it
- * (`exemptSlow`), so that slow receivers do not take the slots of fast ones. It still counts toward the maximum.
+ * receiver whose last attempt timed out gets one request at a time, a probe. Retries and probes have a share of the limits each.
+ * A host is slow from a request that becomes exempt until another ends that is not.
  */
 export class Scheduler<T extends Task> {
   /** Of webhooks, and of endpoints with several webhooks. */
   readonly webhooks: Windows<WindowKey>;
   readonly hosts: Windows<string>;
-  /** The maximum number of requests in flight that are not exempt. May be changed at any time. */
-  budget: number;
-  readonly #max: number;
+  readonly #requests: RequestsInFlight<T>;
   readonly #lanes: Record<Kind, Lane<T>> = { first: new Lane(), retry: new Lane() };
-  readonly #inFlight: Record<Kind, number> = { first: 0, retry: 0 };
-  /** Requests in flight that are not exempt. */
-  readonly #counted: Record<Kind, number> = { first: 0, retry: 0 };
-  #countedProbes = 0;
-  /** The number of exempt requests in flight, by host. */
-  readonly #exempt = new Map<string, number>();
-  /** Tasks that are not exempt, by whether they started since the last call of `exemptSlow` or before. */
-  #recent = new Set<T>();
-  #older = new Set<T>();
   #turn = 0;
   /**
    * Probes in flight, and whether each counts in its host's window. A probe of a webhook that hangs does not count:
@@ -115,19 +83,22 @@ export class Scheduler<T extends Task> {
 
   /** @param limits the maximum of requests in flight: that are not exempt, in total, per host and per webhook */
   constructor(limits: { budget: number; max: number; perHost: number; perWebhook: number }) {
-    this.budget = limits.budget;
-    this.#max = limits.max;
+    this.#requests = new RequestsInFlight(limits);
     this.hosts = new Windows(limits.perHost);
     this.webhooks = new Windows(limits.perWebhook);
   }
 
+  set budget(budget: number) {
+    this.#requests.budget = budget;
+  }
+
   get inFlight(): number {
-    return this.#inFlight.first + this.#inFlight.retry;
+    return this.#requests.size;
   }
 
   /** Whether the budget delays further tasks. */
   get isBudgetUsed(): boolean {
-    return this.#counted.first + this.#counted.retry >= this.budget;
+    return this.#requests.isBudgetUsed;
   }
 
   /** The number of queued tasks of a kind. */
@@ -158,18 +129,19 @@ export class Scheduler<T extends Task> {
     return this.webhooks.isOpen(window) && this.hosts.isOpen(host);
   }
 
-  /** Whether the maximum delays queued tasks of a host: it is almost reached, and most requests in flight to the host are exempt. */
-  isDelayedByMax(host: string): boolean {
-    return (
-      this.inFlight >= this.#max * NEAR_MAX &&
-      2 * (this.#exempt.get(host) ?? 0) > this.hosts.of(host).inFlight
-    );
+  /** Whether a webhook's tasks wait for nothing but the limits of hosts that are not slow. */
+  isSendable(window: WindowKey, host: string): boolean {
+    return this.hasRoom(window, host) && (this.#paceOf(host) === "usual" || this.#requests.hasRoom("slow"));
   }
 
-  /** The queued tasks of a kind that only the budget delays. */
+  #paceOf(host: string): Pace {
+    return this.hosts.of(host).isSlow ? "slow" : "usual";
+  }
+
+  /** The queued tasks of a kind that are sendable. */
   *sendable(kind: Kind): Iterable<T> {
     for (const { window, host, webhooks } of this.#lanes[kind].windows.values()) {
-      if (!this.hasRoom(window, host.host)) continue;
+      if (!this.isSendable(window, host.host)) continue;
       for (const { tasks, first } of webhooks.values()) yield* tasks.slice(first);
     }
   }
@@ -205,36 +177,34 @@ export class Scheduler<T extends Task> {
 
   /** Dequeues the next task to start; undefined if none may start. The caller must call `end` for it. */
   next(): T | undefined {
-    if (this.isBudgetUsed || this.inFlight >= this.#max) return undefined;
-    return this.#isRetrysTurn()
-      ? (this.#take("retry") ?? this.#take("first"))
-      : (this.#take("first") ?? this.#take("retry"));
+    return this.#nextOf("usual") ?? this.#nextOf("slow");
   }
 
-  /** Whether retries use less than their share. With a budget below RETRY_BUDGET_DIVISOR, they get every fifth turn. */
-  #isRetrysTurn(): boolean {
-    const shareOf = (requests: number) => Math.floor(requests / RETRY_BUDGET_DIVISOR);
-    if (this.budget >= RETRY_BUDGET_DIVISOR)
-      return this.#counted.retry < shareOf(this.budget) && this.#inFlight.retry < shareOf(this.#max);
-    this.#turn = (this.#turn + 1) % RETRY_BUDGET_DIVISOR;
+  #nextOf(pace: Pace): T | undefined {
+    if (!this.#requests.hasRoom(pace)) return undefined;
+    const { first, retry } = this.#lanes;
+    return this.#isRetrysTurn(pace)
+      ? (this.#take(retry, pace) ?? this.#take(first, pace))
+      : (this.#take(first, pace) ?? this.#take(retry, pace));
+  }
+
+  /** Whether retries use less than their share. With a budget too small for one, they get as small a part of the turns. */
+  #isRetrysTurn(pace: Pace): boolean {
+    if (this.#requests.budget >= MIN_SHARED_BUDGET) return this.#requests.isBelowShare("retry", pace);
+    this.#turn = (this.#turn + 1) % MIN_SHARED_BUDGET;
     return this.#turn === 0;
   }
 
   /** Exempts requests that have been in flight since before the previous call: they no longer count in the budget. */
   exemptSlow(): void {
-    for (const task of this.#older) {
-      this.#uncount(task);
-      this.#exempt.set(task.host, (this.#exempt.get(task.host) ?? 0) + 1);
-    }
-    this.#older = this.#recent;
-    this.#recent = new Set();
+    for (const { host } of this.#requests.exemptSlow()) this.#setSlow(host, true);
   }
 
   /** Records the end of a task that `next` returned. */
   end(task: T, verdict: Verdict): void {
-    this.#inFlight[task.kind] -= 1;
-    if (this.#recent.delete(task) || this.#older.delete(task)) this.#uncount(task);
-    else this.#forgetExempt(task.host);
+    const wasExempt = this.#requests.end(task);
+    const wasAnswered = verdict.webhook !== "none" || verdict.host !== "none";
+    if (!wasExempt && wasAnswered) this.#setSlow(task.host, false);
     const hostHung = this.hosts.of(task.host).timedOut;
     this.webhooks.end(task.window, verdict.webhook);
     const counted = this.#probes.get(task);
@@ -245,15 +215,14 @@ export class Scheduler<T extends Task> {
     this.#refresh(task);
   }
 
-  #forgetExempt(host: string): void {
-    const others = (this.#exempt.get(host) ?? 0) - 1;
-    if (others > 0) this.#exempt.set(host, others);
-    else this.#exempt.delete(host);
-  }
-
-  #uncount(task: T): void {
-    this.#counted[task.kind] -= 1;
-    if (this.#probes.has(task)) this.#countedProbes -= 1;
+  #setSlow(name: string, isSlow: boolean): void {
+    if (!this.hosts.setSlow(name, isSlow)) return;
+    for (const lane of [this.#lanes.first, this.#lanes.retry]) {
+      const host = lane.hosts.get(name);
+      if (!host) continue;
+      unready(lane, host);
+      this.#makeHostReady(lane, host);
+    }
   }
 
   /** Removes and returns the queued tasks for which `wanted` is true, of one host or of all. */
@@ -292,13 +261,13 @@ export class Scheduler<T extends Task> {
     return queue;
   }
 
-  #take(kind: Kind): T | undefined {
-    const lane = this.#lanes[kind];
-    return this.#takeHanging(lane) ?? this.#takeReady(lane) ?? this.#takeHanging(lane);
+  #take(lane: Lane<T>, pace: Pace): T | undefined {
+    if (pace === "slow") return this.#takeReady(lane, pace);
+    return this.#takeHanging(lane) ?? this.#takeReady(lane, pace) ?? this.#takeHanging(lane);
   }
 
   #takeHanging(lane: Lane<T>): T | undefined {
-    if (lane.hanging.size === 0 || !this.#mayProbe()) return undefined;
+    if (lane.hanging.size === 0 || !this.#requests.isBelowShare("probe", "usual")) return undefined;
     for (const hanging of lane.hanging) {
       lane.hanging.delete(hanging);
       const task = "window" in hanging ? this.#probeWindow(lane, hanging) : this.#probeHost(lane, hanging);
@@ -327,15 +296,12 @@ export class Scheduler<T extends Task> {
     return undefined;
   }
 
-  #takeReady(lane: Lane<T>): T | undefined {
-    for (let host = lane.ready.first(); host; host = lane.ready.first()) {
-      if (!this.hosts.hasRoom(host.host)) {
-        lane.ready.delete(host);
-        continue;
-      }
+  #takeReady(lane: Lane<T>, pace: Pace): T | undefined {
+    const ready = lane.ready[pace];
+    for (let host = ready.first(); host; host = ready.first()) {
       const queue = host.ready.first();
-      if (!queue) {
-        lane.ready.delete(host);
+      if (!queue || !this.hosts.hasRoom(host.host)) {
+        ready.delete(host);
       } else if (!this.webhooks.hasRoom(queue.window)) {
         host.ready.delete(queue);
       } else if (this.webhooks.of(queue.window).timedOut) {
@@ -348,24 +314,15 @@ export class Scheduler<T extends Task> {
     return undefined;
   }
 
-  #mayProbe(): boolean {
-    const partOf = (requests: number) => Math.max(1, Math.floor(requests / PROBE_BUDGET_DIVISOR));
-    return this.#countedProbes < partOf(this.budget) && this.#probes.size < partOf(this.#max);
-  }
-
   /** @param probe undefined if the task is not a probe; otherwise whether it counts in its host's window */
   #start(lane: Lane<T>, queue: WindowQueue<T>, probe: boolean | undefined): T {
     const task = this.#dequeue(queue);
     lane.waiting -= 1;
     queue.host.waiting -= 1;
-    this.#inFlight[task.kind] += 1;
-    this.#counted[task.kind] += 1;
-    this.#recent.add(task);
+    const isProbe = probe !== undefined;
+    this.#requests.start(task, { isProbe, pace: isProbe ? "usual" : this.#paceOf(task.host) });
     this.webhooks.start(task.window);
-    if (probe !== undefined) {
-      this.#probes.set(task, probe);
-      this.#countedProbes += 1;
-    }
+    if (probe !== undefined) this.#probes.set(task, probe);
     if (probe !== false) this.hosts.start(task.host);
     if (queue.webhooks.size === 0) this.#forget(lane, queue);
     this.#refresh(task);
@@ -416,14 +373,14 @@ export class Scheduler<T extends Task> {
   }
 
   #makeHostReady(lane: Lane<T>, host: HostQueue<T>): void {
-    const { inFlight, allowed, timedOut } = this.hosts.of(host.host);
-    if (inFlight >= allowed || host.ready.size === 0) return;
-    if (timedOut) {
-      lane.ready.delete(host);
+    const window = this.hosts.of(host.host);
+    if (window.inFlight >= window.allowed || host.ready.size === 0) return;
+    if (window.timedOut) {
+      unready(lane, host);
       lane.hanging.add(host);
     } else {
       lane.hanging.delete(host);
-      lane.ready.set(host, inFlight);
+      lane.ready[this.#paceOf(host.host)].set(host, window.inFlight);
     }
   }
 
@@ -443,7 +400,12 @@ export class Scheduler<T extends Task> {
     host.ready.delete(queue);
     if (host.windows.size > 0) return;
     lane.hosts.delete(host.host);
-    lane.ready.delete(host);
+    unready(lane, host);
     lane.hanging.delete(host);
   }
+}
+
+function unready<T extends Task>({ ready }: Lane<T>, host: HostQueue<T>): void {
+  ready.slow.delete(host);
+  ready.usual.delete(host);
 }

@@ -1,6 +1,7 @@
 import type { ClaimedWebhook } from "../../db/queue/webhooks.ts";
 import type { Clock } from "../../process/clock.ts";
-import type { Kind, Scheduler, Task, Verdict } from "./scheduler.ts";
+import type { Scheduler, Verdict } from "./scheduler.ts";
+import type { Kind, Task } from "./task.ts";
 
 /** The number of queued deliveries per webhook from which it is excluded from claims, however few webhooks have some. */
 const MAX_QUEUED_PER_WEBHOOK = 1_024;

@@ -17,6 +17,8 @@ export interface Window {
   isFull: boolean;
   /** Whether the last attempt with evidence timed out. */
   timedOut: boolean;
+  /** Of a host: whether its attempts take long. Has no effect on the window. */
+  isSlow: boolean;
 }
 
 /** The initial window of an unknown key. */
@@ -75,8 +77,21 @@ export class Windows<Key> {
     if (evidence === "timeout") window.allowed = 1;
   }
 
+  /** Returns whether this is a change. */
+  setSlow(key: Key, isSlow: boolean): boolean {
+    if (this.of(key).isSlow === isSlow) return false;
+    this.#window(key).isSlow = isSlow;
+    return true;
+  }
+
   #fresh(): Window {
-    return { allowed: Math.min(INITIAL_WINDOW, this.#max), inFlight: 0, isFull: false, timedOut: false };
+    return {
+      allowed: Math.min(INITIAL_WINDOW, this.#max),
+      inFlight: 0,
+      isFull: false,
+      timedOut: false,
+      isSlow: false,
+    };
   }
 
   #window(key: Key): Window {

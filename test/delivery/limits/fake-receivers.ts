@@ -1,11 +1,6 @@
 import { expect } from "vitest";
-import {
-  type Kind,
-  Scheduler,
-  type Task,
-  type Verdict,
-  type WindowKey,
-} from "../../../src/delivery/limits/scheduler.ts";
+import { Scheduler, type Verdict } from "../../../src/delivery/limits/scheduler.ts";
+import type { Kind, Task, WindowKey } from "../../../src/delivery/limits/task.ts";
 
 /** A task that the test can tell from all others. */
 export interface Numbered extends Task {
@@ -45,8 +40,12 @@ export class FakeReceivers {
   readonly #turns = new Map<string, bigint[]>();
   /** In flight, with what the task was when it started. */
   readonly #inFlight = new Map<Numbered, "usual" | "host probe" | "webhook probe">();
-  /** How often `exemptSlow` was called since a task in flight started. Those of two and more calls are exempt. */
+  /** How often `exemptSlow` was called since a task in flight started, or 2 if the task is exempt. */
   readonly #calls = new Map<Numbered, number>();
+  /** Hosts of which a request was exempt, and none that started since was answered before it was. */
+  readonly #slowHosts = new Set<string>();
+  /** Tasks in flight that started when their hosts were slow, or are exempt. */
+  readonly #slow = new Set<Numbered>();
   readonly #started = new Set<Numbered>();
   #removed = 0;
   #pushed = 0;
@@ -95,7 +94,13 @@ export class FakeReceivers {
   }
 
   exemptSlow(): void {
-    for (const [task, calls] of this.#calls) this.#calls.set(task, calls + 1);
+    for (const [task, calls] of this.#calls) {
+      const isExempt = this.#slow.has(task) || calls > 0;
+      this.#calls.set(task, isExempt ? 2 : 1);
+      if (!isExempt) continue;
+      if (calls < 2) this.#slowHosts.add(task.host);
+      this.#slow.add(task);
+    }
     this.scheduler.exemptSlow();
   }
 
@@ -119,6 +124,7 @@ export class FakeReceivers {
       this.#takeTurn(task);
       this.#inFlight.set(task, this.#roleOf(task));
       this.#calls.set(task, 0);
+      if (this.#inFlight.get(task) === "usual" && this.#slowHosts.has(task.host)) this.#slow.add(task);
       this.#started.add(task);
       started.push(task);
     }
@@ -127,7 +133,10 @@ export class FakeReceivers {
 
   end(task: Numbered, verdict: Verdict): void {
     this.scheduler.end(task, verdict);
+    const hasEvidence = verdict.webhook !== "none" || verdict.host !== "none";
+    if (hasEvidence && this.counted.includes(task)) this.#slowHosts.delete(task.host);
     this.#inFlight.delete(task);
+    this.#slow.delete(task);
     this.#calls.delete(task);
   }
 
@@ -187,11 +196,13 @@ export class FakeReceivers {
   /** The oldest task of each webhook that may start now. */
   #startable(kind: Kind): Numbered[] {
     const { budget, max } = this.#limits;
-    const { counted } = this;
-    if (counted.length >= budget || this.#inFlight.size >= max) return [];
-    const countedProbes = counted.filter((task) => this.#inFlight.get(task) !== "usual").length;
+    if (this.#inFlight.size >= max) return [];
     const partOf = (requests: number) => Math.max(1, Math.floor(requests / 4));
-    const mayProbe = countedProbes < partOf(budget) && this.probes < partOf(max);
+    const [slow, usual] = this.#countedByPace();
+    const hasUsualRoom = usual.length < budget;
+    const countedProbes = usual.filter((task) => this.#inFlight.get(task) !== "usual").length;
+    const mayProbe = hasUsualRoom && countedProbes < partOf(budget) && this.probes < partOf(max);
+    const hasSlowRoom = slow.length < budget && this.#slow.size < Math.max(1, Math.floor((max * 3) / 4));
     const oldest = new Map<bigint, Numbered>();
     for (const task of this.#waiting) {
       if (task.kind === kind && !oldest.has(task.webhookId)) oldest.set(task.webhookId, task);
@@ -201,22 +212,36 @@ export class FakeReceivers {
       return (
         this.#toWindow(task) < this.scheduler.webhooks.of(task.window).allowed &&
         (role === "webhook probe" || this.#toHost(task) < this.scheduler.hosts.of(task.host).allowed) &&
-        (role === "usual" || mayProbe)
+        (role !== "usual" ? mayProbe : this.#slowHosts.has(task.host) ? hasSlowRoom : hasUsualRoom)
       );
     });
   }
 
+  /** Tasks in flight that count in the budget of slow hosts, and in that of the others. */
+  #countedByPace(): [Numbered[], Numbered[]] {
+    const { counted } = this;
+    return [counted.filter((task) => this.#slow.has(task)), counted.filter((task) => !this.#slow.has(task))];
+  }
+
+  #isSlow(task: Numbered): boolean {
+    return this.#roleOf(task) === "usual" && this.#slowHosts.has(task.host);
+  }
+
   #expectRight(task: Numbered, [first, retry]: [Numbered[], Numbered[]]): void {
     expect(this.#started.has(task)).toBe(false);
-    const rivals = task.kind === "first" ? first : retry;
-    expect(rivals).toContain(task);
+    expect(task.kind === "first" ? first : retry).toContain(task);
+    // Slow hosts have room of their own, and come last.
+    const isSlow = this.#isSlow(task);
+    if (isSlow) expect([...first, ...retry].filter((rival) => !this.#isSlow(rival))).toEqual([]);
+    const ofPace = (rivals: Numbered[]) => rivals.filter((rival) => this.#isSlow(rival) === isSlow);
+    const rivals = ofPace(task.kind === "first" ? first : retry);
     // Retries have a fifth, and no more while first attempts can start. Of a smaller budget they have each fifth turn.
     const isRetry = ({ kind }: Task) => kind === "retry";
     const belowPart =
-      this.counted.filter(isRetry).length < Math.floor(this.#limits.budget / 5) &&
-      this.inFlight.filter(isRetry).length < Math.floor(this.#limits.max / 5);
-    if (belowPart && task.kind === "first") expect(retry).toEqual([]);
-    if (!belowPart && this.#limits.budget >= 5 && task.kind === "retry") expect(first).toEqual([]);
+      this.#countedByPace()[isSlow ? 0 : 1].filter(isRetry).length < Math.floor(this.#limits.budget / 5) &&
+      this.inFlight.filter(isRetry).length < Math.max(1, Math.floor(this.#limits.max / 5));
+    if (belowPart && task.kind === "first") expect(ofPace(retry)).toEqual([]);
+    if (!belowPart && this.#limits.budget >= 5 && task.kind === "retry") expect(ofPace(first)).toEqual([]);
     // Probes go before all others of their kind; then the fewest in flight.
     if (this.#roleOf(task) !== "usual") return;
     for (const rival of rivals) {

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { type ClaimedWebhook, parseTarget } from "../../../src/db/queue/webhooks.ts";
-import { type Kind, Scheduler, type Task, type Verdict } from "../../../src/delivery/limits/scheduler.ts";
+import { Scheduler, type Verdict } from "../../../src/delivery/limits/scheduler.ts";
 import { SkippedWebhooks } from "../../../src/delivery/limits/skipped-webhooks.ts";
+import type { Kind, Task } from "../../../src/delivery/limits/task.ts";
 import { systemClock } from "../../../src/process/clock.ts";
 
 interface Sending extends Task {
