@@ -1,8 +1,9 @@
 import { type Db, rows } from "../database.ts";
+import { isFree } from "../queue/workers.ts";
 
 /**
- * Whether a probe of an open breaker ended without an attempt, because a filter did not match, and the next one is chosen
- * soon. Does not count breakers that are due for another reason: where there are many, one nearly always is.
+ * Whether a probe of an open breaker can be claimed, or is chosen soon because the last one ended without an attempt: a
+ * filter did not match. Does not count breakers that are due for another reason: where there are many, one nearly always is.
  */
 export async function isProbeExpected(db: Db): Promise<boolean> {
   const [found] = await rows<{ expected: boolean }>(
@@ -10,6 +11,9 @@ export async function isProbeExpected(db: Db): Promise<boolean> {
     `select exists (
         select from webhook_breakers b join webhooks w on w.id = b.webhook_id
         where b.due <= now() and b.state = 'open' and b.next_probe < b.due and w.test_delivery is null and w.deleted is null
+      ) or exists (
+        select from webhook_breakers b join webhooks w on w.id = b.webhook_id join queue q on q.id = w.test_delivery
+        where b.state = 'open' and w.deleted is null and ${isFree("q")}
       ) as expected`,
   );
   return found?.expected ?? false;

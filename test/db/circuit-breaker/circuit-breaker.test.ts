@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { Breaker, BreakerSettings } from "../../../src/db/circuit-breaker/breakers.ts";
 import { type BreakerChange, decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
+import { isProbeExpected } from "../../../src/db/circuit-breaker/expected-probe.ts";
 import { noteGone } from "../../../src/db/circuit-breaker/note-attempts.ts";
 import { rows } from "../../../src/db/database.ts";
 import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
@@ -117,6 +118,16 @@ const entries = async (id: bigint) =>
       { id: String(id) },
     )
   ).map(({ action }) => action);
+
+test("a run goes on for a probe that was chosen since it last claimed, and not for one that is claimed or not due", async () => {
+  await opened(2);
+  expect(await isProbeExpected(db)).toBe(false);
+  await letPass(300);
+  await decided();
+  expect(await isProbeExpected(db)).toBe(true);
+  expect(await claim()).toHaveLength(1);
+  expect(await isProbeExpected(db)).toBe(false);
+});
 
 test("a breaker opens after enough failures in a row that have lasted long enough, and no sooner", async () => {
   const id = await withBreaker(10);
