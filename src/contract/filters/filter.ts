@@ -64,6 +64,7 @@ export function compileFilter(process: number, expression: string, patterns = ne
     throw new FilterError(`must be true or false for each event, but is ${typeName(type)}`);
   }
   const size: FilterSize = sizeOf(parsed.expr);
+  for (const pattern of size.regexes) patterns.assertValid(pattern);
   const evaluate = plan(env, parsed);
   return {
     matches(event) {
