@@ -199,7 +199,10 @@ class TypeChecker {
       given.includes("int") && given.includes("string")
         ? "; an enum is compared with a value such as DocumentKind.DOCUMENT_KIND_INVOICE"
         : "";
-    return this.#error(expr, `${operator} does not take ${given.join(" and ")}${enumHint}`);
+    const nullHint = given.some((each) => each.endsWith("null"))
+      ? "; an unset field has its default value: use has, such as has(event.carrier)"
+      : "";
+    return this.#error(expr, `${operator} does not take ${given.join(" and ")}${enumHint}${nullHint}`);
   }
 
   #error(expr: Expr, what: string): FilterError {
@@ -277,7 +280,7 @@ function scalarType(scalar: ScalarType): CelType {
 export function typeName(type: CelType): string {
   if (type.kind === "list") return `list of ${typeName(type.element)}`;
   if (type.kind === "map") return `map of ${typeName(type.key)} to ${typeName(type.value)}`;
-  return type.name.slice(type.name.lastIndexOf(".") + 1);
+  return type === NULL ? "null" : type.name.slice(type.name.lastIndexOf(".") + 1);
 }
 
 /** The type of all, or any type if they differ or there is none. */
@@ -309,8 +312,7 @@ function isAssignable(type: CelType, to: CelType): boolean {
 }
 
 function areComparable(one: CelType, other: CelType): boolean {
-  if (isAssignable(one, other) || one === NULL || other === NULL) return true;
-  return NUMERIC.has(one.name) && NUMERIC.has(other.name);
+  return isAssignable(one, other) || (NUMERIC.has(one.name) && NUMERIC.has(other.name));
 }
 
 function isIn(item: CelType, collection: CelType): boolean {

@@ -93,6 +93,13 @@ test.each([
   ["order.carrier == 'DHL'", /^at character 1: there is no order; allowed: event, user_id$/],
   ["event.carrier", /^must be true or false for each event, but is string$/],
   ["event.carrier == 7", /does not take string and int/],
+  [
+    "event.carrier == null",
+    /^at character 15: == does not take string and null; an unset field has its default value: use has, such as has\(event\.carrier\)/,
+  ],
+  ["event.carrier != null", /!= does not take string and null; an unset field/],
+  ["event.lines[0] == null", /== does not take OrderLine and null; an unset field/],
+  ["event.carrier in [null]", /in does not take string and list of null; an unset field/],
   ["event.order_id + 'x' == 'y'", /\+ does not take int and string/],
   [
     "event.lines.exists(line, line.price > 1)",
