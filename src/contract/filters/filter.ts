@@ -87,7 +87,7 @@ function environmentOf(payload: DescMessage, steps: Steps, patterns: Patterns): 
   return celEnv({
     // So that enums need no package: DocumentKind.DOCUMENT_KIND_INVOICE.
     namespace: payload.file.proto.package,
-    registry: createRegistry(payload.file),
+    registry: createRegistry(payload.file, ...payload.file.dependencies),
     variables: { [EVENT]: objectType(payload), [USER_ID]: CelScalar.STRING },
     re2: patterns.forFilter((size, characters) => steps.read(size, characters)),
   });

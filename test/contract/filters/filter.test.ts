@@ -88,6 +88,20 @@ test("notices can be filtered", () => {
   expect(filter.matches(filterEvent(WEBHOOK_FAILING, payload, "service"))).toBe(true);
 });
 
+test("filters of notices name the members of enums of other proto files", () => {
+  const filter = compileFilter(
+    WEBHOOK_FAILING,
+    "event.health_before == WebhookHealth.WEBHOOK_HEALTH_DEGRADED",
+  );
+  const of = (before: string) =>
+    `{"HealthBefore":"${before}","Health":"Failing","Since":"2026-11-21T09:30:00"}`;
+  for (const [before, matches] of [
+    ["Degraded", true],
+    ["Healthy", false],
+  ] as const)
+    expect(filter.matches(filterEvent(WEBHOOK_FAILING, of(before), "service"))).toBe(matches);
+});
+
 test.each([
   ["event.Carrier == 'DHL'", /^at character 6: OrderDispatched has no field Carrier; its fields: order_id, /],
   ["order.carrier == 'DHL'", /^at character 1: there is no order; allowed: event, user_id$/],
