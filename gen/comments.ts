@@ -12,7 +12,7 @@ export const comments: Readonly<Record<string, string>> = {
   "webhook.v1.required": "The field is required: a present message, a non-empty string, a non-zero number.",
   "webhook.v1.rest_omitted": "The field is left out of REST answers, and is no parameter of REST requests: the contract of the REST resources names every field they have.",
   "webhook.v1.raw_json": "The text is JSON, and is embedded as such in JSON responses, so that callers read an object instead of a string; null if empty. (google.protobuf.Struct would round int64 and lose the order of keys.)",
-  "webhook.v1.example": "The value in samples, in protobuf's JSON format without quotes: `1001`, `LAMP-01`, `2026-11-21T09:30:00Z`, `DOCUMENT_KIND_INVOICE`. For a list, the value of one item. Fields without an example get a generated value.",
+  "webhook.v1.example": "The value in samples, in protobuf's JSON format without quotes: `1001`, `LAMP-01`, `2026-11-21T09:30:00Z`, `DOCUMENT_KIND_INVOICE`. For a list, the value of one item. Fields without an example get a generated value; `optional` fields with an empty one stay unset.",
   "webhook.v1.searchable": "Deliveries are found by the value of the field: ListDeliveriesRequest.search. For identifying texts and integers, such as an order number. Two values cost 231 bytes of WAL per event (bench `search-cost`).",
   "webhook.v1.OrderDispatched": "An order has left the warehouse.",
   "webhook.v1.OrderDispatched.order_id": "The order's id in the system in which it was placed.",

@@ -54,6 +54,8 @@ const OWNED = new Set([
   "http2-settings",
   "keep-alive",
   "te",
+  "traceparent",
+  "tracestate",
   "trailer",
   "transfer-encoding",
   "upgrade",

@@ -24,6 +24,20 @@ test("the package's README.md shows the example in TypeScript as it is", () => {
   expect(includedBy(readme).get(file)).toBe(readFileSync(root + file, "utf8"));
 });
 
+test.each(["ts", "py", "go"])(
+  "publishing.%s repeats calls with the statuses that docs/clients.md names",
+  (language) => {
+    const [, named = ""] = document.match(/Repeat calls that fail with ([A-Z_, or]+),/) ?? [];
+    const example = readFileSync(`${root}clients/examples/publishing/publishing.${language}`, "utf8");
+    const repeated = [...example.matchAll(/\b(?:Code|StatusCode|codes)\.(\w+)/g)].map(
+      ([, status = ""]) => status,
+    );
+    const comparable = (status: string) =>
+      status.toLowerCase().replaceAll("_", "").replace("cancelled", "canceled");
+    expect(repeated.map(comparable)).toEqual(named.split(/, | or /).map(comparable));
+  },
+);
+
 test("docs/clients.md lists every reason of an error, with its status and meaning, and no other", () => {
   const rows = document.matchAll(/^- `([A-Z_]+)` \(([A-Z_]+)\): (.+)$/gm);
   const listed = [...rows].map(([, reason, status, meaning]) => [reason, { status, meaning }]);

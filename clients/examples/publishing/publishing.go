@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
 	"time"
 
 	webhookv1 "example.com/publisher/webhookv1"
@@ -18,6 +19,8 @@ import (
 )
 
 const maxAttempts = 5
+
+var transient = []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled}
 
 // detail finds a detail of an error, such as *errdetails.ErrorInfo.
 func detail[T any](err error) (found T, ok bool) {
@@ -40,8 +43,7 @@ func withRetries[T any](call func(context.Context) (T, error)) T {
 			return answer
 		}
 		retry, mayRetry := detail[*errdetails.RetryInfo](err)
-		code := status.Code(err)
-		if attempt == maxAttempts || !(mayRetry || code == codes.Unavailable || code == codes.DeadlineExceeded) {
+		if attempt == maxAttempts || !(mayRetry || slices.Contains(transient, status.Code(err))) {
 			log.Fatal(err)
 		}
 		delay := 100 * time.Millisecond << attempt

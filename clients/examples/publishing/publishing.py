@@ -12,7 +12,7 @@ metadata = [("x-service-key", os.environ["WEBHOOK_KEY"])]
 call_options = {"metadata": metadata, "timeout": 10}
 
 MAX_ATTEMPTS = 5
-TRANSIENT = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+TRANSIENT = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
 
 def detail(error, kind):

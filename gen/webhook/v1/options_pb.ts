@@ -114,7 +114,8 @@ export const raw_json: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
 
 /**
  * The value in samples, in protobuf's JSON format without quotes: `1001`, `LAMP-01`, `2026-11-21T09:30:00Z`,
- * `DOCUMENT_KIND_INVOICE`. For a list, the value of one item. Fields without an example get a generated value.
+ * `DOCUMENT_KIND_INVOICE`. For a list, the value of one item. Fields without an example get a generated value;
+ * `optional` fields with an empty one stay unset.
  *
  * @generated from extension: string example = 50004;
  */

@@ -3,12 +3,14 @@ import { fromJson, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
 import { example } from "../../../gen/webhook/v1/options_pb.ts";
 import { TIMESTAMP } from "../../contract/json/field-types.ts";
 import { isRawJson } from "../../contract/json/scalars.ts";
+import { canBeUnset } from "./schema.ts";
 
 const SAMPLE_TIME = "2026-11-21T09:30:00Z";
 
 /**
- * A deterministic sample of a message type with all fields set: fields have the value of their option `example`, or
- * one generated from type and name. Of a oneof, the first member is set; a recursive type is nested once.
+ * A deterministic sample of a message type: fields have the value of their option `example`, or one generated from type
+ * and name. Optional fields with an empty example are unset. Of a oneof, the first member is set; a recursive type is
+ * nested once.
  *
  * @throws Error that names a field whose example does not fit its type
  */
@@ -25,6 +27,7 @@ function sampleOf(desc: DescMessage, within: readonly DescMessage[]): JsonObject
   const sample: JsonObject = {};
   for (const field of desc.fields) {
     if (field.oneof && field !== field.oneof.fields[0]) continue;
+    if (canBeUnset(field) && exampleOf(field) === "") continue;
     if (field.message && [...within, desc].includes(field.message)) continue;
     sample[field.jsonName] = fieldSample(field, [...within, desc]);
   }
@@ -40,11 +43,15 @@ function fieldSample(field: DescField, within: readonly DescMessage[]): JsonValu
 }
 
 function valueSample(field: DescField, within: readonly DescMessage[]): JsonValue {
-  const given = hasOption(field, example) ? getOption(field, example) : undefined;
+  const given = exampleOf(field);
   if (field.message?.typeName === TIMESTAMP) return given ?? SAMPLE_TIME;
   if (field.message) return given ?? sampleOf(field.message, within);
   if (field.enum) return given ?? memberSample(field);
   return scalarSample(field.scalar, given, field);
+}
+
+function exampleOf(field: DescField): string | undefined {
+  return hasOption(field, example) ? getOption(field, example) : undefined;
 }
 
 /** The first member other than zero. */

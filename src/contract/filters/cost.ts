@@ -25,6 +25,8 @@ export interface FilterSize {
   items: number;
   /** The cost to compile all its regular expressions, in instructions. */
   patterns: number;
+  /** Its regular expressions. */
+  regexes: string[];
 }
 
 /** The size of an event, which determines the cost of a filter for it. */
@@ -41,7 +43,7 @@ export interface EventSize {
  * @throws FilterError for loops in loops in loops, and for regular expressions that are not constants or too large
  */
 export function sizeOf(expr: Expr): FilterSize {
-  const size: FilterSize = { nodes: 0, depth: 0, additions: 0, items: 0, patterns: 0 };
+  const size: FilterSize = { nodes: 0, depth: 0, additions: 0, items: 0, patterns: 0, regexes: [] };
   measure(expr, 0, size);
   if (size.patterns > MAX_PATTERN_SIZE) {
     const [large, allowed] = [size.patterns, MAX_PATTERN_SIZE].map((each) => each.toLocaleString("en-US"));
@@ -68,7 +70,11 @@ function measure({ exprKind }: Expr, depth: number, size: FilterSize): void {
     case "callExpr": {
       const { function: name, target, args } = exprKind.value;
       if (name === "_+_") size.additions += 1;
-      if (name === "matches") size.patterns += compileCost(patternOf(args.at(-1)));
+      if (name === "matches") {
+        const pattern = patternOf(args.at(-1));
+        size.patterns += compileCost(pattern);
+        size.regexes.push(pattern);
+      }
       measureAll([target, ...args]);
       break;
     }

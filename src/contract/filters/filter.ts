@@ -64,6 +64,7 @@ export function compileFilter(process: number, expression: string, patterns = ne
     throw new FilterError(`must be true or false for each event, but is ${typeName(type)}`);
   }
   const size: FilterSize = sizeOf(parsed.expr);
+  for (const pattern of size.regexes) patterns.assertValid(pattern);
   const evaluate = plan(env, parsed);
   return {
     matches(event) {
@@ -86,7 +87,7 @@ function environmentOf(payload: DescMessage, steps: Steps, patterns: Patterns): 
   return celEnv({
     // So that enums need no package: DocumentKind.DOCUMENT_KIND_INVOICE.
     namespace: payload.file.proto.package,
-    registry: createRegistry(payload.file),
+    registry: createRegistry(payload.file, ...payload.file.dependencies),
     variables: { [EVENT]: objectType(payload), [USER_ID]: CelScalar.STRING },
     re2: patterns.forFilter((size, characters) => steps.read(size, characters)),
   });

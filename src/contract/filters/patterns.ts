@@ -1,4 +1,5 @@
 import { RE2JS } from "@bufbuild/re2";
+import { FilterError } from "./filter-error.ts";
 
 /** The number of instructions for which a character of a regular expression stands at most. */
 const INSTRUCTIONS_PER_CHARACTER = 2;
@@ -43,8 +44,7 @@ export function compileCost(pattern: string): number {
 }
 
 interface Compiled {
-  /** An error for a text that is not a regular expression. */
-  program: RE2JS | Error;
+  program: RE2JS;
   size: number;
 }
 
@@ -55,6 +55,18 @@ interface Compiled {
 export class Patterns {
   readonly #compiled = new Map<string, Compiled>();
   #bytes = 0;
+
+  /** @throws FilterError if a text is not a regular expression */
+  assertValid(pattern: string): void {
+    try {
+      this.#compile(pattern);
+    } catch (error) {
+      const fault = (error as Error).message.replace(/^error parsing regexp: /, "");
+      throw new FilterError(
+        `the regular expression ${pattern} is not valid: ${fault}; use the syntax of RE2, which has no lookahead and no backreferences`,
+      );
+    }
+  }
 
   /**
    * The regular expressions of a filter, for CEL.
@@ -75,6 +87,7 @@ export class Patterns {
     };
   }
 
+  /** @throws Error if the text is not a regular expression */
   #compile(pattern: string): Compiled {
     if (this.#bytes > MAX_COMPILED_BYTES) {
       this.#compiled.clear();
@@ -82,26 +95,16 @@ export class Patterns {
     }
     let compiled = this.#compiled.get(pattern);
     if (!compiled) {
-      compiled = { program: compiledOrError(pattern), size: programSize(pattern) };
+      compiled = { program: RE2JS.compile(pattern), size: programSize(pattern) };
       this.#compiled.set(pattern, compiled);
       this.#bytes += compileCost(pattern) * INSTRUCTION_BYTES;
     }
     return compiled;
   }
 
-  /** @throws Error if the text was not a regular expression */
   #matches({ program, size }: Compiled, text: string): boolean {
-    if (program instanceof Error) throw program;
     // Each character may lead to a new state.
     this.#bytes += text.length * (STATE_BYTES + size * Int32Array.BYTES_PER_ELEMENT);
     return program.test(text);
-  }
-}
-
-function compiledOrError(pattern: string): RE2JS | Error {
-  try {
-    return RE2JS.compile(pattern);
-  } catch (error) {
-    return error as Error;
   }
 }

@@ -3,10 +3,12 @@ import {
   type CelFunc,
   CelScalar,
   type CelType,
+  isCelError,
   listType,
   mapType,
   objectType,
-  type parse,
+  parse,
+  plan,
 } from "@bufbuild/cel";
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
 import { FilterError } from "./filter-error.ts";
@@ -25,6 +27,14 @@ const { BOOL, BYTES, DOUBLE, DYN, INT, NULL, STRING, UINT } = CelScalar;
 
 /** Types that CEL sees as values, though they are messages. */
 const OPAQUE = new Set(["google.protobuf.Timestamp", "google.protobuf.Duration"]);
+/** The texts that functions take, by function; those not listed take a time zone. */
+const TEXTS = new Map([
+  ["timestamp", 'a time such as "2026-11-21T09:30:00Z"'],
+  ["duration", 'a duration such as "1h30m"'],
+]);
+const TIME_ZONE = 'a time zone such as "Europe/Berlin" or "+01:00"';
+/** A time to try time zones with. */
+const SOME_TIME = parse("timestamp(0)").expr;
 /** With package and enclosing message. */
 const MAX_NAME_PARTS = 8;
 const NUMERIC = new Set<string>([INT.name, UINT.name, DOUBLE.name]);
@@ -145,10 +155,24 @@ class TypeChecker {
     if (!functions) throw this.#error(expr, `there is no function ${name}`);
     const chosen = [...functions].find((each) => accepts(each, target, types));
     if (!chosen) throw wrong();
+    this.#assertText(expr, call, chosen);
     // Of two lists of one type.
     return chosen.result.kind === "list" && types.length > 0
       ? listType(common(types.map(elementOf)))
       : chosen.result;
+  }
+
+  /** @throws FilterError for a constant that is no time, duration or time zone, with which the call fails for every event */
+  #assertText(expr: Expr, call: Node<"callExpr">, { target, result }: CelFunc): void {
+    const [text, ...others] = call.args;
+    const constant = text?.exprKind.case === "constExpr" ? text.exprKind.value.constantKind : undefined;
+    if (constant?.case !== "stringValue" || others.length > 0) return;
+    if (!OPAQUE.has(result.name) && !(target && OPAQUE.has(target.name))) return;
+    const value = target ? { ...call, target: SOME_TIME } : call;
+    const evaluate = plan(this.#env, { ...expr, exprKind: { case: "callExpr", value } });
+    if (!isCelError(evaluate({}))) return;
+    const [name, given] = [call.function, JSON.stringify(constant.value)];
+    throw this.#error(expr, `${name} does not take ${given}; allowed: ${TEXTS.get(name) ?? TIME_ZONE}`);
   }
 
   /** A macro such as `exists`, which the parser has turned into a loop. */
@@ -175,7 +199,10 @@ class TypeChecker {
       given.includes("int") && given.includes("string")
         ? "; an enum is compared with a value such as DocumentKind.DOCUMENT_KIND_INVOICE"
         : "";
-    return this.#error(expr, `${operator} does not take ${given.join(" and ")}${enumHint}`);
+    const nullHint = given.some((each) => each.endsWith("null"))
+      ? "; an unset field has its default value: use has, such as has(event.carrier)"
+      : "";
+    return this.#error(expr, `${operator} does not take ${given.join(" and ")}${enumHint}${nullHint}`);
   }
 
   #error(expr: Expr, what: string): FilterError {
@@ -253,7 +280,7 @@ function scalarType(scalar: ScalarType): CelType {
 export function typeName(type: CelType): string {
   if (type.kind === "list") return `list of ${typeName(type.element)}`;
   if (type.kind === "map") return `map of ${typeName(type.key)} to ${typeName(type.value)}`;
-  return type.name.slice(type.name.lastIndexOf(".") + 1);
+  return type === NULL ? "null" : type.name.slice(type.name.lastIndexOf(".") + 1);
 }
 
 /** The type of all, or any type if they differ or there is none. */
@@ -285,8 +312,7 @@ function isAssignable(type: CelType, to: CelType): boolean {
 }
 
 function areComparable(one: CelType, other: CelType): boolean {
-  if (isAssignable(one, other) || one === NULL || other === NULL) return true;
-  return NUMERIC.has(one.name) && NUMERIC.has(other.name);
+  return isAssignable(one, other) || (NUMERIC.has(one.name) && NUMERIC.has(other.name));
 }
 
 function isIn(item: CelType, collection: CelType): boolean {

@@ -54,6 +54,8 @@ test.each([
   ['event.lines[0].sku == "LAMP-01"', true],
   ['event.dispatched_at > timestamp("2026-11-21T09:29:59Z")', true],
   ["event.dispatched_at.getFullYear() == 2026", true],
+  ['event.dispatched_at.getHours("Asia/Tokyo") == 18 && event.dispatched_at.getHours("-02:00") == 7', true],
+  ['event.dispatched_at - timestamp("2026-11-21T09:00:00+00:00") == duration("30m")', true],
   ["has(event.carrier) && !has(event.tracking_number)", true],
   ['event.tracking_number == ""', true],
   ["size(event.lines) > 1 ? true : false", true],
@@ -86,11 +88,32 @@ test("notices can be filtered", () => {
   expect(filter.matches(filterEvent(WEBHOOK_FAILING, payload, "service"))).toBe(true);
 });
 
+test("filters of notices name the members of enums of other proto files", () => {
+  const filter = compileFilter(
+    WEBHOOK_FAILING,
+    "event.health_before == WebhookHealth.WEBHOOK_HEALTH_DEGRADED",
+  );
+  const of = (before: string) =>
+    `{"HealthBefore":"${before}","Health":"Failing","Since":"2026-11-21T09:30:00"}`;
+  for (const [before, matches] of [
+    ["Degraded", true],
+    ["Healthy", false],
+  ] as const)
+    expect(filter.matches(filterEvent(WEBHOOK_FAILING, of(before), "service"))).toBe(matches);
+});
+
 test.each([
   ["event.Carrier == 'DHL'", /^at character 6: OrderDispatched has no field Carrier; its fields: order_id, /],
   ["order.carrier == 'DHL'", /^at character 1: there is no order; allowed: event, user_id$/],
   ["event.carrier", /^must be true or false for each event, but is string$/],
   ["event.carrier == 7", /does not take string and int/],
+  [
+    "event.carrier == null",
+    /^at character 15: == does not take string and null; an unset field has its default value: use has, such as has\(event\.carrier\)/,
+  ],
+  ["event.carrier != null", /!= does not take string and null; an unset field/],
+  ["event.lines[0] == null", /== does not take OrderLine and null; an unset field/],
+  ["event.carrier in [null]", /in does not take string and list of null; an unset field/],
   ["event.order_id + 'x' == 'y'", /\+ does not take int and string/],
   [
     "event.lines.exists(line, line.price > 1)",
@@ -110,6 +133,24 @@ test.each([
   ['event.carrier.matches("(?:ab){500}\\\\Q\\\\E{2}")', /regular expressions are too large/],
   [`event.carrier.matches("${"\\\\pL".repeat(40)}")`, /regular expressions are too large/],
   [`event.carrier.matches("(?i)[b-\u{1e942}][b-\\\\x{1e942}]")`, /regular expressions are too large/],
+  [
+    'event.order_number.matches("^(?!TEST-).*$")',
+    /^the regular expression \^\(\?!TEST-\)\.\*\$ is not valid: .*; use the syntax of RE2, which has no lookahead/,
+  ],
+  ['event.carrier == "DHL" || event.carrier.matches("(a)\\\\1")', /\(a\)\\1 is not valid: invalid escape/],
+  ['event.lines.exists(line, line.sku.matches("["))', /\[ is not valid: missing closing \]/],
+  [
+    'event.dispatched_at > timestamp("2026-11-21")',
+    /^at character 23: timestamp does not take "2026-11-21"; allowed: a time such as "2026-11-21T09:30:00Z"$/,
+  ],
+  [
+    'event.dispatched_at + duration("1 h") > timestamp(0)',
+    /duration does not take "1 h"; allowed: a duration such/,
+  ],
+  [
+    'event.dispatched_at.getHours("Europe/Berlinn") > 8',
+    /getHours does not take "Europe\/Berlinn"; allowed: a time zone such as "Europe\/Berlin" or "\+01:00"$/,
+  ],
   ["event.carrier ==", /^is not a valid expression/],
   ["event.carrier == 'DHL", /^is not a valid expression/],
   ["", /^is not a valid expression: it ends too early$/],

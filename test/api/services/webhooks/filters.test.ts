@@ -66,6 +66,17 @@ test("a filter that is not valid for the event type is refused with its fault, w
   );
 });
 
+test("a filter with a regular expression that RE2 does not know is refused, and the stored one stays", async () => {
+  const webhookId = await api.register();
+  await webhooks.updateWebhook({ webhookId, filter: "true" });
+  const filter = 'event.order_number.matches("^(?!TEST-).*$")';
+  const refused = await violationOf(webhooks.updateWebhook({ webhookId, filter }));
+  expect(refused.slice(0, 2)).toEqual([Code.InvalidArgument, "filter"]);
+  expect(refused[2]).toContain("the regular expression ^(?!TEST-).*$ is not valid");
+  expect(await violationOf(webhooks.tryWebhookFilter({ webhookId, filter }))).toEqual(refused);
+  expect((await get(webhookId))?.filter).toBe("true");
+});
+
 test("a filter is tried on the latest events of the webhook's type, newest first, and nothing is stored", async () => {
   const webhookId = await api.register();
   const before = await get(webhookId);

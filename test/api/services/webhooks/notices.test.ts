@@ -56,6 +56,13 @@ test("the catalogue marks notices; REST answers for event types have no further 
     expect(Object.keys(type)).toEqual(["Number", "Name", "Description", "Sample", "Schema"]);
 });
 
+test("the sample of a failed delivery ends by a failed attempt, so it has an error and no reason", async () => {
+  const { envelope } = await api.rest("GET", "/api/webhook/processes");
+  const { Sample } = envelope.Data.find((type: { Name: string }) => type.Name === "DeliveryFailed");
+  expect(Object.keys(Sample).slice(-2)).toEqual(["Reason", "LastError"]);
+  expect(Sample).toMatchObject({ Attempts: 4, Reason: null, LastError: "HTTP status 503" });
+});
+
 test("a caller cannot publish a notice: the error names the events that callers publish", async () => {
   const path = "/webhook.v1.EventService/PublishEvent";
   const publish = (data: object) =>

@@ -50,6 +50,19 @@ test("of two changes of request settings with the same revision, one is made; th
   expect(settings?.headerNames).toEqual([outcomes[0] === undefined ? "X-One" : "X-Two"]);
 });
 
+test.each(["traceparent", "Tracestate"])(
+  "a custom header %s is refused, as DELIVERY_TRACEPARENT would send a second one",
+  async (name) => {
+    const webhookId = await api.register();
+    const refused = await failure(webhooks.setWebhookRequestSettings({ webhookId, settings: header(name) }));
+    expect(refused?.code).toBe(Code.InvalidArgument);
+    expect(refused?.rawMessage).toContain(
+      `settings.headers[0].name is ${name}, which HTTP or this service sets`,
+    );
+    expect((await read(webhookId)).settings?.headerNames).toEqual([]);
+  },
+);
+
 test("request settings are not removed with a revision from before another change, and are without a revision", async () => {
   const webhookId = await api.register();
   await webhooks.setWebhookRequestSettings({ webhookId, settings: header("X-One") });
