@@ -158,7 +158,11 @@ async function main(): Promise<void> {
   await receiver.close();
 }
 
-main().catch((error: unknown) => {
-  console.error(explain("Starting the receiver failed", error));
-  process.exitCode = 1;
-});
+main().then(
+  // Delayed responses and the check whether npm has ended would keep the process alive.
+  () => process.exit(0),
+  (error: unknown) => {
+    console.error(explain("Starting the receiver failed", error));
+    process.exit(1);
+  },
+);
