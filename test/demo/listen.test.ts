@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { request } from "node:https";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -12,6 +12,7 @@ import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { DeliveryService, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { isRoot } from "../../src/embedded/process/owner.ts";
 import { readSecretFile } from "../../src/embedded/process/state-file.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { keyedTransport } from "../support/test-service.ts";
@@ -105,6 +106,19 @@ test("a service started as the receiver says delivers to it, and the receiver pr
   expect(receiver.text()).toContain("POST /hooks");
   expect(receiver.text()).toContain('"OrderNumber":"SO-1"');
 });
+
+test.runIf(isRoot())(
+  "the receiver creates a DATA_DIR that the user of the database may traverse",
+  async () => {
+    const parent = await mkdtemp(path.join(tmpdir(), "webhook-test-receiver-"));
+    onTestFinished(() => rm(parent, { recursive: true, force: true }));
+    const fresh = path.join(parent, "data");
+    const own = await listen([], { DATA_DIR: fresh });
+    onTestFinished(() => void own.process.kill("SIGKILL"));
+    expect((await stat(fresh)).mode & 0o777).toBe(0o711);
+    expect((await stat(path.join(fresh, "receiver"))).mode & 0o777).toBe(0o700);
+  },
+);
 
 test("a signature by another secret is told", async () => {
   const url = new URL(/listens on (\S+)\./.exec(receiver.text())?.[1] as string);
