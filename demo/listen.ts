@@ -12,7 +12,7 @@ import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { Webhook } from "standardwebhooks";
 import { type Webhook as RegisteredWebhook, WebhookService } from "../gen/webhook/v1/webhook_pb.ts";
-import { readSecretFile } from "../src/embedded/process/state-file.ts";
+import { ensureDataDir, readSecretFile } from "../src/embedded/process/state-file.ts";
 import { explain } from "../src/process/explain.ts";
 import { untilToldToStop } from "../src/process/shutdown.ts";
 import { ADMIN_KEY_FILE } from "../src/startup/instance-secrets.ts";
@@ -134,6 +134,8 @@ async function main(): Promise<void> {
       : styleText("red", "SIGNATURE INVALID");
   }
 
+  // Before any folder in it, with the mode that the service needs.
+  await ensureDataDir(DATA_DIR);
   const { own, authorityFile } = await certificate(path.join(DATA_DIR, "receiver"));
   const receiver = await startReceiver(
     own,
@@ -158,7 +160,11 @@ async function main(): Promise<void> {
   await receiver.close();
 }
 
-main().catch((error: unknown) => {
-  console.error(explain("Starting the receiver failed", error));
-  process.exitCode = 1;
-});
+main().then(
+  // Delayed responses and the check whether npm has ended would keep the process alive.
+  () => process.exit(0),
+  (error: unknown) => {
+    console.error(explain("Starting the receiver failed", error));
+    process.exit(1);
+  },
+);

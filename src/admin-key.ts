@@ -1,9 +1,10 @@
+import path from "node:path";
 import { parseArgs } from "node:util";
 import { readConfig } from "./config/config.ts";
 import { openDatabase } from "./db/database.ts";
 import { migrate } from "./db/migrate.ts";
 import { startEmbeddedParts } from "./embedded/embedded-parts.ts";
-import { findRunningPostgres } from "./embedded/postgres/embedded-postgres.ts";
+import { findRunningPostgres, hasPostgres } from "./embedded/postgres/embedded-postgres.ts";
 import { explain } from "./process/explain.ts";
 import { createAdminKey } from "./startup/first-admin.ts";
 
@@ -25,6 +26,12 @@ async function main(): Promise<void> {
   }
   const config = readConfig(process.env);
   const running = config.database.url ?? (await findRunningPostgres(config.dataDir));
+  // A key of a new database would be of no use for the service, whose database is another one.
+  if (!running && !(await hasPostgres(config.dataDir))) {
+    throw new Error(
+      `there is no database in ${path.resolve(config.dataDir)}; set DATABASE_URL and SECRET_KEY, or DATA_DIR, as for the service`,
+    );
+  }
   const embedded = running
     ? undefined
     : await startEmbeddedParts({ ...config, role: "api" }, process.env, (line) => console.error(line));

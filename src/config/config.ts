@@ -1,5 +1,5 @@
 import { availableParallelism } from "node:os";
-import { bool, cleanEnv, EnvMissingError, str, url } from "envalid";
+import { bool, cleanEnv, EnvMissingError, str } from "envalid";
 import { checkTogether } from "./check-together.ts";
 import { ConfigError } from "./config-error.ts";
 import { readText, withSecretFiles } from "./secret-files.ts";
@@ -15,6 +15,7 @@ import {
   integer,
   networks,
   number,
+  pageUrl,
   ports,
   postgresUrl,
   proxyAddress,
@@ -208,7 +209,7 @@ const variables = {
   TEMPORAL_ADDRESS: str({ default: undefined }),
   TEMPORAL_PROFILE: str({ default: undefined }),
   TEMPORAL_CONFIG_FILE: str({ default: undefined }),
-  TEMPORAL_UI_URL: url({ default: undefined }),
+  TEMPORAL_UI_URL: pageUrl({ default: undefined }),
   TEMPORAL_DEPLOYMENT_NAME: deploymentName({ default: undefined }),
   TEMPORAL_WORKER_BUILD_ID: buildId({ default: undefined }),
   ADMIN_KEY: apiKeySecret({ default: undefined }),

@@ -131,6 +131,13 @@ export const postgresUrl = makeValidator<string>((input) => {
   return text;
 });
 
+/** The URL of a page, for links to it. Errors never repeat it, because it can contain a password. */
+export const pageUrl = makeValidator<string>((input) => {
+  const text = String(input).trim();
+  if (/^https?:\/\//i.test(text) && URL.canParse(text)) return text;
+  throw new Error("the value is not the URL of a page; write it like https://temporal-ui.example");
+});
+
 /** An outbound proxy. */
 export interface ProxyAddress {
   protocol: "http" | "https" | "socks5";

@@ -4,14 +4,18 @@ import type { Config } from "../config/config.ts";
 import { audited, OPERATOR } from "../db/audit/audit-log.ts";
 import { keyCreated, keyRestored } from "../db/audit/key-changes.ts";
 import type { Db } from "../db/database.ts";
-import { ALL_PERMISSIONS, createApiKey, ensureAdminKey } from "../db/keys/api-keys.ts";
+import { ALL_PERMISSIONS, createApiKey, ensureAdminKey, hasApiKeys } from "../db/keys/api-keys.ts";
 import { keepSecret } from "../embedded/process/state-file.ts";
 import { ADMIN_KEY_FILE } from "./instance-secrets.ts";
 
-/** Creates a key with all permissions. Returns its secret, which is not stored anywhere. */
-export async function createAdminKey(db: Db, name = "Administrator"): Promise<string> {
+/**
+ * Creates a key with all permissions. Returns its secret, which is not stored anywhere.
+ *
+ * @param chosen the secret; defaults to a new one
+ */
+export async function createAdminKey(db: Db, name = "Administrator", chosen?: string): Promise<string> {
   return audited(db, OPERATOR, async (trx, record) => {
-    const { key, secret } = await createApiKey(trx, { name, permissions: ALL_PERMISSIONS });
+    const { key, secret } = await createApiKey(trx, { name, permissions: ALL_PERMISSIONS }, chosen);
     await record(keyCreated(key));
     return secret;
   });
@@ -19,7 +23,8 @@ export async function createAdminKey(db: Db, name = "Administrator"): Promise<st
 
 /**
  * Ensures that an administrator key exists. With ADMIN_KEY, creates that key. Otherwise, with an embedded database,
- * creates a key at the first start and writes it to DATA_DIR/admin-key.
+ * creates a key at the first start and writes it to DATA_DIR/admin-key. A file from before the database, which has no
+ * keys yet, keeps its key: the database was deleted, or DATA_DIR was copied without it.
  *
  * @returns the path of that file, if it exists
  */
@@ -37,6 +42,7 @@ export async function ensureFirstAdmin(
   }
   if (database.url !== undefined) return undefined;
   const file = path.resolve(dataDir, ADMIN_KEY_FILE);
-  await keepSecret(file, () => createAdminKey(db));
+  const secret = await keepSecret(file, () => createAdminKey(db));
+  if (!(await hasApiKeys(db))) await createAdminKey(db, undefined, secret);
   return file;
 }

@@ -127,6 +127,7 @@ describe("the settings", () => {
     ["DELIVERY_PROXY", "http://proxy.example/?x=1"],
     ["DELIVERY_PROXY", "socks5://user@proxy.example"],
     ["TEMPORAL_UI_URL", "not a url"],
+    ["TEMPORAL_UI_URL", "temporal-ui.example:8080"],
     ["TEMPORAL_DEPLOYMENT_NAME", "webhook.service"],
     ["TEMPORAL_WORKER_BUILD_ID", "a build"],
     ["LOG_LEVEL", "loud"],

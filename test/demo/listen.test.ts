@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { request } from "node:https";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -9,9 +9,10 @@ import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { Webhook } from "standardwebhooks";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { DeliveryService, DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
+import { isRoot } from "../../src/embedded/process/owner.ts";
 import { readSecretFile } from "../../src/embedded/process/state-file.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 import { keyedTransport } from "../support/test-service.ts";
@@ -30,11 +31,15 @@ interface Listening {
 }
 
 /** Runs `npm run receiver` until it has said how to start the service. */
-async function listen(...args: string[]): Promise<Listening> {
+async function listen(args: string[] = [], environment: NodeJS.ProcessEnv = {}): Promise<Listening> {
   const child = spawn(
     process.execPath,
     ["--disable-warning=ExperimentalWarning", "demo/listen.ts", "--port", "0", ...args],
-    { cwd: root, env: { ...process.env, DATA_DIR: dataDir }, stdio: ["ignore", "pipe", "inherit"] },
+    {
+      cwd: root,
+      env: { ...process.env, DATA_DIR: dataDir, ...environment },
+      stdio: ["ignore", "pipe", "inherit"],
+    },
   );
   const printed: string[] = [];
   createInterface({ input: child.stdout as NodeJS.ReadableStream }).on("line", (line) => printed.push(line));
@@ -57,7 +62,7 @@ beforeAll(async () => {
   });
   adminKey = (await readSecretFile(path.join(dataDir, "admin-key"))) as string;
   // With the certificate of the first, which the service trusts.
-  receiver = await listen("--service", `http://127.0.0.1:${service.httpPort}`);
+  receiver = await listen(["--service", `http://127.0.0.1:${service.httpPort}`]);
 }, 180_000);
 
 afterAll(async () => {
@@ -102,6 +107,19 @@ test("a service started as the receiver says delivers to it, and the receiver pr
   expect(receiver.text()).toContain('"OrderNumber":"SO-1"');
 });
 
+test.runIf(isRoot())(
+  "the receiver creates a DATA_DIR that the user of the database may traverse",
+  async () => {
+    const parent = await mkdtemp(path.join(tmpdir(), "webhook-test-receiver-"));
+    onTestFinished(() => rm(parent, { recursive: true, force: true }));
+    const fresh = path.join(parent, "data");
+    const own = await listen([], { DATA_DIR: fresh });
+    onTestFinished(() => void own.process.kill("SIGKILL"));
+    expect((await stat(fresh)).mode & 0o777).toBe(0o711);
+    expect((await stat(path.join(fresh, "receiver"))).mode & 0o777).toBe(0o700);
+  },
+);
+
 test("a signature by another secret is told", async () => {
   const url = new URL(/listens on (\S+)\./.exec(receiver.text())?.[1] as string);
   const body = "{}";
@@ -117,6 +135,29 @@ test("a signature by another secret is told", async () => {
   sent.end(body);
   await once(sent, "response");
   await expect.poll(receiver.text).toContain("SIGNATURE INVALID");
+});
+
+test("a receiver that npm runs ends at SIGTERM, also while a delayed response is pending", async () => {
+  const own = await listen([], { npm_lifecycle_event: "receiver" });
+  onTestFinished(() => void own.process.kill("SIGKILL"));
+  const url = new URL(/listens on (\S+)\./.exec(own.text())?.[1] as string);
+  const ca = await readFile(path.join(dataDir, "receiver/ca.pem"));
+  const delayed = request({
+    host: "127.0.0.1",
+    port: url.port,
+    method: "POST",
+    path: "/delay/600000",
+    headers: { expect: "100-continue" },
+    ca,
+  });
+  delayed.on("error", () => {});
+  delayed.flushHeaders();
+  // Sent when the receiver has the request.
+  await once(delayed, "continue");
+  delayed.end("{}");
+  const ended = once(own.process, "exit");
+  own.process.kill("SIGTERM");
+  expect(await ended).toEqual([0, null]);
 });
 
 test("a path makes the receiver fail as often as it says", async () => {

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
@@ -28,12 +28,12 @@ async function statusOf(key: string): Promise<number | undefined> {
 }
 
 /** What `npm run admin-key` prints to a pipe: the key alone. */
-async function makeAdminKey(): Promise<string> {
+async function makeAdminKey(of = dataDir): Promise<string> {
   const { stdout } = await run(
     process.execPath,
     ["--disable-warning=ExperimentalWarning", "src/admin-key.ts"],
     {
-      env: { ...process.env, DATA_DIR: dataDir },
+      env: { ...process.env, DATA_DIR: of },
     },
   );
   return stdout.trim();
@@ -62,6 +62,20 @@ describe("the first administrator", () => {
     expect([await statusOf(first), await statusOf(second), await statusOf("whk_unknown")]).toEqual([
       200, 200, 401,
     ]);
+  });
+
+  test("gets no key for a DATA_DIR without a database, and nothing is created there", async () => {
+    const empty = await mkdtemp(path.join(tmpdir(), "webhook-test-admin-"));
+    try {
+      await expect(makeAdminKey(empty)).rejects.toMatchObject({
+        code: 1,
+        stdout: "",
+        stderr: expect.stringContaining(`there is no database in ${empty}`),
+      });
+      expect(await readdir(empty)).toEqual([]);
+    } finally {
+      await removeDataDir(empty);
+    }
   });
 
   test("is refused a second service on the same DATA_DIR with a clear error", async () => {

@@ -53,6 +53,29 @@ test("an app leads to its keys and webhooks, and to a new key that belongs to it
   });
 });
 
+test("the list of webhooks names the app that it is filtered by, also without webhooks, or its id to those who may not see apps", async () => {
+  const { installedApp } = await web.service.keys.createInstalledApp({ name: "Scale" });
+  const id = installedApp?.id as string;
+  const { secret } = await web.service.keys.createApiKey({
+    name: "Reader",
+    permissions: [Permission.READ_ADMINISTRATIVE_DATA],
+  });
+  await web.service.register("https://shop.example/hooks");
+  for (const [key, shown] of [
+    [web.service.adminKey, "Scale"],
+    [secret, id],
+  ] as const) {
+    await web.visit({ path: `/webhooks?application=${id}`, key }, async (page) => {
+      await page.getByText("1 webhook exists, but it does not match these filters.").waitFor();
+      const app = page.getByRole("combobox", { name: "Installed app" });
+      await expect.poll(() => app.inputValue()).toBe(shown);
+      await page.getByRole("button", { name: "Clear the filters" }).click();
+      await page.getByRole("row", { name: /shop\.example/ }).waitFor();
+      expect(await app.inputValue()).toBe("");
+    });
+  }
+});
+
 test("dozens of apps can be searched, used by everyone, and on a phone they are cards", async () => {
   for (let n = 1; n <= 12; n++) {
     const name =

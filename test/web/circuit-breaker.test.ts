@@ -84,6 +84,30 @@ test("notices of an open circuit breaker and of a pause, whose counts change by 
   });
 });
 
+test("an open circuit breaker whose probe is due says so, and not how long ago that was", async () => {
+  const { service } = web;
+  const webhookId = await service.register("https://probed.example/hooks");
+  const circuitBreaker = { enabled: true, probeSeconds: 300 };
+  await service.webhooks.updateWebhook({ webhookId, circuitBreaker });
+  await open(webhookId);
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Circuit breaker" });
+    const notice = page.getByRole("note").filter({ hasText: "Circuit breaker open" });
+    await notice.getByText(/One is sent as a probe in \d+ minutes?; if it succeeds/).waitFor();
+    await section.getByText(/^in \d+ minutes?$/).waitFor();
+    // While a probe is sent, the time that was planned for it stays, and `due` is in the future.
+    await service.db.raw(
+      `update webhook_breakers set next_probe = now() - interval '2 minutes', due = now() + interval '1 hour'
+        where webhook_id = ?`,
+      [String(webhookId)],
+    );
+    await page.reload();
+    await notice.getByText("A probe is under way or about to be sent; if it succeeds").waitFor();
+    await section.getByText("under way or about to be sent").waitFor();
+    expect(await page.getByText("2 minutes ago").count()).toBe(0);
+  });
+});
+
 test("a circuit breaker can be chosen for a new webhook, with its default thresholds", () =>
   web.visit({ path: "/webhooks?new=1" }, async (page) => {
     const dialog = page.getByRole("dialog");

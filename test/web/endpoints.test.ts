@@ -4,6 +4,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Endpoint, EndpointService } from "../../gen/webhook/v1/endpoint_pb.ts";
 import type { WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { keyedTransport } from "../support/test-service.ts";
 import { tabTo } from "./keyboard.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots, untilRead } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
@@ -172,6 +174,36 @@ test("one event type is deleted, or the endpoint with all of them", async () => 
     await page.getByRole("heading", { name: "Webhooks", exact: true }).waitFor();
     const listed = (await web.service.webhooks.listWebhooks({})).webhooks;
     expect(listed.filter(({ endpointId }) => endpointId === endpoint.id)).toEqual([]);
+  });
+});
+
+test("the list names the other event types and apps also of webhooks that a health filter leaves out", async () => {
+  const { service } = web;
+  const { installedApp } = await service.keys.createInstalledApp({ name: "Scanner" });
+  const { secret } = await service.keys.createApiKey({
+    name: "Scanner 1",
+    permissions: [Permission.WRITE_ADMINISTRATIVE_DATA],
+    installedApplicationId: installedApp?.id as string,
+  });
+  await createClient(WebhookService, keyedTransport(service.grpcPort, secret)).createWebhook({
+    process: 1,
+    url: "https://healthy.example/hooks",
+  });
+  const [first] = idsOf(await created("https://fails.example/hooks", [1, 2, 3]));
+  await service.db("webhook_health").insert({
+    webhook_id: String(first),
+    health: "failing",
+    since: new Date(),
+    first_failure: new Date(),
+    last_failure: new Date(),
+  });
+  await web.visit({ path: "/webhooks?health=failing" }, async (page) => {
+    const rows = page.locator("tbody tr");
+    await rows.filter({ hasText: "fails.example/hooks" }).waitFor();
+    expect(await rows.count()).toBe(1);
+    await rows.getByRole("link", { name: "2 event types of the same endpoint: " }).waitFor();
+    await page.getByRole("combobox", { name: "Installed app" }).click();
+    await page.getByRole("option", { name: "Scanner" }).waitFor();
   });
 });
 

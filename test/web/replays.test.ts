@@ -6,6 +6,9 @@ import { ReplayService, ReplayState } from "../../gen/webhook/v1/replay_pb.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
+/** The time for which an ended replay is shown, in milliseconds. */
+const ENDED_SHOWN_MS = 120_000;
+
 let web: Web;
 let replays: Client<typeof ReplayService>;
 let webhookId: bigint;
@@ -87,6 +90,19 @@ test("who may only read sees replays, and no way to change or start one", async 
     expect(await page.getByRole("button", { name: "Send missed events…" }).count()).toBe(0);
   });
   await replays.cancelReplay({ replayId: replay?.id as string }).catch(() => {});
+});
+
+test("a replay that ended two minutes ago disappears from the open list of deliveries", async () => {
+  const { replay } = await replays.startReplay({ what: { case: "resend", value: { webhookId } } });
+  await replays.cancelReplay({ replayId: replay?.id as string }).catch(() => {});
+  await web.visit({ path: "/deliveries" }, async (page) => {
+    await page.clock.install();
+    await page.reload();
+    const group = page.getByRole("group", { name: "Replays" });
+    await group.waitFor();
+    await page.clock.fastForward(ENDED_SHOWN_MS);
+    await group.waitFor({ state: "detached" });
+  });
 });
 
 test("a replay whose start got no answer starts once in its dialog, and again after the dialog was closed", async () => {

@@ -67,28 +67,6 @@ test("a webhook is registered by keyboard alone, from the sample of its event ty
     expect(await page.getByRole("dialog").count()).toBe(0);
   }));
 
-test("while the webhooks of another filter are read, the list is not said to be empty, and the previous one is dimmed", async () => {
-  await web.service.register("https://healthy.example/hooks");
-  await web.visit({ path: "/webhooks?health=failing", key: reader }, async (page) => {
-    await page.getByText("No webhook matches these filters.").waitFor();
-    let read = Promise.withResolvers<void>();
-    await page.route("**/ListWebhooks", (route) => read.promise.then(() => route.continue()));
-    const busy = page.getByRole("main").locator("[aria-busy=true]");
-    const none = page.getByRole("heading", { name: "No webhooks yet" });
-    await page.getByRole("button", { name: "Clear the filters" }).click();
-    await busy.or(none).first().waitFor();
-    expect(await none.count()).toBe(0);
-    read.resolve();
-    await listed(page).toContain("healthy.example/hooks");
-    read = Promise.withResolvers<void>();
-    await page.getByRole("combobox", { name: "Health" }).click();
-    await page.getByRole("option", { name: "Degraded" }).click();
-    await busy.getByRole("link", { name: "healthy.example/hooks" }).first().waitFor();
-    read.resolve();
-    await page.getByText("No webhook matches these filters.").waitFor();
-  });
-});
-
 test("a form closes by Escape and by no click beside it, and the focus is back where it was", () =>
   web.visit({ path: "/webhooks" }, async (page) => {
     const focused = () => page.evaluate("document.activeElement.id || document.activeElement.textContent");

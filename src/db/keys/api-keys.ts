@@ -179,9 +179,12 @@ export function createBoundedApiKey(
   });
 }
 
-/** Creates a key without a limit. Only this response contains the secret. */
-export async function createApiKey(db: Db, key: NewApiKey): Promise<{ key: ApiKeyRow; secret: string }> {
-  const secret = generateApiKeySecret();
+/** Creates a key without a limit. Only this response contains the secret. @param secret defaults to a new one */
+export async function createApiKey(
+  db: Db,
+  key: NewApiKey,
+  secret = generateApiKeySecret(),
+): Promise<{ key: ApiKeyRow; secret: string }> {
   const row = {
     id: randomUUID(),
     name: key.name,
@@ -232,6 +235,11 @@ export function ensureAdminKey(
     );
     return { before, key: key as ApiKeyRow };
   });
+}
+
+/** Whether the service has a key, including revoked ones. */
+export async function hasApiKeys(db: Db): Promise<boolean> {
+  return (await run(db, db("api_keys").select("id").limit(1))).length > 0;
 }
 
 /** A page of the scope's keys, including revoked ones, oldest first. */

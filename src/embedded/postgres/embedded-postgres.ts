@@ -7,7 +7,7 @@ import { ensureDataDir } from "../process/state-file.ts";
 import { supervise, withAddresses } from "../process/supervise.ts";
 import { findPostgresBinaries } from "./postgres-binaries.ts";
 import { addressOf, assertServes, ensureServiceDatabase } from "./postgres-client.ts";
-import { ensureCluster, ensureServiceLogin, findServiceLogin } from "./postgres-cluster.ts";
+import { ensureCluster, ensureServiceLogin, findServiceLogin, hasCluster } from "./postgres-cluster.ts";
 import {
   findPostgresHome,
   preparePostgresHome,
@@ -117,6 +117,13 @@ export async function findRunningPostgres(dataDir: string): Promise<string | nul
   const home = await findPostgresHome(folder);
   const running = home === null ? null : await findPostmaster(home);
   return running === null ? null : addressOf(login, running.port, DATABASE);
+}
+
+/** Whether this DATA_DIR has an embedded database, running or not. Creates nothing. */
+export async function hasPostgres(dataDir: string): Promise<boolean> {
+  const folder = await realpath(dataDir).catch(() => null);
+  const home = folder === null ? null : await findPostgresHome(folder);
+  return home !== null && (await hasCluster(home));
 }
 
 function settingsOf(port: number, extra: Record<string, string> = {}): string[] {

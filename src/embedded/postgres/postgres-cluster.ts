@@ -62,7 +62,8 @@ export async function ensureCluster(
   return { role: SUPERUSER, password };
 }
 
-async function hasCluster({ data }: PostgresHome): Promise<boolean> {
+/** Whether `home` has a complete cluster. */
+export async function hasCluster({ data }: PostgresHome): Promise<boolean> {
   return access(data).then(
     () => true,
     () => false,

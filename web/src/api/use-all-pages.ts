@@ -1,7 +1,7 @@
 import type { DescMessage, DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { ConnectError, Transport } from "@connectrpc/connect";
 import { callUnaryMethod, createQueryOptions, useTransport } from "@connectrpc/connect-query";
-import { keepPreviousData, type UseQueryResult, useQuery } from "@tanstack/react-query";
+import { type UseQueryResult, useQuery } from "@tanstack/react-query";
 
 /** The number of items of a page, if a request names none. */
 const PAGE_SIZE = 1_000;
@@ -14,15 +14,13 @@ export interface AllPagesOptions {
   refreshMs?: number;
   /** The time for which a list that was read before is shown without reading it anew, in milliseconds. */
   freshMs?: number;
-  /** Whether the list of the previous input is shown until the new one is read. */
-  keepsPrevious?: boolean;
 }
 
 /** A list that the service returns in pages, read page by page and shown in one. */
 export function useAllPages<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   input: MessageInitShape<I>,
-  { enabled = true, refreshMs, freshMs, keepsPrevious = false }: AllPagesOptions = {},
+  { enabled = true, refreshMs, freshMs }: AllPagesOptions = {},
 ): UseQueryResult<MessageShape<O>, ConnectError> {
   const transport = useTransport();
   return useQuery<MessageShape<O>, ConnectError>({
@@ -35,7 +33,6 @@ export function useAllPages<I extends DescMessage, O extends DescMessage>(
       refreshMs !== undefined &&
       refreshMs * Math.max(1, Math.ceil(itemsOf(method, query.state.data) / PAGE_SIZE)),
     ...(freshMs === undefined ? {} : { staleTime: freshMs }),
-    ...(keepsPrevious ? { placeholderData: keepPreviousData as never } : {}),
   });
 }
 

@@ -1,6 +1,8 @@
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { useQuery } from "@connectrpc/connect-query";
 import { Anchor, Group, Stack, Text } from "@mantine/core";
+import { useInterval } from "@mantine/hooks";
+import { useState } from "react";
 import { Link } from "react-router";
 import { type Replay, ReplayService } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
@@ -11,6 +13,8 @@ import { isOpen, refreshMs } from "./replay-in-words.ts";
 const SHOWN = 10;
 /** The time for which an ended replay is still shown, in milliseconds. */
 const ENDED_SHOWN_MS = 120_000;
+/** The interval between checks whether a replay ended too long ago, in milliseconds. */
+const CHECK_MS = 10_000;
 
 /** Replays that are open or have just ended, kept current. Nothing if there are none. */
 export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
@@ -21,7 +25,9 @@ export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
       refetchInterval: ({ state }) => refreshMs(state.data?.replays),
     },
   );
-  const shown = (data?.replays ?? []).filter(isCurrent);
+  const [now, setNow] = useState(Date.now);
+  useInterval(() => setNow(Date.now()), CHECK_MS, { autoInvoke: true });
+  const shown = (data?.replays ?? []).filter((replay) => isCurrent(replay, now));
   if (shown.length === 0) return null;
   return (
     <Stack gap="xs" mb="md" role="group" aria-label="Replays">
@@ -42,6 +48,6 @@ export function OpenReplays({ webhookId }: { webhookId?: bigint }) {
   );
 }
 
-function isCurrent(replay: Replay): boolean {
-  return isOpen(replay) || (!!replay.ended && Date.now() - timestampMs(replay.ended) < ENDED_SHOWN_MS);
+function isCurrent(replay: Replay, now: number): boolean {
+  return isOpen(replay) || (!!replay.ended && now - timestampMs(replay.ended) < ENDED_SHOWN_MS);
 }

@@ -1,4 +1,4 @@
-import { Box, Button } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
@@ -14,7 +14,6 @@ import { NothingFound } from "../../parts/lists/nothing-found.tsx";
 import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
 import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
-import { WEBHOOK_HEALTHS } from "../../parts/status/webhook-health.tsx";
 import { FILTER_NAMES, findWebhooks, otherTypes } from "./list/find-webhooks.ts";
 import { FoundWebhooks } from "./list/found-webhooks.tsx";
 import { useLastDay } from "./list/last-day.ts";
@@ -29,12 +28,7 @@ const NO_WEBHOOKS: readonly Webhook[] = [];
 /** The registrations: found, looked at, and made. */
 export default function WebhooksPage() {
   const [filters, change] = useUrlFilters(FILTER_NAMES);
-  const wanted = WEBHOOK_HEALTHS.filter(({ name }) => name === filters.health);
-  const list = useAllPages(
-    WebhookService.method.listWebhooks,
-    { health: wanted.map(({ health }) => health) },
-    { refreshMs: REFRESH_MS, keepsPrevious: true },
-  );
+  const list = useAllPages(WebhookService.method.listWebhooks, {}, { refreshMs: REFRESH_MS });
   // Only this order needs the statistics of webhooks that are not shown.
   const lastDay = useLastDay(filters.sort === "failures" ? "all" : []);
   const mayWrite = useMay("Write_Administrative_Data");
@@ -45,8 +39,6 @@ export default function WebhooksPage() {
   );
 
   const others = useMemo(() => otherTypes(webhooks), [webhooks]);
-  // While the list is read, the webhooks are those of the previous filter.
-  const isPrevious = list.isPlaceholderData;
 
   // Read before the dialog that shows them opens.
   useEventTypes();
@@ -79,7 +71,7 @@ export default function WebhooksPage() {
       {list.isError && <Failure error={list.error} onRetry={() => void list.refetch()} />}
       {!list.data ? (
         list.isPending && <Loading lines={8} height={40} />
-      ) : webhooks.length === 0 && wanted.length === 0 && !isPrevious ? (
+      ) : webhooks.length === 0 ? (
         <Empty title="No webhooks yet" icon={<IconWebhook />}>
           {mayWrite
             ? "Register an HTTPS endpoint for one or several event types. It then receives every event of these types."
@@ -91,31 +83,25 @@ export default function WebhooksPage() {
           {lastDay.error !== null && (
             <Failure error={lastDay.error} title="Could not load the statistics" onRetry={lastDay.retry} />
           )}
-          {found.length === 0 && isPrevious ? (
-            <Loading lines={8} height={40} />
-          ) : found.length === 0 ? (
+          {found.length === 0 ? (
             <NothingFound
               of="webhook"
               onClear={() =>
                 change({ search: "", process: "", health: "", state: "", application: "", page: "" })
               }
             >
-              {wanted.length > 0
-                ? "No webhook matches these filters."
-                : webhooks.length === 1
-                  ? "1 webhook exists, but it does not match these filters."
-                  : `None of the ${webhooks.length.toLocaleString()} webhooks matches these filters.`}
+              {webhooks.length === 1
+                ? "1 webhook exists, but it does not match these filters."
+                : `None of the ${webhooks.length.toLocaleString()} webhooks matches these filters.`}
             </NothingFound>
           ) : (
-            <Box style={{ opacity: isPrevious ? 0.5 : 1 }} aria-busy={isPrevious}>
-              <FoundWebhooks
-                webhooks={found}
-                others={others}
-                period={periodOf(filters.period)}
-                page={Number(filters.page) || 1}
-                onPage={(page) => change({ page: page === 1 ? "" : String(page) })}
-              />
-            </Box>
+            <FoundWebhooks
+              webhooks={found}
+              others={others}
+              period={periodOf(filters.period)}
+              page={Number(filters.page) || 1}
+              onPage={(page) => change({ page: page === 1 ? "" : String(page) })}
+            />
           )}
         </>
       )}

@@ -1,7 +1,9 @@
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { Alert, Button, Stack, Text } from "@mantine/core";
 import { IconBan, IconPlugConnectedX } from "@tabler/icons-react";
 import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { useMay } from "../../../api/session.tsx";
+import { useLateness } from "../../../parts/status/next-retry.tsx";
 import { Time } from "../../../parts/text/time.tsx";
 import { useResume } from "../actions/pausing.tsx";
 import { useUndelivered } from "../actions/use-undelivered.ts";
@@ -34,8 +36,8 @@ export function BreakerNotice({ webhook }: { webhook: Webhook }) {
             "They wait until you enable the webhook."
           ) : (
             <>
-              One is sent as a probe <Time value={nextProbe} relative />; if it succeeds, the others follow,
-              the oldest first.
+              {nextProbe ? <Probe at={nextProbe} /> : "One is sent as a probe"}; if it succeeds, the others
+              follow, the oldest first.
             </>
           )}
         </Text>
@@ -46,5 +48,15 @@ export function BreakerNotice({ webhook }: { webhook: Webhook }) {
         )}
       </Stack>
     </Alert>
+  );
+}
+
+/** `One is sent as a probe in 3 minutes`. The planned time stays until the outcome of the probe is known. */
+function Probe({ at }: { at: Timestamp }) {
+  if (useLateness(at) >= 0) return "A probe is under way or about to be sent";
+  return (
+    <>
+      One is sent as a probe <Time value={at} relative />
+    </>
   );
 }

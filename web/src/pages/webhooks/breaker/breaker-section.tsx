@@ -1,3 +1,4 @@
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { Button, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import {
@@ -10,6 +11,7 @@ import { useMay } from "../../../api/session.tsx";
 import { useFocusBack } from "../../../parts/dialogs/use-focus-back.ts";
 import { Facts } from "../../../parts/layout/facts.tsx";
 import { Section } from "../../../parts/layout/section.tsx";
+import { useLateness } from "../../../parts/status/next-retry.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
 import { Time } from "../../../parts/text/time.tsx";
 import { BreakerDialog } from "./breaker-dialog.tsx";
@@ -68,7 +70,7 @@ function Shown({
           </>,
         ],
         failedAttempts > 0 && ["Failed in a row", countOf(failedAttempts, "attempt", "attempts")],
-        nextProbe && ["Next probe", <Time key="probe" value={nextProbe} relative />],
+        nextProbe && ["Next probe", <NextProbe key="probe" at={nextProbe} />],
         [
           "Opens",
           `after ${countOf(failures, "failed attempt", "failed attempts")} over ${periodInWords(failingSeconds)}`,
@@ -85,4 +87,8 @@ function Shown({
       ]}
     />
   );
+}
+
+function NextProbe({ at }: { at: Timestamp }) {
+  return useLateness(at) >= 0 ? "under way or about to be sent" : <Time value={at} relative />;
 }

@@ -1,5 +1,6 @@
 import { CircuitBreakerState, type Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
+import { WEBHOOK_HEALTHS } from "../../../parts/status/webhook-health.tsx";
 import type { LastDay } from "./last-day.ts";
 
 /** The filters and the order of the list, by their names in the page's URL. */
@@ -28,8 +29,10 @@ export function findWebhooks(
   stats: LastDay["stats"],
 ): Webhook[] {
   const words = filters.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const wanted = WEBHOOK_HEALTHS.find(({ name }) => name === filters.health);
   const found = webhooks.filter(
     (webhook) =>
+      (!wanted || webhook.health === wanted.health) &&
       (!filters.process || processName(webhook.webhookProcess) === filters.process) &&
       (!filters.state || stateOf(webhook) === filters.state) &&
       (!filters.application || (webhook.application ?? NO_APPLICATION) === filters.application) &&

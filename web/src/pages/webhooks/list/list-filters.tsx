@@ -1,7 +1,10 @@
 import { Grid, Select } from "@mantine/core";
 import { useMemo } from "react";
+import { ApiKeyService } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import type { Webhook } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { catalogue, processName } from "../../../../../src/contract/catalogue.ts";
+import { useMay } from "../../../api/session.tsx";
+import { useAllPages } from "../../../api/use-all-pages.ts";
 import { SearchField } from "../../../parts/lists/search-field.tsx";
 import { WEBHOOK_HEALTHS } from "../../../parts/status/webhook-health.tsx";
 import { NO_APPLICATION, type WebhookFilters } from "./find-webhooks.ts";
@@ -33,7 +36,7 @@ export interface ListFiltersProps {
 /** The filters and the order of the list of webhooks. */
 export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
   const processes = useMemo(() => processChoices(webhooks), [webhooks]);
-  const applications = useMemo(() => applicationChoices(webhooks), [webhooks]);
+  const applications = useApplicationChoices(webhooks, filters.application);
   return (
     <Grid gap="xs" mb="xs">
       <Grid.Col span={{ base: 12, md: 8, lg: 3 }}>
@@ -116,14 +119,25 @@ function processChoices(webhooks: readonly Webhook[]): string[] {
   ];
 }
 
-function applicationChoices(webhooks: readonly Webhook[]) {
-  const names = new Map<string, string>();
-  for (const { application, applicationName } of webhooks) {
-    if (application) names.set(application, applicationName ?? application);
-  }
+/** The apps of the webhooks, and the chosen one: by its name, or by its id if the session may not see apps. */
+function useApplicationChoices(webhooks: readonly Webhook[], chosen: string) {
+  const names = useMemo(() => applicationNames(webhooks), [webhooks]);
+  const isUnknown = chosen !== "" && chosen !== NO_APPLICATION && !names.has(chosen);
+  const enabled = useMay("Manage_Api_Keys") && isUnknown;
+  const apps = useAllPages(ApiKeyService.method.listInstalledApps, {}, { enabled }).data?.installedApps;
   const choices = [...names].map(([value, label]) => ({ value, label }));
+  if (isUnknown)
+    choices.push({ value: chosen, label: apps?.find(({ id }) => id === chosen)?.name ?? chosen });
   return [
     { value: NO_APPLICATION, label: "None" },
     ...choices.sort((a, b) => a.label.localeCompare(b.label)),
   ];
+}
+
+function applicationNames(webhooks: readonly Webhook[]): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const { application, applicationName } of webhooks) {
+    if (application) names.set(application, applicationName ?? application);
+  }
+  return names;
 }
