@@ -4,6 +4,7 @@ import { parseArgs, styleText } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
 import { type Delivery, DeliveryService, DeliveryState } from "../gen/webhook/v1/delivery_pb.ts";
+import { clientAddress } from "../src/config/address.ts";
 import { readConfig } from "../src/config/config.ts";
 import { processName } from "../src/contract/catalogue.ts";
 import { choosePort } from "../src/embedded/process/ports.ts";
@@ -67,7 +68,8 @@ async function demo(stayUp: boolean): Promise<boolean> {
   if (!service) return stoppedEarly();
   try {
     showStarted(`ready after ${((performance.now() - began) / 1_000).toFixed(1)} s, API on ${service.url}`);
-    return await deliverToReceivers(service, stayUp, stopping.signal);
+    const grpc = clientAddress(config.host, service.grpcPort as number);
+    return await deliverToReceivers(service, grpc, stayUp, stopping.signal);
   } finally {
     await service.stop();
   }
@@ -76,11 +78,12 @@ async function demo(stayUp: boolean): Promise<boolean> {
 /** Starts the receivers, and publishes events to them. Resolves with whether every delivery ended as expected. */
 async function deliverToReceivers(
   service: Service,
+  grpcAddress: string,
   stayUp: boolean,
   stopping: AbortSignal,
 ): Promise<boolean> {
   const admin = createConnectTransport({ httpVersion: "1.1", baseUrl: service.url });
-  const internal = createGrpcTransport({ baseUrl: `http://127.0.0.1:${service.grpcPort}` });
+  const internal = createGrpcTransport({ baseUrl: `http://${grpcAddress}` });
   line(`The demo dispatches every ${PACE.DISPATCH_INTERVAL} and retries after 2, 4 and 8 seconds;`);
   line("the defaults are every minute, and 1, 5 and 25 minutes.");
 
@@ -121,7 +124,7 @@ async function deliverToReceivers(
     if (service.hasPage)
       line(`Settings page  ${service.url}/ (sign in with the key in ${service.adminKeyFile})`);
     line(`API docs       ${service.url}/docs`);
-    line(`gRPC           localhost:${service.grpcPort}`);
+    line(`gRPC           ${grpcAddress}`);
     if (service.temporalUiUrl) line(`Temporal UI    ${service.temporalUiUrl}`);
     line("Everything stays up until Ctrl-C.");
     if (!stopping.aborted) await once(stopping, "abort");

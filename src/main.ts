@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { MetricsBuffer } from "@temporalio/worker";
+import { clientAddress } from "./config/address.ts";
 import type { Config } from "./config/config.ts";
 import type { Progress } from "./process/progress.ts";
 import { untilToldToStop } from "./process/shutdown.ts";
@@ -78,7 +79,7 @@ function describe(service: Service, config: Config, docsPath: string): string {
     ...(service.hasPage ? [`  settings     ${service.url}/`] : []),
     ...(service.grpcPort === null || config.role === "worker"
       ? []
-      : [`  gRPC         localhost:${service.grpcPort}`]),
+      : [`  gRPC         ${clientAddress(config.host, service.grpcPort)}`]),
     ...(service.temporalUiUrl ? [`  Temporal UI  ${service.temporalUiUrl}`] : []),
     ...(service.adminKeyFile ? [`  admin key    in ${service.adminKeyFile}`] : []),
   ].join("\n");

@@ -1,10 +1,13 @@
+import { LivenessProbe } from "../db/connections/liveness.ts";
 import type { ApiContext } from "./context.ts";
 
 /** The reasons why the process is not ready; empty if ready. */
 export type Readiness = () => Promise<string[]>;
 
-/** The timeout of a database check, in milliseconds. */
-const DATABASE_TIMEOUT_MS = 2_000;
+/** The time after which a check of the database uses a separate connection, in milliseconds. */
+const POOL_TIMEOUT_MS = 500;
+/** The timeouts for opening that connection and for its statement, in milliseconds each. */
+const PROBE_TIMEOUT_MS = 750;
 /** The cache time of a result, in milliseconds, so that probes and watchers cost the database little. */
 const CACHE_TIME_MS = 200;
 
@@ -30,19 +33,23 @@ async function ask(context: ApiContext): Promise<string[]> {
   return reasons.flat();
 }
 
+/** A pool whose connections are all in use is no reason: a load balancer must not remove every process that has much to do. */
 async function databaseReasons({ db, log }: ApiContext): Promise<string[]> {
+  const probe = new LivenessProbe(db);
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error("no answer in time")), DATABASE_TIMEOUT_MS);
+  const late = new Promise<"late">((resolve) => {
+    timer = setTimeout(resolve, POOL_TIMEOUT_MS, "late");
   });
   try {
-    await Promise.race([db.raw("select 1"), late]);
-    return [];
+    const first = await Promise.race([db.raw("select 1"), late]);
+    if (first !== "late" || (await probe.works(PROBE_TIMEOUT_MS))) return [];
+    throw new Error("no answer in time");
   } catch (err) {
     log.debug({ err }, "the database does not respond");
     return ["the database does not respond"];
   } finally {
     clearTimeout(timer);
+    probe.close();
   }
 }
 

@@ -1,4 +1,5 @@
 import { type ConnectRouter, type ConnectRouterOptions, createRouterTransport } from "@connectrpc/connect";
+import { clientAddress } from "../config/address.ts";
 import { admittedGate, createGate, requestGate } from "./auth/auth.ts";
 import {
   addressValues,
@@ -184,7 +185,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
   return {
     httpPort: http.port,
     grpcPort: grpc?.port ?? null,
-    url: `${tls ? "https" : "http"}://localhost:${http.port}`,
+    url: `${tls ? "https" : "http"}://${clientAddress(host, http.port)}`,
     turnAway: http.turnAway,
     setCertificate: http.setCertificate,
     async stop() {

@@ -1,5 +1,6 @@
 import type { Meter } from "@opentelemetry/api";
 import type { Logger } from "pino";
+import { clientAddress } from "../config/address.ts";
 import type { Config } from "../config/config.ts";
 import { exportsMetrics } from "../config/config.ts";
 import { listenForMetrics, METRICS_PATH } from "./listener.ts";
@@ -55,7 +56,7 @@ export async function exportMetrics(
         });
   return {
     meter,
-    url: listener && `http://localhost:${listener.port}${METRICS_PATH}`,
+    url: listener && `http://${clientAddress(config.host, listener.port)}${METRICS_PATH}`,
     watchBacklog(directUrl) {
       backlog.start(directUrl, log);
       return () => backlog.close();

@@ -6,14 +6,18 @@ const REPEATED_SIGNAL_MS = 1_000;
 const PARENT = process.ppid;
 
 /**
- * Resolves when the process should stop: on SIGINT or SIGTERM, or when the parent `npm start` has ended, because npm
- * passes SIGTERM only to its shell. A signal more than a second after the first ends the process immediately.
+ * Resolves when the process should stop: on SIGINT, SIGTERM or SIGHUP (the terminal was closed), or when the parent
+ * `npm start` has ended, because npm passes SIGTERM only to its shell. A signal more than a second after the first ends
+ * the process immediately.
  */
 export function untilToldToStop(): Promise<void> {
   return new Promise((resolve) => {
     let toldAt: number | undefined;
-    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
       process.on(signal, () => {
+        // Nothing can be printed any more, and the error must not end the process.
+        if (signal === "SIGHUP")
+          for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
         // One Ctrl-C arrives twice where /bin/sh is bash: node is then npm's child, gets it from the terminal, and npm forwards it.
         if (toldAt !== undefined && performance.now() - toldAt > REPEATED_SIGNAL_MS) process.exit(130);
         toldAt ??= performance.now();

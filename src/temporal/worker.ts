@@ -10,7 +10,12 @@ import { LivenessProbe } from "../db/connections/liveness.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { createActivities } from "./activities.ts";
-import { connectTemporal, type TemporalConnections } from "./connection/connection.ts";
+import {
+  connectTemporal,
+  NO_TEMPORAL,
+  type TemporalConnections,
+  whyRefused,
+} from "./connection/connection.ts";
 import type { TemporalNames } from "./connection/names.ts";
 import type { TemporalTarget } from "./connection/target.ts";
 import { createDeleteExpired } from "./delete-expired.ts";
@@ -78,12 +83,13 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
   /** Works until the service stops, the database is lost or a worker fails. */
   async function once(): Promise<void> {
     waiting = NO_TEMPORAL;
-    const connections = await connectTemporal(options.target, log, engine.stopping);
+    const tell = (reason: string) => {
+      waiting = reason;
+    };
+    const connections = await connectTemporal(options.target, log, engine.stopping, tell);
     const ended = new AbortController();
     try {
-      await untilPrepared(connections, options, (reason) => {
-        waiting = reason;
-      });
+      await untilPrepared(connections, options, tell);
       waiting = NO_DATABASE;
       await untilAnswered(() => engine.db.raw("select 1"), { signal: engine.stopping });
       await engine.lease.start();
@@ -165,8 +171,8 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
           wasCurrent = reason === null;
           return reason === null ? [] : [reason];
         });
-      } catch {
-        return ["Temporal does not respond"];
+      } catch (error) {
+        return [whyRefused(error) ?? "Temporal does not respond"];
       }
     },
     stop: () => supervised,
@@ -174,7 +180,6 @@ export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
 }
 
 const STOPPING = "the delivery worker is stopping";
-const NO_TEMPORAL = "Temporal cannot be reached";
 const NO_DATABASE = "the delivery worker does not poll Temporal, because the database does not respond";
 
 /** Resolves with true once the lease has expired and PostgreSQL executes nothing, or with false when the signal aborts. */

@@ -26,7 +26,7 @@ import { type FromDelivery, MEASURED, REPORT_INTERVAL_MS } from "./delivery-proc
 async function main(sharedBy: number, name: string): Promise<void> {
   const stopping = new AbortController();
   const stop = () => stopping.abort();
-  for (const reason of ["SIGINT", "SIGTERM", "disconnect"]) process.on(reason, stop);
+  for (const reason of ["SIGINT", "SIGTERM", "SIGHUP", "disconnect"]) process.on(reason, stop);
   process.title = "webhook-delivery";
 
   const config = readConfig(process.env);

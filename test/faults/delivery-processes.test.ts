@@ -89,12 +89,21 @@ async function expectAllDelivered(receiver: Receiver, events: number): Promise<v
   expect(receiver.received).toHaveLength(events);
 }
 
-/** Ends the service with deliveries in flight, and waits for its delivery processes to end. */
-async function endAmidDeliveries(service: ServiceProcess, signal: NodeJS.Signals): Promise<Receiver> {
+/**
+ * Ends the service with deliveries in flight, and waits for its delivery processes to end.
+ *
+ * @param toAll whether the delivery processes get the signal too
+ */
+async function endAmidDeliveries(
+  service: ServiceProcess,
+  signal: NodeJS.Signals,
+  toAll = false,
+): Promise<Receiver> {
   const receiver = await freshReceiver(service, 300);
   const pids = deliveryProcesses(service);
   await publishMany(service.grpcPort, parts.adminKey, EVENTS);
   await receiver.until((received) => received.length >= 4);
+  if (toAll) for (const pid of pids) process.kill(pid, signal);
   await service.end(signal);
   await expect.poll(() => pids.filter(isAlive)).toEqual([]);
   return receiver;
@@ -134,6 +143,12 @@ describe.skipIf(process.platform === "win32")("delivery processes beside the API
     // One that was stopped for long has lost its lease, and takes another.
     await expect.poll(async () => (await listLiveWorkers(parts.db)).length).toBe(2);
     const receiver = await endAmidDeliveries(service, "SIGTERM");
+    service = await start({ DELIVERY_PROCESSES: "1" }, node);
+    await expectAllDelivered(receiver, EVENTS);
+  });
+
+  test("finish what is in flight at SIGHUP of all processes, as from a closed terminal", async () => {
+    const receiver = await endAmidDeliveries(service, "SIGHUP", true);
     service = await start({ DELIVERY_PROCESSES: "1" }, node);
     await expectAllDelivered(receiver, EVENTS);
   });

@@ -30,3 +30,27 @@ test.runIf(addresses.includes("::1"))("without HOST, every port answers on IPv4 
     socket.destroy();
   }
 });
+
+// Linux has all addresses of 127.0.0.0/8, and localhost is only one of them.
+test.runIf(process.platform === "linux")(
+  "prints addresses with HOST, at which the ports answer",
+  async () => {
+    const database = await createTestDatabase();
+    onTestFinished(() => database.drop());
+    const service = await startServiceProcess({
+      ROLE: "api",
+      DATABASE_URL: database.url,
+      SECRET_KEY: "0f".repeat(32),
+      METRICS_PORT: "0",
+      HOST: "127.0.0.2",
+    });
+    onTestFinished(async () => {
+      await service.end("SIGTERM");
+    });
+    const { httpPort, grpcPort, metricsPort } = service;
+    const printed = service.printed();
+    expect(printed).toContain(`API          http://127.0.0.2:${httpPort}\n`);
+    expect(printed).toContain(`metrics      http://127.0.0.2:${metricsPort}/metrics\n`);
+    expect(printed).toContain(`gRPC         127.0.0.2:${grpcPort}`);
+  },
+);

@@ -16,6 +16,7 @@ import { expect, inject, onTestFinished, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus } from "../../gen/health/v1/health_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
+import { STATUS_CODES } from "../../src/contract/errors.ts";
 import { openDatabase } from "../../src/db/database.ts";
 import { startService } from "../../src/service.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
@@ -23,6 +24,7 @@ import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 import { startServiceProcess } from "../support/service-process.ts";
+import { startTemporalGateway } from "../support/temporal-gateway.ts";
 import { keyedTransport, quietRuntime, startTestService, WOKEN } from "../support/test-service.ts";
 
 const { EventType } = proto.temporal.api.enums.v1;
@@ -120,6 +122,45 @@ test("a worker names the Temporal namespace that does not exist, and delivers on
   });
   await starting;
   expect(await readiness(url)).toEqual({ status: 200, reasons: [] });
+});
+
+test("a worker whose access Temporal refuses says so while it starts and while it runs, without the API key", async () => {
+  const database = await createTestDatabase();
+  quietRuntime();
+  const gateway = await startTemporalGateway();
+  gateway.answer(STATUS_CODES.UNAUTHENTICATED);
+  const httpPort = await anyPort();
+  const url = `http://127.0.0.1:${httpPort}`;
+  const starting = startService(
+    readConfig({ ...settings, ROLE: "worker", HTTP_PORT: String(httpPort), DATABASE_URL: database.url }),
+    {
+      names: temporalNames(`${randomUUID()}-`),
+      environment: {
+        TEMPORAL_ADDRESS: gateway.address,
+        TEMPORAL_API_KEY: "revoked-key",
+        TEMPORAL_TLS: "false",
+      },
+    },
+  );
+  onTestFinished(async () => {
+    gateway.answer(null);
+    await (await starting).stop();
+    await database.drop();
+  });
+  const refused = (status: string) => ({
+    status: 503,
+    reasons: [
+      `Temporal refuses access (${status}); check the API key, the client certificate, and their access to the namespace`,
+    ],
+  });
+  await expect
+    .poll(() => readiness(url).catch(() => undefined), { timeout: 20_000 })
+    .toEqual(refused("UNAUTHENTICATED"));
+  gateway.answer(null);
+  await starting;
+  await expect.poll(() => readiness(url)).toEqual({ status: 200, reasons: [] });
+  gateway.answer(STATUS_CODES.PERMISSION_DENIED);
+  await expect.poll(() => readiness(url)).toEqual(refused("PERMISSION_DENIED"));
 });
 
 test("a worker that cannot reach its database takes nothing from Temporal until it can", async () => {

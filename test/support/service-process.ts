@@ -14,6 +14,8 @@ export interface ServiceProcess {
   grpcPort: number;
   /** 0 without METRICS_PORT. */
   metricsPort: number;
+  /** The lines that it has printed so far. */
+  printed(): string;
   /** Sends the signal and waits for the end. */
   end(signal: NodeJS.Signals): Promise<number | null>;
 }
@@ -70,7 +72,7 @@ export async function startServiceProcess(
         if (metrics) metricsPort = Number(metrics[1]);
         const http = /(?:API|health) +https?:\/\/[^:]+:(\d+)/.exec(line);
         if (http) httpPort = Number(http[1]);
-        const grpc = /gRPC +localhost:(\d+)/.exec(line);
+        const grpc = /gRPC +[^:]+:(\d+)/.exec(line);
         if (grpc) resolve({ httpPort, grpcPort: Number(grpc[1]), metricsPort });
         else if (http && environment.ROLE === "worker") resolve({ httpPort, grpcPort: 0, metricsPort });
         else if (http && environment.TLS_CERT) resolve({ httpPort, grpcPort: httpPort, metricsPort });
@@ -85,6 +87,7 @@ export async function startServiceProcess(
     process: child,
     pid: child.pid as number,
     ...ports,
+    printed: () => output.join("\n"),
     async end(signal) {
       if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
       const exited = once(child, "exit");

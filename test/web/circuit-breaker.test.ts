@@ -67,6 +67,23 @@ test("a circuit breaker is switched on with its thresholds, shows its state, and
   });
 });
 
+test("0 and Enter in a threshold of a circuit breaker is refused, and saves nothing", async () => {
+  const webhookId = await web.service.register("https://thresholds.example/hooks");
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const section = page.getByRole("region", { name: "Circuit breaker" });
+    await section.getByRole("button", { name: "Change…" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Use a circuit breaker").check({ force: true });
+    const failures = dialog.getByLabel("Failed attempts in a row");
+    await failures.fill("0");
+    await failures.press("Enter");
+    await dialog.getByText("From 1. Leave it empty for the default.").waitFor();
+    await failures.fill("7");
+    await failures.press("Enter");
+    await section.getByText("after 7 failed attempts over 30 minutes").waitFor();
+  });
+});
+
 test("notices of an open circuit breaker and of a pause, whose counts change by themselves, are not announced each time", async () => {
   const { service } = web;
   const webhookId = await service.register("https://unannounced.example/hooks");

@@ -15,6 +15,8 @@ import { startEmbeddedPostgres } from "../../../src/embedded/postgres/embedded-p
 import { removeDataDir } from "../../../src/embedded/postgres/postgres-home.ts";
 import { anyPort } from "../../support/any-port.ts";
 import { grpc } from "../../support/clients.ts";
+import { createTestDatabase } from "../../support/database.ts";
+import { startDatabaseGateway } from "../../support/database-gateway.ts";
 import { sendRaw } from "../../support/raw-request.ts";
 import { startTestApi, type TestApi } from "../../support/test-api.ts";
 
@@ -105,6 +107,30 @@ test("/healthz answers while the process lives, /readyz says why it is not ready
       body: { status: "not ready", reasons: ["the delivery worker is starting"] },
     });
   expect((await probe(api, "/healthz")).status).toBe(200);
+});
+
+test("/readyz answers 200 while calls hold all connections of the pool, and 503 once the database hangs", async () => {
+  const database = await createTestDatabase();
+  const gateway = await startDatabaseGateway(database.url);
+  onTestFinished(async () => {
+    await gateway.close();
+    await database.drop();
+  });
+  const api = await started({ databaseUrl: gateway.url });
+  const { client } = api.context.db;
+  const taken = await Promise.all(Array.from({ length: 10 }, () => client.acquireConnection()));
+  onTestFinished(async () => {
+    gateway.resume();
+    await Promise.all(taken.map((connection) => client.releaseConnection(connection)));
+  });
+  expect(await probe(api, "/readyz")).toEqual({ status: 200, body: { status: "ready" } });
+  gateway.hang();
+  await expect
+    .poll(() => probe(api, "/readyz"))
+    .toEqual({
+      status: 503,
+      body: { status: "not ready", reasons: ["the database does not respond"] },
+    });
 });
 
 test("with the database killed, calls are UNAVAILABLE and /readyz says so; with it back, all is well again", async () => {

@@ -3,10 +3,13 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import type { ConnectionOptions } from "@temporalio/client";
 import { pino } from "pino";
 import { expect, inject, onTestFinished, test } from "vitest";
+import { STATUS_CODES } from "../../../src/contract/errors.ts";
 import { connectTemporal } from "../../../src/temporal/connection/connection.ts";
 import { temporalNames } from "../../../src/temporal/connection/names.ts";
 import { createDispatchTrigger } from "../../../src/temporal/dispatch-now.ts";
+import { anyPort } from "../../support/any-port.ts";
 import { useRefusingProxy } from "../../support/refusing-proxy.ts";
+import { startTemporalGateway } from "../../support/temporal-gateway.ts";
 
 const log = pino({ level: "silent" });
 
@@ -63,4 +66,36 @@ test("an attempt to connect that fails half-way closes its connections", async (
   stopping.abort();
   await expect(connecting).rejects.toThrow();
   await expect.poll(() => open.size).toBe(0);
+});
+
+test("each new reason why Temporal is not available is logged once", async () => {
+  const lines: string[] = [];
+  const port = await anyPort();
+  const target = {
+    connectionOptions: { address: `127.0.0.1:${port}`, apiKey: "revoked-key", tls: false },
+    namespace: "default",
+  };
+  const told: string[] = [];
+  const connecting = connectTemporal(
+    target,
+    pino({ level: "warn" }, { write: (line: string) => void lines.push(line) }),
+    AbortSignal.timeout(30_000),
+    (reason) => void told.push(reason),
+  );
+  const away = "Temporal cannot be reached";
+  const refused =
+    "Temporal refuses access (UNAUTHENTICATED); check the API key, the client certificate, and their access to the namespace";
+  await expect.poll(() => told, { timeout: 20_000 }).toEqual([away]);
+  const gateway = await startTemporalGateway(port);
+  gateway.answer(STATUS_CODES.UNAUTHENTICATED);
+  await expect.poll(() => told.filter((reason) => reason === refused).length, { timeout: 20_000 }).toBe(2);
+  gateway.answer(null);
+  const connections = await connecting;
+  onTestFinished(() => connections.close());
+  const logged = lines.map((line) => JSON.parse(line) as { msg: string; reason: string });
+  expect(logged.map(({ msg, reason }) => [msg, reason])).toEqual([
+    ["waiting for Temporal", away],
+    ["waiting for Temporal", refused],
+  ]);
+  expect([...told, ...lines].join()).not.toContain("revoked-key");
 });

@@ -1,8 +1,8 @@
 /**
- * The validation of a field for a number of which 0 means no limit to the service: refuses 0, and accepts an empty field. The field
- * itself corrects 0 only when it loses the focus, not on Enter.
+ * The validation of a field for a number of which 0 means the same to the service as an empty field: refuses 0, and accepts an empty
+ * field. The field itself corrects 0 only when it loses the focus, not on Enter.
  *
- * @param what the name of the limit in the error: `quota`, `limit`
+ * @param meaning of an empty field, in the error: `no quota`, `no limit`, `the default`
  */
-export const fromOne = (what: string) => (value: number | string) =>
-  value !== "" && Number(value) < 1 ? `From 1. Leave it empty for no ${what}.` : null;
+export const fromOne = (meaning: string) => (value: number | string) =>
+  value !== "" && Number(value) < 1 ? `From 1. Leave it empty for ${meaning}.` : null;

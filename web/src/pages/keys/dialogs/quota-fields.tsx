@@ -26,7 +26,7 @@ export interface QuotaValues {
 }
 
 /** The validation of the quotas in a form. */
-export const QUOTA_RULES = { webhooks: fromOne("quota"), eventsPerSecond: fromOne("quota") };
+export const QUOTA_RULES = { webhooks: fromOne("no quota"), eventsPerSecond: fromOne("no quota") };
 
 /** The form's values for a key; empty for a new one. */
 export function quotaValuesOf(key: ApiKey | undefined): QuotaValues["quotas"] {

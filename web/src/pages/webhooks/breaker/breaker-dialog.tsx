@@ -7,6 +7,7 @@ import {
   MAX_PROBE_INTERVAL_S,
 } from "../../../../../src/contract/webhooks/circuit-breaker.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
+import { fromOne } from "../../../parts/dialogs/from-one.ts";
 import { UpdateFailure } from "../actions/update-failure.tsx";
 import { useWebhookUpdate } from "../actions/use-webhook-update.ts";
 import type { WebhookDialogProps } from "../actions/webhook-dialog-props.ts";
@@ -47,6 +48,8 @@ const FIELDS: { name: NumberName; label: string; description: string }[] = [
   },
 ];
 
+const refuseZero = fromOne("the default");
+
 type Values = Record<NumberName, number | string> & {
   enabled: boolean;
   disableOnGone: boolean;
@@ -68,7 +71,12 @@ function valuesOf({ circuitBreaker }: Webhook): Values {
 }
 
 function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
-  const form = useForm<Values>({ initialValues: valuesOf(webhook) });
+  const form = useForm<Values>({
+    initialValues: valuesOf(webhook),
+    // The fields are hidden while the breaker is off.
+    validate: ({ enabled, ...values }) =>
+      enabled ? Object.fromEntries(FIELDS.map(({ name }) => [name, refuseZero(values[name])])) : {},
+  });
   const update = useWebhookUpdate(webhook, form, valuesOf, (field) => field.replace("circuitBreaker.", ""));
   const { enabled } = form.values;
   const state = update.base.circuitBreaker?.state ?? CircuitBreakerState.CLOSED;

@@ -32,7 +32,7 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
     initialValues: valuesOf(webhook),
     validate: {
       url: (url) => (url.trim() === "" ? "Enter the URL of the endpoint." : null),
-      rateLimit: fromOne("limit"),
+      rateLimit: fromOne("no limit"),
     },
   });
   const update = useWebhookUpdate(webhook, form, valuesOf);
