@@ -298,6 +298,7 @@ test("a worker whose lease another process has ended sends nothing of what it ha
   const late = pump(parts.engine, runId);
   await expect.poll(() => claimed(parts)).toBe(DELIVERIES);
   const other = parts.another();
+  await other.lease.start();
   await expect.poll(() => parts.db("workers").where({ id })).toEqual([]);
   expect(await pump(other, runId)).toMatchObject({ delivered: DELIVERIES });
   expect(parts.engine.lease.hasLost(id)).toBe(false);
