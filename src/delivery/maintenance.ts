@@ -56,7 +56,7 @@ export interface Maintenance {
  */
 export function createMaintenance(
   db: Db,
-  lease: Pick<WorkerLease, "ids">,
+  lease: Pick<WorkerLease, "ids" | "mayEndOthers">,
   log: Logger,
   { leasesExpired, failed: failedDeliveries, breakerChanges }: DeliveryInstruments,
   maxPending: number,
@@ -147,7 +147,7 @@ export function createMaintenance(
   async function round(): Promise<void> {
     rounds += 1;
     await warnOfLongSnapshot();
-    const workers = await endExpiredWorkers(db, lease.ids);
+    const workers = lease.mayEndOthers() ? await endExpiredWorkers(db, lease.ids) : [];
     if (workers.length > 0) leasesExpired.add(workers.length, { holder: "worker" });
     if (workers.length > 0)
       log.warn({ workers }, "ended workers whose lease had expired; their deliveries are free");

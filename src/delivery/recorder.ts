@@ -81,7 +81,11 @@ export class Recorder {
       const states = await this.#store(results);
       this.#onRecorded(results, states);
       this.#writing -= batch.length;
-      for (const { result, recorded } of batch) recorded(states.get(result.deliveryId));
+      for (const { result, recorded } of batch) {
+        const state = states.get(result.deliveryId);
+        if (state === undefined) this.#onLost(result.token.workerId);
+        recorded(state);
+      }
     }
     this.#writers -= 1;
   }
@@ -106,7 +110,6 @@ export class Recorder {
     const [first, ...others] = results;
     if (first && others.length === 0) {
       this.#log.error({ err: error, deliveryId: first.deliveryId }, "recording an attempt failed");
-      this.#onLost(first.token.workerId);
       return new Map();
     }
     const states = new Map<string, RecordedState>();

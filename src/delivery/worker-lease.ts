@@ -6,7 +6,7 @@ import type { Db } from "../db/database.ts";
 import { untilAnswered } from "../db/faults.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
-import { systemClock as clock, currentMoment, LONG_AGO } from "../process/clock.ts";
+import { systemClock as clock, currentMoment, LONG_AGO, type Moment } from "../process/clock.ts";
 
 /** The number of renewals within the duration of a lease. */
 const RENEWALS_PER_LEASE = 4;
@@ -31,6 +31,8 @@ export class WorkerLease {
   #current: number | undefined;
   /** The time before the last renewal was sent. */
   #renewedAt = LONG_AGO;
+  /** The monotonic time from which the lease has been valid without interruption. */
+  #validSince = Number.POSITIVE_INFINITY;
   #renewing: Promise<void> | undefined;
   #adding: Promise<number> | undefined;
 
@@ -127,6 +129,14 @@ export class WorkerLease {
     return false;
   }
 
+  /**
+   * Whether this process may end expired leases of others: its own has been valid for half its duration. After an outage of
+   * the database, all leases have expired, and others renew theirs within that time.
+   */
+  mayEndOthers(): boolean {
+    return this.isValid() && clock.now() - this.#validSince >= this.#leaseMs / 2;
+  }
+
   /** The worker ids that this process renews. */
   get ids(): number[] {
     return [...this.#claims.keys()];
@@ -161,7 +171,7 @@ export class WorkerLease {
     const id = await untilAnswered(() => addWorker(this.#db, worker), { signal: this.#end.signal });
     this.#current = id;
     this.#claims.set(id, 0);
-    if (this.#claims.size === 1) this.#renewedAt = sent;
+    if (this.#claims.size === 1) this.#renewed(sent);
     this.#renewing ??= this.#renewAgainAndAgain();
     return id;
   }
@@ -191,7 +201,12 @@ export class WorkerLease {
       if (this.#current === id) this.#current = undefined;
       this.#log.warn({ workerId: id }, "worker lease expired; another process has released its claims");
     }
-    this.#renewedAt = sent;
+    this.#renewed(sent);
     if (this.#current === undefined) await this.#add();
+  }
+
+  #renewed(sent: Moment): void {
+    if (sent.now - this.#renewedAt.now >= this.#leaseMs) this.#validSince = sent.now;
+    this.#renewedAt = sent;
   }
 }

@@ -226,6 +226,30 @@ test("an attempt that cannot be recorded holds up no other, and its delivery is 
   expect(receiver.received.filter(({ path }) => path.startsWith("/well"))).toHaveLength(10);
 });
 
+test("a delivery whose result matches no claim, though its worker lives, is tried again", async () => {
+  let parts: EngineParts | undefined;
+  const receiver = await startReceiver(
+    await (await trustedAuthority()).issue(["localhost"]),
+    async ({ attempt }) => {
+      if (attempt === 1) await parts?.db.raw("update queue set attempts = 1");
+      return 200;
+    },
+  );
+  // No lease expires within the test.
+  parts = await startEngine({ HEARTBEAT_TIMEOUT: "10m" });
+  ends.push(parts.end, receiver.close);
+  const { db, engine } = parts;
+  await queueFor(parts, receiver.url, { webhooks: 1, events: 1 });
+  const runId = await freshRun(db);
+  await expect
+    .poll(async () => {
+      await pump(engine, runId);
+      return db("deliveries").pluck("attempts");
+    })
+    .toEqual([2]);
+  expect(receiver.received).toHaveLength(2);
+});
+
 test("a delivery whose event is not stored, as after a partial restore, holds up no other", async () => {
   const { parts, receiver } = await start();
   await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
@@ -274,6 +298,7 @@ test("a worker whose lease another process has ended sends nothing of what it ha
   const late = pump(parts.engine, runId);
   await expect.poll(() => claimed(parts)).toBe(DELIVERIES);
   const other = parts.another();
+  await other.lease.start();
   await expect.poll(() => parts.db("workers").where({ id })).toEqual([]);
   expect(await pump(other, runId)).toMatchObject({ delivered: DELIVERIES });
   expect(parts.engine.lease.hasLost(id)).toBe(false);

@@ -41,7 +41,7 @@ afterEach(async () => {
 function start(processes: number, longSnapshotS?: number): void {
   const instruments = createDeliveryInstruments(createNoopMeter());
   running = Array.from({ length: processes }, () =>
-    createMaintenance(db, { ids: [] }, log, instruments, 0, 30, longSnapshotS),
+    createMaintenance(db, { ids: [], mayEndOthers: () => true }, log, instruments, 0, 30, longSnapshotS),
   );
   for (const one of running) one.start();
 }

@@ -190,9 +190,10 @@ class Step {
     if (state === "open") return this.#decideOpen(circuit);
     if (state === "disabled") return this.#look(circuit.ids, "null");
     if (circuit.succeeded && circuit.inOutage) return this.#close(circuit);
-    if (circuit.resending) return this.#resend(circuit);
+    const opens = circuit.opensNow && !circuit.held;
+    if (circuit.resending && !opens) return this.#resend(circuit);
     if (circuit.rows.some((row) => row.state !== "closed")) return this.#close(circuit);
-    if (circuit.opensNow && !circuit.held) return this.#open(circuit);
+    if (opens) return this.#open(circuit);
     return this.#look(circuit.ids, "null");
   }
 
@@ -242,7 +243,8 @@ class Step {
       circuit.ids,
       `state = 'closed', since = case when state = 'closed' then since else now() end, reason = null, succeeded = false,
         gone = false, probes = 0, next_probe = null, failures = 0, failing_since = null,
-        resend_from = case when resend and :succeeded::bool then outage_since end,
+        -- What the previous outage has left is sent again, too.
+        resend_from = case when resend and :succeeded::bool then least(resend_from, outage_since) end,
         resend_until = case when resend and :succeeded::bool then now() end, resend_after = null,
         outage_since = case when not :succeeded::bool then outage_since end,
         due = case when resend and :succeeded::bool then now() end`,

@@ -57,7 +57,11 @@ export async function endInterrupted(
   workerId: number,
   ids: readonly string[],
 ): Promise<number> {
-  return end(db, claimed, { outcome: "failed", reason: "interrupted" }, { ids, workerId }, [table]);
+  const endClaimed = () =>
+    end(db, claimed, { outcome: "failed", reason: "interrupted" }, { ids, workerId }, [table]);
+  const ended = await endClaimed();
+  // The statement skips a claimed retry that leaves its run at the same time.
+  return ended === ids.length ? ended : ended + (await endClaimed());
 }
 
 /**
@@ -119,7 +123,7 @@ export async function endExpired(db: Db, before: string, limit: number): Promise
 
 /**
  * Fails the latest unclaimed deliveries of webhooks with more than `max` pending first attempts, so that the oldest
- * `max` remain; at most `limit`. Visits every webhook with pending deliveries, and at most `max` index entries of
+ * `max` remain; at most `limit`. Leaves out the test delivery of a paused webhook. Visits every webhook with pending deliveries, and at most `max` index entries of
  * each.
  */
 export async function endBeyond(db: Db, max: number, limit: number): Promise<number> {
@@ -136,6 +140,7 @@ export async function endBeyond(db: Db, max: number, limit: number): Promise<num
       ) first_beyond
       cross join lateral (
         select ctid from queue q where ${ofWebhook("q", "w.webhook_id", "first_beyond.id")} and ${isFree("q")}
+          and q.id is distinct from (select h.test_delivery from webhooks h where h.id = w.webhook_id)
         order by q.webhook_id desc, q.id desc limit :limit::int for update skip locked
       ) t limit :limit::int`;
   return end(db, choose, { outcome: "failed", reason: "queue full" }, { max, limit }, ["queue"]);

@@ -64,14 +64,19 @@ export async function renewWorker(db: Db, id: number, leaseMs: number): Promise<
 }
 
 /**
- * Deletes workers with an expired lease, which frees their claims. Returns their names.
+ * Deletes workers with an expired lease, which frees their claims. Returns their names. Deletes none if all leases of the
+ * calling process have expired: the statement may have been sent before an outage of the database.
  *
  * @param own ids of the calling process, which renews them itself when the database is available again
  */
 export async function endExpiredWorkers(db: Db, own: readonly number[] = []): Promise<string[]> {
   const ended = await rows<{ name: string }>(
     db,
-    "delete from workers where lease_until < clock_timestamp() and id <> all(:own::int[]) returning name",
+    `delete from workers where lease_until < clock_timestamp() and id <> all(:own::int[])
+        and (:own::int[] = '{}' or exists (
+          select from workers where id = any(:own::int[]) and lease_until > clock_timestamp()
+        ))
+      returning name`,
     { own: own as number[] },
   );
   return ended.map(({ name }) => name);

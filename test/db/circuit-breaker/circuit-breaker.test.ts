@@ -45,17 +45,27 @@ const claim = async (limit = 1_000) => {
   return deliveries;
 };
 
+/** Records results, and folds them. */
+async function record(
+  deliveries: readonly ClaimedDelivery[],
+  status: number,
+  spacing = SPACING,
+): Promise<void> {
+  await recordAttempts(
+    db,
+    deliveries.map((delivery) => result(delivery, status)),
+    spacing,
+  );
+  while ((await foldDeltas(db)) > 0);
+}
+
 /** Records results, folds them, and decides. */
 async function answer(
   deliveries: readonly ClaimedDelivery[],
   status: number,
   spacing = SPACING,
 ): Promise<BreakerChange[]> {
-  await recordAttempts(
-    db,
-    deliveries.map((delivery) => result(delivery, status)),
-    spacing,
-  );
+  await record(deliveries, status, spacing);
   return decided();
 }
 
@@ -573,6 +583,28 @@ test("thousands of failed deliveries are sent again in steps, each of them once"
     "webhook_breaker_closed",
     ...Array(3).fill("deliveries_sent_again"),
   ]);
+  await expectBalanced();
+});
+
+test("while failed deliveries are sent again, the breaker opens if these fail; the rest is sent after the outage", async () => {
+  const id = await withBreaker(1_200, { resendFailed: true, failingSeconds: 1 });
+  const sent = await claim(1_199);
+  await answer(sent, 503, NO_WAIT);
+  await fail(sent);
+  await letPass(5);
+  await decided();
+  await record(await probe(), 200);
+  expect(await decideBreakers(db, 30)).toMatchObject({ changes: [{ state: "closed" }] });
+  // One step.
+  await decideBreakers(db, 30);
+  const again = await claim(3);
+  expect(again.map(({ token }) => token.attempts)).toEqual([4, 4, 4]);
+  await record(again.slice(0, 2), 503);
+  await letPass(5);
+  await record(again.slice(2), 503);
+  expect(await decideBreakers(db, 30)).toMatchObject({ changes: [{ webhookId: id, state: "open" }] });
+  expect(await answer(await probe(), 200)).toMatchObject([{ state: "closed" }]);
+  expect(await db("deliveries").where({ outcome: "failed" }).pluck("id")).toEqual([]);
   await expectBalanced();
 });
 

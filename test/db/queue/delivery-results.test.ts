@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { timeOfId } from "../../../src/db/partitions.ts";
-import { claimGroup, claimPending } from "../../../src/db/queue/claims.ts";
+import { type ClaimedDelivery, claimGroup, claimPending } from "../../../src/db/queue/claims.ts";
+import { endInterrupted } from "../../../src/db/queue/endings.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
-import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
+import { assignGroups, leavePaused } from "../../../src/db/queue/retry-groups.ts";
 import { deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import {
   ALL,
@@ -148,5 +149,40 @@ describe("recording", () => {
       .replaceAll("-", "");
     expect(rows[0].partition).toContain(`deliveries_${day}_`);
     expect(rows[0].id.slice(0, 18)).toBe(event?.slice(0, 18));
+  });
+});
+
+describe("a claimed retry that leaves its run, as its webhook is paused, at the same time", () => {
+  /** Claims a retry, and begins a statement on it that has to wait until the retry has left its run. */
+  async function whileItLeaves<T>(begin: (retry: ClaimedDelivery) => Promise<T>): Promise<T> {
+    const webhookId = await queue(db, 1);
+    const claimant = await freshClaimant(db);
+    const [first] = (await claimPending(db, claimant, ALL)).deliveries;
+    await recordAttempts(db, [result(first as ClaimedDelivery, 500)], NO_WAIT);
+    await assignGroups(db, claimant.runId);
+    const [retry] = (await claimGroup(db, claimant, { group: 1, limit: 1, excluded: [] })).deliveries;
+    await db("webhooks").where({ id: String(webhookId) }).update({ paused: new Date() });
+    const leaving = await db.transaction();
+    expect(await leavePaused(leaving, claimant.runId)).toBe(1);
+    const begun = begin(retry as ClaimedDelivery);
+    const waiting = "wait_event_type = 'Lock' and datname = current_database()";
+    await expect.poll(() => db("pg_stat_activity").whereRaw(waiting).pluck("pid")).toHaveLength(1);
+    await leaving.commit();
+    return begun;
+  }
+
+  test("has its result recorded", async () => {
+    const states = await whileItLeaves((retry) => recordAttempts(db, [result(retry, 200)], SPACING));
+    expect([...states.values()]).toEqual(["delivered"]);
+    expect(await db("retries")).toEqual([]);
+    expect(await db("deliveries").pluck("attempts")).toEqual([2]);
+  });
+
+  test("fails if it was claimed too often", async () => {
+    const ended = await whileItLeaves(({ id, token }) =>
+      endInterrupted(db, "retries", token.workerId, [id]),
+    );
+    expect(ended).toBe(1);
+    expect(await db("deliveries").pluck("reason")).toEqual(["interrupted"]);
   });
 });

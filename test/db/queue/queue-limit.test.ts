@@ -1,7 +1,9 @@
+import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { rows } from "../../../src/db/database.ts";
 import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
 import { sendAgain } from "../../../src/db/deliveries/send-again.ts";
+import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import { claimPending } from "../../../src/db/queue/claims.ts";
 import { endBeyond } from "../../../src/db/queue/endings.ts";
 import { freshClaimant, openQueueDatabase, queue } from "./queue.ts";
@@ -52,4 +54,14 @@ test("a delivery that failed as queue full can be sent again", async () => {
   expect(await endBeyond(db, 2, 100)).toBe(1);
   await sendAgain(db, "everything", latest as string, 30);
   expect(await idsOf(webhookId)).toContain(latest);
+});
+
+test("the test event of a paused webhook with a full queue is sent", async () => {
+  const webhookId = await queue(db, 10);
+  await db("webhooks").where({ id: String(webhookId) }).update({ paused: new Date() });
+  const event = { apiKeyId: randomUUID(), webhookId, process: 1, payload: "{}" };
+  const made = await queueTestEvent(db, "everything", event);
+  expect(await endBeyond(db, 10, 100)).toBe(0);
+  const { deliveries } = await claimPending(db, await freshClaimant(db), { limit: 5, after: 0n, excluded: [] });
+  expect(deliveries.map(({ id }) => id)).toEqual([made?.deliveryId]);
 });

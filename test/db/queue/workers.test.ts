@@ -96,6 +96,14 @@ describe("a worker's lease", () => {
     expect(await db("workers").pluck("id")).toEqual([living]);
   });
 
+  test("is not ended by a process whose own leases have all expired, as after an outage of the database", async () => {
+    const own = await freshWorker(db, "own", -1);
+    await freshWorker(db, "other", -1);
+    expect(await endExpiredWorkers(db, [own])).toEqual([]);
+    await renewWorker(db, own, 60_000);
+    expect(await endExpiredWorkers(db, [own])).toEqual(["other"]);
+  });
+
   test("that somebody has ended lets the worker claim nothing more", async () => {
     await queue(db, 4);
     const late = await freshClaimant(db, -1);

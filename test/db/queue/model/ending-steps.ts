@@ -100,10 +100,11 @@ const failBeyond = fc
           model.places.filter(({ table }) => table === "queue").sort(byId),
           ({ webhookId }) => webhookId,
         );
+        const isTest = ({ id, webhookId }: Place) => model.now.webhooks.get(webhookId)?.testDelivery === id;
         const beyond = [...queues.values()].flatMap((queue) =>
           queue
             .slice(max)
-            .filter((place) => !model.isHeld(place))
+            .filter((place) => !model.isHeld(place) && !isTest(place))
             .reverse()
             .slice(0, limit),
         );
