@@ -161,7 +161,7 @@ describe("a claimed retry that leaves its run, as its webhook is paused, at the 
     await recordAttempts(db, [result(first as ClaimedDelivery, 500)], NO_WAIT);
     await assignGroups(db, claimant.runId);
     const [retry] = (await claimGroup(db, claimant, { group: 1, limit: 1, excluded: [] })).deliveries;
-    await db("webhooks").where({ id: String(webhookId) }).update({ paused: new Date() });
+    await db("webhooks").where({ id: webhookId }).update({ paused: new Date() });
     const leaving = await db.transaction();
     expect(await leavePaused(leaving, claimant.runId)).toBe(1);
     const begun = begin(retry as ClaimedDelivery);

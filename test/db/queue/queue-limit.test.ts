@@ -58,7 +58,7 @@ test("a delivery that failed as queue full can be sent again", async () => {
 
 test("the test event of a paused webhook with a full queue is sent", async () => {
   const webhookId = await queue(db, 10);
-  await db("webhooks").where({ id: String(webhookId) }).update({ paused: new Date() });
+  await db("webhooks").where({ id: webhookId }).update({ paused: new Date() });
   const event = { apiKeyId: randomUUID(), webhookId, process: 1, payload: "{}" };
   const made = await queueTestEvent(db, "everything", event);
   expect(await endBeyond(db, 10, 100)).toBe(0);
