@@ -17,14 +17,13 @@ const INTRODUCTION = `<!-- Generated from event.proto and notice.proto by \`npm 
 # Events
 
 The payloads that receivers get. The header \`X-Service-Webhook-Process\` names the event type.
-\`GET /api/webhook/processes\` returns the same for programs, with JSON Schemas.
-[Add an event type](../CONTRIBUTING.md#adding-an-event-type) in the proto files.
+\`GET /api/webhook/processes\` returns the same as JSON Schemas. See also
+[adding an event type](../CONTRIBUTING.md#adding-an-event-type).
 
-- All properties are always present, in the order of the lists. The type says which value an unset property has; properties without
-  such a value are always set.
+- All properties are always present, in this order.
 - Times are UTC, \`YYYY-MM-DDThh:mm:ss\`. Enums are sent by name.
-- 64-bit integers have every digit and can exceed 2^53, beyond which JavaScript's \`JSON.parse\` rounds.
-- Later versions may add properties and names: ignore unknown ones.
+- 64-bit integers can exceed 2^53, beyond which JavaScript's \`JSON.parse\` rounds.
+- Ignore unknown properties and names, which later versions may add.
 
 Event types, with their numbers for \`process\` ([api.md](api.md#operations)):
 `;
@@ -72,8 +71,7 @@ function isPart(desc: DescMessage): boolean {
 function fieldList(desc: DescMessage): string {
   return desc.fields
     .map((field) => {
-      const unset = unsetOf(field);
-      const type = unset === undefined ? typeOf(field) : `${typeOf(field)}; ${unset} if unset`;
+      const type = canBeNull(field) ? `${typeOf(field)} or \`null\`` : typeOf(field);
       const meaning = [commentOf(field), choiceOf(field)].filter((text) => text !== undefined).join(" ");
       return item(`\`${propertyName(field)}\` (${type})`, meaning);
     })
@@ -122,15 +120,10 @@ function scalarType(scalar: ScalarType): string {
   }
 }
 
-/** The property's value when the field is unset. Undefined if the field is always set. */
-function unsetOf(field: DescField): string | undefined {
-  if (hasOption(field, required) && getOption(field, required)) return undefined;
-  if (field.fieldKind === "list") return "`[]`";
-  if (field.fieldKind === "map") return "`{}`";
-  if (canBeUnset(field)) return "`null`";
-  if (field.enum) return `\`"${enumMemberName(field.enum, field.enum.values[0]?.number ?? 0)}"\``;
-  if (field.scalar === ScalarType.BOOL) return "`false`";
-  return field.scalar === ScalarType.STRING || field.scalar === ScalarType.BYTES ? '`""`' : "`0`";
+/** Whether the property is `null` when the field is unset. Other unset properties have the default of their type. */
+function canBeNull(field: DescField): boolean {
+  const isRequired = hasOption(field, required) && getOption(field, required);
+  return !isRequired && field.fieldKind !== "list" && field.fieldKind !== "map" && canBeUnset(field);
 }
 
 function choiceOf(field: DescField): string | undefined {
