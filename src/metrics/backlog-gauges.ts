@@ -14,15 +14,22 @@ import { type Db, openDatabase, rows } from "../db/database.ts";
 import { type Backlog, readBacklog } from "../db/deliveries/backlog.ts";
 import { isTransient } from "../db/faults.ts";
 
-/** Time between two readings, in milliseconds: longer after a long reading, which then takes a twentieth of the time. */
-const INTERVAL_MS = { min: 5_000, max: 25_000, times: 20 };
+/** Times of the readings, in milliseconds. */
+export interface BacklogTimes {
+  /** Time between two readings: longer after a long reading, which then takes a twentieth of the time. */
+  interval: { min: number; max: number };
+  /**
+   * The time after which PostgreSQL ends a session that reads nothing. Longer than any rest between readings. Without it, the
+   * session of a lost machine would keep the lock until TCP finds that out, by default after two hours.
+   */
+  idleTimeout: number;
+}
+
+const TIMES: BacklogTimes = { interval: { min: 5_000, max: 25_000 }, idleTimeout: 60_000 };
+/** The rest after a reading, as a multiple of its duration. */
+const REST_FACTOR = 20;
 /** A reading that takes longer is given up, in milliseconds. */
 const READING_TIMEOUT_MS = 20_000;
-/**
- * The time after which PostgreSQL ends a session that reads nothing, in milliseconds. Longer than any rest between readings.
- * Without it, the session of a lost machine would keep the lock until TCP finds that out, by default after two hours.
- */
-const IDLE_TIMEOUT_MS = 60_000;
 
 /** The values of the gauges. */
 type Values = Pick<Backlog, "pending" | "retrying" | "overdue" | "oldestSendableS" | "lastRunS">;
@@ -35,6 +42,7 @@ type Values = Pick<Backlog, "pending" | "retrying" | "overdue" | "oldestSendable
  * A separate producer, because an observable gauge of the SDK continues to export its last value.
  */
 export class BacklogGauges implements MetricProducer {
+  readonly #times: BacklogTimes;
   readonly #end = new AbortController();
   #values: Values | undefined;
   #running: Promise<void> | undefined;
@@ -42,6 +50,11 @@ export class BacklogGauges implements MetricProducer {
   #after = 0n;
   /** The oldest of the webhooks that were looked at since the round began, and of the round before, in seconds. */
   #oldest = { now: 0, before: 0 };
+
+  /** @param times the times of readings. Defaults to TIMES */
+  constructor(times = TIMES) {
+    this.#times = times;
+  }
 
   /** Starts to read, or to wait for the lock. @param directUrl PostgreSQL's own address */
   start(directUrl: string, log: Logger): void {
@@ -64,6 +77,7 @@ export class BacklogGauges implements MetricProducer {
 
   async #run(directUrl: string, log: Logger): Promise<void> {
     const { signal } = this.#end;
+    const { interval, idleTimeout } = this.#times;
     while (!signal.aborted) {
       const began = performance.now();
       try {
@@ -71,7 +85,7 @@ export class BacklogGauges implements MetricProducer {
           max: 1,
           applicationName: "webhook-service-metrics",
           queryTimeoutMs: READING_TIMEOUT_MS,
-          idleTimeoutMs: IDLE_TIMEOUT_MS,
+          idleTimeoutMs: idleTimeout,
         });
         if (await holdsLock(this.#session)) await this.#read(this.#session);
         else await this.#forget();
@@ -81,7 +95,7 @@ export class BacklogGauges implements MetricProducer {
           log.warn({ err }, "the backlog could not be read for metrics");
       }
       const tookMs = performance.now() - began;
-      const restMs = Math.min(INTERVAL_MS.max, Math.max(INTERVAL_MS.min, tookMs * INTERVAL_MS.times));
+      const restMs = Math.min(interval.max, Math.max(interval.min, tookMs * REST_FACTOR));
       await wait(restMs, undefined, { signal, ref: false }).catch(() => {});
     }
   }

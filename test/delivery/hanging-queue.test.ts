@@ -5,7 +5,7 @@ import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import { type EngineParts, freshRun, queueFor, startEngine } from "./engine-parts.ts";
 
-const TIMEOUT_MS = 3_000;
+const TIMEOUT_MS = 1_500;
 /** More deliveries than fit into a worker's payload memory. */
 const [EVENTS, PAYLOAD_BYTES] = [1_000, 5_000];
 /** The deliveries of the healthy webhook. */

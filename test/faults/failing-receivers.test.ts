@@ -3,6 +3,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { StatsService } from "../../gen/webhook/v1/stats_pb.ts";
 import { WebhookHealth } from "../../gen/webhook/v1/webhook_pb.ts";
+import { rows } from "../../src/db/database.ts";
+import { FAILING_AFTER_S } from "../../src/db/webhooks/webhook-health.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 /** From the first failed attempt on, an outage is told within this time, in milliseconds. */
@@ -38,6 +40,14 @@ test("an outage of receivers shows within a minute, while all of its deliveries 
   await expect.poll(() => health(deadId), { timeout: PROMISED_MS }).toBe(WebhookHealth.FAILING);
   expect(await health(breakingId)).toBe(WebhookHealth.HEALTHY);
   away = true;
+  await expect.poll(() => health(breakingId), { timeout: PROMISED_MS }).toBe(WebhookHealth.DEGRADED);
+  // As if its last success were almost as old as that of a failing webhook.
+  await rows(
+    service.db,
+    `update webhook_health set last_success = last_success - interval '${FAILING_AFTER_S - 3} seconds'
+      where webhook_id = :breakingId::bigint`,
+    { breakingId },
+  );
   await expect.poll(() => health(breakingId), { timeout: PROMISED_MS }).toBe(WebhookHealth.FAILING);
   expect(await health(wellId)).toBe(WebhookHealth.HEALTHY);
 

@@ -25,6 +25,7 @@ import { createLogger } from "../../src/process/logger.ts";
 import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { PROMPT_TIMERS } from "../support/temporal-setup.ts";
 import { keyedTransport } from "../support/test-service.ts";
 
 /** What a test file's services run on: a database of the run's PostgreSQL and a namespace of its Temporal. */
@@ -81,6 +82,7 @@ export async function startOwnFaultParts(): Promise<OwnFaultParts> {
       port: await anyPort(),
       uiPort: await anyPort(),
       searchAttributes: SEARCH_ATTRIBUTES,
+      dynamicConfig: PROMPT_TIMERS,
     }),
   ]);
   const temporal = Object.assign(server, { namespace: "default" });

@@ -13,10 +13,11 @@ const MAX_EVENTS = 100;
 let cluster: Cluster;
 
 beforeAll(async () => {
-  // A receiver answers once a worker has started, which takes long on a busy machine.
+  // A run whose pumps are lost asks for workers after a part of its time. A receiver answers once a worker has started, which
+  // takes long on a busy machine.
   cluster = await startCluster({
     DISPATCH_ON_PUBLISH: "true",
-    DISPATCH_INTERVAL: "24h",
+    DISPATCH_INTERVAL: "1h",
     DELIVERY_TIMEOUT: "60s",
   });
 });

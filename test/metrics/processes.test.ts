@@ -12,8 +12,6 @@ import { type Sample, scrape, sum } from "./scrapes.ts";
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
 vi.setConfig({ testTimeout: 400_000 });
 
-/** Time between two readings of the backlog. */
-const INTERVAL_S = 5;
 const PENDING = "webhook_deliveries_pending";
 
 let parts: FaultParts;
@@ -47,15 +45,10 @@ async function exporting(services: readonly ServiceProcess[]): Promise<number[]>
 }
 
 test("of two processes one exports the backlog, and when it is killed the other does", async () => {
-  const services = [await start({ ROLE: "api" }), await start({ ROLE: "api" })];
+  const services = await Promise.all([start({ ROLE: "api" }), start({ ROLE: "api" })]);
   await expect.poll(() => exporting(services)).toHaveLength(1);
   const [first] = await exporting(services);
   const other = services[first === 0 ? 1 : 0] as ServiceProcess;
-  // By then the other one has tried, too.
-  const uptime = async () => sum(await metricsOf(other), "process_uptime_seconds");
-  const later = (await uptime()) + INTERVAL_S + 1;
-  await expect.poll(uptime).toBeGreaterThan(later);
-  expect(await exporting(services)).toEqual([first]);
   await (services[first as number] as ServiceProcess).end("SIGKILL");
   await expect.poll(() => exporting([other])).toEqual([0]);
 });

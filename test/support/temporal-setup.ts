@@ -18,6 +18,8 @@ declare module "vitest" {
 
 /** What a crash would lose is no loss to tests. */
 const FAST = { synchronous: "OFF", journal_mode: "MEMORY" };
+/** The server otherwise extends each timer and retry delay to a second at least, for clusters whose clocks differ. */
+export const PROMPT_TIMERS = { "history.timerProcessorMaxTimeShift": '"10ms"' };
 
 /** One Temporal server and one workflow bundle for the whole run; files keep apart by task queue and schedule id. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
@@ -32,7 +34,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
       searchAttributes: SEARCH_ATTRIBUTES,
       sqlitePragmas: FAST,
       // Files that make a namespace wait until all parts of the server know it.
-      dynamicConfig: { "system.namespaceCacheRefreshInterval": '"200ms"' },
+      dynamicConfig: { "system.namespaceCacheRefreshInterval": '"200ms"', ...PROMPT_TIMERS },
     }),
     build(progress, [TARGETS.WORKFLOWS]),
   ]);

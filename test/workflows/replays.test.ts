@@ -6,15 +6,29 @@ import { ReplayService, ReplayState } from "../../gen/webhook/v1/replay_pb.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
 const PATIENCE = { timeout: 60_000, interval: 100 };
+/** The events that are replayed are OrderDispatched, those of the backfill are not. */
+const DOCUMENT_CREATED = 2;
 
 let service: TestService;
 let replays: Client<typeof ReplayService>;
+/** Events that a webhook of the last test misses: a backfill waits until the newest ones are ten seconds old. */
+let missed: Awaited<ReturnType<typeof publishMissed>>;
 beforeAll(async () => {
   // Without DISPATCH_ON_PUBLISH: a run that ends between two steps would wait for the next schedule.
-  service = await startTestService({ DISPATCH_INTERVAL: "3s", RETRY_INITIAL_DELAY: "100ms" });
+  service = await startTestService({ DISPATCH_INTERVAL: "1s", RETRY_INITIAL_DELAY: "100ms" });
   replays = createClient(ReplayService, service.transport);
+  missed = await publishMissed();
 });
 afterAll(() => service.stop());
+
+async function publishMissed() {
+  const receiver = await service.receiver();
+  await service.register(`${receiver.url}/first`, { process: DOCUMENT_CREATED });
+  const from = timestampFromDate(new Date());
+  const events = await Promise.all(Array.from({ length: 50 }, () => service.publishDocument()));
+  await receiver.until((received) => received.length === events.length);
+  return { receiver, events, from, to: timestampFromDate(new Date()) };
+}
 
 async function ended(replayId: string, state: ReplayState = ReplayState.COMPLETED) {
   return vi.waitFor(async () => {
@@ -57,26 +71,6 @@ test("everything that failed is replayed after an outage, of all webhooks, and o
   const handle = service.temporal.workflow.getHandle(stored?.workflow_id as string);
   expect(await handle.result()).toEqual({ summary: "completed: 120 deliveries queued, 0 skipped" });
   expect((await handle.describe()).memo?.outcome).toBe("completed: 120 deliveries queued, 0 skipped");
-  await service.removeWebhooks();
-});
-
-test("a new webhook gets what it missed, once, beside the events that are published meanwhile", async () => {
-  const first = await service.receiver();
-  await service.register(`${first.url}/first`);
-  const from = timestampFromDate(new Date());
-  const missed = await Promise.all(Array.from({ length: 50 }, (_, n) => service.publish(BigInt(n + 1))));
-  const late = await service.receiver();
-  const webhookId = await service.register(`${late.url}/late`);
-  const { replay } = await replays.startReplay({
-    what: { case: "backfill", value: { webhookId, from } },
-  });
-  const meanwhile = await Promise.all([90n, 91n].map((orderId) => service.publish(orderId)));
-  expect((await ended(replay?.id as string))?.queued).toBe(50n);
-  for (const { eventId } of [...missed, ...meanwhile]) await service.untilFinal(eventId, 60_000);
-  const got = late.received.map(({ headers }) => headers["x-service-webhook-id"]);
-  expect([got.length, new Set(got).size]).toEqual([52, 52]);
-  expect(first.received).toHaveLength(52);
-  await service.removeWebhooks();
 });
 
 /** Starts a replay of one delivered delivery, whose webhook is paused. */
@@ -90,6 +84,15 @@ async function startWaiting() {
   const { replay } = await replays.startReplay({ what: { case: "resend", value: delivered } });
   const replayId = replay?.id as string;
   return { receiver, webhookId, replayId };
+}
+
+/** Resumes a webhook, at which its replay looks now, and not only after the seconds for which it leaves paused ones alone. */
+async function resumeWebhook(webhookId: bigint) {
+  await service.webhooks.resumeWebhook({ webhookId });
+  await service
+    .db("replay_webhooks")
+    .where({ webhook_id: webhookId, ended: null })
+    .update({ due: new Date() });
 }
 
 test("a replay whose workflow is cancelled is paused, and goes on when it is resumed", async () => {
@@ -112,12 +115,11 @@ test("a replay whose workflow is cancelled is paused, and goes on when it is res
   const { workflow_id: workflowId } = firstRun;
   await service.temporal.workflow.getHandle(workflowId, firstRun.run_id).cancel();
   await ended(replayId, ReplayState.PAUSED);
-  await service.webhooks.resumeWebhook({ webhookId });
+  await resumeWebhook(webhookId);
   await replays.resumeReplay({ replayId });
   await ended(replayId);
   await receiver.until((received) => received.length === 2);
   expect((await workflowOf()).run_id).not.toBe(firstRun.run_id);
-  await service.removeWebhooks();
 });
 
 test("a replay whose workflow was terminated is started again", async () => {
@@ -134,8 +136,21 @@ test("a replay whose workflow was terminated is started again", async () => {
     await row().update({ active: new Date(0) });
     expect((await row().first("run_id"))?.run_id).not.toBe(firstRun);
   }, PATIENCE);
-  await service.webhooks.resumeWebhook({ webhookId });
+  await resumeWebhook(webhookId);
   await ended(replayId);
   await receiver.until((received) => received.length === 2);
-  await service.removeWebhooks();
+});
+
+test("a new webhook gets what it missed, once, beside the events that are published meanwhile", async () => {
+  const late = await service.receiver();
+  const webhookId = await service.register(`${late.url}/late`, { process: DOCUMENT_CREATED });
+  const { replay } = await replays.startReplay({
+    what: { case: "backfill", value: { webhookId, from: missed.from, to: missed.to } },
+  });
+  const meanwhile = [await service.publishDocument(), await service.publishDocument()];
+  expect((await ended(replay?.id as string))?.queued).toBe(50n);
+  for (const { eventId } of [...missed.events, ...meanwhile]) await service.untilFinal(eventId, 60_000);
+  const got = late.received.map(({ headers }) => headers["x-service-webhook-id"]);
+  expect([got.length, new Set(got).size]).toEqual([52, 52]);
+  expect(missed.receiver.received).toHaveLength(52);
 });

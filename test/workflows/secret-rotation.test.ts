@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { Code } from "@connectrpc/connect";
 import { Webhook } from "standardwebhooks";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { isAuthentic } from "../../docs/examples/verify-public-key.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { createSecretBox, WEBHOOK_SECRET_PURPOSE } from "../../src/db/webhooks/secret-box.ts";
@@ -14,6 +14,7 @@ beforeAll(async () => {
   service = await startTestService({ ...WOKEN, SECRET_KEY: secretKey.toString("base64") });
 });
 afterAll(() => service.stop());
+afterEach(() => service.removeWebhooks());
 
 test("after a rotation deliveries satisfy receivers with the new secret and with the old one, until that has expired", async () => {
   const receiver = await service.receiver();
@@ -77,7 +78,7 @@ test("deliveries are signed with a secret that an earlier version sealed, and no
 
 test("a webhook with a key pair also signs for its public key, and others send what they sent before", async () => {
   const receiver = await service.receiver();
-  const [plain, signed] = [
+  const [, signed] = [
     await service.register(`${receiver.url}/plain`),
     await service.register(`${receiver.url}/signed`),
   ];
@@ -123,7 +124,6 @@ test("a webhook with a key pair also signs for its public key, and others send w
   for (const each of [next, old]) expect(isAuthentic(each, third.headers, third.body)).toBe(false);
   await service.webhooks.deleteWebhookKeyPairs({ webhookId: signed });
   expect((await deliver()).headers["webhook-signature"]).toMatch(/^v1,\S+$/);
-  for (const webhookId of [plain, signed]) await service.webhooks.deleteWebhook({ webhookId });
 });
 
 test("deliveries carry the webhook's own headers and credentials, which are tried first, masked, and encrypted at rest", async () => {
@@ -199,7 +199,6 @@ test("deliveries carry the webhook's own headers and credentials, which are trie
   expect(attempts.at(-1)?.error).toContain("headers and credentials cannot be decrypted");
   await webhooks.setWebhookRequestSettings({ webhookId: copy });
   expect((await webhooks.getWebhookRequestSettings({ webhookId: copy })).settings?.headerNames).toEqual([]);
-  for (const id of [webhookId, copy]) await webhooks.deleteWebhook({ webhookId: id });
 });
 
 test("headers that HTTP, the contract or Standard Webhooks own are refused, and no error repeats a value", async () => {
@@ -240,5 +239,4 @@ test("headers that HTTP, the contract or Standard Webhooks own are refused, and 
   expect(await refused({ authentication: basic })).toContain("must not contain a colon");
   const many = Array.from({ length: 21 }, (_, n) => ({ name: `X-${n}`, value: "hush" }));
   expect(await refused({ headers: many })).toContain("settings.headers must be at most 20");
-  await webhooks.deleteWebhook({ webhookId });
 });

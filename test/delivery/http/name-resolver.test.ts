@@ -1,7 +1,7 @@
 import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { NameResolver, type NameResolverOptions } from "../../../src/delivery/http/name-resolver.ts";
 import { type Behaviour, type NameServer, type Reply, startNameServer } from "../../support/name-server.ts";
 
@@ -13,6 +13,13 @@ afterEach(async () => {
 
 /** A resolver with a name server and system files of its own. */
 async function start(behaviour: Behaviour, options: NameResolverOptions = {}) {
+  const { server, resolver, end } = await startLasting(behaviour, options);
+  ends.push(end);
+  return { server, resolver };
+}
+
+/** The same, beyond the end of a test. */
+async function startLasting(behaviour: Behaviour, options: NameResolverOptions = {}) {
   const server = await startNameServer(behaviour);
   const resolver = new NameResolver({
     servers: [server.address],
@@ -20,11 +27,11 @@ async function start(behaviour: Behaviour, options: NameResolverOptions = {}) {
     resolverFile: "/nonexistent",
     ...options,
   });
-  ends.push(
-    () => server.close(),
-    () => resolver.close(),
-  );
-  return { server, resolver };
+  const end = async () => {
+    resolver.close();
+    await server.close();
+  };
+  return { server, resolver, end };
 }
 
 const addresses = async (resolver: NameResolver, name: string) =>
@@ -37,6 +44,30 @@ const failure = (resolver: NameResolver, name: string) =>
   );
 
 const asked = (server: NameServer, name: string) => server.for(name).map(({ type }) => type);
+
+/** A name that is looked for beside the other tests, because the resolver keeps the answer for so long. */
+let missed: Awaited<ReturnType<typeof missName>>;
+beforeAll(async () => {
+  missed = await missName();
+});
+afterAll(() => missed?.end());
+
+async function missName() {
+  let exists = false;
+  const { resolver, end } = await startLasting(() =>
+    exists ? { addresses: ["192.0.2.1"] } : { code: "NXDOMAIN" },
+  );
+  const isFound = async () => (await failure(resolver, "new.example")) === "resolved";
+  const first = await failure(resolver, "new.example");
+  exists = true;
+  const second = await failure(resolver, "new.example");
+  const since = performance.now();
+  const foundAfterMs = vi
+    .waitUntil(isFound, { timeout: 20_000 })
+    .then(() => performance.now() - since)
+    .catch(() => Number.POSITIVE_INFINITY);
+  return { first, second, foundAfterMs, end };
+}
 
 /** Answers A at once, and AAAA as the test says. */
 const v4 =
@@ -184,19 +215,6 @@ describe("a name", () => {
     expect(resolver.size.running).toBe(0);
   });
 
-  test("that did not exist can be found five seconds later, whatever TTL it has then", async () => {
-    let exists = false;
-    const { resolver } = await start(() => (exists ? { addresses: ["192.0.2.1"] } : { code: "NXDOMAIN" }));
-    expect(await failure(resolver, "new.example")).toMatch(/does not exist/);
-    exists = true;
-    expect(await failure(resolver, "new.example")).toMatch(/does not exist/);
-    const since = performance.now();
-    await vi.waitUntil(async () => (await failure(resolver, "new.example")) === "resolved", {
-      timeout: 20_000,
-    });
-    expect(performance.now() - since).toBeGreaterThan(4_000);
-  });
-
   test("of a name server that cannot be reached is not cached: the next lookup may succeed", async () => {
     const { server, resolver } = await start(v4("192.0.2.1"));
     await server.close();
@@ -327,4 +345,11 @@ describe("the system's files", () => {
     expect(server.for("shop.example.internal")).toEqual([]);
     expect(await addresses(resolver, "receiver.namespace")).toEqual(["192.0.2.2"]);
   });
+});
+
+test("a name that did not exist can be found five seconds later, whatever TTL it has then", async () => {
+  const { first, second, foundAfterMs } = missed;
+  for (const error of [first, second]) expect(error).toMatch(/does not exist/);
+  expect(await foundAfterMs).toBeGreaterThan(4_000);
+  expect(await foundAfterMs).toBeLessThan(20_000);
 });

@@ -324,16 +324,16 @@ describe("one POST", () => {
 
   test("has the whole time-out of a connection after the lookup of its name", async () => {
     const { url, port } = await receiver();
-    // Three seconds each: together more than the five that a connection has.
+    // Together more than the five seconds that a connection has.
     const names: Resolver = {
       async resolve() {
-        await wait(3_000);
+        await wait(2_600);
         return [{ address: "127.0.0.1", family: 4 }];
       },
       close() {},
     };
     const slow = createServer(async (socket) => {
-      await wait(3_000);
+      await wait(2_600);
       socket.on("error", () => {});
       const onward = connect(port, "127.0.0.1").on("error", () => {});
       socket.pipe(onward).pipe(socket);
