@@ -57,7 +57,7 @@ beforeAll(async () => {
     ...Object.fromEntries(settings.split(" ").map((each) => each.split("=") as [string, string])),
     DATA_DIR: dataDir,
     DISPATCH_ON_PUBLISH: "true",
-    RETRY_INITIAL_DELAY: "1s",
+    RETRY_INITIAL_DELAY: "100ms",
     RETRY_BACKOFF_COEFFICIENT: "1",
   });
   adminKey = (await readSecretFile(path.join(dataDir, "admin-key"))) as string;

@@ -9,6 +9,9 @@ import { type ServiceProcess, startServiceProcess } from "../support/service-pro
 
 let dataDir: string;
 let service: ServiceProcess | undefined;
+/** The key of the first start, and the one made while it ran. */
+let key: string;
+let another: string;
 const run = promisify(execFile);
 
 beforeAll(async () => {
@@ -27,6 +30,9 @@ async function statusOf(key: string): Promise<number | undefined> {
   return response.status;
 }
 
+const file = () => path.join(dataDir, "admin-key");
+const readKey = async () => (await readFile(file(), "utf8")).trim();
+
 /** What `npm run admin-key` prints to a pipe: the key alone. */
 async function makeAdminKey(of = dataDir): Promise<string> {
   const { stdout } = await run(
@@ -40,28 +46,23 @@ async function makeAdminKey(of = dataDir): Promise<string> {
 }
 
 describe("the first administrator", () => {
-  test("finds a key in DATA_DIR/admin-key, for the owner's eyes only, and the same one after a restart", async () => {
+  test("finds a key in DATA_DIR/admin-key, for the owner's eyes only, and can make another while the service runs", async () => {
     service = await startServiceProcess({ DATA_DIR: dataDir });
-    const file = path.join(dataDir, "admin-key");
-    const key = (await readFile(file, "utf8")).trim();
-    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    key = await readKey();
+    expect((await stat(file())).mode & 0o777).toBe(0o600);
     expect(await statusOf(key)).toBe(200);
-    expect(await service.end("SIGTERM")).toBe(0);
-    service = await startServiceProcess({ DATA_DIR: dataDir });
-    expect((await readFile(file, "utf8")).trim()).toBe(key);
-    expect(await statusOf(key)).toBe(200);
+    another = await makeAdminKey();
+    expect(another).toMatch(/^whk_/);
+    expect(await statusOf(another)).toBe(200);
   });
 
-  test("can make another key while the service runs, and while it does not", async () => {
-    const first = await makeAdminKey();
-    expect(first).toMatch(/^whk_/);
-    expect(await statusOf(first)).toBe(200);
+  test("finds the same keys after a restart, and one that was made while the service did not run", async () => {
     expect(await service?.end("SIGTERM")).toBe(0);
-    const second = await makeAdminKey();
+    const third = await makeAdminKey();
     service = await startServiceProcess({ DATA_DIR: dataDir });
-    expect([await statusOf(first), await statusOf(second), await statusOf("whk_unknown")]).toEqual([
-      200, 200, 401,
-    ]);
+    expect(await readKey()).toBe(key);
+    const keys = [key, another, third, "whk_unknown"];
+    expect(await Promise.all(keys.map(statusOf))).toEqual([200, 200, 200, 401]);
   });
 
   test("gets no key for a DATA_DIR without a database, and nothing is created there", async () => {

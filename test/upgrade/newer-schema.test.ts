@@ -8,7 +8,7 @@ vi.setConfig({ testTimeout: 240_000 });
 
 let service: TestService;
 beforeAll(async () => {
-  service = await startTestService();
+  service = await startTestService({ DISPATCH_ON_PUBLISH: "true", RETRY_INITIAL_DELAY: "50ms" });
 });
 afterAll(() => service?.stop());
 

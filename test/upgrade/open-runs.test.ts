@@ -13,8 +13,8 @@ import { type History, stepsOf } from "./shapes.ts";
 vi.setConfig({ testTimeout: 240_000 });
 const PATIENT = { timeout: 60_000 };
 
-/** So late that the worker is replaced while the run waits for the first retry. */
-const RETRY_AFTER_S = 5;
+/** So late that a worker is replaced, once or twice, while the run waits for the first retry. */
+const RETRY_AFTER_S = { once: 3, twice: 5 };
 const FAILED_TASK = "workflow task failed";
 
 let service: TestService;
@@ -43,11 +43,11 @@ type Run = Awaited<ReturnType<typeof startRun>>;
 
 const steps = async (run: Run) => stepsOf(await run.fetchHistory());
 
-/** Starts a run that waits for a retry: the receiver accepts the third attempt. */
-async function startWaitingRun(id: string) {
+/** Starts a run that waits for a retry while the worker is replaced: the receiver accepts the third attempt. */
+async function startWaitingRun(id: string, replaced: keyof typeof RETRY_AFTER_S = "once") {
   const receiver: Receiver = await service.receiver(({ attempt }, response) => {
     if (attempt > 1) return attempt < 3 ? 503 : 200;
-    response.writeHead(503, { "retry-after": String(RETRY_AFTER_S) }).end();
+    response.writeHead(503, { "retry-after": String(RETRY_AFTER_S[replaced]) }).end();
     return undefined;
   });
   await service.register(`${receiver.url}/`);
@@ -100,7 +100,7 @@ test.each(["first", "last"] as const)(
 
 test("an open run that has not come to the change goes on when the release is rolled back", async () => {
   await deploy();
-  const waiting = await startWaitingRun("rolled-back");
+  const waiting = await startWaitingRun("rolled-back", "twice");
   await deploy(changed.last);
   await deploy();
   await expectDelivered(waiting);

@@ -168,9 +168,7 @@ test("a search keeps the space after which the user pauses and goes on typing", 
   }));
 
 test("what comes while one reads is told, moves nothing, and is shown when asked for", () =>
-  web.visit({ path: "/deliveries" }, async (page) => {
-    await page.clock.install();
-    await page.reload();
+  web.visit({ path: "/deliveries", clock: true }, async (page) => {
     await untilShown(page, ids.slice(0, 50));
     const events = [await web.service.publish(), await web.service.publish()];
     const show = page.getByRole("button", { name: "Show 2 new deliveries" });
@@ -302,9 +300,7 @@ test("deliveries unfold to their attempts in place, by keyboard, and follow them
   const button = (page: Page, id: string) => page.getByRole("button", { name: `Attempts of delivery ${id}` });
   const attempts = (page: Page, id: string) =>
     page.getByRole("list", { name: `Attempts of delivery ${id}, newest first` }).getByRole("listitem");
-  await web.visit({ path: `/deliveries?webhook=${webhookId}` }, async (page) => {
-    await page.clock.install();
-    await page.reload();
+  await web.visit({ path: `/deliveries?webhook=${webhookId}`, clock: true }, async (page) => {
     const row = page.getByRole("row").filter({ has: button(page, failed) });
     await row.waitFor();
     expect(await button(page, failed).getAttribute("aria-expanded")).toBe("false");

@@ -21,7 +21,7 @@ let answer = 503;
 let webhookId: bigint;
 
 beforeAll(async () => {
-  web = await startWeb({ RETRY_INITIAL_DELAY: "200ms", TEMPORAL_UI_URL: "http://temporal.example:8233" });
+  web = await startWeb({ RETRY_INITIAL_DELAY: "50ms", TEMPORAL_UI_URL: "http://temporal.example:8233" });
   const { service } = web;
   receiver = await service.receiver((_request, response) => {
     response.writeHead(answer, { "content-type": "application/json" });

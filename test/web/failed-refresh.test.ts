@@ -29,7 +29,8 @@ beforeAll(async () => {
       tried: [{ status: 503, durationMs: 1_234 }],
     },
   ]);
-  for (let n = 0; n < 60; n++) await web.service.webhooks.getWebhookSecret({ webhookId });
+  const read = () => web.service.webhooks.getWebhookSecret({ webhookId });
+  await Promise.all(Array.from({ length: 60 }, read));
 });
 afterAll(() => web?.stop());
 
@@ -69,9 +70,7 @@ async function fastForwardUntil(page: Page, isShown: boolean): Promise<void> {
 }
 
 test("an export survives a failed refresh of the list behind it, Escape and a click beside it", () =>
-  web.visit({ path: "/deliveries" }, async (page) => {
-    await page.clock.install();
-    await page.reload();
+  web.visit({ path: "/deliveries", clock: true }, async (page) => {
     await page.getByRole("checkbox", { name: `Select delivery ${deliveryId}` }).check();
     await page.getByRole("button", { name: "Export…" }).click();
     const dialog = page.getByRole("dialog", { name: "Export, or search payloads" });
@@ -98,9 +97,7 @@ test("an export survives a failed refresh of the list behind it, Escape and a cl
   }));
 
 test("the search of the webhooks keeps its text and the focus when a refresh fails", () =>
-  web.visit({ path: "/webhooks" }, async (page) => {
-    await page.clock.install();
-    await page.reload();
+  web.visit({ path: "/webhooks", clock: true }, async (page) => {
     const search = page.getByRole("searchbox", { name: "Search" });
     await search.fill("shop");
     const admit = await refuse(page, "ListWebhooks");
@@ -113,9 +110,7 @@ test("the search of the webhooks keeps its text and the focus when a refresh fai
 
 test("replays are still shown when a refresh fails", async () => {
   const { replay } = await replays.startReplay({ what: { case: "resend", value: { webhookId } } });
-  await web.visit({ path: "/replays" }, async (page) => {
-    await page.clock.install();
-    await page.reload();
+  await web.visit({ path: "/replays", clock: true }, async (page) => {
     const card = page.getByRole("listitem", { name: "Failed deliveries" });
     await card.waitFor();
     const admit = await refuse(page, "ListReplays");
@@ -141,9 +136,7 @@ test("entries of the audit log are still shown when older ones cannot be read, a
   }));
 
 test("the figures of the overview stay when a refresh fails, with a notice of their time until one succeeds", () =>
-  web.visit({ path: "/" }, async (page) => {
-    await page.clock.install();
-    await page.reload();
+  web.visit({ path: "/", clock: true }, async (page) => {
     const runs = page.getByRole("region", { name: "Last dispatch runs" });
     await runs.getByRole("button", { name: "Show" }).click();
     const figures = [
@@ -165,9 +158,7 @@ test("the figures of the overview stay when a refresh fails, with a notice of th
   }));
 
 test("the statistics, charts and deliveries of a webhook say when they are old", () =>
-  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
-    await page.clock.install();
-    await page.reload();
+  web.visit({ path: `/webhooks/${webhookId}`, clock: true }, async (page) => {
     const deliveries = page.getByRole("region", { name: "Last deliveries" });
     const ofOne = deliveries.locator(`a[href="/deliveries/${deliveryId}"]`);
     await ofOne.waitFor();

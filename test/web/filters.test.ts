@@ -61,9 +61,7 @@ const filterBy = (page: Page, webhookId: bigint) =>
 
 test("a webhook registered after the list was read is named, offered within a minute, and deleted only once it is", async () => {
   const first = await web.service.register("https://first.example/hooks");
-  await web.visit({ path: "/deliveries" }, async (page) => {
-    await page.clock.install();
-    await page.reload();
+  await web.visit({ path: "/deliveries", clock: true }, async (page) => {
     const select = page.getByRole("combobox", { name: "Webhook" });
     await select.click();
     await page.getByRole("option", { name: "https://first.example/hooks" }).waitFor();

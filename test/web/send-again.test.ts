@@ -67,9 +67,7 @@ test("a refused delivery holds up none of the other ticked ones, and is named", 
 
 test("a delivery that was sent again before a refusal can be sent again when it has failed once more", async () => {
   const [again = "", refused = ""] = await storeFailed(3, shop, gone);
-  await web.visit({ path: "/deliveries" }, async (page) => {
-    await page.clock.install();
-    await page.reload();
+  await web.visit({ path: "/deliveries", clock: true }, async (page) => {
     const calls = callsOf(page);
     await ask(page, again, refused);
     const dialog = page.getByRole("dialog");

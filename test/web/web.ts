@@ -12,6 +12,8 @@ export interface VisitOptions {
   path?: string;
   /** Secret of the key that is signed in with, the administrator's unless told; null: nobody is signed in. */
   key?: string | null;
+  /** Whether the test moves the page's clock, by `page.clock`. */
+  clock?: boolean;
 }
 
 /** A whole service of a test file's own, and the browser to look at it. */
@@ -38,13 +40,14 @@ export async function startWeb(settings: Record<string, string> = {}): Promise<W
   return {
     service,
     browser,
-    async visit({ path = "/", key = service.adminKey }, test) {
+    async visit({ path = "/", key = service.adminKey, clock = false }, test) {
       const context = await browser.newContext({ ...WINDOW, baseURL: service.url });
       context.setDefaultTimeout(PATIENCE_MS);
       try {
         if (key !== null) await signIn(context, service.url, key);
         const page = await context.newPage();
         const watched = await watch(page, new URL(service.url).origin);
+        if (clock) await page.clock.install();
         await page.goto(path);
         await test(page, context);
         watched.expectNothing();

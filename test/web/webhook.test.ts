@@ -12,6 +12,8 @@ import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
 const EVENTS = [1n, 2n, 3n];
+/** How often the page counts what waits. */
+const REFRESH_MS = 5_000;
 /** Hides the window and shows it again, and loses the network and gets it back. Run in the page. */
 const LEAVE_AND_RETURN = `for (const state of ["hidden", "visible"]) {
   Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
@@ -26,7 +28,7 @@ let goodId: bigint;
 let badId: bigint;
 let reader: string;
 beforeAll(async () => {
-  web = await startWeb();
+  web = await startWeb({ RETRY_INITIAL_DELAY: "50ms" });
   const { service } = web;
   [good, bad] = await Promise.all([service.receiver(), service.receiver(() => 503)]);
   goodId = await service.register(`${good.url}/good`);
@@ -145,13 +147,18 @@ test("a test event that fails says what the endpoint answered", () =>
   }));
 
 test("a webhook is paused by keyboard, says what waits for it, and sends it when it is resumed", () =>
-  web.visit({ path: `/webhooks/${goodId}` }, async (page) => {
+  web.visit({ path: `/webhooks/${goodId}`, clock: true }, async (page) => {
     await page.getByRole("button", { name: "Pause" }).focus();
     await page.keyboard.press("Enter");
     await page.getByText("The webhook is paused", { exact: true }).waitFor();
     await page.getByText("Events of OrderDispatched queue until you resume it.").waitFor();
     const { eventId } = await web.service.publish(4n);
-    await page.getByText("1 delivery waits.").waitFor();
+    await expect
+      .poll(async () => {
+        await page.clock.fastForward(REFRESH_MS);
+        return page.getByText("1 delivery waits.").count();
+      })
+      .toBe(1);
     // A test event reaches the receiver nevertheless, and what waits goes on waiting.
     const before = good.received.length;
     await page.getByRole("button", { name: "Send test event" }).click();

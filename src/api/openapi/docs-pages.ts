@@ -1,5 +1,6 @@
 import path from "node:path";
-import { brotliCompressSync, gzipSync } from "node:zlib";
+import { promisify } from "node:util";
+import { brotliCompress, gzip } from "node:zlib";
 import negotiate from "@fastify/accept-negotiator";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply } from "fastify";
@@ -14,6 +15,10 @@ export const DOCS_PATH = "/docs";
 
 /** Content-Encodings of the document, in order of preference. */
 const ENCODINGS = ["br", "gzip"] as const;
+const COMPRESS: Record<(typeof ENCODINGS)[number], (text: string) => Promise<Buffer>> = {
+  br: promisify<string, Buffer>(brotliCompress),
+  gzip: promisify<string, Buffer>(gzip),
+};
 
 const PAGE = `<!doctype html>
 <html lang="en">
@@ -45,19 +50,21 @@ const START = `SwaggerUIBundle({
 
 /**
  * Serves the OpenAPI document and a page to browse it. They need no key, so requests must be cheap: the document is
- * compressed once here, the page's files when the admin UI is built.
+ * compressed once, for its first request, the page's files when the admin UI is built.
  *
  * @param page the folder of the built admin UI; without it, the files are served uncompressed from their package
  */
 export function mountDocs(app: FastifyInstance, document: OpenApiDocument, page: string | undefined): void {
   const text = JSON.stringify(document);
-  const packed = { br: brotliCompressSync(text), gzip: gzipSync(text) };
+  const packed: Partial<Record<(typeof ENCODINGS)[number], Promise<Buffer>>> = {};
   app.get(OPENAPI_PATH, async (request, reply) => {
     // "Any" means gzip, as for all other responses.
     const accepted = request.headers["accept-encoding"]?.replace("*", "gzip") ?? "";
     const encoding = negotiate(accepted, [...ENCODINGS]);
     secured(reply, "application/json; charset=utf-8").header("Vary", "Accept-Encoding");
-    return encoding ? reply.header("Content-Encoding", encoding).send(packed[encoding]) : reply.send(text);
+    if (!encoding) return reply.send(text);
+    packed[encoding] ??= COMPRESS[encoding](text);
+    return reply.header("Content-Encoding", encoding).send(await packed[encoding]);
   });
   app.get(DOCS_PATH, async (_request, reply) => secured(reply, "text/html; charset=utf-8").send(PAGE));
   app.get(`${DOCS_PATH}/start.js`, async (_request, reply) =>

@@ -5,8 +5,8 @@ import { isTransient } from "../faults.ts";
 
 /** The interval between comparisons with the primary, in milliseconds. */
 const COMPARE_INTERVAL_MS = 1_000;
-/** The lag up to which the replica is read, in milliseconds. */
-export const MAX_LAG_MS = 10_000;
+/** The lag up to which the replica is read unless told otherwise, in milliseconds. */
+const MAX_LAG_MS = 10_000;
 /** The maximum number of remembered positions: those of `MAX_LAG_MS` and a few more. */
 const MAX_POSITIONS = 30;
 
@@ -14,7 +14,7 @@ const MAX_POSITIONS = 30;
 export interface StaleReads {
   /**
    * Reads from the replica, or from the primary while the replica does not answer, conflicts with the read, or lags by more
-   * than `MAX_LAG_MS`.
+   * than allowed.
    *
    * @returns the result, and how far the replica was behind in milliseconds; null if the primary was read
    */
@@ -39,11 +39,17 @@ export function readPrimary(db: Db): StaleReads {
  *
  * @param url the replica's address
  * @param options.poolSize the maximum number of connections to it
+ * @param options.maxLagMs the lag up to which it is read, in milliseconds; default 10 s (MAX_LAG_MS)
  */
 export function readReplica(
   primary: Db,
   url: string,
-  { poolSize, preparedStatements, log }: { poolSize: number; preparedStatements: boolean; log: Logger },
+  {
+    poolSize,
+    preparedStatements,
+    log,
+    maxLagMs = MAX_LAG_MS,
+  }: { poolSize: number; preparedStatements: boolean; log: Logger; maxLagMs?: number },
 ): StaleReads {
   const replica = openDatabase(url, {
     max: poolSize,
@@ -101,7 +107,7 @@ export function readReplica(
     lagMs,
     async read(work) {
       const lag = lagMs();
-      if (lag !== null && lag <= MAX_LAG_MS) {
+      if (lag !== null && lag <= maxLagMs) {
         try {
           return { result: await work(replica), lagMs: lag };
         } catch (error) {

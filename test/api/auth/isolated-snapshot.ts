@@ -1,7 +1,7 @@
 import { type Db, rows } from "../../../src/db/database.ts";
 import type { WorldKey, WorldWebhook } from "./isolated-world.ts";
 
-/** Every table that a call may change, those that others refer to first. */
+/** Every table that a call may change. */
 const TABLES = [
   "installed_apps",
   "api_keys",
@@ -32,23 +32,49 @@ const TABLES = [
   "audit_log",
 ];
 
+/** Notes each table that a statement writes to. */
+const NOTE_CHANGES = `
+  create table kept.changed_tables (name name not null);
+  create function kept.note_change() returns trigger language plpgsql as $$
+  begin
+    insert into kept.changed_tables values (tg_table_name);
+    return null;
+  end $$`;
+
+/** Without triggers, so that neither a reference nor a note is made of it; that of the audit log fires always. */
+const RESTORE = `
+  create function kept.restore() returns void language plpgsql as $$
+  declare
+    changed name[] := array(select distinct name from kept.changed_tables);
+    one name;
+  begin
+    perform set_config('session_replication_role', 'replica', true);
+    if 'audit_log' = any(changed) then
+      alter table public.audit_log disable trigger audit_log_kept;
+    end if;
+    foreach one in array changed loop
+      execute format('delete from public.%I', one);
+      execute format('insert into public.%I overriding system value select * from kept.%I', one, one);
+    end loop;
+    if 'audit_log' = any(changed) then
+      alter table public.audit_log enable always trigger audit_log_kept;
+    end if;
+    delete from kept.changed_tables;
+  end $$`;
+
 /** Keeps a copy of the database as it is now. */
 export async function keep(db: Db): Promise<void> {
-  await db.raw("create schema kept");
-  for (const table of TABLES) await db.raw(`create table kept.${table} as table public.${table}`);
+  const copies = TABLES.map(
+    (table) => `create table kept.${table} as table public.${table};
+      create trigger kept_changes after insert or update or delete on public.${table}
+        for each statement execute function kept.note_change()`,
+  );
+  await db.raw(["create schema kept", NOTE_CHANGES, RESTORE, ...copies].join(";"));
 }
 
-/** In one round trip, and so in one transaction. */
-const RESTORE = [
-  "alter table public.audit_log disable trigger audit_log_kept",
-  ...TABLES.toReversed().map((table) => `delete from public.${table}`),
-  ...TABLES.map((table) => `insert into public.${table} overriding system value select * from kept.${table}`),
-  "alter table public.audit_log enable always trigger audit_log_kept",
-].join(";");
-
-/** Makes the database as it was when the copy was made. */
+/** Makes the database as it was when the copy was made: what calls have written to since. */
 export async function restore(db: Db): Promise<void> {
-  await db.raw(RESTORE);
+  await db.raw("select kept.restore()");
 }
 
 /** The rows of webhooks and keys, with all that hangs on them, as text: what is the same has not changed. */
@@ -80,6 +106,7 @@ export async function rowsOf(
       replays: webhooks.flatMap(({ replayIds }) => replayIds),
       apps: keys.flatMap(({ appId }) => (appId === null ? [] : [appId])),
     },
+    { prepare: "rows_of" },
   );
   return found.map(({ row }) => row);
 }
@@ -90,6 +117,7 @@ export async function deliveriesOf(db: Db, webhooks: readonly WorldWebhook[]): P
     db,
     "select count(*)::int as n from all_deliveries where webhook_id = any(:ids::bigint[])",
     { ids: webhooks.map(({ id }) => String(id)) },
+    { prepare: "deliveries_of" },
   );
   return row?.n ?? 0;
 }

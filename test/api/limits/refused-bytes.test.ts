@@ -82,8 +82,8 @@ test("messages that a method refuses are counted, also with the header by which 
 test("accepted messages are not counted", async () => {
   const { secret } = await api.key();
   // The same batch each time, which stores its events once.
-  const event = JSON.parse(eventOf(4_000)).events[0];
-  const events = Array.from({ length: 1_000 }, (_, n) => ({ ...event, idempotencyKey: `event-${n}` }));
+  const event = JSON.parse(eventOf(250_000)).events[0];
+  const events = Array.from({ length: 16 }, (_, n) => ({ ...event, idempotencyKey: `event-${n}` }));
   const batch = JSON.stringify({ events });
   for (let sent = 0; sent <= BUDGET; sent += batch.length)
     expect(await publish(secret, batch)).toMatchObject({ status: 200 });

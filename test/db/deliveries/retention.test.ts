@@ -25,11 +25,12 @@ const RETENTION_DAYS = 30;
 
 const db = await openQueueDatabase();
 beforeEach(async () => {
-  for (const { name } of await rows<{ name: string }>(
+  const [all] = await rows<{ names: string | null }>(
     db,
-    `select relname as name from pg_class where relkind = 'r' and relname ~ '^(${PARTITIONED.join("|")})_[0-9]+_[0-9]+$'`,
-  ))
-    await db.raw(`drop table ${name}`);
+    `select string_agg(relname, ', ') as names from pg_class
+      where relkind = 'r' and relname ~ '^(${PARTITIONED.join("|")})_[0-9]+_[0-9]+$'`,
+  );
+  if (all?.names) await db.raw(`drop table ${all.names}`);
   await ensurePartitions(db, RETENTION_DAYS);
 });
 

@@ -11,7 +11,7 @@ import { rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { createWebhook, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
-import { queue, TABLES } from "./queue.ts";
+import { empty, queue } from "./queue.ts";
 
 let database: TestDatabase;
 let db: Db;
@@ -20,7 +20,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
   db = openDatabase(database.url, { max: 5 });
 });
-beforeEach(() => db.raw(`truncate ${TABLES} cascade`));
+beforeEach(() => empty(db));
 afterAll(async () => {
   await db.destroy();
   await database.drop();

@@ -6,7 +6,7 @@ import { release } from "../../../src/db/queue/claims.ts";
 import { PendingClaims } from "../../../src/db/queue/pending-claims.ts";
 import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
 import { createTestDatabase } from "../../support/database.ts";
-import { freshClaimant, queue, TABLES } from "./queue.ts";
+import { empty, freshClaimant, queue } from "./queue.ts";
 
 const DEAD_ROWS = 20_000;
 /** Every claim counts as slow. */
@@ -26,7 +26,7 @@ const databases = openDatabases(database.url, {
   delivers: true,
 });
 const { db } = databases;
-beforeEach(() => db.raw(`truncate ${TABLES} cascade`));
+beforeEach(() => empty(db));
 afterAll(async () => {
   await databases.close();
   await database.drop();

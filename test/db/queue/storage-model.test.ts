@@ -14,12 +14,12 @@ import { breakerSteps, runSteps } from "./model/run-steps.ts";
 import type { Step } from "./model/step.ts";
 import { breakerSettingSteps, filterSteps, webhookSteps } from "./model/webhook-steps.ts";
 import { filterOutSteps, workerSteps } from "./model/worker-steps.ts";
-import { TABLES } from "./queue.ts";
+import { empty } from "./queue.ts";
 
 /** Histories: `MODEL_HISTORIES`, or as many as `MODEL_SECONDS` allow. At full size, those of an hour. */
 const SECONDS = process.env.MODEL_SECONDS ?? (FULL_SIZE ? "3600" : undefined);
 const HISTORIES = Number(
-  process.env.MODEL_HISTORIES ?? (SECONDS === undefined ? 40 : Number.POSITIVE_INFINITY),
+  process.env.MODEL_HISTORIES ?? (SECONDS === undefined ? 20 : Number.POSITIVE_INFINITY),
 );
 /** Of the first history; each further one has the next. Other ones each time: that of a failing history repeats it. */
 const SEED = Number(process.env.MODEL_SEED ?? Math.floor(Math.random() * 2 ** 30));
@@ -107,7 +107,8 @@ afterAll(() =>
 const done = { histories: 0, steps: 0, counts: new Map<string, number>() };
 
 async function runHistory(db: Db, steps: Iterable<Step>): Promise<void> {
-  await db.raw(`truncate ${TABLES}, api_keys cascade`);
+  await empty(db);
+  await db.raw("delete from api_keys");
   await db.raw("delete from settings where name like 'payloads_erased_%'");
   const model = new StorageModel(db);
   try {
