@@ -63,7 +63,10 @@ test.runIf(hasScript)("a closed terminal stops the service in order", async () =
     SHUTDOWN_DELAY: "3s",
   });
   const ports = /API +http:\/\/[^:]+:(\d+)\s[\s\S]*gRPC +\S+\s/;
-  const port = await vi.waitUntil(() => ports.exec(service.printed())?.[1], { timeout: 30_000, interval: 20 });
+  const port = await vi.waitUntil(() => ports.exec(service.printed())?.[1], {
+    timeout: 30_000,
+    interval: 20,
+  });
   service.close();
   // Each request is logged.
   const readiness = async () => (await fetch(`http://127.0.0.1:${port}/readyz`)).json();

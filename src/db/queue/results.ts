@@ -56,7 +56,9 @@ export async function recordAttempts(
 ): Promise<Map<string, RecordedState>> {
   const states = await recordOnce(db, results, spacing);
   // The statement skips a claimed retry that leaves its run at the same time.
-  const missed = results.filter(({ token, deliveryId }) => token.table === "retries" && !states.has(deliveryId));
+  const missed = results.filter(
+    ({ token, deliveryId }) => token.table === "retries" && !states.has(deliveryId),
+  );
   if (missed.length === 0) return states;
   return new Map([...states, ...(await recordOnce(db, missed, spacing))]);
 }

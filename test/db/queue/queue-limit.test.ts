@@ -62,6 +62,10 @@ test("the test event of a paused webhook with a full queue is sent", async () =>
   const event = { apiKeyId: randomUUID(), webhookId, process: 1, payload: "{}" };
   const made = await queueTestEvent(db, "everything", event);
   expect(await endBeyond(db, 10, 100)).toBe(0);
-  const { deliveries } = await claimPending(db, await freshClaimant(db), { limit: 5, after: 0n, excluded: [] });
+  const { deliveries } = await claimPending(db, await freshClaimant(db), {
+    limit: 5,
+    after: 0n,
+    excluded: [],
+  });
   expect(deliveries.map(({ id }) => id)).toEqual([made?.deliveryId]);
 });
