@@ -123,8 +123,8 @@ export async function endExpired(db: Db, before: string, limit: number): Promise
 
 /**
  * Fails the latest unclaimed deliveries of webhooks with more than `max` pending first attempts, so that the oldest
- * `max` remain; at most `limit`. Leaves out the test delivery of a paused webhook. Visits every webhook with pending deliveries, and at most `max` index entries of
- * each.
+ * `max` remain; at most `limit`. Leaves out the test delivery of a paused webhook. Visits every webhook with pending
+ * deliveries, and at most `max` index entries of each.
  */
 export async function endBeyond(db: Db, max: number, limit: number): Promise<number> {
   const choose = () => `
