@@ -7,7 +7,8 @@ import { whoDelivered } from "./who-delivered.ts";
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
 vi.setConfig({ testTimeout: 400_000 });
 
-const EVENTS = 1_000;
+/** More than one statement claims. */
+const EVENTS = 2_000;
 /** Long enough that neither worker could send everything before the other has begun. */
 const ANSWER_MS = 100;
 /** A worker that a busy machine keeps waiting is not taken for dead. */

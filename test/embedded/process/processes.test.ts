@@ -12,7 +12,7 @@ const STEPS = [
   { signal: "SIGKILL", waitMs: 5_000 },
 ] as const;
 
-/** A shell that runs `script` with further arguments, as `user` if given, and has started to run it. */
+/** A shell that runs `script` with further arguments, as `user` if given, and has come to its `echo`. */
 async function shell(
   script: string,
   args: string[],
@@ -20,7 +20,7 @@ async function shell(
   user: Partial<Owner> = {},
 ): Promise<ChildProcess & { pid: number }> {
   const [file = "", ...before] = program;
-  const child = spawn(file, [...before, "-c", `echo; ${script}`, "sh", ...args], user);
+  const child = spawn(file, [...before, "-c", script, "sh", ...args], user);
   onTestFinished(() => void child.kill("SIGKILL"));
   await once(child.stdout, "data");
   return child as ChildProcess & { pid: number };
@@ -29,7 +29,12 @@ async function shell(
 test("a server that ignores the first signal ends by the second", async () => {
   const folder = await temporaryFolder();
   const marker = markerOf("-D", folder, "-c");
-  const server = await shell("trap '' TERM; while read line; do :; done", ["-D", folder, "-c", "port=1"]);
+  const server = await shell("trap '' TERM; echo; while read line; do :; done", [
+    "-D",
+    folder,
+    "-c",
+    "port=1",
+  ]);
   await stopProcesses(marker, STEPS);
   expect(findByCommand(marker)).toEqual([]);
   await until(() => server.signalCode !== null);
@@ -40,8 +45,8 @@ test.runIf(process.platform === "linux")(
   "a process that only mentions a server's command line is not stopped",
   async () => {
     const folder = await temporaryFolder();
-    const editor = await shell("read line", [`postgres -D ${folder} -c port=1`]);
-    const server = await shell("read line", ["-D", folder, "-c", "port=1"]);
+    const editor = await shell("echo; read line", [`postgres -D ${folder} -c port=1`]);
+    const server = await shell("echo; read line", ["-D", folder, "-c", "port=1"]);
     await stopProcesses(markerOf("-D", folder, "-c"), STEPS);
     await until(() => server.signalCode !== null);
     expect(runs(editor.pid)).toBe(true);
@@ -59,8 +64,8 @@ test.runIf(process.platform === "linux" && isRoot())(
       await copyFile(file, path.join(folder, file));
     }
     const args = ["-D", folder, "-c", "port=1"];
-    const contained = await shell("read line", args, ["chroot", folder, "/bin/sh"]);
-    const server = await shell("read line", args);
+    const contained = await shell("echo; read line", args, ["chroot", folder, "/bin/sh"]);
+    const server = await shell("echo; read line", args);
     await stopProcesses(markerOf("-D", folder, "-c"), STEPS);
     await until(() => server.signalCode !== null);
     expect(runs(contained.pid)).toBe(true);
@@ -72,7 +77,7 @@ test.runIf(process.platform === "linux" && isRoot())(
   async () => {
     const folder = await temporaryFolder();
     const marker = markerOf("-D", folder, "-c");
-    const server = await shell("read line", ["-D", folder, "-c", "port=1"], ["/bin/sh"], NOBODY);
+    const server = await shell("echo; read line", ["-D", folder, "-c", "port=1"], ["/bin/sh"], NOBODY);
     const processes = new URL("../../../src/embedded/process/processes.ts", import.meta.url).href;
     const program = `import { stopProcesses } from "${processes}";
 await stopProcesses(${JSON.stringify(marker)}, ${JSON.stringify(STEPS)});`;
