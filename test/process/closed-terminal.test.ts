@@ -24,7 +24,7 @@ async function onTerminal(file: string, environment: Record<string, string> = {}
   const folder = await temporaryFolder();
   const [shell, code] = [path.join(folder, "start.sh"), path.join(folder, "exit-code")];
   const node = `'${process.execPath}' --disable-warning=ExperimentalWarning '${file}'`;
-  // This shell outlives the terminal, to tell how the program ends; the one that starts it does not.
+  // This shell ignores the end of the terminal, and stores the exit code of the program.
   await writeFile(shell, `trap '' HUP\n${node}\necho $? > '${code}'\n`);
   const terminal = spawn("script", ["--quiet", "--command", `sh '${shell}'; true`, "/dev/null"], {
     cwd: root,

@@ -3,11 +3,12 @@ import { connect } from "node:net";
 import { networkInterfaces } from "node:os";
 import { expect, onTestFinished, test } from "vitest";
 import { createTestDatabase } from "../support/database.ts";
-import { startServiceProcess } from "../support/service-process.ts";
+import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
 
 const addresses = Object.values(networkInterfaces()).flatMap((all = []) => all.map(({ address }) => address));
 
-test.runIf(addresses.includes("::1"))("without HOST, every port answers on IPv4 and on IPv6", async () => {
+/** An API process with HOST, until the end of the test. */
+async function startApiOn(host: string): Promise<ServiceProcess> {
   const database = await createTestDatabase();
   onTestFinished(() => database.drop());
   const service = await startServiceProcess({
@@ -15,12 +16,17 @@ test.runIf(addresses.includes("::1"))("without HOST, every port answers on IPv4 
     DATABASE_URL: database.url,
     SECRET_KEY: "0f".repeat(32),
     METRICS_PORT: "0",
-    // Empty is not set: over the loopback address that tests listen on otherwise.
-    HOST: "",
+    HOST: host,
   });
   onTestFinished(async () => {
     await service.end("SIGTERM");
   });
+  return service;
+}
+
+test.runIf(addresses.includes("::1"))("without HOST, every port answers on IPv4 and on IPv6", async () => {
+  // Empty is not set: over the loopback address that tests listen on otherwise.
+  const service = await startApiOn("");
   for (const host of ["127.0.0.1", "::1"]) {
     const name = host.includes(":") ? `[${host}]` : host;
     expect((await fetch(`http://${name}:${service.httpPort}/healthz`)).status).toBe(200);
@@ -35,18 +41,7 @@ test.runIf(addresses.includes("::1"))("without HOST, every port answers on IPv4 
 test.runIf(process.platform === "linux")(
   "prints addresses with HOST, at which the ports answer",
   async () => {
-    const database = await createTestDatabase();
-    onTestFinished(() => database.drop());
-    const service = await startServiceProcess({
-      ROLE: "api",
-      DATABASE_URL: database.url,
-      SECRET_KEY: "0f".repeat(32),
-      METRICS_PORT: "0",
-      HOST: "127.0.0.2",
-    });
-    onTestFinished(async () => {
-      await service.end("SIGTERM");
-    });
+    const service = await startApiOn("127.0.0.2");
     const { httpPort, grpcPort, metricsPort } = service;
     const printed = service.printed();
     expect(printed).toContain(`API          http://127.0.0.2:${httpPort}\n`);

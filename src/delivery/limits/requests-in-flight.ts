@@ -81,7 +81,7 @@ export class RequestsInFlight<T extends Task> {
     this.#requests.set(task, request);
     change(this.#all, task, request, 1);
     change(this.#counted[request.pace], task, request, 1);
-    // The next call may come at once. That a request to a slow host becomes exempt need not be awaited.
+    // The next call exempts a request to a slow host, which is expected to wait. Others are in flight for a whole interval first.
     (request.pace === "slow" ? this.#older : this.#recent).add(task);
     if (request.pace === "slow") this.#slow += 1;
   }

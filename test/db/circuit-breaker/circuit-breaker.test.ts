@@ -567,13 +567,19 @@ test.each([true, false])(
   },
 );
 
-test("thousands of failed deliveries are sent again in steps, each of them once", async () => {
+/** A webhook whose breaker has opened and sends again what failed: more than two steps. One delivery waits. */
+async function openedWithThousandsFailed(): Promise<bigint> {
   const id = await withBreaker(1_200, { resendFailed: true, failingSeconds: 1 });
   const sent = await claim(1_199);
   await answer(sent, 503, NO_WAIT);
   await fail(sent);
   await letPass(5);
   await decided();
+  return id;
+}
+
+test("thousands of failed deliveries are sent again in steps, each of them once", async () => {
+  const id = await openedWithThousandsFailed();
   expect((await breakerOf(id)).state).toBe("open");
   expect(await answer(await probe(), 200)).toMatchObject([{ state: "closed" }]);
   const waiting = await rows<{ n: number }>(db, "select count(*)::int as n from queue where attempts >= 4");
@@ -587,12 +593,7 @@ test("thousands of failed deliveries are sent again in steps, each of them once"
 });
 
 test("while failed deliveries are sent again, the breaker opens if these fail; the rest is sent after the outage", async () => {
-  const id = await withBreaker(1_200, { resendFailed: true, failingSeconds: 1 });
-  const sent = await claim(1_199);
-  await answer(sent, 503, NO_WAIT);
-  await fail(sent);
-  await letPass(5);
-  await decided();
+  const id = await openedWithThousandsFailed();
   await record(await probe(), 200);
   expect(await decideBreakers(db, 30)).toMatchObject({ changes: [{ state: "closed" }] });
   // One step.

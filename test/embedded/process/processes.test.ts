@@ -12,7 +12,7 @@ const STEPS = [
   { signal: "SIGKILL", waitMs: 5_000 },
 ] as const;
 
-/** A shell that runs `script` with further arguments, as `user` if given, and has come to its `echo`. */
+/** A shell that runs `script` with further arguments, as `user` if given, and has run its `echo`. */
 async function shell(
   script: string,
   args: string[],
