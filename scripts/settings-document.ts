@@ -1,5 +1,4 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { cell, table } from "./markdown.ts";
 
 const SETTINGS = new URL("../.env.example", import.meta.url);
 const DOCUMENT = new URL("../docs/configuration.md", import.meta.url);
@@ -29,33 +28,27 @@ export function settingGroups(example: string): Map<string, Setting[]> {
 }
 
 /**
- * The document with the table of each group between its markers, `<!-- settings: <heading> -->` and `<!-- end -->`.
+ * The document with the settings of each group as a list directly below the group's heading.
  *
- * @throws Error if the document lacks a group, or names one that does not exist
+ * @throws Error if the document lacks a group
  */
 export function withSettings(document: string, groups: ReadonlyMap<string, Setting[]>): string {
-  const left = new Set(groups.keys());
-  const text = document.replaceAll(
-    /(<!-- settings: (.+) -->\n)[\s\S]*?(<!-- end -->)/g,
-    (_block, start: string, heading: string, end: string) => {
-      if (!left.delete(heading)) throw new Error(`.env.example has no further settings "${heading}"`);
-      return `${start}\n${settingTable(groups.get(heading) ?? [])}\n\n${end}`;
-    },
-  );
-  if (left.size > 0) throw new Error(`docs/configuration.md has no table for: ${[...left].join(", ")}`);
+  let text = document;
+  for (const [heading, settings] of groups) {
+    const start = `\n## ${heading}\n\n`;
+    const [before, after] = text.split(start);
+    if (before === undefined || after === undefined) {
+      throw new Error(`docs/configuration.md needs the heading "## ${heading}" once`);
+    }
+    text = `${before}${start}${settings.map(item).join("")}${after.replace(/^(?:- .*\n)*/, "")}`;
+  }
   return text;
 }
 
-function settingTable(settings: readonly Setting[]): string {
-  return table(
-    ["Variable", "Default", "Meaning"],
-    settings.map(({ name, value, description }) => [
-      `\`${name}\``,
-      value === "" ? "" : `\`${value}\``,
-      // Names of settings, which are plain text in .env.example.
-      cell(description.replaceAll(/\b[A-Z]+_[A-Z_]+\b|\bROLE=\w+/g, "`$&`")),
-    ]),
-  );
+function item({ name, value, description }: Setting): string {
+  // Names of settings, which are plain text in .env.example.
+  const meaning = description.replaceAll(/\b[A-Z]+_[A-Z_]+\b|\bROLE=\w+/g, "`$&`");
+  return `- \`${name}\`${value === "" ? "" : ` (\`${value}\`)`}: ${meaning}\n`;
 }
 
 /** docs/configuration.md as it is, and as `.env.example` makes it. */
@@ -74,7 +67,9 @@ function main(): number {
     console.log("docs/configuration.md is up to date");
     return 0;
   }
-  console.error("docs/configuration.md is out of date. Run `npm run generate` and commit the result.");
+  console.error(
+    "The settings in docs/configuration.md differ from .env.example. Run `npm run generate` and commit the result.",
+  );
   return 1;
 }
 

@@ -67,7 +67,7 @@ test(".env.example holds the defaults: with it and without it the service is con
   expect(readConfig(parseEnv(example))).toEqual(readConfig({}));
 });
 
-test("the tables of docs/configuration.md are those that .env.example makes", () => {
+test("the lists of docs/configuration.md are those that .env.example makes", () => {
   const { current, generated } = settingsDocument();
   expect(current).toBe(generated);
 });
