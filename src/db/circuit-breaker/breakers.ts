@@ -92,7 +92,7 @@ export async function forgetGone(trx: Db, webhookId: bigint): Promise<void> {
 
 /**
  * Closes a breaker because a user paused or resumed its webhook; it counts anew. The outage lasts until an attempt
- * succeeds. Requires the lock of the webhook.
+ * succeeds. What failed in one that has ended is sent again still. Requires the lock of the webhook.
  */
 export async function closeBreakerForUser(trx: Db, webhookId: bigint): Promise<void> {
   await run(
@@ -109,7 +109,7 @@ export async function closeBreakerForUser(trx: Db, webhookId: bigint): Promise<v
         gone: false,
         probes: 0,
         next_probe: null,
-        due: null,
+        due: trx.raw("case when resend_until is not null and outage_since is null then now() end"),
       }),
   );
 }

@@ -609,6 +609,18 @@ test("while failed deliveries are sent again, the breaker opens if these fail; t
   await expectBalanced();
 });
 
+test("failed deliveries are sent again to the last one also if a user pauses and resumes the webhook meanwhile", async () => {
+  const id = await openedWithThousandsFailed();
+  await record(await probe(), 200);
+  expect(await decideBreakers(db, 30)).toMatchObject({ changes: [{ state: "closed" }] });
+  // One step.
+  await decideBreakers(db, 30);
+  for (const paused of [true, false]) await updateWebhook(db, "everything", id, { paused });
+  await decided();
+  expect(await db("deliveries").where({ outcome: "failed" }).pluck("id")).toEqual([]);
+  await expectBalanced();
+});
+
 test("a delivery that fails in outage after outage is sent again twice at most", async () => {
   await withBreaker(4, { resendFailed: true, failures: 1, failingSeconds: 1 });
   const counts: number[] = [];
