@@ -6,7 +6,7 @@ import { DELIVERIES_FAILED, UNDELIVERED } from "../../workflows/dispatch-input.t
 import { listHeldBack } from "../db/circuit-breaker/held.ts";
 import { untilAnswered } from "../db/faults.ts";
 import { adoptRetries, assignGroups, leavePaused } from "../db/queue/retry-groups.ts";
-import { abandonRun, closeExpiredRuns, closeRun } from "../db/queue/runs.ts";
+import { abandonRun, closeExpiredRuns, closeRun, isYoungerThan } from "../db/queue/runs.ts";
 import { listLiveWorkers } from "../db/queue/workers.ts";
 import type { DeliveryEngine } from "../delivery/engine.ts";
 import { keepAlive, withHeartbeats } from "./keep-alive.ts";
@@ -15,8 +15,17 @@ import { MAX_HELD_BACK, summariseGroups, summariseHeldBack, summarisePass } from
 /** The delay before another worker retries a stopped pass, in milliseconds. */
 const STOPPED_RETRY_DELAY_MS = 1_000;
 
+/** The time by which a later failure must be due earlier for the workflow to wait, in milliseconds. */
+const MIN_EARLIER_MS = 5_000;
+/** The age of a run up to which its workflow waits, in milliseconds. Each time adds some events to the history. */
+const MAX_WAKING_MS = 600_000;
+
 /** Times of the activities, in milliseconds. */
-export type ActivityTiming = Pick<DispatchInput, "heartbeatTimeoutMs" | "retryInitialDelayMs" | "pumpMs">;
+export interface ActivityTiming
+  extends Pick<DispatchInput, "heartbeatTimeoutMs" | "retryInitialDelayMs" | "pumpMs"> {
+  /** The time from a run's start in which its pumps wait for events; 0 if they do not linger. */
+  lingerMs: number;
+}
 
 /** Creates the activities of a process on its delivery engine. */
 export function createActivities(
@@ -24,7 +33,7 @@ export function createActivities(
   timing: ActivityTiming,
 ): Omit<Activities, "deleteExpired" | "readSearchable" | "replay" | "pauseReplay"> {
   const { db, statements, stopping } = engine;
-  const { heartbeatTimeoutMs, retryInitialDelayMs, pumpMs } = timing;
+  const { heartbeatTimeoutMs, retryInitialDelayMs, pumpMs, lingerMs } = timing;
   /** The margin of the lease over heartbeats, in milliseconds: enough to detect and replace a dead worker. */
   const leaseMargin = 3 * heartbeatTimeoutMs + 30_000;
   const renewEveryMs = heartbeatTimeoutMs / 4;
@@ -37,6 +46,15 @@ export function createActivities(
     const { workflowExecution } = Context.current().info;
     const { workflowId } = workflowExecution as { workflowId: string };
     return untilAnswered(() => statements.openRun({ workflowId, firstRunId, leaseMs }));
+  }
+
+  /**
+   * Whether another delivery of the run may fail, and be due, before a pass that begins so much later. The workflow then waits for
+   * it, because an activity that waits for its next attempt cannot be woken.
+   */
+  async function mayBeWoken(runId: number, delayMs: number): Promise<boolean> {
+    if (lingerMs === 0 || delayMs < retryInitialDelayMs + MIN_EARLIER_MS) return false;
+    return untilAnswered(() => isYoungerThan(db, runId, Math.min(lingerMs, MAX_WAKING_MS)));
   }
 
   return {
@@ -94,6 +112,7 @@ export function createActivities(
           throw ApplicationFailure.create({
             type: UNDELIVERED,
             message: summarisePass(result),
+            nonRetryable: await mayBeWoken(runId, delayMs),
             nextRetryDelay: delayMs,
             details: [{ delayMs }],
           });

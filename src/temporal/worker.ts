@@ -72,7 +72,11 @@ const DATABASE_TIMEOUT_MS = 5_000;
  */
 export function startDeliveryWorker(options: WorkerOptions): DeliveryWorker {
   const { engine, log } = options;
-  const timing = dispatchInput(options.dispatch, options.names, { failing: false, attempts: false });
+  const { onPublish, intervalMs } = options.dispatch;
+  const timing = {
+    ...dispatchInput(options.dispatch, options.names, { failing: false, attempts: false }),
+    lingerMs: onPublish ? intervalMs : 0,
+  };
   let live: { connections: TemporalConnections; workers: Worker[] } | undefined;
   /** The reason why nothing polls, while `live` is undefined. */
   let waiting = NO_TEMPORAL;

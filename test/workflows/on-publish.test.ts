@@ -142,6 +142,23 @@ test("retries are made when they are due while the run's pumps go on, and later 
   expect(await service.db("runs").pluck("closed")).toEqual([null]);
 });
 
+test("a delivery is retried when it is due while an earlier one of its webhook waits for its next retry", async () => {
+  const receiver = await service.receiver(({ attempt, body }, response) => {
+    if (attempt === 1) return 503;
+    if (body.includes("SO-2")) return 200;
+    response.writeHead(503, { "retry-after": "120" }).end();
+    return undefined;
+  });
+  await service.register(`${receiver.url}/`);
+  await service.publish(1n);
+  await receiver.until((received) => received.length === 2);
+  // The pass that made the retry has ended, and the run is kept for the next one.
+  const waits = () => service.db("runs").whereRaw("lease_until > now() + interval '150 seconds'");
+  await expect.poll(waits).toHaveLength(1);
+  const { eventId } = await service.publish(2n);
+  expect((await service.untilFinal(eventId))[0]).toMatchObject({ attemptCount: 2 });
+});
+
 /** The names under which a test's service knows its schedules and queues. */
 const namesOf = ({ scheduleId }: TestService): TemporalNames =>
   temporalNames(scheduleId.replace("dispatch-pending-deliveries", ""));

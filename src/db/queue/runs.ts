@@ -35,6 +35,16 @@ export async function openRuns(db: Db, wishes: readonly RunWish[]): Promise<numb
   });
 }
 
+/** Whether a run has begun less than `ms` milliseconds ago. */
+export async function isYoungerThan(db: Db, runId: number, ms: number): Promise<boolean> {
+  const found = await rows(
+    db,
+    "select from runs where id = :runId::int and started > now() - interval '1 millisecond' * :ms::float8",
+    { runId, ms },
+  );
+  return found.length > 0;
+}
+
 /** The totals of a run's activities. */
 export interface RunTotals {
   /** The number of recorded attempts. */
