@@ -1,7 +1,7 @@
 import { createNoopMeter } from "@opentelemetry/api";
 import type { Logger } from "pino";
 import type { DeliveryConfig, DispatchConfig } from "../config/config.ts";
-import { isProbeExpected } from "../db/circuit-breaker/expected-probe.ts";
+import { areDeliveriesExpected } from "../db/circuit-breaker/expected.ts";
 import { noteGone } from "../db/circuit-breaker/note-attempts.ts";
 import type { Db } from "../db/database.ts";
 import { fanOutStep } from "../db/events/fan-out.ts";
@@ -198,7 +198,7 @@ export function createDeliveryEngine(options: {
       claim: async (claimant, options) => counted(await pending.claim(claimant, options)),
       fanOut: () => fanOutStep(db),
       expectsMore: (signal) =>
-        untilAnswered(async () => (await isReplaying(db)) || isProbeExpected(db), { signal }),
+        untilAnswered(async () => (await isReplaying(db)) || areDeliveriesExpected(db), { signal }),
     },
     log,
     lease,

@@ -122,7 +122,7 @@ export function createMaintenance(
 
   async function operateBreakers(): Promise<void> {
     for (let decided = MAX_DECIDED; decided === MAX_DECIDED && !end.signal.aborted; ) {
-      const step = await decideBreakers(db, retentionDays);
+      const step = await decideBreakers(db, retentionDays, maxPending);
       logBreakers(step.changes);
       decided = step.decided;
     }

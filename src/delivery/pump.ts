@@ -29,7 +29,7 @@ const POLL_MS = 250;
 export interface PendingQueue {
   claim(claimant: Claimant, options: Parameters<typeof claimPending>[2]): ReturnType<typeof claimPending>;
   fanOut(): ReturnType<typeof fanOutStep>;
-  /** Whether deliveries are likely to be queued soon, one step after the other: by a replay, or as a breaker's probe. */
+  /** Whether deliveries are likely to be queued soon, one step after the other: by a replay or a breaker. */
   expectsMore(stop: AbortSignal): Promise<boolean>;
 }
 
@@ -174,7 +174,7 @@ export class Pumps {
     return Math.min(maxMs, tookMs * (this.#workers > 1 ? sharedFactor : aloneFactor));
   }
 
-  /** A replay, or a breaker whose filter does not match its probes, would otherwise get one step per run. */
+  /** A replay, or a breaker that sends again or whose filter does not match its probes, would otherwise get one step per run. */
   async #expectsMore(stop: AbortSignal): Promise<boolean> {
     await this.#sender.returned();
     return this.#queue.expectsMore(stop);

@@ -7,7 +7,7 @@ import { withPartitions } from "../partitions.ts";
 import { announceQueued, raiseRevisions } from "../queue/changes.ts";
 import { isFree, ofWebhook } from "../queue/workers.ts";
 import { type BreakerState, removeBreakers } from "./breakers.ts";
-import { resendStep } from "./resend.ts";
+import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
 
 /** The maximum number of breakers decided on by one transaction, which locks their webhooks. */
 export const MAX_DECIDED = 50;
@@ -104,11 +104,13 @@ const OTHERS = `
  * is chosen once. The clock is the database's.
  *
  * @param retentionDays deliveries older than this are not sent again
+ * @param maxPending the maximum number of pending deliveries of a webhook, beyond which they fail. Defaults to 0: no limit
  * @returns the number of decisions, and the breakers whose state has changed
  */
 export function decideBreakers(
   db: Db,
   retentionDays: number,
+  maxPending = 0,
 ): Promise<{ decided: number; changes: BreakerChange[] }> {
   const decide = async (trx: Db) => {
     const found = await rows<BreakerRow>(trx, DUE);
@@ -118,7 +120,7 @@ export function decideBreakers(
       deleted.map(({ id }) => id),
     );
     const { circuits, skipped } = await circuitsOf(trx, due);
-    const step = new Step(trx, retentionDays);
+    const step = new Step(trx, { retentionDays, maxPending });
     for (const circuit of circuits) await step.decide(circuit);
     await step.end();
     return { decided: found.length - skipped, changes: step.changes };
@@ -173,15 +175,16 @@ function circuitOf(members: readonly BreakerRow[]): Circuit {
 class Step {
   readonly changes: BreakerChange[] = [];
   readonly #trx: Db;
-  readonly #retentionDays: number;
+  readonly #limits: { retentionDays: number; maxPending: number };
   readonly #entries: AuditRecord[] = [];
   /** The event types of webhooks that are held back from now on, or no longer. */
   readonly #processes = new Set<number>();
   #queued = false;
 
-  constructor(trx: Db, retentionDays: number) {
+  /** @param limits as `decideBreakers` takes them */
+  constructor(trx: Db, limits: { retentionDays: number; maxPending: number }) {
     this.#trx = trx;
-    this.#retentionDays = retentionDays;
+    this.#limits = limits;
   }
 
   async decide(circuit: Circuit): Promise<void> {
@@ -314,13 +317,14 @@ class Step {
   }
 
   async #resend({ rows: members }: Circuit): Promise<void> {
+    const { retentionDays, maxPending } = this.#limits;
     for (const { id, resending } of members) {
-      const { entries, ended } = resending
-        ? await resendStep(this.#trx, id, this.#retentionDays)
-        : { entries: [], ended: true };
+      const { entries, left }: ResendStep = resending
+        ? await resendStep(this.#trx, id, retentionDays, maxPending)
+        : { entries: [], left: "nothing" };
       this.#entries.push(...entries);
       this.#queued ||= entries.length > 0;
-      await this.#look([id], ended ? "null" : "now()");
+      await this.#look([id], NEXT_RESEND[left]);
     }
   }
 
@@ -365,6 +369,13 @@ class Step {
     }
   }
 }
+
+/** When to decide again on a breaker that sends failed deliveries again: SQL expressions. */
+const NEXT_RESEND: Record<ResendStep["left"], string> = {
+  nothing: "null",
+  some: "now()",
+  "no room": `now() + interval '${RESEND_AGAIN_S} seconds'`,
+};
 
 const ACTIONS = {
   open: "webhook_breaker_opened",

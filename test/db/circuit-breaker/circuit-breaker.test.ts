@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import type { Breaker, BreakerSettings } from "../../../src/db/circuit-breaker/breakers.ts";
 import { type BreakerChange, decideBreakers } from "../../../src/db/circuit-breaker/decide.ts";
-import { isProbeExpected } from "../../../src/db/circuit-breaker/expected-probe.ts";
+import { areDeliveriesExpected } from "../../../src/db/circuit-breaker/expected.ts";
 import { noteGone } from "../../../src/db/circuit-breaker/note-attempts.ts";
 import { rows } from "../../../src/db/database.ts";
 import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
 import { foldDeltas } from "../../../src/db/deliveries/rollups.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import { type ClaimedDelivery, claimGroup, claimPending } from "../../../src/db/queue/claims.ts";
-import { endFiltered } from "../../../src/db/queue/endings.ts";
+import { endBeyond, endFiltered } from "../../../src/db/queue/endings.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import {
   adoptRetries,
@@ -69,11 +69,11 @@ async function answer(
   return decided();
 }
 
-async function decided(): Promise<BreakerChange[]> {
+async function decided(maxPending = 0): Promise<BreakerChange[]> {
   while ((await foldDeltas(db)) > 0);
   const changes: BreakerChange[] = [];
   for (;;) {
-    const step = await decideBreakers(db, 30);
+    const step = await decideBreakers(db, 30, maxPending);
     changes.push(...step.changes);
     // A breaker that is due at once, since it sends again, is decided on again.
     if (step.decided === 0) return changes;
@@ -131,12 +131,12 @@ const entries = async (id: bigint) =>
 
 test("a run goes on for a probe that was chosen since it last claimed, and not for one that is claimed or not due", async () => {
   await opened(2);
-  expect(await isProbeExpected(db)).toBe(false);
+  expect(await areDeliveriesExpected(db)).toBe(false);
   await letPass(300);
   await decided();
-  expect(await isProbeExpected(db)).toBe(true);
+  expect(await areDeliveriesExpected(db)).toBe(true);
   expect(await claim()).toHaveLength(1);
-  expect(await isProbeExpected(db)).toBe(false);
+  expect(await areDeliveriesExpected(db)).toBe(false);
 });
 
 test("a breaker opens after enough failures in a row that have lasted long enough, and no sooner", async () => {
@@ -567,10 +567,10 @@ test.each([true, false])(
   },
 );
 
-/** A webhook whose breaker has opened and sends again what failed: more than two steps. One delivery waits. */
-async function openedWithThousandsFailed(): Promise<bigint> {
-  const id = await withBreaker(1_200, { resendFailed: true, failingSeconds: 1 });
-  const sent = await claim(1_199);
+/** A webhook whose breaker has opened and sends again what failed: by default more than two steps. One delivery waits. */
+async function openedWithManyFailed(failed = 1_199): Promise<bigint> {
+  const id = await withBreaker(failed + 1, { resendFailed: true, failingSeconds: 1 });
+  const sent = await claim(failed);
   await answer(sent, 503, NO_WAIT);
   await fail(sent);
   await letPass(5);
@@ -578,12 +578,28 @@ async function openedWithThousandsFailed(): Promise<bigint> {
   return id;
 }
 
-test("thousands of failed deliveries are sent again in steps, each of them once", async () => {
-  const id = await openedWithThousandsFailed();
+/** Lets what is sent again succeed, step by step; answers the sizes of the steps. */
+async function sendAll(maxPending = 0): Promise<number[]> {
+  const sizes: number[] = [];
+  for (let again = await claim(); again.length > 0; again = await claim()) {
+    sizes.push(again.length);
+    await record(again, 200);
+    await letPass(1);
+    await decided(maxPending);
+  }
+  return sizes;
+}
+
+test("thousands of failed deliveries are sent again, the next 500 when the last ones are attempted, each of them once", async () => {
+  const id = await openedWithManyFailed();
   expect((await breakerOf(id)).state).toBe("open");
   expect(await answer(await probe(), 200)).toMatchObject([{ state: "closed" }]);
-  const waiting = await rows<{ n: number }>(db, "select count(*)::int as n from queue where attempts >= 4");
-  expect(waiting).toEqual([{ n: 1_199 }]);
+  await letPass(1);
+  await decided();
+  // A run waits for the next step.
+  expect(await areDeliveriesExpected(db)).toBe(true);
+  expect(await sendAll()).toEqual([500, 500, 199]);
+  expect(await areDeliveriesExpected(db)).toBe(false);
   expect(await entries(id)).toEqual([
     "webhook_breaker_opened",
     "webhook_breaker_closed",
@@ -592,8 +608,17 @@ test("thousands of failed deliveries are sent again in steps, each of them once"
   await expectBalanced();
 });
 
+test("no more failed deliveries are sent again than may be pending: neither they nor new ones fail as queue full", async () => {
+  await openedWithManyFailed(50);
+  await record(await probe(), 200);
+  await decided(20);
+  expect(await endBeyond(db, 20, 1_000)).toBe(0);
+  expect(await sendAll(20)).toEqual([20, 20, 10]);
+  expect(await db("deliveries").where({ outcome: "failed" }).pluck("id")).toEqual([]);
+});
+
 test("while failed deliveries are sent again, the breaker opens if these fail; the rest is sent after the outage", async () => {
-  const id = await openedWithThousandsFailed();
+  const id = await openedWithManyFailed();
   await record(await probe(), 200);
   expect(await decideBreakers(db, 30)).toMatchObject({ changes: [{ state: "closed" }] });
   // One step.
@@ -605,18 +630,19 @@ test("while failed deliveries are sent again, the breaker opens if these fail; t
   await record(again.slice(2), 503);
   expect(await decideBreakers(db, 30)).toMatchObject({ changes: [{ webhookId: id, state: "open" }] });
   expect(await answer(await probe(), 200)).toMatchObject([{ state: "closed" }]);
+  await sendAll();
   expect(await db("deliveries").where({ outcome: "failed" }).pluck("id")).toEqual([]);
   await expectBalanced();
 });
 
 test("failed deliveries are sent again to the last one also if a user pauses and resumes the webhook meanwhile", async () => {
-  const id = await openedWithThousandsFailed();
+  const id = await openedWithManyFailed(520);
   await record(await probe(), 200);
   expect(await decideBreakers(db, 30)).toMatchObject({ changes: [{ state: "closed" }] });
   // One step.
   await decideBreakers(db, 30);
   for (const paused of [true, false]) await updateWebhook(db, "everything", id, { paused });
-  await decided();
+  await sendAll();
   expect(await db("deliveries").where({ outcome: "failed" }).pluck("id")).toEqual([]);
   await expectBalanced();
 });
