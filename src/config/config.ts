@@ -133,6 +133,7 @@ export interface LimitsConfig {
 
 /** The schedule of attempts and the retention of deliveries. */
 export interface DispatchConfig {
+  /** With `onPublish`, at most `MAX_LINGERING_INTERVAL_MS`. */
   intervalMs: number;
   /** Whether published events are dispatched immediately, in addition to the interval. */
   onPublish: boolean;
@@ -184,6 +185,11 @@ export interface DeliveryConfig {
 }
 
 const HOUR = 3_600_000;
+/**
+ * The maximum interval between runs whose pumps linger, in milliseconds. A run cannot continue as new while its pumps work, and
+ * Temporal terminates one with 51,200 events.
+ */
+const MAX_LINGERING_INTERVAL_MS = HOUR;
 const MIB = 2 ** 20;
 
 const variables = {
@@ -321,7 +327,9 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
       requestIdleMs: env.REQUEST_IDLE_TIMEOUT,
     },
     dispatch: {
-      intervalMs: env.DISPATCH_INTERVAL,
+      intervalMs: env.DISPATCH_ON_PUBLISH
+        ? Math.min(env.DISPATCH_INTERVAL, MAX_LINGERING_INTERVAL_MS)
+        : env.DISPATCH_INTERVAL,
       onPublish: env.DISPATCH_ON_PUBLISH,
       retryInitialDelayMs: env.RETRY_INITIAL_DELAY,
       retryBackoffCoefficient: env.RETRY_BACKOFF_COEFFICIENT,

@@ -52,6 +52,14 @@ describe("the settings", () => {
     expect(config.logLevel).toBe("info");
   });
 
+  test("start a run at least every hour if its pumps linger, so that its history stays within Temporal's limit", () => {
+    const DISPATCH_INTERVAL = "24h";
+    expect(readConfig({ DISPATCH_INTERVAL, DISPATCH_ON_PUBLISH: "true" }).dispatch.intervalMs).toBe(
+      3_600_000,
+    );
+    expect(readConfig({ DISPATCH_INTERVAL }).dispatch.intervalMs).toBe(86_400_000);
+  });
+
   test("are refused if two listeners of the process have the same port", () => {
     expect(refusal({ HTTP_PORT: "9090" })).toBe(
       "HTTP_PORT and GRPC_PORT are both 9090: set them to different ports",
