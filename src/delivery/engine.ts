@@ -63,6 +63,8 @@ export interface DeliveryEngine {
   statements: GatheredStatements;
   lease: WorkerLease;
   timeoutMs: number;
+  /** The maximum number of pending deliveries of a webhook; 0 for no limit. */
+  maxPending: number;
   /** Aborted on shutdown: from then on nothing is claimed or sent. */
   stopping: AbortSignal;
   instruments: DeliveryInstruments;
@@ -222,6 +224,7 @@ export function createDeliveryEngine(options: {
     statements,
     lease,
     timeoutMs,
+    maxPending: delivery.maxPendingPerWebhook,
     stopping,
     instruments,
     async close() {

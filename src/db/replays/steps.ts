@@ -30,6 +30,8 @@ const LOOK_S = { min: 0.25, max: 10 };
 const PAUSED_LOOK_S = { min: 5, max: 60 };
 /** The pause between steps that concern all webhooks, in seconds. */
 const STEP_OVER_ALL_S = 1;
+/** The pause while a webhook has as many pending deliveries as it may have, in seconds. */
+const FULL_LOOK_S = 1;
 /** The pause before newer events are looked for, in seconds. */
 const UNSETTLED_LOOK_S = 1;
 /** The maximum number of webhooks that one statement looks at. */
@@ -126,6 +128,8 @@ export interface StepLimits {
   retentionDays: number;
   /** The age from which an event counts as stored, in milliseconds: a publish may be in progress before. */
   settledMs: number;
+  /** The maximum number of pending deliveries of a webhook, beyond which the newest fail. Defaults to 0, for no limit. */
+  maxPending?: number;
 }
 
 /** A step of a webhook. */
@@ -138,7 +142,7 @@ export interface Step {
 
 /**
  * Queues the next deliveries of a webhook, oldest first, and moves its place in one transaction. Does nothing if it is not
- * due, another activity does it, or the replay was paused or ended.
+ * due, another activity does it, the webhook has `maxPending` deliveries, or the replay was paused or ended.
  *
  * @returns undefined if the place was not moved
  */
@@ -150,9 +154,12 @@ export function stepWebhook(
 ): Promise<Step | undefined> {
   return transactionWithRetry(db, async (trx) => {
     const { id } = replay;
-    const place = await lockPlace(trx, id, webhookId);
+    const { maxPending = 0 } = limits;
+    const place = await lockPlace(trx, id, webhookId, maxPending);
     if (!place) return undefined;
-    const size = nextStep(place);
+    const room = maxPending === 0 ? STEP.max : maxPending - place.pending;
+    if (room <= 0) return lookLater(trx, id, webhookId);
+    const size = Math.min(nextStep(place), room);
     const take = replay.kind === "resend" ? resend : queueMissed;
     const taken = await take(trx, replay, webhookId, place.after, size, limits);
     await count(
@@ -177,6 +184,16 @@ export function stepWebhook(
   });
 }
 
+/** Looks at a webhook again once it may have room. */
+async function lookLater(trx: Db, id: string, webhookId: bigint): Promise<undefined> {
+  await count(
+    trx,
+    `update replay_webhooks set due = now() + make_interval(secs => ${FULL_LOOK_S})
+      where replay_id = :id::uuid and webhook_id = :webhookId::bigint`,
+    { id, webhookId },
+  );
+}
+
 /** The position at which a webhook's next step begins. */
 interface Place {
   after: string;
@@ -188,10 +205,17 @@ interface Place {
   crowded: boolean;
   /** Whether one of them has waited for long. */
   behind: boolean;
+  /** The number of its pending deliveries, at most the limit of these. */
+  pending: number;
 }
 
 /** Locks the position if the replay runs and no other activity works on it. */
-async function lockPlace(trx: Db, id: string, webhookId: bigint): Promise<Place | undefined> {
+async function lockPlace(
+  trx: Db,
+  id: string,
+  webhookId: bigint,
+  maxPending: number,
+): Promise<Place | undefined> {
   const [place] = await rows<Place>(
     trx,
     // The replay is locked before its webhooks, as by statements that end it.
@@ -202,7 +226,10 @@ async function lockPlace(trx: Db, id: string, webhookId: bigint): Promise<Place 
         case when p.after_step > p.before_step then extract(epoch from coalesce(p.busy_at, p.stepped) - p.stepped)::float8
           end as "busyS",
         oldest.id is not null as crowded,
-        coalesce(time_of_id(oldest.id) < now() - make_interval(secs => ${BEHIND_S}), false) as behind
+        coalesce(time_of_id(oldest.id) < now() - make_interval(secs => ${BEHIND_S}), false) as behind,
+        (select count(*)::int from (
+          select from queue q where ${ofWebhook("q", "p.webhook_id")} order by q.webhook_id, q.id limit :maxPending::int
+        ) waiting) as pending
       from running r join replay_webhooks p on p.replay_id = r.id
       left join lateral (
         select q.id from queue q where ${ofWebhook("q", "p.webhook_id", lastIdOf("p.after_step"))}
@@ -210,7 +237,7 @@ async function lockPlace(trx: Db, id: string, webhookId: bigint): Promise<Place 
       ) oldest on true
       where p.webhook_id = :webhookId::bigint and p.ended is null and p.due <= now()
       for update of p skip locked`,
-    { id, webhookId },
+    { id, webhookId, maxPending },
   );
   return place;
 }

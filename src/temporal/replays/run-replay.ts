@@ -18,11 +18,11 @@ const SETTLED_MS = 10_000;
 
 /** Creates the activities of replays. @param retentionDays older deliveries are skipped */
 export function createReplayActivities(
-  { db, log, stopping }: Pick<DeliveryEngine, "db" | "log" | "stopping">,
+  { db, log, stopping, maxPending }: Pick<DeliveryEngine, "db" | "log" | "stopping" | "maxPending">,
   { retentionDays, heartbeatTimeoutMs }: { retentionDays: number; heartbeatTimeoutMs: number },
 ): Pick<Activities, "replay" | "pauseReplay"> {
   const concurrent = pLimit(CONCURRENT_STEPS);
-  const limits = { retentionDays, settledMs: SETTLED_MS };
+  const limits = { retentionDays, settledMs: SETTLED_MS, maxPending };
 
   /**
    * Does what can be done now. Returns the number of deliveries queued, and the pause before more can be done, in

@@ -117,6 +117,19 @@ describe("ended deliveries", () => {
     expect(await db("replay_webhooks")).toEqual([]);
   });
 
+  test("are queued as far as the webhook may have pending deliveries, so that neither they nor new ones fail", async () => {
+    const webhookId = await webhook();
+    await store(webhookId, 20);
+    const replay = await start({ webhookId });
+    const step = () => stepWebhook(db, replay, webhookId, { ...LIMITS, maxPending: 15 });
+    expect((await step())?.queued).toBe(15);
+    await due(replay.id);
+    expect(await step()).toBeUndefined();
+    for (const id of await queuedOf(webhookId)) await changeDelivery(db, id, { state: "delivered" });
+    await due(replay.id);
+    expect((await step())?.queued).toBe(5);
+  });
+
   test("wait until the step before was attempted, and the next step is smaller when that took long", async () => {
     const webhookId = await webhook();
     const ids = await store(webhookId, 200);
