@@ -134,7 +134,7 @@ export class RetryTable {
         if (rows.size > 0) delayMs = Math.min(delayMs, rows.firstTime - now);
       }
     }
-    return { open, delayMs: open === 0 ? 0 : Math.max(0, Math.ceil(delayMs)) };
+    return { open, delayMs: open === 0 ? 0 : Math.max(0, Math.ceil(delayMs)), hasPaused: false };
   }
 
   /** Assigns a group to each failing webhook, as `assignGroups` does. @returns the groups with open deliveries */

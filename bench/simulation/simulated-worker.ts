@@ -131,6 +131,7 @@ export class SimulatedWorker {
       statements: {
         groupStatus: (runId, group) => database.read(0).then(() => retryTable.status(runId, group)),
       },
+      leavePaused: () => database.read(0),
     });
   }
 

@@ -10,6 +10,7 @@ import { loadStopped, openChangeFeed } from "../db/queue/changes.ts";
 import { type ClaimResult, claimGroup, release } from "../db/queue/claims.ts";
 import { endFiltered } from "../db/queue/endings.ts";
 import { PendingClaims } from "../db/queue/pending-claims.ts";
+import { leavePaused } from "../db/queue/retry-groups.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../db/queue/webhooks.ts";
 import { isReplaying } from "../db/replays/running.ts";
 import type { SecretBox } from "../db/webhooks/secret-box.ts";
@@ -220,6 +221,7 @@ export function createDeliveryEngine(options: {
       lease,
       sender,
       statements,
+      leavePaused: (runId) => leavePaused(db, runId),
     }),
     statements,
     lease,

@@ -59,6 +59,8 @@ export interface RetryPassesParts {
   lease: Pick<WorkerLease, "claim">;
   sender: Sender;
   statements: Pick<GatheredStatements, "groupStatus">;
+  /** Removes the retries of paused and deleted webhooks from a run. */
+  leavePaused: (runId: number) => Promise<unknown>;
 }
 
 /** Sends the due retries of groups through the process's sender. */
@@ -82,7 +84,7 @@ export class RetryPasses {
     stop: AbortSignal,
     report: (counts: Readonly<AttemptCounts>) => void = () => {},
   ): Promise<PassResult> {
-    const { clock, sender, statements } = this.#parts;
+    const { clock, sender, statements, leavePaused } = this.#parts;
     const pass = new Pass(runId, clock);
     report(pass.counts);
     const started = clock.now();
@@ -129,7 +131,14 @@ export class RetryPasses {
       sender.withdraw(pass);
       await pass.ended();
     }
-    return { ...pass.counts, status: await status(), lastFailure: pass.lastFailure, complete: !stop.aborted };
+    let left = await status();
+    if (left.hasPaused) {
+      // Another run retries them once they are resumed: this one may ask for its retries much later.
+      await untilAnswered(() => leavePaused(runId));
+      // One may have been resumed just before.
+      left = await status();
+    }
+    return { ...pass.counts, status: left, lastFailure: pass.lastFailure, complete: !stop.aborted };
   }
 
   async #claim(

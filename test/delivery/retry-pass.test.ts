@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
-import { assignGroups } from "../../src/db/queue/retry-groups.ts";
+import { adoptRetries, assignGroups } from "../../src/db/queue/retry-groups.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import {
   type EngineOptions,
@@ -105,6 +105,28 @@ test("a webhook that asks for an hour by Retry-After delays its own retries only
   const result = await parts.engine.retries.run({ runId, group: 1 }, PASS, never());
   expect(result).toMatchObject({ sent: 30, delivered: 30, status: { open: 10 }, complete: true });
   expect(result.status.delayMs).toBeGreaterThan(3_000_000);
+});
+
+test("retries of a webhook that is paused when they are due leave their run, so that another run makes them once it is resumed", async () => {
+  const parts = await start();
+  const { db } = parts;
+  const { url } = await receiver(({ attempt }) => (attempt === 1 ? 500 : 200));
+  await queueFor(parts, url, { webhooks: 2, events: 1 });
+  const runId = await failedOnce(parts);
+  const [paused] = await rows<{ id: bigint }>(db, "select max(id) as id from webhooks");
+  const held = { id: String(paused?.id) };
+  await db("webhooks").where(held).update({ paused: new Date() });
+  expect(await parts.engine.retries.run({ runId, group: 1 }, PASS, never())).toMatchObject({
+    delivered: 1,
+    status: { open: 0 },
+  });
+  await db("webhooks").where(held).update({ paused: null });
+  const later = await freshRun(db);
+  expect(await adoptRetries(db, later)).toBe(1);
+  await assignGroups(db, later);
+  expect(await parts.engine.retries.run({ runId: later, group: 1 }, PASS, never())).toMatchObject({
+    delivered: 1,
+  });
 });
 
 test("a webhook that hangs does not delay the others of its host and group", async () => {

@@ -162,16 +162,25 @@ export interface GroupStatus {
   open: number;
   /** The time until the first of them is due, in milliseconds; 0 if one is due. */
   delayMs: number;
+  /** Whether the group also has deliveries of paused or deleted webhooks, which do not count. */
+  hasPaused: boolean;
 }
 
-/** The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended. */
+/** The status of retry groups, in order; `open` is 0 if all deliveries of a group have ended, or their webhooks are paused. */
 export async function groupStatuses(
   db: Db,
   groups: readonly { runId: number; group: number }[],
 ): Promise<GroupStatus[]> {
-  const found = await rows<{ open: number; delay: number | null }>(
+  const found = await rows<{ open: number; delay: number | null; paused: boolean }>(
     db,
-    `select s.open, s.delay
+    `select s.open, s.delay, exists (
+        select from run_groups g cross join lateral (
+          select w.paused, w.deleted from webhooks w where w.id = g.webhook_id offset 0
+        ) w cross join lateral (
+          select from retries t where t.run_id = g.run_id and t.webhook_id = g.webhook_id limit 1
+        ) t
+        where g.run_id = q.run_id and g.group_number = q.group_number and (w.paused is not null or w.deleted is not null)
+      ) as paused
       from unnest(:runIds::int[], :groups::int[]) with ordinality as q(run_id, group_number, place)
       cross join lateral (
         select count(*)::int as open, (extract(epoch from min(d.due) - now()) * 1000)::float8 as delay
@@ -188,5 +197,9 @@ export async function groupStatuses(
       ) s order by q.place`,
     { runIds: groups.map(({ runId }) => runId), groups: groups.map(({ group }) => group) },
   );
-  return found.map(({ open, delay }) => ({ open, delayMs: Math.max(0, Math.ceil(delay ?? 0)) }));
+  return found.map(({ open, delay, paused }) => ({
+    open,
+    delayMs: Math.max(0, Math.ceil(delay ?? 0)),
+    hasPaused: paused,
+  }));
 }

@@ -47,8 +47,8 @@ describe("a retry group", () => {
         [2, 1].map((number) => ({ runId: claimant.runId, group: number })),
       );
     expect(await statuses()).toEqual([
-      { open: 0, delayMs: 0 },
-      { open: 4, delayMs: 0 },
+      { open: 0, delayMs: 0, hasPaused: false },
+      { open: 4, delayMs: 0, hasPaused: false },
     ]);
     const claimed = await claimGroup(db, claimant, group);
     expect(claimed.deliveries.map(({ id }) => id)).toEqual(now.map(({ id }) => id));
