@@ -37,7 +37,13 @@ export function startNoticeMails(
     const mail = digestMail(digest);
     if (mail) {
       try {
-        await transport.sendMail({ ...mail, from, to, disableFileAccess: true, disableUrlAccess: true });
+        const message = { ...mail, from, to, disableFileAccess: true, disableUrlAccess: true };
+        const { rejectedErrors = [] } = await transport.sendMail(message);
+        for (const { recipient, message: reason } of rejectedErrors)
+          log.warn(
+            { recipient, reason },
+            "an e-mail of notices was sent without one of its recipients, whom the SMTP server refused; check NOTICE_EMAILS",
+          );
       } catch (error) {
         const { code, message } = error as { code?: string; message: string };
         log.warn(

@@ -246,6 +246,23 @@ test("a password is sent over TLS only; a digest that was refused is part of the
   expect(JSON.stringify(lines)).not.toMatch(/p@ss|p%40ss/);
 });
 
+test("a recipient whom the server refuses is named in the log; the others get the digest once", async () => {
+  const { port, mails } = await startSmtp({
+    onRcptTo: ({ address }, _, done) =>
+      done(address === "dev@example.com" ? new Error("no such mailbox") : null),
+  });
+  await failing("shop");
+  start(`smtp://localhost:${port}`);
+  await expect.poll(reported, { timeout: PATIENCE_MS }).toHaveLength(1);
+  expect(mails.map(({ to }) => to)).toEqual([["ops@example.com"]]);
+  expect(lines[0]).toMatchObject({
+    level: 40,
+    msg: expect.stringContaining("without one of its recipients"),
+    recipient: "dev@example.com",
+    reason: expect.stringContaining("no such mailbox"),
+  });
+});
+
 test("without STARTTLS, no password is sent", async () => {
   let asked = 0;
   const { port, mails } = await startSmtp({
