@@ -1,6 +1,8 @@
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { networkInterfaces } from "node:os";
+import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { createTestDatabase } from "../support/database.ts";
 import { type ServiceProcess, startServiceProcess } from "../support/service-process.ts";
@@ -47,5 +49,15 @@ test.runIf(process.platform === "linux")(
     expect(printed).toContain(`API          http://127.0.0.2:${httpPort}\n`);
     expect(printed).toContain(`metrics      http://127.0.0.2:${metricsPort}/metrics\n`);
     expect(printed).toContain(`gRPC         127.0.0.2:${grpcPort}`);
+    // The health check of the image.
+    const check = (ports: Record<string, string>) =>
+      promisify(execFile)(process.execPath, ["docker/healthcheck.js"], {
+        env: { HOST: "127.0.0.2", HTTP_PORT: "1", ...ports },
+      });
+    await check({ HTTP_PORT: String(httpPort) });
+    await check({ METRICS_PORT: String(metricsPort), TLS_CERT: "cert.pem" });
+    await expect(check({ METRICS_PORT: "1", HTTP_PORT: String(httpPort) })).rejects.toMatchObject({
+      code: 1,
+    });
   },
 );
