@@ -4,6 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 /** The time for which a process without a command line may still be exiting, in milliseconds. */
 const MAX_EXIT_MS = 2000;
+/** The maximum size of the list of all processes, in bytes. */
+const MAX_LIST_BYTES = 64 * 2 ** 20;
 /** What separates the arguments in a command line. On Linux no argument can contain it. */
 const SEPARATOR = process.platform === "linux" ? "\0" : " ";
 
@@ -158,7 +160,7 @@ function listProcesses(): { pid: number; command: string }[] {
   if (process.platform !== "linux") {
     const lines = execFileSync("ps", ["-axww", "-o", "pid=,command="], {
       encoding: "utf8",
-      maxBuffer: 64 << 20,
+      maxBuffer: MAX_LIST_BYTES,
     });
     return lines.split("\n").flatMap((line) => {
       const [, pid, command] = /^\s*(\d+)\s+(.*)$/.exec(line) ?? [];
@@ -178,17 +180,23 @@ function listProcesses(): { pid: number; command: string }[] {
 }
 
 function powershell(filter: string): { pid: number; command: string }[] {
-  const script = `Get-CimInstance Win32_Process ${filter} | ForEach-Object { "$($_.ProcessId) $($_.CommandLine)" }`;
-  return readWindowsProcesses(
-    execFileSync("powershell", ["-NoProfile", "-Command", script], { encoding: "utf8" }),
-  );
+  // As base64, because PowerShell writes text in the code page of the console, which lacks letters of some paths.
+  const script = [
+    `$lines = Get-CimInstance Win32_Process ${filter} | ForEach-Object { "$($_.ProcessId) $($_.CommandLine)" }`,
+    "[Convert]::ToBase64String([Text.Encoding]::UTF8.GetBytes(($lines -join [char]10)))",
+  ].join("; ");
+  const options = { encoding: "utf8", maxBuffer: MAX_LIST_BYTES } as const;
+  return readWindowsProcesses(execFileSync("powershell", ["-NoProfile", "-Command", script], options));
 }
 
 /**
  * Reads lines of a pid and a Windows command line. Removes the quotes around arguments with spaces, because markers have
  * none; a path cannot contain quotes.
+ *
+ * @param output the lines in UTF-8 as base64
  */
-export function readWindowsProcesses(lines: string): { pid: number; command: string }[] {
+export function readWindowsProcesses(output: string): { pid: number; command: string }[] {
+  const lines = Buffer.from(output, "base64").toString("utf8");
   return lines.split(/\r?\n/).flatMap((line) => {
     const [, pid, command] = /^(\d+) (.+)$/.exec(line) ?? [];
     return pid === undefined || command === undefined
