@@ -26,7 +26,7 @@ const LOCK_TIMEOUT = "200ms";
 export interface RetentionStep {
   /** The number of open deliveries failed because they exceed the retention. */
   expired: number;
-  /** The number of old events whose payloads were erased. */
+  /** The number of old events that were examined to erase their payloads. */
   payloads: number;
   /** The number of idempotency keys deleted before their events are dropped. */
   keys: number;
@@ -62,7 +62,7 @@ export async function retentionStep(
   if (step.expired > 0) return step;
   if (payloadDays !== undefined) {
     const old = firstIdOf(new Date(now - payloadDays * DAY_MS));
-    step.payloads = await eraseOldPayloads(db, old, await oldestOpen(db), MAX_ROWS_PER_STATEMENT);
+    step.payloads = await eraseOldPayloads(db, old, MAX_ROWS_PER_STATEMENT);
     if (step.payloads > 0) return step;
   }
   step.runs = await deleteRuns(db);

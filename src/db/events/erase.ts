@@ -1,6 +1,6 @@
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
-import { idRangeOf, isInRangeOf, NIL_ID } from "../partitions.ts";
+import { firstIdOf, idRangeOf, isInRangeOf, NIL_ID, timeOfId } from "../partitions.ts";
 import { cancelOfErased } from "../queue/endings.ts";
 
 /** The result of one erasure step. */
@@ -11,8 +11,14 @@ export interface ErasedStep {
   cancelled: number;
 }
 
-/** The setting that stores the progress of `eraseOldPayloads`: events with smaller ids have no payload. */
+/** The setting that stores the progress of `eraseOldPayloads`: it has examined events with smaller ids. */
 const ERASED_TO = "payloads_erased_to";
+/**
+ * The start of the names of settings about days (UTC) with events whose payloads could not be erased yet. The first id of the day
+ * follows. The value is the id up to which they have been examined again.
+ */
+const KEPT = "payloads_kept_";
+const DAY_MS = 86_400_000;
 
 /**
  * The setting that lists the ids of erased events with claimed deliveries, separated by commas: `finishErasures` completes their
@@ -29,65 +35,135 @@ const RESPONSES = [
 ] as const;
 
 /**
- * Erases the payloads and search terms of old events in id order, at most `limit` per step, and the response excerpts of their
- * deliveries, which may repeat the payloads. Stops at the first event with an open delivery.
+ * Erases the payloads and search terms of old events in id order, and the response excerpts of their deliveries, which may repeat
+ * the payloads. Examines at most `limit` events. Events with open deliveries keep their payloads, until none of their day is open.
  *
  * @param before a UUID; payloads of events with smaller ids are erased
- * @param oldestOpen the smallest id of an open delivery or an event with unfinished fan-out; null if there is none
- * @returns the number of events examined; 0 if nothing is left, or if a delivery among them was sent again meanwhile
+ * @returns the number of events examined; 0 if nothing is left
  */
-export async function eraseOldPayloads(
-  db: Db,
-  before: string,
-  oldestOpen: string | null,
-  limit: number,
-): Promise<number> {
-  // Ids of an event and its deliveries share the first eight bytes.
-  const firstOpen = oldestOpen === null ? null : `${oldestOpen.slice(0, 18)}-0000-000000000000`;
+export async function eraseOldPayloads(db: Db, before: string, limit: number): Promise<number> {
   return db.transaction(async (trx) => {
-    const chosen = await rows<{ id: string }>(
+    const [progress] = await rows<{ after: string }>(
       trx,
-      `select id from events
-        where id > coalesce((select value::uuid from settings where name = :name), '${NIL_ID}')
-          and id < least(:before::uuid, :firstOpen::uuid)
-        order by id limit :limit::int for no key update`,
-      { name: ERASED_TO, before, firstOpen, limit },
+      `select coalesce((select value from settings where name = '${ERASED_TO}'), '${NIL_ID}') as after`,
     );
-    const [first, last] = [chosen[0]?.id, chosen.at(-1)?.id];
-    if (first === undefined || last === undefined) return 0;
-    const range = { first: idRangeOf(first).first, last: idRangeOf(last).last };
-    // A delivery may have been sent again before the events were locked.
-    const isOpen = (table: "queue" | "retries") =>
-      `exists (select from ${table} where id between :first::uuid and :last::uuid)`;
-    const [some] = await rows<{ open: boolean }>(
-      trx,
-      `select ${isOpen("queue")} or ${isOpen("retries")} as open`,
-      range,
-    );
-    if (some?.open) return 0;
+    const step = await eraseBetween(trx, progress?.after ?? NIL_ID, before, limit);
+    if (step === undefined) return eraseKept(trx, before, limit);
+    await setValue(trx, ERASED_TO, step.last);
     await count(
       trx,
-      `with forgotten as (
-          delete from search_terms where event_id between :first::uuid and :last::uuid
-        ),
-        moved as (
-          insert into settings (name, value) values (:name, :last)
-          on conflict (name) do update set value = excluded.value
-        )
-        update events set payload = null where id between :first::uuid and :last::uuid and payload is not null`,
-      { name: ERASED_TO, first, last },
+      `insert into settings (name, value)
+        select '${KEPT}' || day, day from unnest(:days::text[]) day on conflict (name) do nothing`,
+      { days: [...new Set(step.open.map(firstIdOfDay))] },
     );
-    for (const [table, id] of RESPONSES) {
-      await count(
-        trx,
-        `update ${table} set response_start = null, response_headers = null
-          where ${id} >= :first::uuid and ${id} <= :last::uuid
-            and (response_start is not null or response_headers is not null)`,
-        range,
-      );
-    }
-    return chosen.length;
+    return step.examined;
   });
+}
+
+/** Erases the payloads of old events that had open deliveries. Examines the events of a day again once none of them is open. */
+async function eraseKept(trx: Db, before: string, limit: number): Promise<number> {
+  const kept = await rows<{ name: string; after: string }>(
+    trx,
+    `select name, value as after from settings where starts_with(name, '${KEPT}') order by name`,
+  );
+  for (const { name, after } of kept) {
+    const first = name.slice(KEPT.length);
+    const end = firstIdOf(new Date(timeOfId(first).getTime() + DAY_MS));
+    if (await anyOpen(trx, first, end)) continue;
+    const step = await eraseBetween(trx, after, end < before ? end : before, limit);
+    // A delivery that was sent again meanwhile keeps its day.
+    if (step?.open.length) continue;
+    if (step) {
+      await setValue(trx, name, step.last);
+      return step.examined;
+    }
+    if (end <= before) await count(trx, "delete from settings where name = :name", { name });
+  }
+  return 0;
+}
+
+/**
+ * Erases the payloads of the next events without open deliveries.
+ *
+ * @returns the number of events examined, the last of them, and those with open deliveries; undefined if no event is left
+ */
+async function eraseBetween(
+  trx: Db,
+  after: string,
+  before: string,
+  limit: number,
+): Promise<{ examined: number; last: string; open: string[] } | undefined> {
+  const chosen = await rows<{ id: string }>(
+    trx,
+    `select id from events where id > :after::uuid and id < :before::uuid order by id limit :limit::int
+      for no key update`,
+    { after, before, limit },
+  );
+  const [firstEvent, lastEvent] = [chosen[0]?.id, chosen.at(-1)?.id];
+  if (firstEvent === undefined || lastEvent === undefined) return undefined;
+  const { first } = idRangeOf(firstEvent);
+  const { last } = idRangeOf(lastEvent);
+  // A delivery may have been sent again before the events were locked.
+  const open = await openBetween(trx, first, last);
+  const range = { first, last, open };
+  await count(
+    trx,
+    `with forgotten as (
+        delete from search_terms where event_id between :first::uuid and :last::uuid and event_id <> all(:open::uuid[])
+      )
+      update events set payload = null
+        where id between :first::uuid and :last::uuid and payload is not null and id <> all(:open::uuid[])`,
+    range,
+  );
+  // Ids of an event and its deliveries share the first eight bytes.
+  const openBytes = open.map((id) => id.slice(0, 18));
+  for (const [table, id] of RESPONSES) {
+    await count(
+      trx,
+      `update ${table} set response_start = null, response_headers = null
+        where ${id} >= :first::uuid and ${id} <= :last::uuid and left(${id}::text, 18) <> all(:openBytes::text[])
+          and (response_start is not null or response_headers is not null)`,
+      { first, last, openBytes },
+    );
+  }
+  return { examined: chosen.length, last: lastEvent, open };
+}
+
+/** The ids of events with open deliveries or an unfinished fan-out, from the id `first` to `last`. */
+async function openBetween(trx: Db, first: string, last: string): Promise<string[]> {
+  const open = await rows<{ id: string }>(
+    trx,
+    `select event_id as id from queue where id between :first::uuid and :last::uuid
+      union select event_id from retries where id between :first::uuid and :last::uuid
+      union select event_id from fan_out where event_id between :first::uuid and :last::uuid`,
+    { first, last },
+  );
+  return open.map(({ id }) => id);
+}
+
+/** Whether events from the id `first` to `last` have open deliveries or an unfinished fan-out. */
+async function anyOpen(trx: Db, first: string, last: string): Promise<boolean> {
+  const [found] = await rows<{ open: boolean }>(
+    trx,
+    `select exists (select from queue where id between :first::uuid and :last::uuid)
+        or exists (select from retries where id between :first::uuid and :last::uuid)
+        or exists (select from fan_out where event_id between :first::uuid and :last::uuid) as open`,
+    { first, last },
+  );
+  return found?.open === true;
+}
+
+function firstIdOfDay(id: string): string {
+  const ms = timeOfId(id).getTime();
+  return firstIdOf(new Date(ms - (ms % DAY_MS)));
+}
+
+async function setValue(trx: Db, name: string, value: string): Promise<void> {
+  await count(
+    trx,
+    "insert into settings (name, value) values (:name, :value) on conflict (name) do update set value = excluded.value",
+    { name, value },
+  );
 }
 
 /**

@@ -352,7 +352,7 @@ describe("a partition that is in the way of others", () => {
 
 describe("payloads", () => {
   const PAYLOAD_DAYS = 3;
-  beforeEach(() => db("settings").where("name", "payloads_erased_to").delete());
+  beforeEach(() => db("settings").whereLike("name", "payloads%").delete());
   const payloads = async () =>
     (await rows<{ there: boolean }>(db, "select payload is not null as there from events order by id")).map(
       ({ there }) => there,
@@ -393,15 +393,45 @@ describe("payloads", () => {
     }
   });
 
-  test("of an event with an open delivery, and of later ones, stay until it has ended", async () => {
+  test("of an event with an open delivery stay until it has ended; those of other events do not", async () => {
     await storeEvent(daysAgo(6), delivered(daysAgo(6)));
     const { deliveryId } = await storeEvent(daysAgo(5), { state: "retrying", attempts: 1 });
     await storeEvent(daysAgo(4), delivered(daysAgo(4)));
-    expect(await erase()).toEqual([1]);
-    expect(await payloads()).toEqual([false, true, true]);
+    expect(await erase()).toEqual([3]);
+    expect(await payloads()).toEqual([false, true, false]);
+    expect(await erase()).toEqual([]);
     await db("retries").where("id", deliveryId).delete();
-    expect(await erase()).toEqual([2]);
+    expect(await erase()).toEqual([1]);
     expect(await payloads()).toEqual([false, false, false]);
+    expect(await erase()).toEqual([]);
+    expect(await db("settings").whereLike("name", "payloads_kept%")).toEqual([]);
+  });
+
+  test("stay, as do responses and search terms, only of events with open deliveries", async () => {
+    const noon = new Date(daysAgo(5).setUTCHours(12, 0, 0, 0));
+    const events = [];
+    for (let n = 0; n < 3; n++) {
+      const created = new Date(noon.getTime() + n);
+      events.push(await storeEvent(created, n === 1 ? {} : delivered(created)));
+    }
+    const excerpt = { started: noon, duration_ms: 1, response_start: "the payload" };
+    for (const { eventId, deliveryId } of events) {
+      await db("attempts").insert({ delivery_id: deliveryId, number: 1, ...excerpt });
+      await db("search_terms").insert({ term: 1, event_id: eventId });
+    }
+    expect(await erase()).toEqual([3]);
+    expect(await payloads()).toEqual([false, true, false]);
+    expect(await db("attempts").whereNotNull("response_start").pluck("delivery_id")).toEqual([
+      events[1]?.deliveryId,
+    ]);
+    expect(await db("search_terms").pluck("event_id")).toEqual([events[1]?.eventId]);
+    // Fewer days, and then more: what had to stay is not forgotten.
+    expect((await retentionStep(db, db, RETENTION_DAYS, 20)).payloads).toBe(0);
+    await db("queue").delete();
+    expect((await retentionStep(db, db, RETENTION_DAYS, 20)).payloads).toBe(0);
+    expect(await erase()).toEqual([3]);
+    expect(await payloads()).toEqual([false, false, false]);
+    expect(await db("search_terms").pluck("event_id")).toEqual([]);
   });
 
   test("of an event with a delivery that is being sent again stay until it has ended", async () => {
@@ -412,10 +442,11 @@ describe("payloads", () => {
     const erased = erase();
     await expect.poll(() => waitingQueries({ context: { db } })).toBe(1);
     await sending.commit();
-    expect(await erased).toEqual([]);
+    expect(await erased).toEqual([1]);
     expect(await payloads()).toEqual([true]);
     await db("queue").where("id", deliveryId).delete();
     expect(await erase()).toEqual([1]);
+    expect(await payloads()).toEqual([false]);
   });
 
   test("stay as long as their events without PAYLOAD_RETENTION_DAYS", async () => {

@@ -34,6 +34,8 @@ export interface ModelEvent {
   readonly test: boolean;
   readonly recipients: Set<bigint>;
   erased: boolean;
+  /** Whether retention has left its payload, because a delivery was open. */
+  kept?: boolean;
 }
 
 /** A claimed delivery that a worker knows. */
