@@ -10,7 +10,7 @@ import {
   type Partitioned,
 } from "../partitions.ts";
 import { endExpired } from "../queue/endings.ts";
-import { deleteOldRollups } from "./rollups.ts";
+import { deleteOldRollups, takeOut } from "./rollups.ts";
 
 const DAY_MS = 86_400_000;
 /** The number of days between the expiry of a partition's last delivery and its drop. */
@@ -43,7 +43,7 @@ export interface RetentionStep {
  * A partition that is locked for longer than LOCK_TIMEOUT is kept until the next call.
  *
  * @param directDb direct connections that keep their session settings; the same as `db` without a pooler
- * @param stop ends the deletion of a partition's idempotency keys early
+ * @param stop ends the work on a partition before its drop early
  */
 export async function retentionStep(
   db: Db,
@@ -77,8 +77,10 @@ export async function retentionStep(
       if (partition.to > end || (oldest !== null && oldest < firstIdOf(partition.to))) break;
       if (table === "events") {
         step.keys = await deleteKeys(db, partition, stop);
-        if (step.keys > 0 || stop?.aborted) return step;
+        if (step.keys > 0) return step;
       }
+      if (table === "deliveries") await takeOut(db, partition, stop);
+      if (stop?.aborted) return step;
       await setRetained(db, firstIdOf(partition.to));
       if (await dropPartition(directDb, table, partition)) {
         step.partitions.push(partition.name);

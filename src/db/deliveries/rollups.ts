@@ -3,7 +3,7 @@ import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { noticeFailed, noticeHealth } from "../events/notices.ts";
-import { withPartitions } from "../partitions.ts";
+import { NIL_ID, type Partition, withPartitions } from "../partitions.ts";
 import { type HealthChange, judgeHealth, NOTE_ATTEMPTS } from "../webhooks/webhook-health.ts";
 import { CHANGE } from "./rollup-deltas.ts";
 
@@ -168,6 +168,54 @@ export async function deleteOldRollups(db: Db, before: Date): Promise<number> {
     { hours: MINUTE_RETENTION_HOURS },
   );
   return minutes + (await count(db, "delete from rollup_hours where start < :before", { before }));
+}
+
+/** Final states of which `takeOut` takes deliveries out, each with an index of the log. Late filtered deliveries are few. */
+const TAKEN_OUT = ["failed", "cancelled"] as const;
+/** The maximum number of deliveries that one statement of `takeOut` reads. */
+const TAKE_OUT_STEP = 10_000;
+
+/**
+ * Takes the deliveries of a partition of the log out of the hour rollups before its drop, if they ended after its time, such as
+ * expired ones. The others go with their hours (`deleteOldRollups`). May be called again for the same partition.
+ *
+ * @param stop ends the work early; the next call continues
+ */
+export async function takeOut(db: Db, { name, to }: Partition, stop?: AbortSignal): Promise<void> {
+  for (const outcome of TAKEN_OUT) {
+    const setting = `rollups_without_${outcome}`;
+    const [stored] = await rows<{ value: string }>(db, "select value from settings where name = :setting", {
+      setting,
+    });
+    const [partition, id] = stored?.value.split(" ") ?? [];
+    // Empty once all are out.
+    let after = partition === name ? id : NIL_ID;
+    while (after && !stop?.aborted) {
+      const [step]: { last: string | null }[] = await rows(
+        db,
+        `with step as materialized (
+            select id, webhook_id, finished from ${name} where outcome = '${outcome}' and id > :after::uuid
+            order by id limit ${TAKE_OUT_STEP}
+          ),
+          late as (
+            select webhook_id, date_trunc('hour', finished) as start, count(*)::int as n from step
+            where finished >= :to::timestamptz group by 1, 2
+          ),
+          taken_out as (
+            update rollup_hours r set ${outcome} = greatest(0, r.${outcome} - l.n)
+            from (select * from late union all select 0, start, sum(n)::int from late group by 2) l
+            where r.webhook_id = l.webhook_id and r.start = l.start
+          ),
+          continued as (
+            insert into settings (name, value) select :setting, '${name} ' || coalesce(max(id::text), '') from step
+            on conflict (name) do update set value = excluded.value
+          )
+          select max(id::text) as last from step`,
+        { setting, after, to },
+      );
+      after = step?.last ?? undefined;
+    }
+  }
 }
 
 /** Counts of deliveries and attempts. */
