@@ -77,6 +77,7 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
   const asked: Ports = { grpc: options.port ?? 7233, ui: options.uiPort ?? 8233 };
   const dataDir = await ensureDataDir(options.dataDir);
   const folder = path.join(dataDir, "temporal");
+  assertUsable(folder);
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const recordFile = path.join(folder, "server.json");
   const stateFile = path.join(folder, "temporal.db");
@@ -124,6 +125,15 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
   progress(`Temporal is running on ${address} (pid ${live.pid}), its UI on ${uiUrl}`);
   const control = supervise(server, live, { progress, revive: options.superviseRestart ?? false });
   return withAddresses(control, { address, uiUrl });
+}
+
+/** Throws if SQLite, to which Temporal passes the path within a URI, would open another file. */
+function assertUsable(folder: string): void {
+  const [part] = /[#?]|%[0-9a-f]{2}/i.exec(folder) ?? [];
+  if (part === undefined) return;
+  throw new Error(
+    `the embedded Temporal cannot store its state in ${folder}, because the path contains ${part}; set DATA_DIR to a folder without #, ? and percent-encoding, or set TEMPORAL_ADDRESS`,
+  );
 }
 
 function argumentsOf(ports: Ports, options: EmbeddedTemporalOptions): string[] {

@@ -38,6 +38,15 @@ async function withClient<T>(address: string, use: (client: Client) => Promise<T
   }
 }
 
+test.each(["c#", "what?", "50%20off"])(
+  "a folder named %j, whose file Temporal would take for another, is refused",
+  async (name) => {
+    const dataDir = path.join(await temporaryFolder(), name);
+    const message = /because the path contains .+; set DATA_DIR to a folder without/;
+    await expect(startEmbeddedTemporal({ dataDir, progress: silent })).rejects.toThrow(message);
+  },
+);
+
 test("its workflows and its address are kept over a stop and a start, and its UI answers", async () => {
   const dataDir = await temporaryFolder();
   const options = { dataDir, progress: silent, ...(await anyPorts()) };
