@@ -254,7 +254,10 @@ export function dashboardJson(): string {
       new grafana.QueryVariableBuilder("job")
         .label("Job")
         .datasource(DATASOURCE)
-        .query("label_values(webhook_events_published_total, job)")
+        // A metric of APIs and one of workers, which may have jobs of their own: "All" means the listed ones.
+        .query(
+          'label_values({__name__=~"webhook_events_published_total|webhook_deliveries_failed_total"}, job)',
+        )
         .includeAll(true)
         .multi(true),
     );

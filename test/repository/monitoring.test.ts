@@ -38,3 +38,10 @@ test("the dashboard and the alerts use metrics that docs/operations.md lists", (
     expect(names.filter((name) => !isListed(name))).toEqual([]);
   }
 });
+
+test("the dashboard offers the jobs of APIs and those of workers", () => {
+  const { templating } = JSON.parse(dashboardJson()) as { templating: { list: { query: string }[] } };
+  const jobs = templating.list.map(({ query }) => query).find((query) => query.startsWith("label_values"));
+  const [, names = ""] = /__name__=~"(.+)"/.exec(jobs ?? "") ?? [];
+  expect(names.split("|")).toEqual(["webhook_events_published_total", "webhook_deliveries_failed_total"]);
+});
