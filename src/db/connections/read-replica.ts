@@ -24,6 +24,10 @@ export interface StaleReads {
   close(): Promise<void>;
 }
 
+/** Whether a statement names a column, table, type or function that is not there: the replica has not replayed a migration yet. */
+const isUnknownObject = (error: unknown) =>
+  ["42703", "42P01", "42704", "42883"].includes((error as { code?: string }).code ?? "");
+
 /** Reads from the primary, where there is no replica. */
 export function readPrimary(db: Db): StaleReads {
   return {
@@ -112,7 +116,7 @@ export function readReplica(
           return { result: await work(replica), lagMs: lag };
         } catch (error) {
           // The call's own end, or a statement that no server would run.
-          if (!isTransient(error)) throw error;
+          if (!isTransient(error) && !isUnknownObject(error)) throw error;
           log.debug({ err: error }, "reading the replica failed; reading the primary");
         }
       }

@@ -85,6 +85,10 @@ test("lists come from the replica, with its lag, and from the primary while it l
   await events.publishEvent(orderEvent());
   await expect.poll(() => reads.lagMs()).toBeGreaterThan(0);
   const behind = await list();
+  // A migration that the replica has not replayed.
+  await api.context.db.raw("alter table settings add column newer int");
+  const newer = await reads.read(async (db) => (await db.raw("select newer from settings limit 0")).rows);
+  expect(newer).toEqual({ result: [], lagMs: null });
   expect(behind.deliveries).toBe(1);
   expect(behind.lag).toBeGreaterThan(0);
   // Time itself is what lags.
