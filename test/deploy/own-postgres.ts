@@ -92,7 +92,7 @@ export async function startOwnPostgres(): Promise<OwnPostgres> {
   return postgres;
 }
 
-/** The settings of a recovery from the archive up to a moment, as docs/operations.md has them. */
+/** Prepares a stopped server to recover from the archive up to a moment at its next start. */
 export async function recoverUpTo(postgres: OwnPostgres, data: string, moment: string): Promise<void> {
   await appendFile(
     path.join(data, "postgresql.auto.conf"),
