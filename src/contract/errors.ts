@@ -79,8 +79,8 @@ export type StatusName = keyof typeof STATUS_CODES;
 export const ERROR_DOMAIN = "webhook-service";
 
 /**
- * The reasons of google.rpc.ErrorInfo, with status and meaning. Reason codes are stable. docs/clients.md lists them with
- * these meanings.
+ * The reasons of google.rpc.ErrorInfo, with status and meaning. Reason codes are stable. docs/clients.md lists them, with
+ * these meanings unless the code says the same.
  */
 export const ERROR_REASONS = {
   FIELDS_INVALID: {
