@@ -24,9 +24,9 @@ function notShown(contract: string): Question[] {
   });
 }
 
-/** The rows of the table that answers them. */
+/** The items of the list that answers them. */
 function answers(document: string): (Question & { answer: string })[] {
-  return [...document.matchAll(/^\| (\d[\d.]*) +\| (.+?) +\| (.+?) +\|$/gm)].map(
+  return [...document.matchAll(/^- (\d[\d.]*), (.+?): (.+)$/gm)].map(
     ([, section = "", text = "", answer = ""]) => ({ section, text, answer }),
   );
 }
