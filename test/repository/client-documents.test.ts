@@ -39,7 +39,7 @@ test.each(["ts", "py", "go"])(
 );
 
 test("docs/clients.md lists every reason of an error by its status, and no other, and gives no wrong meaning", () => {
-  const items = document.match(/^- [A-Z_]+: `(?:.*\n  )*.*$/gm) ?? [];
+  const items = document.match(/^- [A-Z_]+: `(?:.*\n {2})*.*$/gm) ?? [];
   const listed = items.flatMap((item) => {
     const [, status, reasons = ""] = /^- ([A-Z_]+): (.*)$/s.exec(item.replaceAll(/\s+/g, " ")) ?? [];
     return [...reasons.matchAll(/`([A-Z_]+)`(?: \(([^)]+)\))?/g)].map(
