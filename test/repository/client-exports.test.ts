@@ -44,8 +44,7 @@ test.each(files.filter((file) => !LEFT_OUT.includes(file)))(
   },
 );
 
-test("the client package has the version of the service, and allows peers from those it is tested with", () => {
-  expect(clientManifest.version).toBe(manifest.version);
+test("the client package allows peers from those it is tested with", () => {
   // test/clients/client-package.test.ts installs it with these and with those of the service.
   const { "oldest-protobuf": protobuf, "oldest-connect": connect } = manifest.devDependencies;
   expect(clientManifest.peerDependencies).toEqual({

@@ -5,7 +5,11 @@ import type { TestService } from "./test-service.ts";
  *
  * @param input over the input that the schedule gives
  */
-export async function startRun(service: TestService, id: string, input: Record<string, unknown> = {}) {
+export async function startRun(
+  service: Pick<TestService, "temporal" | "scheduleId">,
+  id: string,
+  input: Record<string, unknown> = {},
+) {
   const { action } = await service.temporal.schedule.getHandle(service.scheduleId).describe();
   const { workflowType, taskQueue, args } = action as {
     workflowType: string;

@@ -1,16 +1,22 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
-import type { Client, WorkflowHandle } from "@temporalio/client";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { createClient } from "@connectrpc/connect";
+import type { Client, WorkflowHandle, WorkflowHandleWithFirstExecutionRunId } from "@temporalio/client";
+import { afterAll, afterEach, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import type { Reply } from "../../demo/receiver.ts";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
+import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { addWorker, removeWorker } from "../../src/db/queue/workers.ts";
 import { temporalNames } from "../../src/temporal/connection/names.ts";
 import { TABLES } from "../db/queue/queue.ts";
 import { type OwnCluster, startOwnCluster } from "../faults/cluster.ts";
 import { temporalClient } from "../faults/parts.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
-import { assertShape, type History, SHAPES, stepsOf } from "./shapes.ts";
+import { startRun as startRunOf } from "../support/start-run.ts";
+import { keyedTransport } from "../support/test-service.ts";
+import { failingOnce, untilStep } from "../support/waiting-run.ts";
+import { assertShape, type History, SHAPES } from "./shapes.ts";
 import { HISTORIES, storeHistory } from "./stored-histories.ts";
 
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
@@ -23,6 +29,10 @@ const names = temporalNames();
 const SETTINGS = { DISPATCH_INTERVAL: "24h", HEARTBEAT_TIMEOUT: "2s" };
 /** Of a run that lingers and does not ask again before another worker has started. */
 const LONG_ASKS = { lingers: true, pumpMs: 120_000, retryInitialDelayMs: 15_000 };
+/** As many activities of a group as a run starts before it lists the group again. */
+const ACTIVITIES_PER_ASK = 5;
+/** The `Retry-After` of retries for which a run waits: until it ends, or until something else happens. In seconds. */
+const RETRY_AFTER_S = { short: 10, long: 600 };
 
 let folder: string;
 let cluster: OwnCluster;
@@ -68,17 +78,8 @@ async function killWorker(): Promise<void> {
   await workers.shift()?.end("SIGKILL");
 }
 
-/** Starts a run with the schedule's input, changed. */
-async function startRun(id: string, input: Record<string, unknown> = {}) {
-  const { action } = await client.schedule.getHandle(names.scheduleId).describe();
-  const { workflowType, taskQueue, args } = action as {
-    workflowType: string;
-    taskQueue: string;
-    args: object[];
-  };
-  const workflowId = `${names.scheduleId}-${id}`;
-  return client.workflow.start(workflowType, { workflowId, taskQueue, args: [{ ...args[0], ...input }] });
-}
+const startRun = (id: string, input: Record<string, unknown> = {}) =>
+  startRunOf({ temporal: client, scheduleId: names.scheduleId }, id, input);
 
 async function store(shape: string, handle: WorkflowHandle): Promise<void> {
   const history = await handle.fetchHistory();
@@ -87,11 +88,15 @@ async function store(shape: string, handle: WorkflowHandle): Promise<void> {
   recorded.push(shape);
 }
 
-/** Runs to the end and stores what happened. */
-async function recordRun(shape: string, input: Record<string, unknown> = {}): Promise<void> {
-  const handle = await startRun(shape, input);
+/** Waits until the run has ended, and stores what happened. */
+async function storeEnded(shape: string, handle: WorkflowHandle): Promise<void> {
   await handle.result();
   await store(shape, handle);
+}
+
+/** Runs to the end and stores what happened. */
+async function recordRun(shape: string, input: Record<string, unknown> = {}): Promise<void> {
+  await storeEnded(shape, await startRun(shape, input));
 }
 
 /** Registers receivers with the reply, one webhook each, and publishes events to them. */
@@ -101,6 +106,26 @@ async function publishTo(reply: Reply, { events = 1, webhooks = 1 } = {}) {
   await cluster.publisher.publish(events);
   return receiver;
 }
+
+/**
+ * Starts a run that waits for the retry of one webhook, while its pump waits for the response of another, which fails when
+ * told to and accepts the retry.
+ */
+async function startWaitingRun(shape: string, retryAfterS: number) {
+  const answer = Promise.withResolvers<number>();
+  onTestFinished(() => answer.resolve(503));
+  const early = await cluster.receiver(failingOnce(retryAfterS));
+  await cluster.register(early.url);
+  const late = await publishTo(({ attempt }) => (attempt === 1 ? answer.promise : 200));
+  const handle = await startRun(shape, { pumpMs: 60_000 });
+  await expect.poll(() => late.received.length, { timeout: 60_000 }).toBe(1);
+  await untilStep(handle, "wait for a retry");
+  const untilRetried = () => late.until((received) => received.length === 2);
+  return { handle, fail: () => answer.resolve(503), untilRetried };
+}
+
+/** Makes retries due that receivers asked for later; runs learn of it when they list failed deliveries. */
+const makeDue = () => cluster.db("retries").update({ due: new Date() });
 
 /** Waits until the run has started a pump on each of so many workers. */
 async function untilPumps(handle: WorkflowHandle, count: number): Promise<void> {
@@ -151,18 +176,13 @@ test("a group that takes more than three passes", async () => {
   // The second event fails first when the first one has had its second retry.
   await receiver.until((received) => received.length >= 3);
   await cluster.publisher.publish(1);
-  await handle.result();
-  await store("more-than-three-passes", handle);
+  await storeEnded("more-than-three-passes", handle);
 });
 
 test("a run that waits for a retry", async () => {
-  const receiver = await publishTo((_, response) => {
-    response.writeHead(503, { "retry-after": "60" }).end();
-    return undefined;
-  });
+  await publishTo(failingOnce(RETRY_AFTER_S.long));
   const handle = await startRun("waiting-for-a-retry");
-  await receiver.until((received) => received.length === 1);
-  await expect.poll(async () => stepsOf(await handle.fetchHistory())).toContain("wait for a retry");
+  await untilStep(handle, "wait for a retry");
   await store("waiting-for-a-retry", handle);
   await handle.terminate();
 });
@@ -207,16 +227,14 @@ test("a run one of whose pumps is lost", async () => {
   await killWorker();
   await haveWorkers(1);
   answer.resolve(200);
-  await handle.result();
-  await store("pump-lost", handle);
+  await storeEnded("pump-lost", handle);
 });
 
 test("a lingering run all of whose pumps are lost", async () => {
   const handle = await startRun("all-pumps-lost-lingering", LONG_ASKS);
   await untilPumps(handle, 1);
   await killWorker();
-  const steps = async () => stepsOf(await handle.fetchHistory());
-  await expect.poll(steps).toContain("deliverPending lost by heartbeat");
+  await untilStep(handle, "deliverPending lost by heartbeat");
   await haveWorkers(1);
   await untilPumps(handle, 1);
   await publishTo(() => 200);
@@ -253,8 +271,7 @@ test.each([
     await killWorker();
     await haveWorkers(1);
   }
-  await handle.result();
-  await store(shape, handle);
+  await storeEnded(shape, handle);
 });
 
 test("runs that continue as new", async () => {
@@ -285,12 +302,9 @@ test("a run cancelled while a pump waits for a response", async () => {
 });
 
 test("a run cancelled while it waits for a retry", async () => {
-  await publishTo((_, response) => {
-    response.writeHead(503, { "retry-after": "60" }).end();
-    return undefined;
-  });
+  await publishTo(failingOnce(RETRY_AFTER_S.long));
   const handle = await startRun("cancelled-amid-a-wait");
-  await expect.poll(async () => stepsOf(await handle.fetchHistory())).toContain("wait for a retry");
+  await untilStep(handle, "wait for a retry");
   await handle.cancel();
   await expect(handle.result()).rejects.toThrow(/cancelled/i);
   await store("cancelled-amid-a-wait", handle);
@@ -304,8 +318,86 @@ test("the retention", async () => {
   const [recent] = (await schedule.describe()).info.recentActions;
   const { workflowId } = (recent as { action: { workflow: { workflowId: string } } }).action.workflow;
   const handle = client.workflow.getHandle(workflowId);
-  await handle.result();
-  await store("retention", handle);
+  await storeEnded("retention", handle);
+});
+
+test("a run whose pump ends while another webhook waits for its retry", async () => {
+  const { handle, fail } = await startWaitingRun("asked-after-pumps", RETRY_AFTER_S.short);
+  fail();
+  await storeEnded("asked-after-pumps", handle);
+});
+
+test("a run that expects late failures after a pump while another webhook waits for its retry", async () => {
+  const { handle, fail, untilRetried } = await startWaitingRun("late-failure", RETRY_AFTER_S.long);
+  const { raw } = await handle.describe();
+  const pump = raw.pendingActivities?.find(({ activityType }) => activityType?.name === "deliverPending");
+  // For the run, the pump has ended. Its worker learns this with a later heartbeat.
+  const { workflowId, firstExecutionRunId: runId } = handle as WorkflowHandleWithFirstExecutionRunId;
+  await client.activity.fail({ workflowId, runId, activityId: pump?.activityId as string }, "lost");
+  await untilStep(handle, "failed deliverPending");
+  fail();
+  await untilRetried();
+  await makeDue();
+  await storeEnded("late-failure", handle);
+});
+
+test("a run that wakes a group for the retry of a webhook that joins it", async () => {
+  const { handle, fail } = await startWaitingRun("woken-earlier", RETRY_AFTER_S.short);
+  // As in a run with more failing webhooks than groups.
+  await cluster.db.raw(
+    `insert into run_groups (run_id, webhook_id, group_number)
+      select g.run_id, w.id, g.group_number from run_groups g join webhooks w on w.id <> g.webhook_id`,
+  );
+  fail();
+  await storeEnded("woken-earlier", handle);
+});
+
+test("a run with a group that has used its activities while another webhook waits for its retry", async () => {
+  const early = await cluster.receiver(failingOnce(RETRY_AFTER_S.long));
+  await cluster.register(early.url);
+  const limited = await cluster.receiver(failingOnce(3));
+  const id = await cluster.register(limited.url);
+  await cluster.publisher.publish(1);
+  const handle = await startRun("used-activities");
+  await untilStep(handle, "wait for a retry", 2);
+  const webhook = () => cluster.db("webhooks").where({ id });
+  // Each pass ends after its time without a token.
+  await webhook().update({ rate_limit: 1, rate_tokens: -3_600, rate_at: new Date() });
+  await untilStep(handle, "failed retryDeliveries", ACTIVITIES_PER_ASK - 1);
+  await makeDue();
+  await untilStep(handle, "failed retryDeliveries", ACTIVITIES_PER_ASK);
+  await webhook().update({ rate_limit: null });
+  await storeEnded("used-activities", handle);
+});
+
+/** Starts a replay of a delivered delivery. */
+async function startReplay({ isPaused }: { isPaused: boolean }) {
+  const receiver = await cluster.receiver(() => 200);
+  const webhookId = await cluster.register(receiver.url);
+  await cluster.publisher.publish(1);
+  const run = await startRun(`before-replay-${isPaused ? "paused" : "resumed"}`);
+  await run.result();
+  if (isPaused) await cluster.db("webhooks").where({ id: webhookId }).update({ paused: new Date() });
+  const replays = createClient(ReplayService, keyedTransport(cluster.api.grpcPort, cluster.adminKey));
+  const filter = { webhookId, states: [DeliveryState.DELIVERED] };
+  const { replay } = await replays.startReplay({ what: { case: "resend", value: filter } });
+  const started = async () => (await cluster.db("replays").first("run_id"))?.run_id;
+  await expect.poll(started).toEqual(expect.any(String));
+  return client.workflow.getHandle(`${names.replayPrefix}${replay?.id}`);
+}
+
+test("a replay", async () => {
+  const handle = await startReplay({ isPaused: false });
+  await storeEnded("replay", handle);
+});
+
+test("a cancelled replay", async () => {
+  const handle = await startReplay({ isPaused: true });
+  const isRunning = async () => (await handle.describe()).raw.pendingActivities?.[0]?.lastStartedTime;
+  await expect.poll(isRunning).toBeTruthy();
+  await handle.cancel();
+  await expect(handle.result()).rejects.toThrow(/cancelled/i);
+  await store("replay-cancelled", handle);
 });
 
 test("every shape is stored", () => {

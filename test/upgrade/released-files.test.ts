@@ -42,6 +42,15 @@ test("released histories stay as they were released", () => {
   expect(today(Object.keys(released))).toEqual(released);
 });
 
+test("the lock file, the client package and the Helm chart have the version of the service", () => {
+  const read = (file: string) => readFileSync(path.join(root, file), "utf8");
+  const { version } = JSON.parse(read("package.json")) as { version: string };
+  const lock = JSON.parse(read("package-lock.json"));
+  const client = JSON.parse(read("clients/package.json"));
+  expect([lock.version, lock.packages[""].version, client.version]).toEqual([version, version, version]);
+  expect(read("deploy/helm/Chart.yaml").split("\n")).toContain(`appVersion: ${version}`);
+});
+
 test("the changelog names the commit of the release", () => {
   const changelog = readFileSync(path.join(root, "CHANGELOG.md"), "utf8");
   const headings = changelog.split("\n").filter((line) => line.startsWith(`## [${RELEASED.version}]`));

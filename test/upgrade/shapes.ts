@@ -61,6 +61,28 @@ export const SHAPES: Record<string, Shape> = {
     "scheduled closeRun": 1,
     cancelled: 1,
   },
+  "asked-after-pumps": {
+    "patch ask-after-pumps": 1,
+    "scheduled retryDeliveries": 2,
+    completed: 1,
+  },
+  "late-failure": {
+    "failed deliverPending": 1,
+    "patch ask-after-pumps": 1,
+    "patch ask-searchable": 1,
+    "patch describe-run": 1,
+    "scheduled retryDeliveries": 2,
+    completed: 1,
+  },
+  "woken-earlier": { "patch wake-earlier": 1, "attempt 2 of retryDeliveries": 1, completed: 1 },
+  "used-activities": {
+    "patch ask-after-activities": 1,
+    "failed retryDeliveries": 5,
+    "scheduled retryDeliveries": 7,
+    completed: 1,
+  },
+  replay: { "scheduled replay": 1, completed: 1 },
+  "replay-cancelled": { "cancel requested": 1, "scheduled pauseReplay": 1, cancelled: 1 },
   retention: { "scheduled deleteExpired": 1, completed: 1 },
 };
 
@@ -119,7 +141,7 @@ function stepOf(event: Event, activity: (scheduledId: unknown) => string): strin
   if (lost) return [`${activity(lost.scheduledEventId)} lost by ${timeoutOf(lost.failure)}`];
   if (event.timerStartedEventAttributes) return [event.userMetadata?.summary ? "wait for a retry" : "timer"];
   const { markerRecordedEventAttributes: marker } = event;
-  if (marker) return [`patch ${patchOf(marker)}`];
+  if (marker) return [marker.markerName === "core_patch" ? `patch ${patchOf(marker)}` : "local activity"];
   if (event.upsertWorkflowSearchAttributesEventAttributes) return ["search attributes"];
   if (event.workflowTaskFailedEventAttributes) return ["workflow task failed"];
   if (event.workflowExecutionCancelRequestedEventAttributes) return ["cancel requested"];
@@ -129,7 +151,7 @@ function stepOf(event: Event, activity: (scheduledId: unknown) => string): strin
   return [];
 }
 
-/** The id of a patch, the only marker that the workflows make. */
+/** The id of a patch, from its marker. */
 function patchOf({ details }: proto.temporal.api.history.v1.IMarkerRecordedEventAttributes): string {
   const data = details?.["patch-data"]?.payloads?.[0]?.data ?? "{}";
   return (JSON.parse(Buffer.from(data).toString()) as { id: string }).id;

@@ -1,12 +1,15 @@
-import { readFile } from "node:fs/promises";
+import { glob, readFile } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
 import { Worker } from "@temporalio/worker";
 import { expect, inject, test } from "vitest";
 import { quietRuntime } from "../support/test-service.ts";
 import { ASK_FIRST, behindPatch, bundleChanged } from "./changed-workflows.ts";
 import { RELEASED } from "./release.ts";
-import { assertShape, workflowTypeOf } from "./shapes.ts";
+import { assertShape, SHAPES, workflowTypeOf } from "./shapes.ts";
 import { type StoredHistory, storedHistories, textsOf } from "./stored-histories.ts";
 
+const root = fileURLToPath(new URL("../..", import.meta.url));
 const stored = await storedHistories();
 // What replays log of histories that are meant to fail.
 quietRuntime();
@@ -26,6 +29,33 @@ async function misfits(code: string, histories: readonly StoredHistory[]): Promi
   expect(count).toBe(histories.length);
   return found;
 }
+
+/** The ids of the patches in the sources of the workflows. */
+async function patchIds(): Promise<string[]> {
+  const ids = new Set<string>();
+  for await (const file of glob("workflows/**/*.ts", { cwd: root })) {
+    const source = await readFile(path.join(root, file), "utf8");
+    for (const [call, argument] of source.matchAll(/\b(?:patched|deprecatePatch)\(([^)]*)\)/g)) {
+      const [, constant] = source.match(`const ${argument} = (".*");`) ?? [];
+      const [, id] = (constant ?? argument)?.match(/^"(.+)"$/) ?? [];
+      if (!id) throw new Error(`${file}: ${call} has no text, nor a constant of the file`);
+      ids.add(id);
+    }
+  }
+  return [...ids];
+}
+
+test("every patch of the workflows is a step of a shape, so that a release stores a history with it", async () => {
+  const steps = new Set(Object.values(SHAPES).flatMap((shape) => Object.keys(shape)));
+  const ids = await patchIds();
+  expect(ids.length).toBeGreaterThan(0);
+  expect(ids.filter((id) => !steps.has(`patch ${id}`))).toEqual([]);
+});
+
+test("docs/operations.md names every patch of the workflows, for roll backs", async () => {
+  const operations = await readFile(path.join(root, "docs/operations.md"), "utf8");
+  for (const id of await patchIds()) expect(operations).toContain(`"${id}"`);
+});
 
 test("the released version has stored histories, of the shapes that their names say", () => {
   expect(stored.filter(({ release }) => release === RELEASED.version).length).toBeGreaterThan(20);

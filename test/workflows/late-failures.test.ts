@@ -1,9 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { Worker } from "@temporalio/worker";
 import { afterAll, afterEach, beforeAll, expect, inject, onTestFinished, test } from "vitest";
-import type { Receiver, Reply } from "../../demo/receiver.ts";
+import type { Receiver } from "../../demo/receiver.ts";
 import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
+import { failingOnce, untilStep } from "../support/waiting-run.ts";
 import { stepsOf } from "../upgrade/shapes.ts";
 
 type Run = Awaited<ReturnType<typeof startRun>>;
@@ -12,14 +13,6 @@ type Run = Awaited<ReturnType<typeof startRun>>;
 const WAITING_S = 120;
 /** As many activities of a group as a run starts before it lists the group again. */
 const ACTIVITIES_PER_ASK = 5;
-
-/** Fails, and asks for a retry after some seconds. */
-const failingFor =
-  (seconds: number): Reply =>
-  (_, response) => {
-    response.writeHead(503, { "retry-after": String(seconds) }).end();
-    return undefined;
-  };
 
 let service: TestService;
 beforeAll(async () => {
@@ -40,7 +33,7 @@ async function failingLater(): Promise<Receiver & { fail(): void }> {
 async function startWaitingRun(
   id: string,
 ): Promise<{ run: Run; early: Receiver; late: Receiver & { fail(): void } }> {
-  const early = await service.receiver(failingFor(WAITING_S));
+  const early = await service.receiver(failingOnce(WAITING_S));
   const late = await failingLater();
   await service.register(`${early.url}/`);
   await service.register(`${late.url}/`);
@@ -50,8 +43,7 @@ async function startWaitingRun(
     await run.terminate();
   });
   await expect.poll(() => late.received.length).toBe(1);
-  const steps = async () => stepsOf(await run.fetchHistory());
-  await expect.poll(steps).toContain("wait for a retry");
+  await untilStep(run, "wait for a retry");
   return { run, early, late };
 }
 
@@ -78,8 +70,7 @@ test("a webhook that first fails after the pump was lost is retried while the ru
   // For the run, the pump has ended. Its worker learns this with a later heartbeat.
   const { workflowId, firstExecutionRunId: runId } = run;
   await service.temporal.activity.fail({ workflowId, runId, activityId: pump?.activityId as string }, "lost");
-  const steps = async () => stepsOf(await run.fetchHistory());
-  await expect.poll(steps).toContain("failed deliverPending");
+  await untilStep(run, "failed deliverPending");
   late.fail();
   await late.until((received) => received.length === 2);
   expect(early.received).toHaveLength(1);
@@ -101,11 +92,9 @@ test("a webhook that joins a waiting group is retried when its own retry is due"
 });
 
 test("a webhook whose retries have used all activities gets more while the run waits for another webhook's retries", async () => {
-  const early = await service.receiver(failingFor(WAITING_S));
+  const early = await service.receiver(failingOnce(WAITING_S));
   // Late enough that the rate limit is reached before the retry is due.
-  const limited = await service.receiver((request, response) =>
-    request.attempt === 1 ? failingFor(3)(request, response) : 200,
-  );
+  const limited = await service.receiver(failingOnce(3));
   await service.register(`${early.url}/`);
   const id = await service.register(`${limited.url}/`);
   await service.publish();
@@ -117,9 +106,7 @@ test("a webhook whose retries have used all activities gets more while the run w
   const webhook = () => service.db("webhooks").where({ id });
   // Each pass ends after its time without a token.
   await webhook().update({ rate_limit: 1, rate_tokens: -3_600, rate_at: new Date() });
-  const failed = async () =>
-    stepsOf(await run.fetchHistory()).filter((step) => step === "failed retryDeliveries").length;
-  await expect.poll(failed, { timeout: 40_000 }).toBeGreaterThanOrEqual(ACTIVITIES_PER_ASK);
+  await untilStep(run, "failed retryDeliveries", ACTIVITIES_PER_ASK);
   await webhook().update({ rate_limit: null });
   await expect.poll(() => limited.received.length).toBe(2);
   expect(early.received).toHaveLength(1);
