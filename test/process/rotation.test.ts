@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import {
@@ -19,9 +19,8 @@ import { createLocalAuthority } from "../../demo/certificates.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { startService } from "../../src/service.ts";
-import { temporalNames } from "../../src/temporal/connection/names.ts";
 import { createTestDatabase } from "../support/database.ts";
-import { quietRuntime } from "../support/test-service.ts";
+import { ownTemporalNames, quietRuntime } from "../support/test-service.ts";
 
 const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
 
@@ -109,7 +108,7 @@ async function startKeyedWorker(settings: Record<string, string>, address: strin
   const starting = startService(
     readConfig({ ...settings, ROLE: "worker", DISPATCH_INTERVAL: "1s", TEMPORAL_ADDRESS: address }),
     {
-      names: temporalNames(`${randomUUID()}-`),
+      names: ownTemporalNames(),
       environment: { TEMPORAL_ADDRESS: address, TEMPORAL_TLS: "false", TEMPORAL_API_KEY_FILE: keyFile },
       workflowBundle: { codePath: inject("workflowBundle") },
       giveUp: giveUp.signal,

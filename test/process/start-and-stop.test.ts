@@ -19,13 +19,18 @@ import { readConfig } from "../../src/config/config.ts";
 import { STATUS_CODES } from "../../src/contract/errors.ts";
 import { openDatabase } from "../../src/db/database.ts";
 import { startService } from "../../src/service.ts";
-import { temporalNames } from "../../src/temporal/connection/names.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
 import { startServiceProcess } from "../support/service-process.ts";
 import { startTemporalGateway } from "../support/temporal-gateway.ts";
-import { keyedTransport, quietRuntime, startTestService, WOKEN } from "../support/test-service.ts";
+import {
+  keyedTransport,
+  ownTemporalNames,
+  quietRuntime,
+  startTestService,
+  WOKEN,
+} from "../support/test-service.ts";
 
 const { EventType } = proto.temporal.api.enums.v1;
 const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
@@ -98,7 +103,7 @@ test("a worker names the Temporal namespace that does not exist, and delivers on
   const starting = startService(
     readConfig({ ...settings, ROLE: "worker", HTTP_PORT: String(httpPort), DATABASE_URL: database.url }),
     {
-      names: temporalNames(`${randomUUID()}-`),
+      names: ownTemporalNames(),
       environment: { TEMPORAL_ADDRESS: settings.TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace },
     },
   );
@@ -134,7 +139,7 @@ test("a worker whose access Temporal refuses says so while it starts and while i
   const starting = startService(
     readConfig({ ...settings, ROLE: "worker", HTTP_PORT: String(httpPort), DATABASE_URL: database.url }),
     {
-      names: temporalNames(`${randomUUID()}-`),
+      names: ownTemporalNames(),
       environment: {
         TEMPORAL_ADDRESS: gateway.address,
         TEMPORAL_API_KEY: "revoked-key",

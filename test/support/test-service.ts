@@ -4,7 +4,7 @@ import tls from "node:tls";
 import { type Client, createClient, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Connection, Client as TemporalClient } from "@temporalio/client";
-import { expect, inject } from "vitest";
+import { expect, inject, onTestFinished } from "vitest";
 import { createLocalAuthority, type LocalAuthority } from "../../demo/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
@@ -19,7 +19,7 @@ import { readConfig } from "../../src/config/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
 import { createLogger } from "../../src/process/logger.ts";
 import { type Service, startService } from "../../src/service.ts";
-import { temporalNames } from "../../src/temporal/connection/names.ts";
+import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
 import { installRuntime } from "../../src/temporal/connection/runtime.ts";
 import { createTestDatabase } from "./database.ts";
 
@@ -193,15 +193,7 @@ export async function startTestService(
       return worker;
     },
     async stop() {
-      const schedules = [names.scheduleId, names.retentionScheduleId];
-      await Promise.all(
-        schedules.map((id) =>
-          temporal.schedule
-            .getHandle(id)
-            .delete()
-            .catch(() => {}),
-        ),
-      );
+      await deleteSchedules(temporal, names);
       await Promise.all([service, ...workers].map((one) => one.stop()));
       await Promise.all(receivers.map((receiver) => receiver.close()));
       await connection.close();
@@ -209,6 +201,28 @@ export async function startTestService(
       await database.drop();
     },
   };
+}
+
+/**
+ * Names of a test's own in the run's Temporal. Their schedules are deleted after the test: they would start runs, which no
+ * worker takes, for as long as the other tests last.
+ */
+export function ownTemporalNames(namespace = "default"): TemporalNames {
+  const names = temporalNames(`${randomUUID()}-`);
+  onTestFinished(async () => {
+    const connection = await Connection.connect({ address: inject("temporalAddress") });
+    await deleteSchedules(new TemporalClient({ connection, namespace }), names);
+    await connection.close();
+  });
+  return names;
+}
+
+async function deleteSchedules(temporal: TemporalClient, names: TemporalNames): Promise<void> {
+  const deletions = [names.scheduleId, names.retentionScheduleId].map((id) =>
+    temporal.schedule.getHandle(id).delete(),
+  );
+  // A service that did not come so far has none.
+  await Promise.allSettled(deletions);
 }
 
 /** A gRPC transport whose calls carry the key, unless they carry one of their own. */
