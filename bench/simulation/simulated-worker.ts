@@ -1,6 +1,7 @@
 import pino from "pino";
 import type { DeliveryConfig } from "../../src/config/config.ts";
 import type { AttemptResult } from "../../src/db/queue/results.ts";
+import { UnsentClaims } from "../../src/delivery/claims/unsent-claims.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import { Pumps } from "../../src/delivery/pump.ts";
 import type { Recorded, Recorder } from "../../src/delivery/recorder.ts";
@@ -91,6 +92,16 @@ export class SimulatedWorker {
       retire: () => {},
       verify: () => {},
     };
+    const unsent = new UnsentClaims({
+      log,
+      lease,
+      endFiltered: async () => {},
+      release: async (_workerId, deliveries) => {
+        await database.released(deliveries.length);
+        for (const delivery of deliveries as SimulatedDelivery[])
+          (delivery.table === "queue" ? queue : retryTable).release(delivery);
+      },
+    });
     const sender = new Sender(
       {
         clock,
@@ -100,12 +111,7 @@ export class SimulatedWorker {
         additions: () => ({ headers: [] }),
         recorder: this.#recorder,
         filters: { unmatched: async () => new Set() },
-        endFiltered: async () => {},
-        release: async (_workerId, deliveries) => {
-          await database.released(deliveries.length);
-          for (const delivery of deliveries as SimulatedDelivery[])
-            (delivery.table === "queue" ? queue : retryTable).release(delivery);
-        },
+        unsent,
         lease,
         watch: { isFresh: () => true, revision: 0n, stoppedSince: async () => NONE },
         contents: this.#contents(),

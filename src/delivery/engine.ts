@@ -23,6 +23,9 @@ import {
 } from "../metrics/instruments.ts";
 import { endAttempt, startAttempt, type Tracing, traceparentOf } from "../metrics/tracing.ts";
 import { systemClock as clock } from "../process/clock.ts";
+import { UnsentClaims } from "./claims/unsent-claims.ts";
+import { WebhookWatch } from "./claims/webhook-watch.ts";
+import { WorkerLease } from "./claims/worker-lease.ts";
 import { EventContents } from "./event-contents.ts";
 import { type GatheredStatements, gatherStatements } from "./gathered-statements.ts";
 import { createHttpClient, HANDSHAKES } from "./http/http-client.ts";
@@ -44,8 +47,6 @@ import { post } from "./request/post.ts";
 import { createSigner } from "./request/signature.ts";
 import { RetryPasses } from "./retry-pass.ts";
 import { Sender } from "./sender.ts";
-import { WebhookWatch } from "./webhook-watch.ts";
-import { WorkerLease } from "./worker-lease.ts";
 
 /** The status by which an endpoint wants no more deliveries (Standard Webhooks). */
 const GONE = 410;
@@ -150,6 +151,12 @@ export function createDeliveryEngine(options: {
       stopped: (webhookIds) => sender.stop(webhookIds),
     },
   });
+  const unsent = new UnsentClaims({
+    log,
+    lease,
+    release: (workerId, some) => release(db, workerId, some),
+    endFiltered: (workerId, some) => endFiltered(db, workerId, some),
+  });
   const sender = new Sender(
     {
       clock,
@@ -177,8 +184,7 @@ export function createDeliveryEngine(options: {
         recorded: (results, states) => countAttempts(instruments, results, states),
       }),
       filters: new Filters(clock, log),
-      endFiltered: (workerId, some) => endFiltered(db, workerId, some),
-      release: (workerId, some) => release(db, workerId, some),
+      unsent,
       lease,
       watch,
       contents: new EventContents(db, limits.memoryBytes),
@@ -200,8 +206,11 @@ export function createDeliveryEngine(options: {
     queue: {
       claim: async (claimant, options) => counted(await pending.claim(claimant, options)),
       fanOut: () => fanOutStep(db),
-      expectsMore: (signal) =>
-        untilAnswered(async () => (await isReplaying(db)) || areDeliveriesExpected(db), { signal }),
+      async expectsMore(signal) {
+        // A breaker whose webhook's filter does not match a probe chooses the next one once the claim has ended.
+        await unsent.ended();
+        return untilAnswered(async () => (await isReplaying(db)) || areDeliveriesExpected(db), { signal });
+      },
     },
     log,
     lease,
@@ -232,7 +241,8 @@ export function createDeliveryEngine(options: {
     async close() {
       resolver.close();
       outbound?.close();
-      await sender.close();
+      sender.close();
+      await unsent.close();
       await Promise.all(noting);
       await Promise.all([client.destroy(), maintenance.close(), watch.close(), lease.close()]);
     },

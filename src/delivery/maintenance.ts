@@ -14,7 +14,7 @@ import { accountForOverdue } from "../db/webhooks/overdue-retries.ts";
 import { forgetHealthy, type HealthChange } from "../db/webhooks/webhook-health.ts";
 import { cancelOfDeleted } from "../db/webhooks/webhooks.ts";
 import { countFailed, type DeliveryInstruments } from "../metrics/instruments.ts";
-import type { WorkerLease } from "./worker-lease.ts";
+import type { WorkerLease } from "./claims/worker-lease.ts";
 
 /** The pause between two rounds, in milliseconds. */
 const PAUSE_BETWEEN_ROUNDS_MS = 1_000;

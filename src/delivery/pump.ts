@@ -4,9 +4,9 @@ import type { fanOutStep } from "../db/events/fan-out.ts";
 import { isTransient } from "../db/faults.ts";
 import type { Claimant, claimPending, PendingClaim } from "../db/queue/claims.ts";
 import type { Clock } from "../process/clock.ts";
+import type { WorkerLease } from "./claims/worker-lease.ts";
 import { countIn, noCounts } from "./recorder.ts";
 import type { Owner, Sender } from "./sender.ts";
-import type { WorkerLease } from "./worker-lease.ts";
 
 /** The maximum number of deliveries claimed by one statement. */
 const MAX_CLAIMED_PER_STATEMENT = 1_024;
@@ -157,7 +157,7 @@ export class Pumps {
       this.#wasWoken = false;
       const more = await this.#claim(pump, round, stop);
       if (more === "nothing") {
-        if (!lingers && !(await this.#expectsMore(stop))) return "done";
+        if (!lingers && !(await this.#queue.expectsMore(stop))) return "done";
         await this.#rest(POLL_MS);
       } else if (more === "later") {
         await this.#rest(BLOCKED_PAUSE_MS);
@@ -172,12 +172,6 @@ export class Pumps {
   #roundPauseMs(tookMs: number): number {
     const { aloneFactor, sharedFactor, maxMs } = ROUND_PAUSE;
     return Math.min(maxMs, tookMs * (this.#workers > 1 ? sharedFactor : aloneFactor));
-  }
-
-  /** A replay, or a breaker that sends again or whose filter does not match its probes, would otherwise get one step per run. */
-  async #expectsMore(stop: AbortSignal): Promise<boolean> {
-    await this.#sender.returned();
-    return this.#queue.expectsMore(stop);
   }
 
   /** Resolves when woken or after the timeout. */

@@ -4,10 +4,10 @@ import { untilAnswered } from "../db/faults.ts";
 import type { Claimant, claimGroup } from "../db/queue/claims.ts";
 import type { GroupStatus } from "../db/queue/retry-groups.ts";
 import type { Clock } from "../process/clock.ts";
+import type { WorkerLease } from "./claims/worker-lease.ts";
 import type { GatheredStatements } from "./gathered-statements.ts";
 import { countIn, noCounts } from "./recorder.ts";
 import type { Owner, Sender } from "./sender.ts";
-import type { WorkerLease } from "./worker-lease.ts";
 
 /** The maximum number of retries claimed by one statement. */
 const MAX_CLAIMED_PER_STATEMENT = 128;

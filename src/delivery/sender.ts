@@ -1,9 +1,11 @@
 import type { Logger } from "pino";
-import { isTransient } from "../db/faults.ts";
 import type { HeldWebhook } from "../db/queue/changes.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
 import type { Clock } from "../process/clock.ts";
+import type { UnsentClaims } from "./claims/unsent-claims.ts";
+import type { WebhookWatch } from "./claims/webhook-watch.ts";
+import type { WorkerLease } from "./claims/worker-lease.ts";
 import type { EventContents } from "./event-contents.ts";
 import type { Pacer } from "./http/pacer.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
@@ -22,8 +24,6 @@ import { type Outcome, wasSent } from "./request/outcome.ts";
 import type { Gate } from "./request/post.ts";
 import { buildRequest, type SignedRequest } from "./request/request.ts";
 import type { Signer } from "./request/signature.ts";
-import type { WebhookWatch } from "./webhook-watch.ts";
-import type { WorkerLease } from "./worker-lease.ts";
 
 /** The owner of claimed deliveries: the sender calls exactly one of these methods when a delivery ends. */
 export interface Owner {
@@ -51,11 +51,8 @@ export interface SenderParts {
   additions: ReadAdditions;
   recorder: Pick<Recorder, "unrecorded" | "record">;
   filters: Pick<Filters, "unmatched">;
-  /** Ends claims of a worker, of deliveries that their webhooks' filters do not match. */
-  endFiltered: (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
-  /** Releases claims of a worker in the database. */
-  release: (workerId: number, deliveries: readonly ClaimedDelivery[]) => Promise<void>;
-  lease: Pick<WorkerLease, "isValid" | "hasLost" | "settle" | "retire" | "verify">;
+  unsent: Pick<UnsentClaims, "release" | "endFiltered">;
+  lease: Pick<WorkerLease, "isValid" | "hasLost" | "settle" | "verify">;
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
   contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
   limit: InFlightLimit;
@@ -97,7 +94,6 @@ export class Sender {
   readonly #endTimers: readonly (() => void)[];
   /** Deliveries in flight. Those whose request was sent count, too: it may be sent again over a new connection. */
   readonly #started = new Set<Sending>();
-  readonly #returning = new Set<Promise<void>>();
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
   #filtered: Promise<void> = Promise.resolve();
   #limitReached = false;
@@ -182,7 +178,7 @@ export class Sender {
       stopped = await this.#parts.watch.stoppedSince(revision, () => distinctWebhooks(deliveries));
     } catch (error) {
       for (const delivery of deliveries) if (!unheld.has(delivery)) this.#parts.contents.release(delivery);
-      await this.#giveBack(deliveries.map((delivery) => ({ delivery, owner })));
+      await this.#parts.unsent.release(deliveries.map((delivery) => ({ delivery, owner })));
       throw error;
     }
     const unsendable: Sending[] = [];
@@ -205,8 +201,9 @@ export class Sender {
     this.#plan();
     // Concurrently with the next claim, so that it does not delay what was queued meanwhile; but no further ahead.
     await this.#filtered;
-    this.#filtered = this.#endFiltered([...unmatched], owner);
-    await this.#giveBack([...unheld].map((delivery) => ({ delivery, owner })));
+    for (const delivery of unmatched) this.#parts.contents.release(delivery);
+    this.#filtered = this.#parts.unsent.endFiltered([...unmatched].map((delivery) => ({ delivery, owner })));
+    await this.#parts.unsent.release([...unheld].map((delivery) => ({ delivery, owner })));
   }
 
   /** Retries are not filtered: the first attempt was made. */
@@ -252,15 +249,9 @@ export class Sender {
     this.#skipped.forget(webhookIds);
   }
 
-  /** Resolves when the claims have ended that are being ended without an attempt. Never rejects. */
-  async returned(): Promise<void> {
-    await Promise.all(this.#returning);
-  }
-
-  /** Stops the adjustment of the limit, and resolves when all releases have finished. */
-  async close(): Promise<void> {
+  /** Stops the adjustment of the limit. */
+  close(): void {
     for (const end of this.#endTimers) end();
-    while (this.#returning.size > 0) await this.returned();
   }
 
   #adapt(): void {
@@ -409,51 +400,7 @@ export class Sender {
 
   #return(sendings: readonly Sending[]): void {
     for (const { delivery } of sendings) this.#parts.contents.release(delivery);
-    void this.#giveBack(sendings);
-  }
-
-  /** Releases claimed deliveries whose payloads are already released, and notifies their owners. Never rejects. */
-  #giveBack(some: readonly { delivery: ClaimedDelivery; owner: Owner }[]): Promise<void> {
-    return this.#settle(some, this.#parts.release);
-  }
-
-  /** Ends deliveries that are not to be sent. Never rejects. */
-  async #endFiltered(deliveries: readonly ClaimedDelivery[], owner: Owner): Promise<void> {
-    for (const delivery of deliveries) this.#parts.contents.release(delivery);
-    await this.#settle(
-      deliveries.map((delivery) => ({ delivery, owner })),
-      this.#parts.endFiltered,
-    );
-  }
-
-  async #settle(
-    some: readonly { delivery: ClaimedDelivery; owner: Owner }[],
-    end: SenderParts["release"],
-  ): Promise<void> {
-    if (some.length === 0) return;
-    const work = this.#endClaims(
-      some.map(({ delivery }) => delivery),
-      end,
-    );
-    this.#returning.add(work);
-    await work;
-    this.#returning.delete(work);
-    for (const { owner } of some) owner.returned();
-  }
-
-  async #endClaims(deliveries: readonly ClaimedDelivery[], end: SenderParts["release"]): Promise<void> {
-    const { lease, log } = this.#parts;
-    for (const [workerId, some] of Map.groupBy(deliveries, ({ token }) => token.workerId)) {
-      try {
-        await end(workerId, some);
-      } catch (err) {
-        // Not repeated: if the response was lost, the deliveries are free, and this process may have claimed them again.
-        // Retiring the id frees its claims once the known ones are settled.
-        if (!isTransient(err)) log.error({ err }, "ending claims without an attempt failed");
-        lease.retire(workerId);
-      }
-      lease.settle(workerId, some.length);
-    }
+    void this.#parts.unsent.release(sendings);
   }
 }
 

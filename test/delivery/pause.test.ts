@@ -5,10 +5,10 @@ import { type Random, randomOf } from "../../bench/parts/random.ts";
 import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { parseTarget } from "../../src/db/queue/webhooks.ts";
+import { WebhookWatch } from "../../src/delivery/claims/webhook-watch.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { type Owner, Sender, type SenderParts } from "../../src/delivery/sender.ts";
-import { WebhookWatch } from "../../src/delivery/webhook-watch.ts";
 
 /** What the service promises: no POST starts later than this after the change was answered, in milliseconds. */
 const PROMISED_MS = 1_000;
@@ -100,15 +100,8 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
       additions: () => ({ headers: [] }),
       recorder: { unrecorded: 0, record: (_result, recorded) => clock.soon(() => recorded("delivered")) },
       filters: { unmatched: async () => new Set() },
-      endFiltered: async () => {},
-      release: async () => {},
-      lease: {
-        isValid: () => true,
-        hasLost: () => false,
-        settle: () => {},
-        retire: () => {},
-        verify: () => {},
-      },
+      unsent: { release: async () => {}, endFiltered: async () => {} },
+      lease: { isValid: () => true, hasLost: () => false, settle: () => {}, verify: () => {} },
       watch,
       contents: {
         room: 1_000,
@@ -138,7 +131,8 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
     });
   }
   await time.run(UNTIL_MS);
-  const closed = Promise.all([sender.close(), watch.close()]);
+  sender.close();
+  const closed = watch.close();
   // What the database is being asked is answered before they have closed.
   await time.run(2 * UNTIL_MS);
   await closed;

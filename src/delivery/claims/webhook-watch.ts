@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
-import { isTransient, untilAnswered } from "../db/faults.ts";
-import type { ChangeFeed, HeldWebhook, openChangeFeed } from "../db/queue/changes.ts";
-import { type Clock, currentMoment, LONG_AGO } from "../process/clock.ts";
+import { isTransient, untilAnswered } from "../../db/faults.ts";
+import type { ChangeFeed, HeldWebhook, openChangeFeed } from "../../db/queue/changes.ts";
+import { type Clock, currentMoment, LONG_AGO } from "../../process/clock.ts";
 
 /** The interval between reads of the revision, in milliseconds. */
 const READ_INTERVAL_MS = 250;

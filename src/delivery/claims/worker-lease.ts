@@ -2,11 +2,11 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import type { Db } from "../db/database.ts";
-import { untilAnswered } from "../db/faults.ts";
-import type { ClaimedDelivery } from "../db/queue/claims.ts";
-import { addWorker, removeWorker, renewWorker } from "../db/queue/workers.ts";
-import { systemClock as clock, currentMoment, LONG_AGO, type Moment } from "../process/clock.ts";
+import type { Db } from "../../db/database.ts";
+import { untilAnswered } from "../../db/faults.ts";
+import type { ClaimedDelivery } from "../../db/queue/claims.ts";
+import { addWorker, removeWorker, renewWorker } from "../../db/queue/workers.ts";
+import { systemClock as clock, currentMoment, LONG_AGO, type Moment } from "../../process/clock.ts";
 
 /** The number of renewals within the duration of a lease. */
 const RENEWALS_PER_LEASE = 4;

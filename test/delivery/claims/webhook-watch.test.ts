@@ -1,17 +1,17 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Webhook } from "standardwebhooks";
 import { afterEach, expect, test } from "vitest";
-import { type ReceivedRequest, type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
-import { type Db, openDatabase, rows } from "../../src/db/database.ts";
-import { revokeApiKey } from "../../src/db/keys/key-revocation.ts";
-import { deleteKeyPairs, rotateKeyPair } from "../../src/db/webhooks/key-pairs.ts";
-import { writeRequestSettings } from "../../src/db/webhooks/request-settings.ts";
-import { readWebhookSecrets, rotateWebhookSecret } from "../../src/db/webhooks/webhook-secrets.ts";
-import { updateWebhook } from "../../src/db/webhooks/webhook-update.ts";
-import { deleteWebhook } from "../../src/db/webhooks/webhooks.ts";
-import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
-import { type DatabaseGateway, startDatabaseGateway } from "../support/database-gateway.ts";
-import { trustedAuthority } from "../support/test-service.ts";
+import { type ReceivedRequest, type Receiver, type Reply, startReceiver } from "../../../demo/receiver.ts";
+import { type Db, openDatabase, rows } from "../../../src/db/database.ts";
+import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
+import { deleteKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
+import { writeRequestSettings } from "../../../src/db/webhooks/request-settings.ts";
+import { readWebhookSecrets, rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
+import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
+import { deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import type { Resolver } from "../../../src/delivery/http/name-resolver.ts";
+import { type DatabaseGateway, startDatabaseGateway } from "../../support/database-gateway.ts";
+import { trustedAuthority } from "../../support/test-service.ts";
 import {
   type EngineOptions,
   type EngineParts,
@@ -20,7 +20,7 @@ import {
   pump,
   queueFor,
   startEngine,
-} from "./engine-parts.ts";
+} from "../engine-parts.ts";
 
 /** What the service promises: no POST starts later than this after the change was answered, in milliseconds. */
 const PROMISED_MS = 1_000;
