@@ -235,6 +235,20 @@ test("a delivery under way counts down to its next attempt, and is not sent agai
   });
 });
 
+test("a test event that is sent again waits for its paused webhook, and says so", async () => {
+  const { service } = web;
+  answer = 200;
+  const paused = await service.register(`${receiver.url}/paused`);
+  const { eventId, deliveryId } = await service.webhooks.sendTestEvent({ webhookId: paused });
+  await service.untilFinal(eventId);
+  await service.webhooks.pauseWebhook({ webhookId: paused });
+  await service.deliveries.sendAgain({ deliveryId });
+  await web.visit({ path: `/deliveries/${deliveryId}` }, async (page) => {
+    await section(page, "Summary").getByText("Waits until the webhook is resumed.").waitFor();
+  });
+  await service.webhooks.deleteWebhook({ webhookId: paused });
+});
+
 test("a delivery whose webhook is gone, or that one may only read, has no way to be sent again", async () => {
   const { service } = web;
   answer = 200;

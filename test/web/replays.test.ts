@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { type Client, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { ReplayService, ReplayState } from "../../gen/webhook/v1/replay_pb.ts";
 import { ensurePartitions } from "../../src/db/partitions.ts";
@@ -82,6 +83,18 @@ test("the page of replays lists them, newest first, and says which webhook is pa
   });
   await replays.cancelReplay({ replayId: replay?.id as string });
   await web.service.webhooks.resumeWebhook({ webhookId });
+});
+
+test("a replay of one event names it, and leads to it", async () => {
+  const eventId = idAt(new Date(Date.now() - 60_000), 7);
+  await replays.startReplay({
+    what: { case: "resend", value: { eventId, states: [DeliveryState.CANCELLED] } },
+  });
+  await web.visit({ path: "/replays" }, async (page) => {
+    const card = page.getByRole("listitem", { name: "Cancelled deliveries" });
+    await card.getByText(/All webhooks, event [0-9a-f-]{36}/).waitFor();
+    expect(await card.getByRole("link", { name: eventId }).getAttribute("href")).toBe(`/events/${eventId}`);
+  });
 });
 
 test("who may only read sees replays, and no way to change or start one", async () => {

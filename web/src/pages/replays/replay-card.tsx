@@ -66,13 +66,26 @@ function waitingInWords({ webhooks, webhooksWaiting: waiting }: Replay): string 
   return `${subject} paused: their deliveries wait`;
 }
 
-/** The webhook, the range and the search of a replay, and when it was started. */
+/** The webhook, the event, the range and the search of a replay, and when it was started. */
 function Which({ replay }: { replay: Replay }) {
   const { what, created, ended } = replay;
   const webhookId = webhookOf(replay);
   return (
     <>
       {webhookId === undefined ? "All webhooks" : <WebhookLink id={webhookId} />}
+      {what.case === "resend" && what.value.eventId !== undefined && (
+        <>
+          , event{" "}
+          <Anchor
+            component={Link}
+            to={generatePath(PAGE_PATHS.event, { id: what.value.eventId })}
+            inherit
+            underline="always"
+          >
+            {what.value.eventId}
+          </Anchor>
+        </>
+      )}
       {what.case === "resend" && what.value.search !== "" && `, search “${what.value.search}”`}
       {what.value?.from && (
         <>

@@ -29,19 +29,20 @@ export function heldBackBy({ paused, circuitBreaker }: Webhook): string | undefi
 
 /**
  * The reason why a delivery is held back: its webhook is paused, or its circuit breaker is open. Undefined if nothing
- * does, and for test events, which are always sent.
+ * does, and for the first attempt of a test event, which is always made.
  */
 export function useHeldBack(
-  { state, webhookId }: Delivery,
+  { state, webhookId, attemptCount }: Delivery,
   event: Pick<Event, "test"> | undefined,
 ): ReactNode | undefined {
-  const waits = state === DeliveryState.PENDING || state === DeliveryState.RETRYING;
+  const isOpen = state === DeliveryState.PENDING || state === DeliveryState.RETRYING;
+  const mayWait = isOpen && !(event?.test && attemptCount === 0);
   const { data } = useQuery(
     WebhookService.method.getWebhook,
     { webhookId },
-    { enabled: waits && !event?.test, refetchInterval: REFRESH_MS },
+    { enabled: mayWait, refetchInterval: REFRESH_MS },
   );
-  if (!waits || event?.test || !data?.webhook) return undefined;
+  if (!mayWait || !data?.webhook) return undefined;
   const held = heldBackBy(data.webhook);
   if (!held) return undefined;
   const { paused, circuitBreaker } = data.webhook;
