@@ -7,6 +7,11 @@ export async function settingOrNew(db: Db, name: string, value: string): Promise
   return row?.value ?? "";
 }
 
+/** Stores a setting of this instance, also if it exists. */
+export async function storeSetting(db: Db, name: string, value: string): Promise<void> {
+  await run(db, db("settings").insert({ name, value }).onConflict("name").merge());
+}
+
 /**
  * Takes the turn of an action that one of all processes does once per interval, in seconds. True if this process may do
  * it now. A last time in the future does not count: the clock of the database was set back since.

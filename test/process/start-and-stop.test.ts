@@ -103,7 +103,7 @@ test("a worker names the Temporal namespace that does not exist, and delivers on
   const starting = startService(
     readConfig({ ...settings, ROLE: "worker", HTTP_PORT: String(httpPort), DATABASE_URL: database.url }),
     {
-      names: ownTemporalNames(),
+      names: ownTemporalNames(namespace),
       environment: { TEMPORAL_ADDRESS: settings.TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace },
     },
   );

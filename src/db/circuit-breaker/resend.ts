@@ -4,7 +4,7 @@ import { count, type Db, rows } from "../database.ts";
 import { MAX_ROWS_PER_STATEMENT, startRound } from "../deliveries/send-again.ts";
 import { NIL_ID } from "../partitions.ts";
 import { ATTEMPTS_PER_ROUND } from "../queue/results.ts";
-import { ofWebhook } from "../queue/workers.ts";
+import { ofWebhook, pendingUpTo } from "../queue/workers.ts";
 
 /** The maximum number of rounds of a delivery that is sent again without a user's request. */
 const MAX_ROUNDS = 3;
@@ -72,11 +72,15 @@ export async function resendStep(
 
 /** The number of deliveries that may be sent again now. */
 async function roomFor(trx: Db, webhookId: bigint, maxPending: number): Promise<number> {
-  const pending = `from queue q where ${ofWebhook("q", ":webhookId::bigint")} order by q.webhook_id, q.id`;
   const [found] = await rows<{ again: number; pending: number }>(
     trx,
-    `select (select count(queued)::int from (select q.queued ${pending} limit ${MAX_WAITING}) oldest) as again,
-        (select count(*)::int from (select ${pending} limit :maxPending::int) waiting) as pending`,
+    `select (
+        select count(queued)::int from (
+          select q.queued from queue q where ${ofWebhook("q", ":webhookId::bigint")}
+            order by q.webhook_id, q.id limit ${MAX_WAITING}
+        ) oldest
+      ) as again,
+      ${pendingUpTo(":webhookId::bigint", ":maxPending::int")} as pending`,
     { webhookId, maxPending },
   );
   const { again, pending: waiting } = found as NonNullable<typeof found>;

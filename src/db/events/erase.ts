@@ -2,6 +2,7 @@ import type { Db } from "../database.ts";
 import { count, rows } from "../database.ts";
 import { firstIdOf, idRangeOf, isInRangeOf, NIL_ID, timeOfId } from "../partitions.ts";
 import { cancelOfErased } from "../queue/endings.ts";
+import { storeSetting } from "../settings.ts";
 
 /** The result of one erasure step. */
 export interface ErasedStep {
@@ -49,7 +50,7 @@ export async function eraseOldPayloads(db: Db, before: string, limit: number): P
     );
     const step = await eraseBetween(trx, progress?.after ?? NIL_ID, before, limit);
     if (step === undefined) return eraseKept(trx, before, limit);
-    await setValue(trx, ERASED_TO, step.last);
+    await storeSetting(trx, ERASED_TO, step.last);
     await count(
       trx,
       `insert into settings (name, value)
@@ -74,7 +75,7 @@ async function eraseKept(trx: Db, before: string, limit: number): Promise<number
     // A delivery that was sent again meanwhile keeps its day.
     if (step?.open.length) continue;
     if (step) {
-      await setValue(trx, name, step.last);
+      await storeSetting(trx, name, step.last);
       return step.examined;
     }
     if (end <= before) await count(trx, "delete from settings where name = :name", { name });
@@ -156,14 +157,6 @@ async function anyOpen(trx: Db, first: string, last: string): Promise<boolean> {
 function firstIdOfDay(id: string): string {
   const ms = timeOfId(id).getTime();
   return firstIdOf(new Date(ms - (ms % DAY_MS)));
-}
-
-async function setValue(trx: Db, name: string, value: string): Promise<void> {
-  await count(
-    trx,
-    "insert into settings (name, value) values (:name, :value) on conflict (name) do update set value = excluded.value",
-    { name, value },
-  );
 }
 
 /**

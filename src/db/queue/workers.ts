@@ -23,6 +23,12 @@ export const MAX_ID = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
 export const ofWebhook = (table: string, webhookId: string, first = `'${NIL_ID}'::uuid`, last = MAX_ID) =>
   `(${table}.webhook_id, ${table}.id) >= (${webhookId}, ${first}) and (${table}.webhook_id, ${table}.id) <= (${webhookId}, ${last})`;
 
+/** The number of pending deliveries of a webhook, at most `limit`, in SQL. Both parameters are SQL. */
+export const pendingUpTo = (webhookId: string, limit: string) =>
+  `(select count(*)::int from (
+    select from queue q where ${ofWebhook("q", webhookId)} order by q.webhook_id, q.id limit ${limit}
+  ) pending)`;
+
 /**
  * Adds a row for a process that will claim deliveries. The row expires unless renewed.
  *

@@ -3,7 +3,7 @@ import { transactionWithRetry } from "../deadlock.ts";
 import { searchDeliveries } from "../deliveries/search.ts";
 import { startRound } from "../deliveries/send-again.ts";
 import { lastIdOf, timeOfId } from "../partitions.ts";
-import { ofWebhook } from "../queue/workers.ts";
+import { ofWebhook, pendingUpTo } from "../queue/workers.ts";
 import { webhookIn } from "../scope.ts";
 import { queueMissed } from "./backfill.ts";
 import type { RunningReplay, Taken } from "./running.ts";
@@ -227,9 +227,7 @@ async function lockPlace(
           end as "busyS",
         oldest.id is not null as crowded,
         coalesce(time_of_id(oldest.id) < now() - make_interval(secs => ${BEHIND_S}), false) as behind,
-        (select count(*)::int from (
-          select from queue q where ${ofWebhook("q", "p.webhook_id")} order by q.webhook_id, q.id limit :maxPending::int
-        ) waiting) as pending
+        ${pendingUpTo("p.webhook_id", ":maxPending::int")} as pending
       from running r join replay_webhooks p on p.replay_id = r.id
       left join lateral (
         select q.id from queue q where ${ofWebhook("q", "p.webhook_id", lastIdOf("p.after_step"))}

@@ -393,7 +393,7 @@ describe("payloads", () => {
     }
   });
 
-  test("of an event with an open delivery stay until it has ended; those of other events do not", async () => {
+  test("of an event with an open delivery stay until the delivery has ended; those of other events are erased", async () => {
     await storeEvent(daysAgo(6), delivered(daysAgo(6)));
     const { deliveryId } = await storeEvent(daysAgo(5), { state: "retrying", attempts: 1 });
     await storeEvent(daysAgo(4), delivered(daysAgo(4)));
