@@ -40,12 +40,17 @@ const types = {
 /** The timeout of a statement, in milliseconds. Without it, a vanished server blocks its caller forever. */
 const QUERY_TIMEOUT_MS = 60_000;
 
+/** Turns the server's timeouts off. `transaction_timeout` is new in PostgreSQL 17. */
+const NO_TIMEOUTS = `select set_config(name, '0', false) from pg_settings
+  where name in ('statement_timeout', 'transaction_timeout')`;
+
 /**
  * Opens a pool. Connects on first use.
  *
  * @param url PostgreSQL connection address
  * @param options.max most connections at once
- * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes
+ * @param options.queryTimeoutMs how long a statement may take; 0 for as long as it likes, whatever timeouts the role or the
+ *   database has
  * @param options.lockTimeoutMs how long a statement may wait for a lock. Defaults to the server's `lock_timeout`
  * @param options.idleTimeoutMs how long a connection may be idle before the server ends it. Defaults to the server's
  *   `idle_session_timeout`
@@ -69,8 +74,9 @@ export function openDatabase(
     operationDuration?: Histogram | undefined;
   },
 ): Db {
-  const { lockTimeoutMs, idleTimeoutMs, indexesOnly = false } = options;
+  const { queryTimeoutMs = QUERY_TIMEOUT_MS, lockTimeoutMs, idleTimeoutMs, indexesOnly = false } = options;
   const settings = [
+    ...(queryTimeoutMs === 0 ? [NO_TIMEOUTS] : []),
     ...(lockTimeoutMs === undefined ? [] : [`set lock_timeout = ${lockTimeoutMs}`]),
     ...(idleTimeoutMs === undefined ? [] : [`set idle_session_timeout = ${idleTimeoutMs}`]),
     ...(indexesOnly ? ["set enable_seqscan = off", "set jit = off"] : []),
@@ -82,7 +88,7 @@ export function openDatabase(
       application_name: options.applicationName ?? "webhook-service",
       keepAlive: true,
       connectionTimeoutMillis: 5_000,
-      query_timeout: options.queryTimeoutMs ?? QUERY_TIMEOUT_MS,
+      query_timeout: queryTimeoutMs,
       types,
     } as Knex.PgConnectionConfig,
     pool: {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import { count, type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { migrate, SchemaError } from "../../src/db/migrate.ts";
@@ -42,6 +42,8 @@ afterAll(async () => {
   await db.destroy();
   await database.drop();
 });
+
+const databaseName = () => new URL(database.url).pathname.slice(1);
 
 const migrations = () => db("knex_migrations").orderBy("id").pluck("name");
 
@@ -198,6 +200,26 @@ test("a migration that gets no lock gives way to publishers, tries again, and is
   expect(isDone).toBe(false);
   await reading.rollback();
   await migrating;
+  expect(await migrations()).toEqual(OWN);
+});
+
+test("timeouts of the role or the database do not end a migration", async () => {
+  const reading = await blockMigrations();
+  // Shorter than the wait for a lock.
+  await db.raw(`alter database ${databaseName()} set statement_timeout = '500ms'`);
+  const hasTransactionTimeout = await rows(db, "select from pg_settings where name = 'transaction_timeout'");
+  if (hasTransactionTimeout.length > 0)
+    await db.raw(`alter database ${databaseName()} set transaction_timeout = '500ms'`);
+  onTestFinished(() => db.raw(`alter database ${databaseName()} reset all`));
+  const blocked: Error[] = [];
+  const migrating = migrate(database.url, {
+    onBlocked(error) {
+      blocked.push(error);
+      if (!reading.isCompleted()) void reading.rollback();
+    },
+  });
+  await migrating;
+  expect(blocked[0]).toMatchObject({ code: "55P03" });
   expect(await migrations()).toEqual(OWN);
 });
 
