@@ -4,7 +4,7 @@ import type { Progress } from "../../process/progress.ts";
 import { choosePort, portWishes } from "../process/ports.ts";
 import { launch, onFreePorts, type ServerDefinition, stopLeftOver } from "../process/server-process.ts";
 import { ensureDataDir } from "../process/state-file.ts";
-import { supervise, withAddresses } from "../process/supervise.ts";
+import { finishStart, supervise, withAddresses } from "../process/supervise.ts";
 import { findPostgresBinaries } from "./postgres-binaries.ts";
 import { addressOf, assertServes, ensureServiceDatabase } from "./postgres-client.ts";
 import { ensureCluster, ensureServiceLogin, findServiceLogin, hasCluster } from "./postgres-cluster.ts";
@@ -93,10 +93,12 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     return { port, server, live: await launch(server, options.signal) };
   });
 
-  await writePostgresRecord(dataDir, { asked, port });
-  await ensureServiceDatabase((database) => addressOf(superuser, port, database), service, DATABASE);
-  progress(`PostgreSQL is running on 127.0.0.1:${port} (pid ${live.pid})`);
   const control = supervise(server, live, { progress, revive: options.superviseRestart ?? false });
+  await finishStart(control, async () => {
+    await writePostgresRecord(dataDir, { asked, port });
+    await ensureServiceDatabase((database) => addressOf(superuser, port, database), service, DATABASE);
+  });
+  progress(`PostgreSQL is running on 127.0.0.1:${port} (pid ${control.pid})`);
   return withAddresses(control, {
     url: addressOf(service, port, DATABASE),
     superuserUrl: addressOf(superuser, port, DATABASE),

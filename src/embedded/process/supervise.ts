@@ -119,6 +119,16 @@ export function supervise(
   };
 }
 
+/** Runs the last steps of a start. If they fail, stops the server and throws their error. */
+export async function finishStart(control: ServerControl, steps: () => Promise<void>): Promise<void> {
+  try {
+    await steps();
+  } catch (error) {
+    await control.stop();
+    throw error;
+  }
+}
+
 /** A server's control combined with its addresses. `pid` stays current. */
 export function withAddresses<T extends object>(control: ServerControl, addresses: T): ServerControl & T {
   return {

@@ -6,7 +6,7 @@ import { choosePort, portWishes } from "../process/ports.ts";
 import { findByCommand, markerOf, type StopStep } from "../process/processes.ts";
 import { launch, onFreePorts, type ServerDefinition, stopLeftOver } from "../process/server-process.ts";
 import { ensureDataDir, readState, writeState } from "../process/state-file.ts";
-import { supervise, withAddresses } from "../process/supervise.ts";
+import { finishStart, supervise, withAddresses } from "../process/supervise.ts";
 import { findTemporalCli } from "./temporal-cli.ts";
 import { assertTemporalServes } from "./temporal-client.ts";
 
@@ -118,12 +118,14 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
     return { ports, server, live: await launch(server, options.signal) };
   });
 
-  await chmod(stateFile, 0o600);
-  await writeState(recordFile, { asked, ports } satisfies TemporalRecord);
+  const control = supervise(server, live, { progress, revive: options.superviseRestart ?? false });
+  await finishStart(control, async () => {
+    await chmod(stateFile, 0o600);
+    await writeState(recordFile, { asked, ports } satisfies TemporalRecord);
+  });
   const address = `127.0.0.1:${ports.grpc}`;
   const uiUrl = `http://127.0.0.1:${ports.ui}`;
-  progress(`Temporal is running on ${address} (pid ${live.pid}), its UI on ${uiUrl}`);
-  const control = supervise(server, live, { progress, revive: options.superviseRestart ?? false });
+  progress(`Temporal is running on ${address} (pid ${control.pid}), its UI on ${uiUrl}`);
   return withAddresses(control, { address, uiUrl });
 }
 

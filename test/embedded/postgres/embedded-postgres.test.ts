@@ -211,6 +211,19 @@ test("a data folder PostgreSQL cannot use gives an error with what it logged", a
   );
 });
 
+test("a start that fails after the server has started stops the server", async () => {
+  const dataDir = await preparedFolder();
+  const port = await anyPort();
+  const first = stopAfterTest(await startEmbeddedPostgres({ dataDir, progress: silent, port }));
+  const superuserUrl = new URL(first.superuserUrl);
+  superuserUrl.pathname = "postgres";
+  await query(superuserUrl.href, "alter database webhook with allow_connections false");
+  await first.stop();
+  const failing = startEmbeddedPostgres({ dataDir, progress: silent, port });
+  await expect(failing).rejects.toThrow("not currently accepting connections");
+  expect(await findRunningPostgres(dataDir)).toBeNull();
+});
+
 const ROLE =
   "select rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls from pg_roles where rolname = current_user";
 const NO_RIGHTS = {

@@ -142,6 +142,25 @@ test.each([
   expect(servers()).toEqual([]);
 });
 
+test("a start that fails after the server has started stops the server", async () => {
+  const dataDir = await temporaryFolder();
+  const cli = await findTemporalCli(dataDir, silent);
+  const script = path.join(dataDir, "bin/temporal");
+  await mkdir(path.dirname(script));
+  // The service stores its ports in this file once the server responds.
+  const blocked = path.join(dataDir, "temporal/server.json/in-the-way");
+  await writeFile(script, `#!/bin/sh\nmkdir -p '${blocked}'\nexec '${cli}' "$@"\n`, { mode: 0o755 });
+  vi.stubEnv("PATH", `${path.dirname(script)}:${process.env.PATH}`);
+  const servers = () => findByCommand(`${markerOf("--db-filename")}${dataDir}/`);
+  onTestFinished(() => {
+    vi.unstubAllEnvs();
+    for (const pid of servers()) process.kill(pid, "SIGKILL");
+  });
+  const failing = startEmbeddedTemporal({ dataDir, progress: silent, ...(await anyPorts()) });
+  await expect(failing).rejects.toThrow("server.json");
+  expect(servers()).toEqual([]);
+});
+
 test("taken ports lead to free ones, which are kept", async () => {
   const dataDir = await temporaryFolder();
   const { port, uiPort } = await anyPorts();
