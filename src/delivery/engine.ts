@@ -120,7 +120,7 @@ export function createDeliveryEngine(options: {
     handshakes,
   );
   const tokens = new AccessTokens((oauth2) => fetchToken(client, oauth2));
-  const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log);
+  const lease = new WorkerLease(db, dispatch.heartbeatTimeoutMs, log, stopping);
   const maintenance = createMaintenance(
     db,
     lease,

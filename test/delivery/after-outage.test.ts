@@ -1,5 +1,9 @@
+import pino from "pino";
 import { afterEach, expect, test } from "vitest";
 import { startReceiver } from "../../demo/receiver.ts";
+import { openDatabase } from "../../src/db/database.ts";
+import { WorkerLease } from "../../src/delivery/claims/worker-lease.ts";
+import { createTestDatabase } from "../support/database.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import { faulty, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
 
@@ -57,4 +61,20 @@ test("after an outage of the database longer than all leases, no worker repeats 
   away.clear();
   expect(await pumped).toMatchObject({ delivered: DELIVERIES });
   expect(receiver.received).toHaveLength(DELIVERIES);
+});
+
+test("a worker that waits for a database that is read-only ends its wait when it stops", async () => {
+  const database = await createTestDatabase();
+  const name = new URL(database.url).pathname.slice(1);
+  const admin = openDatabase(database.url, { max: 1 });
+  await admin.raw(`alter database ${name} set default_transaction_read_only = on`);
+  await admin.destroy();
+  const db = openDatabase(database.url, { max: 1 });
+  ends.push(database.drop, () => db.destroy());
+  const stopping = new AbortController();
+  const lease = new WorkerLease(db, 2_000, pino({ level: "silent" }), stopping.signal);
+  const starting = lease.start();
+  stopping.abort(new Error("stopped"));
+  await expect(starting).rejects.toThrow("stopped");
+  await lease.close();
 });

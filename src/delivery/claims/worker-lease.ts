@@ -23,6 +23,7 @@ export class WorkerLease {
   readonly #db: Db;
   readonly #log: Logger;
   readonly #leaseMs: number;
+  readonly #stopping: AbortSignal;
   readonly #end = new AbortController();
   /** The number of unsettled claims by worker id, including retired ids. */
   readonly #claims = new Map<number, number>();
@@ -36,11 +37,15 @@ export class WorkerLease {
   #renewing: Promise<void> | undefined;
   #adding: Promise<number> | undefined;
 
-  /** @param leaseMs the duration of a lease, in milliseconds */
-  constructor(db: Db, leaseMs: number, log: Logger) {
+  /**
+   * @param leaseMs the duration of a lease, in milliseconds
+   * @param stopping ends the wait for the database: no row is added from then on
+   */
+  constructor(db: Db, leaseMs: number, log: Logger, stopping: AbortSignal) {
     this.#db = db;
     this.#leaseMs = leaseMs;
     this.#log = log;
+    this.#stopping = stopping;
   }
 
   /**
@@ -106,7 +111,7 @@ export class WorkerLease {
     removeWorker(this.#db, id).catch(() => {});
   }
 
-  /** Adds the process's row, so that runs assign pumps to it. Retries until the database is available. */
+  /** Adds the process's row, so that runs assign pumps to it. Retries until the database is available or the process stops. */
   async start(): Promise<void> {
     if (this.#current === undefined) await this.#add();
   }
@@ -168,7 +173,8 @@ export class WorkerLease {
     const sent = currentMoment(clock);
     const name = `${hostname()}/${process.pid}`;
     const worker = { name, taskQueue: this.taskQueue, leaseMs: this.#leaseMs };
-    const id = await untilAnswered(() => addWorker(this.#db, worker), { signal: this.#end.signal });
+    const signal = AbortSignal.any([this.#end.signal, this.#stopping]);
+    const id = await untilAnswered(() => addWorker(this.#db, worker), { signal });
     this.#current = id;
     this.#claims.set(id, 0);
     if (this.#claims.size === 1) this.#renewed(sent);
@@ -202,7 +208,7 @@ export class WorkerLease {
       this.#log.warn({ workerId: id }, "worker lease expired; another process has released its claims");
     }
     this.#renewed(sent);
-    if (this.#current === undefined) await this.#add();
+    if (this.#current === undefined && !this.#stopping.aborted) await this.#add();
   }
 
   #renewed(sent: Moment): void {
