@@ -30,7 +30,7 @@ const PAUSE_MS = { min: 100, max: 1_000 };
  * counts all retries of the group.
  */
 const STATUS_PAUSE_FACTOR = 10;
-/** The pause when a rate limit is reached, in milliseconds. */
+/** The pause between claims of a group with a rate limit, in milliseconds: first attempts leave them one second in five. */
 const RATE_LIMIT_PAUSE_MS = 250;
 
 /** The result of one pass over a retry group. */
@@ -109,13 +109,11 @@ export class RetryPasses {
           await pass.fallenTo(Math.floor(pass.open / 2), pauseMs);
           continue;
         }
-        let waitMs = pauseMs;
+        let waitMs = limited ? RATE_LIMIT_PAUSE_MS : pauseMs;
         if (touched === 0 && pass.open === 0) {
           if (clock.now() > started + horizonMs) break;
-          if (limited) {
-            // Some are due.
-            waitMs = RATE_LIMIT_PAUSE_MS;
-          } else if (clock.now() >= nextStatus) {
+          // With a rate limit, some are due.
+          if (!limited && clock.now() >= nextStatus) {
             const asked = clock.now();
             const { open, delayMs } = await status();
             const answered = clock.now();

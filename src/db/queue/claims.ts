@@ -105,7 +105,7 @@ export async function claimPending(
           select from queue q where ${ofWebhook("q", "s.webhook_id", "w.first_id", "w.last_id")}
             and ${isFree("q")} order by q.webhook_id, q.id limit 1
         ) free
-    ), ${allowances("eligible")},
+    ), ${allowances("eligible", leftToRetries)},
     chosen as (
       select d.place from allowed s cross join lateral (
         select ctid as place from queue q
@@ -217,6 +217,23 @@ const tokensOf = (bucket: string, limit: string) =>
 const refilledAt = (bucket: string) =>
   `case when ${bucket}.rate_at > now() + interval '1 minute' then now() else greatest(${bucket}.rate_at, now()) end`;
 
+/** The period, in seconds, of which first attempts leave one second to the retries of a rate-limited webhook or endpoint. */
+const RETRY_PERIOD_S = 5;
+
+/** SQL for whether a webhook has retries, due or not; null if not. */
+const hasRetries = (webhookId: string) =>
+  `(select true from retries t where ${ofWebhook("t", webhookId)} order by t.webhook_id, t.id limit 1)`;
+
+/**
+ * SQL for the tokens that first attempts leave to retries: in one second of five, those that have come in since its beginning.
+ * Claims of first attempts are more frequent, and would take nearly all. Unused tokens are not lost: a bucket holds those of a second.
+ *
+ * @param retried SQL for whether the bucket has retries
+ */
+const leftToRetries = (limit: string, retried: string) => `
+  case when floor(extract(epoch from now()))::int8 % ${RETRY_PERIOD_S} = 0 and ${retried}
+    then ${limit} * (extract(epoch from now()) % 1)::float8 else 0 end`;
+
 /**
  * SQL for the number of deliveries that each webhook of `source(webhook_id, rate_limit, endpoint_id)` may get now; null for no
  * limit. The webhooks of an endpoint divide its tokens evenly. Tokens that are left over by the division go to the webhooks
@@ -225,8 +242,10 @@ const refilledAt = (bucket: string) =>
  *
  * One index probe per bucket: with joins, the planner would read all webhooks for each of them as long as it takes the
  * table for small.
+ *
+ * @param left SQL for the tokens that a claim leaves in a bucket. Defaults to none
  */
-const allowances = (source: string) => `
+const allowances = (source: string, left: typeof leftToRetries = () => "0") => `
   shared as (
     select e.* from (select distinct endpoint_id from ${source} where rate_limit is not null and endpoint_id is not null) s
       cross join lateral (
@@ -234,23 +253,30 @@ const allowances = (source: string) => `
       ) e
   ),
   divided as (
-    select s.webhook_id, s.endpoint_id, s.tokens, s.members, s.place, (s.whole + s.members - s.place) / s.members as most
+    select s.webhook_id, s.endpoint_id, s.tokens, s.whole, s.members, s.place,
+      (s.whole + s.members - s.place) / s.members as most
     from (
-      select s.webhook_id, s.endpoint_id, t.tokens, greatest(0, floor(t.tokens))::int as whole,
+      select s.webhook_id, s.endpoint_id, t.tokens, greatest(0, floor(t.tokens - t.kept))::int as whole,
         (count(*) over (partition by s.endpoint_id))::int as members,
         (row_number() over (partition by s.endpoint_id
           order by s.webhook_id <= coalesce(e.served, 0), s.webhook_id))::int as place
       from ${source} s join shared e on e.id = s.endpoint_id
-        cross join lateral (select ${tokensOf("e", "s.rate_limit")} as tokens) t
+        cross join lateral (
+          select ${tokensOf("e", "s.rate_limit")} as tokens, ${left(
+            "s.rate_limit",
+            `(select true from webhooks o where o.endpoint_id = e.id and ${hasRetries("o.id")} limit 1)`,
+          )} as kept
+          offset 0
+        ) t
       where s.rate_limit is not null
     ) s
   ),
   allowed as materialized (
     select s.*, m.tokens, case when s.rate_limit is not null
-        then coalesce(d.most, greatest(0, floor(m.tokens))::int, 0) end as most
+        then coalesce(d.most, greatest(0, floor(m.tokens - m.kept))::int, 0) end as most
     from ${source} s
       left join lateral (
-        select ${tokensOf("w", "w.rate_limit")} as tokens
+        select ${tokensOf("w", "w.rate_limit")} as tokens, ${left("w.rate_limit", hasRetries("w.id"))} as kept
         from webhooks w
         where w.id = s.webhook_id and w.rate_limit is not null and s.rate_limit is not null and s.endpoint_id is null
         for update skip locked
@@ -269,11 +295,11 @@ const SPEND_ALLOWANCES = `
   ),
   spent_shared as (
     update endpoints e set rate_at = ${refilledAt("e")}, rate_tokens = d.tokens - d.claimed,
-      served = coalesce(d.in_turn[greatest(0, floor(d.tokens))::int % d.members], e.served)
+      served = coalesce(d.in_turn[d.whole % d.members], e.served)
     from (
-      select d.endpoint_id, d.tokens, d.members, sum(coalesce(c.n, 0)) as claimed,
+      select d.endpoint_id, d.tokens, d.whole, d.members, sum(coalesce(c.n, 0)) as claimed,
         array_agg(d.webhook_id order by d.place) as in_turn
-      from divided d left join claimed_by_webhook c on c.webhook_id = d.webhook_id group by 1, 2, 3
+      from divided d left join claimed_by_webhook c on c.webhook_id = d.webhook_id group by 1, 2, 3, 4
     ) d
     where e.id = d.endpoint_id
   )`;

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { type Db, rows } from "../../../src/db/database.ts";
 import { queueTestEvent } from "../../../src/db/events/test-events.ts";
 import {
+  type Claimant,
   type ClaimedDelivery,
   claimGroup,
   claimPending,
@@ -45,6 +46,41 @@ async function updates(table: string, work: (trx: Db) => Promise<unknown>) {
     const after = await counted();
     return { all: after.all - before.all, hot: after.hot - before.hot };
   });
+}
+
+/** Queues twenty more deliveries for a webhook. */
+async function queueAgain(webhookId: bigint): Promise<void> {
+  await db.raw(
+    `insert into queue (id, event_id, webhook_id)
+      select new_delivery_id(event_id), event_id, webhook_id from retries where webhook_id = ?`,
+    [String(webhookId)],
+  );
+}
+
+/**
+ * Works in a transaction, whose time stands still in a second that first attempts leave to retries, or in another one.
+ * Its buckets had three tokens when the second began, and have got 100 or more since.
+ */
+async function within(isOfRetries: boolean, work: (trx: Db) => Promise<unknown>): Promise<void> {
+  for (;;) {
+    const trx = await db.transaction();
+    try {
+      const [time] = await rows<{ seconds: number }>(
+        trx,
+        "select extract(epoch from now())::float8 as seconds",
+      );
+      const { seconds } = time as NonNullable<typeof time>;
+      if ((Math.floor(seconds) % 5 === 0) === isOfRetries && seconds % 1 > 0.1) {
+        const bucket = { rate_tokens: 3, rate_at: trx.raw("date_trunc('second', now())") };
+        for (const table of ["webhooks", "endpoints"] as const) await trx(table).update(bucket);
+        await work(trx);
+        return;
+      }
+      await trx.raw("select pg_sleep(0.02)");
+    } finally {
+      await trx.rollback();
+    }
+  }
 }
 
 /** A database whose responses arrive only after `until`. */
@@ -319,6 +355,43 @@ describe("a claim", () => {
     // What nobody could use is left.
     const [{ rate_tokens: left } = { rate_tokens: 0 }] = await db("endpoints");
     expect(left).toBe(94);
+  });
+
+  describe.each(["webhook", "endpoint"])("of a rate-limited %s", (limited) => {
+    /** A webhook with retries that are due, and pending deliveries of it, or of another webhook of the endpoint. */
+    async function limit(): Promise<Claimant> {
+      const retried = await queue(db, 20);
+      const claimant = await freshClaimant(db);
+      const { deliveries } = await claimPending(db, claimant, ALL);
+      const results = deliveries.map((delivery) => result(delivery, 500));
+      await recordAttempts(db, results, NO_WAIT);
+      await assignGroups(db, claimant.runId);
+      if (limited === "endpoint") await makeEndpoint(db, [retried, await queue(db, 20)], 1_000);
+      else {
+        await queueAgain(retried);
+        await db("webhooks").update({ rate_limit: 1_000 });
+      }
+      return claimant;
+    }
+
+    test("leaves the tokens of one second in five to retries", async () => {
+      const claimant = await limit();
+      const group = { group: 1, limit: 100, excluded: [] };
+      await within(true, async (trx) => {
+        // What was left before may be spent.
+        const before = await claimPending(trx, claimant, ALL);
+        expect([before.touched, before.limited]).toEqual([3, true]);
+        expect((await claimGroup(trx, claimant, group)).touched).toBe(20);
+      });
+    });
+
+    test("leaves nothing to retries in the other seconds, nor if there are none", async () => {
+      const claimant = await limit();
+      const touched = async (trx: Db) => (await claimPending(trx, claimant, ALL)).touched;
+      await within(false, async (trx) => expect(await touched(trx)).toBe(20));
+      await db("retries").delete();
+      await within(true, async (trx) => expect(await touched(trx)).toBe(20));
+    });
   });
 
   test("changes no index, neither of the queue nor of what a rate limit counts", async () => {
