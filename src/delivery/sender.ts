@@ -175,7 +175,7 @@ export class Sender {
     try {
       unheld = new Set(await this.#parts.contents.hold(deliveries));
       unmatched = await this.#unmatched(deliveries, kind, unheld);
-      stopped = await this.#parts.watch.stoppedSince(revision, () => distinctWebhooks(deliveries));
+      stopped = await this.#parts.watch.stoppedSince(revision, () => heldWebhooks(deliveries));
     } catch (error) {
       for (const delivery of deliveries) if (!unheld.has(delivery)) this.#parts.contents.release(delivery);
       await this.#parts.unsent.release(deliveries.map((delivery) => ({ delivery, owner })));
@@ -239,7 +239,7 @@ export class Sender {
   held(): HeldWebhook[] {
     const started = [...this.#started].filter(({ isStopped }) => !isStopped);
     const waiting = [...this.#scheduler.tasks("first"), ...this.#scheduler.tasks("retry"), ...started];
-    return [...distinctWebhooks(waiting.map(({ delivery }) => delivery)), ...this.#skipped.crowded()];
+    return [...heldWebhooks(waiting.map(({ delivery }) => delivery)), ...this.#skipped.crowded()];
   }
 
   /** Releases the queued deliveries of paused, deleted or changed webhooks. */
@@ -405,6 +405,11 @@ export class Sender {
 }
 
 /** The webhooks of deliveries, once per state: before and after a change they are two. */
-const distinctWebhooks = (deliveries: readonly ClaimedDelivery[]): HeldWebhook[] => [
-  ...new Set(deliveries.map(({ webhook }) => webhook)),
-];
+function heldWebhooks(deliveries: readonly ClaimedDelivery[]): HeldWebhook[] {
+  const byWebhook = Map.groupBy(deliveries, ({ webhook }) => webhook);
+  return [...byWebhook].map(([{ id, revision }, [first, second]]) => ({
+    id,
+    revision,
+    ...(first && !second ? { onlyId: first.id } : {}),
+  }));
+}

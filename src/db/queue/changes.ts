@@ -71,23 +71,28 @@ export async function raiseRevisions(trx: Db, processes: Iterable<number>): Prom
 export interface HeldWebhook {
   id: bigint;
   revision: bigint;
+  /** The id of its delivery, if only one is held. */
+  onlyId?: string;
 }
 
 /**
  * Returns which of the webhooks are paused or deleted, do not exist, or have another revision. Users' changes alone raise the revision,
- * so that deliveries are not released when the service itself writes to the row.
+ * so that deliveries are not released when the service itself writes to the row. A paused webhook of which only its test delivery
+ * is held is not returned.
  */
 export async function loadStopped(db: Db, held: readonly HeldWebhook[]): Promise<bigint[]> {
   if (held.length === 0) return [];
   const found = await rows<{ id: bigint }>(
     db,
-    `select distinct k.id from unnest(:ids::bigint[], :revisions::bigint[]) k(id, revision)
+    `select distinct k.id from unnest(:ids::bigint[], :revisions::bigint[], :onlyIds::uuid[]) k(id, revision, only_id)
         left join webhooks w on w.id = k.id
-      where w.id is null or w.paused is not null or w.deleted is not null or w.revision <> k.revision
+      where w.id is null or w.paused is not null and (w.test_delivery = k.only_id) is not true or w.deleted is not null
+        or w.revision <> k.revision
       order by k.id`,
     {
       ids: plainArray(held.map(({ id }) => id)),
       revisions: plainArray(held.map(({ revision }) => revision)),
+      onlyIds: plainArray(held.map(({ onlyId }) => onlyId ?? null)),
     },
   );
   return found.map(({ id }) => id);

@@ -102,7 +102,7 @@ describe("whoever listens for changes", () => {
   });
 });
 
-test("a webhook is stopped while it is paused, once it is deleted or changed, and when it is not there", async () => {
+test("a webhook is stopped while it is paused, but for its test delivery, once it is deleted or changed, and when it is not there", async () => {
   const [live, paused, deleted, moved, rotated] = [
     await queue(db, 0),
     await queue(db, 0),
@@ -128,6 +128,11 @@ test("a webhook is stopped while it is paused, once it is deleted or changed, an
     moved,
     rotated,
   ]);
+  const [{ test_delivery: test } = { test_delivery: null }] = await db("webhooks").where({ id: paused });
+  const [known] = await held(paused);
+  if (!known || test === null) throw new Error("it was to have a test delivery");
+  expect(await loadStopped(db, [{ ...known, onlyId: test }])).toEqual([]);
+  expect(await loadStopped(db, [{ ...known, onlyId: randomUUID() }])).toEqual([paused]);
   await updateWebhook(db, "everything", paused, { paused: false });
   expect(await loadStopped(db, await held(live, paused, moved, rotated))).toEqual([]);
   expect(await loadStopped(db, [])).toEqual([]);

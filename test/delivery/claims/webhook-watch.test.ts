@@ -314,6 +314,38 @@ test("nothing is sent to a webhook that is paused while the lookup of its host's
   expect(receiver.received).toEqual([]);
 });
 
+test("a paused webhook's test delivery is sent, though other webhooks change while its connection is established", async () => {
+  let [released, looked] = [0, 0];
+  const lookups: ((addresses: { address: string; family: number }[]) => void)[] = [];
+  const resolver: Resolver = {
+    resolve: () => new Promise((resolve) => lookups.push(resolve)),
+    close() {},
+  };
+  const { parts, receiver } = await start(() => 200, {
+    resolver,
+    wrap: (db) =>
+      observed(db, (sql) => {
+        if (sql.includes("set claims = claims - 1")) released += 1;
+        if (sql.includes("w.revision <> k.revision")) looked += 1;
+      }),
+  });
+  await queueFor(parts, receiver.url, { webhooks: 1, events: 2 });
+  await parts.db.raw(
+    "update webhooks set paused = now(), test_delivery = (select id from queue order by id limit 1)",
+  );
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await expect.poll(() => lookups.length).toBe(1);
+  for (let n = 0; n < 2; n += 1) {
+    const seen = looked;
+    await parts.db("processes").increment("revision", 1);
+    await expect.poll(() => looked).toBeGreaterThan(seen);
+  }
+  for (const resolve of lookups) resolve([{ address: "127.0.0.1", family: 4 }]);
+  await pumped;
+  expect(receiver.received).toHaveLength(1);
+  expect([released, lookups.length]).toEqual([0, 1]);
+});
+
 const resends = [
   ["while the receiver has the request, then closes the connection without a response", "request"],
   ["while the lookup for a new connection takes its time", "lookup"],
