@@ -14,20 +14,29 @@ export async function storeSetting(db: Db, name: string, value: string): Promise
 
 /**
  * Takes the turn of an action that one of all processes does once per interval, in seconds. True if this process may do
- * it now. A last time in the future does not count: the clock of the database was set back since.
+ * it now. A next turn later than an interval from now does not count: the clock of the database was set back since.
  *
- * @param name of the turn; its last time is kept under it
+ * @param name of the turn; the time of the next one is kept under it
  */
 export async function takeTurn(db: Db, name: string, everySeconds: number): Promise<boolean> {
   // clock_timestamp(), because another process may have taken the turn since this transaction began, at now().
   const taken = await count(
     db,
-    `insert into settings as s (name, value) values (:name, now()::text) on conflict (name)
-      do update set value = excluded.value where s.value::timestamptz <= now() - make_interval(secs => :everySeconds::int)
-        or s.value::timestamptz > clock_timestamp()`,
+    `insert into settings as s (name, value) values (:name, (now() + make_interval(secs => :everySeconds::int))::text)
+      on conflict (name) do update set value = excluded.value where s.value::timestamptz <= now()
+        or s.value::timestamptz > clock_timestamp() + make_interval(secs => :everySeconds::int)`,
     { name, everySeconds },
   );
   return taken === 1;
+}
+
+/** Sets the time of the next turn of an action, in seconds from now. */
+export async function setNextTurn(db: Db, name: string, inSeconds: number): Promise<void> {
+  await count(
+    db,
+    "update settings set value = (now() + make_interval(secs => :inSeconds::int))::text where name = :name",
+    { name, inSeconds },
+  );
 }
 
 /** Replaces a fact about this instance, unless somebody else has replaced it since it was read. */

@@ -4,12 +4,18 @@ import type { Logger } from "pino";
 import type { NoticeMailConfig } from "../config/config.ts";
 import type { Db } from "../db/database.ts";
 import { isTransient } from "../db/faults.ts";
-import { takeTurn } from "../db/settings.ts";
+import { setNextTurn, takeTurn } from "../db/settings.ts";
 import { keepNoticeDigest, readNoticeDigest } from "../db/webhooks/notice-digest.ts";
 import { digestMail } from "./digest-mail.ts";
 
 /** The maximum time between questions whether it is this process's turn, in milliseconds. */
 const MAX_PAUSE_MS = 30_000;
+/** The name of the turn to send a digest. */
+const TURN = "notices e-mailed";
+/** The time reserved for sending a mail, in seconds: no other process sends one meanwhile. */
+const MAX_SENDING_S = 600;
+/** The delay before another attempt to send a digest, in seconds, unless the interval is shorter. */
+const RETRY_S = 300;
 /** The maximum time to wait for a mail that is being sent when the service stops, in milliseconds. */
 const MAX_STOP_MS = 3_000;
 /** The timeout of connecting to the SMTP server, and of its greeting, in milliseconds. */
@@ -19,7 +25,7 @@ const IDLE_TIMEOUT_MS = 30_000;
 
 /**
  * E-mails a digest of notices, at most once per interval over all processes. A digest that could not be sent is part of
- * the next one.
+ * the next one, which is sent sooner.
  *
  * @returns stops it. Waits up to 3 s for a mail that is being sent
  */
@@ -31,8 +37,11 @@ export function startNoticeMails(
   const stopping = new AbortController();
   const transport = createTransport(smtpOptions(smtpUrl));
 
-  async function round(): Promise<void> {
-    if (!(await takeTurn(db, "notices e-mailed", Math.ceil(intervalMs / 1_000)))) return;
+  const everyS = Math.ceil(intervalMs / 1_000);
+  const retryS = Math.min(everyS, RETRY_S);
+
+  /** Returns false if the mail could not be sent. */
+  async function sendDigest(): Promise<boolean> {
     const digest = await readNoticeDigest(db);
     const mail = digestMail(digest);
     if (mail) {
@@ -47,14 +56,25 @@ export function startNoticeMails(
       } catch (error) {
         const { code, message } = error as { code?: string; message: string };
         log.warn(
-          { code, reason: message, retryInSeconds: Math.round(intervalMs / 1_000) },
+          { code, reason: message, retryInSeconds: retryS },
           "e-mailing notices failed; check SMTP_URL, SMTP_FROM and NOTICE_EMAILS",
         );
-        return;
+        return false;
       }
       log.info({ subject: mail.subject, recipients: to.length }, "notices e-mailed");
     }
     await keepNoticeDigest(db, digest);
+    return true;
+  }
+
+  async function round(): Promise<void> {
+    if (!(await takeTurn(db, TURN, Math.max(everyS, MAX_SENDING_S)))) return;
+    let nextS = retryS;
+    try {
+      if (await sendDigest()) nextS = everyS;
+    } finally {
+      await setNextTurn(db, TURN, nextS);
+    }
   }
 
   async function run(): Promise<void> {

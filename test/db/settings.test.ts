@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { takeTurn } from "../../src/db/settings.ts";
+import { setNextTurn, takeTurn } from "../../src/db/settings.ts";
 import { openQueueDatabase } from "./queue/queue.ts";
 
 /** So long that no turn comes round within a test, in seconds. */
@@ -10,7 +10,9 @@ const db = await openQueueDatabase();
 test("a turn is taken once per interval", async () => {
   expect(await takeTurn(db, "regular", EVERY_S)).toBe(true);
   expect(await takeTurn(db, "regular", EVERY_S)).toBe(false);
-  await db.raw("update settings set value = (now() - interval '61 minutes')::text where name = 'regular'");
+  await db.raw(
+    "update settings set value = (value::timestamptz - interval '1 hour')::text where name = 'regular'",
+  );
   expect(await takeTurn(db, "regular", EVERY_S)).toBe(true);
   expect(await takeTurn(db, "regular", EVERY_S)).toBe(false);
 });
@@ -28,4 +30,12 @@ test("a turn that another process took since the transaction began is not taken 
     expect(await takeTurn(db, "contested", EVERY_S)).toBe(true);
     expect(await takeTurn(earlier, "contested", EVERY_S)).toBe(false);
   });
+});
+
+test("a process that has taken a turn can set the time of the next one", async () => {
+  expect(await takeTurn(db, "set", EVERY_S)).toBe(true);
+  await setNextTurn(db, "set", 60);
+  expect(await takeTurn(db, "set", EVERY_S)).toBe(false);
+  await setNextTurn(db, "set", 0);
+  expect(await takeTurn(db, "set", EVERY_S)).toBe(true);
 });

@@ -9,6 +9,7 @@ import { forgetHealthy } from "../../src/db/webhooks/webhook-health.ts";
 import { digestMail } from "../../src/notices/digest-mail.ts";
 import { startNoticeMails } from "../../src/notices/notice-mails.ts";
 import { openQueueDatabase, queueMany } from "../db/queue/queue.ts";
+import { observed } from "../delivery/engine-parts.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -68,14 +69,14 @@ const decoded = (message: string) =>
     .replaceAll("=\r\n", "")
     .replaceAll(/=([0-9A-F]{2})/g, (_, code) => String.fromCharCode(Number.parseInt(code, 16)));
 
-function start(smtpUrl: string, processes = 1): void {
+function start(smtpUrl: string, processes = 1, { on = db, intervalMs = 1_000 } = {}): void {
   const config = {
     smtpUrl,
     from: "webhooks@example.com",
     to: ["ops@example.com", "dev@example.com"],
-    intervalMs: 1_000,
+    intervalMs,
   };
-  for (let n = 0; n < processes; n += 1) ends.push(startNoticeMails(db, config, log));
+  for (let n = 0; n < processes; n += 1) ends.push(startNoticeMails(on, config, log));
 }
 
 /** A webhook with this health, as folding statistics stores it. */
@@ -244,6 +245,45 @@ test("a password is sent over TLS only; a digest that was refused is part of the
   expect(mails[0]).toMatchObject({ user: "service", secure: true });
   expect(mails[0]?.text).toContain("1 webhook failing");
   expect(JSON.stringify(lines)).not.toMatch(/p@ss|p%40ss/);
+});
+
+test("a digest that was refused is sent again after minutes, however long the interval is", async () => {
+  const { port } = await startSmtp({ onMailFrom: (_, __, done) => done(new Error("try later")) });
+  await failing("shop");
+  start(`smtp://localhost:${port}`, 1, { intervalMs: 24 * 3_600_000 });
+  await expect.poll(() => lines.length, { timeout: PATIENCE_MS }).toBe(1);
+  expect(lines[0]).toMatchObject({ reason: expect.stringContaining("try later"), retryInSeconds: 300 });
+  await ends.pop()?.();
+  await db.raw(
+    "update settings set value = (value::timestamptz - interval '5 minutes')::text where name = 'notices e-mailed'",
+  );
+  const other = await startSmtp();
+  start(`smtp://localhost:${other.port}`, 1, { intervalMs: 24 * 3_600_000 });
+  await expect.poll(() => other.mails.length, { timeout: PATIENCE_MS }).toBe(1);
+});
+
+test("a digest is sent once, though its server takes longer than the interval to accept it", async () => {
+  let begun = 0;
+  const accepted = Promise.withResolvers<void>();
+  const { port } = await startSmtp({
+    onData(stream, _, done) {
+      begun += 1;
+      stream.resume().on("end", () => void accepted.promise.then(() => done()));
+    },
+  });
+  let turns = 0;
+  const on = observed(db, (sql) => {
+    if (sql.startsWith("insert into settings as s")) turns += 1;
+  });
+  await failing("shop");
+  start(`smtp://localhost:${port}`, 2, { on });
+  await expect.poll(() => begun, { timeout: PATIENCE_MS }).toBe(1);
+  // The other process asks once a second.
+  turns = 0;
+  await expect.poll(() => turns, { timeout: PATIENCE_MS }).toBe(3);
+  accepted.resolve();
+  await expect.poll(reported, { timeout: PATIENCE_MS }).toHaveLength(1);
+  expect(begun).toBe(1);
 });
 
 test("a recipient whom the server refuses is named in the log; the others get the digest once", async () => {
