@@ -12,7 +12,7 @@ import { RESEND_AGAIN_S, type ResendStep, resendStep } from "./resend.ts";
 /** The maximum number of breakers decided on by one transaction, which locks their webhooks. */
 export const MAX_DECIDED = 50;
 /** Waiting retries of a webhook among which a probe is searched, oldest first. */
-const MAX_SEARCHED = 100;
+const MAX_SEARCHED = 10_000;
 /** The time after which a probe is looked at though no attempt was noted: it may have ended without one, in seconds. */
 const LOOK_AGAIN_S = 60;
 

@@ -281,6 +281,17 @@ test("a delivery that waits for a retry is the probe when nothing else waits: on
   await expectBalanced();
 });
 
+test("a retry that is due is the probe, though a hundred older ones are not due yet", async () => {
+  const id = await withBreaker(120);
+  const failing = await claim();
+  await answer(failing.slice(0, 119), 503);
+  await letPass(1_800);
+  expect(await answer(failing.slice(119), 503, NO_WAIT)).toMatchObject([{ webhookId: id, state: "open" }]);
+  await letPass(60);
+  await decided();
+  expect(await db("webhooks").pluck("test_delivery")).toEqual([failing[119]?.id]);
+});
+
 test("a worker that dies during a probe does not cause a second one: another worker repeats the same", async () => {
   await opened(5);
   await letPass(60);
