@@ -481,17 +481,18 @@ describe("statistics", () => {
     await storeEvent(created, { ...failed, finished: created });
     await storeEvent(created, { ...failed, finished: late });
     await storeEvent(created, { ...failed, state: "cancelled", finished: late });
+    await storeEvent(created, { ...failed, state: "filtered", finished: late });
     // Of the same hour, and still stored.
     await storeEvent(daysAgo(8), { ...failed, finished: late });
     while ((await foldDeltas(db)) > 0);
-    expect(await readOverview(db, "everything")).toMatchObject({ failed: 3n, cancelled: 1n });
+    expect(await readOverview(db, "everything")).toMatchObject({ failed: 3n, cancelled: 1n, filtered: 1n });
     const vacuum = await begin();
     await vacuum.raw(`lock table ${partitionOf("deliveries", created)} in share update exclusive mode`);
     expect(dropped(await retain())).toEqual([]);
     await vacuum.commit();
     expect(dropped(await retain())).toHaveLength(PARTITIONED.length);
     expect(await db("deliveries").pluck("outcome")).toEqual(["failed"]);
-    expect(await readOverview(db, "everything")).toMatchObject({ failed: 1n, cancelled: 0n });
+    expect(await readOverview(db, "everything")).toMatchObject({ failed: 1n, cancelled: 0n, filtered: 0n });
     expect(await db("rollup_hours").orderBy("webhook_id").pluck("failed")).toEqual([1, 1]);
   });
 });
