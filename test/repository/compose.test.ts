@@ -17,6 +17,7 @@ interface ComposeService {
   ports?: string[];
   volumes?: string[];
   tmpfs?: string[];
+  shm_size?: string;
   stop_grace_period?: string;
   environment?: Record<string, string>;
 }
@@ -67,6 +68,11 @@ test("no container runs as root: ours by its Dockerfile, PostgreSQL by its user"
   const postgres = services.filter(([, { image }]) => image.startsWith("postgres:"));
   expect(postgres).toHaveLength(2);
   for (const [name, { user }] of postgres) expect(user, name).toBe("postgres");
+});
+
+test("PostgreSQL has shared memory for parallel queries, of which a container has 64 MB otherwise", () => {
+  for (const [name, { image, shm_size }] of services)
+    if (image.startsWith("postgres:")) expect(Number.parseInt(shm_size ?? "", 10), name).toBeGreaterThan(64);
 });
 
 test("the README sets everything that the compose file asks for", () => {
