@@ -270,15 +270,26 @@ describe("a session", () => {
       const tab = await context.newPage();
       await tab.goto("/keys");
       await tab.getByRole("button", { name: `Rotate the secret of ${key.name}` }).click();
+      const { promise: held, resolve: release } = Promise.withResolvers<void>();
+      await tab.route("**/SignIn", async (route) => {
+        await held;
+        await route.continue();
+      });
       await Promise.all([
-        page.waitForResponse("**/GetSession"),
+        tab.waitForRequest("**/SignIn"),
         dialog(tab).getByRole("button", { name: "Rotate secret" }).click(),
       ]);
-      await tab.getByText("It is shown only once").waitFor();
+      // The rotation has ended the session, and the other tab is not signed in again yet.
       await dialog(page)
         .getByRole("checkbox", { name: /^Read / })
         .check();
-      await dialog(page).getByRole("button", { name: "Create key" }).click();
+      const [refused] = await Promise.all([
+        page.waitForResponse("**/CreateApiKey"),
+        dialog(page).getByRole("button", { name: "Create key" }).click(),
+      ]);
+      expect(refused.status()).toBe(401);
+      release();
+      await tab.getByText("It is shown only once").waitFor();
       await page.getByText("The key “Half filled” is created").waitFor();
       await page.getByRole("button", { name: "I have copied it" }).click();
       // The secret that the other tab shows once outlasts this tab's sign-in.

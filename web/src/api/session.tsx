@@ -2,7 +2,7 @@ import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { TransportProvider } from "@connectrpc/connect-query";
 import { QueryClientProvider } from "@tanstack/react-query";
-import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, useState } from "react";
+import { createContext, type ReactNode, use, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { type Session, SessionService } from "../../../gen/webhook/v1/session_pb.ts";
 import { permissionName } from "../../../src/contract/permissions.ts";
 import { createQueryClient } from "./query-client.ts";
@@ -20,6 +20,9 @@ export type PermissionName =
  * another value, which tells other tabs that their session is another one.
  */
 const SIGNED_IN = "signed-in";
+
+/** The name of the lock that a tab holds while it replaces the session of all tabs. */
+const SESSION_LOCK = "session";
 
 const COOKIE_LOST =
   "the key is right, but your browser did not keep the session: open this page over https, or on localhost, and allow its cookie";
@@ -40,6 +43,8 @@ export interface SessionAccess {
   signIn(apiKey: string): Promise<void>;
   /** Ends the session in the service. @throws ConnectError when the service does not answer */
   signOut(): Promise<void>;
+  /** Runs what ends the session and signs in again. Other tabs, whose calls are refused meanwhile, wait for it. */
+  replaceSession<T>(run: () => Promise<T>): Promise<T>;
   /** Asks again who is signed in. */
   refresh(): void;
 }
@@ -50,9 +55,8 @@ const SessionContext = createContext<SessionAccess | null>(null);
 export function SessionProvider({ children }: { children: ReactNode }) {
   const [state, setState] = useState<SessionState>({ is: "unknown" });
   const [queries] = useState(createQueryClient);
-  const [transport] = useState(() =>
-    createPageTransport(() => setState((now) => (now.is === "in" ? { is: "out", because: "ended" } : now))),
-  );
+  const replaces = useRef(false);
+  const [transport] = useState(() => createPageTransport(hasSession));
   const client = useMemo(() => createClient(SessionService, transport), [transport]);
   const refresh = useCallback(() => {
     setState({ is: "unknown" });
@@ -63,6 +67,16 @@ export function SessionProvider({ children }: { children: ReactNode }) {
     });
   }, [client]);
   useEffect(refresh, [refresh]);
+
+  /** Whether there is a session, once no other tab is replacing it. If not, this one is over. */
+  async function hasSession(): Promise<boolean> {
+    const read = () => readSession(client);
+    const now = await (replaces.current ? read() : locked("shared", read)).catch(() => undefined);
+    if (now?.is === "in") return true;
+    setState((before) => (before.is === "in" ? { is: "out", because: "ended" } : before));
+    return false;
+  }
+
   const keyId = state.is === "in" ? state.session.apiKey?.id : undefined;
   useEffect(() => {
     // Raised by sign-ins and sign-outs in other tabs, with which this one shares the cookie. The key is null if the browser
@@ -99,6 +113,15 @@ export function SessionProvider({ children }: { children: ReactNode }) {
         localStorage.removeItem(SIGNED_IN);
         setState({ is: "out", because: "left" });
       },
+      replaceSession: (run) =>
+        locked("exclusive", async () => {
+          replaces.current = true;
+          try {
+            return await run();
+          } finally {
+            replaces.current = false;
+          }
+        }),
     }),
     [state, refresh, client],
   );
@@ -120,6 +143,11 @@ async function readSession(client: Client<typeof SessionService>): Promise<Sessi
     if (ConnectError.from(error).code !== Code.Unauthenticated) throw error;
     return signedOut();
   }
+}
+
+/** Runs with the lock of the session. Browsers have locks only where the connection is secure. */
+async function locked<T>(mode: LockMode, run: () => Promise<T>): Promise<T> {
+  return window.isSecureContext ? navigator.locks.request(SESSION_LOCK, { mode }, run) : run();
 }
 
 function signedOut(): SessionState {

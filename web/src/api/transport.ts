@@ -14,17 +14,13 @@ const TRY_TIMEOUT_MS = 6 * 60_000;
  * Calls the service that served the page, with the cookie of the session. The header proves that the page makes the
  * call, and no other.
  *
- * @param onSessionEnd told when a call shows that the session is over
+ * @param checkSession called when a call is refused for want of a session; whether there is one nevertheless, which another
+ *   tab has started
  */
-export function createPageTransport(onSessionEnd: () => void): Transport {
+export function createPageTransport(checkSession: () => Promise<boolean>): Transport {
   const transport = createConnectTransport({
     baseUrl: window.location.origin,
-    interceptors: [
-      fromPage,
-      noticing((error) => {
-        if (ConnectError.from(error).code === Code.Unauthenticated) onSessionEnd();
-      }),
-    ],
+    interceptors: [fromPage, checkingSession(checkSession)],
   });
   return {
     stream: transport.stream,
@@ -41,25 +37,38 @@ const fromPage: Interceptor = (next) => (request) => {
   return next(request);
 };
 
-/** Tells of every failure, of streams too, but for those of signing in. */
-function noticing(notice: (error: unknown) => void): Interceptor {
+/**
+ * Checks the session when a call is refused for want of one, of streams too, but for those of signing in. Makes the call again
+ * if there is a new session.
+ */
+function checkingSession(check: () => Promise<boolean>): Interceptor {
+  let checking: Promise<boolean> | undefined;
+  /** Whether a call failed for want of a session and there is one now. Calls that fail together check it once. */
+  async function hasNewSession(error: unknown): Promise<boolean> {
+    if (ConnectError.from(error).code !== Code.Unauthenticated) return false;
+    checking ??= check().finally(() => {
+      checking = undefined;
+    });
+    return checking;
+  }
   return (next) => async (request) => {
     if (request.service.typeName === SessionService.typeName) return next(request);
     try {
       const response = await next(request);
-      return response.stream ? { ...response, message: noticed(response.message, notice) } : response;
+      return response.stream ? { ...response, message: checked(response.message, hasNewSession) } : response;
     } catch (error) {
-      notice(error);
+      if (await hasNewSession(error)) return next(request);
       throw error;
     }
   };
 }
 
-async function* noticed<T>(messages: AsyncIterable<T>, notice: (error: unknown) => void): AsyncIterable<T> {
+/** Who reads a stream opens another one after an error. */
+async function* checked<T>(messages: AsyncIterable<T>, check: (error: unknown) => unknown): AsyncIterable<T> {
   try {
     yield* messages;
   } catch (error) {
-    notice(error);
+    await check(error);
     throw error;
   }
 }

@@ -19,7 +19,7 @@ type Question = "create" | "quotas" | "rotate" | "revoke" | "remove";
 export function useKeyDialogs() {
   const queries = useQueryClient();
   const readAnew = useReadAnew();
-  const { signIn, signOut } = useSessionAccess();
+  const { signIn, signOut, replaceSession } = useSessionAccess();
   const own = useSession().apiKey;
   const ownId = own?.id;
   const [question, setQuestion] = useState<Question>();
@@ -59,9 +59,13 @@ export function useKeyDialogs() {
       setRotating(true);
       try {
         if (isOwn) await queries.cancelQueries();
-        const made = await run();
         // A new secret ends the key's sessions, this one too.
-        const signedIn = isOwn ? await succeeds(signIn(made)) : true;
+        const { made, signedIn } = isOwn
+          ? await replaceSession(async () => {
+              const made = await run();
+              return { made, signedIn: await succeeds(signIn(made)) };
+            })
+          : { made: await run(), signedIn: true };
         setSecret({
           title: `The new secret of “${apiKey?.name}”`,
           secret: made,
