@@ -23,9 +23,9 @@ import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webh
 import { MAX_HEADERS } from "../../../../../src/contract/delivery-headers.ts";
 import { failureReason } from "../../../api/failure.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
+import { ChangedMeanwhile } from "../../../parts/dialogs/changed-meanwhile.tsx";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
-import { ChangedMeanwhile } from "../actions/update-failure.tsx";
 import { SharedNote } from "../endpoint/shared-note.tsx";
 import { OAuth2Fields, oauth2Values } from "./oauth2-fields.tsx";
 import { TlsFields, tlsMessage, tlsValues } from "./tls-fields.tsx";
@@ -259,6 +259,7 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
         {isTried && attempt.isError && <Failure error={attempt.error} title="Nothing was sent" />}
         {failureReason(failure) === "REVISION_CHANGED" ? (
           <ChangedMeanwhile
+            what="webhook"
             onReload={() => {
               setFailure(undefined);
               takeCurrent();
