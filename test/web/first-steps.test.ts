@@ -44,6 +44,7 @@ test("an instance that delivered something more than 24 hours ago is told no fir
   await web.visit({}, async (page) => {
     const steps = page.getByRole("region", { name: "First steps", exact: true });
     await steps.getByText("Nothing has been sent yet.").waitFor();
+    await page.getByRole("link", { name: "Delivered 0 last 24 hours none the day before" }).waitFor();
     const started = new Date(Date.now() - 30 * HOUR);
     await storeDeliveries(web.service.db, [
       {

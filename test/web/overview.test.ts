@@ -67,17 +67,32 @@ test("figures of a day are compared with those of the day before", async () => {
   const minute = new Date(Date.now() - 30 * 3_600_000);
   minute.setSeconds(0, 0);
   const { delivered, failed, retrying } = CHANGE;
-  const changes = [...Array(8).fill(delivered), failed, ...Array(3).fill(retrying)];
-  await db("rollup_deltas").insert({
-    minute,
-    webhook_ids: changes.map(() => "1"),
-    changes,
-    durations_ms: changes.map(() => 5),
-  });
+  const store = (when: Date, change: number, count: number) =>
+    db("rollup_deltas").insert(
+      // A row holds some hundreds of changes.
+      Array.from({ length: Math.ceil(count / 250) }, (_, row) => {
+        const changes = Array(Math.min(250, count - row * 250)).fill(change);
+        return {
+          minute: when,
+          webhook_ids: changes.map(() => "1"),
+          changes,
+          durations_ms: changes.map(() => 5),
+        };
+      }),
+    );
+  await store(minute, delivered, 1_001);
+  await store(minute, failed, 8);
+  await store(minute, retrying, 5_000);
+  await store(new Date(minute.getTime() + 24 * 3_600_000), delivered, 1_000);
   await web.visit({ path: "/" }, async (page) => {
-    await page.getByRole("link", { name: /^Delivered 4 .* 50% fewer than the day before \(8\)$/ }).waitFor();
     await page
-      .getByRole("link", { name: /^Failed deliveries \d+ .* more than the day before \(1\)$/ })
+      .getByRole("link", { name: /^Delivered 1,004 .* less than 1% more than the day before/ })
+      .waitFor();
+    await page
+      .getByRole("link", { name: /^Failed deliveries 4 .* 50% fewer than the day before \(8\)$/ })
+      .waitFor();
+    await page
+      .getByRole("link", { name: /^Failed attempts \d+ .* more than 99% fewer than the day before/ })
       .waitFor();
   });
 });
@@ -102,6 +117,17 @@ test("says that its figures are not live while the service cannot be reached, an
     await page.unroute("**/WatchOverview");
     await page.getByRole("link", { name: /^Pending \d+$/ }).waitFor();
     expect(await page.getByText("The figures are not live at the moment").count()).toBe(0);
+  }));
+
+test("says so too when nothing arrives for a minute, as over a connection that was lost, and opens another one", () =>
+  web.visit({ path: "/", clock: true }, async (page) => {
+    await page.getByRole("link", { name: /^Pending \d+$/ }).waitFor();
+    await page.route("**/WatchOverview", (route) => route.abort());
+    await page.clock.fastForward(61_000);
+    await page.getByText("The figures are not live at the moment").waitFor();
+    await page.unroute("**/WatchOverview");
+    await page.clock.fastForward(61_000);
+    await page.getByText("The figures are not live at the moment").waitFor({ state: "detached" });
   }));
 
 test("offers a dispatch to nobody who may only read", async () => {

@@ -145,7 +145,8 @@ function Tile({ label, span, to, value, before, bad }: TileProps) {
 
 /** The difference of a figure from the 24 hours before, in red or green if the change is bad or good. */
 function Trend({ now, before, bad }: { now: bigint; before: bigint; bad: boolean }) {
-  if (now === before) return <TrendText>as many as the day before</TrendText>;
+  if (now === before)
+    return <TrendText>{now === 0n ? "none the day before" : "as many as the day before"}</TrendText>;
   const more = now > before;
   const colour = more === bad ? "red" : "green";
   const Icon = more ? IconArrowUp : IconArrowDown;
@@ -168,10 +169,15 @@ function TrendText({ colour, children }: { colour?: "red" | "green"; children: R
 function changeInWords(now: bigint, before: bigint): string {
   if (before === 0n) return "none the day before";
   const part = Math.abs(Number(now - before)) / Number(before);
-  const word = now > before ? "more" : "fewer";
   const change =
     part > MAX_PERCENTAGE
-      ? `${Math.round(Number(now) / Number(before))} times as many`
-      : `${PERCENT.format(part)} ${word}`;
-  return `${change} than the day before (${before.toLocaleString()})`.replace("as many than", "as many as");
+      ? `${Math.round(Number(now) / Number(before))} times as many as`
+      : `${percentage(part)} ${now > before ? "more" : "fewer"} than`;
+  return `${change} the day before (${before.toLocaleString()})`;
+}
+
+/** `12%`. A small change is not rounded to none, nor nearly everything to everything. */
+function percentage(part: number): string {
+  if (part < 0.005) return "less than 1%";
+  return part >= 0.995 && part < 1 ? "more than 99%" : PERCENT.format(part);
 }

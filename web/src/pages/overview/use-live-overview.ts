@@ -1,4 +1,4 @@
-import { createClient } from "@connectrpc/connect";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { useTransport } from "@connectrpc/connect-query";
 import { useDocumentVisibility } from "@mantine/hooks";
 import { useEffect, useState } from "react";
@@ -8,6 +8,13 @@ import { type Overview, StatsService } from "../../../../gen/webhook/v1/stats_pb
 const MIN_WAIT_MS = 1_000;
 /** The maximum of that delay, in milliseconds. */
 const MAX_WAIT_MS = 30_000;
+/**
+ * The time without a message after which the stream counts as broken, in milliseconds. The service sends an unchanged
+ * overview every 20 s, so a longer silence means that the connection was lost without being closed.
+ */
+const MAX_SILENCE_MS = 60_000;
+
+const SILENT = new ConnectError(`No figures arrived for ${MAX_SILENCE_MS / 1_000} s.`, Code.DeadlineExceeded);
 
 /** The overview as last told, and whether it is still being told. */
 export interface LiveOverview {
@@ -33,14 +40,23 @@ export function useLiveOverview(): LiveOverview {
     async function follow() {
       let wait = MIN_WAIT_MS;
       while (!end.signal.aborted) {
+        const broken = new AbortController();
+        const giveUp = () => broken.abort(SILENT);
+        let silence = setTimeout(giveUp, MAX_SILENCE_MS);
+        const signal = AbortSignal.any([end.signal, broken.signal]);
         try {
-          for await (const { overview } of client.watchOverview({}, { signal: end.signal })) {
+          for await (const { overview } of client.watchOverview({}, { signal })) {
+            clearTimeout(silence);
+            silence = setTimeout(giveUp, MAX_SILENCE_MS);
             wait = MIN_WAIT_MS;
             setLive({ overview, failure: undefined });
           }
-        } catch (failure) {
+        } catch (error) {
           if (end.signal.aborted) return;
+          const failure: unknown = broken.signal.aborted ? SILENT : error;
           setLive(({ overview }) => ({ overview, failure }));
+        } finally {
+          clearTimeout(silence);
         }
         await elapsed(wait, end.signal);
         wait = Math.min(wait * 2, MAX_WAIT_MS);
