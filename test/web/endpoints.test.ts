@@ -158,9 +158,25 @@ test("what changes for all event types of an endpoint names all of them", async 
 test("one event type is deleted, or the endpoint with all of them", async () => {
   const endpoint = await created("https://ends.example/hooks", [1, 2, 3]);
   const [first, second] = idsOf(endpoint);
-  await web.visit({ path: `/webhooks/${first}` }, async (page) => {
-    await typeList(page).getByRole("link", { name: "DocumentCreated" }).waitFor();
+  await web.visit({ path: "/webhooks?search=ends.example" }, async (page) => {
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    await page.route("**/GetEndpoint", async (route) => {
+      await held;
+      await route.continue();
+    });
+    await page.locator(`a[href='/webhooks/${first}']`).first().click();
+    // Before the other event types are known, nothing is said of one alone.
+    await page.getByRole("button", { name: "Rotate", exact: true }).click();
+    const rotation = page.getByRole("dialog", { name: "Rotate the signing secret?" });
+    await rotation.getByText("https://ends.example/hooks").waitFor();
+    expect(await rotation.getByText("OrderDispatched").count()).toBe(0);
+    expect(await rotation.getByRole("button", { name: "Rotate secret" }).isDisabled()).toBe(true);
+    await rotation.getByRole("button", { name: "Cancel" }).click();
+    await rotation.waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Delete", exact: true }).click();
+    const unknown = page.getByRole("dialog", { name: "Delete", exact: true });
+    expect(await unknown.getByRole("button", { name: "Delete" }).isDisabled()).toBe(true);
+    release();
     const dialog = page.getByRole("dialog", { name: "Delete this event type or the endpoint?" });
     await dialog.getByRole("radio", { name: "OrderDispatched only" }).waitFor();
     await expectAccessible(page);

@@ -20,7 +20,7 @@ import { WebhookInWords } from "./webhook-in-words.tsx";
  * page of another event type, if there is one left.
  */
 export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
-  const { webhooks } = useEndpoint(webhook);
+  const { webhooks, isKnown } = useEndpoint(webhook);
   const remove = useMutation(WebhookService.method.deleteWebhook);
   const removeAll = useMutation(EndpointService.method.deleteEndpoint);
   const readAnew = useReadAnew();
@@ -54,12 +54,18 @@ export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) 
     <ConfirmDialog
       opened={opened}
       onClose={close}
-      title={isShared ? "Delete this event type or the endpoint?" : "Delete this webhook?"}
-      confirm={all ? "Delete endpoint" : isShared ? "Delete event type" : "Delete webhook"}
+      title={
+        !isKnown ? "Delete" : isShared ? "Delete this event type or the endpoint?" : "Delete this webhook?"
+      }
+      confirm={
+        !isKnown ? "Delete" : all ? "Delete endpoint" : isShared ? "Delete event type" : "Delete webhook"
+      }
       danger
+      // Before the other event types are known, nobody can say what is deleted.
+      ready={isKnown}
       onConfirm={run}
     >
-      <WebhookInWords webhook={webhook} alone={!all} />
+      <WebhookInWords webhook={webhook} alone={isKnown && !all} />
       {isShared && (
         <Radio.Group
           label="What is deleted?"
@@ -80,7 +86,7 @@ export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) 
           </Stack>
         </Radio.Group>
       )}
-      <Text size="sm" mih="4lh">
+      <Text size="sm" mih="4lh" hidden={!isKnown}>
         {all ? (
           "No more events are sent there. Undelivered deliveries are cancelled."
         ) : (

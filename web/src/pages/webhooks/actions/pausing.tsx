@@ -20,15 +20,15 @@ export interface Action {
 export function usePause(webhook: Webhook): Action {
   const pause = useMutation(WebhookService.method.pauseWebhook);
   const readAnew = useReadAnew();
-  const { webhooks } = useEndpoint(webhook);
+  const { webhooks, isKnown } = useEndpoint(webhook);
 
   async function run() {
     try {
       await pause.mutateAsync({ webhookId: webhook.id });
       await readAnew(WebhookService);
       notifications.show({
-        title: webhooks.length === 1 ? "The webhook is paused" : "The endpoint is paused",
-        message: `Events of ${typesInWords(webhooks)} queue until you resume it. An attempt that is under way is finished.`,
+        title: isKnown && webhooks.length === 1 ? "The webhook is paused" : "The endpoint is paused",
+        message: `Events of ${isKnown ? typesInWords(webhooks) : "all its event types"} queue until you resume it. An attempt that is under way is finished.`,
       });
     } catch (error) {
       notifyFailure("The webhook is not paused", error);

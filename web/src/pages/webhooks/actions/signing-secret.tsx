@@ -16,6 +16,7 @@ import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
 import { Secret } from "../../../parts/text/secret.tsx";
 import { Time } from "../../../parts/text/time.tsx";
+import { useEndpoint } from "../endpoint/use-endpoint.ts";
 import type { WebhookDialogProps } from "./webhook-dialog-props.ts";
 import { WebhookInWords } from "./webhook-in-words.tsx";
 
@@ -89,6 +90,7 @@ interface RotateProps extends WebhookDialogProps {
 }
 
 function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
+  const { isKnown } = useEndpoint(webhook);
   const rotate = useMutation(WebhookService.method.rotateWebhookSecret, { gcTime: 0 });
   const readAnew = useReadAnew();
   const [revokeOldSecrets, setRevokeOldSecrets] = useState(false);
@@ -104,6 +106,8 @@ function Rotate({ webhook, opened, onClose, onRotated }: RotateProps) {
       onClose={close}
       title="Rotate the signing secret?"
       confirm="Rotate secret"
+      // Not before all event types that the secret signs are named.
+      ready={isKnown}
       onConfirm={async () => {
         await rotate.mutateAsync({ webhookId: webhook.id, revokeOldSecrets });
         // What came back is not kept: the secrets are read anew by who shows them.
