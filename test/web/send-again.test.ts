@@ -59,8 +59,9 @@ test("a refused delivery holds up none of the other ticked ones, and is named", 
     expect(calls).toEqual([first, refused, last]);
     const states = await web.service.db("all_deliveries").whereIn("id", [first, last]).pluck("state");
     expect(states).toEqual(["pending", "pending"]);
-    // Trying again sends nothing twice.
-    await dialog.getByRole("button", { name: /^Send .* again$/ }).click();
+    // The question stays the same once the list shows the sent ones as pending, and trying again sends nothing twice.
+    await page.getByRole("row").filter({ hasText: last }).getByText("Pending").waitFor();
+    await dialog.getByRole("button", { name: "Send 3 deliveries again" }).click();
     await expect.poll(() => calls.slice(3)).toEqual([refused]);
   });
 });
@@ -91,6 +92,21 @@ test("a delivery that was sent again before a refusal can be sent again when it 
     await dialog.getByRole("button", { name: "Send 1 delivery again" }).click();
     await page.getByText("1 delivery will be sent with the next dispatch").waitFor();
     expect(calls).toEqual([again, refused, again]);
+  });
+});
+
+test("deliveries of paused webhooks are said to wait for them, not to be sent with the next dispatch", async () => {
+  const paused = await web.service.register("https://paused.example/hooks");
+  await web.service.webhooks.pauseWebhook({ webhookId: paused });
+  const ids = await storeFailed(4, shop, paused, paused);
+  await web.visit({ path: "/deliveries" }, async (page) => {
+    await ask(page, ...ids);
+    await page.getByRole("button", { name: "Send 3 deliveries again" }).click();
+    await page
+      .getByText(
+        "1 delivery will be sent with the next dispatch. 2 deliveries wait until the webhook is resumed.",
+      )
+      .waitFor();
   });
 });
 

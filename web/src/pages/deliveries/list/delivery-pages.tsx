@@ -7,6 +7,7 @@ import { useMay } from "../../../api/session.tsx";
 import { useFocusBack } from "../../../parts/dialogs/use-focus-back.ts";
 import { Empty } from "../../../parts/lists/empty.tsx";
 import { NothingFound } from "../../../parts/lists/nothing-found.tsx";
+import { useBelow } from "../../../parts/lists/use-below.ts";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { Loading } from "../../../parts/status/loading.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
@@ -37,6 +38,7 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
   const { deliveries = [] } = page;
   const mayWrite = useMay("Write_Administrative_Data");
   const selection = useSelection(deliveries);
+  const narrow = useBelow("sm");
   const isNewest = token !== "" && !page.isPrevious && page.deliveries !== undefined && page.newer === "";
   useEffect(() => {
     // Back on the first page, which has a URL without a token.
@@ -48,7 +50,13 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
   return (
     <Box style={{ opacity: page.isPrevious ? 0.5 : 1 }} aria-busy={page.isPrevious}>
       {failure}
-      <Group justify="space-between" mih={38} gap="xs" wrap="nowrap">
+      <Group
+        justify="space-between"
+        mih={38}
+        gap="xs"
+        wrap={narrow ? "wrap" : "nowrap"}
+        my={narrow ? "xs" : 0}
+      >
         <Group gap="md">
           <Arrived
             count={page.arrived}
@@ -162,25 +170,28 @@ function SendSelected({
   deliveries: Parameters<typeof SendSelectedDialog>[0]["deliveries"];
   onClear: () => void;
 }) {
-  const [asked, setAsked] = useState(false);
+  const [opened, { open, close }] = useDisclosure();
+  // Those that the question is about: sent ones are no longer selected.
+  const [asked, setAsked] = useState(deliveries);
   // What was asked for takes the bar away.
-  useFocusBack(asked);
+  useFocusBack(opened);
+
+  function ask() {
+    setAsked(deliveries);
+    open();
+  }
+
   return (
     <>
       <ActionBar opened={deliveries.length > 0} onClose={onClear} aria-label="Selected deliveries" withBorder>
         <Text size="sm">{deliveries.length.toLocaleString()} selected</Text>
         <ActionBar.Divider />
-        <Button size="xs" onClick={() => setAsked(true)}>
+        <Button size="xs" onClick={ask}>
           Send again…
         </Button>
         <ActionBar.CloseButton aria-label="Select none" />
       </ActionBar>
-      <SendSelectedDialog
-        opened={asked}
-        onClose={() => setAsked(false)}
-        deliveries={deliveries}
-        onDone={onClear}
-      />
+      <SendSelectedDialog opened={opened} onClose={close} deliveries={asked} onDone={onClear} />
     </>
   );
 }

@@ -1,13 +1,15 @@
-import { Code, ConnectError } from "@connectrpc/connect";
-import { useMutation } from "@connectrpc/connect-query";
+import { Code, ConnectError, type Transport } from "@connectrpc/connect";
+import { callUnaryMethod, useMutation, useTransport } from "@connectrpc/connect-query";
 import { List, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { useRef } from "react";
 import { type Delivery, DeliveryService } from "../../../../../gen/webhook/v1/delivery_pb.ts";
+import { WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { failureInWords } from "../../../api/failure.ts";
 import { useReadAnew } from "../../../api/use-read-anew.ts";
 import { ConfirmDialog } from "../../../parts/dialogs/confirm-dialog.tsx";
 import { countOf } from "../../../parts/text/count-of.ts";
+import { heldBackBy } from "../delivery/next-attempt.tsx";
 
 const MAX_NAMED = 5;
 /** Refusals of one delivery, with a message that names it. Others can still be sent. */
@@ -23,6 +25,7 @@ export function SendSelectedDialog(props: {
 }) {
   const { opened, onClose, deliveries, onDone } = props;
   const { mutateAsync: sendAgain } = useMutation(DeliveryService.method.sendAgain);
+  const transport = useTransport();
   const readAnew = useReadAnew();
   // While the dialog is open, trying again sends nothing twice. A delivery that fails later may be sent again.
   const sent = useRef(new Set<string>());
@@ -46,8 +49,10 @@ export function SendSelectedDialog(props: {
     } finally {
       void readAnew(DeliveryService);
     }
-    if (refused[0]) throw new ConnectError(refusedInWords(sent.current.size, refused), refused[0].code);
-    notifications.show({ color: "green", message: `${count} will be sent with the next dispatch` });
+    const sentAgain = deliveries.filter(({ id }) => sent.current.has(id));
+    const message = await sentInWords(transport, sentAgain);
+    if (refused[0]) throw new ConnectError(`${message} ${refusedInWords(refused)}`.trim(), refused[0].code);
+    notifications.show({ color: "green", message });
   }
 
   function close() {
@@ -86,11 +91,31 @@ export function SendSelectedDialog(props: {
   );
 }
 
+/** `1 delivery will be sent with the next dispatch. 2 deliveries wait until the webhook is resumed.` */
+async function sentInWords(transport: Transport, deliveries: readonly Delivery[]): Promise<string> {
+  const held = new Map<bigint, string | undefined>();
+  for (const { webhookId } of deliveries) {
+    if (held.has(webhookId)) continue;
+    // The deliveries are sent, even if nobody can say when.
+    const read = await callUnaryMethod(transport, WebhookService.method.getWebhook, { webhookId }).catch(
+      () => undefined,
+    );
+    held.set(webhookId, read?.webhook && heldBackBy(read.webhook));
+  }
+  const sentences = [...new Set(held.values())].map((reason) => {
+    const { length } = deliveries.filter(({ webhookId }) => held.get(webhookId) === reason);
+    const effect = reason
+      ? `${length === 1 ? "waits" : "wait"} ${reason}`
+      : "will be sent with the next dispatch";
+    return `${countOf(length, "delivery", "deliveries")} ${effect}.`;
+  });
+  return sentences.join(" ");
+}
+
 /** @param refused each with a message that names its delivery */
-function refusedInWords(sent: number, refused: readonly ConnectError[]): string {
+function refusedInWords(refused: readonly ConnectError[]): string {
   const others = refused.length - MAX_NAMED;
   return [
-    ...(sent > 0 ? [`${countOf(sent, "delivery", "deliveries")} will be sent with the next dispatch.`] : []),
     `${countOf(refused.length, "delivery", "deliveries")} cannot be sent again.`,
     ...refused.slice(0, MAX_NAMED).map((refusal) => failureInWords(refusal).text),
     ...(others > 0 ? [`And ${countOf(others, "other", "others")}.`] : []),
