@@ -1,29 +1,49 @@
+import { createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
+import { keyedTransport } from "../support/test-service.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
 let web: Web;
 let webhookId: bigint;
+/** A key that changed the webhook and was removed. */
+let removed: string;
 beforeAll(async () => {
   web = await startWeb({ ROLE: "api" });
   const { webhooks } = web.service;
   const created = await webhooks.createWebhook({ process: 1, url: "https://receiver.example/audited" });
   webhookId = created.webhook?.id as bigint;
-  await webhooks.setWebhookRateLimit({ webhookId, rateLimit: 5 });
-  await webhooks.setWebhookRateLimit({ webhookId, rateLimit: 25 });
+  const { keys, grpcPort } = web.service;
+  const { apiKey, secret } = await keys.createApiKey({
+    name: "Removed",
+    permissions: [Permission.WRITE_ADMINISTRATIVE_DATA],
+  });
+  removed = apiKey?.id as string;
+  const asRemoved = createClient(WebhookService, keyedTransport(grpcPort, secret));
+  await asRemoved.setWebhookRateLimit({ webhookId, rateLimit: 5 });
+  await asRemoved.setWebhookRateLimit({ webhookId, rateLimit: 25 });
+  await keys.revokeApiKey({ apiKeyId: removed, webhooks: { case: "deleteWebhooks", value: {} } });
+  await keys.deleteApiKey({ apiKeyId: removed });
   for (let n = 0; n < 60; n++) await webhooks.getWebhookSecret({ webhookId });
   await webhooks.pauseWebhook({ webhookId });
 });
 afterAll(() => web?.stop());
 
 test("the audit log shows who changed what with the value before and after, and leads to the webhook", () =>
-  web.visit({ path: `/audit?target=${webhookId}&action=webhook-updated` }, async (page) => {
+  web.visit({ path: `/audit?target=${webhookId}&action=webhook-updated&key=${removed}` }, async (page) => {
     const change = page.getByRole("row", { name: /rate limit: 5 → 25/ });
     await change.waitFor();
     expect(await change.textContent()).toContain("API call from 127.0.0.1");
     await page.getByRole("row", { name: /rate limit: 5$/ }).waitFor();
     await expect.poll(() => page.getByRole("row").count()).toBe(3);
+    const key = page.getByRole("combobox", { name: "Changed with" });
+    await expect.poll(() => key.inputValue()).toBe(`Key ${removed}`);
     await expectAccessible(page);
+    await page.getByLabel("Any API key").click();
+    await expect.poll(() => key.inputValue()).toBe("");
+    expect(new URL(page.url()).searchParams.has("key")).toBe(false);
     await change.getByRole("link").click();
     await page.getByRole("heading", { level: 1, name: /receiver\.example/ }).waitFor();
   }));
@@ -46,6 +66,11 @@ test("what is changed on the page is in the audit log with its session, and olde
     await page.getByRole("combobox", { name: "Action" }).click();
     await page.getByRole("option", { name: "Webhook paused" }).click();
     await page.getByText("1 entry", { exact: true }).waitFor();
+    // In the zone of the page, as all other times.
+    await page
+      .locator("ins time")
+      .filter({ hasText: /CET|CEST|GMT\+[12]/ })
+      .waitFor();
     expect(new URL(page.url()).search).toBe("?action=webhook-paused");
     await page.getByRole("searchbox", { name: "Id of what was changed" }).fill("4711");
     await page.getByText("No entry matches").waitFor();

@@ -38,6 +38,10 @@ test("what a filter finds is saved as a file, with payloads if asked for", () =>
     expect(lines.map(({ eventId }) => eventId).sort()).toEqual(eventIds.toSorted());
     expect(lines.map(({ payload }) => payload.OrderId).sort()).toEqual([1, 2, 3]);
     await dialog.getByText(/^3 deliveries\. Saved as deliveries-/).waitFor();
+    // What the fields hold by now does not change what was exported.
+    await dialog.getByRole("textbox", { name: "Text in the payload" }).fill("SO-1");
+    await dialog.getByRole("combobox", { name: "Created" }).waitFor();
+    await dialog.getByText(/^3 deliveries\. Saved as deliveries-/).waitFor();
   }));
 
 test("text in payloads is found within a period, and the dialog says how much was examined", () =>

@@ -1,6 +1,7 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { storeDeliveries } from "../support/stored-deliveries.ts";
+import { SCREENS } from "./browser.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -55,7 +56,7 @@ test("a filter is written, corrected, tried on the latest events, saved and remo
 });
 
 /** Goes to another filter as a link of the page does, without loading the page again. */
-const filterBy = (page: Page, webhookId: bigint) =>
+const filterBy = (page: Page, webhookId: bigint | string) =>
   page.evaluate(`history.pushState(null, "", "/deliveries?webhook=${webhookId}");
     dispatchEvent(new PopStateEvent("popstate", { state: null }));`);
 
@@ -81,6 +82,9 @@ test("a webhook registered after the list was read is named, offered within a mi
     await web.service.webhooks.deleteWebhook({ webhookId: second });
     await page.clock.fastForward(MINUTE_MS);
     await expect.poll(() => select.inputValue()).toBe(`#${second} · deleted`);
+    // A damaged address filters nothing, and shows no filter.
+    await filterBy(page, `${first}x`);
+    await expect.poll(() => select.inputValue()).toBe("");
   });
 });
 
@@ -105,5 +109,8 @@ test("while failures of another filter are counted, those of the previous one ar
     await expect.poll(() => reasons.count()).toBe(0);
     release();
     await reasons.getByText("HTTP 404").waitFor();
+    // On a phone they have a line, and the buttons another one.
+    await page.setViewportSize(SCREENS.narrow);
+    await expect.poll(async () => (await reasons.boundingBox())?.height).toBeLessThan(30);
   });
 });

@@ -81,6 +81,10 @@ test("a key is made by keyboard alone, and the focus is back where it was", () =
 
 test("keys are found by name, prefix and app, and the address keeps what is sought, but no secret", async () => {
   const key = await newKey(web.service);
+  await web.service
+    .db("api_keys")
+    .where({ id: key.id })
+    .update({ created: new Date(Date.now() - 47 * 3_600_000) });
   await web.visit({ path: "/keys" }, async (page) => {
     const search = page.getByLabel("Search keys");
     await search.fill(key.name);
@@ -90,7 +94,8 @@ test("keys are found by name, prefix and app, and the address keeps what is soug
     const prefix = key.secret.slice(0, 12);
     await expect.poll(() => new URL(page.url()).searchParams.get("search")).toBe(prefix);
     await expect.poll(() => search.inputValue()).toBe(prefix);
-    await row(page, key.name).waitFor();
+    // Not "yesterday", which it was until midnight.
+    await row(page, key.name).getByText("1 day ago").waitFor();
     await search.fill("nothing is called this");
     await page.getByRole("button", { name: "Clear the filters" }).click();
     await row(page, "Administrator").waitFor();
@@ -130,7 +135,7 @@ async function fill(): Promise<void> {
 
 test("the quotas of a key are changed, shown in the list and removed", () =>
   web.visit({ path: "/keys" }, async (page) => {
-    const { name } = await newKey(web.service);
+    const { name, id } = await newKey(web.service);
     await page.reload();
     const change = page.getByRole("button", { name: `Change the quotas of ${name}` });
     await change.click();
@@ -143,6 +148,14 @@ test("the quotas of a key are changed, shown in the list and removed", () =>
 
     await change.click();
     await expect.poll(() => dialog(page).getByLabel("Webhooks").inputValue()).toBe("20");
+    await dialog(page).getByLabel("Webhooks").fill("30");
+    // Another administrator changes them meanwhile.
+    await web.service.keys.setApiKeyQuotas({ apiKeyId: id, quotas: { webhooks: 20, eventsPerSecond: 7 } });
+    await dialog(page).getByRole("button", { name: "Save quotas" }).click();
+    await dialog(page).getByText("This key was changed meanwhile").waitFor();
+    await row(page, name).getByText("At most 20 webhooks, 7 events/s").waitFor();
+    await dialog(page).getByRole("button", { name: "Load the current values" }).click();
+    await expect.poll(() => dialog(page).getByLabel("Events per second").inputValue()).toBe("7");
     await dialog(page).getByLabel("Webhooks").fill("");
     await dialog(page).getByLabel("Events per second").fill("");
     await dialog(page).getByRole("button", { name: "Save quotas" }).click();

@@ -16,6 +16,10 @@ export function AuditFilters(props: {
   onChange: (changes: Partial<AuditFilterValues>, options?: { replace?: boolean }) => void;
 }) {
   const { filters, keys, onChange } = props;
+  const keyOptions = keys.map(({ id, name, prefix }) => ({ value: id, label: `${name} (${prefix}…)` }));
+  // A removed key is not listed, but its entries remain.
+  if (filters.key && keys.every(({ id }) => id !== filters.key))
+    keyOptions.unshift({ value: filters.key, label: `Key ${filters.key}` });
   return (
     <Grid gap="md" mb="md" align="flex-end">
       <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
@@ -43,7 +47,7 @@ export function AuditFilters(props: {
         <Select
           label="Changed with"
           placeholder="Any API key"
-          data={keys.map(({ id, name, prefix }) => ({ value: id, label: `${name} (${prefix}…)` }))}
+          data={keyOptions}
           value={filters.key || null}
           onChange={(key) => onChange({ key: key ?? "" })}
           searchable

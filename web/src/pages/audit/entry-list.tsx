@@ -1,3 +1,4 @@
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { Anchor, Card, Stack, Table, Text } from "@mantine/core";
 import { generatePath, Link } from "react-router";
 import { AuditAction, type AuditChange, type AuditEntry } from "../../../../gen/webhook/v1/audit_pb.ts";
@@ -142,19 +143,27 @@ function Changes({ changes }: { changes: readonly AuditChange[] }) {
           </Text>
           {before !== undefined && (
             <Text component="del" inherit>
-              {before || "none"}
+              <Value text={before} />
             </Text>
           )}
           {before !== undefined && after !== undefined && " → "}
           {after !== undefined && (
             <Text component="ins" inherit td="none">
-              {after || "none"}
+              <Value text={after} />
             </Text>
           )}
         </Text>
       ))}
     </Stack>
   );
+}
+
+/** Matches times as the service writes them: `2026-11-26T04:40:54.933Z`. */
+const TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
+
+/** A value before or after a change; times are in the chosen zone. */
+function Value({ text }: { text: string }) {
+  return TIME.test(text) ? <Time value={timestampFromMs(Date.parse(text))} /> : text || "none";
 }
 
 /** `rate_limit` → `rate limit`. */

@@ -5,7 +5,9 @@ import { useState } from "react";
 import { inUtc } from "../../../../src/contract/time-in-words.ts";
 import { useZone } from "../time/zone.ts";
 
-const FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+/** Says `now`. Of other units it would say `yesterday` for up to 48 hours. */
+const NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "always" });
 const SHORT_FROM_NOW = new Intl.RelativeTimeFormat(undefined, { numeric: "always", style: "short" });
 /** The interval between refreshes, in milliseconds. */
 const REFRESH_MS = 10_000;
@@ -62,5 +64,6 @@ function FromNow({ date, short }: { date: Date; short: boolean }) {
 /** `3 minutes ago`, `in 2 hours`, short `3 min ago`, `in 2 hr`, from the milliseconds until then. */
 export function fromNow(ms: number, short = false): string {
   const [unit, length] = UNITS.find(([, each]) => Math.abs(ms) >= each) ?? ["second", 1_000];
-  return (short ? SHORT_FROM_NOW : FROM_NOW).format(Math.trunc(ms / length), unit);
+  const count = Math.trunc(ms / length);
+  return (count === 0 ? NOW : short ? SHORT_FROM_NOW : FROM_NOW).format(count, unit);
 }

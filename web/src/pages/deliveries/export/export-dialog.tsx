@@ -141,7 +141,7 @@ function Form({ filter, onClose, onRunning }: FormProps) {
             onChange={(event) => setWithPayload(event.currentTarget.checked)}
           />
         )}
-        {progress && <Progress progress={progress} isSearch={text !== ""} saved={saved} />}
+        {progress && <Progress progress={progress} saved={saved} />}
         <Group justify="flex-end">
           {isRunning ? (
             <Button variant="default" leftSection={<IconPlayerStop size={16} />} onClick={stop}>
@@ -166,12 +166,10 @@ function Form({ filter, onClose, onRunning }: FormProps) {
 }
 
 function Progress({
-  progress: { exported, examined, backTo, shown, isRunning, isStopped, failure },
-  isSearch,
+  progress: { isSearch, exported, examined, backTo, shown, isRunning, isStopped, failure },
   saved,
 }: {
   progress: ExportProgress;
-  isSearch: boolean;
   saved: string;
 }) {
   const found = countOf(exported, "delivery", "deliveries");

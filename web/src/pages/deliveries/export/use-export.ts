@@ -16,6 +16,8 @@ export type ExportRequest = MessageInitShape<typeof ExportDeliveriesRequestSchem
 
 /** The progress of an export. */
 export interface ExportProgress {
+  /** Whether it looks for a text in payloads. */
+  isSearch: boolean;
   exported: number;
   examined: number;
   /** All deliveries created since then were examined; undefined before the first, and once none is left. */
@@ -29,6 +31,7 @@ export interface ExportProgress {
 }
 
 const NONE: ExportProgress = {
+  isSearch: false,
   exported: 0,
   examined: 0,
   backTo: undefined,
@@ -53,7 +56,7 @@ export function useExport(): {
   async function start(request: ExportRequest): Promise<Blob | undefined> {
     const end = new AbortController();
     running.current = end;
-    let now = NONE;
+    let now: ExportProgress = { ...NONE, isSearch: Boolean(request.payloadText) };
     setProgress(now);
     // Blobs are outside the page's heap, on disk where they are large, and a blob of blobs needs no copy.
     const parts: Blob[] = [];

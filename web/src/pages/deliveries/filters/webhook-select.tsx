@@ -10,12 +10,14 @@ import { useWebhooks } from "./use-webhooks.ts";
 /** The maximum number of webhooks shown. More would be slow; type a part of the URL instead. */
 const MAX_SHOWN = 50;
 
-/** Chooses one webhook by its number, event type or address. */
-export function WebhookSelect({ value, onChange }: { value: string; onChange: (id: string) => void }) {
+/** Chooses one webhook by its number, event type or address. Shows no choice for an invalid id, which filters nothing. */
+export function WebhookSelect(props: { value: string; onChange: (id: string) => void }) {
+  const { onChange } = props;
+  const webhookId = readWebhookId(props.value);
+  const value = webhookId === undefined ? "" : String(webhookId);
   const webhooks = useWebhooks();
   const known = useMemo(() => (webhooks ?? []).map(optionOf), [webhooks]);
   const isListed = known.some((each) => each.value === value);
-  const webhookId = readWebhookId(value);
   // A webhook that is not listed was deleted, or registered after the list was read.
   const { data: unlisted, error } = useQuery(
     WebhookService.method.getWebhook,
