@@ -135,6 +135,7 @@ test.each([
       const dialog = page.getByRole("dialog", { name: title });
       await dialog.getByText(words).waitFor();
       expect(await dialog.getByText("No delivery matches").count()).toBe(0);
+      await dialog.getByText("Deliveries of paused webhooks wait").waitFor();
       await dialog.getByRole("button", { name: "Send again" }).click();
       await page.getByText("The replay has started").waitFor();
     });

@@ -73,6 +73,7 @@ export function SendSelectedDialog(props: {
     >
       <Text size="sm">
         Each starts a new round: up to four more attempts under the same id, with the next dispatch.
+        Deliveries of paused webhooks wait.
       </Text>
       <List size="sm" spacing="xs">
         {named.map(({ id, url }) => (

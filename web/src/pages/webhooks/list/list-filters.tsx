@@ -39,7 +39,7 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
   const applications = useApplicationChoices(webhooks, filters.application);
   return (
     <Grid gap="xs" mb="xs">
-      <Grid.Col span={{ base: 12, md: 8, lg: 3 }}>
+      <Grid.Col span={{ base: 12, md: 8, lg: 2.75 }}>
         <SearchField
           label="Search webhooks"
           labelHidden
@@ -57,7 +57,7 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
           allowDeselect={false}
         />
       </Grid.Col>
-      <Grid.Col span={NARROW}>
+      <Grid.Col span={{ ...NARROW, lg: 2 }}>
         <Select
           aria-label="Event type"
           placeholder="Any event type"
