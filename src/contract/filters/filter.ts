@@ -12,8 +12,16 @@ export const MAX_FILTER_CHARACTERS = 1_000;
 
 /** The maximum number of brackets within each other. */
 const MAX_NESTING = 32;
-/** A text in quotes. */
-const STRING = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
+/** A comment or a text in quotes, as the parser reads them: raw or not, in three quotes or in one. */
+const NO_BRACKETS = new RegExp(
+  [
+    "//[^\\r\\n]*",
+    `[rR](?:"""[^]*?"""|'''[^]*?'''|"[^"\\r\\n]*"|'[^'\\r\\n]*')`,
+    `"""(?:\\\\[^]|(?!""")[^\\\\])*"""|'''(?:\\\\[^]|(?!''')[^\\\\])*'''`,
+    `"(?:\\\\[^\\r\\n]|[^"\\\\\\r\\n])*"|'(?:\\\\[^\\r\\n]|[^'\\\\\\r\\n])*'`,
+  ].join("|"),
+  "g",
+);
 
 /** The variables of filters. */
 const EVENT = "event";
@@ -96,7 +104,7 @@ function environmentOf(payload: DescMessage, steps: Steps, patterns: Patterns): 
 /** @throws FilterError for brackets nested so deeply that the parser would need long to find out that one is missing */
 function assertFlat(expression: string): void {
   let depth = 0;
-  for (const [bracket] of expression.replaceAll(STRING, "").matchAll(/[()[\]{}]/g)) {
+  for (const [bracket] of expression.replaceAll(NO_BRACKETS, "").matchAll(/[()[\]{}]/g)) {
     depth += "([{".includes(bracket) ? 1 : -1;
     if (depth > MAX_NESTING)
       throw new FilterError(`has brackets in brackets more than ${MAX_NESTING} deep; use fewer`);

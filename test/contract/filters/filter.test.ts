@@ -68,6 +68,7 @@ test.each([
   ],
   [`event.order_number.matches("${Array.from({ length: 100 }, (_, n) => `SO-100${n}`).join("|")}")`, true],
   [`user_id != "${"(".repeat(100)}"`, true],
+  [`user_id != r'''${"'(".repeat(50)}'''`, true],
 ])("of an order, %s is %s", (expression, expected) => {
   expect(compileFilter(ORDER_DISPATCHED, expression).matches(ofOrder())).toBe(expected);
 });
@@ -165,6 +166,18 @@ test.each([
 ])("%s is refused for orders", (expression, message) => {
   expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(FilterError);
   expect(() => compileFilter(ORDER_DISPATCHED, expression)).toThrow(message);
+});
+
+// The parser takes seconds for hundreds of brackets in brackets.
+test.each([
+  ["a comment with a quote", "// '\n", "'"],
+  ["a raw text that ends with a backslash", "r'\\' == ", "'"],
+  ["a text in three quotes that holds another quote", "''' ' ''' == ", "'"],
+  ["a text with a backslash before a line separator", "'\\\u2028' == ", "'"],
+])("brackets in brackets are counted after %s", (_name, start, end) => {
+  expect(() => compileFilter(ORDER_DISPATCHED, `${start}${"(".repeat(33)}1${end}`)).toThrow(
+    /^has brackets in brackets more than 32 deep; use fewer$/,
+  );
 });
 
 test("an enum compared with a text is refused with a hint at its values", () => {
