@@ -75,6 +75,8 @@ export interface Api {
 const ERROR_GRACE_MS = 250;
 /** The memory that request messages may take, over all calls, in bytes: four messages of the largest size. */
 const MAX_HELD_BYTES = 16 * 1_024 * 1_024;
+/** The same for methods that need no key. Separate, so that callers without a key keep out no message of a key. */
+const MAX_PUBLIC_HELD_BYTES = 4 * 1_024 * 1_024;
 
 /**
  * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port and gRPC on its own, or all on one port with TLS.
@@ -135,6 +137,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           contextValues,
           readAddress,
           heldBytes: new HeldBytes(MAX_HELD_BYTES),
+          publicHeldBytes: new HeldBytes(MAX_PUBLIC_HELD_BYTES),
           refusedBytes,
           onRefused,
           publicCalls: new AddressCounter(MAX_PUBLIC_CALLS, isTrusted),

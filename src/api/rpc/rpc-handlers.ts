@@ -43,8 +43,10 @@ export interface RpcHandlerOptions {
   contextValues: AddressValues;
   /** Returns the client address of a request. */
   readAddress: AddressReader;
-  /** Counts the bytes of request messages. */
+  /** Counts the bytes of request messages, of methods that need a key. */
   heldBytes: HeldBytes;
+  /** The same for methods that need no key. */
+  publicHeldBytes: HeldBytes;
   /** Limits the refused messages of each key. */
   refusedBytes: RefusedBytes;
   /** Called for calls whose message is refused before any interceptor. */
@@ -64,9 +66,9 @@ export function createRpcHandlers(options: RpcHandlerOptions): ReadonlyMap<strin
 }
 
 function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcHandler {
-  const { contextValues, readAddress, heldBytes, refusedBytes, onRefused, publicCalls, idleMs, log } =
-    options;
+  const { contextValues, readAddress, refusedBytes, onRefused, publicCalls, idleMs, log } = options;
   const { method } = handler;
+  const heldBytes = isPublic(method) ? options.publicHeldBytes : options.heldBytes;
 
   async function answer(
     request: NodeRequest,

@@ -1,6 +1,13 @@
+import { once } from "node:events";
+import * as http2 from "node:http2";
+import { createClient } from "@connectrpc/connect";
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { HeldBytes, type HeldCall } from "../../../src/api/limits/held-bytes.ts";
+import { readConfig } from "../../../src/config/config.ts";
+import { grpc } from "../../support/clients.ts";
+import { startTestApi } from "../../support/test-api.ts";
 
 const MAX = 1_000;
 
@@ -69,4 +76,30 @@ test("a call that holds something does not wait for more, so that two cannot wai
   await expect(first.hold(1)).rejects.toMatchObject({ code: "RESOURCE_EXHAUSTED" });
   first.close();
   expect(second.hold(1)).toBeUndefined();
+});
+
+test("incomplete messages of callers without a key keep out no message of a key", async () => {
+  const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
+  const api = await startTestApi({ limits: { trustedProxies } });
+  onTestFinished(() => api.stop());
+  // The head of a message of 8 KiB, which never ends.
+  const part = Buffer.alloc(8_192);
+  part.writeUInt32BE(8_192, 1);
+  const streams = Array.from({ length: 11 }, (_, n) => {
+    const session = http2.connect(api.grpcUrl);
+    onTestFinished(() => session.destroy());
+    return Array.from({ length: 200 }, () => {
+      const stream = session.request({
+        ":method": "POST",
+        ":path": "/grpc.health.v1.Health/Check",
+        "content-type": "application/grpc",
+        "x-forwarded-for": `192.0.2.${n}`,
+      });
+      stream.on("error", () => {}).write(part);
+      return stream;
+    });
+  }).flat();
+  const [refused] = await Promise.race(streams.map((stream) => once(stream.resume(), "trailers")));
+  expect(refused["grpc-status"]).toBe("8");
+  expect((await createClient(WebhookService, grpc(api)).listWebhooks({})).webhooks).toEqual([]);
 });
