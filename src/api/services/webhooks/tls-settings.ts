@@ -12,6 +12,8 @@ import type { Facts } from "../../../db/audit/audit-log.ts";
 
 /** The maximum size of certificates, or of a key, in characters of PEM. */
 const MAX_PEM = 16_384;
+/** The maximum size of an RSA key, in bits. Each handshake signs with it: 16,384 bits would block the process for half a second. */
+const MAX_RSA_BITS = 4_096;
 /** The maximum number of certificates in one field. */
 const MAX_CERTIFICATES = 10;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
@@ -85,12 +87,20 @@ function checkedKey(pem: string, check: Check): KeyObject | undefined {
     check(field, "is encrypted with a password; send it decrypted, such as by `openssl pkey -in key.pem`");
     return undefined;
   }
+  let key: KeyObject;
   try {
-    return createPrivateKey(pem);
+    key = createPrivateKey(pem);
   } catch {
     check(field, "must be a private key in PEM, which begins with -----BEGIN PRIVATE KEY-----");
     return undefined;
   }
+  const { modulusLength: bits = 0 } = key.asymmetricKeyDetails ?? {};
+  if (bits <= MAX_RSA_BITS) return key;
+  check(
+    field,
+    `has ${bits} bits; at most ${MAX_RSA_BITS} are allowed: use a shorter RSA key, or an elliptic curve`,
+  );
+  return undefined;
 }
 
 function authorities(pem: string | undefined, stored: string | null, check: Check): string | null {

@@ -1,5 +1,8 @@
+import { generateKeyPair } from "node:crypto";
+import { promisify } from "node:util";
 import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { createLocalAuthority } from "../../../../demo/certificates.ts";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { grpc } from "../../../support/clients.ts";
@@ -76,4 +79,17 @@ test("request settings are not removed with a revision from before another chang
   expect((await read(webhookId)).settings?.headerNames).toEqual(["X-One"]);
   await webhooks.setWebhookRequestSettings({ webhookId });
   expect((await read(webhookId)).settings?.headerNames).toEqual([]);
+});
+
+test("an RSA key of a client certificate that takes long to sign with is refused", async () => {
+  const webhookId = await api.register();
+  const { cert: certificate } = await (await createLocalAuthority()).issue(["shop"], { client: true });
+  const { privateKey } = await promisify(generateKeyPair)("rsa", { modulusLength: 4_104 });
+  const key = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+  const settings = { tls: { clientCertificate: { certificate, key } } };
+  const refused = await failure(webhooks.setWebhookRequestSettings({ webhookId, settings }));
+  expect(refused?.code).toBe(Code.InvalidArgument);
+  expect(refused?.rawMessage).toBe(
+    "settings.tls.client_certificate.key has 4104 bits; at most 4096 are allowed: use a shorter RSA key, or an elliptic curve",
+  );
 });
