@@ -1,7 +1,11 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
-import type { TriedEventSchema, WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import type {
+  TriedEventSchema,
+  TryWebhookFilterResponseSchema,
+  WebhookService,
+} from "../../../../gen/webhook/v1/webhook_pb.ts";
 import {
   compileFilter,
   type Filter,
@@ -16,12 +20,15 @@ import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { subjectOf } from "../deliveries/subjects.ts";
+import { Room } from "../events/room.ts";
 import { assertText, noWebhook } from "../messages.ts";
 
 /** The maximum number of events for which a filter is tried. */
 const MAX_TRIED = 1_000;
 /** The maximum number of these that a response contains. */
 const MAX_SHOWN = 20;
+/** The maximum number of trials at once per process, each with the payloads of its events. Others wait. */
+const MAX_AT_ONCE = 2;
 /** The time after which a trial ends, in milliseconds. */
 const MAX_TRIAL_MS = 1_000;
 /** The time after which a trial pauses for other calls, in milliseconds. */
@@ -48,43 +55,59 @@ function compiled(process: number, filter: string): Filter {
 export function filterMethods({
   db,
 }: ApiContext): Pick<ServiceImpl<typeof WebhookService>, "tryWebhookFilter"> {
+  const room = new Room(MAX_AT_ONCE);
   return {
     async tryWebhookFilter({ webhookId, filter: expression }, handler) {
       const scope = callerScope(handler);
       const webhook = await getWebhook(db, scope, webhookId);
       if (!webhook) throw noWebhook(webhookId);
-      const filter = compiled(webhook.process, expression);
-      const events = await latestEvents(
-        db,
-        webhook.process,
-        // Apps learn of no event that their webhook did not get.
-        scope === "everything" ? null : webhookId,
-        MAX_TRIED,
-      );
-      const trial = {
-        examined: 0,
-        matched: 0,
-        failed: 0,
-        events: [] as MessageInitShape<typeof TriedEventSchema>[],
-      };
-      const end = performance.now() + MAX_TRIAL_MS;
-      let sliceEnd = performance.now() + SLICE_MS;
-      for (const event of events) {
+      const { process } = webhook;
+      const filter = compiled(process, expression);
+      await room.enter(1);
+      try {
         handler.signal.throwIfAborted();
-        const { sent, error } = tried(filter, webhook.process, event);
-        trial.examined += 1;
-        if (error !== undefined) trial.failed += 1;
-        else if (sent) trial.matched += 1;
-        if (trial.events.length < MAX_SHOWN)
-          trial.events.push(triedMessage(webhook.process, event, sent, error));
-        if (performance.now() > end) break;
-        if (performance.now() < sliceEnd) continue;
-        await new Promise(setImmediate);
-        sliceEnd = performance.now() + SLICE_MS;
+        // Apps learn of no event that their webhook did not get.
+        const deliveredTo = scope === "everything" ? null : webhookId;
+        return await trial(
+          process,
+          filter,
+          await latestEvents(db, process, deliveredTo, MAX_TRIED),
+          handler.signal,
+        );
+      } finally {
+        room.leave(1);
       }
-      return trial;
     },
   };
+}
+
+async function trial(
+  process: number,
+  filter: Filter,
+  events: readonly LatestEvent[],
+  signal: AbortSignal,
+): Promise<MessageInitShape<typeof TryWebhookFilterResponseSchema>> {
+  const result = {
+    examined: 0,
+    matched: 0,
+    failed: 0,
+    events: [] as MessageInitShape<typeof TriedEventSchema>[],
+  };
+  const end = performance.now() + MAX_TRIAL_MS;
+  let sliceEnd = performance.now() + SLICE_MS;
+  for (const event of events) {
+    signal.throwIfAborted();
+    const { sent, error } = tried(filter, process, event);
+    result.examined += 1;
+    if (error !== undefined) result.failed += 1;
+    else if (sent) result.matched += 1;
+    if (result.events.length < MAX_SHOWN) result.events.push(triedMessage(process, event, sent, error));
+    if (performance.now() > end) break;
+    if (performance.now() < sliceEnd) continue;
+    await new Promise(setImmediate);
+    sliceEnd = performance.now() + SLICE_MS;
+  }
+  return result;
 }
 
 /** The result of a filter for an event, which is sent if the filter cannot be evaluated. */

@@ -1,8 +1,9 @@
 import { type Client, Code, createClient } from "@connectrpc/connect";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { BadRequestSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { openDatabase, rows } from "../../../../src/db/database.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
 import { startTestApi, type TestApi } from "../../../support/test-api.ts";
@@ -91,4 +92,23 @@ test("a filter is tried on the latest events of the webhook's type, newest first
   const all = await webhooks.tryWebhookFilter({ webhookId, filter: "100 / (event.order_id - 30) < 1000" });
   expect(all.events[0]).toMatchObject({ sent: true, error: expect.stringContaining("divide by zero") });
   expect(await get(webhookId)).toEqual(before);
+});
+
+test("trials of filters wait for each other, and leave connections to the database for other calls", async () => {
+  const webhookId = await api.register();
+  const db = openDatabase(api.databaseUrl, { max: 2 });
+  const held = await db.transaction();
+  onTestFinished(async () => {
+    if (!held.isCompleted()) await held.rollback();
+    await db.destroy();
+  });
+  await rows(held, "lock table events in access exclusive mode");
+  const trial = () => webhooks.tryWebhookFilter({ webhookId, filter: "true" });
+  const trials = Promise.allSettled(Array.from({ length: 20 }, trial));
+  const locked =
+    "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+  await vi.waitFor(async () => expect(await rows(db, locked)).toHaveLength(2), 10_000);
+  for (let n = 0; n < 20; n += 1) expect((await get(webhookId))?.id).toBe(webhookId);
+  await held.rollback();
+  for (const { status } of await trials) expect(status).toBe("fulfilled");
 });
