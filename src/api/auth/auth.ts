@@ -79,6 +79,8 @@ export interface Gate {
    * @throws DomainError UNAUTHENTICATED or PERMISSION_DENIED
    */
   stillAuthorised(handler: HandlerContext): Promise<ApiKeyRow>;
+  /** The same for a caller of REST. */
+  recheck(method: DescMethod, caller: Caller): Promise<ApiKeyRow>;
   /** Writes pending data: when keys were last used. */
   close(): Promise<void>;
 }
@@ -128,22 +130,24 @@ export function createGate({ db, log, limits }: Pick<ApiContext, "db" | "log" | 
     return identity;
   }
 
+  async function recheck(method: DescMethod, caller: Caller): Promise<ApiKeyRow> {
+    const identity = await findIdentity(caller);
+    if (!identity) throw unknownKey(caller.secret);
+    assertPermission(identity.key, method);
+    return identity.key;
+  }
+
   return {
     sessions,
     identify,
+    recheck,
     async admit(method, caller) {
       if (isPublic(method)) return null;
       const identity = await identify(caller);
       assertPermission(identity.key, method);
       return identity;
     },
-    async stillAuthorised(handler) {
-      const caller = callerFrom(handler);
-      const identity = await findIdentity(caller);
-      if (!identity) throw unknownKey(caller.secret);
-      assertPermission(identity.key, handler.method);
-      return identity.key;
-    },
+    stillAuthorised: (handler) => recheck(handler.method, callerFrom(handler)),
     close: () => use.close(),
   };
 }

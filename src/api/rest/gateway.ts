@@ -3,7 +3,7 @@ import type { DescField, DescMessage, Message, MessageShape } from "@bufbuild/pr
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { jsonWriter } from "../../contract/json/writer.ts";
-import type { Gate } from "../auth/auth.ts";
+import type { Caller, Gate } from "../auth/auth.ts";
 import type { AddressReader } from "../auth/client-address.ts";
 import { KEY_HEADER } from "../auth/key-refusals.ts";
 import type { SilentDatabase } from "../silent-database.ts";
@@ -43,6 +43,12 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
   app.decorateRequest("admission", undefined);
   app.decorateRequest("gone", undefined);
   addBodyParsers(app);
+  const callerOf = (request: FastifyRequest, reply: FastifyReply): Caller => ({
+    secret: keyOf(request),
+    authorised: request.headers.authorization !== undefined,
+    address: () => readAddress(request.raw),
+    tell: (name, value) => reply.header(name, value),
+  });
   for (const binding of bindings) {
     const writeData = dataWriter(binding.data);
     const writeItems = (message: Message) => writeData(message).slice(1, -1);
@@ -52,19 +58,12 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
       onRequest: async (request, reply) => {
         // Before the key is looked up: Node reports the end of a connection or stream only once.
         const gone = untilCallerGoes(reply);
-        const address = () => readAddress(request.raw);
-        const identity = await database.refuseWhileSilent(() =>
-          gate.admit(binding.method, {
-            secret: keyOf(request),
-            authorised: request.headers.authorization !== undefined,
-            address,
-            tell: (name, value) => reply.header(name, value),
-          }),
-        );
+        const caller = callerOf(request, reply);
+        const identity = await database.refuseWhileSilent(() => gate.admit(binding.method, caller));
         if (!identity) throw new Error(`${binding.method.name} has a REST route and needs no key`);
         if (gone.aborted) throw new ConnectError("the client cancelled the call", Code.Canceled);
         request.gone = gone;
-        const admission = admissions.enter({ identity, address });
+        const admission = admissions.enter({ identity, address: caller.address });
         request.admission = admission;
         reply.raw.once("close", () => admissions.leave(admission));
       },
@@ -78,13 +77,18 @@ export async function mountRestGateway(app: FastifyInstance, options: RestGatewa
         const call = async (asked: Message) =>
           (await transport.unary(binding.method, request.gone, undefined, header, asked)).message;
         reply.type(JSON_CONTENT_TYPE);
+        // The client takes pages as slowly as it likes, and its key may be revoked meanwhile.
+        const callAgain = async (asked: Message) => {
+          await database.refuseWhileSilent(() => gate.recheck(binding.method, callerOf(request, reply)));
+          return call(asked);
+        };
         const { paging } = binding;
         if (paging) Object.assign(input, { [paging.size.localName]: REST_PAGE_SIZE });
         // Errors of the first page are sent in the envelope.
         const message = await call(input);
         if (paging && textOf(paging.next, message) !== "") {
           // The length is not known, and HEAD needs no more pages.
-          const pages = request.method === "HEAD" ? noPages() : allPages(paging, call, input, message);
+          const pages = request.method === "HEAD" ? noPages() : allPages(paging, callAgain, input, message);
           return reply.send(Readable.from(successEnvelopeOf(written(pages, writeItems)), AHEAD));
         }
         return reply.send(successEnvelope(writeData(message), warningsOf(binding, message)));

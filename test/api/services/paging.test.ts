@@ -180,8 +180,8 @@ test("REST takes no parameters for pages", async () => {
 });
 
 /** Asks for the list and reads its first bytes only. */
-async function startReading() {
-  const asked = request(`${api.url}/api/webhook/list`, { headers: { "X-Service-Key": api.adminKey } }).end();
+async function startReading(key = api.adminKey) {
+  const asked = request(`${api.url}/api/webhook/list`, { headers: { "X-Service-Key": key } }).end();
   const [answer] = await once(asked, "response");
   await once(answer, "readable");
   return answer;
@@ -203,4 +203,11 @@ test("a long list is read from the database as the client takes it; an error ami
   await expect(text(broken)).rejects.toThrow("aborted");
   await db.raw("alter table webhooks rename column address to url");
   expect((await api.rest("HEAD", "/api/webhook/list")).status).toBe(200);
+});
+
+test("a long list that is being read breaks off when its key is revoked", async () => {
+  const { id, secret } = await api.key();
+  const answer = await startReading(secret);
+  await keys.revokeApiKey({ apiKeyId: id, webhooks: { case: "deleteWebhooks", value: {} } });
+  await expect(text(answer)).rejects.toThrow("aborted");
 });
