@@ -38,7 +38,7 @@ function tooDeep(): DomainError {
 export function checkBinaryElements(desc: DescMessage, bytes: Uint8Array): void {
   if (bytes.byteLength <= CHECKED_FROM_BYTES) return;
   try {
-    countFields(fieldsByNumber(desc), new BinaryReader(bytes), bytes.byteLength, { elements: 0, depth: 0 });
+    countFields(desc, new BinaryReader(bytes), bytes.byteLength, { elements: 0, depth: 0 });
   } catch (error) {
     if (error instanceof DomainError) throw error;
   }
@@ -49,22 +49,22 @@ interface Count {
   depth: number;
 }
 
-/** The fields of a message or map entry. An entry has its value as field 2, described by the type of the value. */
-type Fields = ReadonlyMap<number, DescField | DescMessage>;
+type MapField = DescField & { fieldKind: "map" };
 
-function countFields(fields: Fields, reader: BinaryReader, end: number, count: Count): void {
+/** @param desc a message, or the map whose entry is read */
+function countFields(desc: DescMessage | MapField, reader: BinaryReader, end: number, count: Count): void {
   if (++count.depth > MAX_DEPTH) throw tooDeep();
   while (reader.pos < end) {
     const [number, wireType] = reader.tag();
     if (++count.elements > MAX_ELEMENTS) throw tooManyElements();
-    const field = fields.get(number);
+    const field = fieldOf(desc, number);
     if (field === undefined || wireType !== WireType.LengthDelimited) {
       reader.skip(wireType, number, MAX_DEPTH);
       continue;
     }
     const length = reader.uint32();
     const next = reader.pos + length;
-    const inner = fieldsIn(field);
+    const inner = messageIn(field);
     if (inner) countFields(inner, reader, next, count);
     else if (isList(field)) count.elements += length / packedItemBytes(field);
     if (count.elements > MAX_ELEMENTS) throw tooManyElements();
@@ -73,27 +73,15 @@ function countFields(fields: Fields, reader: BinaryReader, end: number, count: C
   count.depth -= 1;
 }
 
-type MapField = DescField & { fieldKind: "map" };
-
-const fieldMaps = new WeakMap<DescMessage | MapField, Fields>();
-
-/** @param desc a message, or the field whose entries are read */
-function fieldsByNumber(desc: DescMessage | MapField): Fields {
-  let fields = fieldMaps.get(desc);
-  if (!fields) {
-    fields =
-      desc.kind === "message"
-        ? new Map(desc.fields.map((field) => [field.number, field]))
-        : new Map(desc.message ? [[2, desc.message]] : []);
-    fieldMaps.set(desc, fields);
-  }
-  return fields;
+/** A field of a message. Of a map's entry, whose value is field 2: the type of the value if it is a message. */
+function fieldOf(desc: DescMessage | MapField, number: number): DescField | DescMessage | undefined {
+  if (desc.kind === "field") return number === 2 ? desc.message : undefined;
+  return desc.fields.find((field) => field.number === number);
 }
 
-/** The fields of the messages or map entries that a field holds; undefined if it holds other values. */
-function fieldsIn(field: DescField | DescMessage): Fields | undefined {
-  if (field.kind === "message" || field.fieldKind === "map") return fieldsByNumber(field);
-  return field.message && fieldsByNumber(field.message);
+/** What a field holds whose fields are counted: a message, or a map's entry; undefined if it holds other values. */
+function messageIn(field: DescField | DescMessage): DescMessage | MapField | undefined {
+  return field.kind === "message" || field.fieldKind === "map" ? field : field.message;
 }
 
 function isList(field: DescField | DescMessage): field is DescField & { fieldKind: "list" } {

@@ -50,7 +50,7 @@ export function newEvent(
 
 /** Sorts the entries of each map in a message by key, at any depth. */
 export function sortMaps(desc: DescMessage, message: Message): void {
-  for (const field of fieldsWithMaps(desc)) {
+  for (const field of desc.fields) {
     if (!isFieldSet(message, field)) continue;
     const values = message as unknown as Record<string, object>;
     const { oneof, localName } = field;
@@ -66,28 +66,6 @@ export function sortMaps(desc: DescMessage, message: Message): void {
       values[localName] = Object.fromEntries(entries);
     }
   }
-}
-
-const mapFields = new WeakMap<DescMessage, DescField[]>();
-
-/** The fields of a type that are maps or hold some at any depth. Most event types have none. */
-function fieldsWithMaps(desc: DescMessage): DescField[] {
-  let fields = mapFields.get(desc);
-  if (!fields) {
-    fields = desc.fields.filter(holdsMap);
-    mapFields.set(desc, fields);
-  }
-  return fields;
-}
-
-function holdsMap(field: DescField): boolean {
-  const fields = new Set([field]);
-  // Iterating over a set includes items added meanwhile.
-  for (const { fieldKind, message } of fields) {
-    if (fieldKind === "map") return true;
-    for (const each of message?.fields ?? []) fields.add(each);
-  }
-  return false;
 }
 
 /** Checks the user id. Errors never repeat it, because it may be personal data. */
