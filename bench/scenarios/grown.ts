@@ -58,6 +58,8 @@ export const grown: Scenario = {
     return [
       { detail: "", unit: "times the processor time", value: full.cpuUs / empty.cpuUs },
       { detail: "WAL", unit: "times", value: full.walBytes / empty.walBytes },
+      { detail: "empty database", unit: "us per delivery", value: empty.cpuUs },
+      { detail: "grown database", unit: "us per delivery", value: full.cpuUs },
       ...(await timesOfLists(stage, webhooks)),
       ...(await timesOfSearches(stage, webhooks, eventsOf(deliveries))),
       ...(await timesOfCounts(stage)),
