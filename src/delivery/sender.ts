@@ -82,6 +82,11 @@ const MAX_UNRECORDED = 128;
  * beside receivers that close each connection, attempts to others would fail.
  */
 const MAX_HANDSHAKE_BACKLOG_MS = 250;
+/**
+ * The pause between attempts to a webhook that fails one after another, in milliseconds. Quick failures would otherwise be hundreds a
+ * second, each with a TLS handshake if the receiver closes the connection, and slow other webhooks.
+ */
+export const FAILING_MS = 20;
 
 /**
  * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
@@ -382,8 +387,14 @@ export class Sender {
     this.#started.delete(sending);
     const verdict = verdictOf(outcome);
     this.#return(this.#skipped.removeHanging(sending, verdict));
-    this.#scheduler.end(sending, verdict);
-    this.#plan();
+    const free = () => {
+      this.#scheduler.end(sending, verdict);
+      this.#plan();
+    };
+    const failsAgain =
+      verdict.webhook === "failure" && this.#scheduler.webhooks.of(sending.window).allowed === 1;
+    if (failsAgain) this.#parts.clock.after(FAILING_MS, free);
+    else free();
     const { failure: _, ...result } = outcome;
     const signature = wasSent(outcome) && !outcome.delivered ? signed : null;
     const { id: deliveryId, token, webhook } = delivery;

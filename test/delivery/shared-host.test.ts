@@ -2,6 +2,8 @@ import { afterEach, expect, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
+import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
+import { FAILING_MS } from "../../src/delivery/sender.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
 
@@ -103,4 +105,23 @@ test("of one host, retries of a path that hangs, one that closes the connection 
   expect(await timedOut(parts, 2)).toBeLessThan(BAD_EVENTS);
   stop.abort();
   await Promise.all(passes);
+});
+
+test("attempts to a webhook that fails at once pause in between, and those to others of its host do not", async () => {
+  const times: number[] = [];
+  const { parts, host } = await start(({ path }) => {
+    if (path.startsWith("/well")) return 200;
+    times.push(performance.now());
+    return 503;
+  });
+  await queueFor(parts, `${host.url}/fail`, { webhooks: 1, events: BAD_EVENTS });
+  await queueFor(parts, `${host.url}/well`, { webhooks: 1, events: EVENTS });
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await host.until((received) => received.filter(({ path }) => path.startsWith("/well")).length === EVENTS);
+  expect(times.length).toBeLessThan(BAD_EVENTS);
+  expect(await pumped).toMatchObject({ delivered: EVENTS, retrying: BAD_EVENTS });
+  // The first ones are in flight together.
+  const alone = times.slice(INITIAL_WINDOW);
+  const pauses = alone.slice(1).map((time, n) => time - (alone[n] as number));
+  expect(Math.min(...pauses)).toBeGreaterThan(FAILING_MS - 1);
 });

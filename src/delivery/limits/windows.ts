@@ -22,7 +22,7 @@ export interface Window {
 }
 
 /** The initial window of an unknown key. */
-const INITIAL_WINDOW = 4;
+export const INITIAL_WINDOW = 4;
 /** The maximum number of remembered windows; beyond it, idle ones are removed. */
 const MAX_REMEMBERED = 20_000;
 
