@@ -19,7 +19,7 @@ import {
   traceInterceptor,
 } from "./interceptors.ts";
 import { AddressCounter, MAX_PUBLIC_CALLS } from "./limits/address-counter.ts";
-import { HeldBytes } from "./limits/held-bytes.ts";
+import { HeldBytes, KeyShares } from "./limits/held-bytes.ts";
 import { type OnRefused, RefusedBytes } from "./limits/refused-bytes.ts";
 import { RPC_COMPRESSION } from "./listeners/compression.ts";
 import type { ConnectionLimits } from "./listeners/connection-limits.ts";
@@ -73,8 +73,10 @@ export interface Api {
 
 /** The time for ended calls to send their error, in milliseconds. */
 const ERROR_GRACE_MS = 250;
-/** The memory that request messages may take, over all calls, in bytes: four messages of the largest size. */
-const MAX_HELD_BYTES = 16 * 1_024 * 1_024;
+/** The memory that request messages may take, over all calls of methods that need a key, in bytes. */
+const MAX_HELD_BYTES = 20 * 1_024 * 1_024;
+/** The part of it that the messages of one key may take, in bytes: four messages of the largest size. */
+const MAX_KEY_HELD_BYTES = 16 * 1_024 * 1_024;
 /** The same for methods that need no key. Separate, so that callers without a key keep out no message of a key. */
 const MAX_PUBLIC_HELD_BYTES = 4 * 1_024 * 1_024;
 
@@ -137,6 +139,7 @@ export async function startApi(context: ApiContext, options: ApiOptions): Promis
           contextValues,
           readAddress,
           heldBytes: new HeldBytes(MAX_HELD_BYTES),
+          keyShares: new KeyShares(MAX_KEY_HELD_BYTES),
           publicHeldBytes: new HeldBytes(MAX_PUBLIC_HELD_BYTES),
           refusedBytes,
           onRefused,

@@ -87,11 +87,18 @@ export class HeldBytes {
 /** The bytes held by one call. */
 export class HeldCall {
   readonly #all: HeldBytes;
+  #share: HeldCall | undefined;
   #held = 0;
   #closed = false;
 
   constructor(all: HeldBytes) {
     this.#all = all;
+  }
+
+  /** From now on, takes the same room in the account of the call's key first. */
+  within(share: HeldCall): void {
+    this.#share = share;
+    if (this.#closed) share.close();
   }
 
   /**
@@ -102,6 +109,20 @@ export class HeldCall {
    * @throws DomainError RESOURCE_EXHAUSTED with a retry delay if there is no room in time
    */
   hold(bytes: number): Promise<void> | undefined {
+    const share = this.#share;
+    const waiting = share?.hold(bytes);
+    if (waiting) return waiting.then(() => this.#holdShared(bytes, share));
+    return this.#holdShared(bytes, share);
+  }
+
+  #holdShared(bytes: number, share: HeldCall | undefined): Promise<void> | undefined {
+    return this.#hold(bytes)?.catch((error: unknown) => {
+      share?.release(bytes);
+      throw error;
+    });
+  }
+
+  #hold(bytes: number): Promise<void> | undefined {
     if (this.#closed) return undefined;
     if (this.#held > 0) {
       if (!this.#all.takeNow(bytes)) return Promise.reject(busy());
@@ -130,6 +151,7 @@ export class HeldCall {
     if (given === 0) return;
     this.#held -= given;
     this.#all.give(given);
+    this.#share?.release(given);
   }
 
   /** Releases all bytes but the given number. */
@@ -142,6 +164,36 @@ export class HeldCall {
   close(): void {
     this.#closed = true;
     this.release();
+    this.#share?.close();
+  }
+}
+
+/** The number of accounts of keys from which those without bytes are removed. */
+const MAX_ACCOUNTS = 10_000;
+
+/** Limits the memory of the request messages of each key, so that every key leaves room for the others. */
+export class KeyShares {
+  readonly #max: number;
+  readonly #accounts = new Map<string, HeldBytes>();
+
+  /** @param max the limit of each key, in bytes */
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** Creates the account of one call of a key. */
+  open(keyId: string): HeldCall {
+    let account = this.#accounts.get(keyId);
+    if (!account) {
+      if (this.#accounts.size >= MAX_ACCOUNTS) this.#removeEmpty();
+      account = new HeldBytes(this.#max);
+      this.#accounts.set(keyId, account);
+    }
+    return account.open();
+  }
+
+  #removeEmpty(): void {
+    for (const [keyId, { held }] of this.#accounts) if (held === 0) this.#accounts.delete(keyId);
   }
 }
 

@@ -17,11 +17,12 @@ import type {
 import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { Logger } from "pino";
 import { DomainError } from "../../contract/errors.ts";
+import { callerIn } from "../auth/auth.ts";
 import type { AddressReader, AddressValues } from "../auth/client-address.ts";
 import { isPublic } from "../auth/public-services.ts";
 import { closeStream, sendError } from "../errors/unknown-method.ts";
 import { type AddressCounter, tooManyPublicCalls } from "../limits/address-counter.ts";
-import type { HeldBytes, HeldCall } from "../limits/held-bytes.ts";
+import type { HeldBytes, HeldCall, KeyShares } from "../limits/held-bytes.ts";
 import { type OnRefused, type RefusedBytes, withHeldCall } from "../limits/refused-bytes.ts";
 import { type BodyLimits, withBoundedBody } from "../limits/request-messages.ts";
 import { withUnaryGrpc } from "./unary-grpc.ts";
@@ -47,6 +48,8 @@ export interface RpcHandlerOptions {
   heldBytes: HeldBytes;
   /** The same for methods that need no key. */
   publicHeldBytes: HeldBytes;
+  /** Limits what each key holds of `heldBytes`. */
+  keyShares: KeyShares;
   /** Limits the refused messages of each key. */
   refusedBytes: RefusedBytes;
   /** Called for calls whose message is refused before any interceptor. */
@@ -66,7 +69,8 @@ export function createRpcHandlers(options: RpcHandlerOptions): ReadonlyMap<strin
 }
 
 function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcHandler {
-  const { contextValues, readAddress, refusedBytes, onRefused, publicCalls, idleMs, log } = options;
+  const { contextValues, readAddress, keyShares, refusedBytes, onRefused, publicCalls, idleMs, log } =
+    options;
   const { method } = handler;
   const heldBytes = isPublic(method) ? options.publicHeldBytes : options.heldBytes;
 
@@ -77,10 +81,17 @@ function rpcHandler(handler: UniversalHandler, options: RpcHandlerOptions): RpcH
     signal: AbortSignal,
   ): Promise<void> {
     const values = withHeldCall(contextValues(request), call);
+    let hasShare = false;
     const read: BodyLimits = {
       call,
       idleMs,
-      assertMayHold: (bytes) => refusedBytes.assertWithin(values, bytes),
+      assertMayHold(bytes) {
+        // The key is known by the time that the body is read.
+        const key = hasShare ? null : callerIn(values);
+        if (key) call.within(keyShares.open(key.id));
+        hasShare = true;
+        return refusedBytes.assertWithin(values, bytes);
+      },
       onRefused: (error) => onRefused(values, error),
     };
     const asked = withBoundedBody(universalRequest(request, signal, values), method, read);

@@ -7,7 +7,7 @@ import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { HeldBytes, type HeldCall } from "../../../src/api/limits/held-bytes.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import { grpc } from "../../support/clients.ts";
-import { startTestApi } from "../../support/test-api.ts";
+import { startTestApi, type TestApi } from "../../support/test-api.ts";
 
 const MAX = 1_000;
 
@@ -78,28 +78,51 @@ test("a call that holds something does not wait for more, so that two cannot wai
   expect(second.hold(1)).toBeUndefined();
 });
 
+/** Starts calls whose messages never end. Answers the trailers of the first that is refused. */
+async function refusedAmong(
+  api: TestApi,
+  calls: number,
+  bytes: number,
+  headersOf: (n: number) => http2.OutgoingHttpHeaders,
+): Promise<http2.IncomingHttpHeaders> {
+  // The head of a message that is longer than what is sent of it.
+  const part = Buffer.alloc(bytes);
+  part.writeUInt32BE(bytes, 1);
+  const sessions: http2.ClientHttp2Session[] = [];
+  const streams = Array.from({ length: calls }, (_, n) => {
+    if (n % 200 === 0) sessions.push(http2.connect(api.grpcUrl));
+    const headers = { ":method": "POST", "content-type": "application/grpc", ...headersOf(n) };
+    const stream = (sessions.at(-1) as http2.ClientHttp2Session).request(headers);
+    stream.on("error", () => {}).write(part);
+    return stream;
+  });
+  onTestFinished(() => {
+    for (const session of sessions) session.destroy();
+  });
+  const [trailers] = await Promise.race(streams.map((stream) => once(stream.resume(), "trailers")));
+  return trailers;
+}
+
 test("incomplete messages of callers without a key keep out no message of a key", async () => {
   const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
   const api = await startTestApi({ limits: { trustedProxies } });
   onTestFinished(() => api.stop());
-  // The head of a message of 8 KiB, which never ends.
-  const part = Buffer.alloc(8_192);
-  part.writeUInt32BE(8_192, 1);
-  const streams = Array.from({ length: 11 }, (_, n) => {
-    const session = http2.connect(api.grpcUrl);
-    onTestFinished(() => session.destroy());
-    return Array.from({ length: 200 }, () => {
-      const stream = session.request({
-        ":method": "POST",
-        ":path": "/grpc.health.v1.Health/Check",
-        "content-type": "application/grpc",
-        "x-forwarded-for": `192.0.2.${n}`,
-      });
-      stream.on("error", () => {}).write(part);
-      return stream;
-    });
-  }).flat();
-  const [refused] = await Promise.race(streams.map((stream) => once(stream.resume(), "trailers")));
+  const refused = await refusedAmong(api, 2_200, 8_192, (n) => ({
+    ":path": "/grpc.health.v1.Health/Check",
+    "x-forwarded-for": `192.0.2.${Math.floor(n / 200)}`,
+  }));
+  expect(refused["grpc-status"]).toBe("8");
+  expect((await createClient(WebhookService, grpc(api)).listWebhooks({})).webhooks).toEqual([]);
+});
+
+test("incomplete messages of one key keep out no message of another", async () => {
+  const api = await startTestApi();
+  onTestFinished(() => api.stop());
+  const { secret } = await api.key();
+  const refused = await refusedAmong(api, 300, 65_536, () => ({
+    ":path": "/webhook.v1.WebhookService/ListWebhooks",
+    "x-service-key": secret,
+  }));
   expect(refused["grpc-status"]).toBe("8");
   expect((await createClient(WebhookService, grpc(api)).listWebhooks({})).webhooks).toEqual([]);
 });
