@@ -73,12 +73,15 @@ export interface Api {
 
 /** The time for ended calls to send their error, in milliseconds. */
 const ERROR_GRACE_MS = 250;
-/** The memory that request messages may take, over all calls of methods that need a key, in bytes. */
-const MAX_HELD_BYTES = 20 * 1_024 * 1_024;
+/**
+ * The memory that request messages may take, over all calls of methods that need a key, in bytes. Beside one key, there is room for a
+ * message of the largest size, compressed and decompressed.
+ */
+const MAX_HELD_BYTES = 25 * 1_024 * 1_024;
 /** The part of it that the messages of one key may take, in bytes: four messages of the largest size. */
 const MAX_KEY_HELD_BYTES = 16 * 1_024 * 1_024;
 /** The same for methods that need no key. Separate, so that callers without a key keep out no message of a key. */
-const MAX_PUBLIC_HELD_BYTES = 4 * 1_024 * 1_024;
+const MAX_PUBLIC_HELD_BYTES = 16 * 1_024 * 1_024;
 
 /**
  * Starts the listeners: REST, Connect and gRPC-Web on the HTTP port and gRPC on its own, or all on one port with TLS.

@@ -303,7 +303,7 @@ class Step {
             (select t.id, t.webhook_id, t.attempts from (
                 select t.id, t.webhook_id, t.attempts, t.due from retries t
                 where ${ofWebhook("t", "m.id")} and ${isFree("t")} order by t.webhook_id, t.id limit ${MAX_SEARCHED}
-              ) t where t.due <= now() order by t.id limit 1)
+              ) t where t.due <= now() order by t.webhook_id, t.id limit 1)
           ) p order by p.id limit 1
         ) p where w.id = p.webhook_id`,
       { ids: ids.map(String) },
