@@ -80,7 +80,7 @@ const ERROR_GRACE_MS = 250;
 const MAX_HELD_BYTES = 25 * 1_024 * 1_024;
 /** The part of it that the messages of one key may take, in bytes: four messages of the largest size. */
 const MAX_KEY_HELD_BYTES = 16 * 1_024 * 1_024;
-/** The same for methods that need no key. Separate, so that callers without a key keep out no message of a key. */
+/** The same for methods that need no key. Separate, so that callers without a key cannot use the memory for calls with a key. */
 const MAX_PUBLIC_HELD_BYTES = 16 * 1_024 * 1_024;
 
 /**

@@ -108,18 +108,20 @@ test("of one host, retries of a path that hangs, one that closes the connection 
 });
 
 test("attempts to a webhook that fails at once pause in between, and those to others of its host do not", async () => {
+  // So many that they still go on when the others have all been sent, also on a busy machine.
+  const failing = 5 * BAD_EVENTS;
   const times: number[] = [];
   const { parts, host } = await start(({ path }) => {
     if (path.startsWith("/well")) return 200;
     times.push(performance.now());
     return 503;
   });
-  await queueFor(parts, `${host.url}/fail`, { webhooks: 1, events: BAD_EVENTS });
+  await queueFor(parts, `${host.url}/fail`, { webhooks: 1, events: failing });
   await queueFor(parts, `${host.url}/well`, { webhooks: 1, events: EVENTS });
   const pumped = pump(parts.engine, await freshRun(parts.db));
   await host.until((received) => received.filter(({ path }) => path.startsWith("/well")).length === EVENTS);
-  expect(times.length).toBeLessThan(BAD_EVENTS);
-  expect(await pumped).toMatchObject({ delivered: EVENTS, retrying: BAD_EVENTS });
+  expect(times.length).toBeLessThan(failing);
+  expect(await pumped).toMatchObject({ delivered: EVENTS, retrying: failing });
   // The first ones are in flight together.
   const alone = times.slice(INITIAL_WINDOW);
   const pauses = alone.slice(1).map((time, n) => time - (alone[n] as number));

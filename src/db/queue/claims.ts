@@ -226,7 +226,7 @@ const hasRetries = (webhookId: string) =>
 
 /**
  * SQL for the tokens that first attempts leave to retries: in one second of five, those that have come in since its beginning.
- * Claims of first attempts are more frequent, and would take nearly all. Unused tokens are not lost: a bucket holds those of a second.
+ * Claims of first attempts are more frequent, and would take nearly all. Unused tokens stay in the bucket, which holds those of one second.
  *
  * @param retried SQL for whether the bucket has retries
  */

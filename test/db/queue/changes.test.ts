@@ -102,7 +102,7 @@ describe("whoever listens for changes", () => {
   });
 });
 
-test("a webhook is stopped while it is paused, but for its test delivery, once it is deleted or changed, and when it is not there", async () => {
+test("a webhook is stopped while it is paused, unless only its test delivery is held, once it is deleted or changed, and when it is not there", async () => {
   const [live, paused, deleted, moved, rotated] = [
     await queue(db, 0),
     await queue(db, 0),

@@ -14,8 +14,8 @@ const TRY_TIMEOUT_MS = 6 * 60_000;
  * Calls the service that served the page, with the cookie of the session. The header proves that the page makes the
  * call, and no other.
  *
- * @param checkSession called when a call is refused for want of a session; whether there is one nevertheless, which another
- *   tab has started
+ * @param checkSession called when a call is refused because it has no session. Returns whether there is one now: another tab may
+ *   have started it
  */
 export function createPageTransport(checkSession: () => Promise<boolean>): Transport {
   const transport = createConnectTransport({
@@ -38,12 +38,12 @@ const fromPage: Interceptor = (next) => (request) => {
 };
 
 /**
- * Checks the session when a call is refused for want of one, of streams too, but for those of signing in. Makes the call again
- * if there is a new session.
+ * Checks the session when a call or stream is refused because it has none, except calls of SessionService. Makes a call, but not a
+ * stream, again if there is a new session.
  */
 function checkingSession(check: () => Promise<boolean>): Interceptor {
   let checking: Promise<boolean> | undefined;
-  /** Whether a call failed for want of a session and there is one now. Calls that fail together check it once. */
+  /** Whether a call failed because it had no session, and there is one now. Calls that fail together check it once. */
   async function hasNewSession(error: unknown): Promise<boolean> {
     if (ConnectError.from(error).code !== Code.Unauthenticated) return false;
     checking ??= check().finally(() => {
@@ -63,7 +63,7 @@ function checkingSession(check: () => Promise<boolean>): Interceptor {
   };
 }
 
-/** Who reads a stream opens another one after an error. */
+/** Checks the session if a stream fails. Does not repeat it: its reader opens another one after an error. */
 async function* checked<T>(messages: AsyncIterable<T>, check: (error: unknown) => unknown): AsyncIterable<T> {
   try {
     yield* messages;

@@ -171,7 +171,7 @@ function SendSelected({
   onClear: () => void;
 }) {
   const [opened, { open, close }] = useDisclosure();
-  // Those that the question is about: sent ones are no longer selected.
+  // The deliveries named in the question. Not the selection, which changes when they are sent.
   const [asked, setAsked] = useState(deliveries);
   // What was asked for takes the bar away.
   useFocusBack(opened);

@@ -94,7 +94,7 @@ export function SendFilteredDialog({ opened, onClose, filter, children }: SendFi
             </>
           )}
           {someMatch
-            ? `Each ${countedBackTo ? "" : `of the ${howMany} `}starts a new round: up to four more attempts under the same id, from the next dispatch on, oldest first. Deliveries of paused webhooks wait; those of deleted ones are skipped.`
+            ? `Each ${countedBackTo ? "" : `of the ${howMany} `}starts a new round: up to four more attempts under the same id, from the next dispatch on, oldest first. Deliveries of paused webhooks wait; deliveries of deleted webhooks are skipped.`
             : "No delivery matches this filter."}
         </Text>
       )}

@@ -61,7 +61,7 @@ export function DeleteWebhook({ webhook, opened, onClose }: WebhookDialogProps) 
         !isKnown ? "Delete" : all ? "Delete endpoint" : isShared ? "Delete event type" : "Delete webhook"
       }
       danger
-      // Before the other event types are known, nobody can say what is deleted.
+      // The question names all event types that are deleted, so it waits until they are known.
       ready={isKnown}
       onConfirm={run}
     >
