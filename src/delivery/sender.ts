@@ -83,8 +83,8 @@ const MAX_UNRECORDED = 128;
  */
 const MAX_HANDSHAKE_BACKLOG_MS = 250;
 /**
- * The pause between attempts to a webhook that fails one after another, in milliseconds. Quick failures would otherwise be hundreds a
- * second, each with a TLS handshake if the receiver closes the connection, and slow other webhooks.
+ * The pause between attempts to a webhook or host that fail one after another, in milliseconds. Quick failures would otherwise be
+ * hundreds a second, each with a TLS handshake if the receiver closes the connection, and slow other webhooks.
  */
 export const FAILING_MS = 20;
 
@@ -387,14 +387,15 @@ export class Sender {
     this.#started.delete(sending);
     const verdict = verdictOf(outcome);
     this.#return(this.#skipped.removeHanging(sending, verdict));
-    const free = () => {
-      this.#scheduler.end(sending, verdict);
-      this.#plan();
-    };
-    const failsAgain =
-      verdict.webhook === "failure" && this.#scheduler.webhooks.of(sending.window).allowed === 1;
-    if (failsAgain) this.#parts.clock.after(FAILING_MS, free);
-    else free();
+    this.#scheduler.end(sending, verdict);
+    const resume = this.#scheduler.pause(sending, verdict);
+    if (resume) {
+      this.#parts.clock.after(FAILING_MS, () => {
+        resume();
+        this.#plan();
+      });
+    }
+    this.#plan();
     const { failure: _, ...result } = outcome;
     const signature = wasSent(outcome) && !outcome.delivered ? signed : null;
     const { id: deliveryId, token, webhook } = delivery;

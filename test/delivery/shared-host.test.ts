@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
@@ -126,4 +128,20 @@ test("attempts to a webhook that fails at once pause in between, and those to ot
   const alone = times.slice(INITIAL_WINDOW);
   const pauses = alone.slice(1).map((time, n) => time - (alone[n] as number));
   expect(Math.min(...pauses)).toBeGreaterThan(FAILING_MS - 1);
+});
+
+test("attempts to a host that refuses connections pause in between, whichever of its webhooks they are for", async () => {
+  const parts = await startEngine({ RETRY_INITIAL_DELAY: "10s" });
+  ends.push(parts.end);
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  await queueFor(parts, `https://localhost:${port}`, { webhooks: 5, events: BAD_EVENTS });
+  const started = performance.now();
+  expect(await pump(parts.engine, await freshRun(parts.db))).toMatchObject({ retrying: 5 * BAD_EVENTS });
+  // The first ones are in flight together.
+  const alone = 5 * BAD_EVENTS - INITIAL_WINDOW;
+  expect(performance.now() - started).toBeGreaterThan((alone - 1) * FAILING_MS);
 });

@@ -215,6 +215,28 @@ export class Scheduler<T extends Task> {
     this.#refresh(task);
   }
 
+  /**
+   * Occupies a slot of each window that the failure of an ended task has left at one, without a request.
+   *
+   * @returns frees the slots; undefined if there are none
+   */
+  pause(task: T, { webhook, host }: Verdict): (() => void) | undefined {
+    const ends: (() => void)[] = [];
+    if (webhook === "failure" && this.webhooks.of(task.window).allowed === 1) {
+      this.webhooks.start(task.window);
+      ends.push(() => this.webhooks.end(task.window, "none"));
+    }
+    if (host === "failure" && this.hosts.of(task.host).allowed === 1) {
+      this.hosts.start(task.host);
+      ends.push(() => this.hosts.end(task.host, "none"));
+    }
+    if (ends.length === 0) return undefined;
+    return () => {
+      for (const end of ends) end();
+      this.#refresh(task);
+    };
+  }
+
   #setSlow(name: string, isSlow: boolean): void {
     if (!this.hosts.setSlow(name, isSlow)) return;
     for (const lane of [this.#lanes.first, this.#lanes.retry]) {

@@ -336,3 +336,53 @@ test("of a moved endpoint, tasks of all webhooks for the old host are removed wi
   expect(new Set(scheduler.push(moved))).toEqual(new Set(old));
   expect([scheduler.next(), scheduler.next()]).toEqual([moved, undefined]);
 });
+
+/** Pushes three tasks per webhook of a host, and has the first end. Answers those that start during the pause. */
+function startedInPause(verdict: Verdict, webhooks: number) {
+  const scheduler = new Scheduler<Task>({ budget: 1, max: 1, perHost: 1, perWebhook: 1 });
+  for (let n = 0; n < 3 * webhooks; n += 1) {
+    const id = BigInt(n % webhooks);
+    scheduler.push({
+      kind: "first",
+      webhookId: id,
+      window: id,
+      host: id < 2n ? "failing.example" : "well.example",
+    });
+  }
+  const first = scheduler.next();
+  if (!first) throw new Error("a task was to start");
+  scheduler.end(first, verdict);
+  const resume = scheduler.pause(first, verdict);
+  const started: bigint[] = [];
+  for (let task = scheduler.next(); task; task = scheduler.next()) {
+    started.push(task.webhookId);
+    scheduler.end(task, ANSWERED);
+  }
+  return { first, started, resume, scheduler };
+}
+
+test("after a failure in a window of one, that webhook pauses, and others use the budget and its host meanwhile", () => {
+  const { started, resume, scheduler } = startedInPause({ webhook: "failure", host: "success" }, 3);
+  expect(started.sort()).toEqual([1n, 1n, 1n, 2n, 2n, 2n]);
+  expect(scheduler.inFlight).toBe(0);
+  resume?.();
+  expect(scheduler.next()?.webhookId).toBe(0n);
+});
+
+test("after a failure of the host in a window of one, all its webhooks pause, and other hosts do not", () => {
+  const { started, resume, scheduler } = startedInPause({ webhook: "none", host: "failure" }, 3);
+  expect(started).toEqual([2n, 2n, 2n]);
+  resume?.();
+  expect(scheduler.next()).toBeDefined();
+});
+
+test("a success, a timeout and a failure in a larger window cause no pause", () => {
+  for (const verdict of [ANSWERED, LATE, UNREACHABLE])
+    expect(startedInPause(verdict, 1).resume).toBeUndefined();
+  const receivers = new FakeReceivers({ budget: 10, perHost: 4, perWebhook: 4 }, 1);
+  receivers.push("first", 0, 4);
+  const [task] = receivers.start();
+  const failed: Verdict = { webhook: "failure", host: "failure" };
+  if (task) receivers.end(task, failed);
+  expect(task && receivers.scheduler.pause(task, failed)).toBeUndefined();
+});
