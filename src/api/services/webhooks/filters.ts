@@ -16,12 +16,13 @@ import { FilterError } from "../../../contract/filters/filter-error.ts";
 import { type LatestEvent, latestEvents } from "../../../db/events/latest.ts";
 import { timeOfId } from "../../../db/partitions.ts";
 import { getWebhook } from "../../../db/webhooks/webhooks.ts";
+import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields } from "../../errors/errors.ts";
 import { subjectOf } from "../deliveries/subjects.ts";
-import { Room } from "../events/room.ts";
 import { assertText, noWebhook } from "../messages.ts";
+import { TrialQueue } from "./trial-queue.ts";
 
 /** The maximum number of events for which a filter is tried. */
 const MAX_TRIED = 1_000;
@@ -55,7 +56,7 @@ function compiled(process: number, filter: string): Filter {
 export function filterMethods({
   db,
 }: ApiContext): Pick<ServiceImpl<typeof WebhookService>, "tryWebhookFilter"> {
-  const room = new Room(MAX_AT_ONCE);
+  const queue = new TrialQueue(MAX_AT_ONCE);
   return {
     async tryWebhookFilter({ webhookId, filter: expression }, handler) {
       const scope = callerScope(handler);
@@ -63,20 +64,11 @@ export function filterMethods({
       if (!webhook) throw noWebhook(webhookId);
       const { process } = webhook;
       const filter = compiled(process, expression);
-      await room.enter(1);
-      try {
-        handler.signal.throwIfAborted();
-        // Apps learn of no event that their webhook did not get.
-        const deliveredTo = scope === "everything" ? null : webhookId;
-        return await trial(
-          process,
-          filter,
-          await latestEvents(db, process, deliveredTo, MAX_TRIED),
-          handler.signal,
-        );
-      } finally {
-        room.leave(1);
-      }
+      // Apps learn of no event that their webhook did not get.
+      const deliveredTo = scope === "everything" ? null : webhookId;
+      return queue.run(callerOf(handler).id, handler.signal, async () =>
+        trial(process, filter, await latestEvents(db, process, deliveredTo, MAX_TRIED), handler.signal),
+      );
     },
   };
 }

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { BadRequestSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
 import { EventService } from "../../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
+import { MAX_WAITING_PER_KEY } from "../../../../src/api/services/webhooks/trial-queue.ts";
 import { openDatabase, rows } from "../../../../src/db/database.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
@@ -94,8 +95,8 @@ test("a filter is tried on the latest events of the webhook's type, newest first
   expect(await get(webhookId)).toEqual(before);
 });
 
-test("trials of filters wait for each other, and leave connections to the database for other calls", async () => {
-  const webhookId = await api.register();
+/** Locks the events, so that trials of filters do not end. Resolves once two run. */
+async function holdTrials(start: () => Promise<unknown>[]) {
   const db = openDatabase(api.databaseUrl, { max: 2 });
   const held = await db.transaction();
   onTestFinished(async () => {
@@ -103,12 +104,39 @@ test("trials of filters wait for each other, and leave connections to the databa
     await db.destroy();
   });
   await rows(held, "lock table events in access exclusive mode");
-  const trial = () => webhooks.tryWebhookFilter({ webhookId, filter: "true" });
-  const trials = Promise.allSettled(Array.from({ length: 20 }, trial));
+  const trials = Promise.allSettled(start());
   const locked =
     "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
   await vi.waitFor(async () => expect(await rows(db, locked)).toHaveLength(2), 10_000);
+  return { trials, release: () => held.rollback() };
+}
+
+test("trials of filters wait for each other, and leave connections to the database for other calls", async () => {
+  const webhookId = await api.register();
+  const trial = () => webhooks.tryWebhookFilter({ webhookId, filter: "true" });
+  const { trials, release } = await holdTrials(() => Array.from({ length: 20 }, trial));
   for (let n = 0; n < 20; n += 1) expect((await get(webhookId))?.id).toBe(webhookId);
-  await held.rollback();
+  await release();
+  for (const { status } of await trials) expect(status).toBe("fulfilled");
+});
+
+test("of one key, more trials of filters than may wait are refused, and cancelled ones make room", async () => {
+  const webhookId = await api.register();
+  const cancel = new AbortController();
+  const trial = (signal?: AbortSignal) =>
+    webhooks.tryWebhookFilter({ webhookId, filter: "true" }, signal ? { signal } : {});
+  const { trials, release } = await holdTrials(() => [trial(), trial()]);
+  const many = Array.from({ length: MAX_WAITING_PER_KEY + 1 }, () => failure(trial(cancel.signal)));
+  // Only one cannot wait, and ends before the signal.
+  const refused = await Promise.race(many);
+  expect(refused?.code).toBe(Code.ResourceExhausted);
+  expect(refused?.rawMessage).toContain(`${MAX_WAITING_PER_KEY} filters`);
+  cancel.abort();
+  const codes = (await Promise.all(many)).map((error) => error?.code);
+  expect(codes.filter((code) => code === Code.Canceled)).toHaveLength(MAX_WAITING_PER_KEY);
+  // The service learns of a cancelled call a moment later.
+  const again = vi.waitFor(() => trial(), { timeout: 10_000 });
+  await release();
+  expect(await again).toMatchObject({ failed: 0 });
   for (const { status } of await trials) expect(status).toBe("fulfilled");
 });
