@@ -14,12 +14,17 @@ interface Waiter {
  */
 export class HeldBytes {
   readonly #max: number;
+  readonly #messages: string;
   #held = 0;
   readonly #waiting: Waiter[] = [];
 
-  /** @param max the limit, in bytes */
-  constructor(max: number) {
+  /**
+   * @param max the limit, in bytes
+   * @param messages the messages that it holds, for its error: `messages of all calls`
+   */
+  constructor(max: number, messages: string) {
     this.#max = max;
+    this.#messages = messages;
   }
 
   /** Creates the account of one call. */
@@ -32,8 +37,8 @@ export class HeldBytes {
     return this.#held;
   }
 
-  /** @internal Used by HeldCall. */
-  take(bytes: number): Promise<void> | undefined {
+  /** @internal Used by HeldCall. @param until the time until which it waits, by `performance.now` */
+  take(bytes: number, until: number): Promise<void> | undefined {
     if (this.#waiting.length === 0 && this.#fits(bytes)) {
       this.#held += bytes;
       return undefined;
@@ -51,8 +56,8 @@ export class HeldBytes {
         if (place >= 0) this.#waiting.splice(place, 1);
         // A later waiter may need less.
         this.#admit();
-        reject(busy());
-      }, MAX_WAIT_MS);
+        reject(this.usedUp());
+      }, until - performance.now());
       this.#waiting.push(waiter);
     });
   }
@@ -68,6 +73,15 @@ export class HeldBytes {
   give(bytes: number): void {
     this.#held -= bytes;
     this.#admit();
+  }
+
+  /** @internal Used by HeldCall. The error when bytes do not fit. */
+  usedUp(): DomainError {
+    return new DomainError(
+      "RESOURCE_EXHAUSTED",
+      `the ${this.#messages} that are being read leave no room for this one in their ${this.#max} bytes; send it later`,
+      { reason: "LIMIT_REACHED", retryAfterMs: 1_000 },
+    );
   }
 
   /** Whether bytes fit. A single message always fits if nothing else is held. */
@@ -106,30 +120,31 @@ export class HeldCall {
    * because its buffered data is dropped. A call that holds bytes does not wait for more, because such calls would
    * deadlock.
    *
+   * @param until the time until which it waits, by `performance.now`. Defaults to MAX_WAIT_MS from now
    * @throws DomainError RESOURCE_EXHAUSTED with a retry delay if there is no room in time
    */
-  hold(bytes: number): Promise<void> | undefined {
+  hold(bytes: number, until: number = performance.now() + MAX_WAIT_MS): Promise<void> | undefined {
     const share = this.#share;
-    const waiting = share?.hold(bytes);
-    if (waiting) return waiting.then(() => this.#holdShared(bytes, share));
-    return this.#holdShared(bytes, share);
+    const waiting = share?.hold(bytes, until);
+    if (waiting) return waiting.then(() => this.#holdShared(bytes, until, share));
+    return this.#holdShared(bytes, until, share);
   }
 
-  #holdShared(bytes: number, share: HeldCall | undefined): Promise<void> | undefined {
-    return this.#hold(bytes)?.catch((error: unknown) => {
+  #holdShared(bytes: number, until: number, share: HeldCall | undefined): Promise<void> | undefined {
+    return this.#hold(bytes, until)?.catch((error: unknown) => {
       share?.release(bytes);
       throw error;
     });
   }
 
-  #hold(bytes: number): Promise<void> | undefined {
+  #hold(bytes: number, until: number): Promise<void> | undefined {
     if (this.#closed) return undefined;
     if (this.#held > 0) {
-      if (!this.#all.takeNow(bytes)) return Promise.reject(busy());
+      if (!this.#all.takeNow(bytes)) return Promise.reject(this.#all.usedUp());
       this.#held += bytes;
       return undefined;
     }
-    const waiting = this.#all.take(bytes);
+    const waiting = this.#all.take(bytes, until);
     if (!waiting) {
       this.#held += bytes;
       return undefined;
@@ -186,7 +201,7 @@ export class KeyShares {
     let account = this.#accounts.get(keyId);
     if (!account) {
       if (this.#accounts.size >= MAX_ACCOUNTS) this.#removeEmpty();
-      account = new HeldBytes(this.#max);
+      account = new HeldBytes(this.#max, "messages of this API key");
       this.#accounts.set(keyId, account);
     }
     return account.open();
@@ -195,12 +210,4 @@ export class KeyShares {
   #removeEmpty(): void {
     for (const [keyId, { held }] of this.#accounts) if (held === 0) this.#accounts.delete(keyId);
   }
-}
-
-function busy(): DomainError {
-  return new DomainError(
-    "RESOURCE_EXHAUSTED",
-    "the service is reading too many large messages at once; send this one again later",
-    { reason: "LIMIT_REACHED", retryAfterMs: 1_000 },
-  );
 }

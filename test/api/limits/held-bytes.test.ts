@@ -2,9 +2,9 @@ import { once } from "node:events";
 import * as http2 from "node:http2";
 import { createClient } from "@connectrpc/connect";
 import fc from "fast-check";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
-import { HeldBytes, type HeldCall } from "../../../src/api/limits/held-bytes.ts";
+import { HeldBytes, type HeldCall, KeyShares } from "../../../src/api/limits/held-bytes.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import { grpc } from "../../support/clients.ts";
 import { startTestApi, type TestApi } from "../../support/test-api.ts";
@@ -24,7 +24,7 @@ const step = fc.record({
 test("however calls take and give, no more is held than the limit, and nothing when all have ended", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
-      const all = new HeldBytes(MAX);
+      const all = new HeldBytes(MAX, "messages of all calls");
       const calls = Array.from({ length: 6 }, () => all.open());
       const waiting: Promise<void>[] = [];
       for (const { call: index, act } of steps) {
@@ -47,7 +47,7 @@ test("however calls take and give, no more is held than the limit, and nothing w
 });
 
 test("one message larger than the limit is read when nothing else is, and the next waits for it", async () => {
-  const all = new HeldBytes(MAX);
+  const all = new HeldBytes(MAX, "messages of all calls");
   const [large, small] = [all.open(), all.open()];
   expect(large.hold(2 * MAX)).toBeUndefined();
   const room = small.hold(1);
@@ -58,7 +58,7 @@ test("one message larger than the limit is read when nothing else is, and the ne
 });
 
 test("a call that finds no room in time is refused with a time to come again, and the next gets the room", async () => {
-  const all = new HeldBytes(MAX);
+  const all = new HeldBytes(MAX, "messages of all calls");
   const [holder, large, small] = [all.open(), all.open(), all.open()];
   holder.hold(MAX - 1);
   const refused = large.hold(MAX);
@@ -68,8 +68,49 @@ test("a call that finds no room in time is refused with a time to come again, an
   expect(all.held).toBe(MAX);
 });
 
+/** The time after which what a call waits for is refused, by a clock of its own, and the error. */
+async function refusal(waiting: Promise<void> | undefined): Promise<{ afterMs: number; message: string }> {
+  const started = performance.now();
+  const error = waiting?.then(
+    () => new Error("not refused"),
+    (refused: Error) => refused,
+  );
+  let message: string | undefined;
+  void error?.then((known) => {
+    message = known.message;
+  });
+  while (message === undefined) await vi.advanceTimersByTimeAsync(100);
+  return { afterMs: performance.now() - started, message };
+}
+
+test("a call waits 5 seconds at most for its key's memory and the memory of all together, and is told which is used up", async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const [all, shares] = [new HeldBytes(MAX, "messages of all calls"), new KeyShares(MAX / 2)];
+  const open = (key: string) => {
+    const call = all.open();
+    call.within(shares.open(key));
+    return call;
+  };
+  const [own, other, third] = [open("a"), open("b"), open("c")];
+  expect([own.hold(MAX / 2), other.hold(MAX / 2)]).toEqual([undefined, undefined]);
+  // The key's own memory becomes free after 3 s, and another key takes it first.
+  const taken = third.hold(MAX / 4);
+  const refused = refusal(open("a").hold(MAX / 2));
+  setTimeout(() => own.close(), 3_000);
+  expect(await refused).toEqual({
+    afterMs: 5_000,
+    message:
+      "the messages of all calls that are being read leave no room for this one in their 1000 bytes; send it later",
+  });
+  await taken;
+  expect((await refusal(open("b").hold(MAX / 2))).message).toBe(
+    "the messages of this API key that are being read leave no room for this one in their 500 bytes; send it later",
+  );
+});
+
 test("a call that holds something does not wait for more, so that two cannot wait for each other", async () => {
-  const all = new HeldBytes(MAX);
+  const all = new HeldBytes(MAX, "messages of all calls");
   const [first, second] = [all.open(), all.open()];
   first.hold(MAX / 2);
   second.hold(MAX / 2);
