@@ -1,5 +1,7 @@
+import { parse } from "@bufbuild/cel";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
   type DocumentCreated,
@@ -177,6 +179,67 @@ test.each([
 ])("brackets in brackets are counted after %s", (_name, start, end) => {
   expect(() => compileFilter(ORDER_DISPATCHED, `${start}${"(".repeat(33)}1${end}`)).toThrow(
     /^has brackets in brackets more than 32 deep; use fewer$/,
+  );
+});
+
+/** What strings and comments may hold, with all that ends or escapes a part of them. */
+const parts = fc.array(
+  fc.constantFrom(
+    "(",
+    "[",
+    "{",
+    ")",
+    "]",
+    "}",
+    '"',
+    "'",
+    '""',
+    "\\",
+    "\\\\",
+    "//",
+    "\n",
+    "\r\n",
+    "\u2028",
+    "r",
+    "x",
+  ),
+  { maxLength: 6 },
+);
+/** Strings and bytes of every form that the parser reads, escapes or none. */
+const literal = fc
+  .tuple(
+    fc.constantFrom("", "r", "R", "b", "B", "br", "bR"),
+    fc.constantFrom('"', "'", '"""', "'''"),
+    parts.map((all) => all.join("")),
+  )
+  .map(([prefix, quotes, text]) => prefix + quotes + text + quotes)
+  .filter((text) => isConstant(text));
+const comment = parts.map((all) => `//${all.join("").replaceAll(/[\r\n]/g, "")}\n`);
+
+function isConstant(text: string): boolean {
+  try {
+    return parse(text).expr?.exprKind.case === "constExpr";
+  } catch {
+    return false;
+  }
+}
+
+test("whatever strings and comments between them hold, brackets in brackets are counted as the parser reads them", () => {
+  const opening = fc.oneof(
+    fc
+      .tuple(fc.constant("["), comment, literal)
+      .map(([bracket, note, string]) => `${bracket}${note}${string}, `),
+    fc.constantFrom("[", "(", "{0: "),
+  );
+  fc.assert(
+    fc.property(fc.array(opening, { minLength: 30, maxLength: 35, size: "max" }), (openings) => {
+      const closing = openings.map(([bracket]) => ({ "[": "]", "(": ")", "{": "}" })[bracket as string]);
+      const text = `${openings.join("")}1${closing.reverse().join("")}`;
+      fc.pre(text.length <= MAX_FILTER_CHARACTERS);
+      const message = /^has brackets in brackets more than 32 deep/;
+      if (openings.length > 32) expect(() => compileFilter(ORDER_DISPATCHED, text)).toThrow(message);
+      else expect(() => compileFilter(ORDER_DISPATCHED, text)).not.toThrow(message);
+    }),
   );
 });
 
