@@ -33,19 +33,21 @@ export interface EngineOptions {
   wrap?: (db: Db) => Db;
   /** The address over which the engines read changes of webhooks. Defaults to the database's own address. */
   changesUrl?: (databaseUrl: string) => string | Promise<string>;
+  /** Aborted when the first engine's process stops. Defaults to never. */
+  stopping?: AbortSignal;
 }
 
 /** @param settings over the defaults, beside leave to deliver to this machine */
 export async function startEngine(
   settings: Record<string, string> = {},
-  { resolver, handshakes, wrap = (db) => db, changesUrl = (url) => url }: EngineOptions = {},
+  { resolver, handshakes, wrap = (db) => db, changesUrl = (url) => url, stopping }: EngineOptions = {},
 ): Promise<EngineParts> {
   const database = await createTestDatabase();
   const directUrl = await changesUrl(database.url);
   const db = openDatabase(database.url, { max: 10, indexesOnly: true });
   const secrets = createSecretBox(randomBytes(32));
   const config = readConfig({ DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8", ...settings });
-  const stopping = new AbortController().signal;
+  const never = new AbortController().signal;
   const engines: DeliveryEngine[] = [];
   function another(): DeliveryEngine {
     const engine = createDeliveryEngine({
@@ -55,7 +57,7 @@ export async function startEngine(
       secrets,
       log: pino({ level: "silent" }),
       ...config,
-      stopping,
+      stopping: engines.length === 0 ? (stopping ?? never) : never,
       ...(resolver ? { resolver } : {}),
       ...(handshakes ? { handshakes } : {}),
     });

@@ -206,6 +206,65 @@ test("what a claim brings just as its retry pass is told to stop is given back a
   expect(receiver.received).toHaveLength(2 * DELIVERIES);
 });
 
+/** Engines of which the first stops, once it is armed, with such a claim, whose answer it loses. */
+async function startLosing(claim: RegExp, reply?: Reply) {
+  let engines = 0;
+  let isArmed = false;
+  const stop = new AbortController();
+  const loseAndStop = (sql: string): Fault | undefined => {
+    if (!isArmed || stop.signal.aborted || !claim.test(sql)) return undefined;
+    stop.abort();
+    return "answer lost";
+  };
+  const parts = await startEngine(
+    { RETRY_INITIAL_DELAY: "1m" },
+    {
+      stopping: stop.signal,
+      wrap(db) {
+        engines += 1;
+        return engines > 1 ? db : faulty(db, loseAndStop);
+      },
+    },
+  );
+  const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
+  ends.push(parts.end, receiver.close);
+  const armed = () => {
+    isArmed = true;
+    return stop.signal;
+  };
+  return { parts, receiver, armed };
+}
+
+test("a pump whose claim loses its answer while its process stops ends without an error, and another worker sends all", async () => {
+  const { parts, receiver, armed } = await startLosing(FIRST_CLAIM);
+  await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
+  const stopped = await pump(parts.engine, await freshRun(parts.db), armed());
+  expect(stopped).toMatchObject({ sent: 0, end: "stopped" });
+  // Before the lease expires.
+  await expect.poll(() => parts.db("workers").pluck("id")).toEqual([]);
+  expect(await pump(parts.another(), await freshRun(parts.db))).toMatchObject({ delivered: DELIVERIES });
+  expect(receiver.received).toHaveLength(DELIVERIES);
+});
+
+test("a retry pass whose claim loses its answer while its process stops ends without an error, and another worker sends all", async () => {
+  const { parts, receiver, armed } = await startLosing(RETRY_CLAIM, ({ attempt }) =>
+    attempt === 1 ? 500 : 200,
+  );
+  await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
+  const runId = await freshRun(parts.db);
+  await pump(parts.engine, runId);
+  const [group] = await assignGroups(parts.db, runId);
+  const ofRun = { runId, group: group?.group as number };
+  await parts.db.raw("update retries set due = now()");
+  const pass = { horizonMs: 1_000, forMs: 60_000 };
+  const stopped = await parts.engine.retries.run(ofRun, pass, armed());
+  expect(stopped).toMatchObject({ sent: 0, complete: false });
+  await expect.poll(() => parts.db("workers").pluck("id")).toEqual([]);
+  const other = await parts.another().retries.run(ofRun, pass, new AbortController().signal);
+  expect(other.delivered).toBe(DELIVERIES);
+  expect(receiver.received).toHaveLength(2 * DELIVERIES);
+});
+
 test("an attempt that cannot be recorded holds up no other, and its delivery is tried again until it is given up", async () => {
   const { parts, receiver } = await start();
   await queueFor(parts, `${receiver.url}/well`, { webhooks: 2, events: 5 });
