@@ -35,9 +35,10 @@ export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface)
   if (!signal) return (await query) as T;
   const { client } = db;
   const connection = await client.acquireConnection();
-  const ended = new AbortController();
+  let ended: AbortController | undefined;
   let cancelled: Promise<void> | undefined;
   const cancel = () => {
+    ended = new AbortController();
     cancelled = cancelUntil(ended.signal, connection);
   };
   try {
@@ -46,7 +47,7 @@ export async function untilCallEnds<T>(db: Knex, query: Knex.ChainableInterface)
     return (await query.connection(connection)) as T;
   } finally {
     signal.removeEventListener("abort", cancel);
-    ended.abort();
+    ended?.abort();
     // Until the cancellation has finished, it could hit the connection's next query.
     await cancelled;
     await client.releaseConnection(connection);

@@ -66,21 +66,22 @@ export type ListedRow = Omit<DeliveryRow, "created">;
 const URL_AT_END = `coalesce(
     (select o.url from webhook_old_urls o where o.webhook_id = d.webhook_id and o.until > coalesce(d.started, d.finished)
       order by o.until limit 1), w.url) as url`;
-const LAST = (table: string) =>
+/** The latest attempt, from a row of `attempts` or `deliveries`. */
+export const LAST = (table: string) =>
   `json_build_object('status', ${table}.status, 'error', ${table}.error, 'durationMs', ${table}.duration_ms)`;
-const LAST_OF_OPEN = `case when d.attempts > 0 then (
-      select ${LAST("a")} from attempts a where a.delivery_id = d.id and a.number = d.attempts
-    ) end as last`;
 
-/** The columns of a ListedRow by table, from the table `d` and its webhook `w`. */
+/**
+ * The columns of a ListedRow by table, from the table `d` and its webhook `w`. The latest attempt of an open delivery is not
+ * among them, because it is in another table.
+ */
 export const COLUMNS = {
   queue: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url,
     case when d.claimed_by = any(${WORKERS}) then 'delivering' else 'pending' end as state,
     d.attempts, d.attempts as "roundStart", null::timestamptz as "retryAt", null::timestamptz as finished,
-    null::text as reason, ${LAST_OF_OPEN}`,
+    null::text as reason, null::json as last`,
   retries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, w.url, 'retrying' as state, d.attempts,
     d.round_start as "roundStart", d.due as "retryAt", null::timestamptz as finished, null::text as reason,
-    ${LAST_OF_OPEN}`,
+    null::json as last`,
   deliveries: `d.id, d.event_id as "eventId", d.webhook_id as "webhookId", w.process, ${URL_AT_END}, d.outcome::text as state,
     d.attempts, d.round_start as "roundStart", null::timestamptz as "retryAt", d.finished, d.reason,
     case when d.started is not null then ${LAST("d")} end as last`,
@@ -135,7 +136,9 @@ export async function getDelivery(
   );
   if (!found) return null;
   const { tried, ...delivery } = found;
-  return { delivery: toDelivery(delivery), attempts: (tried ?? []).map(toAttempt) };
+  const attempts = (tried ?? []).map(toAttempt);
+  const last = delivery.last ?? attempts.find(({ number }) => number === delivery.attempts) ?? null;
+  return { delivery: toDelivery({ ...delivery, last }), attempts };
 }
 
 /** An attempt as JSON. */

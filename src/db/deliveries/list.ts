@@ -9,6 +9,7 @@ import {
   type DeliveryRow,
   type DeliveryStateName,
   FINAL_STATES,
+  LAST,
   type ListedRow,
   TABLES,
   toDelivery,
@@ -87,14 +88,18 @@ export async function listDeliveries(
     order,
     fits: limit <= scanned / (webhooks?.length ?? 1),
   };
-  const parts = TABLES.flatMap((table) => partsOf(table, filter.states)).map((part, place) =>
-    read(part, place, reading),
-  );
+  const parts = TABLES.flatMap((table) => partsOf(table, filter.states)).map((part) => read(part, reading));
   if (parts.length === 0) return { deliveries: [], searchedTo: null };
   // One statement and therefore one snapshot: a delivery that changes tables is neither missed nor listed twice.
-  const found = await rows<ListedRow & { searched: string | null }>(
+  const found = await rows<ListedRow & { searched: boolean; matches: boolean }>(
     db,
-    `select * from (${parts.map((part) => `(${part})`).join(" union all ")}) part`,
+    `select page.id, "eventId", "webhookId", process, url, state, attempts, "roundStart", "retryAt", finished, reason,
+        case when state <> all(:finalStates::text[]) and attempts > 0 then (
+          select ${LAST("a")} from attempts a where a.delivery_id = page.id and a.number = page.attempts
+        ) else last end as last, searched, matches
+      from (
+        select * from (${parts.map((part) => `(${part})`).join(" union all ")}) part order by id ${order} limit :limit::int
+      ) page`,
     {
       ...bindings,
       webhooks,
@@ -102,21 +107,17 @@ export async function listDeliveries(
       events: events?.map(({ id }) => id) ?? [],
       firsts: events?.map(({ first }) => first) ?? [],
       lasts: events?.map(({ last }) => last) ?? [],
+      finalStates: FINAL_STATES,
       limit,
       scanned,
     },
   );
   const older = (a: string, b: string) => (ascending ? a > b : a < b);
-  // The last row of a part contains how far it searched, if it stopped early.
-  const horizon = found
-    .map(({ searched }) => searched)
-    .filter((id) => id !== null)
-    .reduce<string | null>((nearest, id) => (nearest === null || older(nearest, id) ? id : nearest), null);
+  // Where a search stopped early, rows beyond are not known. A full page ends before.
+  const horizon = found.find(({ searched }) => searched)?.id ?? null;
   const page = found
-    .filter(({ id, searched }) => searched === null && (horizon === null || !older(id, horizon)))
-    .sort((a, b) => (a.id === b.id ? 0 : older(a.id, b.id) ? 1 : -1))
-    .slice(0, limit)
-    .map(({ searched: _, ...row }) => toDelivery(row));
+    .filter(({ id, matches }) => matches && (horizon === null || !older(id, horizon)))
+    .map(({ searched: _searched, matches: _matches, ...row }) => toDelivery(row));
   if (ascending) page.reverse();
   return { deliveries: page, searchedTo: page.length < limit ? horizon : null };
 }
@@ -249,55 +250,39 @@ function sourceOf(webhooks: readonly bigint[] | null): Source {
 }
 
 /**
- * The query of a part: rows in id order until `limit` rows match or `scanned` rows were examined. In the second case,
- * one more row, with only `searched` set, contains how far it searched. Conditions on ids and indexes apply where
+ * The query of a part: rows in id order until `limit` rows match or `scanned` rows were examined. In the second case, the
+ * last examined row has `searched` set, and is there even if it does not match. Conditions on ids and indexes apply where
  * rows are read; all others where they are examined.
  */
-function read({ table, indexed, state }: Part, place: number, reading: Reading): string {
+function read({ table, indexed, state }: Part, reading: Reading): string {
   const { bounds, conditions, from, order, fits } = reading;
   // Each row of these webhooks matches, so a page needs no more rows of any of them.
   const complete = from === "several" && state === null && fits;
-  const rowsOf = (more: readonly string[], limit: string) => {
+  const most = from === "several" ? ":scanned::int / :webhookCount::int" : ":scanned::int";
+  const numbered = `d.*, row_number() over (order by d.id ${order}) as place`;
+  const rowsOf = (more: readonly string[], selected = numbered) => {
     const all = [...bounds, ...(indexed === null ? [] : [indexed]), ...more];
     const where = all.length > 0 ? `where ${all.join(" and ")}` : "";
-    return `select d.* from ${table} d ${where} order by d.id ${order} limit ${limit}`;
+    return `select ${selected} from ${table} d ${where} order by d.id ${order} limit ${complete ? ":limit::int" : most}`;
   };
-  const each = complete ? ":limit::int" : ":scanned::int / :webhookCount::int";
   const source = {
-    all: () => rowsOf([], ":scanned::int"),
-    one: () => rowsOf(["d.webhook_id = (:webhooks::bigint[])[1]"], ":scanned::int"),
+    all: () => rowsOf([]),
+    one: () => rowsOf(["d.webhook_id = (:webhooks::bigint[])[1]"]),
     several: () => `select d.* from unnest(:webhooks::bigint[]) named(id)
-      cross join lateral (${rowsOf(["d.webhook_id = named.id"], each)}) d`,
-    events: () => `select d.* from (
+      cross join lateral (${rowsOf(["d.webhook_id = named.id"])}) d`,
+    events: () => `select ${numbered} from (
         select d.* from unnest(:events::uuid[], :firsts::uuid[], :lasts::uuid[]) named(id, first, last)
         cross join lateral (
-          ${rowsOf(["d.id >= named.first", "d.id <= named.last", "d.event_id = named.id"], ":scanned::int")}
+          ${rowsOf(["d.id >= named.first", "d.id <= named.last", "d.event_id = named.id"], "d.*")}
         ) d
       ) d order by d.id ${order} limit :scanned::int`,
   }[from]();
-  const passed = `passed_${place}`;
-  const page = `
-    with ${passed} as materialized (
-      select ${COLUMNS[table]} from (${source}) d cross join lateral (
-        -- Looked up row by row, so that no more rows are read than the page needs.
-        select w.process, w.url from webhooks w where w.id = d.webhook_id and ${conditions.join(" and ")} offset 0
-      ) w ${state === null ? "" : `where ${state}`} order by d.id ${order} limit :limit::int
-    )
-    select p.*, null::uuid as searched from ${passed} p`;
-  if (complete) return page;
-  const last =
-    from !== "several"
-      ? `select d.id from (${source}) d order by d.id ${order} offset :scanned::int - 1 limit 1`
-      : `select d.id from unnest(:webhooks::bigint[]) named(id) cross join lateral (
-          select d.id from (${rowsOf(["d.webhook_id = named.id"], each)}) d order by d.id ${order} offset ${each} - 1 limit 1
-        ) d order by d.id ${order} limit 1`;
-  // Each webhook is searched to a different id: a full page may reach beyond the nearest of them.
-  const several =
-    from !== "several"
-      ? ""
-      : ` or exists (select from ${passed} p where p.id ${order === "desc" ? "<" : ">"} last.id)`;
-  return `${page}
-    union all
-    select none.*, last.id from (${last}) last left join ${passed} none on false
-      where (select count(*) from ${passed}) < :limit::int${several}`;
+  const searched = complete ? "false" : `d.place = ${most}`;
+  const matches = state === null ? "w.matches" : `w.matches and ${state}`;
+  return `
+    select ${COLUMNS[table]}, ${searched} as searched, ${matches} as matches
+    from (${source}) d cross join lateral (
+      -- Looked up row by row, so that no more rows are read than the page needs.
+      select w.process, w.url, ${conditions.join(" and ")} as matches from webhooks w where w.id = d.webhook_id offset 0
+    ) w where (${matches}) or ${searched} order by d.id ${order} limit :limit::int`;
 }

@@ -25,7 +25,8 @@ const properties = new Map(
 
 /**
  * The first searchable value of a payload, at most MAX_SUBJECT_CHARACTERS long; undefined if it has none. The payload of a test
- * event is any JSON object, whose values need not have the types of the event type, and may be nested too deeply for the parser.
+ * event is any JSON object, whose values need not have the types of the event type, and may be nested too deeply for the parser
+ * of large integers.
  *
  * @param process the number of its event type
  */

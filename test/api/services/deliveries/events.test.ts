@@ -191,7 +191,7 @@ test("test events of any payload can be listed, exported, read and sent again by
     ['{"OrderNumber":{"toString":null}}', undefined],
     ['{"OrderNumber":[[1]],"TrackingNumber":true}', undefined],
     [`{"OrderNumber":${deep}}`, undefined],
-    [`{"OrderNumber":"SO-1","Deep":${deep}}`, undefined],
+    [`{"OrderNumber":"SO-1","Deep":${deep}}`, "SO-1"],
     ['{"OrderNumber":{},"TrackingNumber":["JD-1"]}', "JD-1"],
     ['{"OrderNumber":9007199254740993}', "9007199254740993"],
     ['{"OrderNumber":"\\ud800"}', "\ufffd"],
