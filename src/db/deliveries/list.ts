@@ -82,7 +82,7 @@ export async function listDeliveries(
   const { bounds, conditions, bindings } = restrictions(scope, filter);
   const { events } = filter;
   const reading: Reading = {
-    bounds,
+    bounds: bounds.map((bound) => bound("d.id")),
     conditions,
     from: events ? "events" : sourceOf(webhooks),
     order,
@@ -95,7 +95,9 @@ export async function listDeliveries(
     db,
     `select page.id, "eventId", "webhookId", process, url, state, attempts, "roundStart", "retryAt", finished, reason,
         case when state <> all(:finalStates::text[]) and attempts > 0 then (
-          select ${LAST("a")} from attempts a where a.delivery_id = page.id and a.number = page.attempts
+          select ${LAST("a")} from attempts a
+          where ${["a.delivery_id = page.id", ...bounds.map((bound) => bound("a.delivery_id"))].join(" and ")}
+            and a.number = page.attempts
         ) else last end as last, searched, matches
       from (
         select * from (${parts.map((part) => `(${part})`).join(" union all ")}) part order by id ${order} limit :limit::int
@@ -165,17 +167,20 @@ function webhookConditions(
   return { sql: conditions.join(" and "), bindings };
 }
 
-/** `bounds` restrict ids, which every index contains; `conditions` are checked per row. */
+/**
+ * `bounds` restrict the ids in a column, which every index contains and by which tables are partitioned; `conditions` are
+ * checked per row.
+ */
 function restrictions(
   scope: Scope,
   filter: DeliveryFilter & Matching,
-): { bounds: string[]; conditions: string[]; bindings: Bindings } {
+): { bounds: ((column: string) => string)[]; conditions: string[]; bindings: Bindings } {
   const { deliveryId, webhookId, eventId, from, to, before, after } = filter;
-  const bounds: string[] = [];
+  const bounds: ((column: string) => string)[] = [];
   const { sql, bindings } = webhookConditions(scope, filter);
   const conditions = [sql];
   const bound = (condition: string, name: string, value: string) => {
-    bounds.push(`d.id ${condition} :${name}::uuid`);
+    bounds.push((column) => `${column} ${condition} :${name}::uuid`);
     bindings[name] = value;
   };
   if (deliveryId !== undefined) bound("=", "deliveryId", deliveryId);
