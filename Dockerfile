@@ -1,7 +1,7 @@
 # The service as one image for both roles: `ROLE=api` and `ROLE=worker`. PostgreSQL and Temporal are outside.
 
-# Node 24 on Debian, with npm. Releases name it by its digest: --build-arg BASE=node:24-bookworm-slim@sha256:…
-ARG BASE=node:24-bookworm-slim
+# Node 26 on Debian, with npm. Releases name it by its digest: --build-arg BASE=node:26-bookworm-slim@sha256:…
+ARG BASE=node:26-bookworm-slim
 
 FROM ${BASE} AS dependencies
 WORKDIR /service

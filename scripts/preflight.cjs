@@ -15,7 +15,7 @@ if (found[0] < needed[0] || (found[0] === needed[0] && found[1] < needed[1])) {
       "  npm rebuild            when npm was told to ignore scripts, or",
       "  npm install-scripts approve --all && npm rebuild",
       "",
-      "or install Node 24 yourself (https://nodejs.org).",
+      "or install Node 26 yourself (https://nodejs.org).",
     ].join("\n"),
   );
   process.exit(1);

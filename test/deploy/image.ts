@@ -12,7 +12,7 @@ const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
 const NAME = "localhost/webhook-service-test";
 const MAX_OUTPUT_BYTES = 64 * 2 ** 20;
 
-/** An image with Node 24 and npm to build from, by digest. Without it, one is made from Debian's packages. */
+/** An image with Node 26 and npm to build from, by digest. Without it, one is made from Debian's packages. */
 const givenBase = process.env.IMAGE_BASE;
 
 /** The programs that build and run the image. crun refuses hybrid cgroups, so that containers run by runc. */

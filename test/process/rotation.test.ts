@@ -7,6 +7,7 @@ import {
   createServer,
   type IncomingHttpHeaders,
   type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -178,7 +179,7 @@ async function startKeyedTemporal() {
     session.once("close", () => target.destroy());
     targets.set(session, target);
   });
-  server.on("stream", (stream, headers: IncomingHttpHeaders) => {
+  server.on("stream", (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
     const session = stream.session as ServerHttp2Session;
     const key = /^Bearer (.*)$/.exec(headers.authorization ?? "")?.[1] ?? "none";
     seen.set(key, (seen.get(key) ?? new Set()).add(session));

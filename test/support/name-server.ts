@@ -58,7 +58,7 @@ export async function startNameServer(behaviour: Behaviour): Promise<NameServer>
   tcp.on("connection", (socket) => {
     sockets.add(socket.on("error", () => {}).on("close", () => sockets.delete(socket)));
     let received = Buffer.alloc(0);
-    socket.on("data", async (chunk) => {
+    socket.on("data", async (chunk: Buffer) => {
       received = Buffer.concat([received, chunk]);
       while (received.length >= 2 && received.length >= 2 + received.readUInt16BE()) {
         const length = 2 + received.readUInt16BE();

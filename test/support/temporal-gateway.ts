@@ -1,5 +1,11 @@
 import { once } from "node:events";
-import { connect, constants, createServer, type OutgoingHttpHeaders } from "node:http2";
+import {
+  connect,
+  constants,
+  createServer,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
 import type { AddressInfo } from "node:net";
 import { inject, onTestFinished } from "vitest";
 
@@ -23,7 +29,7 @@ export async function startTemporalGateway(port = 0): Promise<TemporalGateway> {
   const server = createServer();
   const sessions = new Set<{ destroy(): void }>([temporal]);
   server.on("session", (session) => void sessions.add(session));
-  server.on("stream", (stream, headers) => {
+  server.on("stream", (stream: ServerHttp2Stream, headers) => {
     stream.on("error", () => {});
     if (status !== null) {
       const refusal = { "content-type": "application/grpc", "grpc-status": String(status) };
