@@ -24,6 +24,7 @@ const OWN = [
   "0012-filters",
   "0013-endpoints",
   "0014-queued-again",
+  "0015-plans-of-publishing",
 ];
 
 let database: TestDatabase;

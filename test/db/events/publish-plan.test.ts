@@ -1,0 +1,53 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Db, openDatabase } from "../../../src/db/database.ts";
+import { publishEvents } from "../../../src/db/events/publish.ts";
+import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
+import { type PlanNode, plansOf } from "../explained.ts";
+
+let database: TestDatabase;
+let db: Db;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = openDatabase(database.url, { max: 2 });
+});
+afterAll(async () => {
+  await db.destroy();
+  await database.drop();
+});
+
+/** The pages of `webhooks` and its indexes that a plan read. */
+function pagesOfWebhooks(node: PlanNode): number {
+  const own = (node["Shared Hit Blocks"] ?? 0) + (node["Shared Read Blocks"] ?? 0);
+  if (node["Relation Name"] === "webhooks") return own;
+  return (node.Plans ?? []).reduce((sum, child) => sum + pagesOfWebhooks(child), 0);
+}
+
+test("publishing an event of a type with few webhooks reads no more than these, among 20,000 of two other types", async () => {
+  await db.raw(
+    `insert into webhooks (process, url, target_url, api_key_id, secret)
+      select case when n <= 10 then 1 else 2 + n % 2 end, url, url, :apiKeyId::uuid, :secret::bytea
+      from generate_series(1, 20010) n, lateral (select 'https://example.com/' || n as url) u`,
+    { apiKeyId: randomUUID(), secret: randomBytes(8) },
+  );
+  await db.raw("analyze webhooks");
+  const event = {
+    apiKeyId: randomUUID(),
+    idempotencyKey: "k",
+    requestSha256: randomBytes(32).toString("hex"),
+    process: 1,
+    userId: "u",
+    occurred: null,
+    payload: "{}",
+  };
+  let queued: unknown;
+  const [insert] = await plansOf(
+    db,
+    async (trx) => {
+      queued = await publishEvents(trx, [event]);
+    },
+    ["analyze", "buffers"],
+  );
+  expect(queued).toEqual([expect.objectContaining({ queued: 10 })]);
+  expect(pagesOfWebhooks(insert as PlanNode)).toBeLessThan(50);
+});
