@@ -91,10 +91,11 @@ function writeError(
 
 /**
  * Closes the stream of a response that ended without a body. Node leaves it open while the client has more to send
- * than the stream's window allows, and a connection has a limited number of streams.
+ * than the stream's window allows, and a connection has a limited number of streams. Headers are sent at the end of this turn of the
+ * event loop: a stream closed before, from Node 26 on, ends without them.
  */
 export function closeStream({ stream }: Pick<NodeAnswer, "stream">): void {
-  stream?.close(constants.NGHTTP2_NO_ERROR);
+  setImmediate(() => stream?.close(constants.NGHTTP2_NO_ERROR));
 }
 
 /** Truncates a path for error messages, and hides the secrets in it. */
