@@ -103,6 +103,16 @@ test("keys are found by name, prefix and app, and the address keeps what is soug
   });
 });
 
+test("an app in the address that does not exist is shown as a filter that can be cleared", () =>
+  web.visit({ path: "/keys?app=no-such-app" }, async (page) => {
+    await page.getByRole("heading", { name: "No key matches" }).waitFor();
+    await expect
+      .poll(() => page.getByRole("combobox", { name: "Installed app" }).inputValue())
+      .toBe("no-such-app");
+    await page.getByRole("button", { name: "Any installed app" }).click();
+    await row(page, "Administrator").waitFor();
+  }));
+
 test("dozens of keys can be used by everyone, and on a phone they are cards", async () => {
   await fill();
   await web.visit({ path: "/keys?search=shop" }, async (page) => {

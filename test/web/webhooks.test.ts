@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { changeDelivery, type Stored } from "../support/stored-deliveries.ts";
 import { SCREENS } from "./browser.ts";
-import { tabTo } from "./keyboard.ts";
+import { enterOn, tabTo } from "./keyboard.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -185,6 +185,23 @@ test("the list is narrowed by state, event type, application and words, all of i
       await takeScreenshots(page, "webhooks-apps");
       await page.goto(shared);
       await listed(page).toEqual(["warehouse.example/out"]);
+    },
+  );
+});
+
+test("unknown filters in the address are shown, and cleared by keyboard", async () => {
+  await web.service.register("https://cleared.example/in", { process: 1 });
+  await web.visit(
+    { path: "/webhooks?process=NoSuchType&state=gone&search=cleared", key: reader },
+    async (page) => {
+      await page.getByRole("heading", { name: "No webhook matches" }).waitFor();
+      const type = page.getByRole("combobox", { name: "Event type" });
+      await expect.poll(() => type.inputValue()).toBe("NoSuchType");
+      await expect.poll(() => page.getByRole("combobox", { name: "State" }).inputValue()).toBe("gone");
+      await enterOn(page, page.getByRole("button", { name: "Any event type" }));
+      await expect.poll(() => type.and(page.locator(":focus")).count()).toBe(1);
+      await enterOn(page, page.getByRole("button", { name: "Any state" }));
+      await listed(page).toEqual(["cleared.example/in"]);
     },
   );
 });

@@ -1,6 +1,7 @@
 import { Grid, Select } from "@mantine/core";
 import type { ApiKey } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { SearchField } from "../../parts/lists/search-field.tsx";
+import { clearButton } from "../../parts/lists/select-values.ts";
 import { ACTIONS } from "./actions.ts";
 
 /** The filters of the page, as its address names them. */
@@ -39,7 +40,7 @@ export function AuditFilters(props: {
           onChange={(action) => onChange({ action: action ?? "" })}
           searchable
           clearable
-          clearButtonProps={{ "aria-label": "Any action" }}
+          clearButtonProps={clearButton("Any action")}
           nothingFoundMessage="No such action"
         />
       </Grid.Col>
@@ -52,7 +53,7 @@ export function AuditFilters(props: {
           onChange={(key) => onChange({ key: key ?? "" })}
           searchable
           clearable
-          clearButtonProps={{ "aria-label": "Any API key" }}
+          clearButtonProps={clearButton("Any API key")}
           nothingFoundMessage="No such key"
         />
       </Grid.Col>

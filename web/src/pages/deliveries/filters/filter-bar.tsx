@@ -3,6 +3,7 @@ import { useDisclosure } from "@mantine/hooks";
 import { IconFilter } from "@tabler/icons-react";
 import { catalogue } from "../../../../../src/contract/catalogue.ts";
 import { SearchField } from "../../../parts/lists/search-field.tsx";
+import { clearButton } from "../../../parts/lists/select-values.ts";
 import { useBelow } from "../../../parts/lists/use-below.ts";
 import { DELIVERY_STATES } from "../../../parts/status/delivery-state.tsx";
 import { FILTER_NAMES, type FilterBarProps, statesOf } from "./filters.ts";
@@ -84,7 +85,7 @@ function OtherFilters({ filters, onChange }: FilterBarProps) {
           value={chosen.map(({ name }) => name)}
           onChange={(names) => onChange({ state: names.join(",") })}
           clearable
-          clearButtonProps={{ "aria-label": "Any state" }}
+          clearButtonProps={clearButton("Any state")}
           // One text for all of them, so that the filters stay on one line.
           renderPill={({ option }) =>
             option?.value === chosen[0]?.name && <Text className="chosen">{inWords(chosen)}</Text>
@@ -100,7 +101,7 @@ function OtherFilters({ filters, onChange }: FilterBarProps) {
           value={TYPES.includes(filters.type) ? filters.type : null}
           onChange={(type) => onChange({ type: type ?? "" })}
           clearable
-          clearButtonProps={{ "aria-label": "Any event type" }}
+          clearButtonProps={clearButton("Any event type")}
         />
       </Box>
       <Box flex="2 1 0" miw={0}>

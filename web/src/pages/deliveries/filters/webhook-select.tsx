@@ -4,6 +4,7 @@ import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { failureReason } from "../../../api/failure.ts";
+import { clearButton } from "../../../parts/lists/select-values.ts";
 import { readWebhookId } from "./filters.ts";
 import { useWebhooks } from "./use-webhooks.ts";
 
@@ -41,7 +42,7 @@ export function WebhookSelect(props: { value: string; onChange: (id: string) => 
       clearable
       limit={MAX_SHOWN}
       nothingFoundMessage="No webhook matches"
-      clearButtonProps={{ "aria-label": "Any webhook" }}
+      clearButtonProps={clearButton("Any webhook")}
       renderOption={({ option }) => <Option label={option.label} />}
     />
   );

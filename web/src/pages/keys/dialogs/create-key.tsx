@@ -14,6 +14,7 @@ import { catalogue } from "../../../../../src/contract/catalogue.ts";
 import { permissionName } from "../../../../../src/contract/permissions.ts";
 import { fieldFailures } from "../../../api/failure.ts";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
+import { clearButton } from "../../../parts/lists/select-values.ts";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { PERMISSIONS } from "./permissions.ts";
 import { QUOTA_RULES, QuotaFields, quotasOf, quotaValuesOf } from "./quota-fields.tsx";
@@ -142,7 +143,7 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
             .map(({ number, name }) => ({ value: String(number), label: name }))}
           searchable
           clearable
-          clearButtonProps={{ "aria-label": "All event types" }}
+          clearButtonProps={clearButton("All event types")}
           hidePickedOptions
           nothingFoundMessage="No such event type"
         />
@@ -156,7 +157,7 @@ function CreateKeyForm({ onClose, apps, appId, own, onCreated }: Omit<CreateKeyP
           data={apps.map(({ id, name }) => ({ value: id, label: name }))}
           searchable
           clearable
-          clearButtonProps={{ "aria-label": "No installed app" }}
+          clearButtonProps={clearButton("No installed app")}
           nothingFoundMessage="No such app"
         />
         {!isOfApp && (

@@ -1,6 +1,7 @@
 import { Grid, Input, SegmentedControl, Select } from "@mantine/core";
 import type { ApiKey, InstalledApp } from "../../../../../gen/webhook/v1/api_key_pb.ts";
 import { SearchField } from "../../../parts/lists/search-field.tsx";
+import { clearButton, withChosen } from "../../../parts/lists/select-values.ts";
 
 /** The filters of the page, as its address names them. */
 export const KEY_FILTERS = ["search", "state", "app"] as const;
@@ -46,17 +47,20 @@ export function KeyFilters(props: {
           onChange={(text) => onChange({ search: text.replaceAll(SECRET, "$1") }, { replace: true })}
         />
       </Grid.Col>
-      {apps.length > 0 && (
+      {(apps.length > 0 || filters.app !== "") && (
         <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
           <Select
             label="Installed app"
             placeholder="Any or none"
-            data={apps.map(({ id, name }) => ({ value: id, label: name }))}
+            data={withChosen(
+              apps.map(({ id, name }) => ({ value: id, label: name })),
+              filters.app,
+            )}
             value={filters.app || null}
             onChange={(app) => onChange({ app: app ?? "" })}
             searchable
             clearable
-            clearButtonProps={{ "aria-label": "Any installed app" }}
+            clearButtonProps={clearButton("Any installed app")}
             nothingFoundMessage="No such app"
           />
         </Grid.Col>

@@ -6,6 +6,7 @@ import { catalogue, processName } from "../../../../../src/contract/catalogue.ts
 import { useMay } from "../../../api/session.tsx";
 import { useAllPages } from "../../../api/use-all-pages.ts";
 import { SearchField } from "../../../parts/lists/search-field.tsx";
+import { type Choice, clearButton, withChosen } from "../../../parts/lists/select-values.ts";
 import { WEBHOOK_HEALTHS } from "../../../parts/status/webhook-health.tsx";
 import { NO_APPLICATION, type WebhookFilters } from "./find-webhooks.ts";
 
@@ -61,8 +62,8 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
         <Select
           aria-label="Event type"
           placeholder="Any event type"
-          clearButtonProps={{ "aria-label": "Any event type" }}
-          data={processes}
+          clearButtonProps={clearButton("Any event type")}
+          data={withChosen(processes, filters.process)}
           value={filters.process || null}
           onChange={(process) => change({ process: process ?? "", page: "" })}
           clearable
@@ -74,7 +75,7 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
         <Select
           aria-label="Health"
           placeholder="Any health"
-          clearButtonProps={{ "aria-label": "Any health" }}
+          clearButtonProps={clearButton("Any health")}
           data={HEALTHS}
           value={filters.health || null}
           onChange={(health) => change({ health: health ?? "", page: "" })}
@@ -85,8 +86,8 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
         <Select
           aria-label="State"
           placeholder="Any state"
-          clearButtonProps={{ "aria-label": "Any state" }}
-          data={STATES}
+          clearButtonProps={clearButton("Any state")}
+          data={withChosen(STATES, filters.state)}
           value={filters.state || null}
           onChange={(state) => change({ state: state ?? "", page: "" })}
           clearable
@@ -96,7 +97,7 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
         <Select
           aria-label="Installed app"
           placeholder="Any app"
-          clearButtonProps={{ "aria-label": "Any app" }}
+          clearButtonProps={clearButton("Any app")}
           data={applications}
           value={filters.application || null}
           onChange={(application) => change({ application: application ?? "", page: "" })}
@@ -110,13 +111,12 @@ export function ListFilters({ webhooks, filters, change }: ListFiltersProps) {
 }
 
 /** Every event type there is, and those of webhooks that a later version of the service registered. */
-function processChoices(webhooks: readonly Webhook[]): string[] {
-  return [
-    ...new Set([
-      ...catalogue.map(({ name }) => name),
-      ...webhooks.map(({ webhookProcess }) => processName(webhookProcess)),
-    ]),
-  ];
+function processChoices(webhooks: readonly Webhook[]): Choice[] {
+  const names = new Set([
+    ...catalogue.map(({ name }) => name),
+    ...webhooks.map(({ webhookProcess }) => processName(webhookProcess)),
+  ]);
+  return [...names].map((name) => ({ value: name, label: name }));
 }
 
 /** The apps of the webhooks, and the chosen one: by its name, or by its id if the session may not see apps. */
