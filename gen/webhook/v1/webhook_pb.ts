@@ -1363,6 +1363,8 @@ export const WebhookService: GenService<{
    *
    * ABORTED with the reason REVISION_CHANGED if `revision` is set and is not the webhook's revision: get the webhook and
    * decide again. ALREADY_EXISTS with the reason WEBHOOK_EXISTS if another webhook has its event type and the new URL.
+   * FAILED_PRECONDITION if the new URL has another host, which would get stored headers or credentials: remove these with
+   * SetWebhookRequestSettings first.
    *
    * @generated from rpc webhook.v1.WebhookService.UpdateWebhook
    */

@@ -16,10 +16,11 @@ import {
   scopeError,
   userNameError,
 } from "../../../contract/delivery-headers.ts";
-import { DomainError, type FieldViolation } from "../../../contract/errors.ts";
+import type { FieldViolation } from "../../../contract/errors.ts";
 import { InvalidTargetError, type OAuth2Client, type TargetRules } from "../../../contract/target-rules.ts";
 import { type Facts, webhookTarget } from "../../../db/audit/audit-log.ts";
 import { eachOf } from "../../../db/audit/webhook-changes.ts";
+import type { Db } from "../../../db/database.ts";
 import { lockShared } from "../../../db/endpoints/shared-webhooks.ts";
 import {
   type Authentication,
@@ -29,12 +30,13 @@ import {
   readRequestSettings,
   writeRequestSettings,
 } from "../../../db/webhooks/request-settings.ts";
-import { expectRevision } from "../../../db/webhooks/webhook-update.ts";
+import type { SecretBox } from "../../../db/webhooks/secret-box.ts";
+import { type ChangedWebhook, expectRevision } from "../../../db/webhooks/webhook-update.ts";
 import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
-import { invalidFields } from "../../errors/errors.ts";
+import { invalidFields, stateNotFit } from "../../errors/errors.ts";
 import { noWebhook } from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
 import { type Check, checkedTls, maskedTls, tlsFacts } from "./tls-settings.ts";
@@ -87,13 +89,13 @@ export function requestSettingsMethods({ db, secrets, targets, tryRequest }: Api
 
     async tryWebhookRequest({ webhookId, settings }, handler) {
       if (!tryRequest) {
-        throw notNow("this process sends no test requests; call a process with ROLE=api or ROLE=all");
+        throw stateNotFit("this process sends no test requests; call a process with ROLE=api or ROLE=all");
       }
       const webhook = await getWebhook(db, callerScope(handler), webhookId);
       if (!webhook) throw noWebhook(webhookId);
       const payload = processes.find(({ number }) => number === webhook.process)?.sample;
       if (payload === undefined) {
-        throw notNow(
+        throw stateNotFit(
           `webhook ${webhookId} is for event type ${webhook.process}, which this version does not know`,
         );
       }
@@ -123,8 +125,22 @@ export function requestSettingsMethods({ db, secrets, targets, tryRequest }: Api
   };
 }
 
-function notNow(message: string): DomainError {
-  return new DomainError("FAILED_PRECONDITION", message, { reason: "STATE_NOT_FIT" });
+/**
+ * Checks a change of a webhook's URL. Stored credentials cannot be read, and another host must not get them either.
+ *
+ * @throws DomainError FAILED_PRECONDITION if the webhook has any and its URL another origin
+ */
+export async function keepCredentialsOnHost(
+  trx: Db,
+  secrets: SecretBox,
+  { before, webhook }: ChangedWebhook,
+): Promise<void> {
+  if (new URL(before.targetUrl).origin === new URL(webhook.targetUrl).origin) return;
+  const { headers, authentication } = await readRequestSettings(trx, secrets, webhook.id);
+  if (headers.length === 0 && authentication === null) return;
+  throw stateNotFit(
+    `webhook ${webhook.id} sends stored headers or credentials, which another host would get; remove them from its request settings, change the URL, and set them again`,
+  );
 }
 
 /**

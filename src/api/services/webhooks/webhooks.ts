@@ -38,7 +38,7 @@ import { BY_ID, readPage } from "../paging.ts";
 import { describeEventTypes } from "./event-types.ts";
 import { checkedFilter, filterMethods } from "./filters.ts";
 import { keyPairMethods } from "./key-pairs.ts";
-import { requestSettingsMethods } from "./request-settings.ts";
+import { keepCredentialsOnHost, requestSettingsMethods } from "./request-settings.ts";
 import {
   assertMaySubscribe,
   checkedAddress,
@@ -69,6 +69,7 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
     const changed = await auditedCall(db, handler, async (trx, record) => {
       const updated = await updateWebhook(trx, scope, webhookId, changes, options);
       if (!updated) throw noWebhook(webhookId);
+      if (changes.address) await keepCredentialsOnHost(trx, secrets, updated);
       for (const { before, webhook } of [updated, ...updated.others]) {
         const [was, is] = [webhookFacts(before), webhookFacts(webhook)];
         if (isDeepStrictEqual(was, is)) continue;

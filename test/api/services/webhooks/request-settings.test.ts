@@ -1,9 +1,11 @@
 import { generateKeyPair } from "node:crypto";
 import { promisify } from "node:util";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
+import type { RequestSettingsSchema } from "../../../../gen/webhook/v1/request_settings_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
@@ -80,6 +82,32 @@ test("request settings are not removed with a revision from before another chang
   await webhooks.setWebhookRequestSettings({ webhookId });
   expect((await read(webhookId)).settings?.headerNames).toEqual([]);
 });
+
+test.each<[string, MessageInitShape<typeof RequestSettingsSchema>]>([
+  ["a header", header("X-One")],
+  ["a bearer token", { authentication: { case: "bearer", value: { token: "t" } } }],
+])(
+  "stored credentials do not go to another host: with %s, only the path of a URL can be changed",
+  async (_, settings) => {
+    const webhookId = await api.register();
+    const { webhook } = await webhooks.getWebhook({ webhookId });
+    const { origin, host } = new URL(webhook?.url ?? "");
+    await webhooks.setWebhookRequestSettings({ webhookId, settings });
+    const change = (url: string) => webhooks.updateWebhook({ webhookId, url });
+    await change(`${origin}/another-${webhookId}`);
+    for (const url of ["https://thief.example/", `https://${host}.thief.example/`, `https://${host}:8443/`]) {
+      const refused = await failure(change(url));
+      expect([refused?.code, refused?.rawMessage]).toEqual([
+        Code.FailedPrecondition,
+        expect.stringContaining("remove them from its request settings, change the URL, and set them again"),
+      ]);
+    }
+    expect((await webhooks.getWebhook({ webhookId })).webhook?.url).toBe(`${origin}/another-${webhookId}`);
+    await webhooks.setWebhookRequestSettings({ webhookId });
+    const moved = `https://shop-${webhookId}.example/`;
+    expect((await change(moved)).webhook?.url).toBe(moved);
+  },
+);
 
 test("an RSA key of a client certificate that takes long to sign with is refused", async () => {
   const webhookId = await api.register();
