@@ -137,7 +137,11 @@ export async function getDelivery(
   if (!found) return null;
   const { tried, ...delivery } = found;
   const attempts = (tried ?? []).map(toAttempt);
-  const last = delivery.last ?? attempts.find(({ number }) => number === delivery.attempts) ?? null;
+  // As in lists: what ended without another attempt has no latest one.
+  const isFinal = FINAL_STATES.includes(delivery.state);
+  const last = isFinal
+    ? delivery.last
+    : (attempts.find(({ number }) => number === delivery.attempts) ?? null);
   return { delivery: toDelivery({ ...delivery, last }), attempts };
 }
 

@@ -151,6 +151,25 @@ test("listed deliveries tell what their event is about, and the result of the la
   expect(await listed()).toMatchObject({ status: 503, durationMs: 5, subject: "SO-7" });
 });
 
+test("a delivery is the same in a list and by its id, tried, untried or ended without another attempt", async () => {
+  const webhookId = await api.register();
+  const tried = [{ status: 500 }, { status: 503 }];
+  await storeDeliveries(api.context.db, [
+    { webhookId },
+    { webhookId, tried },
+    { webhookId, state: "retrying", tried },
+    { webhookId, state: "failed", tried },
+    { webhookId, state: "cancelled", tried, endedUntried: true },
+    { webhookId, state: "filtered" },
+  ]);
+  const { deliveries: listed } = await deliveries.listDeliveries({ webhookId });
+  expect(listed).toHaveLength(6);
+  for (const each of listed) {
+    const { delivery } = await deliveries.getDelivery({ deliveryId: each.id });
+    expect(delivery).toEqual(each);
+  }
+});
+
 test("failures are counted by reason, the most frequent first, of failed and retrying deliveries that match", async () => {
   const busy = await api.register();
   const expired = { status: null, error: "certificate has expired (CERT_HAS_EXPIRED)" };
