@@ -68,7 +68,7 @@ test("a call that finds no room in time is refused with a time to come again, an
   expect(all.held).toBe(MAX);
 });
 
-/** The time after which what a call waits for is refused, by a clock of its own, and the error. */
+/** Advances the fake timers until a waiting call is refused. Returns how long it waited, and its error. */
 async function refusal(waiting: Promise<void> | undefined): Promise<{ afterMs: number; message: string }> {
   const started = performance.now();
   const error = waiting?.then(

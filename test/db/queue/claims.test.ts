@@ -71,7 +71,7 @@ async function within(isOfRetries: boolean, work: (trx: Db) => Promise<unknown>)
       );
       const { seconds } = time as NonNullable<typeof time>;
       if ((Math.floor(seconds) % 5 === 0) === isOfRetries && seconds % 1 > 0.1) {
-        // Not a whole number: what has come in since then is added and left, and rounding may take a little of it.
+        // Half a token more than three: a claim adds and subtracts the same fractional number, which can lose a little by rounding.
         const bucket = { rate_tokens: 3.5, rate_at: trx.raw("date_trunc('second', now())") };
         for (const table of ["webhooks", "endpoints"] as const) await trx(table).update(bucket);
         await work(trx);

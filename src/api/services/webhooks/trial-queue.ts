@@ -4,7 +4,7 @@ import { DomainError } from "../../../contract/errors.ts";
 export const MAX_WAITING_PER_KEY = 20;
 const RETRY_AFTER_MS = 1_000;
 
-/** Runs few trials at once. Others wait: keys take turns, so that the trials of one do not delay those of others. */
+/** Limits the trials that run at the same time. The others wait, and the next one is of another key if another key waits. */
 export class TrialQueue {
   readonly #atOnce: number;
   #running = 0;
