@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { type Db, rows } from "../../src/db/database.ts";
@@ -17,6 +17,7 @@ import {
 } from "../../src/db/partitions.ts";
 import { claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
+import { anEvent } from "../support/new-event.ts";
 import { idAt } from "../support/stored-deliveries.ts";
 import {
   ALL,
@@ -58,16 +59,6 @@ async function orderly(table: Partitioned): Promise<Range[]> {
 
 const holds = (ranges: readonly Range[], moment: number) =>
   ranges.some(({ from, to }) => from.getTime() <= moment && moment < to.getTime());
-
-const event = () => ({
-  apiKeyId: randomUUID(),
-  idempotencyKey: randomUUID(),
-  requestSha256: randomBytes(32).toString("hex"),
-  process: 1,
-  userId: "u",
-  occurred: null,
-  payload: "{}",
-});
 
 const insertEvent = (into: Db, id: string) =>
   into("events").insert({
@@ -186,7 +177,7 @@ describe("a row whose partition is missing", () => {
   test("of an event is stored: its partition is made", async () => {
     await queue(db, 0);
     await dropAll(...PARTITIONED);
-    const published = await publishEvents(db, [event(), event()]);
+    const published = await publishEvents(db, [anEvent(), anEvent()]);
     expect(published).toMatchObject([
       { queued: 1, duplicate: false },
       { queued: 1, duplicate: false },
@@ -221,7 +212,7 @@ describe("a row whose partition is missing", () => {
     await queue(db, 0);
     await dropAll(...PARTITIONED);
     const published = await Promise.all(
-      Array.from({ length: 8 }, () => publishEvents(db, [event(), event()])),
+      Array.from({ length: 8 }, () => publishEvents(db, [anEvent(), anEvent()])),
     );
     expect(published.flat()).toEqual(Array(16).fill(expect.objectContaining({ queued: 1 })));
     expect(await db("events").pluck("id")).toHaveLength(16);
@@ -232,7 +223,7 @@ describe("a row whose partition is missing", () => {
     await queue(db, 0);
     await dropAll(...PARTITIONED);
     const failed = await db
-      .transaction((trx) => publishEvents(trx, [event()]))
+      .transaction((trx) => publishEvents(trx, [anEvent()]))
       .catch((error: unknown) => error);
     expect(isMissingPartition(failed)).toBe(true);
     expect(isMissingPartition(new Error("another"))).toBe(false);

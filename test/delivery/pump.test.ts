@@ -1,9 +1,9 @@
-import { randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { type Db, rows } from "../../src/db/database.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
+import { anEvent } from "../support/new-event.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import { type EngineParts, freshRun, observed, pump, queueFor, startEngine } from "./engine-parts.ts";
 
@@ -51,17 +51,7 @@ test("an event for more webhooks than one statement takes is fanned out by the p
   const { url, received } = await receiver();
   await queueFor(parts, url, { webhooks: 2_100, events: 0 });
   await parts.db("processes").insert({ process: 1, revision: 1n, live: 2_100 });
-  const [published] = await publishEvents(parts.db, [
-    {
-      apiKeyId: randomUUID(),
-      idempotencyKey: "k",
-      requestSha256: randomBytes(32).toString("hex"),
-      process: 1,
-      userId: "u",
-      occurred: null,
-      payload: "{}",
-    },
-  ]);
+  const [published] = await publishEvents(parts.db, [anEvent()]);
   expect(published).toMatchObject({ queued: 2_100 });
   const runId = await freshRun(parts.db);
   const results = await Promise.all([parts.engine, parts.another()].map((engine) => pump(engine, runId)));

@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { count, openDatabase, rows } from "../../../src/db/database.ts";
@@ -16,6 +16,7 @@ import {
 import { claimPending } from "../../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../../src/db/queue/results.ts";
 import { waitingQueries } from "../../support/grpc-calls.ts";
+import { anEvent } from "../../support/new-event.ts";
 import { idAt, type Stored, storeDeliveries } from "../../support/stored-deliveries.ts";
 import { ALL, freshClaimant, openQueueDatabase, queue, result, SPACING } from "../queue/queue.ts";
 
@@ -216,17 +217,7 @@ describe("idempotency keys", () => {
     );
     expect((await retain()).map(({ keys }) => keys)).toEqual([1_501, 0]);
     expect(await db("idempotency_keys").pluck("event_id")).toEqual([young.eventId]);
-    const again = await publishEvents(db, [
-      {
-        apiKeyId,
-        idempotencyKey: "key",
-        requestSha256: randomBytes(32).toString("hex"),
-        process: 1,
-        userId: "u",
-        occurred: null,
-        payload: "{}",
-      },
-    ]);
+    const again = await publishEvents(db, [anEvent({ apiKeyId, idempotencyKey: "key" })]);
     expect(again).toMatchObject([{ duplicate: false }]);
   });
 

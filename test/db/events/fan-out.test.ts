@@ -6,15 +6,11 @@ import { imbalance, readLedger } from "../../../src/db/deliveries/ledger.ts";
 import { readOverview } from "../../../src/db/deliveries/stats.ts";
 import { erasePayloads } from "../../../src/db/events/erase.ts";
 import { fanOutStep } from "../../../src/db/events/fan-out.ts";
-import {
-  MAX_INLINE_RECIPIENTS,
-  type NewEvent,
-  type Published,
-  publishEvents,
-} from "../../../src/db/events/publish.ts";
+import { MAX_INLINE_RECIPIENTS, type Published, publishEvents } from "../../../src/db/events/publish.ts";
 import { claimPending } from "../../../src/db/queue/claims.ts";
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
 import { cancelOfDeleted, createWebhook, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { anEvent } from "../../support/new-event.ts";
 import { ALL, freshClaimant, openQueueDatabase } from "../queue/queue.ts";
 
 const db = await openQueueDatabase();
@@ -48,15 +44,7 @@ async function register(webhooks: number, process = 1): Promise<bigint[]> {
   return made.map(({ id }) => id);
 }
 
-const event = (process = 1): NewEvent => ({
-  apiKeyId,
-  idempotencyKey: randomUUID(),
-  requestSha256: randomBytes(32).toString("hex"),
-  process,
-  userId: "u",
-  occurred: null,
-  payload: "{}",
-});
+const event = (process = 1) => anEvent({ apiKeyId, process });
 
 async function publish(process = 1): Promise<Published> {
   const [published] = await publishEvents(db, [event(process)]);

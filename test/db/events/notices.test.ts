@@ -20,6 +20,7 @@ import { adoptRetries, assignGroups } from "../../../src/db/queue/retry-groups.t
 import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { createWebhook, deleteWebhook, getWebhook } from "../../../src/db/webhooks/webhooks.ts";
+import { anEvent } from "../../support/new-event.ts";
 import { schemaValidator } from "../../support/schema-validator.ts";
 import { ALL, freshClaimant, NO_WAIT, openQueueDatabase, result } from "../queue/queue.ts";
 
@@ -75,15 +76,7 @@ async function answeredGone(webhookId: bigint): Promise<void> {
 async function publish({ keyId }: Owner, events: number, process = 1): Promise<void> {
   await publishEvents(
     db,
-    Array.from({ length: events }, () => ({
-      apiKeyId: keyId,
-      idempotencyKey: randomUUID(),
-      requestSha256: randomBytes(32).toString("hex"),
-      process,
-      userId: "tenant-7",
-      occurred: null,
-      payload: "{}",
-    })),
+    Array.from({ length: events }, () => anEvent({ apiKeyId: keyId, process, userId: "tenant-7" })),
   );
 }
 

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Db, openDatabase } from "../../../src/db/database.ts";
 import { publishEvents } from "../../../src/db/events/publish.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
+import { anEvent } from "../../support/new-event.ts";
 import { type PlanNode, plansOf } from "../explained.ts";
 
 let database: TestDatabase;
@@ -31,20 +32,11 @@ test("publishing an event of a type with few webhooks reads no more than these, 
     { apiKeyId: randomUUID(), secret: randomBytes(8) },
   );
   await db.raw("analyze webhooks");
-  const event = {
-    apiKeyId: randomUUID(),
-    idempotencyKey: "k",
-    requestSha256: randomBytes(32).toString("hex"),
-    process: 1,
-    userId: "u",
-    occurred: null,
-    payload: "{}",
-  };
   let queued: unknown;
   const [insert] = await plansOf(
     db,
     async (trx) => {
-      queued = await publishEvents(trx, [event]);
+      queued = await publishEvents(trx, [anEvent()]);
     },
     ["analyze", "buffers"],
   );
