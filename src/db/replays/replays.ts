@@ -1,3 +1,4 @@
+import { DomainError } from "../../contract/errors.ts";
 import { ADVISORY_LOCKS } from "../connections/advisory-locks.ts";
 import { type Bindings, count, type Db, databaseTime, rows, run } from "../database.ts";
 import type { DeliveryStateName } from "../deliveries/deliveries.ts";
@@ -94,10 +95,12 @@ function replayIn(scope: Scope): { sql: string; bindings: Bindings } {
 }
 
 /**
- * Stores a replay, which the workers then start. Does nothing if the key has used the idempotency key before.
+ * Stores a replay, which the workers then start. Does nothing if the key has used the idempotency key before. Requires a
+ * transaction, to whose end a revocation of the key waits: it then cancels the replay.
  *
  * @param now the end of the time range if none was requested. Defaults to now by the database's clock, which ids are made by
  * @returns the id, also of the earlier replay; its request is `same` unless it differs
+ * @throws DomainError UNAUTHENTICATED if the key was revoked in the meantime
  */
 export async function insertReplay(
   trx: Db,
@@ -113,6 +116,9 @@ export async function insertReplay(
   // Deliveries of an event or a search may belong to any webhook, and are few.
   const oneByOne = filter.eventId === undefined && filter.search === undefined;
   const webhookId = filter.webhookId ?? (oneByOne ? null : 0n);
+  const active = trx("api_keys").select("id").where({ id: apiKeyId, revoked: null }).forShare();
+  if ((await run(trx, active)).length === 0)
+    throw new DomainError("UNAUTHENTICATED", "the API key was revoked; use another key");
   const stored = JSON.stringify(filter, (_, value) => (typeof value === "bigint" ? String(value) : value));
   const [made] = await rows<{ id: string }>(
     trx,

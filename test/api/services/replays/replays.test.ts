@@ -11,6 +11,7 @@ import type { Permission } from "../../../../gen/webhook/v1/options_pb.ts";
 import { ReplayService, ReplayState } from "../../../../gen/webhook/v1/replay_pb.ts";
 import { grpc } from "../../../support/clients.ts";
 import { failure } from "../../../support/failure.ts";
+import { waitingQueries } from "../../../support/grpc-calls.ts";
 import { ONLY, startTestApi, type TestApi } from "../../../support/test-api.ts";
 
 let api: TestApi;
@@ -224,6 +225,31 @@ describe("of open replays there are", () => {
     expect(entries[0]?.changes).toContainEqual(
       expect.objectContaining({ field: "replays_cancelled", after: "1" }),
     );
+  });
+
+  test("none of a key that is being revoked", async () => {
+    const { db } = api.context;
+    const { id, secret } = await api.key();
+    const ofKey = createClient(ReplayService, grpc(api, secret));
+    const calls = await db.transaction(async (trx) => {
+      // Both calls are authenticated before the revocation goes on.
+      await trx("api_keys").select("id").where({ id }).forUpdate();
+      const revoked = createClient(ApiKeyService, grpc(api)).revokeApiKey({
+        apiKeyId: id,
+        webhooks: { case: "deleteWebhooks", value: {} },
+      });
+      await expect.poll(() => waitingQueries(api)).toBe(1);
+      const started = failure(ofKey.startReplay({ what: FAILED_OF() }));
+      await expect.poll(() => waitingQueries(api)).toBe(2);
+      return { revoked, started };
+    });
+    await calls.revoked;
+    const refused = await calls.started;
+    expect([refused?.code, refused?.rawMessage]).toEqual([
+      Code.Unauthenticated,
+      "the API key was revoked; use another key",
+    ]);
+    expect((await replays.listReplays({ open: true })).replays).toEqual([]);
   });
 });
 
