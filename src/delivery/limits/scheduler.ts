@@ -1,4 +1,4 @@
-import { LeastLoaded } from "./least-loaded.ts";
+import { type HostQueue, Lane, type WindowQueue } from "./lane.ts";
 import { MIN_SHARED_BUDGET, type Pace, RequestsInFlight } from "./requests-in-flight.ts";
 import type { Kind, Task, WindowKey } from "./task.ts";
 import { type Evidence, Windows } from "./windows.ts";
@@ -18,46 +18,6 @@ export interface WaitingWebhook {
 }
 
 const NONE: readonly never[] = [];
-
-/** The queued tasks of one webhook and kind, oldest first. */
-interface WebhookQueue<T> {
-  readonly webhookId: bigint;
-  tasks: T[];
-  /** The index of the first task that has not been taken. */
-  first: number;
-}
-
-/** The queued tasks of one window and kind, all for one host: those of a webhook, or of the webhooks of an endpoint. */
-interface WindowQueue<T> {
-  readonly window: WindowKey;
-  readonly host: HostQueue<T>;
-  /** In the order of their turns. */
-  readonly webhooks: Map<bigint, WebhookQueue<T>>;
-}
-
-/** The windows of one host with queued tasks of a kind. */
-interface HostQueue<T> {
-  readonly host: string;
-  readonly windows: Map<WindowKey, WindowQueue<T>>;
-  /** The number of queued tasks of all these windows. */
-  waiting: number;
-  /** Windows that may have room, by requests in flight. */
-  readonly ready: LeastLoaded<WindowQueue<T>>;
-}
-
-/** All queued tasks of one kind. */
-class Lane<T extends Task> {
-  readonly hosts = new Map<string, HostQueue<T>>();
-  readonly windows = new Map<WindowKey, WindowQueue<T>>();
-  /** Hosts of each pace that may have room in their window, by requests in flight. */
-  readonly ready: Record<Pace, LeastLoaded<HostQueue<T>>> = {
-    usual: new LeastLoaded(),
-    slow: new LeastLoaded(),
-  };
-  /** Candidates for a probe, in turn: hosts whose last attempt timed out, and such windows of other hosts. */
-  readonly hanging = new Set<WindowQueue<T> | HostQueue<T>>();
-  waiting = 0;
-}
 
 /**
  * Decides which task to send next. A pure data structure without I/O or clock.
@@ -112,9 +72,8 @@ export class Scheduler<T extends Task> {
   }
 
   /** The number of queued tasks of a webhook and kind. */
-  waitingOf({ kind, window, webhookId }: Pick<Task, "kind" | "window" | "webhookId">): number {
-    const queue = this.#lanes[kind].windows.get(window)?.webhooks.get(webhookId);
-    return queue ? queue.tasks.length - queue.first : 0;
+  waitingOf(task: Pick<Task, "kind" | "window" | "webhookId">): number {
+    return this.#lanes[task.kind].waitingOf(task);
   }
 
   /** The webhooks with queued tasks of a kind, and the number of these tasks. */
@@ -140,16 +99,15 @@ export class Scheduler<T extends Task> {
 
   /** The queued tasks of a kind that are sendable. */
   *sendable(kind: Kind): Iterable<T> {
-    for (const { window, host, webhooks } of this.#lanes[kind].windows.values()) {
-      if (!this.isSendable(window, host.host)) continue;
-      for (const { tasks, first } of webhooks.values()) yield* tasks.slice(first);
-    }
+    const lane = this.#lanes[kind];
+    for (const queue of lane.windows.values())
+      if (this.isSendable(queue.window, queue.host.host)) yield* lane.tasksOf(queue);
   }
 
   /** All queued tasks of a kind. */
   *tasks(kind: Kind): Iterable<T> {
-    for (const { webhooks } of this.#lanes[kind].windows.values())
-      for (const { tasks, first } of webhooks.values()) yield* tasks.slice(first);
+    const lane = this.#lanes[kind];
+    for (const queue of lane.windows.values()) yield* lane.tasksOf(queue);
   }
 
   /**
@@ -161,17 +119,13 @@ export class Scheduler<T extends Task> {
     const lane = this.#lanes[task.kind];
     const known = lane.windows.get(task.window);
     if (known && known.host.host !== task.host) {
-      const removed = this.#empty(lane, known, () => true);
+      const removed = lane.remove(known, () => true);
       this.push(task);
       return removed;
     }
-    const queue = known ?? this.#addQueue(lane, task);
-    const { webhookId } = task;
-    const webhook = queue.webhooks.get(webhookId);
-    if (webhook) webhook.tasks.push(task);
-    else queue.webhooks.set(webhookId, { webhookId, tasks: [task], first: 0 });
-    queue.host.waiting += 1;
-    lane.waiting += 1;
+    const queue = known ?? lane.addQueue(task);
+    lane.add(queue, task);
+    if (!known) this.#makeReady(lane, queue);
     return NONE;
   }
 
@@ -242,7 +196,7 @@ export class Scheduler<T extends Task> {
     for (const lane of [this.#lanes.first, this.#lanes.retry]) {
       const host = lane.hosts.get(name);
       if (!host) continue;
-      unready(lane, host);
+      lane.unready(host);
       this.#makeHostReady(lane, host);
     }
   }
@@ -251,36 +205,8 @@ export class Scheduler<T extends Task> {
   remove(wanted: (task: T) => boolean, host?: string): T[] {
     return [this.#lanes.first, this.#lanes.retry].flatMap((lane) => {
       const { windows } = host === undefined ? lane : (lane.hosts.get(host) ?? { windows: new Map() });
-      return [...windows.values()].flatMap((queue) => this.#empty(lane, queue, wanted));
+      return [...windows.values()].flatMap((queue) => lane.remove(queue, wanted));
     });
-  }
-
-  #empty(lane: Lane<T>, queue: WindowQueue<T>, wanted: (task: T) => boolean): T[] {
-    const removed: T[] = [];
-    for (const webhook of queue.webhooks.values()) {
-      const kept: T[] = [];
-      for (const task of webhook.tasks.slice(webhook.first)) (wanted(task) ? removed : kept).push(task);
-      webhook.tasks = kept;
-      webhook.first = 0;
-      if (kept.length === 0) queue.webhooks.delete(webhook.webhookId);
-    }
-    lane.waiting -= removed.length;
-    queue.host.waiting -= removed.length;
-    if (queue.webhooks.size === 0) this.#forget(lane, queue);
-    return removed;
-  }
-
-  #addQueue(lane: Lane<T>, { window, host: name }: T): WindowQueue<T> {
-    let host = lane.hosts.get(name);
-    if (!host) {
-      host = { host: name, windows: new Map(), waiting: 0, ready: new LeastLoaded() };
-      lane.hosts.set(name, host);
-    }
-    const queue: WindowQueue<T> = { window, host, webhooks: new Map() };
-    lane.windows.set(window, queue);
-    host.windows.set(window, queue);
-    this.#makeReady(lane, queue);
-    return queue;
   }
 
   #take(lane: Lane<T>, pace: Pace): T | undefined {
@@ -338,36 +264,13 @@ export class Scheduler<T extends Task> {
 
   /** @param probe undefined if the task is not a probe; otherwise whether it counts in its host's window */
   #start(lane: Lane<T>, queue: WindowQueue<T>, probe: boolean | undefined): T {
-    const task = this.#dequeue(queue);
-    lane.waiting -= 1;
-    queue.host.waiting -= 1;
+    const task = lane.take(queue);
     const isProbe = probe !== undefined;
     this.#requests.start(task, { isProbe, pace: isProbe ? "usual" : this.#paceOf(task.host) });
     this.webhooks.start(task.window);
     if (probe !== undefined) this.#probes.set(task, probe);
     if (probe !== false) this.hosts.start(task.host);
-    if (queue.webhooks.size === 0) this.#forget(lane, queue);
     this.#refresh(task);
-    return task;
-  }
-
-  /** Takes the oldest task of the webhook whose turn it is. */
-  #dequeue({ webhooks }: WindowQueue<T>): T {
-    const webhook = webhooks.values().next().value as WebhookQueue<T>;
-    const task = webhook.tasks[webhook.first] as T;
-    webhook.first += 1;
-    if (webhook.first === webhook.tasks.length) {
-      webhooks.delete(task.webhookId);
-      return task;
-    }
-    if (webhook.first > 256 && webhook.first * 2 > webhook.tasks.length) {
-      webhook.tasks.splice(0, webhook.first);
-      webhook.first = 0;
-    }
-    if (webhooks.size > 1) {
-      webhooks.delete(task.webhookId);
-      webhooks.set(task.webhookId, webhook);
-    }
     return task;
   }
 
@@ -398,7 +301,7 @@ export class Scheduler<T extends Task> {
     const window = this.hosts.of(host.host);
     if (window.inFlight >= window.allowed || host.ready.size === 0) return;
     if (window.timedOut) {
-      unready(lane, host);
+      lane.unready(host);
       lane.hanging.add(host);
     } else {
       lane.hanging.delete(host);
@@ -413,21 +316,4 @@ export class Scheduler<T extends Task> {
       for (const queue of queues) this.#makeReady(lane, queue);
     }
   }
-
-  #forget(lane: Lane<T>, queue: WindowQueue<T>): void {
-    const { host } = queue;
-    lane.windows.delete(queue.window);
-    lane.hanging.delete(queue);
-    host.windows.delete(queue.window);
-    host.ready.delete(queue);
-    if (host.windows.size > 0) return;
-    lane.hosts.delete(host.host);
-    unready(lane, host);
-    lane.hanging.delete(host);
-  }
-}
-
-function unready<T extends Task>({ ready }: Lane<T>, host: HostQueue<T>): void {
-  ready.slow.delete(host);
-  ready.usual.delete(host);
 }
