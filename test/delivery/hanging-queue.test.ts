@@ -1,4 +1,4 @@
-import { afterEach, expect, test } from "vitest";
+import { expect, type TestContext, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
@@ -11,14 +11,9 @@ const [EVENTS, PAYLOAD_BYTES] = [1_000, 5_000];
 /** The deliveries of the healthy webhook. */
 const OTHERS = 20;
 
-const ends: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
-async function startReceiving(reply?: Reply): Promise<Receiver> {
+async function startReceiving({ onTestFinished }: TestContext, reply?: Reply): Promise<Receiver> {
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
-  ends.push(receiver.close);
+  onTestFinished(receiver.close);
   return receiver;
 }
 
@@ -31,7 +26,7 @@ const resolver: Resolver = {
   close() {},
 };
 
-async function start(): Promise<EngineParts> {
+async function start({ onTestFinished }: TestContext): Promise<EngineParts> {
   const parts = await startEngine(
     {
       DELIVERY_MEMORY: "1MiB",
@@ -40,7 +35,7 @@ async function start(): Promise<EngineParts> {
     },
     { resolver },
   );
-  ends.push(parts.end);
+  onTestFinished(parts.end);
   return parts;
 }
 
@@ -59,25 +54,25 @@ const hanging: [string, (silent: Receiver) => string, number][] = [
   ["webhook", ({ url }) => `${url}/hanging`, 1],
   ["host", () => "https://dead.example/hanging", 20],
 ];
-test.each(hanging)(
+test.concurrent.for(hanging)(
   "a %s that hangs soon leaves a worker's payload memory to others, and few of its deliveries stay claimed",
-  async (_what, urlOf, webhooks) => {
-    const parts = await start();
-    const silent = await startReceiving(() => undefined);
-    const healthy = await startReceiving();
+  async ([_what, urlOf, webhooks], context) => {
+    const parts = await start(context);
+    const silent = await startReceiving(context, () => undefined);
+    const healthy = await startReceiving(context);
     await queueFor(parts, urlOf(silent), { webhooks, events: EVENTS / webhooks });
     await parts.db.raw("update events set payload = ?", [JSON.stringify({ N: "1".repeat(PAYLOAD_BYTES) })]);
     const stop = new AbortController();
     const { pumps } = parts.engine;
     const pumped = pumps.run(await freshRun(parts.db), { lingers: true, forMs: 600_000 }, stop.signal);
-    await expect.poll(() => claimedOf(parts, "hanging")).toBeGreaterThan(100);
+    await context.expect.poll(() => claimedOf(parts, "hanging")).toBeGreaterThan(100);
     await queueFor(parts, `${healthy.url}/healthy`, { webhooks: 1, events: OTHERS });
     const published = Date.now();
     pumps.wake();
-    await expect.poll(() => healthy.received.length, { timeout: 10 * TIMEOUT_MS }).toBe(OTHERS);
+    await context.expect.poll(() => healthy.received.length, { timeout: 10 * TIMEOUT_MS }).toBe(OTHERS);
     expect(Date.now() - published).toBeLessThan(2 * TIMEOUT_MS);
     // Those released are not claimed again as long as some of them are queued.
-    await expect.poll(() => claimedOf(parts, "hanging")).toBeLessThanOrEqual(10);
+    await context.expect.poll(() => claimedOf(parts, "hanging")).toBeLessThanOrEqual(10);
     const failed = "select count(*)::int as n from all_attempts where error is not null";
     const [before] = await rows<{ n: number }>(parts.db, failed);
     while ((await rows<{ n: number }>(parts.db, failed))[0]?.n === before?.n)
@@ -92,10 +87,10 @@ test.each(hanging)(
   },
 );
 
-test("a webhook that hung gets all of its deliveries once it responds again", async () => {
+test.concurrent("a webhook that hung gets all of its deliveries once it responds again", async (context) => {
   let isSilent = true;
-  const parts = await start();
-  const receiver = await startReceiving(() => (isSilent ? undefined : 200));
+  const parts = await start(context);
+  const receiver = await startReceiving(context, () => (isSilent ? undefined : 200));
   await queueFor(parts, receiver.url, { webhooks: 1, events: EVENTS });
   const stop = new AbortController();
   const run = parts.engine.pumps.run(
@@ -104,11 +99,13 @@ test("a webhook that hung gets all of its deliveries once it responds again", as
     stop.signal,
   );
   const claimed = () => rows(parts.db, "select from queue where claimed_by is not null");
-  await expect.poll(async () => (await claimed()).length).toBeGreaterThan(100);
-  await expect.poll(async () => (await claimed()).length, { timeout: 4 * TIMEOUT_MS }).toBeLessThan(10);
+  await context.expect.poll(async () => (await claimed()).length).toBeGreaterThan(100);
+  await context.expect
+    .poll(async () => (await claimed()).length, { timeout: 4 * TIMEOUT_MS })
+    .toBeLessThan(10);
   isSilent = false;
   // On a busy machine, some may time out before they reach the receiver.
-  await expect.poll(() => rows(parts.db, "select from queue"), { timeout: 40_000 }).toEqual([]);
+  await context.expect.poll(() => rows(parts.db, "select from queue"), { timeout: 40_000 }).toEqual([]);
   stop.abort();
   const { delivered, retrying } = await run;
   expect(delivered + retrying).toBe(EVENTS);

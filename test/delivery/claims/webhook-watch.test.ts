@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Webhook } from "standardwebhooks";
-import { afterEach, expect, test } from "vitest";
+import { expect, type TestContext, test } from "vitest";
 import { type ReceivedRequest, type Receiver, type Reply, startReceiver } from "../../../demo/receiver.ts";
 import { type Db, openDatabase, rows } from "../../../src/db/database.ts";
 import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
@@ -25,28 +25,25 @@ import {
 /** What the service promises: no POST starts later than this after the change was answered, in milliseconds. */
 const PROMISED_MS = 1_000;
 
-const ends: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
 async function start(
+  { onTestFinished }: TestContext,
   reply: Reply,
   options: EngineOptions = {},
 ): Promise<{ parts: EngineParts; receiver: Receiver }> {
   // Each webhook gets little at a time, so that much waits.
   const parts = await startEngine({ DELIVERY_MAX_PER_WEBHOOK: "4", DELIVERY_TIMEOUT: "60s" }, options);
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
-  ends.push(parts.end, receiver.close);
+  onTestFinished(parts.end);
+  onTestFinished(receiver.close);
   // As publishing and registering would have it.
   await parts.db("processes").insert({ process: 1, revision: 1n, live: 1 });
   return { parts, receiver };
 }
 
 /** A connection as another process, the API, has it. */
-function elsewhere({ url }: EngineParts): Db {
+function elsewhere({ onTestFinished }: TestContext, { url }: EngineParts): Db {
   const db = openDatabase(url, { max: 1 });
-  ends.push(() => db.destroy());
+  onTestFinished(() => db.destroy());
   return db;
 }
 
@@ -69,18 +66,18 @@ async function revokeKeyOf(db: Db, id: bigint): Promise<unknown> {
   return revokeApiKey(db, "everything", key as string, "delete");
 }
 
-test.each(changes)(
+test.for(changes)(
   "no POST to a webhook starts later than a second after %s elsewhere, with thousands of rows claimed for it",
-  async (_what, change, left) => {
+  async ([_what, change, left], context) => {
     const deliveries = 6_000;
-    const { parts, receiver } = await start(slowly);
+    const { parts, receiver } = await start(context, slowly);
     await queueFor(parts, receiver.url, { webhooks: 1, events: deliveries });
     const engines = [parts.engine, parts.another(), parts.another()];
     const runId = await freshRun(parts.db);
     const pumped = Promise.all(engines.map((engine) => pump(engine, runId)));
-    await expect.poll(() => claimed(parts)).toBeGreaterThan(2_000);
+    await context.expect.poll(() => claimed(parts)).toBeGreaterThan(2_000);
     await receiver.until((received) => received.length > 50);
-    const api = elsewhere(parts);
+    const api = elsewhere(context, parts);
     const [webhook] = await rows<{ id: bigint }>(api, "select id from webhooks");
     await change(api, webhook?.id as bigint);
     const answered = Date.now();
@@ -94,7 +91,7 @@ test.each(changes)(
     expect(results.reduce((sum, each) => sum + each.sent, 0)).toBe(sent);
     const states = () =>
       rows(parts.db, "select state, count(*)::int as n from all_deliveries group by 1 order by state::text");
-    await expect.poll(states).toEqual(
+    await context.expect.poll(states).toEqual(
       [
         { state: "delivered", n: sent },
         { state: left, n: deliveries - sent },
@@ -103,20 +100,21 @@ test.each(changes)(
   },
 );
 
-test("what waits goes to the new address once a webhook is moved elsewhere, though the old host hangs with no room left", async () => {
+test.concurrent("what waits goes to the new address once a webhook is moved elsewhere, though the old host hangs with no room left", async (context) => {
   const deliveries = 2_000;
   const hanging: (() => void)[] = [];
   const { parts, receiver } = await start(
+    context,
     () => new Promise<number>((resolve) => hanging.push(() => resolve(200))),
   );
   const target = await startReceiver(await (await trustedAuthority()).issue(["localhost"]));
-  ends.push(target.close);
+  context.onTestFinished(target.close);
   await queueFor(parts, receiver.url, { webhooks: 2, events: deliveries });
   const pumped = pump(parts.engine, await freshRun(parts.db));
   // Four fit into the window of the host, which both webhooks share.
-  await expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(4);
-  await expect.poll(() => claimed(parts)).toBeGreaterThan(4);
-  const api = elsewhere(parts);
+  await context.expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(4);
+  await context.expect.poll(() => claimed(parts)).toBeGreaterThan(4);
+  const api = elsewhere(context, parts);
   const [webhook, other] = await rows<{ id: bigint }>(api, "select id from webhooks order by id");
   if (!webhook || !other) throw new Error("two webhooks were to be there");
   const started = receiver.received.filter(({ path }) => path === "/1").length;
@@ -126,7 +124,7 @@ test("what waits goes to the new address once a webhook is moved elsewhere, thou
   await target.until((received) => received.length === deliveries - started);
   expect(receiver.received).toHaveLength(4);
   await updateWebhook(api, "everything", other.id, { paused: true });
-  await expect.poll(() => claimed(parts)).toBe(4);
+  await context.expect.poll(() => claimed(parts)).toBe(4);
   for (const answer of hanging) answer();
   await pumped;
   const delivered =
@@ -190,11 +188,11 @@ const replacements: [
   ],
 ];
 
-test.each(replacements)(
+test.concurrent.for(replacements)(
   "no POST to a webhook shows its old state later than a second after %s elsewhere, with hundreds of rows claimed for it",
-  async (_what, { before, change, isNew }) => {
+  async ([_what, { before, change, isNew }], context) => {
     const deliveries = 500;
-    const { parts, receiver } = await start(slowly);
+    const { parts, receiver } = await start(context, slowly);
     await queueFor(parts, receiver.url, { webhooks: 1, events: deliveries });
     const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
     const id = webhook?.id as bigint;
@@ -202,7 +200,7 @@ test.each(replacements)(
     const pumped = pump(parts.engine, await freshRun(parts.db));
     await receiver.until((received) => received.length > 50);
     expect(await claimed(parts)).toBeGreaterThan(300);
-    await change(parts, elsewhere(parts), id);
+    await change(parts, elsewhere(context, parts), id);
     const answered = Date.now();
     expect(await pumped).toMatchObject({ sent: deliveries, delivered: deliveries });
     // What was released is sent once.
@@ -215,10 +213,11 @@ test.each(replacements)(
   },
 );
 
-test("deliveries are released once after a change of their webhook, though an earlier request still has no response", async () => {
+test.concurrent("deliveries are released once after a change of their webhook, though an earlier request still has no response", async (context) => {
   let [released, looked] = [0, 0];
   const hanging: (() => void)[] = [];
   const { parts, receiver } = await start(
+    context,
     () => new Promise<number>((resolve) => hanging.push(() => resolve(200))),
     {
       wrap: (db) =>
@@ -230,18 +229,18 @@ test("deliveries are released once after a change of their webhook, though an ea
   );
   await queueFor(parts, receiver.url, { webhooks: 1, events: 100 });
   const pumped = pump(parts.engine, await freshRun(parts.db));
-  await expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(4);
-  await expect.poll(() => claimed(parts)).toBeGreaterThan(4);
+  await context.expect.poll(() => receiver.received.length, { timeout: 10_000 }).toBe(4);
+  await context.expect.poll(() => claimed(parts)).toBeGreaterThan(4);
   const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
-  const api = elsewhere(parts);
+  const api = elsewhere(context, parts);
   await rotateWebhookSecret(api, parts.secrets, [webhook?.id as bigint], true);
-  await expect.poll(() => released).toBeGreaterThan(0);
-  await expect.poll(() => claimed(parts)).toBeGreaterThan(4);
+  await context.expect.poll(() => released).toBeGreaterThan(0);
+  await context.expect.poll(() => claimed(parts)).toBeGreaterThan(4);
   const look = async () => {
     const seen = looked;
     // As a change of another webhook of the event type.
     await api("processes").increment("revision", 1);
-    await expect.poll(() => looked).toBeGreaterThan(seen);
+    await context.expect.poll(() => looked).toBeGreaterThan(seen);
   };
   // What was claimed during the change is released after it.
   await look();
@@ -250,34 +249,34 @@ test("deliveries are released once after a change of their webhook, though an ea
   expect(looked).toBeGreaterThanOrEqual(after + 3);
   expect(released).toBe(before);
   await updateWebhook(api, "everything", webhook?.id as bigint, { paused: true });
-  await expect.poll(() => claimed(parts)).toBe(4);
+  await context.expect.poll(() => claimed(parts)).toBe(4);
   for (const answer of hanging) answer();
   await pumped;
 });
 
-test("another webhook's deliveries go on while one is paused", async () => {
-  const { parts, receiver } = await start(slowly);
+test.concurrent("another webhook's deliveries go on while one is paused", async (context) => {
+  const { parts, receiver } = await start(context, slowly);
   await queueFor(parts, receiver.url, { webhooks: 2, events: 300 });
   const pumped = pump(parts.engine, await freshRun(parts.db));
   await receiver.until((received) => received.length > 20);
   const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks order by id");
-  await updateWebhook(elsewhere(parts), "everything", webhook?.id as bigint, { paused: true });
+  await updateWebhook(elsewhere(context, parts), "everything", webhook?.id as bigint, { paused: true });
   await pumped;
   const paths = receiver.received.map(({ path }) => path);
   expect(paths.filter((path) => path === "/2")).toHaveLength(300);
   expect(paths.filter((path) => path === "/1").length).toBeLessThan(300);
 });
 
-test("nothing is sent while the change connection is cut, and all of it afterwards", async () => {
+test.concurrent("nothing is sent while the change connection is cut, and all of it afterwards", async (context) => {
   let gateway: DatabaseGateway | undefined;
-  const { parts, receiver } = await start(slowly, {
+  const { parts, receiver } = await start(context, slowly, {
     async changesUrl(url) {
       gateway = await startDatabaseGateway(url);
       return gateway.url;
     },
   });
   const { set, close } = gateway as unknown as DatabaseGateway;
-  ends.push(close);
+  context.onTestFinished(close);
   await queueFor(parts, receiver.url, { webhooks: 1, events: 300 });
   const pumped = pump(parts.engine, await freshRun(parts.db));
   await receiver.until((received) => received.length > 20);
@@ -296,32 +295,32 @@ test("nothing is sent while the change connection is cut, and all of it afterwar
   expect(receiver.received).toHaveLength(300);
 });
 
-test("nothing is sent to a webhook that is paused while the lookup of its host's name takes its time", async () => {
+test.concurrent("nothing is sent to a webhook that is paused while the lookup of its host's name takes its time", async (context) => {
   const lookups: ((addresses: { address: string; family: number }[]) => void)[] = [];
   const resolver: Resolver = {
     resolve: () => new Promise((resolve) => lookups.push(resolve)),
     close() {},
   };
-  const { parts, receiver } = await start(() => 200, { resolver });
+  const { parts, receiver } = await start(context, () => 200, { resolver });
   await queueFor(parts, receiver.url, { webhooks: 1, events: 10 });
   const pumped = pump(parts.engine, await freshRun(parts.db));
-  await expect.poll(() => lookups.length).toBe(4);
+  await context.expect.poll(() => lookups.length).toBe(4);
   const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
-  await updateWebhook(elsewhere(parts), "everything", webhook?.id as bigint, { paused: true });
+  await updateWebhook(elsewhere(context, parts), "everything", webhook?.id as bigint, { paused: true });
   await wait(PROMISED_MS);
   for (const resolve of lookups) resolve([{ address: "127.0.0.1", family: 4 }]);
   await pumped;
   expect(receiver.received).toEqual([]);
 });
 
-test("a paused webhook's test delivery is sent, though other webhooks change while its connection is established", async () => {
+test.concurrent("a paused webhook's test delivery is sent, though other webhooks change while its connection is established", async (context) => {
   let [released, looked] = [0, 0];
   const lookups: ((addresses: { address: string; family: number }[]) => void)[] = [];
   const resolver: Resolver = {
     resolve: () => new Promise((resolve) => lookups.push(resolve)),
     close() {},
   };
-  const { parts, receiver } = await start(() => 200, {
+  const { parts, receiver } = await start(context, () => 200, {
     resolver,
     wrap: (db) =>
       observed(db, (sql) => {
@@ -334,11 +333,11 @@ test("a paused webhook's test delivery is sent, though other webhooks change whi
     "update webhooks set paused = now(), test_delivery = (select id from queue order by id limit 1)",
   );
   const pumped = pump(parts.engine, await freshRun(parts.db));
-  await expect.poll(() => lookups.length).toBe(1);
+  await context.expect.poll(() => lookups.length).toBe(1);
   for (let n = 0; n < 2; n += 1) {
     const seen = looked;
     await parts.db("processes").increment("revision", 1);
-    await expect.poll(() => looked).toBeGreaterThan(seen);
+    await context.expect.poll(() => looked).toBeGreaterThan(seen);
   }
   for (const resolve of lookups) resolve([{ address: "127.0.0.1", family: 4 }]);
   await pumped;
@@ -350,9 +349,9 @@ const resends = [
   ["while the receiver has the request, then closes the connection without a response", "request"],
   ["while the lookup for a new connection takes its time", "lookup"],
 ] as const;
-test.each(resends)(
+test.concurrent.for(resends)(
   "a request over a reused connection is not sent again to a webhook that is paused %s",
-  async (_what, paused) => {
+  async ([_what, paused], context) => {
     const address = [{ address: "127.0.0.1", family: 4 }];
     const lookedUp = Promise.withResolvers<void>();
     let lookups = 0;
@@ -366,6 +365,7 @@ test.each(resends)(
     };
     const closed = Promise.withResolvers<void>();
     const { parts, receiver } = await start(
+      context,
       async ({ path, attempt }, response) => {
         if (path.startsWith("/first") || attempt > 1) return 200;
         await closed.promise;
@@ -379,12 +379,12 @@ test.each(resends)(
     await pump(parts.engine, runId);
     await queueFor(parts, `${receiver.url}/second`, { webhooks: 1, events: 1 });
     const pumped = pump(parts.engine, runId);
-    await expect.poll(() => receiver.received.length).toBe(2);
+    await context.expect.poll(() => receiver.received.length).toBe(2);
     if (paused === "lookup") closed.resolve();
     else lookedUp.resolve();
-    await expect.poll(() => lookups).toBe(paused === "lookup" ? 2 : 1);
+    await context.expect.poll(() => lookups).toBe(paused === "lookup" ? 2 : 1);
     const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks order by id desc");
-    await updateWebhook(elsewhere(parts), "everything", webhook?.id as bigint, { paused: true });
+    await updateWebhook(elsewhere(context, parts), "everything", webhook?.id as bigint, { paused: true });
     await wait(PROMISED_MS);
     closed.resolve();
     lookedUp.resolve();

@@ -27,9 +27,10 @@ test("hundreds of names of a slow zone do not hold all slots until their lookups
   await queueFor(parts, healthy, { webhooks: 1, events: 1 });
   await pump(parts.engine, await freshRun(parts.db), stop.signal);
 
-  for (let n = 0; n < 300; n += 1) {
-    await queueFor(parts, `https://${n}.slow.example`, { webhooks: 1, events: 2 });
-  }
+  await queueFor(parts, "https://slow.example", { webhooks: 300, events: 2 });
+  await parts.db.raw(
+    "update webhooks set target_url = replace(target_url, '//slow', '//' || id || '.slow') where target_url like '%slow%'",
+  );
   await queueFor(parts, `${healthy}/more`, { webhooks: 50, events: 5 });
   const pumped = pump(parts.engine, await freshRun(parts.db), stop.signal);
   await receiver.until((received) => received.length === 1 + 50 * 5);
