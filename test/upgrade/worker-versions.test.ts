@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { rows } from "../../src/db/database.ts";
 import { listLiveWorkers } from "../../src/db/queue/workers.ts";
@@ -48,7 +48,10 @@ async function makeCurrent(deploymentName: string, buildId: string): Promise<voi
   await vi.waitFor(() => workflowService.setWorkerDeploymentCurrentVersion(version), PATIENT);
 }
 
-test("an open run moves from workers without a version to the first version, and on to each that becomes current", async () => {
+// These two wait most of the time, and share nothing: the second one has a namespace of its own.
+test.concurrent("an open run moves from workers without a version to the first version, and on to each that becomes current", async ({
+  expect,
+}) => {
   const deployment = `webhooks-${randomUUID()}`;
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const receiver = await service.receiver(({ attempt }, response) => {
@@ -97,7 +100,10 @@ test("an open run moves from workers without a version to the first version, and
   await newer.stop();
 });
 
-test("a worker with delivery processes whose version is not current completes its requests at SIGTERM, and none is repeated", async () => {
+test.concurrent("a worker with delivery processes whose version is not current completes its requests at SIGTERM, and none is repeated", async ({
+  expect,
+  onTestFinished,
+}) => {
   const cluster = await startCluster({
     DISPATCH_ON_PUBLISH: "true",
     DISPATCH_INTERVAL: "24h",

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import * as http2 from "node:http2";
 import { createClient } from "@connectrpc/connect";
 import fc from "fast-check";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, type TestContext, test, vi } from "vitest";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { HeldBytes, type HeldCall, KeyShares } from "../../../src/api/limits/held-bytes.ts";
 import { readConfig } from "../../../src/config/config.ts";
@@ -55,17 +55,6 @@ test("one message larger than the limit is read when nothing else is, and the ne
   large.close();
   await room;
   expect(all.held).toBe(1);
-});
-
-test("a call that finds no room in time is refused with a time to come again, and the next gets the room", async () => {
-  const all = new HeldBytes(MAX, "messages of all calls");
-  const [holder, large, small] = [all.open(), all.open(), all.open()];
-  holder.hold(MAX - 1);
-  const refused = large.hold(MAX);
-  const room = small.hold(1);
-  await expect(refused).rejects.toMatchObject({ code: "RESOURCE_EXHAUSTED", retryAfterMs: 1_000 });
-  await room;
-  expect(all.held).toBe(MAX);
 });
 
 /** Advances the fake timers until a waiting call is refused. Returns how long it waited, and its error. */
@@ -121,6 +110,7 @@ test("a call that holds something does not wait for more, so that two cannot wai
 
 /** Starts calls whose messages never end. Answers the trailers of the first that is refused. */
 async function refusedAmong(
+  { onTestFinished: afterwards }: TestContext,
   api: TestApi,
   calls: number,
   bytes: number,
@@ -137,18 +127,30 @@ async function refusedAmong(
     stream.on("error", () => {}).write(part);
     return stream;
   });
-  onTestFinished(() => {
+  afterwards(() => {
     for (const session of sessions) session.destroy();
   });
   const [trailers] = await Promise.race(streams.map((stream) => once(stream.resume(), "trailers")));
   return trailers;
 }
 
-test("incomplete messages of callers without a key keep out no message of a key", async () => {
+// Calls that wait for memory do so for seconds.
+test.concurrent("a call that finds no room in time is refused with a time to come again, and the next gets the room", async () => {
+  const all = new HeldBytes(MAX, "messages of all calls");
+  const [holder, large, small] = [all.open(), all.open(), all.open()];
+  holder.hold(MAX - 1);
+  const refused = large.hold(MAX);
+  const room = small.hold(1);
+  await expect(refused).rejects.toMatchObject({ code: "RESOURCE_EXHAUSTED", retryAfterMs: 1_000 });
+  await room;
+  expect(all.held).toBe(MAX);
+});
+
+test.concurrent("incomplete messages of callers without a key keep out no message of a key", async (context) => {
   const { trustedProxies } = readConfig({ TRUST_PROXY: "127.0.0.0/8" }).limits;
   const api = await startTestApi({ limits: { trustedProxies } });
-  onTestFinished(() => api.stop());
-  const refused = await refusedAmong(api, 2_200, 8_192, (n) => ({
+  context.onTestFinished(() => api.stop());
+  const refused = await refusedAmong(context, api, 2_200, 8_192, (n) => ({
     ":path": "/grpc.health.v1.Health/Check",
     "x-forwarded-for": `192.0.2.${Math.floor(n / 200)}`,
   }));
@@ -156,11 +158,11 @@ test("incomplete messages of callers without a key keep out no message of a key"
   expect((await createClient(WebhookService, grpc(api)).listWebhooks({})).webhooks).toEqual([]);
 });
 
-test("incomplete messages of one key keep out no message of another", async () => {
+test.concurrent("incomplete messages of one key keep out no message of another", async (context) => {
   const api = await startTestApi();
-  onTestFinished(() => api.stop());
+  context.onTestFinished(() => api.stop());
   const { secret } = await api.key();
-  const refused = await refusedAmong(api, 300, 65_536, () => ({
+  const refused = await refusedAmong(context, api, 300, 65_536, () => ({
     ":path": "/webhook.v1.WebhookService/ListWebhooks",
     "x-service-key": secret,
   }));
