@@ -8,6 +8,8 @@ import { startTestService, type TestService } from "../support/test-service.ts";
 const PATIENCE = { timeout: 60_000, interval: 100 };
 /** The events that are replayed are OrderDispatched, those of the backfill are not. */
 const DOCUMENT_CREATED = 2;
+/** Each fails four times, for two webhooks of one host. */
+const EVENTS = 20;
 
 let service: TestService;
 let replays: Client<typeof ReplayService>;
@@ -49,28 +51,34 @@ test("everything that failed is replayed after an outage, of all webhooks, and o
   const well = await service.receiver();
   const broken = [await service.register(`${moody.url}/a`), await service.register(`${moody.url}/b`)];
   const healthy = await service.register(`${well.url}/well`);
-  const events = await Promise.all(Array.from({ length: 60 }, (_, n) => service.publish(BigInt(n + 1))));
+  const events = await Promise.all(Array.from({ length: EVENTS }, (_, n) => service.publish(BigInt(n + 1))));
   for (const { eventId } of events) await service.untilFinal(eventId, 60_000);
-  expect(await states(broken[0] as bigint)).toEqual(Array(60).fill(DeliveryState.FAILED));
+  expect(await states(broken[0] as bigint)).toEqual(Array(EVENTS).fill(DeliveryState.FAILED));
 
   status = 200;
   const before = moody.received.length;
   const { replay } = await replays.startReplay({ what: { case: "resend", value: {} } });
   const done = await ended(replay?.id as string);
-  expect([done?.queued, done?.skipped, done?.progress, done?.webhooks]).toEqual([120n, 0n, 1, 2]);
+  expect([done?.queued, done?.skipped, done?.progress, done?.webhooks]).toEqual([
+    2n * BigInt(EVENTS),
+    0n,
+    1,
+    2,
+  ]);
   await vi.waitFor(async () => {
     for (const webhookId of broken)
-      expect(await states(webhookId)).toEqual(Array(60).fill(DeliveryState.DELIVERED));
+      expect(await states(webhookId)).toEqual(Array(EVENTS).fill(DeliveryState.DELIVERED));
   }, PATIENCE);
-  expect(moody.received.length - before).toBe(120);
-  expect(well.received).toHaveLength(60);
-  expect(await states(healthy)).toEqual(Array(60).fill(DeliveryState.DELIVERED));
+  expect(moody.received.length - before).toBe(2 * EVENTS);
+  expect(well.received).toHaveLength(EVENTS);
+  expect(await states(healthy)).toEqual(Array(EVENTS).fill(DeliveryState.DELIVERED));
 
   // Visible in Temporal, without a value of any event.
+  const outcome = `completed: ${2 * EVENTS} deliveries queued, 0 skipped`;
   const stored = await service.db("replays").first("workflow_id");
   const handle = service.temporal.workflow.getHandle(stored?.workflow_id as string);
-  expect(await handle.result()).toEqual({ summary: "completed: 120 deliveries queued, 0 skipped" });
-  expect((await handle.describe()).memo?.outcome).toBe("completed: 120 deliveries queued, 0 skipped");
+  expect(await handle.result()).toEqual({ summary: outcome });
+  expect((await handle.describe()).memo?.outcome).toBe(outcome);
 });
 
 /** Starts a replay of one delivered delivery, whose webhook is paused. */
