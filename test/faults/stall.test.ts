@@ -10,8 +10,8 @@ import { FULL_SIZE, tell } from "./scale.ts";
 vi.setConfig({ testTimeout: 400_000 });
 
 /** Events; each goes to one webhook that is well and to one that always fails. */
-const EVENTS = FULL_SIZE ? 300 : 80;
-const AFTERWARDS = 20;
+const EVENTS = FULL_SIZE ? 300 : 40;
+const AFTERWARDS = FULL_SIZE ? 20 : 10;
 /** Long enough that a stopped worker leaves requests unanswered; a failing webhook gets few at a time. */
 const ANSWER_MS = 25;
 
