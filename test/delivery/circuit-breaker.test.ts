@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { afterEach, expect, test } from "vitest";
+import { expect, type TestContext, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import type { BreakerSettings, BreakerState } from "../../src/db/circuit-breaker/breakers.ts";
 import { rows } from "../../src/db/database.ts";
@@ -17,20 +17,17 @@ const SETTINGS: BreakerSettings = {
   resendFailed: false,
 };
 
-const ends: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
 /** Engines that send what is pending as it comes, to a receiver of one webhook. */
 async function start(
+  { onTestFinished }: TestContext,
   reply: Reply,
   engines: number,
   { events, ...settings }: Partial<BreakerSettings> & { events: number },
 ): Promise<{ parts: EngineParts; receiver: Receiver }> {
   const parts = await startEngine();
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
-  ends.push(parts.end, receiver.close);
+  onTestFinished(parts.end);
+  onTestFinished(receiver.close);
   // As publishing and registering would have it.
   await parts.db("processes").insert({ process: 1, revision: 1n, live: 1 });
   await queueFor(parts, receiver.url, { webhooks: 1, events });
@@ -43,25 +40,26 @@ async function start(
   const pumped = Promise.all(
     all.map(({ pumps }) => pumps.run(runId, { lingers: true, forMs: 600_000 }, stopping.signal)),
   );
-  ends.push(async () => {
+  onTestFinished(async () => {
     stopping.abort();
     await pumped;
   });
   return { parts, receiver };
 }
 
-async function until({ db }: EngineParts, state: BreakerState): Promise<void> {
+async function until({ expect }: TestContext, { db }: EngineParts, state: BreakerState): Promise<void> {
   const found = () => rows(db, "select state from webhook_breakers");
   await expect.poll(found).toEqual([{ state }]);
 }
 
 const waiting = async ({ db }: EngineParts) => (await rows(db, "select from queue")).length;
 
-test("a run looks for a probe that the filter matches, one after the other, and ends when none is left", async () => {
+test.concurrent("a run looks for a probe that the filter matches, one after the other, and ends when none is left", async (context) => {
   const parts = await startEngine();
   const { db } = parts;
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), () => 200);
-  ends.push(parts.end, receiver.close);
+  context.onTestFinished(parts.end);
+  context.onTestFinished(receiver.close);
   await db("processes").insert({ process: 1, revision: 1n, live: 1 });
   const events = 3;
   await queueFor(parts, receiver.url, { webhooks: 1, events });
@@ -74,15 +72,16 @@ test("a run looks for a probe that the filter matches, one after the other, and 
     "update webhook_breakers set state = 'open', outage_since = now(), next_probe = now(), due = now()",
   );
   const probe = () => rows(db, "select from webhooks where test_delivery is not null");
-  await expect.poll(probe).toHaveLength(1);
+  await context.expect.poll(probe).toHaveLength(1);
   expect(await pump(parts.engine, await freshRun(db))).toMatchObject({ delivered: 1, end: "done" });
   expect(receiver.received.map(({ body }) => body)).toEqual([`{"OrderId":${events}}`]);
   expect(await rows(db, "select from deliveries where outcome = 'filtered'")).toHaveLength(events - 1);
 });
 
-test("an endpoint that fails gets one probe at a time from three workers, and all that waited once it answers", async () => {
+test.concurrent("an endpoint that fails gets one probe at a time from three workers, and all that waited once it answers", async (context) => {
   let [status, inFlight, most] = [503, 0, 0];
   const { parts, receiver } = await start(
+    context,
     async () => {
       inFlight += 1;
       most = Math.max(most, inFlight);
@@ -93,7 +92,7 @@ test("an endpoint that fails gets one probe at a time from three workers, and al
     3,
     { events: 1_200 },
   );
-  await until(parts, "open");
+  await until(context, parts, "open");
   // No request starts a second later, and the last one has been answered.
   await wait(1_200);
   const [before, left] = [receiver.received.length, await waiting(parts)];
@@ -105,17 +104,17 @@ test("an endpoint that fails gets one probe at a time from three workers, and al
   status = 200;
   // Without the wait for the next probe, which doubles each time.
   await parts.db.raw("update webhook_breakers set next_probe = now(), due = now()");
-  await until(parts, "closed");
-  await expect.poll(() => waiting(parts)).toBe(0);
+  await until(context, parts, "closed");
+  await context.expect.poll(() => waiting(parts)).toBe(0);
   expect(most).toBeGreaterThan(4);
   expect(imbalance(await readLedger(parts.db))).toBe(0n);
   const tried = await rows<{ n: number }>(parts.db, "select count(*)::int as n from all_attempts");
   expect(tried).toEqual([{ n: receiver.received.length }]);
 });
 
-test("an endpoint that answers 410 Gone gets no more deliveries, where that was chosen", async () => {
-  const { parts, receiver } = await start(() => 410, 2, { events: 400, disableOnGone: true });
-  await until(parts, "disabled");
+test.concurrent("an endpoint that answers 410 Gone gets no more deliveries, where that was chosen", async (context) => {
+  const { parts, receiver } = await start(context, () => 410, 2, { events: 400, disableOnGone: true });
+  await until(context, parts, "disabled");
   await wait(1_200);
   const before = receiver.received.length;
   await wait(1_500);

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { afterEach, expect, test } from "vitest";
+import { expect, type TestContext, test } from "vitest";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
@@ -24,23 +24,21 @@ const CONTENTS = /^select id, user_id, process, test, traceparent, fits/;
 const RELEASE = /^update queue set claims = claims - 1/;
 const RENEWAL = /^update workers set lease_until/;
 
-const ends: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
+// The tests run at the same time, since most of them wait. Each has its own engine, database and receiver.
 
-/** Faults to come: each befalls the next statement that it fits. */
-let faults: [RegExp, Fault][] = [];
-afterEach(() => {
-  faults = [];
-});
-
-function nextFault(sql: string): Fault | undefined {
-  const place = faults.findIndex(([statement]) => statement.test(sql));
-  return place === -1 ? undefined : faults.splice(place, 1)[0]?.[1];
+/** An engine with its receiver, and the faults to come: each one befalls the next statement that it fits. */
+interface Faulty {
+  parts: EngineParts;
+  receiver: Receiver;
+  faults: { next: [RegExp, Fault][] };
 }
 
-async function start(reply?: Reply): Promise<{ parts: EngineParts; receiver: Receiver }> {
+async function start({ onTestFinished }: TestContext, reply?: Reply): Promise<Faulty> {
+  const faults: Faulty["faults"] = { next: [] };
+  const nextFault = (sql: string) => {
+    const place = faults.next.findIndex(([statement]) => statement.test(sql));
+    return place === -1 ? undefined : faults.next.splice(place, 1)[0]?.[1];
+  };
   let engines = 0;
   // The first engine has the faults, others on the same database have none.
   const parts = await startEngine(
@@ -53,8 +51,9 @@ async function start(reply?: Reply): Promise<{ parts: EngineParts; receiver: Rec
     },
   );
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
-  ends.push(parts.end, receiver.close);
-  return { parts, receiver };
+  onTestFinished(parts.end);
+  onTestFinished(receiver.close);
+  return { parts, receiver, faults };
 }
 
 /** Pumps until a pump ends without an error, as Temporal would have it. */
@@ -75,7 +74,7 @@ const claimed = async ({ db }: EngineParts) =>
   (await rows(db, "select from all_deliveries where state = 'delivering'")).length;
 
 /** Pumps until everything is delivered: what was claimed with a lost answer is free only after a moment. */
-async function expectAllDelivered(parts: EngineParts, runId: number): Promise<void> {
+async function expectAllDelivered({ expect }: TestContext, parts: EngineParts, runId: number): Promise<void> {
   await expect
     .poll(async () => {
       await pumpInTheEnd(parts, runId);
@@ -90,28 +89,31 @@ const cases: [string, RegExp, Fault][] = [
   ["the webhooks of what was claimed cannot be read", WEBHOOKS, "refused"],
   ["the events of what was claimed cannot be read", CONTENTS, "refused"],
 ];
-test.each(cases)("each delivery is sent, and once, when %s", async (_what, statement, fault) => {
-  const { parts, receiver } = await start();
+test.concurrent.for(cases)(
+  "each delivery is sent, and once, when %s",
+  async ([_what, statement, fault], context) => {
+    const { parts, receiver, faults } = await start(context);
+    await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
+    faults.next = [[statement, fault]];
+    await expectAllDelivered(context, parts, await freshRun(parts.db));
+    expect(faults.next).toEqual([]);
+    expect(receiver.received).toHaveLength(DELIVERIES);
+  },
+);
+
+test.concurrent("each delivery is sent, and once, when many claims fail, in one way and another", async (context) => {
+  const { parts, receiver, faults } = await start(context);
   await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
-  faults = [[statement, fault]];
-  await expectAllDelivered(parts, await freshRun(parts.db));
-  expect(faults).toEqual([]);
+  faults.next = [...cases, ...cases].map(([, statement, fault]) => [statement, fault]);
+  await expectAllDelivered(context, parts, await freshRun(parts.db));
   expect(receiver.received).toHaveLength(DELIVERIES);
 });
 
-test("each delivery is sent, and once, when many claims fail, in one way and another", async () => {
-  const { parts, receiver } = await start();
-  await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
-  faults = [...cases, ...cases].map(([, statement, fault]) => [statement, fault]);
-  await expectAllDelivered(parts, await freshRun(parts.db));
-  expect(receiver.received).toHaveLength(DELIVERIES);
-});
-
-test("each delivery is sent, and once, when the worker claims again what it has released with a lost answer", async () => {
+test.concurrent("each delivery is sent, and once, when the worker claims again what it has released with a lost answer", async (context) => {
   // As many as are not released for want of room.
   const deliveries = 12;
   const answering = Promise.withResolvers<void>();
-  const { parts, receiver } = await start(async () => {
+  const { parts, receiver, faults } = await start(context, async () => {
     await answering.promise;
     return 200;
   });
@@ -119,13 +121,13 @@ test("each delivery is sent, and once, when the worker claims again what it has 
   const runId = await freshRun(parts.db);
   const stop = new AbortController();
   const stopped = pump(parts.engine, runId, stop.signal);
-  await expect.poll(() => receiver.received.length).toBeGreaterThan(0);
-  faults = [[RELEASE, "answer lost"]];
+  await context.expect.poll(() => receiver.received.length).toBeGreaterThan(0);
+  faults.next = [[RELEASE, "answer lost"]];
   stop.abort();
-  await expect.poll(() => claimed(parts)).toBeLessThan(deliveries);
+  await context.expect.poll(() => claimed(parts)).toBeLessThan(deliveries);
   const again = pump(parts.engine, runId);
-  await expect.poll(() => claimed(parts)).toBe(deliveries);
-  expect(faults).toEqual([]);
+  await context.expect.poll(() => claimed(parts)).toBe(deliveries);
+  expect(faults.next).toEqual([]);
   answering.resolve();
   await Promise.all([stopped, again, pump(parts.another(), runId)]);
   expect(await parts.db("deliveries").where({ outcome: "delivered" }).pluck("attempts")).toEqual(
@@ -134,15 +136,15 @@ test("each delivery is sent, and once, when the worker claims again what it has 
   expect(receiver.received).toHaveLength(deliveries);
 });
 
-test("each retry is made, and once, when the claim's answer is lost", async () => {
-  const { parts, receiver } = await start(({ attempt }) => (attempt === 1 ? 500 : 200));
+test.concurrent("each retry is made, and once, when the claim's answer is lost", async (context) => {
+  const { parts, receiver, faults } = await start(context, ({ attempt }) => (attempt === 1 ? 500 : 200));
   await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
   const runId = await freshRun(parts.db);
   await pump(parts.engine, runId);
   const groups = new Set((await assignGroups(parts.db, runId)).map(({ group }) => group));
-  faults = [[RETRY_CLAIM, "answer lost"]];
+  faults.next = [[RETRY_CLAIM, "answer lost"]];
   const pass = { horizonMs: 100, forMs: 60_000 };
-  await expect
+  await context.expect
     .poll(async () => {
       for (const group of groups)
         await parts.engine.retries.run({ runId, group }, pass, new AbortController().signal).catch(() => {});
@@ -153,7 +155,7 @@ test("each retry is made, and once, when the claim's answer is lost", async () =
 });
 
 /** Engines of which the first is stopped with the next answer to a statement: the stop and the answer come together. */
-async function startStoppedBy(statement: RegExp, reply?: Reply) {
+async function startStoppedBy({ onTestFinished }: TestContext, statement: RegExp, reply?: Reply) {
   let engines = 0;
   let stop: AbortController | undefined;
   const parts = await startEngine(
@@ -166,7 +168,8 @@ async function startStoppedBy(statement: RegExp, reply?: Reply) {
     },
   );
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
-  ends.push(parts.end, receiver.close);
+  onTestFinished(parts.end);
+  onTestFinished(receiver.close);
   const stoppedByNext = () => {
     stop = new AbortController();
     return stop.signal;
@@ -174,8 +177,8 @@ async function startStoppedBy(statement: RegExp, reply?: Reply) {
   return { parts, receiver, stoppedByNext };
 }
 
-test("what a claim brings just as its pump is told to stop is given back at once, and sent by another worker", async () => {
-  const { parts, receiver, stoppedByNext } = await startStoppedBy(FIRST_CLAIM);
+test.concurrent("what a claim brings just as its pump is told to stop is given back at once, and sent by another worker", async (context) => {
+  const { parts, receiver, stoppedByNext } = await startStoppedBy(context, FIRST_CLAIM);
   await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
   expect(await pump(parts.engine, await freshRun(parts.db), stoppedByNext())).toMatchObject({
     end: "stopped",
@@ -187,8 +190,8 @@ test("what a claim brings just as its pump is told to stop is given back at once
   expect(receiver.received).toHaveLength(DELIVERIES);
 });
 
-test("what a claim brings just as its retry pass is told to stop is given back at once, and sent by another worker", async () => {
-  const { parts, receiver, stoppedByNext } = await startStoppedBy(RETRY_CLAIM, ({ attempt }) =>
+test.concurrent("what a claim brings just as its retry pass is told to stop is given back at once, and sent by another worker", async (context) => {
+  const { parts, receiver, stoppedByNext } = await startStoppedBy(context, RETRY_CLAIM, ({ attempt }) =>
     attempt === 1 ? 500 : 200,
   );
   await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
@@ -207,7 +210,7 @@ test("what a claim brings just as its retry pass is told to stop is given back a
 });
 
 /** Engines of which the first stops, once it is armed, with such a claim, whose answer it loses. */
-async function startLosing(claim: RegExp, reply?: Reply) {
+async function startLosing({ onTestFinished }: TestContext, claim: RegExp, reply?: Reply) {
   let engines = 0;
   let isArmed = false;
   const stop = new AbortController();
@@ -227,7 +230,8 @@ async function startLosing(claim: RegExp, reply?: Reply) {
     },
   );
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), reply);
-  ends.push(parts.end, receiver.close);
+  onTestFinished(parts.end);
+  onTestFinished(receiver.close);
   const armed = () => {
     isArmed = true;
     return stop.signal;
@@ -235,19 +239,19 @@ async function startLosing(claim: RegExp, reply?: Reply) {
   return { parts, receiver, armed };
 }
 
-test("a pump whose claim loses its answer while its process stops ends without an error, and another worker sends all", async () => {
-  const { parts, receiver, armed } = await startLosing(FIRST_CLAIM);
+test.concurrent("a pump whose claim loses its answer while its process stops ends without an error, and another worker sends all", async (context) => {
+  const { parts, receiver, armed } = await startLosing(context, FIRST_CLAIM);
   await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
   const stopped = await pump(parts.engine, await freshRun(parts.db), armed());
   expect(stopped).toMatchObject({ sent: 0, end: "stopped" });
   // Before the lease expires.
-  await expect.poll(() => parts.db("workers").pluck("id")).toEqual([]);
+  await context.expect.poll(() => parts.db("workers").pluck("id")).toEqual([]);
   expect(await pump(parts.another(), await freshRun(parts.db))).toMatchObject({ delivered: DELIVERIES });
   expect(receiver.received).toHaveLength(DELIVERIES);
 });
 
-test("a retry pass whose claim loses its answer while its process stops ends without an error, and another worker sends all", async () => {
-  const { parts, receiver, armed } = await startLosing(RETRY_CLAIM, ({ attempt }) =>
+test.concurrent("a retry pass whose claim loses its answer while its process stops ends without an error, and another worker sends all", async (context) => {
+  const { parts, receiver, armed } = await startLosing(context, RETRY_CLAIM, ({ attempt }) =>
     attempt === 1 ? 500 : 200,
   );
   await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
@@ -259,21 +263,21 @@ test("a retry pass whose claim loses its answer while its process stops ends wit
   const pass = { horizonMs: 1_000, forMs: 60_000 };
   const stopped = await parts.engine.retries.run(ofRun, pass, armed());
   expect(stopped).toMatchObject({ sent: 0, complete: false });
-  await expect.poll(() => parts.db("workers").pluck("id")).toEqual([]);
+  await context.expect.poll(() => parts.db("workers").pluck("id")).toEqual([]);
   const other = await parts.another().retries.run(ofRun, pass, new AbortController().signal);
   expect(other.delivered).toBe(DELIVERIES);
   expect(receiver.received).toHaveLength(2 * DELIVERIES);
 });
 
-test("an attempt that cannot be recorded holds up no other, and its delivery is tried again until it is given up", async () => {
-  const { parts, receiver } = await start();
+test.concurrent("an attempt that cannot be recorded holds up no other, and its delivery is tried again until it is given up", async (context) => {
+  const { parts, receiver } = await start(context);
   await queueFor(parts, `${receiver.url}/well`, { webhooks: 2, events: 5 });
   await queueFor(parts, `${receiver.url}/poison`, { webhooks: 1, events: 1 });
   await parts.db.raw(
     "alter table deliveries add constraint poison check (webhook_id < 3 or outcome <> 'delivered')",
   );
   const runId = await freshRun(parts.db);
-  await expect
+  await context.expect
     .poll(async () => {
       await pumpInTheEnd(parts, runId);
       return states(parts);
@@ -285,7 +289,7 @@ test("an attempt that cannot be recorded holds up no other, and its delivery is 
   expect(receiver.received.filter(({ path }) => path.startsWith("/well"))).toHaveLength(10);
 });
 
-test("a delivery whose result matches no claim, though its worker lives, is tried again", async () => {
+test.concurrent("a delivery whose result matches no claim, though its worker lives, is tried again", async (context) => {
   let parts: EngineParts | undefined;
   const receiver = await startReceiver(
     await (await trustedAuthority()).issue(["localhost"]),
@@ -296,11 +300,12 @@ test("a delivery whose result matches no claim, though its worker lives, is trie
   );
   // No lease expires within the test.
   parts = await startEngine({ HEARTBEAT_TIMEOUT: "10m" });
-  ends.push(parts.end, receiver.close);
+  context.onTestFinished(parts.end);
+  context.onTestFinished(receiver.close);
   const { db, engine } = parts;
   await queueFor(parts, receiver.url, { webhooks: 1, events: 1 });
   const runId = await freshRun(db);
-  await expect
+  await context.expect
     .poll(async () => {
       await pump(engine, runId);
       return db("deliveries").pluck("attempts");
@@ -309,12 +314,12 @@ test("a delivery whose result matches no claim, though its worker lives, is trie
   expect(receiver.received).toHaveLength(2);
 });
 
-test("a delivery whose event is not stored, as after a partial restore, holds up no other", async () => {
-  const { parts, receiver } = await start();
+test.concurrent("a delivery whose event is not stored, as after a partial restore, holds up no other", async (context) => {
+  const { parts, receiver } = await start(context);
   await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
   await parts.db.raw("delete from events where id = (select event_id from queue order by id limit 1)");
   const runId = await freshRun(parts.db);
-  await expect
+  await context.expect
     .poll(async () => {
       await pump(parts.engine, runId).catch(() => {});
       return (await parts.db("deliveries").where({ outcome: "delivered" }).pluck("id")).length;
@@ -324,50 +329,50 @@ test("a delivery whose event is not stored, as after a partial restore, holds up
 });
 
 /** An engine whose lease has run out, since its renewals fail from now on; it has delivered one delivery before. */
-async function startExpired(): Promise<{ parts: EngineParts; receiver: Receiver; runId: number }> {
-  const { parts, receiver } = await start();
+async function startExpired(context: TestContext): Promise<Faulty & { runId: number }> {
+  const { parts, receiver, faults } = await start(context);
   await queueFor(parts, `${receiver.url}/first`, { webhooks: 1, events: 1 });
   expect(parts.engine.lease.isValid()).toBe(false);
   const runId = await freshRun(parts.db);
   await pump(parts.engine, runId);
   expect(parts.engine.lease.isValid()).toBe(true);
   // More often than any test can wait for.
-  faults = Array.from({ length: 1_000 }, () => [RENEWAL, "refused"]);
-  await expect.poll(() => parts.engine.lease.isValid()).toBe(false);
-  return { parts, receiver, runId };
+  faults.next = Array.from({ length: 1_000 }, () => [RENEWAL, "refused"]);
+  await context.expect.poll(() => parts.engine.lease.isValid()).toBe(false);
+  return { parts, receiver, faults, runId };
 }
 
-test("nothing is sent while the lease has run out, as when the database does not respond", async () => {
-  const { parts, receiver, runId } = await startExpired();
+test.concurrent("nothing is sent while the lease has run out, as when the database does not respond", async (context) => {
+  const { parts, receiver, faults, runId } = await startExpired(context);
   await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
   const pumped = pump(parts.engine, runId);
-  await expect.poll(() => claimed(parts)).toBe(DELIVERIES);
+  await context.expect.poll(() => claimed(parts)).toBe(DELIVERIES);
   // Several times as long as the sender takes to look for what it may start.
   await wait(1_000);
   expect(receiver.received).toHaveLength(1);
-  faults = [];
+  faults.next = [];
   expect(await pumped).toMatchObject({ delivered: DELIVERIES });
 });
 
-test("a worker whose lease another process has ended sends nothing of what it had claimed", async () => {
-  const { parts, receiver, runId } = await startExpired();
+test.concurrent("a worker whose lease another process has ended sends nothing of what it had claimed", async (context) => {
+  const { parts, receiver, faults, runId } = await startExpired(context);
   const [row] = await rows<{ id: number }>(parts.db, "select id from workers");
   const id = row?.id as number;
   await queueFor(parts, receiver.url, { webhooks: 1, events: DELIVERIES });
   const late = pump(parts.engine, runId);
-  await expect.poll(() => claimed(parts)).toBe(DELIVERIES);
+  await context.expect.poll(() => claimed(parts)).toBe(DELIVERIES);
   const other = parts.another();
   await other.lease.start();
-  await expect.poll(() => parts.db("workers").where({ id })).toEqual([]);
+  await context.expect.poll(() => parts.db("workers").where({ id })).toEqual([]);
   expect(await pump(other, runId)).toMatchObject({ delivered: DELIVERIES });
   expect(parts.engine.lease.hasLost(id)).toBe(false);
-  faults = [];
-  await expect.poll(() => parts.engine.lease.hasLost(id)).toBe(true);
+  faults.next = [];
+  await context.expect.poll(() => parts.engine.lease.hasLost(id)).toBe(true);
   expect(await late).toMatchObject({ sent: 0 });
   expect(receiver.received).toHaveLength(1 + DELIVERIES);
 });
 
-test("a worker whose result matches no claim reads its lease before it sends more, long before the next renewal", async () => {
+test.concurrent("a worker whose result matches no claim reads its lease before it sends more, long before the next renewal", async (context) => {
   const [deliveries, window] = [200, 4];
   const held: (() => void)[] = [];
   const receiver = await startReceiver(
@@ -379,11 +384,12 @@ test("a worker whose result matches no claim reads its lease before it sends mor
   );
   // Its lease is renewed four times in ten minutes.
   const parts = await startEngine({ HEARTBEAT_TIMEOUT: "10m", DELIVERY_TIMEOUT: "60s" });
-  ends.push(parts.end, receiver.close);
+  context.onTestFinished(parts.end);
+  context.onTestFinished(receiver.close);
   await queueFor(parts, receiver.url, { webhooks: 1, events: deliveries });
   const late = pump(parts.engine, await freshRun(parts.db));
-  await expect.poll(() => held.length).toBe(window);
-  await expect.poll(() => claimed(parts)).toBe(deliveries);
+  await context.expect.poll(() => held.length).toBe(window);
+  await context.expect.poll(() => claimed(parts)).toBe(deliveries);
   const [row] = await rows<{ id: number }>(parts.db, "select id from workers");
   const id = row?.id as number;
   // As a process does that takes it for dead.
@@ -393,14 +399,14 @@ test("a worker whose result matches no claim reads its lease before it sends mor
 
   expect(parts.engine.lease.hasLost(id)).toBe(false);
   held[0]?.();
-  await expect.poll(() => parts.engine.lease.hasLost(id)).toBe(true);
+  await context.expect.poll(() => parts.engine.lease.hasLost(id)).toBe(true);
   for (const answer of held) answer();
   expect(await late).toMatchObject({ sent: 0 });
   // A few requests may start, one after the other, before the result of the first is known to match nothing.
   expect(receiver.received.length).toBeLessThanOrEqual(window + deliveries + deliveries / 10);
 });
 
-test("what a claim brings after its worker was found dead is sent only by the worker that claims it then", async () => {
+test.concurrent("what a claim brings after its worker was found dead is sent only by the worker that claims it then", async (context) => {
   const [asked, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   let isFirst = true;
   // The lease is renewed four times in ten minutes, and when the test says so.
@@ -417,7 +423,8 @@ test("what a claim brings after its worker was found dead is sent only by the wo
     },
   );
   const receiver = await startReceiver(await (await trustedAuthority()).issue(["localhost"]));
-  ends.push(parts.end, receiver.close);
+  context.onTestFinished(parts.end);
+  context.onTestFinished(receiver.close);
   await queueFor(parts, receiver.url, { webhooks: 3, events: DELIVERIES / 3 });
   const late = pump(parts.engine, await freshRun(parts.db));
   await asked.promise;
@@ -426,7 +433,7 @@ test("what a claim brings after its worker was found dead is sent only by the wo
   // As a process does that takes it for dead.
   await parts.db("workers").where({ id }).delete();
   parts.engine.lease.verify();
-  await expect.poll(() => parts.engine.lease.isValid()).toBe(true);
+  await context.expect.poll(() => parts.engine.lease.isValid()).toBe(true);
   expect(parts.engine.lease.hasLost(id)).toBe(true);
   expect(await pump(parts.another(), await freshRun(parts.db))).toMatchObject({ delivered: DELIVERIES });
   answered.resolve();

@@ -28,7 +28,7 @@ async function receiver(reply?: Reply): Promise<Receiver> {
 }
 
 test("pumps of several processes deliver many deliveries of few events once each, with their own payloads", async () => {
-  const [webhooks, events] = [400, 10];
+  const [webhooks, events] = [200, 10];
   const { url, received } = await receiver();
   await queueFor(parts, url, { webhooks, events });
   const runId = await freshRun(parts.db);
