@@ -3,13 +3,14 @@ import { rows } from "../../src/db/database.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import type { Ledger } from "./ledger.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
+import { FULL_SIZE } from "./scale.ts";
 
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
 vi.setConfig({ testTimeout: 400_000 });
 
 const PER_SECOND = 40;
 /** Long enough for several jumps amid deliveries. */
-const REQUESTS = 500;
+const REQUESTS = FULL_SIZE ? 500 : 300;
 /** Longer than any attempt takes, and shorter than any jump. */
 const MOST_MS = 60_000;
 

@@ -2,13 +2,14 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { type Ledger, reconcile } from "./ledger.ts";
 import { outcomes, untilAllFinal } from "./parts.ts";
+import { FULL_SIZE } from "./scale.ts";
 import { whoDelivered } from "./who-delivered.ts";
 
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
 vi.setConfig({ testTimeout: 400_000 });
 
 /** More than one statement claims. */
-const EVENTS = 2_000;
+const EVENTS = FULL_SIZE ? 2_000 : 1_200;
 /** Long enough that neither worker could send everything before the other has begun. */
 const ANSWER_MS = 100;
 /** A worker that a busy machine keeps waiting is not taken for dead. */
