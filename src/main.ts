@@ -65,9 +65,16 @@ async function main(): Promise<void> {
   console.log(describe(service, config, DOCS_PATH));
   await told;
   console.log("stopping: completing requests in flight");
-  await service.stop();
+  await service.stop().catch(fail("Stopping failed"));
   console.log("stopped");
 }
+
+/** Reports what failed, and ends the process. */
+const fail = (what: string) => async (error: unknown) => {
+  const { explain } = await import("./process/explain.ts");
+  console.error(explain(what, error));
+  process.exit(1);
+};
 
 /** The addresses of the service, printed at startup. */
 function describe(service: Service, config: Config, docsPath: string): string {
@@ -86,12 +93,5 @@ function describe(service: Service, config: Config, docsPath: string): string {
 }
 
 if (import.meta.main) {
-  main().then(
-    () => process.exit(0),
-    async (error: unknown) => {
-      const { explain } = await import("./process/explain.ts");
-      console.error(explain("Startup failed", error));
-      process.exit(1);
-    },
-  );
+  main().then(() => process.exit(0), fail("Startup failed"));
 }

@@ -60,7 +60,7 @@ export interface Service {
   hasPage: boolean;
   /** The file with the first administrator's key, if one was created. */
   adminKeyFile: string | undefined;
-  /** Stops all parts in order: requests in flight first, the embedded database last. */
+  /** Stops all parts in order: requests in flight first, the embedded database last. Rejects if one cannot be stopped. */
   stop(): Promise<void>;
 }
 
@@ -93,7 +93,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   const stopping = new AbortController();
   overrides.giveUp?.addEventListener("abort", () => stopping.abort(), { once: true });
   if (environment.NODE_TLS_REJECT_UNAUTHORIZED === "0") log.warn(UNVERIFIED_TLS);
-  const stops: (() => Promise<unknown>)[] = [];
+  const started = new AsyncDisposableStack();
   let isPrepared = false;
   let left: Promise<void> | undefined;
   /** Set once the API listens: it serves on for SHUTDOWN_DELAY, and `/readyz` answers 503. */
@@ -101,7 +101,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
   async function stop(): Promise<void> {
     stopping.abort();
     left = leave();
-    for (const end of stops.splice(0).reverse()) await end();
+    await started.disposeAsync();
   }
 
   try {
@@ -111,15 +111,15 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const { role, dataDir, host, tls, adminKey } = config;
     const exported = { metrics: config.metrics, host };
     const metrics = await exportMetrics(exported, log, async () => (await processes?.snapshots()) ?? []);
-    stops.push(metrics.close);
+    started.defer(metrics.close);
     const { meter } = metrics;
     const tracing = await startTracing({ ...config.traces, process: "main", log });
-    stops.push(tracing.close);
+    started.defer(tracing.close);
     let certificate = tls?.cert ?? "";
     if (tls) observeCertificate(meter, () => certificate);
     if (overrides.temporalMetrics) {
       const endDraining = drainTemporalMetrics(meter, overrides.temporalMetrics);
-      stops.push(async () => endDraining());
+      started.defer(async () => endDraining());
     }
     const page = role === "worker" ? undefined : findSettingsPage();
     if (role !== "worker" && page === undefined)
@@ -133,7 +133,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       progress,
       stopping.signal,
     );
-    stops.push(embedded.stop);
+    started.defer(embedded.stop);
     stopping.signal.throwIfAborted();
 
     const databaseUrl = config.database.url ?? (embedded.databaseUrl as string);
@@ -145,7 +145,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       delivers: role !== "api" && deliversInItself(config),
       operationDuration: exportsMetrics(exported) ? createOperationDuration(meter) : undefined,
     });
-    stops.push(databases.close);
+    started.defer(databases.close);
     const { db, directDb, directUrl } = databases;
     observePool(meter, db);
     const reads =
@@ -154,7 +154,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         : readReplica(db, readUrl, { poolSize, preparedStatements, log });
     if (reads) {
       observeReplicaLag(meter, reads.lagMs);
-      stops.push(reads.close);
+      started.defer(reads.close);
     }
     const secretKey = await findSecretKey(config.secretKey, dataDir);
     const secrets = createSecretBox(secretKey, config.previousSecretKeys);
@@ -163,12 +163,12 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const knowsTemporal = config.temporal.external || embedded.temporalAddress !== undefined;
     if (knowsTemporal && role !== "worker") {
       dispatch = createDispatchTrigger(target, names, log);
-      stops.push(dispatch.close);
+      started.defer(dispatch.close);
     }
     let announcer: Announcer | undefined;
     if (config.dispatch.onPublish && role !== "worker") {
       announcer = createAnnouncer(databaseUrl, log);
-      stops.push(announcer.close);
+      started.defer(announcer.close);
     }
     const guard = createAddressGuard(config.delivery.allowedNetworks, {
       allowedPorts: config.delivery.allowedPorts,
@@ -181,7 +181,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       proxy: config.delivery.proxy,
       log,
     });
-    stops.push(trial.close);
+    started.defer(trial.close);
     const readiness = [
       async () => (stopping.signal.aborted ? ["the service is stopping"] : []),
       async () => (isPrepared ? [] : ["the service is starting and waits for its database"]),
@@ -236,14 +236,14 @@ export async function startService(config: Config, overrides: ServiceOverrides =
             "reloading the TLS certificate failed; the old one stays in use",
           ),
       );
-      stops.push(async () => stopWatching());
+      started.defer(async () => stopWatching());
     }
     leave = async () => {
       if (!isPrepared || role === "worker" || overrides.giveUp?.aborted) return;
       api.turnAway();
       await wait(config.shutdownDelayMs);
     };
-    stops.push(async () => {
+    started.defer(async () => {
       await left;
       await api.stop();
     });
@@ -271,12 +271,12 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       },
     );
     isPrepared = true;
-    stops.push(metrics.watchBacklog(directUrl));
-    stops.push(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
+    started.defer(metrics.watchBacklog(directUrl));
+    started.defer(keepSealed(db, secrets, { log, repeat: config.previousSecretKeys.length > 0 }));
 
     if (config.noticeMail && role !== "api") {
       const { startNoticeMails } = await import("./notices/notice-mails.ts");
-      stops.push(startNoticeMails(db, config.noticeMail, log));
+      started.defer(startNoticeMails(db, config.noticeMail, log));
     }
 
     stopping.signal.throwIfAborted();
@@ -315,7 +315,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
         });
         delivery = processes;
       }
-      stops.push(delivery.stop);
+      started.defer(delivery.stop);
       await delivery.ready;
       stopping.signal.throwIfAborted();
     }
@@ -333,7 +333,9 @@ export async function startService(config: Config, overrides: ServiceOverrides =
       stop,
     };
   } catch (error) {
-    await stop();
+    await stop().catch((stopError) => {
+      throw new SuppressedError(stopError, error);
+    });
     throw error;
   }
 }

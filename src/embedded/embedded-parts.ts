@@ -11,7 +11,7 @@ export interface EmbeddedParts {
   databaseUrl: string | undefined;
   temporalAddress: string | undefined;
   temporalUiUrl: string | undefined;
-  /** Stops them, the database last. */
+  /** Stops all of them, the database last. Rejects if one cannot be stopped. */
   stop(): Promise<void>;
 }
 
@@ -35,33 +35,26 @@ export async function startEmbeddedParts(
   };
   if (!needsTemporal && !needsDatabase) return parts;
 
-  const stops: (() => Promise<void>)[] = [];
-  parts.stop = async () => {
-    for (const stop of stops.reverse()) await stop();
-  };
+  await using starting = new AsyncDisposableStack();
   const dataDir = path.resolve(config.dataDir);
   const lock = await lockDataDir(dataDir);
-  stops.push(() => lock.release());
+  starting.defer(() => lock.release());
   const common = { dataDir, progress, superviseRestart: true, ...(signal ? { signal } : {}) };
-  try {
-    if (needsDatabase) {
-      const postgres = await startEmbeddedPostgres(common);
-      stops.push(() => postgres.stop());
-      parts.databaseUrl = postgres.url;
-    }
-    if (needsTemporal) {
-      const temporal = await startEmbeddedTemporal({
-        ...common,
-        namespace: environment.TEMPORAL_NAMESPACE || "default",
-        searchAttributes: SEARCH_ATTRIBUTES,
-      });
-      stops.push(() => temporal.stop());
-      parts.temporalAddress = temporal.address;
-      parts.temporalUiUrl = temporal.uiUrl;
-    }
-    return parts;
-  } catch (error) {
-    await parts.stop();
-    throw error;
+  if (needsDatabase) {
+    const postgres = await startEmbeddedPostgres(common);
+    starting.defer(() => postgres.stop());
+    parts.databaseUrl = postgres.url;
   }
+  if (needsTemporal) {
+    const temporal = await startEmbeddedTemporal({
+      ...common,
+      namespace: environment.TEMPORAL_NAMESPACE || "default",
+      searchAttributes: SEARCH_ATTRIBUTES,
+    });
+    starting.defer(() => temporal.stop());
+    parts.temporalAddress = temporal.address;
+    parts.temporalUiUrl = temporal.uiUrl;
+  }
+  const started = starting.move();
+  return { ...parts, stop: () => started.disposeAsync() };
 }

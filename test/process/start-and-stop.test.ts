@@ -12,13 +12,16 @@ import { fileURLToPath } from "node:url";
 import { Code, createClient } from "@connectrpc/connect";
 import { Connection } from "@temporalio/client";
 import proto from "@temporalio/proto";
-import { expect, inject, onTestFinished, test } from "vitest";
+import { expect, inject, onTestFinished, test, vi } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus } from "../../gen/health/v1/health_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { STATUS_CODES } from "../../src/contract/errors.ts";
 import { openDatabase } from "../../src/db/database.ts";
+import { lockDataDir } from "../../src/embedded/service-lock.ts";
+import { explain } from "../../src/process/explain.ts";
 import { startService } from "../../src/service.ts";
+import { temporaryFolder } from "../embedded/support.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
@@ -258,6 +261,39 @@ test("a stopping API is not ready, yet serves calls for SHUTDOWN_DELAY and ends 
   expect(await list()).toMatchObject({ status: 200 });
   await stopped;
   await expect(fetch(`${service.url}/healthz`)).rejects.toThrow();
+});
+
+test("a part that cannot be stopped is reported, and the parts after it are stopped", async () => {
+  const dataDir = await temporaryFolder();
+  quietRuntime();
+  const ports = { HTTP_PORT: "0", GRPC_PORT: "0", METRICS_PORT: "0" };
+  const { stop, metricsUrl = "" } = await startService(
+    readConfig({ ...settings, ...ports, DATA_DIR: dataDir, DELIVERY_PROCESSES: "0" }),
+    { names: ownTemporalNames(), environment: { TEMPORAL_ADDRESS: settings.TEMPORAL_ADDRESS } },
+  );
+  onTestFinished(stop);
+  expect(await fetch(metricsUrl)).toMatchObject({ status: 200 });
+  // The signal that stops the embedded PostgreSQL arrives, but is said to be refused.
+  const { kill } = process;
+  const signals = vi.spyOn(process, "kill").mockImplementation((pid, signal) => {
+    kill.call(process, pid, signal);
+    if (signal === "SIGINT") throw new Error("kill EPERM");
+    return true;
+  });
+  onTestFinished(() => signals.mockRestore());
+  await expect(stop()).rejects.toThrow("kill EPERM");
+  await (await lockDataDir(dataDir)).release();
+  await expect(fetch(metricsUrl)).rejects.toThrow();
+});
+
+test("if several parts cannot be stopped, each error is reported, the first one first", async () => {
+  const parts = new AsyncDisposableStack();
+  for (const name of ["database", "API", "worker"])
+    parts.defer(() => Promise.reject(new Error(`the ${name} does not stop`)));
+  const error = await parts.disposeAsync().catch((reason) => reason);
+  expect(explain("Stopping failed", error)).toBe(
+    "Stopping failed: the worker does not stop\n  and: the API does not stop\n  and: the database does not stop\n(set LOG_LEVEL=debug for details)",
+  );
 });
 
 test("one Ctrl-C that arrives twice, from the terminal and from npm, stops the service in order", async () => {
