@@ -3,7 +3,7 @@ import { createTransport } from "nodemailer";
 import type { Logger } from "pino";
 import type { NoticeMailConfig } from "../config/config.ts";
 import type { Db } from "../db/database.ts";
-import { isTransient } from "../db/faults.ts";
+import { isTransient, untilAnswered } from "../db/faults.ts";
 import { setNextTurn, takeTurn } from "../db/settings.ts";
 import { keepNoticeDigest, readNoticeDigest } from "../db/webhooks/notice-digest.ts";
 import { digestMail } from "./digest-mail.ts";
@@ -25,7 +25,8 @@ const IDLE_TIMEOUT_MS = 30_000;
 
 /**
  * E-mails a digest of notices, at most once per interval over all processes. A digest that could not be sent is part of
- * the next one, which is sent sooner.
+ * the next one, which is sent sooner. A digest is sent again only if the process ends, or another one takes its turn, before the
+ * database has stored that it was sent.
  *
  * @returns stops it. Waits up to 3 s for a mail that is being sent
  */
@@ -63,7 +64,8 @@ export function startNoticeMails(
       }
       log.info({ subject: mail.subject, recipients: to.length }, "notices e-mailed");
     }
-    await keepNoticeDigest(db, digest);
+    // Until it is stored: otherwise the next digest would contain the same again.
+    await untilAnswered(() => keepNoticeDigest(db, digest), { signal: stopping.signal });
     return true;
   }
 

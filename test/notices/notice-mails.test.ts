@@ -286,6 +286,26 @@ test("a digest is sent once, though its server takes longer than the interval to
   expect(begun).toBe(1);
 });
 
+test("a digest is sent once, though the database is unavailable for a while after its server has accepted it", async () => {
+  const refusals = 3;
+  await db.raw(`create sequence tries;
+    create function refuse() returns trigger language plpgsql as $$ begin
+      if new.name = 'notice digest' and nextval('tries') <= ${refusals} then
+        raise 'the database system is starting up' using errcode = '57P03';
+      end if;
+      return new;
+    end $$;
+    create trigger refuse before insert on settings for each row execute function refuse()`);
+  ends.push(() => db.raw("drop trigger refuse on settings; drop function refuse; drop sequence tries"));
+  const { port, mails } = await startSmtp();
+  await failing("shop");
+  start(`smtp://localhost:${port}`, 2);
+  await expect.poll(reported, { timeout: PATIENCE_MS }).toHaveLength(1);
+  const [tries] = await rows<{ n: number }>(db, "select last_value::int as n from tries");
+  expect(tries?.n).toBeGreaterThan(refusals);
+  expect(mails).toHaveLength(1);
+});
+
 test("a recipient whom the server refuses is named in the log; the others get the digest once", async () => {
   const { port, mails } = await startSmtp({
     onRcptTo: ({ address }, _, done) =>
