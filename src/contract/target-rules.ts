@@ -55,6 +55,9 @@ export interface TrialRequest {
   payload: string;
 }
 
+/** The maximum number of test requests in flight per process. */
+export const MAX_TRIALS = 8;
+
 /** The outcome of a test request. */
 export interface TrialOutcome {
   /** Whether the endpoint answered 2xx in time. */
@@ -70,6 +73,5 @@ export interface TrialOutcome {
  * timeout of an attempt. The API asks; delivery/request/trial.ts answers.
  *
  * @returns null if the webhook was deleted
- * @throws DomainError RESOURCE_EXHAUSTED while too many test requests are in flight
  */
 export type RequestTrial = (request: TrialRequest) => Promise<TrialOutcome | null>;

@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { ProxyAddress } from "../../config/values.ts";
-import { DomainError } from "../../contract/errors.ts";
-import type { RequestTrial, TrialRequest } from "../../contract/target-rules.ts";
+import { MAX_TRIALS, type RequestTrial, type TrialRequest } from "../../contract/target-rules.ts";
 import type { Db } from "../../db/database.ts";
 import { type ClaimedWebhook, ClaimedWebhooks } from "../../db/queue/webhooks.ts";
 import type { SecretBox } from "../../db/webhooks/secret-box.ts";
@@ -19,11 +18,8 @@ import { post } from "./post.ts";
 import { buildRequest } from "./request.ts";
 import { createSigner } from "./signature.ts";
 
-/** The maximum number of test requests in flight per process. */
-const MAX_TRIALS = 8;
 /** The value of X-Service-UserId, for webhooks that get this header. */
 const USER_ID = "test";
-const RETRY_AFTER_MS = 1_000;
 
 /** Creates what sends test requests from the API's process. Its client shares no connection with deliveries. */
 export function createRequestTrial(options: {
@@ -41,7 +37,6 @@ export function createRequestTrial(options: {
   const client = createHttpClient(guard, MAX_TRIALS, outbound?.proxy);
   const sign = createSigner(secrets);
   const webhooks = new ClaimedWebhooks();
-  let inFlight = 0;
 
   async function attempt(
     webhook: ClaimedWebhook,
@@ -68,26 +63,10 @@ export function createRequestTrial(options: {
   }
 
   const send: RequestTrial = async ({ webhookId, payload, ...settings }) => {
-    if (inFlight >= MAX_TRIALS) {
-      throw new DomainError(
-        "RESOURCE_EXHAUSTED",
-        `${MAX_TRIALS} test requests are in flight, the maximum; retry when one has ended`,
-        { retryAfterMs: RETRY_AFTER_MS },
-      );
-    }
-    inFlight += 1;
-    try {
-      const webhook = (await webhooks.load(db, new Set([webhookId]))).get(webhookId);
-      if (!webhook) return null;
-      const { delivered, status, error, responseStart, durationMs } = await attempt(
-        webhook,
-        payload,
-        settings,
-      );
-      return { accepted: delivered, status, error, responseStart, durationMs };
-    } finally {
-      inFlight -= 1;
-    }
+    const webhook = (await webhooks.load(db, new Set([webhookId]))).get(webhookId);
+    if (!webhook) return null;
+    const { delivered, status, error, responseStart, durationMs } = await attempt(webhook, payload, settings);
+    return { accepted: delivered, status, error, responseStart, durationMs };
   };
   return {
     send,

@@ -56,7 +56,7 @@ function compiled(process: number, filter: string): Filter {
 export function filterMethods({
   db,
 }: ApiContext): Pick<ServiceImpl<typeof WebhookService>, "tryWebhookFilter"> {
-  const queue = new TrialQueue(MAX_AT_ONCE);
+  const queue = new TrialQueue("filter trials", MAX_AT_ONCE);
   return {
     async tryWebhookFilter({ webhookId, filter: expression }, handler) {
       const scope = callerScope(handler);

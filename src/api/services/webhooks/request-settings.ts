@@ -17,7 +17,12 @@ import {
   userNameError,
 } from "../../../contract/delivery-headers.ts";
 import type { FieldViolation } from "../../../contract/errors.ts";
-import { InvalidTargetError, type OAuth2Client, type TargetRules } from "../../../contract/target-rules.ts";
+import {
+  InvalidTargetError,
+  MAX_TRIALS,
+  type OAuth2Client,
+  type TargetRules,
+} from "../../../contract/target-rules.ts";
 import { type Facts, webhookTarget } from "../../../db/audit/audit-log.ts";
 import { eachOf } from "../../../db/audit/webhook-changes.ts";
 import type { Db } from "../../../db/database.ts";
@@ -34,12 +39,17 @@ import type { SecretBox } from "../../../db/webhooks/secret-box.ts";
 import { type ChangedWebhook, expectRevision } from "../../../db/webhooks/webhook-update.ts";
 import { getWebhook, idsOf } from "../../../db/webhooks/webhooks.ts";
 import { auditedCall } from "../../auth/actor.ts";
+import { callerOf } from "../../auth/auth.ts";
 import { callerScope } from "../../auth/caller-scope.ts";
 import type { ApiContext } from "../../context.ts";
 import { invalidFields, stateNotFit } from "../../errors/errors.ts";
 import { noWebhook } from "../messages.ts";
 import { describeEventTypes } from "./event-types.ts";
 import { type Check, checkedTls, maskedTls, tlsFacts } from "./tls-settings.ts";
+import { TrialQueue } from "./trial-queue.ts";
+
+/** The maximum number of test requests of a key in flight per process, so that hanging endpoints delay no other key's. */
+const MAX_TRIALS_PER_KEY = 2;
 
 type Methods = Pick<
   ServiceImpl<typeof WebhookService>,
@@ -49,6 +59,7 @@ type Methods = Pick<
 /** The methods for custom headers and authentication of a webhook's requests. */
 export function requestSettingsMethods({ db, secrets, targets, tryRequest }: ApiContext): Methods {
   const processes = describeEventTypes();
+  const queue = new TrialQueue("test requests", MAX_TRIALS, MAX_TRIALS_PER_KEY);
   return {
     async getWebhookRequestSettings({ webhookId }, handler) {
       const webhook = await getWebhook(db, callerScope(handler), webhookId);
@@ -101,16 +112,18 @@ export function requestSettingsMethods({ db, secrets, targets, tryRequest }: Api
       }
       const stored = await readRequestSettings(db, secrets, webhookId);
       const tried = settings === undefined ? NO_REQUEST_SETTINGS : merged(settings, stored, targets);
-      await auditedCall(db, handler, (_trx, record) =>
-        record({ action: "request_tried", target: webhookTarget(webhook), after: facts(tried) }),
-      );
       const { authentication } = tried;
-      const outcome = await tryRequest({
-        webhookId,
-        headers: headersOfSettings(tried),
-        oauth2: authentication?.kind === "oauth2" ? authentication.client : null,
-        tls: tried.tls,
-        payload,
+      const outcome = await queue.run(callerOf(handler).id, handler.signal, async () => {
+        await auditedCall(db, handler, (_trx, record) =>
+          record({ action: "request_tried", target: webhookTarget(webhook), after: facts(tried) }),
+        );
+        return tryRequest({
+          webhookId,
+          headers: headersOfSettings(tried),
+          oauth2: authentication?.kind === "oauth2" ? authentication.client : null,
+          tls: tried.tls,
+          payload,
+        });
       });
       if (!outcome) throw noWebhook(webhookId);
       const { accepted, status, error, responseStart, durationMs } = outcome;

@@ -130,7 +130,7 @@ test("of one key, more trials of filters than may wait are refused, and cancelle
   // Only one cannot wait, and ends before the signal.
   const refused = await Promise.race(many);
   expect(refused?.code).toBe(Code.ResourceExhausted);
-  expect(refused?.rawMessage).toContain(`${MAX_WAITING_PER_KEY} filters`);
+  expect(refused?.rawMessage).toContain(`${MAX_WAITING_PER_KEY} filter trials`);
   cancel.abort();
   const codes = (await Promise.all(many)).map((error) => error?.code);
   expect(codes.filter((code) => code === Code.Canceled)).toHaveLength(MAX_WAITING_PER_KEY);
