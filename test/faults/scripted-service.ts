@@ -5,11 +5,11 @@ import { inject } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
 import { createDeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
-import { temporalNames } from "../../src/temporal/connection/names.ts";
+import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
 import { temporalTarget } from "../../src/temporal/connection/target.ts";
 import { type DeliveryWorker, startDeliveryWorker } from "../../src/temporal/worker.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
-import { quietRuntime } from "../support/test-service.ts";
+import { deleteSchedules, quietRuntime } from "../support/test-service.ts";
 
 /** An API whose worker starts when told, and for whose worker names resolve as the test says. */
 export interface ScriptedService {
@@ -46,7 +46,7 @@ export async function startScriptedService(
   async function stopWorker(): Promise<void> {
     stopping.abort();
     if (!worker) return;
-    await removeSchedule(own.scheduleId);
+    await removeSchedules(own);
     await worker.stop();
     worker = undefined;
   }
@@ -75,10 +75,10 @@ export async function startScriptedService(
   };
 }
 
-async function removeSchedule(scheduleId: string): Promise<void> {
+async function removeSchedules(names: TemporalNames): Promise<void> {
   const connection = await Connection.connect({ address: inject("temporalAddress") });
   try {
-    await new TemporalClient({ connection }).schedule.getHandle(scheduleId).delete();
+    await deleteSchedules(new TemporalClient({ connection }), names);
   } finally {
     await connection.close();
   }

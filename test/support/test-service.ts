@@ -216,7 +216,8 @@ export function ownTemporalNames(namespace = "default"): TemporalNames {
   return names;
 }
 
-async function deleteSchedules(temporal: TemporalClient, names: TemporalNames): Promise<void> {
+/** Deletes the schedules of a worker, which would start runs for as long as Temporal runs. */
+export async function deleteSchedules(temporal: TemporalClient, names: TemporalNames): Promise<void> {
   const deletions = [names.scheduleId, names.retentionScheduleId].map((id) =>
     temporal.schedule.getHandle(id).delete(),
   );
