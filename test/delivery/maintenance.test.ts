@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { createNoopMeter } from "@opentelemetry/api";
 import pino from "pino";
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import { findLongSnapshot } from "../../src/db/connections/snapshots.ts";
+import { openDatabase, rows } from "../../src/db/database.ts";
 import { erasePayloads } from "../../src/db/events/erase.ts";
 import { claimPending } from "../../src/db/queue/claims.ts";
 import { recordAttempts } from "../../src/db/queue/results.ts";
@@ -17,9 +18,7 @@ import {
   result,
   SPACING,
 } from "../db/queue/queue.ts";
-
-// Maintenance works once a second.
-vi.setConfig({ testTimeout: 30_000 });
+import { createTestDatabase } from "../support/database.ts";
 
 type Line = Record<string, unknown> & { msg: string };
 
@@ -30,18 +29,20 @@ const log = pino(
   { write: (line: string) => void lines.push(JSON.parse(line)) },
 );
 let running: Maintenance[] = [];
+const ends: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
   await Promise.all(running.map((one) => one.close()));
   running = [];
+  for (const end of ends.splice(0)) await end();
   expect(lines.filter(({ level }) => (level as number) > 30)).toEqual([]);
   lines = [];
 });
 
 /** Maintenance as in several processes at once. */
-function start(processes: number, longSnapshotS?: number): void {
+function start(processes: number, longSnapshotS?: number, on = db): void {
   const instruments = createDeliveryInstruments(createNoopMeter());
   running = Array.from({ length: processes }, () =>
-    createMaintenance(db, { ids: [], mayEndOthers: () => true }, log, instruments, 0, 30, longSnapshotS),
+    createMaintenance(on, { ids: [], mayEndOthers: () => true }, log, instruments, 0, 30, longSnapshotS),
   );
   for (const one of running) one.start();
 }
@@ -58,10 +59,10 @@ test("one process logs that a webhook is failing and that it has recovered, by i
     recordAttempts(db, [result(deliveries[n] as (typeof deliveries)[number], status)], SPACING);
   start(3);
   await record(0, 503);
-  await expect.poll(() => saying("webhook is failing"), { timeout: 20_000 }).toHaveLength(1);
+  await expect.poll(() => saying("webhook is failing")).toHaveLength(1);
   await record(1, 500);
   await record(2, 200);
-  await expect.poll(() => saying("webhook has recovered"), { timeout: 20_000 }).toHaveLength(1);
+  await expect.poll(() => saying("webhook has recovered")).toHaveLength(1);
   expect(saying("webhook is failing")).toEqual([
     expect.objectContaining({ level: 30, webhookId: String(webhookId), host: "shop.example" }),
   ]);
@@ -86,7 +87,7 @@ test("one process counts the overdue retries once a minute, with the hosts that 
   await db.raw("update retries set due = now() - interval '16 minutes'");
   await db("settings").where("name", "overdue retries logged").delete();
   start(2);
-  await expect.poll(() => saying("retries are overdue"), { timeout: 20_000 }).toHaveLength(1);
+  await expect.poll(() => saying("retries are overdue")).toHaveLength(1);
   const [line] = saying("retries are overdue");
   expect(line).toMatchObject({
     level: 30,
@@ -125,12 +126,10 @@ test("deliveries that were being sent while their payload was erased keep no res
   await record(0, 200);
   await record(1, 500);
   const cancelled = { state: "cancelled", reason: "payload erased", status: 500, response: null };
-  await expect
-    .poll(async () => (await stored())[1], { timeout: 20_000 })
-    .toMatchObject({ reason: "payload erased" });
+  await expect.poll(async () => (await stored())[1]).toMatchObject({ reason: "payload erased" });
   await record(2, 503);
   await expect
-    .poll(stored, { timeout: 20_000 })
+    .poll(stored)
     .toEqual([
       { state: "delivered", reason: null, status: 200, response: null },
       cancelled,
@@ -164,29 +163,35 @@ test("a snapshot that is held for long is warned of with its owner and the remed
 });
 
 test("dead rows of the queue are removed within seconds, without autovacuum", async () => {
-  await db.raw("alter table queue set (autovacuum_enabled = false)");
-  await db.raw(
-    "insert into queue (id, event_id, webhook_id) select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000)",
-  );
-  // PostgreSQL otherwise tells of dead rows up to ten seconds later.
-  await db.raw("delete from queue; select pg_stat_force_next_flush()");
-  // Processes take turns.
-  const isTold = () =>
-    db.raw("select from pg_stat_user_tables where relname = 'queue' and n_dead_tup >= 20000");
-  await expect.poll(async () => (await isTold()).rows).toHaveLength(1);
-  await db("settings").where("name", "queue vacuumed").delete();
-  const vacuums = async () => {
-    const { rows } = await db.raw("select vacuum_count from pg_stat_user_tables where relname = 'queue'");
-    return Number(rows[0].vacuum_count);
+  // A separate database: elsewhere, a connection may report the truncation before this test only now, which resets the count of
+  // dead rows.
+  const database = await createTestDatabase();
+  const own = openDatabase(database.url, { max: 10 });
+  ends.push(() => own.destroy().then(database.drop));
+  await own.raw("alter table queue set (autovacuum_enabled = false)");
+  const fill = () =>
+    own.raw(
+      "insert into queue (id, event_id, webhook_id) select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000)",
+    );
+  await fill();
+  // PostgreSQL otherwise counts dead rows up to ten seconds later.
+  await own.raw("delete from queue; select pg_stat_force_next_flush()");
+  const counts = async () => {
+    const [found] = await rows<{ dead: number; vacuums: number }>(
+      own,
+      "select n_dead_tup::int as dead, vacuum_count::int as vacuums from pg_stat_user_tables where relname = 'queue'",
+    );
+    return found;
   };
-  const before = await vacuums();
-  start(3);
-  await expect.poll(vacuums, { timeout: 25_000 }).toBe(before + 1);
-  const { rows } = await db.raw("select pg_relation_size('queue')::int as bytes");
-  await db.raw(
-    "insert into queue (id, event_id, webhook_id) select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000)",
-  );
-  // Their space is used again.
-  const { rows: later } = await db.raw("select pg_relation_size('queue')::int as bytes");
-  expect(later[0].bytes).toBeLessThan(1.1 * rows[0].bytes);
+  await expect.poll(counts).toEqual({ dead: 20_000, vacuums: 0 });
+  start(3, undefined, own);
+  await expect.poll(async () => (await counts())?.vacuums).toBe(1);
+  const size = async () => {
+    const [found] = await rows<{ bytes: number }>(own, "select pg_relation_size('queue')::int as bytes");
+    return found?.bytes as number;
+  };
+  const before = await size();
+  // The space of the dead rows is used again.
+  await fill();
+  expect(await size()).toBeLessThan(1.1 * before);
 });
