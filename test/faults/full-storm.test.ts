@@ -207,13 +207,16 @@ test.skipIf(process.platform === "win32")(
     const began = Date.now();
     const watch = watchLedger();
     const publishing = cluster.publisher.steadily(RATE);
-    const faults: { fault: Fault; at: number; readings: number }[] = [];
+    const faults: { fault: Fault; at: number }[] = [];
     for (const fault of FAULTS) {
       await untilMore(SOME);
-      const [at, before] = [Date.now(), watch.readings()];
+      const at = Date.now();
       await cause(fault);
+      const before = watch.readings();
+      // The ledger must be read amid the traffic after each fault, however long a machine takes to connect again.
+      await vi.waitUntil(() => watch.readings() > before, { timeout: SETTLED_MS, interval: 5 });
       await untilMore(SOME);
-      faults.push({ fault, at, readings: watch.readings() - before });
+      faults.push({ fault, at });
       const open = (await openByWebhook()).reduce((sum, each) => sum + each.open, 0);
       tell(
         `${((Date.now() - began) / 1_000).toFixed(0)} s: ${fault} is over; open: ${open} of ` +
@@ -240,7 +243,6 @@ test.skipIf(process.platform === "win32")(
     expect(await db("all_deliveries").where({ reason: "interrupted" })).toEqual([]);
     await checkAttempts(db);
     expect(watch.wrong).toEqual([]);
-    expect(faults.filter(({ readings }) => readings === 0)).toEqual([]);
     // Only failures and timeouts, which are recorded, make the limits of a receiver smaller.
     const charged = await rows(
       db,

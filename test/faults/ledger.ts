@@ -27,7 +27,7 @@ export interface Ledger {
 export async function startLedger(
   certificate: Certificate,
   delayMs: number,
-  reply: (path: string, nth: number, deliveryId: string) => number = () => 200,
+  reply: (path: string, nth: number, deliveryId: string) => number | Promise<number> = () => 200,
 ): Promise<Ledger> {
   const entries: Entry[] = [];
   const seen = new Map<string, number>();
@@ -38,7 +38,10 @@ export async function startLedger(
     entries.push({ deliveryId, at: Date.now() });
     // A sender that is killed takes its connection along.
     request.on("error", () => {}).resume();
-    setTimeout(() => response.writeHead(reply(request.url ?? "", nth, deliveryId)).end("noted"), delayMs);
+    setTimeout(async () => {
+      const status = await reply(request.url ?? "", nth, deliveryId);
+      response.writeHead(status).end("noted");
+    }, delayMs);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   return {

@@ -21,6 +21,8 @@ const CALLS = 16;
 let service: TestService;
 let failing: Ledger;
 let healthy: Ledger;
+/** Resolves the last attempt of one failing webhook, so that the others' deliveries end while webhooks fail, on any machine. */
+const lastAttempt = Promise.withResolvers<void>();
 
 beforeAll(async () => {
   service = await startTestService({
@@ -31,7 +33,10 @@ beforeAll(async () => {
     MAX_WEBHOOKS: "20000",
   });
   const certificate = await (await trustedAuthority()).issue(["localhost"]);
-  failing = await startLedger(certificate, 0, () => 500);
+  failing = await startLedger(certificate, 0, async (path, nth) => {
+    if (path === "/1" && nth === 4) await lastAttempt.promise;
+    return 500;
+  });
   healthy = await startLedger(certificate, 0);
   await register(TO_FAILING, failing, FAILING);
   await register(TO_HEALTHY, healthy, HEALTHY);
@@ -132,6 +137,7 @@ test("first attempts to the others go on while very many webhooks fail, in one r
   await dispatch();
   await vi.waitUntil(async () => (await failingBy("d.attempts > 0")) === FAILING, { timeout: 60_000 });
   const beside = await paceOfHealthy();
+  lastAttempt.resolve();
   await vi.waitUntil(async () => (await failingBy("d.finished is null")) === 0, { timeout: 200_000 });
 
   const [last] = await rows<{ ended: Date }>(
