@@ -407,8 +407,8 @@ describe("missed events", () => {
     const [gone, revoked] = [await webhook(), await webhook()];
     await db("webhooks").where({ id: gone }).update({ deleted: new Date() });
     for (const webhookId of [gone, revoked]) {
-      if (webhookId === revoked) await db("api_keys").update({ revoked: new Date() });
       const replay = await start({ webhookId, from: new Date(Date.now() - 60_000) }, "backfill");
+      if (webhookId === revoked) await db("api_keys").update({ revoked: new Date() });
       expect((await stepWebhook(db, replay, webhookId, LIMITS))?.queued).toBe(0);
       expect(await endReplay(db, replay.id)).toBe(true);
     }
