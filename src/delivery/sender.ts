@@ -75,7 +75,11 @@ interface Sending extends Task {
  * one, all requests to receivers that are far away would leave it.
  */
 export const EXEMPT_MS = 500;
-/** The number of unrecorded results from which nothing starts. A crash would repeat all of these attempts. */
+/**
+ * The number of unrecorded results from which nothing starts, unless fewer than the limit are in flight or unrecorded: a crash
+ * would repeat all of these attempts. Where responses arrive in waves, as from distant receivers, each batch that is recorded makes
+ * room for as many requests. Otherwise all of the next wave would start at once, when almost everything is recorded.
+ */
 const MAX_UNRECORDED = 128;
 /**
  * The wait for a new connection from which nothing starts, in milliseconds. The wait counts toward an attempt's timeout:
@@ -286,10 +290,11 @@ export class Sender {
   }
 
   #startWhatFits(): void {
-    const { lease, recorder, handshakes, proxy } = this.#parts;
+    const { lease, recorder, limit, handshakes, proxy } = this.#parts;
     const waits = () => this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") > 0;
     while (waits() && lease.isValid() && this.#parts.watch.isFresh()) {
-      if (recorder.unrecorded >= MAX_UNRECORDED || proxy?.mayStart() === false) return;
+      const maxUnrecorded = Math.max(MAX_UNRECORDED, limit.value - this.#scheduler.inFlight);
+      if (recorder.unrecorded >= maxUnrecorded || proxy?.mayStart() === false) return;
       if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return;
       const sending = this.#scheduler.next();
       if (!sending) {

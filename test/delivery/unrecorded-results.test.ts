@@ -1,0 +1,111 @@
+import pino from "pino";
+import { expect, onTestFinished, test } from "vitest";
+import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
+import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
+import { parseTarget } from "../../src/db/queue/webhooks.ts";
+import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
+import type { Recorded } from "../../src/delivery/recorder.ts";
+import type { Outcome } from "../../src/delivery/request/outcome.ts";
+import { Sender } from "../../src/delivery/sender.ts";
+
+const DELIVERED: Outcome = {
+  delivered: true,
+  started: new Date(0),
+  durationMs: 1,
+  status: 200,
+  error: null,
+  responseStart: null,
+  responseHeaders: null,
+  retryAfterMs: null,
+  failure: null,
+};
+const OWNER = { runId: 1, recorded: () => {}, returned: () => {} };
+
+/** A sender whose requests are answered, and whose results are recorded, when the test says so. */
+async function start(limit: number, deliveries: number) {
+  const time = new SimulatedTime();
+  const unanswered: (() => void)[] = [];
+  const unrecorded: Recorded[] = [];
+  const inFlightLimit = new InFlightLimit(limit, () => 0);
+  while (inFlightLimit.value < limit) inFlightLimit.adapt(true);
+  const sender = new Sender(
+    {
+      clock: time.clock,
+      log: pino({ level: "silent" }),
+      post: (_request, outcome) => unanswered.push(() => outcome(DELIVERED)),
+      sign: () => ({ "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "" }),
+      additions: () => ({ headers: [] }),
+      recorder: {
+        get unrecorded() {
+          return unrecorded.length;
+        },
+        record: (_result, recorded) => unrecorded.push(recorded),
+      },
+      filters: { unmatched: async () => new Set() },
+      unsent: { release: async () => {}, endFiltered: async () => {} },
+      lease: { isValid: () => true, hasLost: () => false, settle: () => {}, verify: () => {} },
+      watch: { isFresh: () => true, revision: 0n, stoppedSince: async () => new Set() },
+      contents: {
+        room: deliveries,
+        hold: async () => [],
+        of: () => ({ payload: "{}", userId: "" }),
+        release: () => {},
+      },
+      limit: inFlightLimit,
+      handshakes: { backlogMs: 0 },
+    },
+    { perHost: deliveries, perWebhook: deliveries },
+  );
+  onTestFinished(() => sender.close());
+  // Each to a host of its own, so that only the limit of all of them counts.
+  const claimed = Array.from({ length: deliveries }, (_, n) => claim(n));
+  await sender.take(claimed, "first", OWNER, 0n);
+  const settle = () => time.run(time.now + 1);
+  await settle();
+  return {
+    counts: () => ({ inFlight: sender.inFlight, unrecorded: unrecorded.length }),
+    async answer(n = unanswered.length) {
+      for (const respond of unanswered.splice(0, n)) respond();
+      await settle();
+    },
+    async record(n: number) {
+      for (const recorded of unrecorded.splice(0, n)) recorded("delivered");
+      await settle();
+    },
+  };
+}
+
+function claim(n: number): ClaimedDelivery {
+  const webhook = {
+    id: BigInt(n),
+    revision: 0n,
+    process: 1,
+    target: parseTarget(`https://host-${n}.example/`),
+    secrets: [],
+    installedAppId: null,
+  };
+  return { id: String(n), eventId: "e", webhook, token: { workerId: 1, attempts: 0, table: "queue" } };
+}
+
+test("after a wave of responses, as many requests start as each batch of recorded results leaves room for", async () => {
+  const sender = await start(1_000, 10_000);
+  expect(sender.counts()).toEqual({ inFlight: 1_000, unrecorded: 0 });
+  await sender.answer();
+  expect(sender.counts()).toEqual({ inFlight: 0, unrecorded: 1_000 });
+  await sender.record(200);
+  expect(sender.counts()).toEqual({ inFlight: 200, unrecorded: 800 });
+  await sender.record(300);
+  expect(sender.counts()).toEqual({ inFlight: 500, unrecorded: 500 });
+});
+
+test("with a small limit, 128 results may be unrecorded beside the requests in flight, and no more", async () => {
+  const sender = await start(64, 10_000);
+  for (const unrecorded of [64, 128]) {
+    expect(sender.counts().inFlight).toBe(64);
+    await sender.answer();
+    expect(sender.counts().unrecorded).toBe(unrecorded);
+  }
+  expect(sender.counts().inFlight).toBe(0);
+  await sender.record(1);
+  expect(sender.counts()).toEqual({ inFlight: 64, unrecorded: 127 });
+});
