@@ -4,11 +4,10 @@ import { expect, test } from "vitest";
 import { type Random, randomOf } from "../../bench/parts/random.ts";
 import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
-import { parseTarget } from "../../src/db/queue/webhooks.ts";
 import { WebhookWatch } from "../../src/delivery/claims/webhook-watch.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
-import type { Outcome } from "../../src/delivery/request/outcome.ts";
-import { type Owner, Sender, type SenderParts } from "../../src/delivery/sender.ts";
+import { Sender, type SenderParts } from "../../src/delivery/sender.ts";
+import { claimsOf, DELIVERED, OWNER } from "./sender-inputs.ts";
 
 /** What the service promises: no POST starts later than this after the change was answered, in milliseconds. */
 const PROMISED_MS = 1_000;
@@ -16,18 +15,6 @@ const UNTIL_MS = 30_000;
 const WEBHOOKS = 4;
 
 const log = pino({ level: "silent" });
-const DELIVERED: Outcome = {
-  delivered: true,
-  started: new Date(0),
-  durationMs: 1,
-  status: 200,
-  error: null,
-  responseStart: null,
-  responseHeaders: null,
-  retryAfterMs: null,
-  failure: null,
-};
-const OWNER: Owner = { runId: 1, recorded: () => {}, returned: () => {} };
 
 /** What happens to a sender, at times in milliseconds. */
 interface Story {
@@ -137,19 +124,6 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
   await time.run(2 * UNTIL_MS);
   await closed;
   return { starts, held };
-}
-
-function claimsOf(number: number, deliveries: number): ClaimedDelivery[] {
-  const webhook = {
-    id: BigInt(number),
-    revision: 1n,
-    process: 1,
-    target: parseTarget(`https://host-${number}.example/`),
-    secrets: [],
-    installedAppId: null,
-  };
-  const token = { workerId: 1, attempts: 0, table: "queue" as const };
-  return Array.from({ length: deliveries }, (_, n) => ({ id: String(n), eventId: "e", webhook, token }));
 }
 
 const at = fc.integer({ min: 0, max: 5_000 });

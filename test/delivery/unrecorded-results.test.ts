@@ -1,25 +1,10 @@
 import pino from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
-import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
-import { parseTarget } from "../../src/db/queue/webhooks.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
-import type { Outcome } from "../../src/delivery/request/outcome.ts";
 import { Sender } from "../../src/delivery/sender.ts";
-
-const DELIVERED: Outcome = {
-  delivered: true,
-  started: new Date(0),
-  durationMs: 1,
-  status: 200,
-  error: null,
-  responseStart: null,
-  responseHeaders: null,
-  retryAfterMs: null,
-  failure: null,
-};
-const OWNER = { runId: 1, recorded: () => {}, returned: () => {} };
+import { claimsOf, DELIVERED, OWNER } from "./sender-inputs.ts";
 
 /** A sender whose requests are answered, and whose results are recorded, when the test says so. */
 async function start(limit: number, deliveries: number) {
@@ -57,8 +42,8 @@ async function start(limit: number, deliveries: number) {
     { perHost: deliveries, perWebhook: deliveries },
   );
   onTestFinished(() => sender.close());
-  // Each to a host of its own, so that only the limit of all of them counts.
-  const claimed = Array.from({ length: deliveries }, (_, n) => claim(n));
+  // Each delivery goes to a separate host, so that only the limit of all requests counts.
+  const claimed = Array.from({ length: deliveries }, (_, n) => claimsOf(n, 1)).flat();
   await sender.take(claimed, "first", OWNER, 0n);
   const settle = () => time.run(time.now + 1);
   await settle();
@@ -73,18 +58,6 @@ async function start(limit: number, deliveries: number) {
       await settle();
     },
   };
-}
-
-function claim(n: number): ClaimedDelivery {
-  const webhook = {
-    id: BigInt(n),
-    revision: 0n,
-    process: 1,
-    target: parseTarget(`https://host-${n}.example/`),
-    secrets: [],
-    installedAppId: null,
-  };
-  return { id: String(n), eventId: "e", webhook, token: { workerId: 1, attempts: 0, table: "queue" } };
 }
 
 test("after a wave of responses, as many requests start as each batch of recorded results leaves room for", async () => {

@@ -48,7 +48,7 @@ async function makeCurrent(deploymentName: string, buildId: string): Promise<voi
   await vi.waitFor(() => workflowService.setWorkerDeploymentCurrentVersion(version), PATIENT);
 }
 
-// These two wait most of the time, and share nothing: the second one has a namespace of its own.
+// These two wait most of the time, and share nothing: the second one has a separate namespace.
 test.concurrent("an open run moves from workers without a version to the first version, and on to each that becomes current", async ({
   expect,
 }) => {
