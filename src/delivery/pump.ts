@@ -96,10 +96,13 @@ export class Pumps {
     report(pump.counts);
     this.#takeOver(pump);
     try {
-      const end = await this.#claimUntil(pump, lingers, until, stop);
-      if (end !== "done" && end !== "superseded") this.#withdraw(pump);
-      await pump.ended();
-      return { ...pump.counts, end };
+      for (;;) {
+        const end = await this.#claimUntil(pump, lingers, until, stop);
+        if (end !== "done" && end !== "superseded") this.#withdraw(pump);
+        await pump.ended();
+        // What was released since the last claim, for example because the webhook was changed, is claimed again.
+        if (end !== "done" || !pump.takeReturned() || stop.aborted) return { ...pump.counts, end };
+      }
     } catch (error) {
       this.#withdraw(pump);
       await pump.ended();
@@ -234,6 +237,7 @@ class Pump implements Owner {
   readonly counts = noCounts();
   /** The number of claimed deliveries that have not ended. */
   open = 0;
+  #hasReturned = false;
   #told: () => void = () => {};
 
   constructor(runId: number) {
@@ -242,10 +246,22 @@ class Pump implements Owner {
 
   recorded(...[, , state]: Parameters<Owner["recorded"]>): void {
     countIn(this.counts, state);
-    this.returned();
+    this.#end();
   }
 
   returned(): void {
+    this.#hasReturned = true;
+    this.#end();
+  }
+
+  /** Whether claims have ended without an attempt since the last call. */
+  takeReturned(): boolean {
+    const has = this.#hasReturned;
+    this.#hasReturned = false;
+    return has;
+  }
+
+  #end(): void {
     this.open -= 1;
     this.check();
   }

@@ -285,6 +285,51 @@ test.concurrent("deliveries are released once after a change of their webhook, t
   await pumped;
 });
 
+/** A database whose first release of claims is made once a claim has found nothing meanwhile. */
+function lateRelease(db: Db): Db {
+  const looked = Promise.withResolvers<void>();
+  let releasedAt = Number.POSITIVE_INFINITY;
+  return new Proxy(db, {
+    get(target, property) {
+      if (property !== "raw") return Reflect.get(target, property);
+      return (sql: string, bindings: never) => {
+        let query: PromiseLike<unknown> = target.raw(sql, bindings);
+        // Not a claim that was about to start: it still leaves the webhook out.
+        if (sql.includes("with recursive") && Date.now() > releasedAt + 10) {
+          query = query.then((answer) => {
+            looked.resolve();
+            return answer;
+          });
+        } else if (sql.includes("set claims = claims - 1") && releasedAt > Date.now()) {
+          releasedAt = Date.now();
+          query = looked.promise.then(() => target.raw(sql, bindings));
+        } else return query;
+        return Object.assign(query, { options: () => query });
+      };
+    },
+  });
+}
+
+test.concurrent("what a change of its webhook released is sent by the same pump, though that found nothing to claim just then", async (context) => {
+  const hanging: ((status: number) => void)[] = [];
+  let isChanged = false;
+  const { parts, receiver } = await start(
+    context,
+    () => (isChanged ? 200 : new Promise<number>((resolve) => hanging.push(resolve))),
+    { wrap: lateRelease },
+  );
+  await queueFor(parts, receiver.url, { webhooks: 1, events: 50 });
+  const pumped = pump(parts.engine, await freshRun(parts.db));
+  await context.expect.poll(() => claimed(parts)).toBeGreaterThan(4);
+  const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
+  await rotateWebhookSecret(elsewhere(context, parts), parts.secrets, [webhook?.id as bigint], true);
+  // Those alone whose requests have no response.
+  await context.expect.poll(() => claimed(parts)).toBe(4);
+  isChanged = true;
+  for (const answer of hanging) answer(200);
+  expect(await pumped).toMatchObject({ sent: 50, delivered: 50, end: "done" });
+});
+
 test.concurrent("another webhook's deliveries go on while one is paused", async (context) => {
   const { reply, goOn } = untilChanged();
   const { parts, receiver } = await start(context, reply);
