@@ -176,7 +176,8 @@ async function* received(
     const { done, value } = await (mayPause && isBetween ? next : withinTime(next, leftMs, idleMs));
     if (done) return;
     const gainedMs = (value.byteLength / MIN_BYTES_PER_SECOND) * 1_000;
-    leftMs = Math.min(idleMs, leftMs - (performance.now() - asked) + gainedMs);
+    // A chunk can come just before an overdue timer; the next one must then come at once.
+    leftMs = Math.min(idleMs, Math.max(0, leftMs - (performance.now() - asked) + gainedMs));
     const asserted = assertMayHold(call.held + value.byteLength);
     if (asserted) await asserted;
     await counted(call.hold(value.byteLength));
