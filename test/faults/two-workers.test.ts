@@ -30,7 +30,8 @@ afterAll(() => cluster?.end());
 test("two workers drain one queue together, and neither sends what the other sends", async () => {
   await Promise.all([cluster.startWorker(PATIENT), cluster.startWorker(PATIENT)]);
   await cluster.publisher.publish(EVENTS);
-  const claimants = () => rows(cluster.db, "select distinct claimed_by from queue where claimed_by is not null");
+  const claimants = () =>
+    rows(cluster.db, "select distinct claimed_by from queue where claimed_by is not null");
   await expect.poll(claimants, { timeout: 60_000 }).toHaveLength(2);
   haveBothClaimed.resolve(200);
   await untilAllFinal(cluster.db);
