@@ -46,6 +46,8 @@ export interface TlsSettings {
 /** A test request. */
 export interface TrialRequest {
   webhookId: bigint;
+  /** The webhook's revision to which the credentials belong: no other host may get them. */
+  revision: bigint;
   /** Custom headers and credentials: names and values in turn. */
   headers: readonly string[];
   /** Fetches an access token first; null without one. */
@@ -72,6 +74,6 @@ export interface TrialOutcome {
  * Sends one test request to a webhook, signed, under the rules for deliveries: the address guard, no redirects, the
  * timeout of an attempt. The API asks; delivery/request/trial.ts answers.
  *
- * @returns null if the webhook was deleted
+ * @returns null if the webhook was deleted or has another revision; nothing is sent
  */
 export type RequestTrial = (request: TrialRequest) => Promise<TrialOutcome | null>;

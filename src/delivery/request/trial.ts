@@ -41,7 +41,7 @@ export function createRequestTrial(options: {
   async function attempt(
     webhook: ClaimedWebhook,
     payload: string,
-    { headers, oauth2, tls: settings }: Omit<TrialRequest, "webhookId" | "payload">,
+    { headers, oauth2, tls: settings }: Pick<TrialRequest, "headers" | "oauth2" | "tls">,
   ): Promise<Outcome> {
     const started = new Date();
     const all = [...headers];
@@ -62,9 +62,9 @@ export function createRequestTrial(options: {
     return new Promise((resolve) => post(client, request, timeoutMs, resolve));
   }
 
-  const send: RequestTrial = async ({ webhookId, payload, ...settings }) => {
+  const send: RequestTrial = async ({ webhookId, revision, payload, ...settings }) => {
     const webhook = (await webhooks.load(db, new Set([webhookId]))).get(webhookId);
-    if (!webhook) return null;
+    if (webhook?.revision !== revision) return null;
     const { delivered, status, error, responseStart, durationMs } = await attempt(webhook, payload, settings);
     return { accepted: delivered, status, error, responseStart, durationMs };
   };

@@ -110,6 +110,7 @@ export function requestSettingsMethods({ db, secrets, targets, tryRequest }: Api
           `webhook ${webhookId} is for event type ${webhook.process}, which this version does not know`,
         );
       }
+      // Read after the revision: if the settings or the URL change until the request starts, it is refused.
       const stored = await readRequestSettings(db, secrets, webhookId);
       const tried = settings === undefined ? NO_REQUEST_SETTINGS : merged(settings, stored, targets);
       const { authentication } = tried;
@@ -119,13 +120,18 @@ export function requestSettingsMethods({ db, secrets, targets, tryRequest }: Api
         );
         return tryRequest({
           webhookId,
+          revision: webhook.revision,
           headers: headersOfSettings(tried),
           oauth2: authentication?.kind === "oauth2" ? authentication.client : null,
           tls: tried.tls,
           payload,
         });
       });
-      if (!outcome) throw noWebhook(webhookId);
+      if (!outcome) {
+        const now = await getWebhook(db, callerScope(handler), webhookId);
+        if (now) expectRevision(now, webhook.revision);
+        throw noWebhook(webhookId);
+      }
       const { accepted, status, error, responseStart, durationMs } = outcome;
       return {
         accepted,
