@@ -26,6 +26,7 @@ export function reflectionService(
   stopping: AbortSignal,
 ): ServiceImpl<typeof ServerReflection> {
   const index = indexDescriptors([...services.map(({ file }) => file), file_google_rpc_error_details]);
+  const serialize = createSerializer();
   return {
     async *serverReflectionInfo(requests) {
       /** The files already sent on this stream, which are not sent again as imports. */
@@ -34,7 +35,7 @@ export function reflectionService(
         yield {
           validHost: request.host,
           originalRequest: request,
-          messageResponse: answer(request, services, index, told),
+          messageResponse: answer(request, services, index, (file) => filesAnswer(file, told, serialize)),
         };
       }
     },
@@ -45,7 +46,7 @@ function answer(
   { messageRequest: asked }: ServerReflectionRequest,
   services: readonly DescService[],
   index: DescriptorIndex,
-  told: Set<DescFile>,
+  files: (file: DescFile | undefined) => Answer | undefined,
 ): Answer {
   switch (asked.case) {
     case "listServices": {
@@ -53,13 +54,13 @@ function answer(
       return { case: "listServicesResponse", value: { service } };
     }
     case "fileByFilename":
-      return files(index.file(asked.value), told) ?? notFound(`file ${asked.value}`);
+      return files(index.file(asked.value)) ?? notFound(`file ${asked.value}`);
     case "fileContainingSymbol":
-      return files(index.fileOfSymbol(asked.value), told) ?? notFound(`symbol ${asked.value}`);
+      return files(index.fileOfSymbol(asked.value)) ?? notFound(`symbol ${asked.value}`);
     case "fileContainingExtension": {
       const { containingType, extensionNumber } = asked.value;
       return (
-        files(index.fileOfExtension(containingType, extensionNumber), told) ??
+        files(index.fileOfExtension(containingType, extensionNumber)) ??
         notFound(`extension ${extensionNumber} of ${containingType}`)
       );
     }
@@ -75,12 +76,25 @@ function answer(
 }
 
 /** The file and its imports, except imports already sent. */
-function files(file: DescFile | undefined, told: Set<DescFile>): Answer | undefined {
+function filesAnswer(
+  file: DescFile | undefined,
+  told: Set<DescFile>,
+  serialize: (file: DescFile) => Uint8Array,
+): Answer | undefined {
   if (!file) return undefined;
   const needed = [...withImports(file)].filter((each) => each === file || !told.has(each));
   for (const each of needed) told.add(each);
-  const fileDescriptorProto = needed.map(({ proto }) => toBinary(FileDescriptorProtoSchema, proto));
-  return { case: "fileDescriptorResponse", value: { fileDescriptorProto } };
+  return { case: "fileDescriptorResponse", value: { fileDescriptorProto: needed.map(serialize) } };
+}
+
+/** Serializes each file once: with its imports, a file of the contract takes about a millisecond. */
+function createSerializer(): (file: DescFile) => Uint8Array {
+  const known = new Map<DescFile, Uint8Array>();
+  return (file) => {
+    const bytes = known.get(file) ?? toBinary(FileDescriptorProtoSchema, file.proto);
+    known.set(file, bytes);
+    return bytes;
+  };
 }
 
 function notFound(what: string): Answer {
