@@ -29,8 +29,10 @@ export function startDelivery(
     ready: worker.ready,
     unready: worker.unready,
     async stop() {
+      // Closed also if the worker cannot be stopped.
+      await using closing = new AsyncDisposableStack();
+      closing.defer(engine.close);
       await worker.stop();
-      await engine.close();
     },
   };
 }

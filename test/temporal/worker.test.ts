@@ -1,7 +1,12 @@
 import { ScheduleClient } from "@temporalio/client";
 import { NativeConnection, Worker } from "@temporalio/worker";
-import { expect, onTestFinished, test, vi } from "vitest";
-import { startTestService, WOKEN } from "../support/test-service.ts";
+import pino from "pino";
+import { expect, inject, onTestFinished, test, vi } from "vitest";
+import { readConfig } from "../../src/config/config.ts";
+import { temporalTarget } from "../../src/temporal/connection/target.ts";
+import { startDelivery } from "../../src/worker/delivery.ts";
+import { startTestApi } from "../support/test-api.ts";
+import { ownTemporalNames, quietRuntime, startTestService, WOKEN } from "../support/test-service.ts";
 
 /** Fails the next trigger of any schedule, as when Temporal refuses calls for a while. @returns how often one was triggered */
 function failNextTrigger(): () => number {
@@ -72,4 +77,35 @@ test("a worker that cannot be created leaves no other behind, nor their connecti
   expect(first.getState()).toBe("STOPPED");
   const [closed] = await Promise.allSettled(closing.mock.results.map(({ value }) => value));
   expect(closed).toEqual({ status: "fulfilled", value: undefined });
+});
+
+test("the engine is closed, also if its worker cannot be stopped", async () => {
+  const names = ownTemporalNames();
+  quietRuntime();
+  const api = await startTestApi();
+  onTestFinished(() => api.stop());
+  const { db, secrets } = api.context;
+  const broken = new Error("the log cannot be written");
+  const error = vi.fn(() => {
+    throw broken;
+  });
+  const close = vi.fn();
+  const stopping = new AbortController();
+  const delivery = startDelivery({
+    ...readConfig({}),
+    db,
+    directDb: db,
+    directUrl: api.databaseUrl,
+    secrets,
+    names,
+    target: temporalTarget({ TEMPORAL_ADDRESS: inject("temporalAddress") }),
+    workflowBundle: { code: "not JavaScript" },
+    log: Object.assign(pino({ level: "silent" }), { error }),
+    stopping: stopping.signal,
+    resolver: { resolve: async () => [], close },
+  });
+  await expect(delivery.ready).rejects.toThrow(broken);
+  stopping.abort();
+  await expect(delivery.stop()).rejects.toThrow(broken);
+  expect(close).toHaveBeenCalledOnce();
 });
