@@ -125,13 +125,7 @@ export class Sender {
    * receivers.
    */
   hasWaiting(kind: Kind, deliveries: number): boolean {
-    if (this.#scheduler.waiting(kind) <= deliveries) return false;
-    let sendable = 0;
-    for (const { window, host, waiting } of this.#scheduler.queues(kind)) {
-      if (this.#scheduler.isSendable(window, host)) sendable += waiting;
-      if (sendable > deliveries) return true;
-    }
-    return false;
+    return this.#scheduler.hasSendable(kind, deliveries);
   }
 
   /** Whether more than the given number of an owner's deliveries of a kind are queued that only the budget delays. */

@@ -90,7 +90,11 @@ export class Scheduler<T extends Task> {
 
   /** Whether a webhook's tasks wait for nothing but the limits of hosts that are not slow. */
   isSendable(window: WindowKey, host: string): boolean {
-    return this.hasRoom(window, host) && (this.#paceOf(host) === "usual" || this.#requests.hasRoom("slow"));
+    return this.#isHostSendable(host) && this.webhooks.isOpen(window);
+  }
+
+  #isHostSendable(host: string): boolean {
+    return this.hosts.isOpen(host) && (this.#paceOf(host) === "usual" || this.#requests.hasRoom("slow"));
   }
 
   #paceOf(host: string): Pace {
@@ -100,8 +104,27 @@ export class Scheduler<T extends Task> {
   /** The queued tasks of a kind that are sendable. */
   *sendable(kind: Kind): Iterable<T> {
     const lane = this.#lanes[kind];
-    for (const queue of lane.windows.values())
-      if (this.isSendable(queue.window, queue.host.host)) yield* lane.tasksOf(queue);
+    for (const queue of this.#sendableQueues(lane)) yield* lane.tasksOf(queue);
+  }
+
+  /** Whether more than the given number of queued tasks of a kind are sendable. */
+  hasSendable(kind: Kind, tasks: number): boolean {
+    const lane = this.#lanes[kind];
+    if (lane.waiting <= tasks) return false;
+    let sendable = 0;
+    for (const { webhooks } of this.#sendableQueues(lane)) {
+      for (const webhook of webhooks.values()) sendable += webhook.tasks.length - webhook.first;
+      if (sendable > tasks) return true;
+    }
+    return false;
+  }
+
+  /** Looks at each host once: where many webhooks wait, most hosts have no room. */
+  *#sendableQueues({ hosts }: Lane<T>): Iterable<WindowQueue<T>> {
+    for (const { host, windows } of hosts.values()) {
+      if (!this.#isHostSendable(host)) continue;
+      for (const queue of windows.values()) if (this.webhooks.isOpen(queue.window)) yield queue;
+    }
   }
 
   /** All queued tasks of a kind. */

@@ -263,6 +263,10 @@ export class FakeReceivers {
       expect(new Map(queues as [bigint, number][])).toEqual(
         new Map([...Map.groupBy(waiting, ({ webhookId }) => webhookId)].map(([id, all]) => [id, all.length])),
       );
+      const sendable = waiting.filter(({ window, host }) => scheduler.isSendable(window, host));
+      expect(new Set(scheduler.sendable(kind))).toEqual(new Set(sendable));
+      expect(scheduler.hasSendable(kind, sendable.length)).toBe(false);
+      expect(scheduler.hasSendable(kind, Math.max(0, sendable.length - 1))).toBe(sendable.length > 0);
     }
     for (const task of this.#waiting.concat(this.inFlight)) {
       const { kind, host, window } = task;
