@@ -1,8 +1,8 @@
-import type { Logger } from "pino";
 import type { HeldWebhook } from "../db/queue/changes.ts";
 import type { ClaimedDelivery } from "../db/queue/claims.ts";
 import type { RecordedState } from "../db/queue/results.ts";
 import type { Clock } from "../process/clock.ts";
+import { type Attempt, type AttemptParts, createAttempt } from "./attempt.ts";
 import type { UnsentClaims } from "./claims/unsent-claims.ts";
 import type { WebhookWatch } from "./claims/webhook-watch.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
@@ -13,17 +13,10 @@ import { Scheduler } from "./limits/scheduler.ts";
 import { SkippedWebhooks } from "./limits/skipped-webhooks.ts";
 import type { Kind, Task } from "./limits/task.ts";
 import { NO_VERDICT, verdictOf } from "./limits/verdict.ts";
-import { TokenError } from "./oauth2/token-request.ts";
-import { ProxyUnavailableError } from "./proxy/proxy-error.ts";
 import type { ProxyState } from "./proxy/proxy-state.ts";
 import type { Recorder } from "./recorder.ts";
-import { type Additions, NO_ADDITIONS, type ReadAdditions } from "./request/additions.ts";
 import type { Filters } from "./request/filters.ts";
-import { notBuilt } from "./request/not-built.ts";
 import { type Outcome, wasSent } from "./request/outcome.ts";
-import type { Gate } from "./request/post.ts";
-import { buildRequest, type SignedRequest } from "./request/request.ts";
-import type { Signer } from "./request/signature.ts";
 
 /** The owner of claimed deliveries: the sender calls exactly one of these methods when a delivery ends. */
 export interface Owner {
@@ -36,19 +29,8 @@ export interface Owner {
 }
 
 /** Dependencies of a sender. */
-export interface SenderParts {
+export interface SenderParts extends AttemptParts {
   clock: Clock;
-  log: Logger;
-  /** Makes one POST, as `post` does. */
-  post: (
-    request: SignedRequest,
-    outcome: (outcome: Outcome) => void,
-    gate: Gate,
-    delivery: ClaimedDelivery,
-  ) => void;
-  sign: Signer;
-  /** Reads what webhooks' settings add to requests. */
-  additions: ReadAdditions;
   recorder: Pick<Recorder, "unrecorded" | "record">;
   filters: Pick<Filters, "unmatched">;
   unsent: Pick<UnsentClaims, "release" | "endFiltered">;
@@ -98,6 +80,7 @@ export const FAILING_MS = 20;
  */
 export class Sender {
   readonly #parts: SenderParts;
+  readonly #attempt: Attempt;
   readonly #scheduler: Scheduler<Sending>;
   readonly #skipped: SkippedWebhooks<Sending>;
   readonly #endTimers: readonly (() => void)[];
@@ -111,6 +94,7 @@ export class Sender {
   /** @param limits the maximum of requests in flight per host and per webhook */
   constructor(parts: SenderParts, limits: { perHost: number; perWebhook: number }) {
     this.#parts = parts;
+    this.#attempt = createAttempt(parts);
     this.#scheduler = new Scheduler({ budget: parts.limit.value, max: parts.limit.max, ...limits });
     this.#skipped = new SkippedWebhooks(this.#scheduler, parts.clock);
     this.#endTimers = [
@@ -307,64 +291,11 @@ export class Sender {
 
   #send(sending: Sending): void {
     this.#started.add(sending);
-    const { id, requestSettings } = sending.delivery.webhook;
-    if (!requestSettings) {
-      this.#post(sending, NO_ADDITIONS);
-      return;
-    }
-    const started = new Date();
-    let additions: Additions | Promise<Additions>;
-    try {
-      additions = this.#parts.additions(id, requestSettings);
-    } catch (error) {
-      this.#notBuilt(sending, error, started);
-      return;
-    }
-    if (!(additions instanceof Promise)) {
-      this.#post(sending, additions);
-      return;
-    }
-    // The delivery keeps its slot while the access token is fetched: otherwise ever more would be claimed.
-    additions.then(
-      (known) => {
-        if (this.#maySend(sending)) this.#post(sending, known);
-        else this.#withdrawn(sending);
-      },
-      (error) => {
-        if (error instanceof ProxyUnavailableError) this.#withdrawn(sending);
-        else this.#notBuilt(sending, error, started);
-      },
-    );
-  }
-
-  /** Records a failed attempt without a request, so that the delivery does not stay pending forever. */
-  #notBuilt(sending: Sending, error: unknown, started: Date): void {
-    const { clock, log } = this.#parts;
-    if (!(error instanceof TokenError))
-      log.error({ err: error, deliveryId: sending.delivery.id }, "building a request failed");
-    clock.soon(() => this.#ended(sending, notBuilt(error, started)));
-  }
-
-  #post(sending: Sending, additions: Additions): void {
-    const { post, contents, sign } = this.#parts;
-    const { delivery } = sending;
-    let request: SignedRequest;
-    try {
-      request = buildRequest(delivery, contents.of(delivery), sign, additions);
-    } catch (error) {
-      // For example, a secret cannot be opened.
-      this.#notBuilt(sending, error, new Date());
-      return;
-    }
-    const outcome = (known: Outcome) => {
-      if (known.status === 401) request.onUnauthorized?.();
-      this.#ended(sending, known, request.signature);
-    };
-    const gate = {
+    this.#attempt(sending.delivery, {
       maySend: () => this.#maySend(sending),
       withdrawn: () => this.#withdrawn(sending),
-    };
-    post(request, outcome, gate, delivery);
+      ended: (outcome, signature) => this.#ended(sending, outcome, signature),
+    });
   }
 
   /** The check whenever a connection is established: the webhook, the lease or the claim may have changed. */
@@ -381,7 +312,7 @@ export class Sender {
     this.#return([sending]);
   }
 
-  #ended(sending: Sending, outcome: Outcome, signed: string | null = null): void {
+  #ended(sending: Sending, outcome: Outcome, signed: string | null): void {
     const { delivery } = sending;
     this.#started.delete(sending);
     const verdict = verdictOf(outcome);
