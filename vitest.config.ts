@@ -56,8 +56,8 @@ export default defineConfig(({ mode }) => {
             project("together", false, { include: ["test/**/*.test.ts"], exclude: [...APART, DEPLOY] }),
           ],
       globalSetup: "test/support/run-setup.ts",
-      // As many as the smallest machine has cores: with more, what must answer in time does not where cores are slow.
-      maxWorkers: 2,
+      // One more than the smallest machine has cores: two workers leave a third of two cores idle.
+      maxWorkers: 3,
       sequence: { sequencer: LongWaitsFirst },
       reporters: ["default", ["json", { outputFile: "test/results/report.json" }]],
     },

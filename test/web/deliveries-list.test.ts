@@ -39,7 +39,7 @@ function delivery(n: number, moment: number) {
 
 beforeAll(async () => {
   // Nothing is dispatched: what the lists show is what was stored.
-  web = await startWeb({ DISPATCH_INTERVAL: "1h" });
+  web = await startWeb({ DISPATCH_INTERVAL: "24h" });
   const { service } = web;
   shop = await service.register("https://shop.example/hooks");
   stock = await service.register(LONG_URL, { process: 3 });

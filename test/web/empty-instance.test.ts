@@ -6,7 +6,7 @@ import { startWeb, type Web } from "./web.ts";
 
 let web: Web;
 beforeAll(async () => {
-  web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "1h" });
+  web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "24h" });
 });
 afterAll(() => web?.stop());
 

@@ -13,7 +13,7 @@ let eventIds: string[];
 
 beforeAll(async () => {
   // Nothing is dispatched, so that what is exported stays as it is.
-  web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "1h" });
+  web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "24h" });
   webhookId = await web.service.register("https://shop.example/hooks");
   const published = await Promise.all([1n, 2n, 3n].map((orderId) => web.service.publish(orderId)));
   eventIds = published.map(({ eventId }) => eventId);

@@ -9,7 +9,7 @@ const HOUR = 3_600_000;
 
 let web: Web;
 beforeAll(async () => {
-  web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "1h", DELIVERY_TIMEOUT: "7s" });
+  web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "24h", DELIVERY_TIMEOUT: "7s" });
 });
 afterAll(() => web?.stop());
 

@@ -10,7 +10,7 @@ let web: Web;
 beforeAll(async () => {
   // Nothing is dispatched but by the page's button and by this.
   web = await startWeb({
-    DISPATCH_INTERVAL: "1h",
+    DISPATCH_INTERVAL: "24h",
     RETRY_INITIAL_DELAY: "10ms",
     TEMPORAL_UI_URL: "https://temporal.example",
   });

@@ -15,7 +15,7 @@ let shop: bigint;
 let gone: bigint;
 
 beforeAll(async () => {
-  web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "1h" });
+  web = await startWeb({ ROLE: "api", DISPATCH_INTERVAL: "24h" });
   shop = await web.service.register("https://shop.example/hooks");
   gone = await web.service.register("https://gone.example/hooks");
   await web.service.webhooks.deleteWebhook({ webhookId: gone });

@@ -19,7 +19,7 @@ let web: Web;
 let webhookId: bigint;
 let untouchedId: bigint;
 beforeAll(async () => {
-  web = await startWeb({ DISPATCH_INTERVAL: "1h" });
+  web = await startWeb({ DISPATCH_INTERVAL: "24h" });
   webhookId = await web.service.register("https://127.0.0.1/orders");
   untouchedId = await web.service.register("https://127.0.0.1/stock", { process: 3 });
   const { delivered, failed, retrying } = CHANGE;

@@ -8,7 +8,7 @@ import { startTestService, type TestService } from "../support/test-service.ts";
 let service: TestService;
 /** Neither a minute nor publishing dispatches within the tests. */
 beforeAll(async () => {
-  service = await startTestService({ DISPATCH_INTERVAL: "1h" });
+  service = await startTestService({ DISPATCH_INTERVAL: "24h" });
 });
 afterAll(() => service.stop());
 

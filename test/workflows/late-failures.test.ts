@@ -16,7 +16,7 @@ const ACTIVITIES_PER_ASK = 5;
 
 let service: TestService;
 beforeAll(async () => {
-  service = await startTestService({ DISPATCH_INTERVAL: "1h" });
+  service = await startTestService({ DISPATCH_INTERVAL: "24h" });
 });
 afterAll(() => service.stop());
 afterEach(() => service.removeWebhooks());

@@ -241,7 +241,7 @@ describe("with an interval of a second", () => {
 });
 
 test("while the schedule is paused a worker's start triggers no run, and nothing that is published is sent", async () => {
-  const paused = await startTestService({ DISPATCH_INTERVAL: "1h", SECRET_KEY });
+  const paused = await startTestService({ DISPATCH_INTERVAL: "24h", SECRET_KEY });
   onTestFinished(() => paused.stop());
   const receiver = await paused.receiver();
   await paused.register(`${receiver.url}/`);

@@ -25,7 +25,7 @@ type History = Parameters<typeof Worker.runReplayHistory>[1];
 
 beforeAll(async () => {
   // Deliveries are left for the runs under test.
-  service = await startTestService({ DISPATCH_INTERVAL: "1h" });
+  service = await startTestService({ DISPATCH_INTERVAL: "24h" });
 });
 afterAll(() => service.stop());
 afterEach(() => service.removeWebhooks());

@@ -24,7 +24,7 @@ beforeAll(async () => {
     workflowExecutionRetentionPeriod: { seconds: 86_400 as never },
   });
   // Namespaces are known everywhere after a few seconds; until then the service waits for this one.
-  service = await startTestService({ TEMPORAL_NAMESPACE: namespace, DISPATCH_INTERVAL: "1h" });
+  service = await startTestService({ TEMPORAL_NAMESPACE: namespace, DISPATCH_INTERVAL: "24h" });
 });
 afterAll(async () => {
   await service?.stop();
