@@ -1,7 +1,7 @@
 import { Grid, Select } from "@mantine/core";
 import type { ApiKey } from "../../../../gen/webhook/v1/api_key_pb.ts";
 import { SearchField } from "../../parts/lists/search-field.tsx";
-import { clearButton } from "../../parts/lists/select-values.ts";
+import { clearButton, withChosen } from "../../parts/lists/select-values.ts";
 import { ACTIONS } from "./actions.ts";
 
 /** The filters of the page, as its address names them. */
@@ -18,9 +18,6 @@ export function AuditFilters(props: {
 }) {
   const { filters, keys, onChange } = props;
   const keyOptions = keys.map(({ id, name, prefix }) => ({ value: id, label: `${name} (${prefix}…)` }));
-  // A removed key is not listed, but its entries remain.
-  if (filters.key && keys.every(({ id }) => id !== filters.key))
-    keyOptions.unshift({ value: filters.key, label: `Key ${filters.key}` });
   return (
     <Grid gap="md" mb="md" align="flex-end">
       <Grid.Col span={{ base: 12, sm: 6, lg: 4 }}>
@@ -48,7 +45,8 @@ export function AuditFilters(props: {
         <Select
           label="Changed with"
           placeholder="Any API key"
-          data={keyOptions}
+          // A removed key is not listed, but its entries remain.
+          data={withChosen(keyOptions, filters.key, `Key ${filters.key}`)}
           value={filters.key || null}
           onChange={(key) => onChange({ key: key ?? "" })}
           searchable

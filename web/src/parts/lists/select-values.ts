@@ -6,10 +6,18 @@ export interface Choice {
   label: string;
 }
 
-/** The choices of a filter, and the value of the page's URL if it is none of them: the filter is shown and can be cleared. */
-export function withChosen(choices: readonly Choice[], chosen: string): Choice[] {
-  if (chosen === "" || choices.some(({ value }) => value === chosen)) return [...choices];
-  return [{ value: chosen, label: chosen }, ...choices];
+/** Whether a filter has a value that is none of its choices, such as an outdated one in the page's URL. */
+export function isUnlisted(choices: readonly Choice[], chosen: string): boolean {
+  return chosen !== "" && choices.every(({ value }) => value !== chosen);
+}
+
+/**
+ * The choices of a filter, and the value of the page's URL if it is none of them: the filter is shown and can be cleared.
+ *
+ * @param label the text of that value; defaults to the value
+ */
+export function withChosen(choices: readonly Choice[], chosen: string, label = chosen): Choice[] {
+  return isUnlisted(choices, chosen) ? [{ value: chosen, label }, ...choices] : [...choices];
 }
 
 /**

@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import { type Webhook, WebhookService } from "../../../../../gen/webhook/v1/webhook_pb.ts";
 import { processName } from "../../../../../src/contract/catalogue.ts";
 import { failureReason } from "../../../api/failure.ts";
-import { clearButton } from "../../../parts/lists/select-values.ts";
+import { clearButton, isUnlisted, withChosen } from "../../../parts/lists/select-values.ts";
 import { readWebhookId } from "./filters.ts";
 import { useWebhooks } from "./use-webhooks.ts";
 
@@ -18,19 +18,17 @@ export function WebhookSelect(props: { value: string; onChange: (id: string) => 
   const value = webhookId === undefined ? "" : String(webhookId);
   const webhooks = useWebhooks();
   const known = useMemo(() => (webhooks ?? []).map(optionOf), [webhooks]);
-  const isListed = known.some((each) => each.value === value);
+  const isMissing = isUnlisted(known, value);
   // A webhook that is not listed was deleted, or registered after the list was read.
   const { data: unlisted, error } = useQuery(
     WebhookService.method.getWebhook,
-    webhooks && !isListed && webhookId !== undefined ? { webhookId } : skipToken,
+    webhooks && isMissing && webhookId !== undefined ? { webhookId } : skipToken,
   );
   const data = useMemo(() => {
-    if (value === "" || isListed) return known;
-    if (failureReason(error) === "WEBHOOK_NOT_FOUND") {
-      return [{ value, label: `#${value} · deleted` }, ...known];
-    }
-    return [unlisted?.webhook ? optionOf(unlisted.webhook) : { value, label: `#${value}` }, ...known];
-  }, [known, isListed, value, unlisted, error]);
+    const isDeleted = failureReason(error) === "WEBHOOK_NOT_FOUND";
+    const label = unlisted?.webhook ? optionOf(unlisted.webhook).label : `#${value}`;
+    return withChosen(known, value, isDeleted ? `#${value} · deleted` : label);
+  }, [known, value, unlisted, error]);
   return (
     <Select
       aria-label="Webhook"

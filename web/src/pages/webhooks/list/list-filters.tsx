@@ -6,7 +6,7 @@ import { catalogue, processName } from "../../../../../src/contract/catalogue.ts
 import { useMay } from "../../../api/session.tsx";
 import { useAllPages } from "../../../api/use-all-pages.ts";
 import { SearchField } from "../../../parts/lists/search-field.tsx";
-import { type Choice, clearButton, withChosen } from "../../../parts/lists/select-values.ts";
+import { type Choice, clearButton, isUnlisted, withChosen } from "../../../parts/lists/select-values.ts";
 import { WEBHOOK_HEALTHS } from "../../../parts/status/webhook-health.tsx";
 import { NO_APPLICATION, type WebhookFilters } from "./find-webhooks.ts";
 
@@ -120,24 +120,21 @@ function processChoices(webhooks: readonly Webhook[]): Choice[] {
 }
 
 /** The apps of the webhooks, and the chosen one: by its name, or by its id if the session may not see apps. */
-function useApplicationChoices(webhooks: readonly Webhook[], chosen: string) {
-  const names = useMemo(() => applicationNames(webhooks), [webhooks]);
-  const isUnknown = chosen !== "" && chosen !== NO_APPLICATION && !names.has(chosen);
-  const enabled = useMay("Manage_Api_Keys") && isUnknown;
+function useApplicationChoices(webhooks: readonly Webhook[], chosen: string): Choice[] {
+  const choices = useMemo(() => applicationChoices(webhooks), [webhooks]);
+  const enabled = useMay("Manage_Api_Keys") && isUnlisted(choices, chosen);
   const apps = useAllPages(ApiKeyService.method.listInstalledApps, {}, { enabled }).data?.installedApps;
-  const choices = [...names].map(([value, label]) => ({ value, label }));
-  if (isUnknown)
-    choices.push({ value: chosen, label: apps?.find(({ id }) => id === chosen)?.name ?? chosen });
-  return [
-    { value: NO_APPLICATION, label: "None" },
-    ...choices.sort((a, b) => a.label.localeCompare(b.label)),
-  ];
+  return withChosen(choices, chosen, apps?.find(({ id }) => id === chosen)?.name);
 }
 
-function applicationNames(webhooks: readonly Webhook[]): Map<string, string> {
+function applicationChoices(webhooks: readonly Webhook[]): Choice[] {
   const names = new Map<string, string>();
   for (const { application, applicationName } of webhooks) {
     if (application) names.set(application, applicationName ?? application);
   }
-  return names;
+  const choices = [...names].map(([value, label]) => ({ value, label }));
+  return [
+    { value: NO_APPLICATION, label: "None" },
+    ...choices.sort((a, b) => a.label.localeCompare(b.label)),
+  ];
 }
