@@ -44,6 +44,7 @@ export interface ChangedWebhook {
  * revision.
  *
  * @param options.revision the revision that the webhook must have; any when left out
+ * @param options.isShared whether the caller changes the endpoint's other webhooks too. Then they are locked
  * @returns the webhook, and the others of its endpoint; null if the scope has no live webhook with this id
  * @throws DomainError ABORTED if the webhook has another revision; ALREADY_EXISTS if another one has its event type and
  *   the new target; PERMISSION_DENIED if others of its endpoint would change, and are outside the scope
@@ -53,7 +54,7 @@ export function updateWebhook(
   scope: Scope,
   id: bigint,
   changes: WebhookChanges,
-  { revision }: { revision?: bigint } = {},
+  { revision, isShared = false }: { revision?: bigint; isShared?: boolean } = {},
 ): Promise<(ChangedWebhook & { others: ChangedWebhook[] }) | null> {
   return transactionWithRetry(db, async (trx) => {
     // Serialized with registrations, and taken first as they do: both could take the same address.
@@ -61,7 +62,7 @@ export function updateWebhook(
       await rows(trx, "select pg_advisory_xact_lock(:lock::bigint)", { lock: ADVISORY_LOCKS.registration });
     const { filter: _, ...shared } = changes;
     const [first, ...rest] =
-      Object.keys(shared).length > 0
+      isShared || Object.keys(shared).length > 0
         ? await lockShared(trx, scope, id)
         : [await lockWebhook(trx, scope, id)].filter((webhook) => webhook !== null);
     if (!first) return null;

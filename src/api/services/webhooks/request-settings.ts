@@ -86,13 +86,7 @@ export function requestSettingsMethods({ db, secrets, targets, tryRequest }: Api
         const after = merged(settings, before, targets);
         if (!isDeepStrictEqual(before, after)) {
           await writeRequestSettings(trx, secrets, idsOf(shared), after);
-          await record(
-            ...eachOf(shared, {
-              action: "webhook_updated",
-              before: facts(before),
-              after: { ...facts(after), ...changedSecrets(before, after) },
-            }),
-          );
+          await record(...eachOf(shared, { action: "webhook_updated", ...changedFacts(before, after) }));
         }
         return { settings: masked(after) };
       });
@@ -154,27 +148,57 @@ export async function keepCredentialsOnHost(
   secrets: SecretBox,
   { before, webhook }: ChangedWebhook,
 ): Promise<void> {
-  if (new URL(before.targetUrl).origin === new URL(webhook.targetUrl).origin) return;
+  if (!isMoved({ before, webhook })) return;
   const { headers, authentication } = await readRequestSettings(trx, secrets, webhook.id);
   if (headers.length === 0 && authentication === null) return;
   throw stateNotFit(
-    `webhook ${webhook.id} sends stored headers or credentials, which another host would get; remove them from its request settings, change the URL, and set them again`,
+    `webhook ${webhook.id} sends stored headers or credentials, which another host would get; send request_settings with the headers and credentials for that host, or empty to remove them`,
   );
+}
+
+/** Whether a webhook's URL has another origin than before. */
+function isMoved({ before, webhook }: ChangedWebhook): boolean {
+  return new URL(before.targetUrl).origin !== new URL(webhook.targetUrl).origin;
+}
+
+/**
+ * Replaces the settings of a webhook, and of the others of its endpoint, as part of an update. Of headers and credentials, another
+ * host gets no stored values.
+ *
+ * @returns what changed, for the audit log; undefined if nothing did
+ * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
+ */
+export async function replaceSettings(
+  trx: Db,
+  secrets: SecretBox,
+  targets: TargetRules,
+  updated: ChangedWebhook & { others: ChangedWebhook[] },
+  asked: SettingsMessage,
+): Promise<{ before: Facts; after: Facts } | undefined> {
+  const shared = [updated, ...updated.others].map(({ webhook }) => webhook);
+  const before = await readRequestSettings(trx, secrets, updated.webhook.id);
+  const kept = isMoved(updated) ? { ...NO_REQUEST_SETTINGS, tls: before.tls } : before;
+  const after = merged(asked, kept, targets, "request_settings");
+  if (isDeepStrictEqual(before, after)) return undefined;
+  await writeRequestSettings(trx, secrets, idsOf(shared), after);
+  return changedFacts(before, after);
 }
 
 /**
  * The settings of a request, with stored values where it leaves them out.
  *
+ * @param fieldName the name of the request's field
  * @throws DomainError INVALID_ARGUMENT that names every wrong field, and repeats no value
  */
 function merged(
   { headers, authentication, tls }: SettingsMessage,
   stored: RequestSettings,
   targets: TargetRules,
+  fieldName = "settings",
 ): RequestSettings {
   const wrong: FieldViolation[] = [];
   const check: Check = (field, description) => {
-    if (description !== undefined) wrong.push({ field: `settings.${field}`, description });
+    if (description !== undefined) wrong.push({ field: `${fieldName}.${field}`, description });
   };
   if (headers.length > MAX_HEADERS) check("headers", `must be at most ${MAX_HEADERS}`);
   const seen = new Set<string>();
@@ -304,6 +328,11 @@ function facts({ headers, authentication, tls }: RequestSettings): Facts {
         }
       : {}),
   };
+}
+
+/** The facts of a change for the audit log. */
+function changedFacts(before: RequestSettings, after: RequestSettings): { before: Facts; after: Facts } {
+  return { before: facts(before), after: { ...facts(after), ...changedSecrets(before, after) } };
 }
 
 /** The names of settings whose value is another than before. */

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
+import type { RequestSettings } from "../../../../gen/webhook/v1/request_settings_pb.ts";
 import type {
   GetWebhookSecretResponseSchema,
   RotateWebhookSecretResponseSchema,
@@ -38,7 +39,7 @@ import { BY_ID, readPage } from "../paging.ts";
 import { describeEventTypes } from "./event-types.ts";
 import { checkedFilter, filterMethods } from "./filters.ts";
 import { keyPairMethods } from "./key-pairs.ts";
-import { keepCredentialsOnHost, requestSettingsMethods } from "./request-settings.ts";
+import { keepCredentialsOnHost, replaceSettings, requestSettingsMethods } from "./request-settings.ts";
 import {
   assertMaySubscribe,
   checkedAddress,
@@ -62,20 +63,23 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
     handler: HandlerContext,
     webhookId: bigint,
     changes: WebhookChanges,
-    revision?: bigint,
+    { revision, settings }: { revision?: bigint; settings?: RequestSettings } = {},
   ) {
     const scope = callerScope(handler);
-    const options = revision === undefined ? {} : { revision };
+    const options = { isShared: settings !== undefined, ...(revision === undefined ? {} : { revision }) };
     const changed = await auditedCall(db, handler, async (trx, record) => {
       const updated = await updateWebhook(trx, scope, webhookId, changes, options);
       if (!updated) throw noWebhook(webhookId);
-      if (changes.address) await keepCredentialsOnHost(trx, secrets, updated);
+      if (changes.address && !settings) await keepCredentialsOnHost(trx, secrets, updated);
+      const replaced = settings && (await replaceSettings(trx, secrets, targets, updated, settings));
       for (const { before, webhook } of [updated, ...updated.others]) {
-        const [was, is] = [webhookFacts(before), webhookFacts(webhook)];
+        const was = { ...webhookFacts(before), ...replaced?.before };
+        const is = { ...webhookFacts(webhook), ...replaced?.after };
         if (isDeepStrictEqual(was, is)) continue;
         await record({ action: actionOf(changes), target: webhookTarget(webhook), before: was, after: is });
       }
-      return updated.webhook;
+      // Settings have raised the revision once more.
+      return (replaced && (await getWebhook(trx, scope, webhookId))) ?? updated.webhook;
     });
     // Its pending deliveries can be sent now.
     if (changes.paused === false || changes.breaker === null) onQueued();
@@ -165,6 +169,7 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
 
     async updateWebhook(request, handler) {
       const { webhookId, revision, name, url, rateLimit, paused, circuitBreaker, filter } = request;
+      const { requestSettings: settings } = request;
       const changes: WebhookChanges = {
         ...(name === undefined ? {} : { name: checkedName(name) }),
         ...(url === undefined ? {} : { address: checkedAddress(targets, url) }),
@@ -177,7 +182,10 @@ export function webhookService(context: ApiContext): ServiceImpl<typeof WebhookS
           : { filter: checkedFilter(await processOf(webhookId, callerScope(handler)), filter) }),
         ...(circuitBreaker === undefined ? {} : { breaker: checkedBreaker(circuitBreaker) }),
       };
-      return change(handler, webhookId, changes, revision);
+      return change(handler, webhookId, changes, {
+        ...(revision === undefined ? {} : { revision }),
+        ...(settings === undefined ? {} : { settings }),
+      });
     },
 
     setWebhookRateLimit: ({ webhookId, rateLimit }, handler) =>

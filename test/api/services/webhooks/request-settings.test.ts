@@ -5,6 +5,8 @@ import { type Client, Code, createClient } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createLocalAuthority } from "../../../../demo/certificates.ts";
 import { ErrorInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
+import { AuditService } from "../../../../gen/webhook/v1/audit_pb.ts";
+import { EndpointService } from "../../../../gen/webhook/v1/endpoint_pb.ts";
 import type { RequestSettingsSchema } from "../../../../gen/webhook/v1/request_settings_pb.ts";
 import { WebhookService } from "../../../../gen/webhook/v1/webhook_pb.ts";
 import { grpc } from "../../../support/clients.ts";
@@ -13,8 +15,10 @@ import { startTestApi, type TestApi } from "../../../support/test-api.ts";
 
 let api: TestApi;
 let webhooks: Client<typeof WebhookService>;
+let audit: Client<typeof AuditService>;
 beforeAll(async () => {
   api = await startTestApi();
+  audit = createClient(AuditService, grpc(api));
   webhooks = createClient(WebhookService, grpc(api));
 });
 afterAll(() => api.stop());
@@ -99,7 +103,7 @@ test.each<[string, MessageInitShape<typeof RequestSettingsSchema>]>([
       const refused = await failure(change(url));
       expect([refused?.code, refused?.rawMessage]).toEqual([
         Code.FailedPrecondition,
-        expect.stringContaining("remove them from its request settings, change the URL, and set them again"),
+        expect.stringContaining("send request_settings with the headers and credentials for that host"),
       ]);
     }
     expect((await webhooks.getWebhook({ webhookId })).webhook?.url).toBe(`${origin}/another-${webhookId}`);
@@ -108,6 +112,50 @@ test.each<[string, MessageInitShape<typeof RequestSettingsSchema>]>([
     expect((await change(moved)).webhook?.url).toBe(moved);
   },
 );
+
+test("a URL of another host comes with new values of headers and credentials, in one change; stored ones are not kept", async () => {
+  const webhookId = await api.register();
+  await webhooks.setWebhookRequestSettings({ webhookId, settings: header("X-One") });
+  const before = await read(webhookId);
+  const url = `https://moved-${webhookId}.example/`;
+  const unset = { headers: [{ name: "X-One" }] };
+  const refused = await failure(webhooks.updateWebhook({ webhookId, url, requestSettings: unset }));
+  expect([refused?.code, refused?.rawMessage]).toEqual([
+    Code.InvalidArgument,
+    expect.stringContaining("request_settings.headers[0].value is required"),
+  ]);
+  expect(await read(webhookId)).toEqual(before);
+  const requestSettings = {
+    ...header("X-One"),
+    authentication: { case: "bearer" as const, value: { token: "t" } },
+  };
+  const { webhook } = await webhooks.updateWebhook({
+    webhookId,
+    url,
+    requestSettings,
+    revision: before.revision,
+  });
+  const after = await read(webhookId);
+  expect(webhook).toMatchObject({ url, revision: after.revision });
+  expect(after.settings).toMatchObject({ headerNames: ["X-One"], hasBearerToken: true });
+  const [entry] = (await audit.listAuditEntries({ targetId: String(webhookId), pageSize: 1 })).entries;
+  expect(entry?.changes.map(({ field }) => field).sort()).toEqual(["authentication", "url"]);
+  // The host stays: values that are unset are kept.
+  await webhooks.updateWebhook({ webhookId, url: `${url}path`, requestSettings: unset });
+  expect((await read(webhookId)).settings).toMatchObject({ headerNames: ["X-One"], hasBearerToken: false });
+  await webhooks.updateWebhook({ webhookId, requestSettings: {} });
+  expect((await read(webhookId)).settings).toMatchObject({ headerNames: [] });
+});
+
+test("an update with request settings changes those of the endpoint's other webhooks too", async () => {
+  const { endpoint } = await createClient(EndpointService, grpc(api)).createEndpoint({
+    processes: [1, 2],
+    url: "https://endpoint-of-two.example/",
+  });
+  const [first, second] = (endpoint?.webhooks ?? []).map(({ id }) => id) as [bigint, bigint];
+  await webhooks.updateWebhook({ webhookId: first, requestSettings: header("X-One") });
+  expect((await read(second)).settings?.headerNames).toEqual(["X-One"]);
+});
 
 test("an RSA key of a client certificate that takes long to sign with is refused", async () => {
   const webhookId = await api.register();
