@@ -2,6 +2,7 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../demo/certificates.ts";
+import { enterOn } from "./keyboard.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -46,9 +47,12 @@ test("headers and credentials are tried with the endpoint's response, saved, and
     expect(await section.textContent()).toContain("X-Tenant");
     await expectFitsPhone(page);
     await section.getByRole("button", { name: "Change…" }).click();
-    // One more row; what stays empty is not saved.
-    await dialog.getByRole("button", { name: "Add a header" }).click();
-    expect(await dialog.getByLabel(/^Name of header/).count()).toBe(3);
+    // What stays empty is not saved.
+    await enterOn(page, dialog.getByRole("button", { name: "Add a header" }));
+    await dialog.getByLabel("Name of header 3", { exact: true }).and(page.locator(":focus")).waitFor();
+    await enterOn(page, dialog.getByRole("button", { name: "Remove header 3" }));
+    await dialog.getByRole("button", { name: "Add a header" }).and(page.locator(":focus")).waitFor();
+    expect(await dialog.getByLabel(/^Name of header/).count()).toBe(2);
     await dialog.getByRole("button", { name: "Save" }).click();
     await dialog.waitFor({ state: "detached" });
     expect(await section.textContent()).toContain("HeadersX-TenantAuthentication");
@@ -239,6 +243,57 @@ test("settings that somebody else has saved since the dialog opened are not writ
     await dialog.getByLabel("Value of header 2", { exact: true }).fill("1");
     await dialog.getByRole("button", { name: "Save" }).click();
     await section.getByText("X-Theirs, X-Mine").waitFor();
+  });
+});
+
+test("a URL of another host asks for headers and credentials at once, and saves them with it", async () => {
+  const { webhooks } = web.service;
+  const [from, to] = await Promise.all([web.service.receiver(), web.service.receiver()]);
+  const webhookId = await web.service.register(`${from.url}/hooks`);
+  const authentication = { case: "basic" as const, value: { username: "shop", password: "old" } };
+  await webhooks.setWebhookRequestSettings({
+    webhookId,
+    settings: { headers: [{ name: "X-Tenant", value: "4711" }], authentication },
+  });
+  await web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    await page.getByText("Basic, user shop").waitFor();
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    const dialog = page.getByRole("dialog");
+    const url = dialog.getByRole("textbox", { name: "URL" });
+    const tenant = dialog.getByLabel("X-Tenant");
+    await url.fill(`${from.url}/another`);
+    await dialog.getByText("The URL changes").waitFor();
+    expect(await tenant.count()).toBe(0);
+    await url.fill(`${to.url}/hooks`);
+    await tenant.waitFor();
+    await dialog.getByRole("button", { name: "Save changes" }).click();
+    await dialog.getByText("Enter the value of X-Tenant.").waitFor();
+    await dialog.getByText("Enter the password.").waitFor();
+    await tenant.fill("4712 ü");
+    await dialog.getByLabel(/^Password/).fill("new");
+    await dialog.getByRole("button", { name: "Save changes" }).click();
+    await dialog.getByText(/visible ASCII characters/).waitFor();
+    await tenant.fill("4712");
+    await expectAccessible(page);
+    await takeScreenshots(page, "moved-credentials");
+    await dialog.getByRole("button", { name: "Save changes" }).click();
+    await dialog.waitFor({ state: "detached" });
+    // Unset values are the stored ones.
+    const stored = {
+      headers: [{ name: "X-Tenant" }],
+      authentication: { case: "basic" as const, value: { username: "shop" } },
+    };
+    await webhooks.tryWebhookRequest({ webhookId, settings: stored });
+    expect(to.received[0]?.headers).toMatchObject({
+      "x-tenant": "4712",
+      authorization: `Basic ${btoa("shop:new")}`,
+    });
+
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    await url.fill(`${from.url}/hooks`);
+    await dialog.getByLabel("Send without headers and credentials").check();
+    await dialog.getByRole("button", { name: "Save changes" }).click();
+    await page.getByText("None: deliveries carry the standard headers only.").waitFor();
   });
 });
 

@@ -13,7 +13,8 @@ import {
   TextInput,
 } from "@mantine/core";
 import { IconPlus, IconTrash } from "@tabler/icons-react";
-import { type FormEvent, useState } from "react";
+import { type FormEvent, useRef, useState } from "react";
+import { flushSync } from "react-dom";
 import type {
   MaskedRequestSettings,
   RequestSettingsSchema,
@@ -27,6 +28,7 @@ import { ChangedMeanwhile } from "../../../parts/dialogs/changed-meanwhile.tsx";
 import { FormActions, FormDialog } from "../../../parts/dialogs/form-dialog.tsx";
 import { Failure } from "../../../parts/status/failure.tsx";
 import { SharedNote } from "../endpoint/shared-note.tsx";
+import { authenticationMessage, type Kind, kindOf, SECRET_LABELS } from "./authentication.ts";
 import { OAuth2Fields, oauth2Values } from "./oauth2-fields.tsx";
 import { TlsFields, tlsMessage, tlsValues } from "./tls-fields.tsx";
 
@@ -44,8 +46,6 @@ interface RequestDialogProps {
   onClose: () => void;
 }
 
-type Kind = "none" | "basic" | "bearer" | "oauth2";
-
 /** A header of the form. */
 interface Row {
   key: number;
@@ -53,6 +53,8 @@ interface Row {
   value: string;
   /** Whether a value is stored, which is kept if the field stays empty. */
   stored: boolean;
+  /** Whether the user has added the row, so that its first field gets the focus. */
+  isAdded?: boolean;
 }
 
 const KINDS = [
@@ -61,7 +63,6 @@ const KINDS = [
   { value: "bearer", label: "Bearer token" },
   { value: "oauth2", label: "OAuth 2.0" },
 ];
-const SECRET_LABELS = { basic: "Password", bearer: "Token", oauth2: "Client secret" };
 const KEPT = "Stored; leave empty to keep it";
 
 /** Changes the headers and the authentication of a webhook's requests, and tries them before. */
@@ -103,6 +104,7 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
   const set = useMutation(WebhookService.method.setWebhookRequestSettings);
   const attempt = useMutation(WebhookService.method.tryWebhookRequest);
   const readAnew = useReadAnew();
+  const addButton = useRef<HTMLButtonElement>(null);
   const [failure, setFailure] = useState<unknown>();
   const [rows, setRows] = useState<Row[]>(() => {
     const stored = settings.headerNames.map((name, key) => ({ key, name, value: "", stored: true }));
@@ -127,24 +129,21 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
     setRows((now) => now.map((row) => (row.key === key ? { ...row, ...to } : row)));
   }
 
+  function remove(key: number) {
+    // The button disappears with the focus. The one below may be disabled until the row is gone.
+    flushSync(() => setRows((now) => now.filter((row) => row.key !== key)));
+    addButton.current?.focus();
+  }
+
   function asked(): MessageInitShape<typeof RequestSettingsSchema> {
     const headers = rows
       .filter(({ name, value }) => name !== "" || value !== "")
       .map(({ name, value }) => ({ name: name.trim(), ...(value === "" ? {} : { value }) }));
-    return { headers, tls: tlsMessage(tls), ...authentication() };
-  }
-
-  function authentication(): Pick<MessageInitShape<typeof RequestSettingsSchema>, "authentication"> {
-    if (kind === "none") return {};
-    if (kind === "oauth2") {
-      const value = { ...oauth2, ...(secret === "" ? {} : { clientSecret: secret }) };
-      return { authentication: { case: kind, value } };
-    }
-    return kind === "basic"
-      ? {
-          authentication: { case: kind, value: { username, ...(secret === "" ? {} : { password: secret }) } },
-        }
-      : { authentication: { case: kind, value: secret === "" ? {} : { token: secret } } };
+    return {
+      headers,
+      tls: tlsMessage(tls),
+      ...authenticationMessage(kind, { username, secret, oauth2 }),
+    };
   }
 
   // An outcome is shown only while the fields have the settings that were tried.
@@ -171,11 +170,11 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
           <Text size="sm" fw={500} id="own-headers">
             Headers
           </Text>
-          {rows.map(({ key, name, value, stored }, index) => (
+          {rows.map(({ key, name, value, stored, isAdded }, index) => (
             <Group key={key} gap="xs" wrap="nowrap" align="flex-start">
               <TextInput
                 aria-label={`Name of header ${index + 1}`}
-                autoFocus={autoFocus && index === 0}
+                autoFocus={isAdded || (autoFocus && index === 0)}
                 placeholder="X-Tenant"
                 value={name}
                 onChange={(event) => change(key, { name: event.currentTarget.value, stored: false })}
@@ -194,7 +193,7 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
                 color="red"
                 size="lg"
                 aria-label={`Remove header ${index + 1}`}
-                onClick={() => setRows((now) => now.filter((row) => row.key !== key))}
+                onClick={() => remove(key)}
               >
                 <IconTrash size={18} />
               </ActionIcon>
@@ -202,11 +201,12 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
           ))}
           <Group>
             <Button
+              ref={addButton}
               variant="default"
               size="xs"
               leftSection={<IconPlus size={14} />}
               disabled={rows.length >= MAX_HEADERS}
-              onClick={() => setRows(withEmptyRow)}
+              onClick={() => setRows((now) => withEmptyRow(now, true))}
             >
               Add a header
             </Button>
@@ -274,15 +274,9 @@ function Form({ webhook, base: { settings, revision }, autoFocus, takeCurrent, o
   );
 }
 
-function withEmptyRow(rows: readonly Row[]): Row[] {
+function withEmptyRow(rows: readonly Row[], isAdded = false): Row[] {
   const key = Math.max(-1, ...rows.map((row) => row.key)) + 1;
-  return [...rows, { key, name: "", value: "", stored: false }];
-}
-
-function kindOf({ basicUsername, oauth2, hasBearerToken }: MaskedRequestSettings): Kind {
-  if (basicUsername !== undefined) return "basic";
-  if (oauth2) return "oauth2";
-  return hasBearerToken ? "bearer" : "none";
+  return [...rows, { key, name: "", value: "", stored: false, isAdded }];
 }
 
 /** The endpoint's response to a test request. */

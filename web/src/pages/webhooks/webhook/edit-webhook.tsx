@@ -11,6 +11,14 @@ import { useUndelivered } from "../actions/use-undelivered.ts";
 import { useWebhookUpdate } from "../actions/use-webhook-update.ts";
 import type { WebhookDialogProps } from "../actions/webhook-dialog-props.ts";
 import { SharedNote } from "../endpoint/shared-note.tsx";
+import {
+  MovedCredentials,
+  movedChanges,
+  movedErrors,
+  movedField,
+  NO_MOVED_VALUES,
+  useMovedSettings,
+} from "../request/moved-credentials.tsx";
 
 /** Changes the name, the URL and the rate limit of a webhook. */
 export function EditWebhook({ webhook, opened, onClose }: WebhookDialogProps) {
@@ -25,24 +33,30 @@ const valuesOf = ({ name, url, rateLimit }: Webhook) => ({
   name: name ?? "",
   url,
   rateLimit: (rateLimit ?? "") as number | string,
+  ...NO_MOVED_VALUES,
 });
 
 function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
+  const movedSettings = useMovedSettings(webhook);
   const form = useForm({
     initialValues: valuesOf(webhook),
-    validate: {
-      url: (url) => (url.trim() === "" ? "Enter the URL of the endpoint." : null),
-      rateLimit: fromOne("no limit"),
-    },
+    validate: (values) => ({
+      url: values.url.trim() === "" ? "Enter the URL of the endpoint." : null,
+      rateLimit: fromOne("no limit")(values.rateLimit),
+      ...movedErrors(movedSettings(values.url), values),
+    }),
   });
-  const update = useWebhookUpdate(webhook, form, valuesOf);
+  const update = useWebhookUpdate(webhook, form, valuesOf, movedField);
   const moves = form.values.url.trim() !== update.base.url;
+  const moved = movedSettings(form.values.url);
 
-  const submit = form.onSubmit(async ({ name, url, rateLimit }) => {
+  const submit = form.onSubmit(async (values) => {
+    const { name, url, rateLimit } = values;
     const changes = {
       name: name.trim(),
       url: url.trim(),
       rateLimit: rateLimit === "" ? 0 : Number(rateLimit),
+      ...movedChanges(movedSettings(url), values),
     };
     if (!(await update.save(changes))) return;
     notifications.show({
@@ -67,6 +81,7 @@ function Form({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
         />
         <UrlField {...form.getInputProps("url")} />
         {moves && <Moves webhookId={webhook.id} />}
+        {moved && <MovedCredentials settings={moved} form={form} />}
         <NumberInput
           label="Deliveries a second"
           description="From 1 to 10,000, first attempts and retries together. Deliveries beyond the limit wait. Leave it empty for no limit."
