@@ -2,6 +2,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { storeDeliveries } from "../support/stored-deliveries.ts";
 import { SCREENS } from "./browser.ts";
+import { enterOn } from "./keyboard.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -86,6 +87,38 @@ test("a webhook registered after the list was read is named, offered within a mi
     await filterBy(page, `${first}x`);
     await expect.poll(() => select.inputValue()).toBe("");
   });
+});
+
+test("buttons that disappear or are disabled once they are pressed leave the focus where the keyboard continues", async () => {
+  const webhookId = await web.service.register("https://focus.example/hooks");
+  await web.visit(
+    { path: "/deliveries?from=2026-01-01T00:00:00.000Z&to=2026-01-02T00:00:00.000Z" },
+    async (page) => {
+      const focused = page.locator(":focus");
+      for (const moment of ["From", "To"]) {
+        await enterOn(page, page.getByRole("button", { name: `Clear: ${moment}` }));
+        await page.getByLabel(moment, { exact: true }).and(focused).waitFor();
+      }
+      // Both are empty and stay.
+      expect(await page.getByRole("combobox", { name: "Created" }).inputValue()).toBe("From … to …");
+
+      await page.goto("/deliveries?search=nothing");
+      await enterOn(page, page.getByRole("button", { name: "Clear the filters" }));
+      await page.locator("#content").and(focused).waitFor();
+
+      await page.goto("/webhooks?search=focus");
+      await enterOn(page, page.getByRole("button", { name: "Clear the search" }));
+      await page.getByRole("searchbox").and(focused).waitFor();
+
+      await page.goto(`/webhooks/${webhookId}`);
+      const { promise: held, resolve: release } = Promise.withResolvers<void>();
+      await page.route("**/SendTestEvent", (route) => held.then(() => route.continue()));
+      await enterOn(page, page.getByRole("button", { name: "Send test event" }));
+      await page.locator("body:not(:has(:focus))").waitFor();
+      release();
+      await page.getByRole("button", { name: "Send another" }).and(focused).waitFor();
+    },
+  );
 });
 
 test("while failures of another filter are counted, those of the previous one are not shown", async () => {

@@ -5,6 +5,7 @@ import type { ComponentType } from "react";
 import { createBrowserRouter, type RouteObject, RouterProvider } from "react-router";
 import { PAGE_PATHS } from "../../src/contract/page-paths.ts";
 import { SessionProvider } from "./api/session.tsx";
+import { useFocusOfBusyButtons } from "./parts/dialogs/use-focus-back.ts";
 import { Crash } from "./shell/crash.tsx";
 import { Gate, Waiting } from "./shell/gate.tsx";
 import { NotFound } from "./shell/not-found.tsx";
@@ -59,6 +60,7 @@ const router = createBrowserRouter([
 
 /** The settings page. */
 export function App() {
+  useFocusOfBusyButtons();
   return (
     <MantineProvider
       theme={theme}

@@ -1,5 +1,35 @@
 import { useEffect } from "react";
 
+/**
+ * Gives the focus back to a button that is enabled again. A busy button is disabled, so that it loses the focus. Mouse users, who
+ * see no focus, keep none.
+ */
+export function useFocusOfBusyButtons(): void {
+  useEffect(() => {
+    let focused: EventTarget | null = null;
+    const onFocus = ({ target }: FocusEvent) => {
+      focused = target instanceof HTMLButtonElement && target.matches(":focus-visible") ? target : null;
+    };
+    const onBlur = ({ target }: FocusEvent) => {
+      if (target instanceof HTMLButtonElement && !target.disabled) focused = null;
+    };
+    const observer = new MutationObserver((changes) => {
+      for (const { target } of changes) {
+        if (target !== focused || document.activeElement !== document.body) continue;
+        if (target instanceof HTMLButtonElement && !target.disabled) target.focus({ preventScroll: true });
+      }
+    });
+    document.addEventListener("focusin", onFocus);
+    document.addEventListener("focusout", onBlur);
+    observer.observe(document.body, { subtree: true, attributeFilter: ["disabled"] });
+    return () => {
+      document.removeEventListener("focusin", onFocus);
+      document.removeEventListener("focusout", onBlur);
+      observer.disconnect();
+    };
+  }, []);
+}
+
 /** Longer than a dialog takes to go. */
 const CLOSED_MS = 300;
 

@@ -15,12 +15,18 @@ export interface NothingFoundProps {
 
 /** Stands where a list has nothing that its filters let through. */
 export function NothingFound({ of, onClear, children }: NothingFoundProps) {
+  function clear() {
+    // The button disappears with the focus.
+    document.getElementById("content")?.focus({ preventScroll: true });
+    onClear();
+  }
+
   return (
     <Empty
       icon={<IconFilterOff />}
       title={`No ${of} matches`}
       action={
-        <Button variant="default" onClick={onClear}>
+        <Button variant="default" onClick={clear}>
           Clear the filters
         </Button>
       }

@@ -22,6 +22,7 @@ export interface SearchFieldProps {
 /** Searches a list while the user types. Follows changes of `value`, such as by Back. */
 export function SearchField({ value, onChange, label, placeholder, labelHidden }: SearchFieldProps) {
   const [text, setText] = useState(value);
+  const field = useRef<HTMLInputElement>(null);
   /** The texts told since the one that `value` had last, oldest first. */
   const told = useRef([value]);
   const tell = useDebouncedCallback((typed: string) => {
@@ -42,15 +43,22 @@ export function SearchField({ value, onChange, label, placeholder, labelHidden }
     tell(typed);
   }
 
+  function clear() {
+    // The button disappears with the focus.
+    field.current?.focus();
+    type("");
+  }
+
   return (
     <TextInput
+      ref={field}
       type="search"
       {...(labelHidden ? { "aria-label": label } : { label })}
       placeholder={placeholder}
       value={text}
       onChange={(event) => type(event.currentTarget.value)}
       leftSection={<IconSearch size={16} />}
-      rightSection={text && <CloseButton size="sm" aria-label="Clear the search" onClick={() => type("")} />}
+      rightSection={text && <CloseButton size="sm" aria-label="Clear the search" onClick={clear} />}
       // The button above does what the browser's own would.
       styles={{ input: { appearance: "textfield" } }}
       autoComplete="off"

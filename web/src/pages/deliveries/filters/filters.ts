@@ -61,11 +61,6 @@ export function readWebhookId(text: string): bigint | undefined {
   return /^\d{1,18}$/.test(text) ? BigInt(text) : undefined;
 }
 
-/** Whether anything restricts the list. */
-export function isFiltered(filters: Filters): boolean {
-  return FILTER_NAMES.some((name) => name !== "page" && filters[name] !== "");
-}
-
 /** The filter as it is, and what changes some of it. */
 export interface FilterBarProps {
   filters: Filters;

@@ -84,18 +84,18 @@ function Actions({ webhook, isOn }: { webhook: Webhook; isOn: boolean }) {
 
   return (
     <>
-      {isOn ? (
-        <>
-          <Button variant="default" leftSection={<IconRefresh size={16} />} onClick={rotate.open}>
-            Rotate key pair
-          </Button>
-          <Button variant="default" onClick={remove.open}>
-            Turn off
-          </Button>
-        </>
-      ) : (
-        <Button variant="default" loading={create.isPending} onClick={() => void turnOn()}>
-          Turn on
+      {/* One button, which keeps the focus when its action changes. */}
+      <Button
+        variant="default"
+        leftSection={isOn && <IconRefresh size={16} />}
+        loading={create.isPending}
+        onClick={isOn ? rotate.open : () => void turnOn()}
+      >
+        {isOn ? "Rotate key pair" : "Turn on"}
+      </Button>
+      {isOn && (
+        <Button variant="default" onClick={remove.open}>
+          Turn off
         </Button>
       )}
       <RotateKeyPair webhook={webhook} opened={rotating} onClose={rotate.close} />
