@@ -157,7 +157,7 @@ test("the figures of the overview stay when a refresh fails, with a notice of th
     for (const each of figures) expect(await each.count()).toBe(1);
   }));
 
-test("the statistics, charts and deliveries of a webhook say when they are old", () =>
+test("a webhook and its statistics, charts and deliveries say when they are old", () =>
   web.visit({ path: `/webhooks/${webhookId}`, clock: true }, async (page) => {
     const deliveries = page.getByRole("region", { name: "Last deliveries" });
     const ofOne = deliveries.locator(`a[href="/deliveries/${deliveryId}"]`);
@@ -165,9 +165,11 @@ test("the statistics, charts and deliveries of a webhook say when they are old",
     await page.getByRole("table", { name: "Statistics by period" }).waitFor();
     await page.getByRole("region", { name: "Attempts", exact: true }).getByRole("img").first().waitFor();
     const admitted = await Promise.all(
-      ["GetWebhookStats", "ListWebhookHistory", "ListDeliveries"].map((method) => refuse(page, method)),
+      ["GetWebhook", "GetWebhookStats", "ListWebhookHistory", "ListDeliveries"].map((method) =>
+        refuse(page, method),
+      ),
     );
-    await fastForwardToNotices(page, 3);
+    await fastForwardToNotices(page, 4);
     expect(await ofOne.count()).toBe(1);
     for (const admit of admitted) await admit();
     await fastForwardToNotices(page, 0);

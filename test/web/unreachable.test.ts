@@ -50,6 +50,29 @@ test("a list says offline that it is not kept current, and is read again when th
     expect(await failure.count()).toBe(0);
   }));
 
+test("a page that was not opened before says while the service is away that it was not loaded", () =>
+  web.visit({ path: "/webhooks" }, async (page, context) => {
+    await page.getByRole("link", { name: "shop.example" }).waitFor();
+    await context.setOffline(true);
+    await page.getByRole("link", { name: "Audit log" }).click();
+    await page.getByRole("alert").getByText("This page was not loaded").waitFor();
+    await context.setOffline(false);
+    await page.getByRole("button", { name: "Reload the page" }).click();
+    await page.getByRole("heading", { name: "Audit log" }).waitFor();
+  }));
+
+test("an answer of a proxy in place of the service is told as one", () =>
+  web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
+    const body = "<h1>502 Bad Gateway</h1>";
+    await page.route("**/DeleteWebhook", (route) =>
+      route.fulfill({ status: 502, contentType: "text/html", body }),
+    );
+    await page.getByRole("button", { name: "Delete" }).click();
+    const dialog = page.getByRole("dialog", { name: "Delete this webhook?" });
+    await dialog.getByRole("button", { name: "Delete webhook" }).click();
+    await dialog.getByRole("alert").getByText("A proxy answered HTTP 502 in place of the service.").waitFor();
+  }));
+
 test("a call without an answer ends after a minute, and its dialog can be closed", () =>
   web.visit({ path: `/webhooks/${webhookId}`, clock: true }, async (page) => {
     await page.route("**/DeleteWebhook", () => {});

@@ -34,6 +34,14 @@ export function failureInWords(error: unknown): FailureInWords {
       text: "Check that it runs and that you are connected to it, then try again.",
     };
   }
+  // Not an answer of the service, whose errors are JSON.
+  const [, status] = /^HTTP (\d+)$/.exec(refused.rawMessage) ?? [];
+  if (status) {
+    return {
+      title: TITLES[Code.Unavailable] ?? "",
+      text: `A proxy answered HTTP ${status} in place of the service. Check that the service runs, then try again.`,
+    };
+  }
   return { title: TITLES[refused.code] ?? "Something went wrong", text: sentence(refused.rawMessage) };
 }
 

@@ -10,6 +10,7 @@ import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { Empty } from "../../parts/lists/empty.tsx";
 import { Failure } from "../../parts/status/failure.tsx";
 import { Loading } from "../../parts/status/loading.tsx";
+import { Refreshed } from "../../parts/status/refreshed.tsx";
 import { deliveriesOf } from "./list/success.tsx";
 import { WebhookDetails } from "./webhook/webhook-details.tsx";
 
@@ -31,11 +32,12 @@ export default function WebhookPage() {
 }
 
 function Known({ id }: { id: bigint }) {
-  const { data, error, isPending, refetch } = useQuery(
+  const query = useQuery(
     WebhookService.method.getWebhook,
     { webhookId: id },
     { refetchInterval: REFRESH_MS },
   );
+  const { data, error, isPending, refetch } = query;
   if (isPending) {
     return (
       <>
@@ -45,7 +47,15 @@ function Known({ id }: { id: bigint }) {
     );
   }
   if (failureReason(error) === "WEBHOOK_NOT_FOUND") return <Missing id={String(id)} log={deliveriesOf(id)} />;
-  if (data?.webhook) return <WebhookDetails webhook={data.webhook} overdue={data.overdueRetries} />;
+  if (data?.webhook) {
+    return (
+      <Refreshed query={query} loading={null}>
+        {({ webhook, overdueRetries }) =>
+          webhook && <WebhookDetails webhook={webhook} overdue={overdueRetries} />
+        }
+      </Refreshed>
+    );
+  }
   return (
     <>
       <PageTitle title={`Webhook ${id}`} />
