@@ -10,7 +10,7 @@ import {
   IconWebhook,
 } from "@tabler/icons-react";
 import { type ReactNode, useEffect, useRef } from "react";
-import { Outlet, NavLink as RouterLink, useLocation } from "react-router";
+import { Outlet, NavLink as RouterLink, ScrollRestoration, useLocation } from "react-router";
 import { PAGE_PATHS } from "../../../src/contract/page-paths.ts";
 import { type PermissionName, useMay } from "../api/session.tsx";
 import { useBelow } from "../parts/lists/use-below.ts";
@@ -97,6 +97,8 @@ export function Layout() {
       </AppShell.Navbar>
       <AppShell.Main id="content" ref={main} tabIndex={-1}>
         <Outlet />
+        {/* Back returns to where a list was left. */}
+        <ScrollRestoration />
       </AppShell.Main>
     </AppShell>
   );
@@ -131,7 +133,6 @@ function useFocusOnChange(pathname: string, onChange: () => void) {
     shown.current = pathname;
     onChange();
     main.current?.focus({ preventScroll: true });
-    window.scrollTo(0, 0);
   }, [pathname, onChange]);
   return main;
 }

@@ -44,7 +44,7 @@ export default function DeliveriesPage() {
       <DeliveryPages
         filter={filter}
         token={page}
-        onGo={(token, options) => change({ page: token }, options)}
+        onGo={(token, options) => change({ page: token }, { toTop: true, ...options })}
         onClear={asked === NOTHING ? undefined : clear}
       />
     </>

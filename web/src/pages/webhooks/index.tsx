@@ -100,7 +100,7 @@ export default function WebhooksPage() {
               others={others}
               period={periodOf(filters.period)}
               page={Number(filters.page) || 1}
-              onPage={(page) => change({ page: page === 1 ? "" : String(page) })}
+              onPage={(page) => change({ page: page === 1 ? "" : String(page) }, { toTop: true })}
             />
           )}
         </>

@@ -1,16 +1,21 @@
 import { useCallback, useMemo } from "react";
 import { useSearchParams } from "react-router";
 
+interface ChangeOptions {
+  replace?: boolean;
+  toTop?: boolean;
+}
+
 /**
  * Filters that are in the page's address, so that it can be shared, and so that Back undoes them.
  *
  * @param names of the parameters, the same at every call
  * @returns each filter's text, "" where the address has none; and what changes some of them, "" taking one away. With
- *   `replace`, for what is typed, the change is no step of Back.
+ *   `replace`, for what is typed, the change is no step of Back. With `toTop`, for another page of a list, it scrolls to the top.
  */
 export function useUrlFilters<Name extends string>(
   names: readonly Name[],
-): [Record<Name, string>, (changes: Partial<Record<Name, string>>, options?: { replace?: boolean }) => void] {
+): [Record<Name, string>, (changes: Partial<Record<Name, string>>, options?: ChangeOptions) => void] {
   const [parameters, setParameters] = useSearchParams();
   const text = parameters.toString();
   const filters = useMemo(() => {
@@ -18,7 +23,7 @@ export function useUrlFilters<Name extends string>(
     return Object.fromEntries(names.map((name) => [name, found.get(name) ?? ""])) as Record<Name, string>;
   }, [text, names]);
   const change = useCallback(
-    (changes: Partial<Record<Name, string>>, { replace = false } = {}) =>
+    (changes: Partial<Record<Name, string>>, { replace = false, toTop = false }: ChangeOptions = {}) =>
       setParameters(
         (now) => {
           const next = new URLSearchParams(now);
@@ -28,7 +33,7 @@ export function useUrlFilters<Name extends string>(
           }
           return next;
         },
-        { replace },
+        { replace, preventScrollReset: !toTop },
       ),
     [setParameters],
   );

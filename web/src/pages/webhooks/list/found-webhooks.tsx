@@ -38,11 +38,6 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
 
   const histories = useHistories(onPageNow, period);
 
-  function goTo(next: number) {
-    onPage(next);
-    window.scrollTo(0, 0);
-  }
-
   return (
     <>
       {lastDay.error !== null && (
@@ -57,7 +52,7 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
           <Pagination
             total={pages}
             value={shown}
-            onChange={goTo}
+            onChange={onPage}
             size="sm"
             getControlProps={(control) => ({ "aria-label": `Go to the ${control} page` })}
             getItemProps={(item) => ({ "aria-label": `Page ${item}` })}
