@@ -101,6 +101,11 @@ test("buttons that disappear or are disabled once they are pressed leave the foc
       }
       // Both are empty and stay.
       expect(await page.getByRole("combobox", { name: "Created" }).inputValue()).toBe("From … to …");
+      await page.keyboard.press("Enter");
+      await page.getByRole("button", { name: "Next month" }).waitFor();
+      await expectAccessible(page);
+      await enterOn(page, page.getByRole("button", { name: "Take this time" }));
+      await page.getByLabel("To", { exact: true }).and(focused).waitFor();
 
       await page.goto("/deliveries?search=nothing");
       await enterOn(page, page.getByRole("button", { name: "Clear the filters" }));

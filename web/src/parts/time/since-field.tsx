@@ -2,7 +2,7 @@ import { type Timestamp, timestampDate, timestampFromDate, timestampFromMs } fro
 import { Radio, Stack } from "@mantine/core";
 import { DateTimePicker } from "@mantine/dates";
 import dayjs from "dayjs";
-import { PICKER_TIME } from "./picker-time.ts";
+import { PICKER_TIME, usePickerProps } from "./picker-time.ts";
 import { SPANS } from "./spans.ts";
 
 const ANY = "any";
@@ -34,6 +34,8 @@ export interface SinceFieldProps {
 
 /** Chooses a start time with one click: a span up to now, or a moment of the user's choice. */
 export function SinceField({ label, value, onChange, orAny = false }: SinceFieldProps) {
+  const picker = usePickerProps();
+
   function choose(option: string) {
     const span = SPANS.find((each) => each.value === option);
     if (span) onChange({ option, from: timestampFromMs(Date.now() - span.ms) });
@@ -56,6 +58,7 @@ export function SinceField({ label, value, onChange, orAny = false }: SinceField
       </Radio.Group>
       {value.option === MOMENT && value.from && (
         <DateTimePicker
+          {...picker}
           label="Since"
           description="In your time zone"
           value={dayjs(timestampDate(value.from)).format(PICKER_TIME)}

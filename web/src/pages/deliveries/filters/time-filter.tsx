@@ -2,7 +2,7 @@ import { Group, Select } from "@mantine/core";
 import { DateTimePicker } from "@mantine/dates";
 import dayjs from "dayjs";
 import { useRef } from "react";
-import { PICKER_TIME } from "../../../parts/time/picker-time.ts";
+import { PICKER_TIME, usePickerProps } from "../../../parts/time/picker-time.ts";
 import { SPANS } from "../../../parts/time/spans.ts";
 import type { FilterBarProps } from "./filters.ts";
 
@@ -64,6 +64,7 @@ function Moment({
 }) {
   const moment = dayjs(value);
   const field = useRef<HTMLButtonElement>(null);
+  const picker = usePickerProps();
   function choose(local: string | null) {
     // The clear button disappears with the focus.
     if (!local) field.current?.focus();
@@ -71,6 +72,7 @@ function Moment({
   }
   return (
     <DateTimePicker
+      {...picker}
       ref={field}
       label={label}
       placeholder={label === "From" ? "The beginning" : "Now"}
