@@ -39,7 +39,9 @@ test.each(documents)("every npm script that %s names exists", (file) => {
 });
 
 test("every npm script first looks at the Node it runs under", () => {
-  for (const [name, command] of Object.entries(scripts)) {
+  // postinstall finds out whether that Node runs at all.
+  const { postinstall: _, ...others } = scripts;
+  for (const [name, command] of Object.entries(others)) {
     expect(command, name).toMatch(/^node scripts\/preflight\.cjs && /);
   }
 });

@@ -1,5 +1,14 @@
 import { execFile, execFileSync, spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -48,9 +57,36 @@ test.skipIf(olderNode === undefined)("preflight can be read by an older Node tha
   expect(stderr).toContain("This needs Node 24.5 or later");
 });
 
-test("preflight in a clone without dependencies ends with 1 and says to install them", () => {
+function makeClone(): string {
   const clone = realpathSync(mkdtempSync(path.join(os.tmpdir(), "webhook-clone-")));
   onTestFinished(() => rmSync(clone, { recursive: true }));
+  return clone;
+}
+
+test("npm install where Node 26 does not run, because libatomic is missing, fails and says what to install", () => {
+  const clone = makeClone();
+  const { scripts } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
+  const { postinstall } = scripts;
+  writeFileSync(
+    path.join(clone, "package.json"),
+    JSON.stringify({ name: "clone", scripts: { postinstall } }),
+  );
+  const programs = path.join(clone, "node_modules/.bin");
+  mkdirSync(programs, { recursive: true });
+  // As the linker ends it. npm itself runs under another Node.
+  writeFileSync(path.join(programs, "node"), "#!/bin/sh\necho libatomic.so.1: not found >&2\nexit 127\n", {
+    mode: 0o755,
+  });
+  const { status, stderr } = spawnSync("npm", ["install", "--offline", "--no-audit", "--no-fund"], {
+    cwd: clone,
+    encoding: "utf8",
+  });
+  expect(status).toBe(1);
+  expect(stderr).toContain("apt-get install libatomic1");
+});
+
+test("preflight in a clone without dependencies ends with 1 and says to install them", () => {
+  const clone = makeClone();
   mkdirSync(path.join(clone, "scripts"));
   copyFileSync(preflight, path.join(clone, "scripts/preflight.cjs"));
   const { status, stderr } = runWith(process.execPath, [path.join(clone, "scripts/preflight.cjs")]);
