@@ -85,7 +85,7 @@ async function makeBase(folder: string): Promise<string> {
     "mmdebstrap",
     "--quiet",
     "--variant=minbase",
-    "--include=libstdc++6",
+    "--include=libatomic1,libstdc++6",
     ...hooks.map((hook) => `--customize-hook=${hook}`),
     "bookworm",
     archive,

@@ -175,7 +175,7 @@ describe.each(setups)("behind $name", (setup) => {
           await rows(
             service.db,
             `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
-              and query like '%from webhooks w where w.deleted is null order by w.id'`,
+              and query like 'select w.id, w.revision, %'`,
           )
         ).length;
       await expect.poll(waiting).toBe(4);
