@@ -9,7 +9,7 @@ import { promisify } from "node:util";
  * The release that upgrade tests compare with: its migrations and stored histories are frozen, and
  * `side-by-side.ts` runs its worker beside this one.
  */
-export const RELEASED = { version: "0.2.0", commit: "dd067da3d9c9a9aa7253d8ff368d4b40dd654633" } as const;
+export const RELEASED = { version: "0.3.0", commit: "04d644adb60beac64583143f41a218f9d6b63449" } as const;
 
 const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
 const run = promisify(execFile);
