@@ -36,3 +36,9 @@ export async function pythonFolder(): Promise<string> {
 
 /** The environment of Go's commands: programs that the examples install stay in the project. */
 export const GO_ENVIRONMENT = { GOBIN: path.join(CACHE, "go/bin"), GOFLAGS: "-modcacherw" };
+
+/** The minor version of the installed Go, such as 26 of 1.26; 0 if there is none. */
+export function goMinorVersion(): number {
+  const { stdout } = spawnSync("go", ["version"], { encoding: "utf8" });
+  return Number(/go1\.(\d+)/.exec(stdout ?? "")?.[1] ?? 0);
+}

@@ -2,7 +2,7 @@ import { Client, Connection } from "@temporalio/client";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import { type Cluster, startCluster } from "../faults/cluster.ts";
-import { checkAttempts, outcomes, untilAllFinal } from "../faults/parts.ts";
+import { checkAttempts, outcomes, removeAll, untilAllFinal } from "../faults/parts.ts";
 import { POSTGRES_PROGRAMS } from "./own-postgres.ts";
 import { describeWith } from "./programs.ts";
 import { startTemporalCluster, TEMPORAL_PROGRAMS, type TemporalCluster } from "./temporal-cluster.ts";
@@ -33,9 +33,7 @@ describeWith(
     });
 
     async function startStorm() {
-      await cluster.db.raw(
-        "truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade",
-      );
+      await removeAll(cluster.db);
       const ledger = await cluster.ledger(5, (_path, nth, id) =>
         nth === 1 && Number.parseInt(id.slice(-8), 16) % FAILING_PART === 0 ? 503 : 200,
       );

@@ -13,6 +13,7 @@ import {
   outcomes,
   publishMany,
   register,
+  removeAll,
   startFaultParts,
   untilAllFinal,
 } from "./parts.ts";
@@ -72,7 +73,7 @@ const readyz = async ({ httpPort }: ServiceProcess) => {
 
 /** A webhook of its own for the test. */
 async function freshReceiver(service: ServiceProcess, answerMs: number): Promise<Receiver> {
-  await parts.db.raw("truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade");
+  await removeAll(parts.db);
   const receiver = await startReceiver(parts.certificate, async () => {
     await wait(answerMs);
     return 200;

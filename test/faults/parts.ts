@@ -11,6 +11,7 @@ import { type Certificate, createLocalAuthority } from "../../demo/certificates.
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
+import { transactionWithRetry } from "../../src/db/deadlock.ts";
 import { imbalance, readLedger } from "../../src/db/deliveries/ledger.ts";
 import {
   type EmbeddedPostgres,
@@ -198,6 +199,13 @@ export async function publishMany(grpcPort: number, adminKey: string, count: num
       },
     });
   }
+}
+
+/** Removes all webhooks, events and deliveries. Services that run meanwhile may hold the tables in another order. */
+export async function removeAll(db: Db): Promise<void> {
+  await transactionWithRetry(db, (trx) =>
+    trx.raw("truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade"),
+  );
 }
 
 /** Deliveries by state and recorded attempts. */

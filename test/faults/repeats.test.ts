@@ -2,7 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
-import { checkAttempts, untilAllFinal } from "./parts.ts";
+import { checkAttempts, removeAll, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE, tell } from "./scale.ts";
 
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
@@ -77,9 +77,7 @@ test.each([
 ])(
   "a worker killed amid deliveries to $what repeats at most what it had in flight",
   async ({ what, hosts, delayMs }) => {
-    await cluster.db.raw(
-      "truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade",
-    );
+    await removeAll(cluster.db);
     const receivers = await startReceivers(hosts, delayMs);
     const webhooks: bigint[] = [];
     for (const url of receivers.urls) webhooks.push(await cluster.register(`${url}/`));

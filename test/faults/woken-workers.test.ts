@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { rows } from "../../src/db/database.ts";
 import type { ServiceProcess } from "../support/service-process.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
-import { checkAttempts, outcomes, temporalClient, untilAllFinal } from "./parts.ts";
+import { checkAttempts, outcomes, removeAll, temporalClient, untilAllFinal } from "./parts.ts";
 
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
 vi.setConfig({ testTimeout: 400_000 });
@@ -57,7 +57,7 @@ test("two workers share what is published; when one is killed its claims are oth
 });
 
 test("a worker that is silent until its pump is lost is given another by the same run, and sends what is published then", async () => {
-  await cluster.db.raw("truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade");
+  await removeAll(cluster.db);
   const worker = await cluster.startWorker();
   const { url, received } = await cluster.receiver(() => 200);
   await cluster.register(url);

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { ReceivedRequest, Receiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
-import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
+import { checkAttempts, outcomes, removeAll, untilAllFinal } from "./parts.ts";
 
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
 vi.setConfig({ testTimeout: 400_000 });
@@ -28,7 +28,7 @@ async function failingWebhook(failures = Number.POSITIVE_INFINITY): Promise<Rece
     await wait(25);
     return attempt > failures ? 200 : 500;
   });
-  await cluster.db.raw("truncate webhooks, processes, events, queue, retries, deliveries, attempts cascade");
+  await removeAll(cluster.db);
   await cluster.register(`${receiver.url}/`);
   await cluster.publisher.publish(DELIVERIES);
   return receiver;
