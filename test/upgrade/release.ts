@@ -37,6 +37,10 @@ export async function checkOutRelease(): Promise<ReleasedCheckout> {
     } else {
       await run("npm", ["install", "--no-audit", "--no-fund"], { cwd: folder });
     }
+    // As `npm start` does first.
+    await run(process.execPath, ["--disable-warning=ExperimentalWarning", "scripts/build.ts"], {
+      cwd: folder,
+    });
     return { folder, remove };
   } catch (error) {
     await remove();
