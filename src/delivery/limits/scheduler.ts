@@ -88,20 +88,11 @@ export class Scheduler<T extends Task> {
     return this.webhooks.isOpen(window) && this.hosts.isOpen(host);
   }
 
-  /** Whether a webhook's tasks wait for nothing but the limits of hosts that are not slow. */
-  isSendable(window: WindowKey, host: string): boolean {
-    return this.#isHostSendable(host) && this.webhooks.isOpen(window);
-  }
-
-  #isHostSendable(host: string): boolean {
-    return this.hosts.isOpen(host) && (this.#paceOf(host) === "usual" || this.#requests.hasRoom("slow"));
-  }
-
   #paceOf(host: string): Pace {
     return this.hosts.of(host).isSlow ? "slow" : "usual";
   }
 
-  /** The queued tasks of a kind that are sendable. */
+  /** The queued tasks of a kind that are sendable: they wait for nothing but the limits of hosts that are not slow. */
   *sendable(kind: Kind): Iterable<T> {
     const lane = this.#lanes[kind];
     for (const queue of this.#sendableQueues(lane)) yield* lane.tasksOf(queue);
@@ -122,7 +113,8 @@ export class Scheduler<T extends Task> {
   /** Looks at each host once: where many webhooks wait, most hosts have no room. */
   *#sendableQueues({ hosts }: Lane<T>): Iterable<WindowQueue<T>> {
     for (const { host, windows } of hosts.values()) {
-      if (!this.#isHostSendable(host)) continue;
+      if (!this.hosts.isOpen(host)) continue;
+      if (this.#paceOf(host) === "slow" && !this.#requests.hasRoom("slow")) continue;
       for (const queue of windows.values()) if (this.webhooks.isOpen(queue.window)) yield queue;
     }
   }
