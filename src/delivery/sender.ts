@@ -64,6 +64,11 @@ export const EXEMPT_MS = 500;
  */
 const MAX_UNRECORDED = 128;
 /**
+ * The number of requests in flight and unrecorded results together from which nothing starts, unless DELIVERY_MAX_IN_FLIGHT is
+ * larger: a crash repeats no more attempts than that.
+ */
+const MAX_IN_DOUBT = 200;
+/**
  * The wait for a new connection from which nothing starts, in milliseconds. The wait counts toward an attempt's timeout:
  * beside receivers that close each connection, attempts to others would fail.
  */
@@ -271,8 +276,11 @@ export class Sender {
     const { lease, recorder, limit, handshakes, proxy } = this.#parts;
     const waits = () => this.#scheduler.waiting("first") + this.#scheduler.waiting("retry") > 0;
     while (waits() && lease.isValid() && this.#parts.watch.isFresh()) {
-      const maxUnrecorded = Math.max(MAX_UNRECORDED, limit.value - this.#scheduler.inFlight);
-      if (recorder.unrecorded >= maxUnrecorded || proxy?.mayStart() === false) return;
+      const { unrecorded } = recorder;
+      const { inFlight } = this.#scheduler;
+      if (unrecorded >= Math.max(MAX_UNRECORDED, limit.value - inFlight)) return;
+      if (inFlight + unrecorded >= Math.max(MAX_IN_DOUBT, limit.max)) return;
+      if (proxy?.mayStart() === false) return;
       if (handshakes.backlogMs > MAX_HANDSHAKE_BACKLOG_MS) return;
       const sending = this.#scheduler.next();
       if (!sending) {

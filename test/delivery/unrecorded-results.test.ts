@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import pino from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
@@ -53,7 +54,7 @@ async function start(limit: number, deliveries: number) {
       for (const respond of unanswered.splice(0, n)) respond();
       await settle();
     },
-    async record(n: number) {
+    async record(n = unrecorded.length) {
       for (const recorded of unrecorded.splice(0, n)) recorded("delivered");
       await settle();
     },
@@ -81,4 +82,44 @@ test("with a small limit, 128 results may be unrecorded beside the requests in f
   expect(sender.counts().inFlight).toBe(0);
   await sender.record(1);
   expect(sender.counts()).toEqual({ inFlight: 64, unrecorded: 127 });
+});
+
+/** How many percent of the requests in flight are answered, and of the unrecorded results recorded. */
+const step = fc.record({ answered: fc.nat({ max: 100 }), recorded: fc.nat({ max: 100 }) });
+const share = (of: number, percent: number) => Math.round((of * percent) / 100);
+
+test("requests in flight and unrecorded results are together no more than may be in flight, or 200, and all are sent in the end", async () => {
+  let mostBeyond = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 500 }),
+      fc.array(step, { maxLength: 20 }),
+      async (limit, steps) => {
+        const deliveries = 2_000;
+        const sender = await start(limit, deliveries);
+        let answered = 0;
+        const expectBounded = () => {
+          const { inFlight, unrecorded } = sender.counts();
+          expect(inFlight + unrecorded).toBeLessThanOrEqual(Math.max(200, limit));
+          mostBeyond = Math.max(mostBeyond, inFlight + unrecorded - limit);
+          return { inFlight, unrecorded };
+        };
+        for (const { answered: percent, recorded } of steps) {
+          const n = share(expectBounded().inFlight, percent);
+          answered += n;
+          await sender.answer(n);
+          await sender.record(share(expectBounded().unrecorded, recorded));
+        }
+        for (let left = expectBounded(); left.inFlight + left.unrecorded > 0; left = expectBounded()) {
+          answered += left.inFlight;
+          await sender.answer();
+          await sender.record();
+        }
+        expect(answered).toBe(deliveries);
+      },
+    ),
+    { numRuns: 50 },
+  );
+  // With a small limit, results wait beside as many requests as may be in flight.
+  expect(mostBeyond).toBeGreaterThan(30);
 });
