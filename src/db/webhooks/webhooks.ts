@@ -257,7 +257,10 @@ export async function insertWebhook(
   return made;
 }
 
-/** The number of open deliveries of a deleted webhook that are cancelled immediately. Maintenance cancels the rest. */
+/**
+ * The number of open deliveries that are cancelled immediately when webhooks are deleted, in each of `queue` and `retries`.
+ * Maintenance cancels the rest.
+ */
 const MAX_CANCELLED_IMMEDIATELY = 500;
 
 /**

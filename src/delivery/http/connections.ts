@@ -2,7 +2,7 @@ import { type buildConnector, Client, type Dispatcher } from "undici";
 import type { TlsIdentity } from "./tls-identity.ts";
 
 /** The maximum age of a connection that takes another request, in milliseconds. Receivers change their DNS records. */
-const MAX_AGE_MS = 300_000;
+const MAX_CONNECTION_AGE_MS = 300_000;
 /** Error codes of a request on a connection that the receiver closed at the same moment. */
 const CLOSED_CONNECTION_CODES = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"]);
 
@@ -154,9 +154,9 @@ export class Connections {
     return this.#takeIdle(pool);
   }
 
-  /** Whether the connection must not take another request: it has no socket, or has exceeded MAX_AGE_MS. */
+  /** Whether the connection must not take another request: it has no socket, or has exceeded MAX_CONNECTION_AGE_MS. */
   #isOld({ since }: Kept): boolean {
-    return since === undefined || this.#now() - since > MAX_AGE_MS;
+    return since === undefined || this.#now() - since > MAX_CONNECTION_AGE_MS;
   }
 
   #keep(kept: Kept): void {
