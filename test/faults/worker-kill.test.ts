@@ -1,9 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { tsToMs } from "@temporalio/common/lib/time.js";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { ReceivedRequest, Receiver } from "../../demo/receiver.ts";
 import { rows } from "../../src/db/database.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
-import { checkAttempts, outcomes, removeAll, untilAllFinal } from "./parts.ts";
+import { checkAttempts, outcomes, removeAll, temporalClient, untilAllFinal } from "./parts.ts";
 
 // Processes that start, die and are missed take long on a busy machine, and at full size on any.
 vi.setConfig({ testTimeout: 400_000 });
@@ -32,6 +33,22 @@ async function failingWebhook(failures = Number.POSITIVE_INFINITY): Promise<Rece
   await cluster.register(`${receiver.url}/`);
   await cluster.publisher.publish(DELIVERIES);
   return receiver;
+}
+
+/** The activities `retryDeliveries` of open runs. */
+async function pendingRetries() {
+  const client = await temporalClient(cluster);
+  const open = await rows<{ workflow: string; run: string }>(
+    cluster.db,
+    "select workflow_id as workflow, first_run_id as run from runs where closed is null",
+  );
+  const runs = await Promise.all(
+    open.map(({ workflow, run }) => client.workflow.getHandle(workflow, run).describe()),
+  );
+  await client.connection.close();
+  return runs
+    .flatMap(({ raw }) => raw.pendingActivities ?? [])
+    .filter(({ activityType }) => activityType?.name === "retryDeliveries");
 }
 
 describe("a delivery costs no retry", () => {
@@ -68,11 +85,17 @@ describe("a delivery costs no retry", () => {
     await next.end("SIGTERM");
   });
 
-  test("when its worker is stopped by SIGTERM amid retryDeliveries, and nothing is sent twice", async () => {
+  test("when its worker is stopped by SIGTERM amid retryDeliveries, which begins again a second later, and nothing is sent twice", async () => {
     const worker = await cluster.startWorker(PATIENT);
     const receiver = await failingWebhook();
     await receiver.until((received) => retries(received) >= 8);
     expect(await worker.end("SIGTERM")).toBe(0);
+    // Not at once: other workers may be stopping too.
+    const [stopped, ...others] = await pendingRetries();
+    expect(others).toEqual([]);
+    expect(stopped?.lastFailure?.message).toContain("the worker was stopped amid the pass");
+    const { lastAttemptCompleteTime: ended, scheduledTime: next } = stopped ?? {};
+    expect(tsToMs(next) - tsToMs(ended)).toBeGreaterThanOrEqual(1_000);
     await cluster.startWorker(PATIENT);
     await untilAllFinal(cluster.db);
     await checkAttempts(cluster.db);
