@@ -1,6 +1,7 @@
 import { type Client, createClient } from "@connectrpc/connect";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { ReplayService } from "../../gen/webhook/v1/replay_pb.ts";
 import { storeDeliveries } from "../support/stored-deliveries.ts";
 import { expectAccessible } from "./looks.ts";
@@ -174,6 +175,41 @@ test("a webhook and its statistics, charts and deliveries say when they are old"
     for (const admit of admitted) await admit();
     await fastForwardToNotices(page, 0);
   }));
+
+test.each([
+  {
+    path: "/keys",
+    method: "ListApiKeys",
+    create: (name: string) =>
+      web.service.keys.createApiKey({ name, permissions: [Permission.PUBLISH_EVENTS] }),
+  },
+  {
+    path: "/apps",
+    method: "ListInstalledApps",
+    create: (name: string) => web.service.keys.createInstalledApp({ name }),
+  },
+  {
+    path: "/audit",
+    method: "ListAuditEntries",
+    create: (name: string) => web.service.keys.createInstalledApp({ name }),
+  },
+])(
+  "the list at $path stays when a refresh fails, and shows by itself what was created meanwhile",
+  async ({ path, method, create }) => {
+    await create("Created before");
+    await web.visit({ path, clock: true }, async (page) => {
+      const row = (text: string) => page.getByRole("row").filter({ hasText: text });
+      await row("Created before").first().waitFor();
+      const admit = await refuse(page, method);
+      await fastForwardUntil(page, true);
+      expect(await row("Created before").count()).toBeGreaterThan(0);
+      await create("Created meanwhile");
+      await admit();
+      await fastForwardUntil(page, false);
+      await row("Created meanwhile").first().waitFor();
+    });
+  },
+);
 
 /** The interval at which new deliveries are counted. */
 const COUNT_MS = 4_000;

@@ -1,11 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { SCREENS } from "./browser.ts";
 import { startWeb, type Web } from "./web.ts";
 
 /** The deadline of the page's calls. */
 const TIMEOUT_MS = 60_000;
 /** How often a list is read again. */
 const REFRESH_MS = 4_000;
+/** The least space between a field and the alert below it, in pixels. */
+const MIN_GAP = 8;
 
 let web: Web;
 let webhookId: bigint;
@@ -32,7 +35,7 @@ test("a change that is confirmed offline fails at once, and is not made when the
     expect(webhook?.id).toBe(webhookId);
   }));
 
-test("a list says offline that it is not kept current, and is read again when the network returns", () =>
+test("a list says offline, apart from the filters, that it is not kept current, and is read again when the network returns", () =>
   web.visit({ path: "/deliveries", clock: true }, async (page, context) => {
     const failure = page.getByRole("alert").getByText("The service does not answer");
     await page.getByText("Kept up to date").waitFor();
@@ -45,6 +48,10 @@ test("a list says offline that it is not kept current, and is read again when th
       })
       .toBe(1);
     expect(await page.getByText("Kept up to date").count()).toBe(0);
+    await page.setViewportSize(SCREENS.narrow);
+    const filters = await page.getByRole("button", { name: "Filters" }).boundingBox();
+    const alert = await page.getByRole("alert").boundingBox();
+    expect((alert?.y ?? 0) - (filters?.y ?? 0) - (filters?.height ?? 0)).toBeGreaterThanOrEqual(MIN_GAP);
     await context.setOffline(false);
     await page.getByText("Kept up to date").waitFor();
     expect(await failure.count()).toBe(0);
@@ -52,7 +59,7 @@ test("a list says offline that it is not kept current, and is read again when th
 
 test("a page that was not opened before says while the service is away that it was not loaded", () =>
   web.visit({ path: "/webhooks" }, async (page, context) => {
-    await page.getByRole("link", { name: "shop.example" }).waitFor();
+    await page.locator(`a[href="/webhooks/${webhookId}"]`).first().waitFor();
     await context.setOffline(true);
     await page.getByRole("link", { name: "Audit log" }).click();
     await page.getByRole("alert").getByText("This page was not loaded").waitFor();

@@ -19,12 +19,14 @@ import { AppList, type AppListProps } from "./app-list.tsx";
 import { CreateApp } from "./create-app.tsx";
 import { RemoveApp } from "./remove-app.tsx";
 
+/** The interval between refreshes, in milliseconds. */
+const REFRESH_MS = 30_000;
 const FILTERS = ["search"] as const;
 
 /** The apps that keys belong to. */
 export default function AppsPage() {
-  const list = useAllPages(ApiKeyService.method.listInstalledApps, {});
-  const keys = useAllPages(ApiKeyService.method.listApiKeys, {});
+  const list = useAllPages(ApiKeyService.method.listInstalledApps, {}, { refreshMs: REFRESH_MS });
+  const keys = useAllPages(ApiKeyService.method.listApiKeys, {}, { refreshMs: REFRESH_MS });
   const [creating, { open, close }] = useDisclosure();
   const [removing, remove] = useDisclosure();
   const [app, setApp] = useState<InstalledApp>();
@@ -47,12 +49,16 @@ export default function AppsPage() {
           )
         }
       />
+      {list.isError && (
+        <Failure
+          error={list.error}
+          title="Could not load the apps"
+          onRetry={() => void list.refetch()}
+          my="sm"
+        />
+      )}
       {apps === undefined ? (
-        list.isError ? (
-          <Failure error={list.error} title="Could not load the apps" onRetry={() => void list.refetch()} />
-        ) : (
-          <Loading lines={6} height={40} />
-        )
+        list.isPending && <Loading lines={6} height={40} />
       ) : apps.length === 0 ? (
         <NoApps />
       ) : (

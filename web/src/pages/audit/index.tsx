@@ -16,6 +16,8 @@ import { EntryList } from "./entry-list.tsx";
 
 /** The number of items per page. */
 const PAGE_SIZE = 50;
+/** The interval between refreshes, in milliseconds. */
+const REFRESH_MS = 30_000;
 const NO_FILTERS: AuditFilterValues = { action: "", key: "", target: "" };
 
 /** The audit log, newest first, with filters in the page's URL. */
@@ -48,10 +50,16 @@ function Entries({ filters, onClear }: { filters: AuditFilterValues; onClear: ()
     {
       pageParamKey: "pageToken",
       getNextPageParam: ({ nextPageToken }) => nextPageToken || undefined,
+      refetchInterval: REFRESH_MS,
     },
   );
   const failure = list.isError && (
-    <Failure error={list.error} title="Could not load the audit log" onRetry={() => void list.refetch()} />
+    <Failure
+      error={list.error}
+      title="Could not load the audit log"
+      onRetry={() => void list.refetch()}
+      my="sm"
+    />
   );
   if (!list.data) return failure || <Loading lines={10} height={44} />;
   const entries = list.data.pages.flatMap((page) => page.entries);

@@ -16,10 +16,13 @@ import { FilteredKeys } from "./list/filtered-keys.tsx";
 import { KEY_FILTERS, KeyFilters } from "./list/key-filters.tsx";
 import { useKeyDialogs } from "./use-key-dialogs.ts";
 
+/** The interval between refreshes, in milliseconds. */
+const REFRESH_MS = 30_000;
+
 /** The keys that calls are made with. */
 export default function KeysPage() {
   const dialogs = useKeyDialogs();
-  const options = { enabled: !dialogs.readsNothing };
+  const options = { enabled: !dialogs.readsNothing, refreshMs: REFRESH_MS };
   const list = useAllPages(ApiKeyService.method.listApiKeys, {}, options);
   const apps = useAllPages(ApiKeyService.method.listInstalledApps, {}, options);
   const [filters, change] = useUrlFilters(KEY_FILTERS);
@@ -43,6 +46,14 @@ export default function KeysPage() {
           </Button>
         }
       />
+      {error && (
+        <Failure
+          error={error}
+          title="Could not load the keys"
+          onRetry={() => void Promise.all([list.refetch(), apps.refetch()])}
+          my="sm"
+        />
+      )}
       {isRead ? (
         <>
           <KeyFilters filters={filters} apps={apps.data.installedApps} onChange={change} />
@@ -59,14 +70,8 @@ export default function KeysPage() {
             onRemove={(key) => dialogs.ask("remove", key)}
           />
         </>
-      ) : error ? (
-        <Failure
-          error={error}
-          title="Could not load the keys"
-          onRetry={() => void Promise.all([list.refetch(), apps.refetch()])}
-        />
       ) : (
-        <Loading lines={8} height={56} />
+        !error && <Loading lines={8} height={56} />
       )}
       <CreateKey
         opened={dialogs.question === "create"}

@@ -40,7 +40,12 @@ function Replays() {
     },
   );
   const failure = list.isError && (
-    <Failure error={list.error} title="Could not load the replays" onRetry={() => void list.refetch()} />
+    <Failure
+      error={list.error}
+      title="Could not load the replays"
+      onRetry={() => void list.refetch()}
+      my="sm"
+    />
   );
   if (!list.data) return failure || <Loading lines={6} height={72} />;
   const replays = list.data.pages.flatMap((page) => page.replays);

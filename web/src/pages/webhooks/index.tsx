@@ -68,7 +68,7 @@ export default function WebhooksPage() {
           </>
         }
       />
-      {list.isError && <Failure error={list.error} onRetry={() => void list.refetch()} />}
+      {list.isError && <Failure error={list.error} onRetry={() => void list.refetch()} my="sm" />}
       {!list.data ? (
         list.isPending && <Loading lines={8} height={40} />
       ) : webhooks.length === 0 ? (
@@ -81,7 +81,12 @@ export default function WebhooksPage() {
         <>
           <ListFilters webhooks={webhooks} filters={filters} change={change} />
           {lastDay.error !== null && (
-            <Failure error={lastDay.error} title="Could not load the statistics" onRetry={lastDay.retry} />
+            <Failure
+              error={lastDay.error}
+              title="Could not load the statistics"
+              onRetry={lastDay.retry}
+              my="sm"
+            />
           )}
           {found.length === 0 ? (
             <NothingFound

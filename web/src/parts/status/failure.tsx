@@ -1,4 +1,4 @@
-import { Alert, Button, Stack, Text } from "@mantine/core";
+import { Alert, Button, type MantineSpacing, Stack, Text } from "@mantine/core";
 import { IconAlertCircle } from "@tabler/icons-react";
 import { failureInWords } from "../../api/failure.ts";
 
@@ -8,13 +8,22 @@ export interface FailureProps {
   /** The title, if that of the error does not name the failed action: "The key was not made". */
   title?: string;
   onRetry?: () => void;
+  /** The space above and below it, outside of a stack. */
+  my?: MantineSpacing;
 }
 
 /** Says what went wrong and what to do next. */
-export function Failure({ error, title, onRetry }: FailureProps) {
+export function Failure({ error, title, onRetry, my }: FailureProps) {
   const words = failureInWords(error);
   return (
-    <Alert color="red" variant="light" icon={<IconAlertCircle />} title={title ?? words.title} role="alert">
+    <Alert
+      color="red"
+      variant="light"
+      icon={<IconAlertCircle />}
+      title={title ?? words.title}
+      role="alert"
+      my={my}
+    >
       <Stack align="flex-start" gap="sm">
         <Text size="sm" style={{ overflowWrap: "anywhere" }}>
           {words.text}

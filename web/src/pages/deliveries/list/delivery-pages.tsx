@@ -45,7 +45,7 @@ export function DeliveryPages({ filter, token, onGo, onClear }: DeliveryPagesPro
     if (isNewest) onGo("", { replace: true });
   }, [isNewest, onGo]);
 
-  const failure = page.error ? <Failure error={page.error} onRetry={page.refetch} /> : null;
+  const failure = page.error ? <Failure error={page.error} onRetry={page.refetch} my="sm" /> : null;
   if (!page.deliveries) return failure ?? <Loading lines={10} height={44} />;
   return (
     <Box style={{ opacity: page.isPrevious ? 0.5 : 1 }} aria-busy={page.isPrevious}>

@@ -41,7 +41,12 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
   return (
     <>
       {lastDay.error !== null && (
-        <Failure error={lastDay.error} title="Could not load the statistics" onRetry={lastDay.retry} />
+        <Failure
+          error={lastDay.error}
+          title="Could not load the statistics"
+          onRetry={lastDay.retry}
+          my="sm"
+        />
       )}
       <List webhooks={onPageNow} others={others} lastDay={lastDay} histories={histories} period={period} />
       <Group justify="space-between" gap="md" py="md">
