@@ -7,6 +7,8 @@ import { startWeb, type Web } from "./web.ts";
 const TIMEOUT_MS = 60_000;
 /** How often a list is read again. */
 const REFRESH_MS = 4_000;
+/** The delay before the session is read again. */
+const RETRY_MS = 5_000;
 /** The least space between a field and the alert below it, in pixels. */
 const MIN_GAP = 8;
 
@@ -66,6 +68,27 @@ test("a page that was not opened before says while the service is away that it w
     await context.setOffline(false);
     await page.getByRole("button", { name: "Reload the page" }).click();
     await page.getByRole("heading", { name: "Audit log" }).waitFor();
+  }));
+
+test("a page that is opened while the service is away says so, and is shown by itself when the service is back", () =>
+  web.visit({ path: "/webhooks", clock: true }, async (page) => {
+    let reads = 0;
+    await page.route("**/GetSession", (route) => {
+      reads += 1;
+      return route.abort();
+    });
+    await page.goto("/webhooks");
+    await page.getByRole("alert").getByText("The service does not answer").waitFor();
+    await expect
+      .poll(async () => {
+        await page.clock.fastForward(RETRY_MS);
+        return reads;
+      })
+      .toBeGreaterThan(2);
+    await page.getByRole("alert").getByText("The service does not answer").waitFor();
+    await page.unroute("**/GetSession");
+    await page.clock.fastForward(RETRY_MS);
+    await page.locator(`a[href="/webhooks/${webhookId}"]`).first().waitFor();
   }));
 
 test("an answer of a proxy in place of the service is told as one", () =>

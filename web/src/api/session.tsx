@@ -24,6 +24,9 @@ const SIGNED_IN = "signed-in";
 /** The name of the lock that a tab holds while it replaces the session of all tabs. */
 const SESSION_LOCK = "session";
 
+/** The delay before the session is read again after a failed read, in milliseconds. */
+const RETRY_MS = 5_000;
+
 const COOKIE_LOST =
   "the key is right, but your browser did not keep the session: open this page over https, or on localhost, and allow its cookie";
 
@@ -58,15 +61,24 @@ export function SessionProvider({ children }: { children: ReactNode }) {
   const replaces = useRef(false);
   const [transport] = useState(() => createPageTransport(hasSession));
   const client = useMemo(() => createClient(SessionService, transport), [transport]);
-  const refresh = useCallback(() => {
-    setState({ is: "unknown" });
+  const read = useCallback(() => {
     readSession(client).then(setState, (error: unknown) => {
       // Too many ended sessions came from this address. Signing in with a key is not limited by them.
       const isLimited = ConnectError.from(error).code === Code.ResourceExhausted;
       setState(isLimited ? signedOut() : { is: "failed", error });
     });
   }, [client]);
+  const refresh = useCallback(() => {
+    setState({ is: "unknown" });
+    read();
+  }, [read]);
   useEffect(refresh, [refresh]);
+  useEffect(() => {
+    // Each failed read sets another state.
+    if (state.is !== "failed") return;
+    const timer = setTimeout(read, RETRY_MS);
+    return () => clearTimeout(timer);
+  }, [state, read]);
 
   /** Whether there is a session, once no other tab is replacing it. If not, this one is over. */
   async function hasSession(): Promise<boolean> {
