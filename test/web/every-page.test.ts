@@ -117,23 +117,26 @@ test("a laptop's screen shows twenty deliveries, below filters that stay on one 
     await page.getByText("5 states", { exact: true }).waitFor();
   }));
 
-test("Back returns to where a list was left, and another page of a list is shown from its top", () =>
-  web.visit({ path: "/deliveries" }, async (page) => {
-    const scrolled = () => page.evaluate<number>("Math.round(window.scrollY)");
-    const links = page.locator("tbody a[href^='/deliveries/']");
-    await links.first().waitFor();
-    await links.nth(45).scrollIntoViewIfNeeded();
-    const left = await scrolled();
-    expect(left).toBeGreaterThan(100);
-    await links.nth(45).click();
-    await page.getByRole("heading", { name: "Delivery", level: 1 }).waitFor();
-    await expect.poll(scrolled).toBe(0);
-    await page.goBack();
-    await links.nth(45).waitFor();
-    await expect.poll(scrolled).toBe(left);
-    await page.getByRole("button", { name: "Older" }).click();
-    await expect.poll(scrolled).toBe(0);
-  }));
+test.each(["/deliveries", "/deliveries?last=24h"])(
+  "Back returns to where the list at %s was left, and another page of it is shown from its top",
+  (path) =>
+    web.visit({ path }, async (page) => {
+      const scrolled = () => page.evaluate<number>("Math.round(window.scrollY)");
+      const links = page.locator("tbody a[href^='/deliveries/']");
+      await links.first().waitFor();
+      await links.nth(45).scrollIntoViewIfNeeded();
+      const left = await scrolled();
+      expect(left).toBeGreaterThan(100);
+      await links.nth(45).click();
+      await page.getByRole("heading", { name: "Delivery", level: 1 }).waitFor();
+      await expect.poll(scrolled).toBe(0);
+      await page.goBack();
+      await links.nth(45).waitFor();
+      await expect.poll(scrolled).toBe(left);
+      await page.getByRole("button", { name: "Older" }).click();
+      await expect.poll(scrolled).toBe(0);
+    }),
+);
 
 /** The size of a small laptop's window, and the least webhooks on it. */
 const SMALL = { width: 1280, height: 820 };

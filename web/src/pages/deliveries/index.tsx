@@ -1,6 +1,7 @@
 import { Anchor } from "@mantine/core";
-import { useMemo } from "react";
-import { Link, Navigate, useSearchParams } from "react-router";
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect, useMemo, useState } from "react";
+import { Link, Navigate, useNavigationType, useSearchParams } from "react-router";
 import { PAGE_PATHS } from "../../../../src/contract/page-paths.ts";
 import { PageTitle } from "../../parts/layout/page-title.tsx";
 import { useUrlFilters } from "../../parts/lists/use-url-filters.ts";
@@ -12,10 +13,10 @@ import { DeliveryPages } from "./list/delivery-pages.tsx";
 /** The list of deliveries, newest first, with filters in the page's URL. */
 export default function DeliveriesPage() {
   const [filters, change] = useUrlFilters(FILTER_NAMES);
-  // "The last hour" is that before the filter was chosen: its beginning stays, or no two pages would fit together.
   const { page, ...filterOnly } = filters;
   const asked = JSON.stringify(filterOnly);
-  const filter = useMemo(() => readFilter(JSON.parse(asked) as Filters, Date.now()), [asked]);
+  const chosenAt = useChosenAt(asked);
+  const filter = useMemo(() => readFilter(JSON.parse(asked) as Filters, chosenAt), [asked, chosenAt]);
 
   /** Changes the filter and returns to the first page. */
   function restrict(changes: Partial<Filters>, options?: { replace?: boolean }) {
@@ -50,6 +51,22 @@ export default function DeliveriesPage() {
     </>
   );
 }
+
+/**
+ * The time at which the filter was chosen, in milliseconds: the end of "the last hour". The time stays for all pages of the list,
+ * or no two would fit together, and for Back, which then finds the list in the cache and scrolls to where it was left.
+ */
+function useChosenAt(filter: string): number {
+  const queries = useQueryClient();
+  const isBack = useNavigationType() === "POP";
+  const read = () => ({ filter, at: (isBack && queries.getQueryData<number>(keyOf(filter))) || Date.now() });
+  const [chosen, setChosen] = useState(read);
+  if (chosen.filter !== filter) setChosen(read);
+  useEffect(() => () => void queries.setQueryData(keyOf(chosen.filter), chosen.at), [queries, chosen]);
+  return chosen.at;
+}
+
+const keyOf = (filter: string) => ["filter chosen at", filter];
 
 const { page: _none, ...noFilter } = NO_FILTERS;
 const NOTHING = JSON.stringify(noFilter);
