@@ -76,6 +76,26 @@ test("deliveries are listed newest first, and paged to the older and back", () =
     await expect.poll(() => new URL(page.url()).search, PATIENCE).toBe("");
   }));
 
+test("the focus stays on the button that led to the last page or the first", () =>
+  web.visit({ path: "/deliveries" }, async (page) => {
+    const button = (name: string) => page.getByRole("button", { name, exact: true });
+    await untilShown(page, ids.slice(0, 50));
+    await button("Older").focus();
+    for (const shown of [ids.slice(50, 100), ids.slice(100)]) {
+      await page.keyboard.press("Enter");
+      await untilShown(page, shown);
+    }
+    await expect.poll(() => button("Older").isDisabled(), PATIENCE).toBe(true);
+    expect(await button("Older").and(page.locator(":focus")).count()).toBe(1);
+    await page.keyboard.press("Enter");
+    await expectAccessible(page);
+    await tabTo(page, button("Newest"), { back: true });
+    await page.keyboard.press("Enter");
+    await untilShown(page, ids.slice(0, 50));
+    await expect.poll(() => button("Newest").isDisabled(), PATIENCE).toBe(true);
+    expect(await button("Newest").and(page.locator(":focus")).count()).toBe(1);
+  }));
+
 test("a filter is in the address, so that it can be shared, and Back undoes it", () =>
   web.visit({ path: "/deliveries" }, async (page) => {
     await page.getByRole("combobox", { name: "State" }).click();

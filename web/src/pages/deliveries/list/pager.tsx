@@ -1,4 +1,4 @@
-import { Button, Group } from "@mantine/core";
+import { Button, type ButtonProps, Group } from "@mantine/core";
 import { IconChevronLeft, IconChevronRight, IconChevronsLeft } from "@tabler/icons-react";
 
 /** The previous and next pages, by their tokens. */
@@ -14,30 +14,36 @@ export interface PagerProps {
 export function Pager({ isFirst, newer, older, onGo }: PagerProps) {
   return (
     <Group component="nav" aria-label="Pages of the list" justify="center" gap="sm" py="md">
-      <Button
-        variant="default"
-        leftSection={<IconChevronsLeft size={16} />}
-        disabled={isFirst}
-        onClick={() => onGo("")}
-      >
+      <PageButton leftSection={<IconChevronsLeft size={16} />} leads={!isFirst} onClick={() => onGo("")}>
         Newest
-      </Button>
-      <Button
-        variant="default"
+      </PageButton>
+      <PageButton
         leftSection={<IconChevronLeft size={16} />}
-        disabled={isFirst || newer === ""}
+        leads={!isFirst && newer !== ""}
         onClick={() => onGo(newer)}
       >
         Newer
-      </Button>
-      <Button
-        variant="default"
+      </PageButton>
+      <PageButton
         rightSection={<IconChevronRight size={16} />}
-        disabled={older === ""}
+        leads={older !== ""}
         onClick={() => onGo(older)}
       >
         Older
-      </Button>
+      </PageButton>
     </Group>
+  );
+}
+
+/** A button that keeps the focus where it leads no further; a disabled one would lose it. */
+function PageButton({ leads, onClick, ...button }: ButtonProps & { leads: boolean; onClick: () => void }) {
+  return (
+    <Button
+      {...button}
+      variant="default"
+      data-disabled={!leads}
+      aria-disabled={!leads}
+      onClick={leads ? onClick : undefined}
+    />
   );
 }
