@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
+import { SCREENS } from "./browser.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -76,6 +77,9 @@ test("the list of webhooks names the app that it is filtered by, also without we
   }
 });
 
+/** The most by which things on one line may be offset, in pixels. */
+const MAX_OFFSET = 10;
+
 test("dozens of apps can be searched, used by everyone, and on a phone they are cards", async () => {
   for (let n = 1; n <= 12; n++) {
     const name =
@@ -93,6 +97,16 @@ test("dozens of apps can be searched, used by everyone, and on a phone they are 
     await expectAccessible(page);
     await expectFitsPhone(page);
     await takeScreenshots(page, "apps");
+    await page.setViewportSize(SCREENS.narrow);
+    for (const name of ["App 11", "Returns and reverse logistics for retailers with several brands 12"]) {
+      const card = page.getByRole("listitem").filter({ hasText: name });
+      const [title, remove] = await Promise.all([
+        card.getByText(name, { exact: true }).boundingBox(),
+        card.getByRole("button", { name: `Remove ${name}` }).boundingBox(),
+      ]);
+      expect(Math.abs((title?.y ?? 0) - (remove?.y ?? Number.NaN)), name).toBeLessThan(MAX_OFFSET);
+    }
+    await page.setViewportSize(SCREENS.wide);
     await page.getByLabel("Search apps").fill("several brands 6");
     await page.getByRole("row", { name: /App 11/ }).waitFor({ state: "detached" });
     await expect.poll(() => page.getByRole("row").count()).toBe(2);

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { keyedTransport } from "../support/test-service.ts";
+import { SCREENS } from "./browser.ts";
 import { expectAccessible, expectFitsPhone, takeScreenshots } from "./looks.ts";
 import { startWeb, type Web } from "./web.ts";
 
@@ -79,3 +80,22 @@ test("what is changed on the page is in the audit log with its session, and olde
     await page.getByText(/^\d\d entries$/).waitFor();
     await expectFitsPhone(page);
   }));
+
+const LONG_URL =
+  "https://integrations.shop-with-a-long-name.example/tenants/4d1f4d1f4d1f4d1f4d1f4d1f4d1f4d1f/hooks/stock-levels?source=warehouse";
+/** Texts of new values that are on more than one line. Run in the page. */
+const BROKEN = `[...document.querySelectorAll("ins")].flatMap(({ childNodes }) => [...childNodes].filter((node) => {
+  const range = document.createRange();
+  range.selectNode(node);
+  return range.getClientRects().length > 1;
+}).map(({ textContent }) => textContent))`;
+
+test("on a phone, long URLs break between their parts", async () => {
+  const id = await web.service.register(LONG_URL);
+  await web.visit({ path: `/audit?target=${id}` }, async (page) => {
+    await page.setViewportSize(SCREENS.narrow);
+    await page.getByRole("listitem").filter({ hasText: "api key id" }).last().waitFor();
+    expect(await page.locator("ins").first().textContent()).toBe(LONG_URL);
+    expect(await page.evaluate(BROKEN)).toEqual([]);
+  });
+});

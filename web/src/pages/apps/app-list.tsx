@@ -79,9 +79,12 @@ function AppCards({ apps, keysOf, onRemove }: AppListProps) {
       {apps.map((app) => (
         <Card key={app.id} component="li" withBorder padding="md">
           <Stack gap="xs">
-            <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
-              {app.name}
-            </Text>
+            <Group justify="space-between" align="flex-start" gap="sm" wrap="nowrap">
+              <Text size="sm" fw={600} style={{ overflowWrap: "anywhere" }}>
+                {app.name}
+              </Text>
+              <Remove app={app} onRemove={onRemove} />
+            </Group>
             <AppId app={app} />
             <Group justify="space-between" gap="sm">
               <AppKeys app={app} keysOf={keysOf} />
@@ -89,7 +92,6 @@ function AppCards({ apps, keysOf, onRemove }: AppListProps) {
               <Text size="sm" c="dimmed">
                 <Time value={app.created} />
               </Text>
-              <Remove app={app} onRemove={onRemove} />
             </Group>
           </Stack>
         </Card>

@@ -163,7 +163,11 @@ const TIME = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
 
 /** A value before or after a change; times are in the chosen zone. */
 function Value({ text }: { text: string }) {
-  return TIME.test(text) ? <Time value={timestampFromMs(Date.parse(text))} /> : text || "none";
+  return TIME.test(text) ? (
+    <Time value={timestampFromMs(Date.parse(text))} />
+  ) : (
+    <Breakable text={text || "none"} />
+  );
 }
 
 /** `rate_limit` → `rate limit`. */
