@@ -91,6 +91,29 @@ test("a page that is opened while the service is away says so, and is shown by i
     await page.locator(`a[href="/webhooks/${webhookId}"]`).first().waitFor();
   }));
 
+test("the link to a page that was not loaded leads there when the service is back", () =>
+  web.visit({ path: "/webhooks" }, async (page, context) => {
+    await page.locator(`a[href="/webhooks/${webhookId}"]`).first().waitFor();
+    await context.setOffline(true);
+    await page.getByRole("link", { name: "Audit log" }).click();
+    await page.getByRole("alert").getByText("This page was not loaded").waitFor();
+    await context.setOffline(false);
+    await page.getByRole("link", { name: "Audit log" }).click();
+    await page.getByRole("heading", { name: "Audit log" }).waitFor();
+  }));
+
+test("a link leads to its page after an update of the service that removed the page's files", () =>
+  web.visit({ path: "/webhooks" }, async (page) => {
+    await page.locator(`a[href="/webhooks/${webhookId}"]`).first().waitFor();
+    await page.route("**/assets/**", (route) => route.abort());
+    page.on("request", (request) => {
+      if (request.isNavigationRequest()) void page.unroute("**/assets/**");
+    });
+    await page.getByRole("link", { name: "API keys" }).click();
+    await page.getByRole("row", { name: /Administrator/ }).waitFor();
+    expect(new URL(page.url()).pathname).toBe("/keys");
+  }));
+
 test("an answer of a proxy in place of the service is told as one", () =>
   web.visit({ path: `/webhooks/${webhookId}` }, async (page) => {
     const body = "<h1>502 Bad Gateway</h1>";

@@ -17,7 +17,25 @@ setNonce(styleNonce());
 
 /** A page in a separate chunk, loaded at the first visit. */
 function page(path: string, load: () => Promise<{ default: ComponentType }>): RouteObject {
-  return { path, lazy: async () => ({ Component: (await load()).default }) };
+  return { path, lazy: async () => ({ Component: (await load().catch(openAnew)).default }) };
+}
+
+/**
+ * Opens the page that a link leads to in a new document, if the service answers. Chromium does not load a chunk again in the same
+ * document after a failure, and a newer version of the service has other chunks.
+ */
+async function openAnew(error: unknown): Promise<never> {
+  const { location } = router.state.navigation;
+  if (!location) throw error;
+  const url = router.createHref(location);
+  const answers = await fetch(url, { method: "HEAD" }).then(
+    ({ ok }) => ok,
+    () => false,
+  );
+  // The user may have followed another link meanwhile.
+  if (!answers || router.state.navigation.location !== location) throw error;
+  window.location.assign(url);
+  return new Promise(() => {});
 }
 
 const router = createBrowserRouter([
