@@ -59,9 +59,13 @@ const outcomes = (["delivered", "failed", "cancelled", "filtered"] as const)
 export const failedAttempts = (row: string) =>
   `coalesce(${row}.failed_attempts, greatest(0, ${row}.attempts - ${row}.delivered))`;
 
+/** An SQL array with an element for each latency class. */
+const byClass = (element: (nth: number) => string) =>
+  `array[${[0, ...LATENCY_BOUNDS_MS].map((_, index) => element(index + 1)).join(", ")}]`;
+
 /**
- * Adds what a step of folding found to a rollup table. A row's attempts by class are gathered with its sums and put in order
- * row by row: a join with the classes of all rows would take the square of the number of webhooks.
+ * Adds what a step of folding found to a rollup table. Names the classes one by one: a query for the array of each row would take
+ * most of the time where each webhook has few attempts.
  */
 const fold = (unit: "minute" | "hour") => `
   ${unit}_folded as (
@@ -70,29 +74,18 @@ const fold = (unit: "minute" | "hour") => `
         latency)
     select webhook_id, start, attempts, failed_attempts, delivered, failed, cancelled, filtered, total_ms,
       greatest(0, longest_ms), latency
-    from (
-      select s.*, (
-        select array_agg(coalesce(c.n, 0) order by k.class)
-        from generate_series(1, :classes::int) k(class) left join (
-          select u.class, sum(u.n)::int as n from unnest(s.classes, s.class_counts) u(class, n) group by u.class
-        ) c on c.class = k.class
-      ) as latency
-      from (${sums(
-        "webhook_id, start",
-        `select webhook_id, date_trunc('${unit}', minute) as start, change, class, n, total_ms, longest_ms from each_change`,
-        ", array_agg(class) as classes, array_agg(n) as class_counts",
-      )}) s
-    ) s order by webhook_id, start
+    from (${sums(
+      "webhook_id, start",
+      `select webhook_id, date_trunc('${unit}', minute) as start, change, class, n, total_ms, longest_ms from each_change`,
+      `, ${byClass((nth) => `coalesce(sum(n) filter (where class = ${nth}), 0)::int`)} as latency`,
+    )}) s order by webhook_id, start
     on conflict (webhook_id, start) do update set
       attempts = r.attempts + excluded.attempts,
       failed_attempts = ${failedAttempts("r")} + excluded.failed_attempts, delivered = r.delivered + excluded.delivered,
       failed = r.failed + excluded.failed, cancelled = r.cancelled + excluded.cancelled,
       filtered = r.filtered + excluded.filtered,
       total_ms = r.total_ms + excluded.total_ms, longest_ms = greatest(r.longest_ms, excluded.longest_ms),
-      latency = (
-        select array_agg(a + b order by place)
-        from unnest(r.latency, excluded.latency) with ordinality as l(a, b, place)
-      )
+      latency = ${byClass((nth) => `r.latency[${nth}] + excluded.latency[${nth}]`)}
   )`;
 
 const FOLD = `
@@ -104,14 +97,14 @@ const FOLD = `
   sum_of_each as materialized (
     select webhook_id, minute, change,
       case when duration_ms >= 0 then 1 + width_bucket(duration_ms, :bounds::int[]) else 0 end as class,
-      count(*) as n, sum(duration_ms) as total_ms, max(duration_ms) as longest_ms
+      count(*)::int as n, sum(duration_ms) as total_ms, max(duration_ms) as longest_ms
     from taken cross join lateral unnest(webhook_ids, changes, durations_ms) as c(webhook_id, change, duration_ms)
     group by 1, 2, 3, 4
   ),
   each_change as materialized (
     select * from sum_of_each
     union all
-    select 0, minute, change, class, sum(n), sum(total_ms), max(longest_ms) from sum_of_each group by 2, 3, 4
+    select 0, minute, change, class, sum(n)::int, sum(total_ms), max(longest_ms) from sum_of_each group by 2, 3, 4
   ),
   ${fold("minute")}, ${fold("hour")}, ${NOTE_ATTEMPTS}, ${NOTE_FOR_BREAKERS}
   select (select count(*)::int from taken) as n, array(select webhook_id from noted) as noted,
@@ -136,7 +129,6 @@ export async function foldDeltas(
     const [step] = await rows<{ n: number; noted: bigint[]; failed: string[] }>(trx, FOLD, {
       step: FOLD_STEP,
       bounds: LATENCY_BOUNDS_MS,
-      classes: LATENCY_BOUNDS_MS.length + 1,
     });
     if (!step) return 0;
     if (step.noted.length > 0) changes = await judgeHealth(trx, step.noted);
