@@ -1,7 +1,7 @@
 import pLimit, { type LimitFunction } from "p-limit";
 import type { AttemptCounts } from "../../workflows/activities.ts";
 import { untilAnswered } from "../db/faults.ts";
-import type { Claimant, claimGroup } from "../db/queue/claims.ts";
+import type { Claimant, ClaimedDelivery, claimGroup } from "../db/queue/claims.ts";
 import type { GroupStatus } from "../db/queue/retry-groups.ts";
 import type { Clock } from "../process/clock.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
@@ -97,7 +97,8 @@ export class RetryPasses {
     stop.addEventListener("abort", onStop);
     try {
       while (!stop.aborted && clock.now() < started + forMs) {
-        if (sender.room === 0 || (pass.open > MAX_OPEN && sender.hasSendable("retry", pass, MAX_OPEN))) {
+        const isWaiting = pass.open > MAX_OPEN && sender.hasSendable("retry", pass, pass.hosts, MAX_OPEN);
+        if (isWaiting || sender.room === 0) {
           await pass.fallenTo(MAX_OPEN, pauseMs);
           continue;
         }
@@ -152,7 +153,7 @@ export class RetryPasses {
       const claimed = await this.#limitClaims(() =>
         lease.claim((workerId) => claim({ workerId, runId }, { group, limit, excluded }), stop),
       );
-      pass.take(claimed.deliveries.length);
+      pass.take(claimed.deliveries);
       await sender.take(claimed.deliveries, "retry", pass, revision);
       const { touched, limited } = claimed;
       return { touched, isFull: touched === limit, limited };
@@ -171,6 +172,8 @@ class Pass implements Owner {
   lastFailure: string | null = null;
   /** The number of claimed deliveries that have not ended. */
   open = 0;
+  /** Hosts of all claimed deliveries. */
+  readonly hosts = new Set<string>();
   readonly #clock: Clock;
   #wanted = 0;
   #tell: () => void = () => {};
@@ -180,8 +183,9 @@ class Pass implements Owner {
     this.#clock = clock;
   }
 
-  take(deliveries: number): void {
-    this.open += deliveries;
+  take(deliveries: readonly ClaimedDelivery[]): void {
+    this.open += deliveries.length;
+    for (const { webhook } of deliveries) this.hosts.add(webhook.target.host);
   }
 
   recorded(...[delivery, outcome, state]: Parameters<Owner["recorded"]>): void {

@@ -117,10 +117,14 @@ export class Sender {
     return this.#scheduler.hasSendable(kind, deliveries);
   }
 
-  /** Whether more than the given number of an owner's deliveries of a kind are queued that only the budget delays. */
-  hasSendable(kind: Kind, owner: Owner, deliveries: number): boolean {
+  /**
+   * Whether more than the given number of an owner's deliveries of a kind are queued that only the budget delays.
+   *
+   * @param hosts all hosts of its deliveries
+   */
+  hasSendable(kind: Kind, owner: Owner, hosts: Iterable<string>, deliveries: number): boolean {
     let sendable = 0;
-    for (const task of this.#scheduler.sendable(kind)) {
+    for (const task of this.#scheduler.sendable(kind, hosts)) {
       if (task.owner === owner) sendable += 1;
       if (sendable > deliveries) return true;
     }

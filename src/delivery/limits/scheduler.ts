@@ -92,10 +92,12 @@ export class Scheduler<T extends Task> {
     return this.hosts.of(host).isSlow ? "slow" : "usual";
   }
 
-  /** The queued tasks of a kind that are sendable: they wait for nothing but the limits of hosts that are not slow. */
-  *sendable(kind: Kind): Iterable<T> {
+  /**
+   * The queued tasks of a kind to some hosts that are sendable: they wait for nothing but the limits of hosts that are not slow.
+   */
+  *sendable(kind: Kind, hosts: Iterable<string>): Iterable<T> {
     const lane = this.#lanes[kind];
-    for (const queue of this.#sendableQueues(lane)) yield* lane.tasksOf(queue);
+    for (const queue of this.#sendableQueues(lane, hosts)) yield* lane.tasksOf(queue);
   }
 
   /** Whether more than the given number of queued tasks of a kind are sendable. */
@@ -111,9 +113,10 @@ export class Scheduler<T extends Task> {
   }
 
   /** Looks at each host once: where many webhooks wait, most hosts have no room. */
-  *#sendableQueues({ hosts }: Lane<T>): Iterable<WindowQueue<T>> {
-    for (const { host, windows } of hosts.values()) {
-      if (!this.hosts.isOpen(host)) continue;
+  *#sendableQueues(lane: Lane<T>, hosts: Iterable<string> = lane.hosts.keys()): Iterable<WindowQueue<T>> {
+    for (const host of hosts) {
+      const windows = lane.hosts.get(host)?.windows;
+      if (!windows || !this.hosts.isOpen(host)) continue;
       if (this.#paceOf(host) === "slow" && !this.#requests.hasRoom("slow")) continue;
       for (const queue of windows.values()) if (this.webhooks.isOpen(queue.window)) yield queue;
     }

@@ -21,7 +21,7 @@ const MIN_QUEUED_PER_WEBHOOK = 4;
  */
 const MAX_QUEUED_BEYOND_WINDOW = 8;
 /** The cache time of the list of webhooks excluded from claims, in milliseconds. */
-const CACHE_MS = 5;
+const CACHE_MS = 20;
 
 const NONE: readonly never[] = [];
 

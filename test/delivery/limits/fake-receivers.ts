@@ -283,7 +283,10 @@ export class FakeReceivers {
         new Map([...Map.groupBy(waiting, ({ webhookId }) => webhookId)].map(([id, all]) => [id, all.length])),
       );
       const sendable = waiting.filter((task) => this.#isSendable(task));
-      expect(new Set(scheduler.sendable(kind))).toEqual(new Set(sendable));
+      for (const [host, toHost] of Map.groupBy(waiting, (task) => task.host))
+        expect(new Set(scheduler.sendable(kind, [host]))).toEqual(
+          new Set(toHost.filter((task) => sendable.includes(task))),
+        );
       expect(scheduler.hasSendable(kind, sendable.length)).toBe(false);
       expect(scheduler.hasSendable(kind, Math.max(0, sendable.length - 1))).toBe(sendable.length > 0);
     }
