@@ -161,7 +161,8 @@ test("at the maximum too, the next slot goes to the receiver with the fewest req
 test("a host is slow from a request that is exempt until one that is answered earlier; its tasks are sendable within the share of slow hosts", () => {
   const receivers = new FakeReceivers({ budget: 8, max: 8, perHost: 12, perWebhook: 12 }, 8);
   const { scheduler } = receivers;
-  const sendableHosts = () => new Set([...scheduler.sendable("first")].map(({ host }) => host));
+  const hosts = ["host-0", "host-1", "host-2"];
+  const sendableHosts = () => new Set([...scheduler.sendable("first", hosts)].map(({ host }) => host));
   for (const webhook of [0, 1]) receivers.push("first", webhook, 40);
   receivers.start();
   expect(receivers.inFlight).toHaveLength(8);
