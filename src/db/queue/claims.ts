@@ -11,6 +11,12 @@ export const MAX_CLAIMS = 10;
 /** The maximum number of webhooks visited by one claim of first attempts. Each costs an index probe. */
 const MAX_WEBHOOKS_PER_CLAIM = 512;
 
+/**
+ * SQL for a binding whose value has no effect on the plan. With its value, a plan for a few rows appears cheaper than the prepared
+ * one, and PostgreSQL would plan each claim anew, which takes a millisecond.
+ */
+const unplanned = (binding: string) => `(select ${binding})`;
+
 /** The worker and run that claim. */
 export interface Claimant {
   /** The worker's row in `workers`. */
@@ -113,7 +119,7 @@ export async function claimPending(
         order by q.webhook_id, q.id
         limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from eligible))))
         for update skip locked
-      ) d limit :limit::int
+      ) d limit ${unplanned(":limit::int")}
     ), ${claimed("queue")}, ${SPEND_ALLOWANCES}
     select c.*, v.next, cardinality(${WORKERS}) as workers,
       exists (select from allowed where most is not null) as limited
@@ -136,7 +142,7 @@ export async function claimPending(
 
 /** SQL for the webhooks with rows in `queue`, and the first id to claim. One index probe per webhook, however many rows each has. */
 const WAITING_WEBHOOKS = `waiting(webhook_id, first_id, n) as (
-      (select webhook_id, '${NIL_ID}'::uuid, 1 from queue where webhook_id > :after::bigint order by webhook_id limit 1)
+      (select webhook_id, '${NIL_ID}'::uuid, 1 from queue where webhook_id > ${unplanned(":after::bigint")} order by webhook_id limit 1)
       union all
       select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1),
         first_id, n + 1
@@ -184,7 +190,7 @@ export async function claimGroup(
         select t.ctid as place from retries t where t.webhook_id = s.webhook_id and ${DUE}
         limit least(s.most, greatest(1, :limit::int / greatest(1, (select count(*)::int from members))))
         for update skip locked
-      ) c limit :limit::int
+      ) c limit ${unplanned(":limit::int")}
     ), ${claimed("retries")}, ${SPEND_ALLOWANCES}
     select c.*, v.limited from (select exists (select from allowed where most is not null) as limited) v
       left join claimed c on true order by c.id`,
