@@ -17,6 +17,8 @@ let service: TestService;
 const TIMER_STARTED = proto.temporal.api.enums.v1.EventType.EVENT_TYPE_TIMER_STARTED;
 const ACTIVITY_CANCEL_REQUESTED =
   proto.temporal.api.enums.v1.EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED;
+const ACTIVITY_SCHEDULED = proto.temporal.api.enums.v1.EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED;
+const ACTIVITY_COMPLETED = proto.temporal.api.enums.v1.EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED;
 const MARKER = proto.temporal.api.enums.v1.EventType.EVENT_TYPE_MARKER_RECORDED;
 const MEMO = proto.temporal.api.enums.v1.EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED;
 /** Events of patches, local activities and the memo. */
@@ -240,6 +242,17 @@ describe("the dispatch workflow replays", () => {
       answer.resolve(200);
       await expect(handle.result()).rejects.toThrow(/cancelled/i);
       await replay(await history());
+      if (id === "retry") {
+        // The run closes with the result of the retry.
+        const types = eventTypes(await history());
+        const sinceCancelled = types.slice(types.indexOf(ACTIVITY_CANCEL_REQUESTED));
+        const activities = sinceCancelled.filter(
+          (type) => type === ACTIVITY_SCHEDULED || type === ACTIVITY_COMPLETED,
+        );
+        expect(activities).toEqual([ACTIVITY_COMPLETED, ACTIVITY_SCHEDULED, ACTIVITY_COMPLETED]);
+        const account = await service.db("runs").where({ workflow_id: handle.workflowId }).first();
+        expect(account).toMatchObject({ sent: attempts, delivered: 1 });
+      }
       expect(await service.untilFinal(eventId)).toMatchObject([
         { state: DeliveryState.DELIVERED, attemptCount: attempts },
       ]);
