@@ -76,12 +76,23 @@ describe("a delivery costs no retry", () => {
     const receiver = await failingWebhook(1);
     await receiver.until((received) => retries(received) >= 8);
     await worker.end("SIGKILL");
-    const left = await rows(cluster.db, "select from retries where attempts = 1");
+    const left = await rows<{ id: string }>(
+      cluster.db,
+      "select id, run_id from retries where attempts = 1 order by id",
+    );
     expect(left.length).toBeGreaterThan(8);
     const next = await cluster.startWorker(times);
     await untilAllFinal(cluster.db, 60_000);
     await checkAttempts(cluster.db);
     expect(await outcomes(cluster.db)).toEqual([{ state: "delivered", attempts: 2, n: DELIVERIES }]);
+    // By the same run: another one would make them once the lease of this one is over.
+    const ids = left.map(({ id }) => id);
+    const made = await rows(
+      cluster.db,
+      "select id, run_id from deliveries where id = any(:ids::uuid[]) order by id",
+      { ids },
+    );
+    expect(made).toEqual(left);
     await next.end("SIGTERM");
   });
 
