@@ -78,8 +78,6 @@ const MAX_HANDSHAKE_BACKLOG_MS = 250;
  * hundreds a second, each with a TLS handshake if the receiver closes the connection, and slow other webhooks.
  */
 export const FAILING_MS = 20;
-/** The pause while other deliveries wait for the limit, in milliseconds: failures would take their processor time. */
-export const BUSY_FAILING_MS = 100;
 
 /**
  * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
@@ -95,9 +93,7 @@ export class Sender {
   readonly #started = new Set<Sending>();
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
   #filtered: Promise<void> = Promise.resolve();
-  /** Whether the limit has delayed a delivery since it was last adjusted, and between that time and the one before. */
   #limitReached = false;
-  #limitWasReached = false;
   #isPlanned = false;
 
   /** @param limits the maximum of requests in flight per host and per webhook */
@@ -257,7 +253,6 @@ export class Sender {
   #adapt(): void {
     const { limit } = this.#parts;
     limit.adapt(this.#limitReached);
-    this.#limitWasReached = this.#limitReached;
     this.#limitReached = false;
     this.#scheduler.budget = limit.value;
     this.#startWhatFits();
@@ -337,8 +332,7 @@ export class Sender {
     this.#scheduler.end(sending, verdict);
     const resume = this.#scheduler.pause(sending, verdict);
     if (resume) {
-      const isBusy = this.#limitReached || this.#limitWasReached;
-      this.#parts.clock.after(isBusy ? BUSY_FAILING_MS : FAILING_MS, () => {
+      this.#parts.clock.after(FAILING_MS, () => {
         resume();
         this.#plan();
       });

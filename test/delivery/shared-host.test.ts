@@ -5,7 +5,7 @@ import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts
 import { rows } from "../../src/db/database.ts";
 import { assignGroups } from "../../src/db/queue/retry-groups.ts";
 import { INITIAL_WINDOW } from "../../src/delivery/limits/windows.ts";
-import { BUSY_FAILING_MS, FAILING_MS } from "../../src/delivery/sender.ts";
+import { FAILING_MS } from "../../src/delivery/sender.ts";
 import { trustedAuthority } from "../support/test-service.ts";
 import { type EngineParts, freshRun, pump, queueFor, startEngine } from "./engine-parts.ts";
 
@@ -19,16 +19,12 @@ afterEach(async () => {
 });
 
 /** An engine, and one host whose paths behave so: `/hang/1` never answers, and so on. */
-async function start(
-  behaviour: Reply,
-  settings: Record<string, string> = {},
-): Promise<{ parts: EngineParts; host: Receiver }> {
+async function start(behaviour: Reply): Promise<{ parts: EngineParts; host: Receiver }> {
   // Attempts to the path that hangs time out again and again meanwhile. A second retry is due after the test's end.
   const parts = await startEngine({
     DELIVERY_TIMEOUT: "1s",
     RETRY_INITIAL_DELAY: "10s",
     RETRY_BACKOFF_COEFFICIENT: "100",
-    ...settings,
   });
   const host = await startReceiver(await (await trustedAuthority()).issue(["localhost"]), behaviour);
   ends.push(parts.end, host.close);
@@ -132,30 +128,6 @@ test("attempts to a webhook that fails at once pause in between, and those to ot
   const alone = times.slice(INITIAL_WINDOW);
   const pauses = alone.slice(1).map((time, n) => time - (alone[n] as number));
   expect(Math.min(...pauses)).toBeGreaterThan(FAILING_MS - 1);
-});
-
-test("attempts to a webhook that fails at once pause longer while other deliveries wait for the limit of requests in flight", async () => {
-  const attempts = 12;
-  const times: number[] = [];
-  const { parts, host } = await start(
-    ({ path }) => {
-      if (path.startsWith("/well")) return 200;
-      times.push(performance.now());
-      return 503;
-    },
-    { DELIVERY_MAX_IN_FLIGHT: "4" },
-  );
-  await queueFor(parts, `${host.url}/fail`, { webhooks: 1, events: 2 * attempts });
-  // More than can be sent meanwhile.
-  await queueFor(parts, `${host.url}/well`, { webhooks: 1, events: 20_000 });
-  const stop = new AbortController();
-  const pumped = pump(parts.engine, await freshRun(parts.db), stop.signal);
-  await host.until(() => times.length >= attempts);
-  stop.abort();
-  expect(await pumped).toMatchObject({ end: "stopped" });
-  const alone = times.slice(INITIAL_WINDOW, attempts);
-  const pauses = alone.slice(1).map((time, n) => time - (alone[n] as number));
-  expect(Math.min(...pauses)).toBeGreaterThan(BUSY_FAILING_MS - 1);
 });
 
 test("attempts to a host that refuses connections pause in between, whichever of its webhooks they are for", async () => {
