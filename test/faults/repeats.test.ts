@@ -12,7 +12,7 @@ const KILLS = FULL_SIZE ? 3 : 2;
 const DELIVERIES = FULL_SIZE ? 60_000 : 4_000;
 /** What a worker may have in flight to distant receivers here. */
 const IN_FLIGHT = 300;
-/** A kill may repeat so many, however few may be in flight. */
+/** The number of requests that a kill may repeat, even if fewer may be in flight. */
 const FEW = 200;
 
 let cluster: Cluster;
@@ -98,7 +98,7 @@ test.each(CASES)(
     await queue(webhooks, DELIVERIES);
     let repeated = 0;
     let before = new Map<string, number>();
-    /** What has come to a receiver since the last kill and has no result: it will come once more. */
+    /** The number of deliveries sent since the last kill whose result is not recorded: they will be sent again. */
     const inDoubt = async () => {
       const open = await rows<{ id: string }>(cluster.db, "select id from queue");
       return open.filter(({ id }) => receivers.times(id) > (before.get(id) ?? 0)).length;

@@ -11,7 +11,7 @@ const CLAIMS = 16;
 const FIRST_PLANS = 5;
 
 const database = await createTestDatabase();
-/** A connection of its own, which knows no prepared statement. */
+/** A new connection for each test, without prepared statements. */
 let db: Db;
 beforeEach(async () => {
   db = openDatabase(database.url, { max: 1, indexesOnly: true });
