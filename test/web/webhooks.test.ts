@@ -206,6 +206,26 @@ test("unknown filters in the address are shown, and cleared by keyboard", async 
   );
 });
 
+test("a filter changed before the page shows the change before it undoes neither", async () => {
+  await web.service.register("https://quick.example/in", { process: 1 });
+  await web.visit(
+    { path: "/webhooks?process=NoSuchType&state=gone&search=quick", key: reader },
+    async (page) => {
+      const buttons = page.getByRole("button", { name: /^Any (event type|state)$/ });
+      await expect.poll(() => buttons.count()).toBe(2);
+      await buttons.evaluateAll(async (each: { click(): void }[]) => {
+        for (const button of each) {
+          button.click();
+          // The router takes over the change, but nothing is rendered.
+          for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
+        }
+      });
+      await listed(page).toEqual(["quick.example/in"]);
+      expect(new URL(page.url()).search).toBe("?search=quick");
+    },
+  );
+});
+
 test("a test event says why it ended, also without an attempt, and counts one attempt as one", async () => {
   const webhookId = await web.service.register("https://ended.example/hooks");
   const endings: [Partial<Stored>, string][] = [
@@ -248,3 +268,19 @@ test("ten thousand webhooks are searched and paged through at once", async () =>
     await page.getByText(/^51–100 of/).waitFor();
   });
 });
+
+test("the focus stays on the button that led to the last page of the list", () =>
+  web.visit({ path: "/webhooks?search=customer-12", key: reader }, async (page) => {
+    await page.getByText(/^1–50 of 111 webhooks$/).waitFor();
+    const next = page.getByRole("button", { name: "Go to the next page" });
+    await next.focus();
+    for (const shown of ["51–100 of 111 webhooks", "101–111 of 111 webhooks"]) {
+      await page.keyboard.press("Enter");
+      await page.getByText(shown).waitFor();
+    }
+    await expect.poll(() => next.isDisabled()).toBe(true);
+    expect(await next.and(page.locator(":focus")).count()).toBe(1);
+    await page.keyboard.press("Enter");
+    await expectAccessible(page);
+    await page.getByText("101–111 of 111 webhooks").waitFor();
+  }));

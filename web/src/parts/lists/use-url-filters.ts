@@ -23,18 +23,15 @@ export function useUrlFilters<Name extends string>(
     return Object.fromEntries(names.map((name) => [name, found.get(name) ?? ""])) as Record<Name, string>;
   }, [text, names]);
   const change = useCallback(
-    (changes: Partial<Record<Name, string>>, { replace = false, toTop = false }: ChangeOptions = {}) =>
-      setParameters(
-        (now) => {
-          const next = new URLSearchParams(now);
-          for (const [name, value] of Object.entries(changes) as [string, string | undefined][]) {
-            if (value) next.set(name, value);
-            else next.delete(name);
-          }
-          return next;
-        },
-        { replace, preventScrollReset: !toTop },
-      ),
+    (changes: Partial<Record<Name, string>>, { replace = false, toTop = false }: ChangeOptions = {}) => {
+      // The address itself: while the machine is busy, what is rendered is from before the latest change.
+      const next = new URLSearchParams(window.location.search);
+      for (const [name, value] of Object.entries(changes) as [string, string | undefined][]) {
+        if (value) next.set(name, value);
+        else next.delete(name);
+      }
+      setParameters(next, { replace, preventScrollReset: !toTop });
+    },
     [setParameters],
   );
   return [filters, change];

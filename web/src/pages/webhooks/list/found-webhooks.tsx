@@ -12,6 +12,14 @@ import { WebhookTable } from "./webhook-table.tsx";
 /** The number of items per page. */
 const PAGE_SIZE = 50;
 
+/** Keeps the focus on a button that leads no further; a disabled one would lose it. */
+const LEADS_NO_FURTHER = {
+  disabled: false,
+  "data-disabled": true,
+  "aria-disabled": true,
+  onClick: undefined,
+};
+
 /** The found webhooks, and the page that is shown. */
 export interface FoundWebhooksProps {
   /** At least one. */
@@ -59,7 +67,10 @@ export function FoundWebhooks({ webhooks, others, period, page, onPage }: FoundW
             value={shown}
             onChange={onPage}
             size="sm"
-            getControlProps={(control) => ({ "aria-label": `Go to the ${control} page` })}
+            getControlProps={(control) => ({
+              "aria-label": `Go to the ${control} page`,
+              ...(shown === (control === "next" || control === "last" ? pages : 1) ? LEADS_NO_FURTHER : {}),
+            })}
             getItemProps={(item) => ({ "aria-label": `Page ${item}` })}
           />
         )}
