@@ -81,13 +81,35 @@ async function buildOne(target: Target, tell: (line: string) => void, root: stri
   try {
     await target.build(root, fresh);
     await writeFile(path.join(fresh, STAMP), wanted);
-    await rm(folder, { recursive: true, force: true });
-    await rename(fresh, folder).catch(async (error: unknown) => {
-      // A concurrent build was faster.
-      if ((await stampOf(folder)) !== wanted) throw error;
-    });
+    await moveTo(folder, fresh, wanted);
   } finally {
     await rm(fresh, { recursive: true, force: true });
+  }
+}
+
+/** The maximum number of times that a folder is moved to its place while others take it. */
+const MAX_MOVES = 10;
+
+/**
+ * Moves a built folder to its place. Moves the earlier one away before, instead of removing it there: while its files are
+ * removed, a concurrent build may put its own folder in the same place.
+ */
+async function moveTo(folder: string, fresh: string, wanted: string): Promise<void> {
+  for (let move = 1; ; move += 1) {
+    const earlier = `${fresh}-earlier-${move}`;
+    await rename(folder, earlier).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== "ENOENT") throw error;
+    });
+    try {
+      await rename(fresh, folder);
+      return;
+    } catch (error) {
+      // A concurrent build was faster.
+      if ((await stampOf(folder)) === wanted) return;
+      if (move === MAX_MOVES) throw error;
+    } finally {
+      await rm(earlier, { recursive: true, force: true });
+    }
   }
 }
 

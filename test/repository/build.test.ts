@@ -1,5 +1,5 @@
 import { globSync } from "node:fs";
-import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -109,6 +109,25 @@ describe("the settings page", () => {
     await write(says("third"));
     await Promise.all([told(TARGETS.PAGE), told(TARGETS.PAGE)]);
     expect(await script()).toContain("third");
+  });
+
+  test("is whole after many builds that end at the same moment", async () => {
+    const files = Array.from({ length: 50 }, (_, n) => `${n}.js`);
+    const quick = {
+      ...TARGETS.PAGE,
+      folder: "web/quick",
+      async build(_root: string, into: string) {
+        await mkdir(into, { recursive: true });
+        for (const file of files) await writeFile(path.join(into, file), "");
+      },
+    };
+    for (let round = 0; round < 20; round += 1) {
+      await write(says(`round ${round}`));
+      await Promise.all(Array.from({ length: 6 }, () => build(() => {}, [quick], root)));
+      expect(await readdir(path.join(root, quick.folder))).toEqual(expect.arrayContaining(files));
+    }
+    expect(await readdir(path.join(root, ".cache"))).toEqual([]);
+    await write(says("third"));
   });
 
   test("that cannot be built leaves the one before, and tells why", async () => {
