@@ -17,6 +17,10 @@ const MAX_WEBHOOKS_PER_CLAIM = 512;
  */
 const unplanned = (binding: string) => `(select ${binding})`;
 
+/** SQL for whether a claim visits a webhook: one search in a hash table, however many are excluded. */
+const isVisited = (webhookId: string) =>
+  `${webhookId} not in (select unnest(${unplanned(":excluded::bigint[]")}))`;
+
 /** The worker and run that claim. */
 export interface Claimant {
   /** The worker's row in `workers`. */
@@ -101,7 +105,7 @@ export async function claimPending(
         from (
           -- The row is found by its id alone: with the conditions, the planner may read the whole of a partial index.
           select w.paused, w.test_delivery, w.deleted, w.rate_limit, w.endpoint_id from webhooks w
-          where w.id = s.webhook_id and s.webhook_id <> all(:excluded::bigint[]) and ${IS_WORKER}
+          where w.id = s.webhook_id and ${isVisited("s.webhook_id")} and ${IS_WORKER}
           offset 0
         ) w
         where w.deleted is null and (w.paused is null or w.test_delivery is not null)
@@ -146,7 +150,7 @@ const WAITING_WEBHOOKS = `waiting(webhook_id, first_id, n) as (
       union all
       select (select q.webhook_id from queue q where q.webhook_id > waiting.webhook_id order by q.webhook_id limit 1),
         first_id, n + 1
-      from waiting where waiting.webhook_id is not null and n < :webhooks::int
+      from waiting where waiting.webhook_id is not null and n < ${unplanned(":webhooks::int")}
     )`;
 
 /** The same for webhooks that the caller knows. */
@@ -179,7 +183,7 @@ export async function claimGroup(
           where w.id = g.webhook_id and ${IS_WORKER} offset 0
         ) w
         cross join lateral (select from retries t where t.webhook_id = g.webhook_id and ${DUE} limit 1) due
-      where g.run_id = :runId::int and g.group_number = :group::int and g.webhook_id <> all(:excluded::bigint[])
+      where g.run_id = :runId::int and g.group_number = :group::int and ${isVisited("g.webhook_id")}
         and w.deleted is null and ${HAS_RETRIES}
     ), ${allowances("members")},
     chosen as (
