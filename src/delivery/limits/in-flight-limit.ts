@@ -2,15 +2,17 @@
 const MIN_IN_FLIGHT = 64;
 /** The interval between adjustments of the limit, in milliseconds. */
 export const ADAPT_MS = 100;
-/** Thread utilization below which the limit grows, and above which it shrinks. */
-const GROW_BELOW_UTILIZATION = 0.75;
-const SHRINK_ABOVE_UTILIZATION = 0.9;
+/** Thread utilization below which the limit grows, and from which it shrinks. */
+const BUSY = 0.75;
 /** The weight of the latest sample in the moving average, which covers about the last third of a second. */
 const SAMPLE_WEIGHT = 0.3;
 /** The factor by which the limit grows. */
 const GROWTH_FACTOR = 1.1;
-/** The factor by which the limit shrinks. */
-const SHRINK_FACTOR = 0.95;
+/**
+ * The factor by which the limit shrinks. After slow receivers have raised it, fast ones have more requests in flight than they
+ * need, each of which takes up to a third more processor time.
+ */
+const SHRINK_FACTOR = 0.97;
 
 /** Returns a function that measures the utilization of this thread since the previous call, from 0 to 1. */
 export function threadUtilization(): () => number {
@@ -26,7 +28,7 @@ export function threadUtilization(): () => number {
 /**
  * The adaptive limit of concurrent requests in a process: the lowest value that keeps the thread busy. With fast
  * receivers that is some dozens; more would cost memory and time without benefit. With slow or distant receivers the
- * thread is idle, and the limit grows by 10% every `ADAPT_MS`.
+ * thread is idle, and the limit grows by 10 % every `ADAPT_MS`. Once the thread is busy, the limit shrinks.
  */
 export class InFlightLimit {
   readonly max: number;
@@ -52,10 +54,8 @@ export class InFlightLimit {
   adapt(wasReached: boolean): void {
     const latest = this.#utilization();
     this.#average = (this.#average ?? latest) + (latest - (this.#average ?? latest)) * SAMPLE_WEIGHT;
-    const taken = this.#average;
-    if (taken > SHRINK_ABOVE_UTILIZATION)
+    if (this.#average >= BUSY)
       this.#value = Math.max(Math.min(this.max, MIN_IN_FLIGHT), Math.floor(this.#value * SHRINK_FACTOR));
-    else if (taken < GROW_BELOW_UTILIZATION && wasReached)
-      this.#value = Math.min(this.max, Math.ceil(this.#value * GROWTH_FACTOR));
+    else if (wasReached) this.#value = Math.min(this.max, Math.ceil(this.#value * GROWTH_FACTOR));
   }
 }

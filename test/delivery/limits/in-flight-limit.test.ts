@@ -29,13 +29,18 @@ test("the limit stays as it is while it is not reached", () => {
   expect(adapt(limit, 100, false)).toBe(64);
 });
 
-test("the limit neither grows nor shrinks while the thread is well used", () => {
+test("the limit falls while the thread is busy, whether it is reached or not, to 64 or the maximum at the least", () => {
   const { limit, thread } = limitOf(4_000);
-  adapt(limit, 5);
+  expect(adapt(limit, 100)).toBe(4_000);
   thread.busy = 0.8;
-  // Until the average has come there.
-  const before = adapt(limit, 20);
-  for (thread.busy of [0.76, 0.8, 0.89]) expect(adapt(limit, 10)).toBe(before);
+  // The eighth measurement brings the average above three quarters.
+  expect(adapt(limit, 7)).toBe(4_000);
+  expect(adapt(limit, 1)).toBe(3_880);
+  expect(adapt(limit, 1, false)).toBe(3_763);
+  expect(adapt(limit, 1_000)).toBe(64);
+  const small = limitOf(10);
+  small.thread.busy = 1;
+  expect(adapt(small.limit, 10)).toBe(10);
 });
 
 test("a moment in which the thread is busy does not change the limit", () => {
@@ -45,20 +50,6 @@ test("a moment in which the thread is busy does not change the limit", () => {
   expect(adapt(limit, 3)).toBe(4_000);
   thread.busy = 0;
   expect(adapt(limit, 3)).toBe(4_000);
-});
-
-test("the limit falls while the thread is overloaded, to 64 or the maximum at the least", () => {
-  const { limit, thread } = limitOf(4_000);
-  expect(adapt(limit, 100)).toBe(4_000);
-  thread.busy = 1;
-  // The seventh measurement brings the average above nine tenths.
-  expect(adapt(limit, 6)).toBe(4_000);
-  expect(adapt(limit, 1)).toBe(3_800);
-  expect(adapt(limit, 1, false)).toBe(3_610);
-  expect(adapt(limit, 1_000)).toBe(64);
-  const small = limitOf(10);
-  small.thread.busy = 1;
-  expect(adapt(small.limit, 10)).toBe(10);
 });
 
 test("the time of the real thread is measured between two adaptations", () => {
