@@ -162,6 +162,7 @@ export class SimulatedWorker {
       release() {
         worker.held -= 1;
       },
+      dropUnused() {},
     };
   }
 

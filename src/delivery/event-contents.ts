@@ -9,17 +9,38 @@ import { type EventContent, loadContents } from "../db/queue/event-contents.ts";
  * the next load: dozens of retry groups that claim a few deliveries each would otherwise delay the first attempts.
  */
 const CLAIMS = { most: 100, atOnce: 1 };
+/**
+ * The interval of `dropUnused`, in milliseconds: the payload of an event stays one to two intervals after its last use while other
+ * webhooks are still to get it. Webhooks fall out of step as soon as one fails.
+ */
+export const KEPT_MS = 1_000;
 /** The weight of the latest payload in the moving average of payload sizes. */
 const AVERAGE_WEIGHT = 0.2;
 
+/** The payload of an event. */
+interface Held {
+  readonly content: EventContent;
+  readonly bytes: number;
+  /** The number of deliveries that hold it. */
+  uses: number;
+  /** The number of first attempts to come, of all processes. */
+  left: number;
+  /** The number of calls of `dropUnused` before the last delivery released it. */
+  releasedAt: number;
+}
+
 /**
- * Payload cache for the deliveries that a process holds. Deliveries of the same event share one copy, kept from the
- * first claim to the last result. The total size is bounded.
+ * Payload cache for the deliveries that a process holds. Deliveries of the same event share one copy, from the first claim
+ * to the last result and, for further first attempts, some time longer. The total size is bounded.
  */
 export class EventContents {
   readonly #db: Db;
   readonly #maxBytes: number;
-  readonly #held = new Map<string, { content: EventContent; uses: number }>();
+  readonly #held = new Map<string, Held>();
+  /** Payloads that no delivery holds, longest first. They make room for others. */
+  readonly #unused = new Map<string, Held>();
+  #unusedBytes = 0;
+  #drops = 0;
   /** Loads and retains, for each claim, the payloads of its deliveries. Returns those that do not fit. */
   readonly #loadAndUse: (missing: readonly ClaimedDelivery[]) => Promise<ClaimedDelivery[]>;
   #bytes = 0;
@@ -106,19 +127,61 @@ export class EventContents {
     held.uses -= 1;
     if (held.uses > 0) return;
     this.#held.delete(eventId);
-    this.#bytes -= held.content.payload?.length ?? 0;
+    this.#bytes -= held.bytes;
+    if (held.left <= 0 || held.bytes === 0) return;
+    held.releasedAt = this.#drops;
+    this.#unused.set(eventId, held);
+    this.#unusedBytes += held.bytes;
   }
 
-  #use({ eventId }: ClaimedDelivery): boolean {
-    const held = this.#held.get(eventId);
-    if (held) held.uses += 1;
-    return held !== undefined;
+  /** Drops the payloads that no delivery has held since the previous call. Must be called every KEPT_MS. */
+  dropUnused(): void {
+    for (const [eventId, { releasedAt }] of this.#unused) {
+      if (releasedAt === this.#drops) break;
+      this.#takeUnused(eventId);
+    }
+    this.#drops += 1;
+  }
+
+  #use(delivery: ClaimedDelivery): boolean {
+    const { eventId } = delivery;
+    let held = this.#held.get(eventId);
+    // Others may be claimed after the payload was erased: they are not cancelled if a worker holds them at that moment.
+    if (!held && isFirstAttempt(delivery)) {
+      held = this.#takeUnused(eventId);
+      if (held) this.#hold(eventId, held);
+    }
+    if (!held) return false;
+    held.uses += 1;
+    if (isFirstAttempt(delivery)) held.left -= 1;
+    return true;
+  }
+
+  #takeUnused(eventId: string): Held | undefined {
+    const held = this.#unused.get(eventId);
+    if (!held) return undefined;
+    this.#unused.delete(eventId);
+    this.#unusedBytes -= held.bytes;
+    return held;
+  }
+
+  #hold(eventId: string, held: Held): void {
+    this.#held.set(eventId, held);
+    this.#bytes += held.bytes;
   }
 
   #add(eventId: string, content: EventContent): void {
     const bytes = content.payload?.length ?? 0;
     this.#averageBytes += (Math.max(100, bytes) - this.#averageBytes) * AVERAGE_WEIGHT;
-    this.#held.set(eventId, { content, uses: 0 });
-    this.#bytes += bytes;
+    this.#takeUnused(eventId);
+    this.#hold(eventId, { content, bytes, uses: 0, left: content.recipients ?? 0, releasedAt: 0 });
+    for (const unused of this.#unused.keys()) {
+      if (this.#bytes + this.#unusedBytes <= this.#maxBytes) break;
+      this.#takeUnused(unused);
+    }
   }
+}
+
+function isFirstAttempt({ token }: ClaimedDelivery): boolean {
+  return token.table === "queue" && token.attempts === 0;
 }

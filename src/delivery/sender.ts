@@ -6,7 +6,7 @@ import { type Attempt, type AttemptParts, createAttempt } from "./attempt.ts";
 import type { UnsentClaims } from "./claims/unsent-claims.ts";
 import type { WebhookWatch } from "./claims/webhook-watch.ts";
 import type { WorkerLease } from "./claims/worker-lease.ts";
-import type { EventContents } from "./event-contents.ts";
+import { type EventContents, KEPT_MS } from "./event-contents.ts";
 import type { Pacer } from "./http/pacer.ts";
 import { ADAPT_MS, type InFlightLimit } from "./limits/in-flight-limit.ts";
 import { Scheduler } from "./limits/scheduler.ts";
@@ -36,7 +36,7 @@ export interface SenderParts extends AttemptParts {
   unsent: Pick<UnsentClaims, "release" | "endFiltered">;
   lease: Pick<WorkerLease, "isValid" | "hasLost" | "settle" | "verify">;
   watch: Pick<WebhookWatch, "isFresh" | "revision" | "stoppedSince">;
-  contents: Pick<EventContents, "room" | "hold" | "of" | "release">;
+  contents: Pick<EventContents, "room" | "hold" | "of" | "release" | "dropUnused">;
   limit: InFlightLimit;
   /** Paces the connections that requests open. */
   handshakes: Pick<Pacer, "backlogMs">;
@@ -105,6 +105,7 @@ export class Sender {
     this.#endTimers = [
       parts.clock.every(ADAPT_MS, () => this.#adapt()),
       parts.clock.every(EXEMPT_MS, () => this.#exemptSlow()),
+      parts.clock.every(KEPT_MS, () => parts.contents.dropUnused()),
     ];
   }
 

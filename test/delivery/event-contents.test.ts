@@ -55,6 +55,65 @@ describe("the payloads that a process holds", async () => {
     expect(await contents.hold(another)).toEqual([]);
   });
 
+  describe("after the last delivery has released them", () => {
+    /** A delivery of an event for several webhooks, held and released; and others of the event, whose payload has changed since. */
+    async function released(contents: EventContents, webhooks: number): Promise<ClaimedDelivery[]> {
+      const [first, ...others] = await claimed(webhooks, 1, 4_000);
+      await contents.hold([first as ClaimedDelivery]);
+      contents.release(first as ClaimedDelivery);
+      await enlarge(db, 1_000);
+      return others.length > 0 ? others : [first as ClaimedDelivery];
+    }
+
+    /** The bytes of the payload that a delivery gets, which it releases. */
+    async function bytesFor(contents: EventContents, delivery: ClaimedDelivery): Promise<number> {
+      expect(await contents.hold([delivery])).toEqual([]);
+      const bytes = contents.of(delivery).payload?.length ?? 0;
+      contents.release(delivery);
+      return bytes;
+    }
+
+    test("stay while other webhooks are to get the event, one to two intervals since the last use", async () => {
+      const contents = new EventContents(db, 10_000);
+      const others = await released(contents, 4);
+      const [second, third] = others as [ClaimedDelivery, ClaimedDelivery];
+      expect(await bytesFor(contents, second)).toBe(4_000);
+      contents.dropUnused();
+      expect(await bytesFor(contents, third)).toBe(4_000);
+      contents.dropUnused();
+      contents.dropUnused();
+      expect(await bytesFor(contents, third)).toBe(1_000);
+    });
+
+    test("do not stay once as many webhooks have got the event as are to get it", async () => {
+      const contents = new EventContents(db, 10_000);
+      const [only] = (await released(contents, 1)) as [ClaimedDelivery];
+      expect(await bytesFor(contents, only)).toBe(1_000);
+    });
+
+    test("are read again for retries and resends, which an erasure may have come before", async () => {
+      const contents = new EventContents(db, 10_000);
+      const [other] = (await released(contents, 3)) as [ClaimedDelivery];
+      for (const token of [
+        { ...other.token, table: "retries" as const },
+        { ...other.token, attempts: 4 },
+      ]) {
+        expect(await bytesFor(contents, { ...other, token })).toBe(1_000);
+      }
+    });
+
+    test("make room for others", async () => {
+      const contents = new EventContents(db, 10_000);
+      const before = contents.room;
+      const [other] = (await released(contents, 2)) as [ClaimedDelivery];
+      expect(contents.room).toBeGreaterThanOrEqual(before / 2);
+      const larger = await claimed(1, 2, 5_000);
+      expect(await contents.hold(larger)).toEqual([]);
+      for (const each of larger) contents.release(each);
+      expect(await bytesFor(contents, other)).toBe(5_000);
+    });
+  });
+
   test("may be a single larger one, which is held alone", async () => {
     const contents = new EventContents(db, 10_000);
     const deliveries = await claimed(1, 3, 50_000);

@@ -20,7 +20,7 @@ const DELIVERIES = 30;
 const FIRST_CLAIM = /^\s*with recursive waiting/;
 const RETRY_CLAIM = /^\s*with members/;
 const WEBHOOKS = /from unnest\(.*\) k\(id, version\)/;
-const CONTENTS = /^select id, user_id, process, test, traceparent, fits/;
+const CONTENTS = /^select id, user_id, process, test, traceparent, recipients/;
 const RELEASE = /^update queue set claims = claims - 1/;
 const RENEWAL = /^update workers set lease_until/;
 

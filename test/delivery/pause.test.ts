@@ -103,6 +103,7 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
         release: () => {
           held -= 1;
         },
+        dropUnused: () => {},
       },
       limit: new InFlightLimit(64, () => 0),
       handshakes: { backlogMs: 0 },

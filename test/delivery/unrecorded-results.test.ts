@@ -36,6 +36,7 @@ async function start(limit: number, deliveries: number) {
         hold: async () => [],
         of: () => ({ payload: "{}", userId: "" }),
         release: () => {},
+        dropUnused: () => {},
       },
       limit: inFlightLimit,
       handshakes: { backlogMs: 0 },

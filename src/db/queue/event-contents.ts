@@ -15,6 +15,8 @@ export interface EventContent {
   test?: boolean;
   /** The W3C Trace Context of the publisher's call; null without one. */
   traceparent?: string | null;
+  /** The number of webhooks that get the event; undefined if the event is not stored. */
+  recipients?: number;
 }
 
 /**
@@ -37,12 +39,13 @@ export async function loadContents(
     process: number;
     test: boolean;
     traceparent: string | null;
+    recipients: number;
     fits: boolean;
   }>(
     db,
     // PostgreSQL knows the length of a payload without reading it.
-    `select id, user_id, process, test, traceparent, fits, case when fits then payload end as payload from (
-        select e.id, e.user_id, e.process, e.test, e.traceparent, e.payload,
+    `select id, user_id, process, test, traceparent, recipients, fits, case when fits then payload end as payload from (
+        select e.id, e.user_id, e.process, e.test, e.traceparent, e.recipients, e.payload,
           coalesce(sum(octet_length(e.payload)) over before, 0) + coalesce(octet_length(e.payload), 0) <= :maxBytes::int8
             or :alone::bool and a.place = 1 as fits
         from unnest(:eventIds::uuid[]) with ordinality a(id, place)
@@ -54,8 +57,8 @@ export async function loadContents(
     { prepare: "load_contents" },
   );
   const contents = new Map<string, EventContent>(asked.map((id) => [id, { payload: null, userId: "" }]));
-  for (const { id, payload, user_id, process, test, traceparent, fits } of found) {
-    if (fits) contents.set(id, { payload, userId: user_id, process, test, traceparent });
+  for (const { id, user_id, fits, ...content } of found) {
+    if (fits) contents.set(id, { ...content, userId: user_id });
     else contents.delete(id);
   }
   return contents;
