@@ -13,7 +13,9 @@ const CLAIMS = { most: 100, atOnce: 1 };
  * The interval of `dropUnused`, in milliseconds: the payload of an event stays one to two intervals after its last use while other
  * webhooks are still to get it. Webhooks fall out of step as soon as one fails.
  */
-export const KEPT_MS = 1_000;
+export const KEPT_MS = 5_000;
+/** The divisor of the maximum that gives the share of payloads without a use: one eighth. */
+const UNUSED_DIVISOR = 8;
 /** The weight of the latest payload in the moving average of payload sizes. */
 const AVERAGE_WEIGHT = 0.2;
 
@@ -132,6 +134,7 @@ export class EventContents {
     held.releasedAt = this.#drops;
     this.#unused.set(eventId, held);
     this.#unusedBytes += held.bytes;
+    this.#dropUnusedBeyond(this.#maxBytes / UNUSED_DIVISOR);
   }
 
   /** Drops the payloads that no delivery has held since the previous call. Must be called every KEPT_MS. */
@@ -175,9 +178,14 @@ export class EventContents {
     this.#averageBytes += (Math.max(100, bytes) - this.#averageBytes) * AVERAGE_WEIGHT;
     this.#takeUnused(eventId);
     this.#hold(eventId, { content, bytes, uses: 0, left: content.recipients ?? 0, releasedAt: 0 });
-    for (const unused of this.#unused.keys()) {
-      if (this.#bytes + this.#unusedBytes <= this.#maxBytes) break;
-      this.#takeUnused(unused);
+    this.#dropUnusedBeyond(this.#maxBytes - this.#bytes);
+  }
+
+  /** Drops payloads without a use, longest without one first, until the others have at most so many characters. */
+  #dropUnusedBeyond(bytes: number): void {
+    for (const eventId of this.#unused.keys()) {
+      if (this.#unusedBytes <= bytes) break;
+      this.#takeUnused(eventId);
     }
   }
 }

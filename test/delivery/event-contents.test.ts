@@ -58,10 +58,10 @@ describe("the payloads that a process holds", async () => {
   describe("after the last delivery has released them", () => {
     /** A delivery of an event for several webhooks, held and released; and others of the event, whose payload has changed since. */
     async function released(contents: EventContents, webhooks: number): Promise<ClaimedDelivery[]> {
-      const [first, ...others] = await claimed(webhooks, 1, 4_000);
+      const [first, ...others] = await claimed(webhooks, 1, 400);
       await contents.hold([first as ClaimedDelivery]);
       contents.release(first as ClaimedDelivery);
-      await enlarge(db, 1_000);
+      await enlarge(db, 300);
       return others.length > 0 ? others : [first as ClaimedDelivery];
     }
 
@@ -77,18 +77,18 @@ describe("the payloads that a process holds", async () => {
       const contents = new EventContents(db, 10_000);
       const others = await released(contents, 4);
       const [second, third] = others as [ClaimedDelivery, ClaimedDelivery];
-      expect(await bytesFor(contents, second)).toBe(4_000);
+      expect(await bytesFor(contents, second)).toBe(400);
       contents.dropUnused();
-      expect(await bytesFor(contents, third)).toBe(4_000);
+      expect(await bytesFor(contents, third)).toBe(400);
       contents.dropUnused();
       contents.dropUnused();
-      expect(await bytesFor(contents, third)).toBe(1_000);
+      expect(await bytesFor(contents, third)).toBe(300);
     });
 
     test("do not stay once as many webhooks have got the event as are to get it", async () => {
       const contents = new EventContents(db, 10_000);
       const [only] = (await released(contents, 1)) as [ClaimedDelivery];
-      expect(await bytesFor(contents, only)).toBe(1_000);
+      expect(await bytesFor(contents, only)).toBe(300);
     });
 
     test("are read again for retries and resends, which an erasure may have come before", async () => {
@@ -98,19 +98,27 @@ describe("the payloads that a process holds", async () => {
         { ...other.token, table: "retries" as const },
         { ...other.token, attempts: 4 },
       ]) {
-        expect(await bytesFor(contents, { ...other, token })).toBe(1_000);
+        expect(await bytesFor(contents, { ...other, token })).toBe(300);
       }
     });
 
     test("make room for others", async () => {
       const contents = new EventContents(db, 10_000);
-      const before = contents.room;
       const [other] = (await released(contents, 2)) as [ClaimedDelivery];
-      expect(contents.room).toBeGreaterThanOrEqual(before / 2);
       const larger = await claimed(1, 2, 5_000);
       expect(await contents.hold(larger)).toEqual([]);
       for (const each of larger) contents.release(each);
       expect(await bytesFor(contents, other)).toBe(5_000);
+    });
+
+    test("are at most an eighth of all", async () => {
+      const contents = new EventContents(db, 10_000);
+      const [oldest] = (await released(contents, 2)) as [ClaimedDelivery];
+      const [older] = (await released(contents, 2)) as [ClaimedDelivery];
+      await released(contents, 2);
+      await released(contents, 2);
+      expect(await bytesFor(contents, older)).toBe(400);
+      expect(await bytesFor(contents, oldest)).toBe(300);
     });
   });
 
