@@ -14,7 +14,7 @@ const CLAIMS = { most: 100, atOnce: 1 };
  * webhooks are still to get it. Webhooks fall out of step as soon as one fails.
  */
 export const KEPT_MS = 5_000;
-/** The divisor of the maximum that gives the share of payloads without a use: one eighth. */
+/** The divisor of the maximum that gives the share of payloads that no delivery holds: one eighth. */
 const UNUSED_DIVISOR = 8;
 /** The weight of the latest payload in the moving average of payload sizes. */
 const AVERAGE_WEIGHT = 0.2;
@@ -39,7 +39,7 @@ export class EventContents {
   readonly #db: Db;
   readonly #maxBytes: number;
   readonly #held = new Map<string, Held>();
-  /** Payloads that no delivery holds, longest first. They make room for others. */
+  /** Payloads that no delivery holds, those released first at the start. They make room for others. */
   readonly #unused = new Map<string, Held>();
   #unusedBytes = 0;
   #drops = 0;
@@ -149,7 +149,7 @@ export class EventContents {
   #use(delivery: ClaimedDelivery): boolean {
     const { eventId } = delivery;
     let held = this.#held.get(eventId);
-    // Others may be claimed after the payload was erased: they are not cancelled if a worker holds them at that moment.
+    // A retry or resend may have been claimed after the payload was erased, if a worker held it at that moment.
     if (!held && isFirstAttempt(delivery)) {
       held = this.#takeUnused(eventId);
       if (held) this.#hold(eventId, held);
@@ -174,6 +174,8 @@ export class EventContents {
   }
 
   #add(eventId: string, content: EventContent): void {
+    // First attempts may hold it again since the load began.
+    if (this.#held.has(eventId)) return;
     const bytes = content.payload?.length ?? 0;
     this.#averageBytes += (Math.max(100, bytes) - this.#averageBytes) * AVERAGE_WEIGHT;
     this.#takeUnused(eventId);
@@ -181,7 +183,7 @@ export class EventContents {
     this.#dropUnusedBeyond(this.#maxBytes - this.#bytes);
   }
 
-  /** Drops payloads without a use, longest without one first, until the others have at most so many characters. */
+  /** Drops payloads that no delivery holds, those released first before others, until they have at most so many characters. */
   #dropUnusedBeyond(bytes: number): void {
     for (const eventId of this.#unused.keys()) {
       if (this.#unusedBytes <= bytes) break;

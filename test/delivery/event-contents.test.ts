@@ -102,6 +102,21 @@ describe("the payloads that a process holds", async () => {
       }
     });
 
+    test("are held by first attempts also while they are read for a retry", async () => {
+      const contents = new EventContents(db, 10_000);
+      const [second, third] = (await released(contents, 3)) as [ClaimedDelivery, ClaimedDelivery];
+      const retry = { ...second, token: { ...second.token, table: "retries" as const } };
+      const reading = contents.hold([retry]);
+      // From here on, its query is in progress.
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(await contents.hold([third])).toEqual([]);
+      expect(await reading).toEqual([]);
+      contents.release(third);
+      expect(contents.of(retry).payload).toHaveLength(400);
+      contents.release(retry);
+      expect(await bytesFor(contents, retry)).toBe(300);
+    });
+
     test("make room for others", async () => {
       const contents = new EventContents(db, 10_000);
       const [other] = (await released(contents, 2)) as [ClaimedDelivery];

@@ -2,8 +2,11 @@
 const MIN_IN_FLIGHT = 64;
 /** The interval between adjustments of the limit, in milliseconds. */
 export const ADAPT_MS = 100;
-/** Thread utilization below which the limit grows, and from which it shrinks. */
-const BUSY = 0.75;
+/**
+ * Thread utilization below which the limit grows, and from which it shrinks. With fast receivers on two cores, it is 0.8 to 0.97, so
+ * that the limit falls to its minimum. A higher value sends more to distant receivers, and needs more memory.
+ */
+const BUSY = 0.7;
 /** The weight of the latest sample in the moving average, which covers about the last third of a second. */
 const SAMPLE_WEIGHT = 0.3;
 /** The factor by which the limit grows. */

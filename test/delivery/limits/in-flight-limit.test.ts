@@ -32,8 +32,8 @@ test("the limit stays as it is while it is not reached", () => {
 test("the limit falls while the thread is busy, whether it is reached or not, to 64 or the maximum at the least", () => {
   const { limit, thread } = limitOf(4_000);
   expect(adapt(limit, 100)).toBe(4_000);
-  thread.busy = 0.8;
-  // The eighth measurement brings the average above three quarters.
+  thread.busy = 0.75;
+  // The eighth measurement brings the average above 0.7.
   expect(adapt(limit, 7)).toBe(4_000);
   expect(adapt(limit, 1)).toBe(3_880);
   expect(adapt(limit, 1, false)).toBe(3_763);
