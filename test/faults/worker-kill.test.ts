@@ -101,12 +101,14 @@ describe("a delivery costs no retry", () => {
     const receiver = await failingWebhook();
     await receiver.until((received) => retries(received) >= 8);
     expect(await worker.end("SIGTERM")).toBe(0);
-    // Not at once: other workers may be stopping too.
-    const [stopped, ...others] = await pendingRetries();
-    expect(others).toEqual([]);
-    expect(stopped?.lastFailure?.message).toContain("the worker was stopped amid the pass");
-    const { lastAttemptCompleteTime: ended, scheduledTime: next } = stopped ?? {};
-    expect(tsToMs(next) - tsToMs(ended)).toBeGreaterThanOrEqual(1_000);
+    // Of each run: one that started amid the first attempts has the retries of the rest.
+    const stopped = (await pendingRetries()).filter(({ lastFailure }) => lastFailure);
+    expect(stopped.length).toBeGreaterThan(0);
+    for (const { lastFailure, lastAttemptCompleteTime: ended, scheduledTime: next } of stopped) {
+      expect(lastFailure?.message).toContain("the worker was stopped amid the pass");
+      // Not at once: other workers may be stopping too.
+      expect(tsToMs(next) - tsToMs(ended)).toBeGreaterThanOrEqual(1_000);
+    }
     await cluster.startWorker(PATIENT);
     await untilAllFinal(cluster.db);
     await checkAttempts(cluster.db);
