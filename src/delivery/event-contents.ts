@@ -39,7 +39,7 @@ export class EventContents {
   readonly #db: Db;
   readonly #maxBytes: number;
   readonly #held = new Map<string, Held>();
-  /** Payloads that no delivery holds, those released first at the start. They make room for others. */
+  /** Payloads that no delivery holds, oldest release first. They make room for others. */
   readonly #unused = new Map<string, Held>();
   #unusedBytes = 0;
   #drops = 0;
@@ -183,7 +183,7 @@ export class EventContents {
     this.#dropUnusedBeyond(this.#maxBytes - this.#bytes);
   }
 
-  /** Drops payloads that no delivery holds, those released first before others, until they have at most so many characters. */
+  /** Drops payloads that no delivery holds, oldest release first, until at most `bytes` characters of them are left. */
   #dropUnusedBeyond(bytes: number): void {
     for (const eventId of this.#unused.keys()) {
       if (this.#unusedBytes <= bytes) break;
