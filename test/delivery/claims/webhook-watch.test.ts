@@ -2,6 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Webhook } from "standardwebhooks";
 import { expect, type TestContext, test } from "vitest";
 import { type ReceivedRequest, type Receiver, type Reply, startReceiver } from "../../../demo/receiver.ts";
+import { plainArray } from "../../../src/db/array-literal.ts";
 import { type Db, openDatabase, rows } from "../../../src/db/database.ts";
 import { revokeApiKey } from "../../../src/db/keys/key-revocation.ts";
 import { deleteKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
@@ -285,42 +286,54 @@ test.concurrent("deliveries are released once after a change of their webhook, t
   await pumped;
 });
 
-/** A database whose first release of claims is made once a claim has found nothing meanwhile. */
-function lateRelease(db: Db): Db {
-  const looked = Promise.withResolvers<void>();
-  let releasedAt = Number.POSITIVE_INFINITY;
-  return new Proxy(db, {
+/** A database that releases claims once a claim over all webhooks has found nothing, and tells when a pump waits. */
+function lateRelease(db: Db): { db: Db; waits: Promise<void> } {
+  const waits = Promise.withResolvers<void>();
+  const foundNothing = Promise.withResolvers<void>();
+  const claimOnce = async (claim: PromiseLike<{ rows: { id: string | null }[] }>, isOverAll: boolean) => {
+    const answer = await claim;
+    const found = answer.rows.some(({ id }) => id !== null);
+    if (!found && isOverAll) foundNothing.resolve();
+    if (!found) waits.resolve();
+    return answer;
+  };
+  const late = new Proxy(db, {
     get(target, property) {
       if (property !== "raw") return Reflect.get(target, property);
-      return (sql: string, bindings: never) => {
-        let query: PromiseLike<unknown> = target.raw(sql, bindings);
-        // Not a claim that was about to start: it still leaves the webhook out.
-        if (sql.includes("with recursive") && Date.now() > releasedAt + 10) {
-          query = query.then((answer) => {
-            looked.resolve();
-            return answer;
-          });
-        } else if (sql.includes("set claims = claims - 1") && releasedAt > Date.now()) {
-          releasedAt = Date.now();
-          query = looked.promise.then(() => target.raw(sql, bindings));
-        } else return query;
-        return Object.assign(query, { options: () => query });
+      return (sql: string, bindings: readonly unknown[]) => {
+        const query = target.raw(sql, bindings as never);
+        let answered: Promise<unknown>;
+        if (sql.includes("with recursive waiting(webhook_id, first_id, n)"))
+          answered = claimOnce(query, bindings.includes(plainArray([])));
+        else if (sql.includes("set claims = claims - 1")) answered = foundNothing.promise.then(() => query);
+        else return query;
+        return Object.assign(answered, { options: () => answered });
       };
     },
   });
+  return { db: late, waits: waits.promise };
 }
 
 test.concurrent("what a change of its webhook released is sent by the same pump, though that found nothing to claim just then", async (context) => {
   const hanging: ((status: number) => void)[] = [];
   let isChanged = false;
+  let waits: Promise<void> | undefined;
   const { parts, receiver } = await start(
     context,
     () => (isChanged ? 200 : new Promise<number>((resolve) => hanging.push(resolve))),
-    { wrap: lateRelease },
+    {
+      wrap(db) {
+        const late = lateRelease(db);
+        waits = late.waits;
+        return late.db;
+      },
+    },
   );
   await queueFor(parts, receiver.url, { webhooks: 1, events: 50 });
   const pumped = pump(parts.engine, await freshRun(parts.db));
-  await context.expect.poll(() => claimed(parts)).toBeGreaterThan(4);
+  await context.expect.poll(() => claimed(parts)).toBe(50);
+  // From now on, claims leave the webhook out until it changes; or the pump has ended its claims.
+  await waits;
   const [webhook] = await rows<{ id: bigint }>(parts.db, "select id from webhooks");
   await rotateWebhookSecret(elsewhere(context, parts), parts.secrets, [webhook?.id as bigint], true);
   // Those alone whose requests have no response.
