@@ -7,8 +7,10 @@
 
 const { existsSync, readFileSync } = require("node:fs");
 const path = require("node:path");
+const { stripVTControlCharacters } = require("node:util");
 
 const REPORT = "test/results/report.json";
+const MAX_REASON_LINES = 12;
 
 /** The files of a report, by name. */
 function filesOf(report) {
@@ -19,6 +21,14 @@ function filesOf(report) {
 
 function testsOf(file, status) {
   return (file.assertionResults || []).filter((test) => test.status === status);
+}
+
+/** The first lines of why a test, or a file without failed tests, failed, indented. */
+function reasonOf({ failureMessages, message }) {
+  // Without the escape sequences of colours.
+  const text = stripVTControlCharacters((failureMessages || [message || ""]).join("\n")).trim();
+  const lines = text === "" ? [] : text.split("\n").slice(0, MAX_REASON_LINES);
+  return lines.map((line) => `  ${line}`);
 }
 
 function summarise(files) {
@@ -47,11 +57,15 @@ function printSummary(report, again) {
     const files = filesOf(report);
     if (again && existsSync(again)) {
       for (const [name, file] of filesOf(again)) {
-        const failed = testsOf(files.get(name) || {}, "failed").map((test) => ` > ${test.fullName}`);
-        for (const test of failed.length > 0 ? failed : [""])
+        const before = files.get(name) || {};
+        const failed = testsOf(before, "failed");
+        for (const test of failed.length > 0 ? failed : [before]) {
+          const title = test.fullName === undefined ? "" : ` > ${test.fullName}`;
           console.log(
-            `failed beside others, then run again alone: ${path.relative(process.cwd(), name)}${test}`,
+            `failed beside others, then run again alone: ${path.relative(process.cwd(), name)}${title}`,
           );
+          for (const line of reasonOf(test)) console.log(line);
+        }
         files.set(name, file);
       }
     }

@@ -33,7 +33,12 @@ function reportOf(...files: { status: string; tests: string[] }[]): string {
   const testResults = files.map(({ status, tests }, n) => ({
     name: `/test/${n}.test.ts`,
     status,
-    assertionResults: tests.map((test, m) => ({ status: test, fullName: `test ${m}` })),
+    message: "it cannot be loaded",
+    assertionResults: tests.map((test, m) => ({
+      status: test,
+      fullName: `test ${m}`,
+      failureMessages: test === "failed" ? ["\u001b[31mexpected 50\u001b[39m\nto be 4"] : [],
+    })),
   }));
   return JSON.stringify({ testResults });
 }
@@ -72,20 +77,34 @@ test("a run without tests, without a report or with a damaged one ends with 1", 
   expect(summary("{")).toEqual(nothing);
 });
 
-test("a test that failed beside others and passes alone counts as passed, and is named", () => {
+test("a test that failed beside others and passes alone counts as passed, and is named with the reason", () => {
   const first = reportOf(
     { status: "failed", tests: ["passed", "failed"] },
     { status: "passed", tests: ["passed"] },
   );
   expect(linesFor(["--failed-files"], first).lines).toEqual(["test/0.test.ts"]);
   expect(linesFor([], first, reportOf({ status: "passed", tests: ["passed", "passed"] }))).toEqual({
-    lines: ["failed beside others, then run again alone: test/0.test.ts > test 1", "3 passed, 0 failed"],
+    lines: [
+      "failed beside others, then run again alone: test/0.test.ts > test 1",
+      "  expected 50",
+      "  to be 4",
+      "3 passed, 0 failed",
+    ],
     status: 0,
   });
   expect(summary(first, reportOf({ status: "failed", tests: ["passed", "failed"] }))).toEqual({
     last: "2 passed, 1 failed",
     status: 1,
   });
+});
+
+test("a file that could not be loaded beside others is named with the reason", () => {
+  const first = reportOf({ status: "failed", tests: [] });
+  expect(linesFor([], first, reportOf({ status: "passed", tests: ["passed"] })).lines).toEqual([
+    "failed beside others, then run again alone: test/0.test.ts",
+    "  it cannot be loaded",
+    "1 passed, 0 failed",
+  ]);
 });
 
 test("a run without failed tests has no files to run again", () => {
