@@ -78,6 +78,13 @@ const MAX_HANDSHAKE_BACKLOG_MS = 250;
  * hundreds a second, each with a TLS handshake if the receiver closes the connection, and slow other webhooks.
  */
 export const FAILING_MS = 20;
+/**
+ * The pause after a first attempt that is at least the MANY_FAILURES-th failure without a success, while other deliveries wait for
+ * the limit of requests in flight, in milliseconds: failures would take their processor time. Retries do not pause as long:
+ * those of a webhook whose first attempts rarely fail come one after another, and would be late.
+ */
+export const BUSY_FAILING_MS = 500;
+export const MANY_FAILURES = 8;
 
 /**
  * Sends the claimed deliveries of a process, first attempts and retries: enforces the limits, records each result,
@@ -93,7 +100,9 @@ export class Sender {
   readonly #started = new Set<Sending>();
   /** Ends when the last deliveries that filters did not match have ended. Never rejects. */
   #filtered: Promise<void> = Promise.resolve();
+  /** Whether the limit has delayed a delivery since it was last adjusted, and between that time and the one before. */
   #limitReached = false;
+  #limitWasReached = false;
   #isPlanned = false;
 
   /** @param limits the maximum of requests in flight per host and per webhook */
@@ -254,6 +263,7 @@ export class Sender {
   #adapt(): void {
     const { limit } = this.#parts;
     limit.adapt(this.#limitReached);
+    this.#limitWasReached = this.#limitReached;
     this.#limitReached = false;
     this.#scheduler.budget = limit.value;
     this.#startWhatFits();
@@ -331,10 +341,10 @@ export class Sender {
     const verdict = verdictOf(outcome);
     this.#return(this.#skipped.removeHanging(sending, verdict));
     this.#scheduler.end(sending, verdict);
-    const resume = this.#scheduler.pause(sending, verdict);
-    if (resume) {
-      this.#parts.clock.after(FAILING_MS, () => {
-        resume();
+    const paused = this.#scheduler.pause(sending, verdict);
+    if (paused) {
+      this.#parts.clock.after(this.#pauseMs(sending.kind, paused.failures), () => {
+        paused.resume();
         this.#plan();
       });
     }
@@ -351,6 +361,11 @@ export class Sender {
       sending.owner.recorded(delivery, outcome, state);
       this.#plan();
     });
+  }
+
+  #pauseMs(kind: Kind, failures: number): number {
+    const isBusy = this.#limitReached || this.#limitWasReached;
+    return isBusy && kind === "first" && failures >= MANY_FAILURES ? BUSY_FAILING_MS : FAILING_MS;
   }
 
   #return(sendings: readonly Sending[]): void {

@@ -5,9 +5,8 @@ import { type Random, randomOf } from "../../bench/parts/random.ts";
 import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { WebhookWatch } from "../../src/delivery/claims/webhook-watch.ts";
-import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import { Sender, type SenderParts } from "../../src/delivery/sender.ts";
-import { claimsOf, DELIVERED, OWNER } from "./sender-inputs.ts";
+import { claimsOf, DELIVERED, OWNER, senderParts } from "./sender-inputs.ts";
 
 /** What the service promises: no POST starts later than this after the change was answered, in milliseconds. */
 const PROMISED_MS = 1_000;
@@ -80,15 +79,8 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
   };
   const sender = new Sender(
     {
-      clock,
-      log,
+      ...senderParts(clock),
       post,
-      sign: () => ({ "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "" }),
-      additions: () => ({ headers: [] }),
-      recorder: { unrecorded: 0, record: (_result, recorded) => clock.soon(() => recorded("delivered")) },
-      filters: { unmatched: async () => new Set() },
-      unsent: { release: async () => {}, endFiltered: async () => {} },
-      lease: { isValid: () => true, hasLost: () => false, settle: () => {}, verify: () => {} },
       watch,
       contents: {
         room: 1_000,
@@ -105,8 +97,6 @@ async function tell(story: Story): Promise<{ starts: Start[]; held: number }> {
         },
         dropUnused: () => {},
       },
-      limit: new InFlightLimit(64, () => 0),
-      handshakes: { backlogMs: 0 },
     },
     { perHost: 4, perWebhook: 4 },
   );

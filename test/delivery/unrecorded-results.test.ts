@@ -1,11 +1,10 @@
 import fc from "fast-check";
-import pino from "pino";
 import { expect, onTestFinished, test } from "vitest";
 import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
 import { Sender } from "../../src/delivery/sender.ts";
-import { claimsOf, DELIVERED, OWNER } from "./sender-inputs.ts";
+import { claimsOf, DELIVERED, OWNER, senderParts } from "./sender-inputs.ts";
 
 /** A sender whose requests are answered, and whose results are recorded, when the test says so. */
 async function start(limit: number, deliveries: number) {
@@ -16,30 +15,15 @@ async function start(limit: number, deliveries: number) {
   while (inFlightLimit.value < limit) inFlightLimit.adapt(true);
   const sender = new Sender(
     {
-      clock: time.clock,
-      log: pino({ level: "silent" }),
+      ...senderParts(time.clock),
       post: (_request, outcome) => unanswered.push(() => outcome(DELIVERED)),
-      sign: () => ({ "webhook-id": "", "webhook-timestamp": "", "webhook-signature": "" }),
-      additions: () => ({ headers: [] }),
       recorder: {
         get unrecorded() {
           return unrecorded.length;
         },
         record: (_result, recorded) => unrecorded.push(recorded),
       },
-      filters: { unmatched: async () => new Set() },
-      unsent: { release: async () => {}, endFiltered: async () => {} },
-      lease: { isValid: () => true, hasLost: () => false, settle: () => {}, verify: () => {} },
-      watch: { isFresh: () => true, revision: 0n, stoppedSince: async () => new Set() },
-      contents: {
-        room: deliveries,
-        hold: async () => [],
-        of: () => ({ payload: "{}", userId: "" }),
-        release: () => {},
-        dropUnused: () => {},
-      },
       limit: inFlightLimit,
-      handshakes: { backlogMs: 0 },
     },
     { perHost: deliveries, perWebhook: deliveries },
   );

@@ -190,22 +190,20 @@ export class Scheduler<T extends Task> {
   /**
    * Occupies a slot of each window that the failure of an ended task has left at one, without a request.
    *
-   * @returns frees the slots; undefined if there are none
+   * @returns the most failures of such a window since its last success, and frees the slots; undefined if there are none
    */
-  pause(task: T, { webhook, host }: Verdict): (() => void) | undefined {
-    const ends: (() => void)[] = [];
-    if (webhook === "failure" && this.webhooks.of(task.window).allowed === 1) {
-      this.webhooks.start(task.window);
-      ends.push(() => this.webhooks.end(task.window, "none"));
-    }
-    if (host === "failure" && this.hosts.of(task.host).allowed === 1) {
-      this.hosts.start(task.host);
-      ends.push(() => this.hosts.end(task.host, "none"));
-    }
-    if (ends.length === 0) return undefined;
-    return () => {
-      for (const end of ends) end();
-      this.#refresh(task);
+  pause(task: T, { webhook, host }: Verdict): { failures: number; resume: () => void } | undefined {
+    const paused = [
+      ...(webhook === "failure" ? [pausedWindow(this.webhooks, task.window)] : []),
+      ...(host === "failure" ? [pausedWindow(this.hosts, task.host)] : []),
+    ].filter((each) => each !== undefined);
+    if (paused.length === 0) return undefined;
+    return {
+      failures: Math.max(...paused.map(({ failures }) => failures)),
+      resume: () => {
+        for (const { free } of paused) free();
+        this.#refresh(task);
+      },
     };
   }
 
@@ -334,4 +332,12 @@ export class Scheduler<T extends Task> {
       for (const queue of queues) this.#makeReady(lane, queue);
     }
   }
+}
+
+/** Occupies a slot of a window of one. Undefined if it is larger. */
+function pausedWindow<Key>(windows: Windows<Key>, key: Key) {
+  const { allowed, failures } = windows.of(key);
+  if (allowed > 1) return undefined;
+  windows.start(key);
+  return { failures, free: () => windows.end(key, "none") };
 }

@@ -17,6 +17,8 @@ export interface Window {
   isFull: boolean;
   /** Whether the last attempt with evidence timed out. */
   timedOut: boolean;
+  /** The number of failures since the last success. */
+  failures: number;
   /** Of a host: whether its attempts take long. Has no effect on the window. */
   isSlow: boolean;
 }
@@ -72,8 +74,14 @@ export class Windows<Key> {
     if (evidence === "none") return;
     const window = this.#window(key);
     window.timedOut = evidence === "timeout";
-    if (evidence === "success" && window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
-    if (evidence === "failure") window.allowed = Math.max(1, Math.floor(window.allowed / 2));
+    if (evidence === "success") {
+      window.failures = 0;
+      if (window.isFull) window.allowed = Math.min(this.#max, window.allowed + 1);
+    }
+    if (evidence === "failure") {
+      window.failures += 1;
+      window.allowed = Math.max(1, Math.floor(window.allowed / 2));
+    }
     if (evidence === "timeout") window.allowed = 1;
   }
 
@@ -90,6 +98,7 @@ export class Windows<Key> {
       inFlight: 0,
       isFull: false,
       timedOut: false,
+      failures: 0,
       isSlow: false,
     };
   }

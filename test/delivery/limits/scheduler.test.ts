@@ -357,33 +357,33 @@ function startedInPause(verdict: Verdict, webhooks: number) {
   const first = scheduler.next();
   if (!first) throw new Error("a task was to start");
   scheduler.end(first, verdict);
-  const resume = scheduler.pause(first, verdict);
+  const paused = scheduler.pause(first, verdict);
   const started: bigint[] = [];
   for (let task = scheduler.next(); task; task = scheduler.next()) {
     started.push(task.webhookId);
     scheduler.end(task, ANSWERED);
   }
-  return { first, started, resume, scheduler };
+  return { first, started, paused, scheduler };
 }
 
 test("after a failure in a window of one, that webhook pauses, and others use the budget and its host meanwhile", () => {
-  const { started, resume, scheduler } = startedInPause({ webhook: "failure", host: "success" }, 3);
+  const { started, paused, scheduler } = startedInPause({ webhook: "failure", host: "success" }, 3);
   expect(started.sort()).toEqual([1n, 1n, 1n, 2n, 2n, 2n]);
   expect(scheduler.inFlight).toBe(0);
-  resume?.();
+  paused?.resume();
   expect(scheduler.next()?.webhookId).toBe(0n);
 });
 
 test("after a failure of the host in a window of one, all its webhooks pause, and other hosts do not", () => {
-  const { started, resume, scheduler } = startedInPause({ webhook: "none", host: "failure" }, 3);
+  const { started, paused, scheduler } = startedInPause({ webhook: "none", host: "failure" }, 3);
   expect(started).toEqual([2n, 2n, 2n]);
-  resume?.();
+  paused?.resume();
   expect(scheduler.next()).toBeDefined();
 });
 
 test("a success, a timeout and a failure in a larger window cause no pause", () => {
   for (const verdict of [ANSWERED, LATE, UNREACHABLE])
-    expect(startedInPause(verdict, 1).resume).toBeUndefined();
+    expect(startedInPause(verdict, 1).paused).toBeUndefined();
   const receivers = new FakeReceivers({ budget: 10, perHost: 4, perWebhook: 4 }, 1);
   receivers.push("first", 0, 4);
   const [task] = receivers.start();

@@ -42,6 +42,21 @@ test("a failure halves a window, which keeps at least one", () => {
   }
 });
 
+test("failures are counted until a success, beyond timeouts", () => {
+  const windows = new Windows<string>(100);
+  for (const [evidence, failures] of [
+    ["failure", 1],
+    ["failure", 2],
+    ["timeout", 2],
+    ["none", 2],
+    ["failure", 3],
+    ["success", 0],
+  ] as const) {
+    windows.learn("a", evidence);
+    expect(windows.of("a").failures).toBe(failures);
+  }
+});
+
 test("a timeout leaves one at a time until another attempt shows something else", () => {
   const windows = new Windows<string>(100);
   fill(windows);
