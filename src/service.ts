@@ -38,6 +38,7 @@ import { type TemporalNames, temporalNames } from "./temporal/connection/names.t
 import { temporalTarget } from "./temporal/connection/target.ts";
 import { createDispatchTrigger, type DispatchTrigger } from "./temporal/dispatch-now.ts";
 import type { WorkerOptions } from "./temporal/worker.ts";
+import { builtWorkflows } from "./temporal/workflow-bundle.ts";
 import type { Delivery } from "./worker/delivery.ts";
 import {
   type DeliveryProcesses,
@@ -124,6 +125,8 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const page = role === "worker" ? undefined : findSettingsPage();
     if (role !== "worker" && page === undefined)
       log.warn("the settings page is not built; run `npm run build`");
+    // A delivery process without them would be restarted for ever.
+    if (role !== "api" && !overrides.workflowBundle) builtWorkflows();
     // The embedded servers take some seconds to start.
     await assertFreePort(host, config.httpPort, "HTTP_PORT");
     if (role !== "worker" && !tls) await assertFreePort(host, config.grpcPort, "GRPC_PORT");
