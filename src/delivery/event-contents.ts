@@ -16,6 +16,8 @@ const CLAIMS = { most: 100, atOnce: 1 };
 export const KEPT_MS = 5_000;
 /** The divisor of the maximum that gives the share of payloads that no delivery holds: one eighth. */
 const UNUSED_DIVISOR = 8;
+/** The part of a limit of unused payloads that stays when they exceed it. */
+const KEPT_PART = 0.9;
 /** The weight of the latest payload in the moving average of payload sizes. */
 const AVERAGE_WEIGHT = 0.2;
 
@@ -183,10 +185,14 @@ export class EventContents {
     this.#dropUnusedBeyond(this.#maxBytes - this.#bytes);
   }
 
-  /** Drops payloads that no delivery holds, oldest release first, until at most `bytes` characters of them are left. */
+  /**
+   * If payloads that no delivery holds exceed `bytes` characters, drops some, oldest release first: at most `KEPT_PART` of `bytes` stay.
+   */
   #dropUnusedBeyond(bytes: number): void {
+    if (this.#unusedBytes <= bytes) return;
+    // Not one at a time: each iteration passes the places of those that were deleted.
     for (const eventId of this.#unused.keys()) {
-      if (this.#unusedBytes <= bytes) break;
+      if (this.#unusedBytes <= bytes * KEPT_PART) break;
       this.#takeUnused(eventId);
     }
   }
