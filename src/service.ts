@@ -125,7 +125,7 @@ export async function startService(config: Config, overrides: ServiceOverrides =
     const page = role === "worker" ? undefined : findSettingsPage();
     if (role !== "worker" && page === undefined)
       log.warn("the settings page is not built; run `npm run build`");
-    // A delivery process without them would be restarted for ever.
+    // A delivery process without them would be restarted again and again.
     if (role !== "api" && !overrides.workflowBundle) builtWorkflows();
     // The embedded servers take some seconds to start.
     await assertFreePort(host, config.httpPort, "HTTP_PORT");

@@ -79,11 +79,12 @@ const MAX_HANDSHAKE_BACKLOG_MS = 250;
  */
 export const FAILING_MS = 20;
 /**
- * The pause after a first attempt that is at least the MANY_FAILURES-th failure without a success, while other deliveries wait for
- * the limit of requests in flight, in milliseconds: failures would take their processor time. Retries do not pause as long:
- * those of a webhook whose first attempts rarely fail come one after another, and would be late.
+ * The pause while other deliveries wait for the limit of requests in flight, in milliseconds: after a first attempt, from
+ * MANY_FAILURES on. Shorter pauses leave more attempts that fail, which take processor time from the others. After retries it stays
+ * FAILING_MS: they fall due together, also to webhooks of which few deliveries fail, and would be late.
  */
 export const BUSY_FAILING_MS = 500;
+/** The number of failures of a webhook or host since its last success from which first attempts pause for BUSY_FAILING_MS. */
 export const MANY_FAILURES = 8;
 
 /**

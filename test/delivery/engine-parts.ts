@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import type { Knex } from "knex";
 import pino from "pino";
 import { readConfig } from "../../src/config/config.ts";
 import { type Db, openDatabase } from "../../src/db/database.ts";
@@ -108,19 +109,37 @@ export async function freshRun(db: Db): Promise<number> {
 /** What becomes of a statement: it is not run, or it is run and its answer is lost. */
 export type Fault = "refused" | "answer lost";
 
-/** A database that tells each of its statements once it has been answered, and before anybody has the answer. */
-export function observed(db: Db, answered: (sql: string) => void | Promise<void>): Db {
+/**
+ * A database whose statements are answered by what `answer` returns for them; as usual where that is undefined. A statement runs when
+ * its query is awaited.
+ */
+export function intercepted(
+  db: Db,
+  answer: (
+    sql: string,
+    bindings: readonly unknown[],
+    query: Knex.Raw<{ rows: unknown[] }>,
+  ) => Promise<unknown> | undefined,
+): Db {
   return new Proxy(db, {
     get(target, property) {
       if (property !== "raw") return Reflect.get(target, property);
-      return (sql: string, bindings: never) => {
-        const told = target.raw(sql, bindings).then(async (answer) => {
-          await answered(sql);
-          return answer;
-        });
-        return Object.assign(told, { options: () => told });
+      return (sql: string, bindings: readonly unknown[]) => {
+        const query = target.raw<{ rows: unknown[] }>(sql, bindings as never);
+        const answered = answer(sql, bindings, query);
+        // Prepared statements are run by way of `options`.
+        return answered ? Object.assign(answered, { options: () => answered }) : query;
       };
     },
+  });
+}
+
+/** A database that tells each of its statements once it has been answered, and before anybody has the answer. */
+export function observed(db: Db, answered: (sql: string) => void | Promise<void>): Db {
+  return intercepted(db, async (sql, _bindings, query) => {
+    const answer = await query;
+    await answered(sql);
+    return answer;
   });
 }
 
@@ -130,17 +149,8 @@ export function faulty(db: Db, faultOf: (sql: string) => Fault | undefined): Db 
     if (fault === "answer lost") await query;
     throw new Error("Connection terminated unexpectedly");
   };
-  return new Proxy(db, {
-    get(target, property) {
-      if (property !== "raw") return Reflect.get(target, property);
-      return (sql: string, bindings: never) => {
-        const query = target.raw(sql, bindings);
-        const fault = faultOf(sql);
-        if (!fault) return query;
-        const failed = failing(fault, query);
-        // Prepared statements are run by way of `options`.
-        return Object.assign(failed, { options: () => failed });
-      };
-    },
+  return intercepted(db, (sql, _bindings, query) => {
+    const fault = faultOf(sql);
+    return fault && failing(fault, query);
   });
 }

@@ -5,7 +5,15 @@ import { type Db, rows } from "../../src/db/database.ts";
 import { publishEvents } from "../../src/db/events/publish.ts";
 import { anEvent } from "../support/new-event.ts";
 import { trustedAuthority } from "../support/test-service.ts";
-import { type EngineParts, freshRun, observed, pump, queueFor, startEngine } from "./engine-parts.ts";
+import {
+  type EngineParts,
+  freshRun,
+  intercepted,
+  observed,
+  pump,
+  queueFor,
+  startEngine,
+} from "./engine-parts.ts";
 
 const LINGERING = { lingers: true, forMs: 600_000 };
 
@@ -200,21 +208,14 @@ async function startClaiming(): Promise<{
   const [started, responded] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   let isFirst = true;
   const wrap = (db: Db) =>
-    new Proxy(db, {
-      get(target, property) {
-        if (property !== "raw") return Reflect.get(target, property);
-        return (sql: string, bindings: never) => {
-          const query = target.raw(sql, bindings);
-          if (!isFirst || !/^\s*with recursive waiting/.test(sql)) return query;
-          isFirst = false;
-          const held = query.then(async (response) => {
-            started.resolve();
-            await responded.promise;
-            return response;
-          });
-          return Object.assign(held, { options: () => held });
-        };
-      },
+    intercepted(db, (sql, _bindings, query) => {
+      if (!isFirst || !/^\s*with recursive waiting/.test(sql)) return undefined;
+      isFirst = false;
+      return query.then(async (response) => {
+        started.resolve();
+        await responded.promise;
+        return response;
+      });
     });
   const own = await startEngine({ DELIVERY_TIMEOUT: "60s" }, { wrap });
   onTestFinished(own.end);

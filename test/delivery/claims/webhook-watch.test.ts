@@ -17,6 +17,7 @@ import {
   type EngineOptions,
   type EngineParts,
   freshRun,
+  intercepted,
   observed,
   pump,
   queueFor,
@@ -290,26 +291,16 @@ test.concurrent("deliveries are released once after a change of their webhook, t
 function lateRelease(db: Db): { db: Db; waits: Promise<void> } {
   const waits = Promise.withResolvers<void>();
   const foundNothing = Promise.withResolvers<void>();
-  const claimOnce = async (claim: PromiseLike<{ rows: { id: string | null }[] }>, isOverAll: boolean) => {
-    const answer = await claim;
-    const found = answer.rows.some(({ id }) => id !== null);
-    if (!found && isOverAll) foundNothing.resolve();
-    if (!found) waits.resolve();
-    return answer;
-  };
-  const late = new Proxy(db, {
-    get(target, property) {
-      if (property !== "raw") return Reflect.get(target, property);
-      return (sql: string, bindings: readonly unknown[]) => {
-        const query = target.raw(sql, bindings as never);
-        let answered: Promise<unknown>;
-        if (sql.includes("with recursive waiting(webhook_id, first_id, n)"))
-          answered = claimOnce(query, bindings.includes(plainArray([])));
-        else if (sql.includes("set claims = claims - 1")) answered = foundNothing.promise.then(() => query);
-        else return query;
-        return Object.assign(answered, { options: () => answered });
-      };
-    },
+  const late = intercepted(db, (sql, bindings, query) => {
+    if (sql.includes("set claims = claims - 1")) return foundNothing.promise.then(() => query);
+    if (!sql.includes("with recursive waiting(webhook_id, first_id, n)")) return undefined;
+    return query.then((answer) => {
+      const found = (answer.rows as { id: string | null }[]).some(({ id }) => id !== null);
+      const isOverAll = bindings.includes(plainArray([]));
+      if (!found && isOverAll) foundNothing.resolve();
+      if (!found) waits.resolve();
+      return answer;
+    });
   });
   return { db: late, waits: waits.promise };
 }
