@@ -15,6 +15,7 @@ import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { ClaimedWebhooks } from "../../../src/db/queue/webhooks.ts";
 import { endExpiredWorkers } from "../../../src/db/queue/workers.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
+import { observed } from "../../delivery/engine-parts.ts";
 import {
   ALL,
   freshClaimant,
@@ -82,19 +83,6 @@ async function within(isOfRetries: boolean, work: (trx: Db) => Promise<unknown>)
       await trx.rollback();
     }
   }
-}
-
-/** A database whose responses arrive only after `until`. */
-function respondingAfter(target: Db, until: Promise<void>): Db {
-  return new Proxy(target, {
-    get(of, property) {
-      if (property !== "raw") return Reflect.get(of, property);
-      return (sql: string, bindings: never) => {
-        const held = of.raw(sql, bindings).then((response) => until.then(() => response));
-        return Object.assign(held, { options: () => held });
-      };
-    },
-  });
 }
 
 /**
@@ -199,7 +187,10 @@ describe("a claim", () => {
     const known = new ClaimedWebhooks();
     const before = await known.load(db, new Set([id]));
     const responded = Promise.withResolvers<void>();
-    const loaded = known.load(respondingAfter(db, responded.promise), new Set([id]));
+    const loaded = known.load(
+      observed(db, () => responded.promise),
+      new Set([id]),
+    );
     await known.load(db, new Set(others));
     responded.resolve();
     expect((await loaded).get(id)).toBe(before.get(id));
