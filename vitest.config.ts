@@ -1,10 +1,13 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
-import { LongWaitsFirst } from "./test/support/sequence.ts";
+import { LOOK_EVERY_MS, PATIENCE_MS } from "./test/support/patience.ts";
+import { LongWaitsFirst } from "./test/support/run/sequence.ts";
 
-/** What other programs stand between the service and its parts; they are not on every machine. */
+/** What is slow by nature: `npm run test:all` runs it, and nothing else. */
+const SLOW = ["test/{faults,upgrade}/**/*.test.ts", "test/**/*.slow.test.ts"];
+/** Needs programs that not every machine has. */
 const DEPLOY = "test/deploy/**/*.test.ts";
-/** What `npm run faults`, `npm run fuzz`, `npm run test:deploy` and others run, by their modes. */
+/** What other commands run, by their modes. */
 const INCLUDED: Record<string, string[]> = {
   full: [
     "test/faults/**/*.test.ts",
@@ -22,44 +25,52 @@ const INCLUDED: Record<string, string[]> = {
  * Files that need a process each. All others leave nothing behind in theirs, so that it can go on to the next file:
  * starting one and loading the service takes a second and a half.
  */
-const APART = ["test/{embedded,process}/**/*.test.ts", "test/faults/small-memory.test.ts"];
+const APART = ["test/{embedded,process}/**/*.test.ts"];
+const APART_SLOW = ["test/{embedded,process}/**/*.slow.test.ts", "test/faults/small-memory.test.ts"];
 
 // Neither the tests' processes nor the programs that they start, the service above all, compile the same code each time.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL(".cache/compiled", import.meta.url));
 
 /** Tests that share a process with others, or not. */
-function project(name: string, isolate: boolean, files: { include: string[]; exclude?: string[] }) {
+function project(name: string, isolate: boolean, include: string[], exclude: string[] = []) {
   return {
     test: {
-      ...files,
+      include,
+      exclude,
       name,
       isolate,
       pool: "forks",
       // Node runs TypeScript itself; the code is the same that the service runs.
       experimental: { viteModuleRunner: false, nodeLoader: false },
-      // A busy machine takes its time; what has come true is seen at once all the same.
-      testTimeout: 60_000,
-      hookTimeout: 180_000,
-      expect: { poll: { timeout: 20_000, interval: 50 } },
+      runner: "test/support/run/runner.ts",
+      // Longer than what a test waits for, so that the failure says what did not come true.
+      testTimeout: 2 * PATIENCE_MS,
+      hookTimeout: 2 * PATIENCE_MS,
+      expect: { poll: { timeout: PATIENCE_MS, interval: LOOK_EVERY_MS } },
     },
   } satisfies TestProjectInlineConfiguration;
 }
 
-export default defineConfig(({ mode }) => {
+function projectsOf(mode: string): TestProjectInlineConfiguration[] {
   const included = INCLUDED[mode];
+  if (included) return [project("apart", true, included)];
+  if (mode === "all")
+    return [project("apart", true, APART_SLOW), project("together", false, SLOW, APART_SLOW)];
+  return [
+    project("apart", true, APART, SLOW),
+    project("together", false, ["test/**/*.test.ts"], [...APART, ...SLOW, DEPLOY]),
+  ];
+}
+
+export default defineConfig(({ mode }) => {
   return {
     test: {
-      projects: included
-        ? [project("apart", true, { include: included })]
-        : [
-            project("apart", true, { include: APART }),
-            project("together", false, { include: ["test/**/*.test.ts"], exclude: [...APART, DEPLOY] }),
-          ],
-      globalSetup: "test/support/run-setup.ts",
+      projects: projectsOf(mode),
+      globalSetup: "test/support/run/setup.ts",
       // One more than the smallest machine has cores: two workers leave a third of two cores idle.
       maxWorkers: 3,
       sequence: { sequencer: LongWaitsFirst },
-      reporters: ["default", ["json", { outputFile: "test/results/report.json" }]],
+      reporters: ["default", ["json", { outputFile: `test/results/${mode}.json` }]],
     },
   };
 });

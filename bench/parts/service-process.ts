@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { startServiceProcess } from "../../test/support/service-process.ts";
+import { spawnService } from "../../test/support/spawned-service.ts";
 
 /** The service in a child process. */
 export interface ServiceProcess extends AsyncDisposable {
@@ -26,7 +26,7 @@ export async function startService(
   profiles?: string,
 ): Promise<ServiceProcess> {
   const profiling = profiles === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profiles}`];
-  const service = await startServiceProcess(settings, profiling);
+  const service = await spawnService(settings, profiling);
   return {
     pid: service.pid,
     url: `http://localhost:${service.httpPort}`,

@@ -34,6 +34,8 @@ export interface ApiContext {
   isPrepared?: () => boolean;
   /** Whether searchable values of payloads are stored for searches. */
   searchIndex: boolean;
+  /** A monotonic clock in milliseconds, by which cached statistics get old. Defaults to `performance.now`. */
+  now?: () => number;
   log: Logger;
   instruments: ApiInstruments;
   /** Traces calls. Undefined where traces are not exported. */

@@ -1,10 +1,11 @@
 import fc from "fast-check";
-import { inject, test } from "vitest";
+import { test } from "vitest";
 import { textArray } from "../../src/db/array-literal.ts";
 import { openDatabase, rows } from "../../src/db/database.ts";
+import { part } from "../support/parts.ts";
 
 test("texts of any characters reach PostgreSQL unchanged", async ({ expect, onTestFinished }) => {
-  const db = openDatabase(inject("postgresUrl"), { max: 1 });
+  const db = openDatabase((await part("postgres")).url, { max: 1 });
   onTestFinished(() => db.destroy());
   const text = fc.oneof(
     fc.string({ unit: "binary" }).map((some) => some.replaceAll("\0", "").toWellFormed()),

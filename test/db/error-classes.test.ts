@@ -1,9 +1,10 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Db, openDatabase, rows } from "../../src/db/database.ts";
 import { databaseErrorClass, isTransient } from "../../src/db/faults.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { part } from "../support/parts.ts";
 
 let database: TestDatabase;
 let db: Db;
@@ -12,7 +13,7 @@ let admin: Db;
 beforeAll(async () => {
   database = await createTestDatabase();
   db = openDatabase(database.url, { max: 2 });
-  admin = openDatabase(inject("postgresUrl"), { max: 1 });
+  admin = openDatabase((await part("postgres")).url, { max: 1 });
 });
 afterAll(async () => {
   await db.destroy();

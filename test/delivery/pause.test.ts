@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import pino from "pino";
 import { expect, test } from "vitest";
-import { type Random, randomOf } from "../../bench/parts/random.ts";
-import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
 import type { ClaimedDelivery } from "../../src/db/queue/claims.ts";
 import { WebhookWatch } from "../../src/delivery/claims/webhook-watch.ts";
 import { Sender, type SenderParts } from "../../src/delivery/sender.ts";
+import { type Random, randomOf } from "../support/random.ts";
+import { SimulatedTime } from "../support/simulation/simulated-time.ts";
 import { claimsOf, DELIVERED, OWNER, senderParts } from "./sender-inputs.ts";
 
 /** What the service promises: no POST starts later than this after the change was answered, in milliseconds. */

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { expect, onTestFinished, test } from "vitest";
-import { SimulatedTime } from "../../bench/parts/simulated-time.ts";
 import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
 import { Sender } from "../../src/delivery/sender.ts";
+import { SimulatedTime } from "../support/simulation/simulated-time.ts";
 import { claimsOf, DELIVERED, OWNER, senderParts } from "./sender-inputs.ts";
 
 /** A sender whose requests are answered, and whose results are recorded, when the test says so. */

@@ -8,6 +8,9 @@ import { findRunningPostgres } from "../../src/embedded/postgres/embedded-postgr
 import { findByCommand, markerOf } from "../../src/embedded/process/processes.ts";
 import { temporaryFolder } from "../embedded/support.ts";
 import { anyPort } from "../support/any-port.ts";
+import { part } from "../support/parts.ts";
+
+await Promise.all([part("workflows"), part("page")]);
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** How long a start and its downloads may take, in milliseconds. */

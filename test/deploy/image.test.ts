@@ -4,11 +4,12 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import packageJson from "../../package.json" with { type: "json" };
 import { openDatabase, rows } from "../../src/db/database.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { part } from "../support/parts.ts";
 import { buildImage, IMAGE_PROGRAMS, podman } from "./image.ts";
 import { describeWith } from "./programs.ts";
 
@@ -94,7 +95,7 @@ describeWith(IMAGE_PROGRAMS, "the image", () => {
       HOST: "127.0.0.1",
       HTTP_PORT: String(port),
       DATABASE_URL: database.url,
-      TEMPORAL_ADDRESS: inject("temporalAddress"),
+      TEMPORAL_ADDRESS: (await part("temporal")).address,
       SECRET_KEY: secretKey,
       LOG_LEVEL: "warn",
       ...environment,

@@ -6,7 +6,7 @@ import { inspect } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { Client, Connection } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
-import { expect, inject, vi } from "vitest";
+import { expect, vi } from "vitest";
 import { type Certificate, createLocalAuthority } from "../../demo/certificates.ts";
 import { EventService, WebhookProcess } from "../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
@@ -26,7 +26,8 @@ import { createLogger } from "../../src/process/logger.ts";
 import { ensureSearchAttributes, SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
-import { PROMPT_TIMERS } from "../support/temporal-setup.ts";
+import { part } from "../support/parts.ts";
+import { PROMPT_TIMERS } from "../support/run/temporal.ts";
 import { keyedTransport } from "../support/test-service.ts";
 
 /** What a test file's services run on: a database of the run's PostgreSQL and a namespace of its Temporal. */
@@ -140,7 +141,7 @@ export async function temporalClient({ temporal }: Pick<FaultParts, "temporal">)
 
 /** Makes a namespace of the run's Temporal that runs can be started in. */
 async function createNamespace(): Promise<FaultParts["temporal"]> {
-  const address = inject("temporalAddress");
+  const address = (await part("temporal")).address;
   const namespace = `test-${randomUUID()}`;
   const client = await temporalClient({ temporal: { address, namespace } });
   try {

@@ -1,13 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { Connection, Client as TemporalClient } from "@temporalio/client";
-import { inject } from "vitest";
+
 import { readConfig } from "../../src/config/config.ts";
 import { createDeliveryEngine } from "../../src/delivery/engine.ts";
 import type { Resolver } from "../../src/delivery/http/name-resolver.ts";
 import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
 import { temporalTarget } from "../../src/temporal/connection/target.ts";
 import { type DeliveryWorker, startDeliveryWorker } from "../../src/temporal/worker.ts";
+import { part } from "../support/parts.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 import { deleteSchedules, quietRuntime } from "../support/test-service.ts";
 
@@ -54,8 +55,8 @@ export async function startScriptedService(
   return {
     api,
     async startWorker() {
-      const code = await readFile(inject("workflowBundle"), "utf8");
-      const target = temporalTarget({ TEMPORAL_ADDRESS: inject("temporalAddress") });
+      const code = await readFile((await part("workflows")).bundle, "utf8");
+      const target = temporalTarget({ TEMPORAL_ADDRESS: (await part("temporal")).address });
       worker = startDeliveryWorker({
         target,
         names: own,
@@ -76,7 +77,7 @@ export async function startScriptedService(
 }
 
 async function removeSchedules(names: TemporalNames): Promise<void> {
-  const connection = await Connection.connect({ address: inject("temporalAddress") });
+  const connection = await Connection.connect({ address: (await part("temporal")).address });
   try {
     await deleteSchedules(new TemporalClient({ connection }), names);
   } finally {

@@ -2,7 +2,8 @@ import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "n
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { count } from "../../src/db/database.ts";
-import { startServiceProcess } from "../support/service-process.ts";
+import { part } from "../support/parts.ts";
+import { spawnService } from "../support/spawned-service.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { checkAttempts, outcomes, untilAllFinal } from "./parts.ts";
 import { FULL_SIZE } from "./scale.ts";
@@ -47,7 +48,7 @@ describe.skipIf(typeof group === "string")("a worker limited to 256 MiB", () => 
   async function startLimited(environment: Record<string, string>) {
     const before = currentGroup();
     writeFileSync(path.join(folder, "cgroup.procs"), String(process.pid));
-    const starting = startServiceProcess(environment);
+    const starting = spawnService(environment);
     writeFileSync(path.join(before, "cgroup.procs"), String(process.pid));
     const worker = await starting;
     onTestFinished(async () => {
@@ -56,6 +57,7 @@ describe.skipIf(typeof group === "string")("a worker limited to 256 MiB", () => 
     return worker;
   }
   beforeAll(async () => {
+    await part("workflows");
     cluster = await startCluster();
   });
   afterAll(async () => {

@@ -5,6 +5,9 @@ import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { temporaryFolder } from "../embedded/support.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { part } from "../support/parts.ts";
+
+await Promise.all([part("workflows"), part("page")]);
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** Whether util-linux's `script` is there, which runs a command on a terminal of its own. */

@@ -4,6 +4,9 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { temporaryFolder } from "../embedded/support.ts";
+import { part } from "../support/parts.ts";
+
+await Promise.all([part("workflows"), part("page")]);
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const PROGRAMS = [

@@ -15,12 +15,13 @@ import path from "node:path";
 import { connect as connectTls } from "node:tls";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { expect, inject, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { createLocalAuthority } from "../../demo/certificates.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { startService } from "../../src/service.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { part } from "../support/parts.ts";
 import { ownTemporalNames, quietRuntime } from "../support/test-service.ts";
 
 const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
@@ -111,7 +112,7 @@ async function startKeyedWorker(settings: Record<string, string>, address: strin
     {
       names: ownTemporalNames(),
       environment: { TEMPORAL_ADDRESS: address, TEMPORAL_TLS: "false", TEMPORAL_API_KEY_FILE: keyFile },
-      workflowBundle: { codePath: inject("workflowBundle") },
+      workflowBundle: { codePath: (await part("workflows")).bundle },
       giveUp: giveUp.signal,
     },
   );
@@ -166,6 +167,7 @@ test("an API key that Temporal refuses is corrected while a worker waits for its
 
 /** Temporal behind a check of API keys, as Temporal Cloud makes it. */
 async function startKeyedTemporal() {
+  const { address } = await part("temporal");
   const valid = new Set<string>();
   const refused: string[] = [];
   /** The connections that each key was seen on. */
@@ -173,7 +175,7 @@ async function startKeyedTemporal() {
   const targets = new Map<ServerHttp2Session, ClientHttp2Session>();
   const server = createServer();
   server.on("session", (session) => {
-    const target = connectHttp2(`http://${inject("temporalAddress")}`);
+    const target = connectHttp2(`http://${address}`);
     target.on("error", () => session.destroy());
     session.on("error", () => {});
     session.once("close", () => target.destroy());

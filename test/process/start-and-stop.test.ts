@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 import { Code, createClient } from "@connectrpc/connect";
 import { Connection } from "@temporalio/client";
 import proto from "@temporalio/proto";
-import { expect, inject, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus } from "../../gen/health/v1/health_pb.ts";
 import { WebhookService } from "../../gen/webhook/v1/webhook_pb.ts";
 import { readConfig } from "../../src/config/config.ts";
@@ -25,6 +25,7 @@ import { temporaryFolder } from "../embedded/support.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startDatabaseGateway } from "../support/database-gateway.ts";
+import { part } from "../support/parts.ts";
 import { startServiceProcess } from "../support/service-process.ts";
 import { startTemporalGateway } from "../support/temporal-gateway.ts";
 import {
@@ -44,7 +45,7 @@ const settings = {
   LOG_LEVEL: "silent",
   SECRET_KEY: randomBytes(32).toString("base64"),
   ADMIN_KEY: adminKey,
-  TEMPORAL_ADDRESS: inject("temporalAddress"),
+  TEMPORAL_ADDRESS: (await part("temporal")).address,
 };
 
 async function readiness(url: string): Promise<{ status: number; reasons: string[] }> {

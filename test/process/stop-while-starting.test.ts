@@ -6,6 +6,9 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { temporaryFolder } from "../embedded/support.ts";
 import { anyPort } from "../support/any-port.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { part } from "../support/parts.ts";
+
+await Promise.all([part("workflows"), part("page")]);
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** The contract of the image: `docker stop` is obeyed while the service starts. In milliseconds. */

@@ -4,7 +4,10 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { expect, test } from "vitest";
 import { createTestDatabase } from "../support/database.ts";
+import { part } from "../support/parts.ts";
 import { startArguments } from "../support/service-process.ts";
+
+await Promise.all([part("workflows"), part("page")]);
 
 /** The log lines of a service until it is ready. */
 async function startLog(environment: Record<string, string>): Promise<string[]> {

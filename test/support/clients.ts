@@ -3,40 +3,53 @@ import {
   createConnectTransport,
   createGrpcTransport,
   createGrpcWebTransport,
+  Http2SessionManager,
 } from "@connectrpc/connect-node";
 import type { TestApi } from "./test-api.ts";
 
-/** Sends the key with every call that carries none. */
-function withKey(secret: string): Interceptor {
+/** Sends the key with every call that carries none: that of the administrator unless given. */
+function withKey(api: TestApi, secret?: string): Interceptor {
   return (next) => (request) => {
-    if (!request.header.has("X-Service-Key")) request.header.set("X-Service-Key", secret);
+    if (!request.header.has("X-Service-Key")) request.header.set("X-Service-Key", secret ?? api.adminKey);
     return next(request);
   };
 }
 
-/** gRPC over h2c; the administrator's key unless another is given. */
-export function grpc(api: TestApi, key = api.adminKey): Transport {
-  return createGrpcTransport({ baseUrl: api.grpcUrl, interceptors: [withKey(key)] });
+/** gRPC over h2c; the administrator's key unless another is given. Over a connection of its own unless one is given. */
+export function grpc(
+  api: TestApi,
+  key?: string,
+  connection = new Http2SessionManager(api.grpcUrl),
+): Transport {
+  return createGrpcTransport({
+    baseUrl: api.grpcUrl,
+    sessionManager: connection,
+    interceptors: [withKey(api, key)],
+  });
 }
 
 /** The Connect protocol over HTTP/1.1. */
-export function connect(api: TestApi, key = api.adminKey, useBinaryFormat = true): Transport {
+export function connect(api: TestApi, key?: string, useBinaryFormat = true): Transport {
   return createConnectTransport({
     baseUrl: api.url,
     httpVersion: "1.1",
     useBinaryFormat,
-    interceptors: [withKey(key)],
+    interceptors: [withKey(api, key)],
   });
 }
 
 /** gRPC-Web over HTTP/1.1, as browsers speak it. */
-export function grpcWeb(api: TestApi, key = api.adminKey): Transport {
-  return createGrpcWebTransport({ baseUrl: api.url, httpVersion: "1.1", interceptors: [withKey(key)] });
+export function grpcWeb(api: TestApi, key?: string): Transport {
+  return createGrpcWebTransport({
+    baseUrl: api.url,
+    httpVersion: "1.1",
+    interceptors: [withKey(api, key)],
+  });
 }
 
 /** What the services are called by, each by its name, for tests of what must be alike in all. */
 export const PROTOCOLS: [string, (api: TestApi, key?: string) => Transport][] = [
-  ["gRPC", grpc],
+  ["gRPC", (api, key) => grpc(api, key)],
   ["gRPC-Web", grpcWeb],
   ["Connect", connect],
   ["Connect with JSON", (api, key) => connect(api, key, false)],

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { inject } from "vitest";
 import { type Db, openDatabase } from "../../src/db/database.ts";
+import { part } from "./parts.ts";
 
 /** A migrated database of a test file's own. */
 export interface TestDatabase {
@@ -11,9 +11,11 @@ export interface TestDatabase {
 
 /** Clones the template, which takes some 50 ms. */
 export async function createTestDatabase(): Promise<TestDatabase> {
-  const name = `test_${randomUUID().replaceAll("-", "")}`;
-  await administer(`create database ${name} template ${inject("templateDatabase")}`);
-  const url = new URL(inject("postgresUrl"));
+  const { url: adminUrl, template } = await part("postgres");
+  // The account of processor time knows by the name whose it is.
+  const name = `test_${process.pid}_${randomUUID().replaceAll("-", "")}`;
+  await administer(`create database ${name} template ${template}`);
+  const url = new URL(adminUrl);
   url.pathname = name;
   return { url: url.href, drop: () => administer(`drop database ${name} with (force)`) };
 }
@@ -22,6 +24,42 @@ let admin: Db | undefined;
 
 /** By a pool of the process, because to log in takes longer than most of what is done. */
 async function administer(sql: string): Promise<void> {
-  admin ??= openDatabase(inject("postgresUrl"), { max: 2, applicationName: "test" });
+  admin ??= openDatabase((await part("postgres")).url, { max: 2, applicationName: "test" });
   await admin.raw(sql);
+}
+
+let shared: Promise<Db> | undefined;
+
+/** The database that the files of this worker share, one after the other, with empty tables. */
+export async function useDatabase(): Promise<Db> {
+  shared ??= createTestDatabase().then(({ url }) => openDatabase(url, { max: 10 }));
+  const db = await shared;
+  await empty(db);
+  return db;
+}
+
+/** The tables of the migrations. */
+const KEPT = ["knex_migrations", "knex_migrations_lock"];
+
+/**
+ * Truncates what has rows, or had some: a truncated table gets new files, and so does each partition and index. The audit
+ * log refuses it otherwise.
+ */
+const EMPTY = `do $$ declare
+    filled text;
+  begin
+    select string_agg(c.oid::regclass::text, ', ') into filled
+      from pg_class c
+      where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> all('{${KEPT}}')
+        and pg_relation_size(c.oid) > 0;
+    if filled is not null then
+      alter table audit_log disable trigger audit_log_not_truncated;
+      execute 'truncate ' || filled || ' cascade';
+      alter table audit_log enable always trigger audit_log_not_truncated;
+    end if;
+  end $$`;
+
+/** Removes all rows. */
+export async function empty(db: Db): Promise<void> {
+  await db.raw(EMPTY);
 }

@@ -7,7 +7,8 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { inject, onTestFinished } from "vitest";
+import { onTestFinished } from "vitest";
+import { part } from "./parts.ts";
 
 /** Stands between a worker and the run's Temporal. */
 export interface TemporalGateway {
@@ -24,7 +25,7 @@ export interface TemporalGateway {
  */
 export async function startTemporalGateway(port = 0): Promise<TemporalGateway> {
   let status: number | null = null;
-  const temporal = connect(`http://${inject("temporalAddress")}`);
+  const temporal = connect(`http://${(await part("temporal")).address}`);
   temporal.on("error", () => {});
   const server = createServer();
   const sessions = new Set<{ destroy(): void }>([temporal]);

@@ -1,4 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import type { DescService } from "@bufbuild/protobuf";
+import { type Client, createClient } from "@connectrpc/connect";
+import { Http2SessionManager } from "@connectrpc/connect-node";
 import { createNoopMeter } from "@opentelemetry/api";
 import pino from "pino";
 import { Permission } from "../../gen/webhook/v1/options_pb.ts";
@@ -13,7 +16,8 @@ import { createAddressGuard } from "../../src/delivery/request/address-guard.ts"
 import { createSigner } from "../../src/delivery/request/signature.ts";
 import { createTargetRules } from "../../src/delivery/request/target-url.ts";
 import { createApiInstruments } from "../../src/metrics/instruments.ts";
-import { createTestDatabase } from "./database.ts";
+import { grpc } from "./clients.ts";
+import { createTestDatabase, empty } from "./database.ts";
 import { DESCRIBED_TIMEOUT_MS, expectDescribed } from "./described-answers.ts";
 
 /** An envelope as REST answers it; numbers as JSON.parse reads them. */
@@ -44,15 +48,19 @@ export interface RestRequest {
   headers?: Record<string, string>;
 }
 
-/** The real API on a database of its own. */
+/** The real API on a database of its own, or on one that the files of a worker share. */
 export interface TestApi extends Api {
   context: ApiContext;
   databaseUrl: string;
   /** Address of the gRPC listener. */
   grpcUrl: string;
-  /** Secret of a key with every permission. */
-  adminKey: string;
-  adminKeyId: string;
+  /** Secret of a key with every permission; another one after `empty`. */
+  readonly adminKey: string;
+  readonly adminKeyId: string;
+  /** A client of a service, over one connection for all. Calls carry the secret, the administrator's unless given. */
+  client<Service extends DescService>(service: Service, secret?: string): Client<Service>;
+  /** Removes all rows, makes a new administrator's key, and has caches read again. */
+  empty(): Promise<void>;
   /** Registers a webhook for OrderDispatched, at an address of its own; answers its id. */
   register(): Promise<bigint>;
   /** Makes a key; every permission unless told. */
@@ -60,6 +68,9 @@ export interface TestApi extends Api {
   /** Calls REST and holds the answer against the OpenAPI description. */
   rest(method: string, path: string, request?: RestRequest): Promise<RestAnswer>;
 }
+
+/** Longer than any result is cached, in milliseconds. */
+const CACHED_MS = 86_400_000;
 
 /** Starts the API on free ports, on a fresh database unless one is given. */
 export async function startTestApi(
@@ -81,6 +92,7 @@ export async function startTestApi(
   const db = openDatabase(database.url, { max: 10, applicationName: "test" });
   const log = options.log ?? pino({ level: process.env.TEST_LOG_LEVEL ?? "silent" });
   const secrets = createSecretBox(randomBytes(32));
+  let skippedMs = 0;
   const context: ApiContext = {
     db,
     ...(options.reads ? { reads: options.reads(log) } : {}),
@@ -94,38 +106,63 @@ export async function startTestApi(
     deliveryTimeoutMs: DESCRIBED_TIMEOUT_MS,
     retentionDays: 30,
     searchIndex: options.searchIndex ?? true,
+    now: () => performance.now() + skippedMs,
     readiness: options.readiness ?? (async () => []),
     ...(options.dispatchNow ? { dispatchNow: options.dispatchNow } : {}),
     ...(options.tryRequest ? { tryRequest: options.tryRequest } : {}),
   };
-  const api = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });
+  const started = await startApi(context, { httpPort: 0, grpcPort: 0, services: true, ...options });
   const key: TestApi["key"] = async (more) => {
     const made = await createApiKey(db, { name: "test", permissions: ALL_PERMISSIONS, ...more });
     return { id: made.key.id, secret: made.secret };
   };
-  const admin = await key({ name: "admin" });
-  const rest: TestApi["rest"] = (method, path, request) =>
-    callRest(api.url, admin.secret, method, path, request);
-  return {
-    ...api,
+  let admin = await key({ name: "admin" });
+  const grpcUrl = `http://127.0.0.1:${started.grpcPort}`;
+  const connection = new Http2SessionManager(grpcUrl);
+  const api: TestApi = {
+    ...started,
     context,
     databaseUrl: database.url,
-    grpcUrl: `http://127.0.0.1:${api.grpcPort}`,
-    adminKey: admin.secret,
-    adminKeyId: admin.id,
+    grpcUrl,
+    get adminKey() {
+      return admin.secret;
+    },
+    get adminKeyId() {
+      return admin.id;
+    },
     key,
+    client: (service, secret) => createClient(service, grpc(api, secret, connection)),
     async register() {
       const url = `https://receiver.example/${randomUUID()}`;
-      const { envelope } = await rest("POST", "/api/webhook", { json: { process: 1, url } });
+      const { envelope } = await api.rest("POST", "/api/webhook", { json: { process: 1, url } });
       return BigInt(envelope.Data.Id);
     },
-    rest,
+    rest: (method, path, request) => callRest(started.url, admin.secret, method, path, request),
+    async empty() {
+      await empty(db);
+      admin = await key({ name: "admin" });
+      skippedMs += CACHED_MS;
+    },
     async stop() {
-      await api.stop();
+      await started.stop();
       await db.destroy();
       await database.drop();
     },
   };
+  return api;
+}
+
+let shared: Promise<TestApi> | undefined;
+
+/**
+ * The API that the files of this worker share, one after the other, with empty tables and caches. Only tests of settings,
+ * limits, listeners and failures start one of their own.
+ */
+export async function useApi(): Promise<TestApi> {
+  shared ??= startTestApi();
+  const api = await shared;
+  await api.empty();
+  return api;
 }
 
 /** Keys that can do one thing only. */

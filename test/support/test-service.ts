@@ -4,7 +4,7 @@ import tls from "node:tls";
 import { type Client, createClient, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { Connection, Client as TemporalClient } from "@temporalio/client";
-import { expect, inject, onTestFinished, vi } from "vitest";
+import { expect, onTestFinished, vi } from "vitest";
 import { createLocalAuthority, type LocalAuthority } from "../../demo/certificates.ts";
 import { type Receiver, type Reply, startReceiver } from "../../demo/receiver.ts";
 import { ApiKeyService } from "../../gen/webhook/v1/api_key_pb.ts";
@@ -22,6 +22,7 @@ import { type Service, startService } from "../../src/service.ts";
 import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
 import { installRuntime } from "../../src/temporal/connection/runtime.ts";
 import { createTestDatabase } from "./database.ts";
+import { part } from "./parts.ts";
 
 const LOG_LEVEL = process.env.TEST_LOG_LEVEL ?? "silent";
 /** Short times, so that four attempts take a second. */
@@ -89,7 +90,7 @@ export async function startTestService(
   const names = temporalNames(`${randomUUID()}-`);
   const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
   const namespace = settings.TEMPORAL_NAMESPACE ?? "default";
-  const environment = { TEMPORAL_ADDRESS: inject("temporalAddress"), TEMPORAL_NAMESPACE: namespace };
+  const environment = { TEMPORAL_ADDRESS: (await part("temporal")).address, TEMPORAL_NAMESPACE: namespace };
   quietRuntime();
   const variables = {
     HOST: "127.0.0.1",
@@ -108,12 +109,12 @@ export async function startTestService(
   };
   const authority = await trustedAuthority();
   const certificate = await authority.issue(["localhost", "127.0.0.1"]);
-  const code = await readFile(inject("workflowBundle"), "utf8");
+  const code = await readFile((await part("workflows")).bundle, "utf8");
   const start = (role: Record<string, string>, workflowBundle = { code }) =>
     startService(readConfig({ ...variables, ...role }), { names, environment, workflowBundle });
   const service = await start({});
   const db = openDatabase(database.url, { max: 3, applicationName: "test" });
-  const connection = await Connection.connect({ address: inject("temporalAddress") });
+  const connection = await Connection.connect({ address: (await part("temporal")).address });
   const temporal = new TemporalClient({ connection, namespace });
   const receivers: Receiver[] = [];
   const workers: Service[] = [];
@@ -209,7 +210,7 @@ export async function startTestService(
 export function ownTemporalNames(namespace = "default"): TemporalNames {
   const names = temporalNames(`${randomUUID()}-`);
   onTestFinished(async () => {
-    const connection = await Connection.connect({ address: inject("temporalAddress") });
+    const connection = await Connection.connect({ address: (await part("temporal")).address });
     await deleteSchedules(new TemporalClient({ connection, namespace }), names);
     await connection.close();
   });

@@ -1,10 +1,11 @@
 import { ScheduleClient } from "@temporalio/client";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import pino from "pino";
-import { expect, inject, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { readConfig } from "../../src/config/config.ts";
 import { temporalTarget } from "../../src/temporal/connection/target.ts";
 import { startDelivery } from "../../src/worker/delivery.ts";
+import { part } from "../support/parts.ts";
 import { startTestApi } from "../support/test-api.ts";
 import { ownTemporalNames, quietRuntime, startTestService, WOKEN } from "../support/test-service.ts";
 
@@ -98,7 +99,7 @@ test("the engine is closed, also if its worker cannot be stopped", async () => {
     directUrl: api.databaseUrl,
     secrets,
     names,
-    target: temporalTarget({ TEMPORAL_ADDRESS: inject("temporalAddress") }),
+    target: temporalTarget({ TEMPORAL_ADDRESS: (await part("temporal")).address }),
     workflowBundle: { code: "not JavaScript" },
     log: Object.assign(pino({ level: "silent" }), { error }),
     stopping: stopping.signal,

@@ -2,7 +2,8 @@ import { glob, readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { Worker } from "@temporalio/worker";
-import { expect, inject, test } from "vitest";
+import { expect, test } from "vitest";
+import { part } from "../support/parts.ts";
 import { quietRuntime } from "../support/test-service.ts";
 import { ASK_FIRST, behindPatch, bundleChanged } from "./changed-workflows.ts";
 import { RELEASED } from "./release.ts";
@@ -73,7 +74,7 @@ test("stored histories name no machine, path or secret", () => {
 });
 
 test("the workflows replay every stored history of every release", async () => {
-  const code = await readFile(inject("workflowBundle"), "utf8");
+  const code = await readFile((await part("workflows")).bundle, "utf8");
   expect(await misfits(code, stored)).toEqual({});
 });
 

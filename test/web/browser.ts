@@ -1,5 +1,5 @@
 import { type Browser, type BrowserContextOptions, chromium } from "playwright-core";
-import { inject } from "vitest";
+import { part } from "../support/parts.ts";
 
 /** A name by which the browser reaches this machine without taking it for its own. */
 export const OTHER_HOST = "hooks.example";
@@ -44,7 +44,7 @@ export async function theBrowser(): Promise<Browser> {
 }
 
 async function start(): Promise<Browser> {
-  const found = inject("chromium");
+  const found = await part("chromium");
   if ("missing" in found) throw new Error(`no browser: ${found.missing}`);
   try {
     return await chromium.launch({

@@ -33,19 +33,20 @@ async function findings(page: Page, rules?: readonly string[]): Promise<Finding[
       { id, help, impact, inDialog: element.closest("[role=dialog]") !== null, where: html.slice(0, 200) }))))`);
 }
 
-/**
- * Fails the test where axe finds what keeps people from using the page, in light or in dark; in an open dialog, whatever
- * it finds. What passes by itself does not count: a list is pale while another one is loaded.
- */
-export async function expectAccessible(page: Page): Promise<void> {
+/** What keeps people from using the page, in light or in dark; in an open dialog, whatever axe finds. */
+export async function graveFindings(page: Page): Promise<Finding[]> {
+  const found: Finding[] = [];
   for (const colorScheme of SCHEMES) {
     await page.emulateMedia({ colorScheme });
-    const rules = colorScheme === "light" ? undefined : OF_COLOURS;
-    const grave = async () =>
-      (await findings(page, rules)).filter(({ impact, inDialog }) => GRAVE.has(impact) || inDialog);
-    await expect.poll(grave, { message: colorScheme }).toEqual([]);
+    found.push(...(await findings(page, colorScheme === "light" ? undefined : OF_COLOURS)));
   }
   await page.emulateMedia({ colorScheme: WINDOW.colorScheme ?? null });
+  return found.filter(({ impact, inDialog }) => GRAVE.has(impact) || inDialog);
+}
+
+/** Fails the test where there are grave findings. What passes by itself does not count: a list is pale while another is loaded. */
+export async function expectAccessible(page: Page): Promise<void> {
+  await expect.poll(() => graveFindings(page)).toEqual([]);
 }
 
 /** The live regions of a page: screen readers announce each change of their text. */

@@ -2,15 +2,16 @@ import http2 from "node:http2";
 import { text } from "node:stream/consumers";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { request } from "undici";
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createLocalAuthority } from "../../demo/certificates.ts";
 import { NONCE_PLACEHOLDER, PAGE_PATHS } from "../../src/contract/page-paths.ts";
+import { part } from "../support/parts.ts";
 import { sendRaw } from "../support/raw-request.ts";
 import { startTestApi, type TestApi } from "../support/test-api.ts";
 
 let api: TestApi;
 beforeAll(async () => {
-  api = await startTestApi({ page: inject("settingsPage") });
+  api = await startTestApi({ page: (await part("page")).folder });
 });
 afterAll(() => api?.stop());
 
@@ -149,7 +150,7 @@ test("where the page is not built, its addresses say what to do and the API goes
 });
 
 test("a process that only delivers has no page", async () => {
-  const worker = await startTestApi({ services: false, page: inject("settingsPage") });
+  const worker = await startTestApi({ services: false, page: (await part("page")).folder });
   try {
     for (const path of ["/", "/keys", ...(await files())]) {
       expect((await get(path, BROWSER, worker)).status).toBe(404);
@@ -162,7 +163,7 @@ test("a process that only delivers has no page", async () => {
 test("over TLS and HTTP/2 it is the same page with the same files", async () => {
   const authority = await createLocalAuthority();
   const tls = await authority.issue(["localhost", "127.0.0.1"]);
-  const secure = await startTestApi({ page: inject("settingsPage"), tls });
+  const secure = await startTestApi({ page: (await part("page")).folder, tls });
   const session = http2.connect(secure.url, { ca: authority.cert });
   try {
     for (const path of ["/", "/keys", ...(await files())]) {

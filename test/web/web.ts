@@ -1,4 +1,5 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
+import { part } from "../support/parts.ts";
 import { startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 import { theBrowser, WINDOW } from "./browser.ts";
 import { watch } from "./watched-page.ts";
@@ -34,6 +35,7 @@ export interface Web {
  * @param settings environment variables over the short times of tests
  */
 export async function startWeb(settings: Record<string, string> = {}): Promise<Web> {
+  await part("page");
   const browser = await theBrowser();
   const pace = settings.DISPATCH_INTERVAL === undefined ? WOKEN : {};
   const service = await startTestService({ ...pace, ...settings });

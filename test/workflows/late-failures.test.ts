@@ -1,7 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { Worker } from "@temporalio/worker";
-import { afterAll, afterEach, beforeAll, expect, inject, onTestFinished, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from "vitest";
 import type { Receiver } from "../../demo/receiver.ts";
+import { part } from "../support/parts.ts";
 import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 import { failingOnce, untilStep } from "../support/waiting-run.ts";
@@ -51,7 +52,7 @@ async function startWaitingRun(
 async function expectReplayable(run: Run, patch: string): Promise<void> {
   const history = await run.fetchHistory();
   expect(stepsOf(history)).toContain(`patch ${patch}`);
-  const code = await readFile(inject("workflowBundle"), "utf8");
+  const code = await readFile((await part("workflows")).bundle, "utf8");
   await Worker.runReplayHistory({ workflowBundle: { code } }, history);
 }
 

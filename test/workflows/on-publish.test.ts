@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
 import { tsToMs } from "@temporalio/common/lib/time.js";
-import { afterAll, afterEach, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import type { Receiver } from "../../demo/receiver.ts";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { EventService } from "../../gen/webhook/v1/event_pb.ts";
@@ -11,6 +11,7 @@ import { readConfig } from "../../src/config/config.ts";
 import { startService } from "../../src/service.ts";
 import { type TemporalNames, temporalNames } from "../../src/temporal/connection/names.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { part } from "../support/parts.ts";
 import { keyedTransport, startTestService, type TestService, WOKEN } from "../support/test-service.ts";
 
 const SECRET_KEY = randomBytes(32).toString("base64");
@@ -165,9 +166,9 @@ const namesOf = ({ scheduleId }: TestService): TemporalNames =>
 
 /** Starts one more worker of the test's service; answers what ends it. */
 async function startWorker(of: TestService): Promise<() => Promise<void>> {
-  const environment = { TEMPORAL_ADDRESS: inject("temporalAddress") };
+  const environment = { TEMPORAL_ADDRESS: (await part("temporal")).address };
   const { database } = (await of.db.raw("select current_database() as database")).rows[0];
-  const url = new URL(inject("postgresUrl"));
+  const url = new URL((await part("postgres")).url);
   url.pathname = database;
   const config = readConfig({
     ...environment,
@@ -181,7 +182,7 @@ async function startWorker(of: TestService): Promise<() => Promise<void>> {
     HEARTBEAT_TIMEOUT: "20s",
     DELIVERY_ALLOWED_NETWORKS: "127.0.0.0/8",
   });
-  const code = await readFile(inject("workflowBundle"), "utf8");
+  const code = await readFile((await part("workflows")).bundle, "utf8");
   const worker = await startService(config, { environment, names: namesOf(of), workflowBundle: { code } });
   onTestFinished(() => worker.stop());
   return () => worker.stop();

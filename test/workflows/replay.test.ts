@@ -4,9 +4,10 @@ import proto from "@temporalio/proto";
 import { Worker } from "@temporalio/worker";
 import { workflowMetadataQuery } from "@temporalio/workflow";
 import pino from "pino";
-import { afterAll, afterEach, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { ensureSearchAttributes } from "../../src/temporal/setup/search-attributes.ts";
+import { part } from "../support/parts.ts";
 import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
@@ -33,7 +34,7 @@ afterAll(() => service.stop());
 afterEach(() => service.removeWebhooks());
 
 async function replay(history: unknown): Promise<void> {
-  const code = await readFile(inject("workflowBundle"), "utf8");
+  const code = await readFile((await part("workflows")).bundle, "utf8");
   await Worker.runReplayHistory({ workflowBundle: { code } }, history as History);
 }
 

@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { Connection } from "@temporalio/client";
 import proto from "@temporalio/proto";
-import { afterAll, beforeAll, expect, inject, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { DeliveryState } from "../../gen/webhook/v1/delivery_pb.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/temporal/setup/search-attributes.ts";
+import { part } from "../support/parts.ts";
 import { startRun } from "../support/start-run.ts";
 import { startTestService, type TestService } from "../support/test-service.ts";
 
@@ -18,7 +19,7 @@ const namespace = `searched-${randomUUID()}`;
 let connection: Connection;
 let service: TestService;
 beforeAll(async () => {
-  connection = await Connection.connect({ address: inject("temporalAddress") });
+  connection = await Connection.connect({ address: (await part("temporal")).address });
   await connection.workflowService.registerNamespace({
     namespace,
     workflowExecutionRetentionPeriod: { seconds: 86_400 as never },

@@ -8,14 +8,15 @@ import {
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
 import { request } from "undici";
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { reasonOf, refused } from "../../support/grpc-calls.ts";
+import { part } from "../../support/parts.ts";
 import { startTestApi, type TestApi } from "../../support/test-api.ts";
 
 let api: TestApi;
 beforeAll(async () => {
-  api = await startTestApi({ page: inject("settingsPage") });
+  api = await startTestApi({ page: (await part("page")).folder });
 });
 afterAll(() => api.stop());
 

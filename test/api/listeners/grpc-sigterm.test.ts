@@ -1,12 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { Code, createClient } from "@connectrpc/connect";
-import { expect, inject, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../../gen/health/v1/health_pb.ts";
 import { EventService } from "../../../gen/webhook/v1/event_pb.ts";
 import { WebhookService } from "../../../gen/webhook/v1/webhook_pb.ts";
 import { openDatabase } from "../../../src/db/database.ts";
 import { createTestDatabase } from "../../support/database.ts";
 import { lock, orderEvent, refused, waitingQueries } from "../../support/grpc-calls.ts";
+import { part } from "../../support/parts.ts";
 import { startServiceProcess } from "../../support/service-process.ts";
 import { keyedTransport } from "../../support/test-service.ts";
 
@@ -19,7 +20,7 @@ test("SIGTERM lets calls and streams in flight finish, tells watchers, and ends 
   const service = await startServiceProcess({
     ROLE: "api",
     DATABASE_URL: database.url,
-    TEMPORAL_ADDRESS: inject("temporalAddress"),
+    TEMPORAL_ADDRESS: (await part("temporal")).address,
     SECRET_KEY: randomBytes(32).toString("base64"),
     ADMIN_KEY: adminKey,
   });

@@ -1,13 +1,14 @@
 import { once } from "node:events";
 import { connect as openSocket, type Socket } from "node:net";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, inject, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { MAX_PIPELINED } from "../../../src/api/listeners/unread-bodies.ts";
+import { part } from "../../support/parts.ts";
 import { startTestApi, type TestApi } from "../../support/test-api.ts";
 
 let api: TestApi;
 beforeAll(async () => {
-  api = await startTestApi({ page: inject("settingsPage") });
+  api = await startTestApi({ page: (await part("page")).folder });
 });
 afterAll(() => api.stop());
 

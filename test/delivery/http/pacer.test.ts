@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { SimulatedTime } from "../../../bench/parts/simulated-time.ts";
 import { Pacer } from "../../../src/delivery/http/pacer.ts";
+import { SimulatedTime } from "../../support/simulation/simulated-time.ts";
 
 const PACE = { atOnce: 5, perSecond: 20 };
 

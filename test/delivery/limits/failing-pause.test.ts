@@ -1,10 +1,10 @@
 import { expect, onTestFinished, test } from "vitest";
-import { SimulatedTime } from "../../../bench/parts/simulated-time.ts";
 import type { ClaimedDelivery } from "../../../src/db/queue/claims.ts";
 import { InFlightLimit } from "../../../src/delivery/limits/in-flight-limit.ts";
 import type { Kind } from "../../../src/delivery/limits/task.ts";
 import { INITIAL_WINDOW } from "../../../src/delivery/limits/windows.ts";
 import { BUSY_FAILING_MS, FAILING_MS, MANY_FAILURES, Sender } from "../../../src/delivery/sender.ts";
+import { SimulatedTime } from "../../support/simulation/simulated-time.ts";
 import { claimsOf, DELIVERED, FAILED, OWNER, senderParts } from "../sender-inputs.ts";
 
 const ATTEMPTS = 24;

@@ -2,12 +2,13 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import type { ConnectionOptions } from "@temporalio/client";
 import { pino } from "pino";
-import { expect, inject, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { STATUS_CODES } from "../../../src/contract/errors.ts";
 import { connectTemporal } from "../../../src/temporal/connection/connection.ts";
 import { temporalNames } from "../../../src/temporal/connection/names.ts";
 import { createDispatchTrigger } from "../../../src/temporal/dispatch-now.ts";
 import { anyPort } from "../../support/any-port.ts";
+import { part } from "../../support/parts.ts";
 import { useRefusingProxy } from "../../support/refusing-proxy.ts";
 import { startTemporalGateway } from "../../support/temporal-gateway.ts";
 
@@ -15,7 +16,7 @@ const log = pino({ level: "silent" });
 
 test("workers and the API reach Temporal directly, whatever the proxy variables say", async () => {
   const proxied = await useRefusingProxy();
-  const target = { connectionOptions: { address: inject("temporalAddress") }, namespace: "default" };
+  const target = { connectionOptions: { address: (await part("temporal")).address }, namespace: "default" };
   const connections = await connectTemporal(target, log, AbortSignal.timeout(20_000));
   onTestFinished(() => connections.close());
   const trigger = createDispatchTrigger(target, temporalNames("none-"), log);
@@ -27,7 +28,7 @@ test("workers and the API reach Temporal directly, whatever the proxy variables 
 
 test("an attempt to connect that fails half-way closes its connections", async () => {
   const open = new Set<Socket>();
-  const [host = "", port] = inject("temporalAddress").split(":");
+  const [host = "", port] = (await part("temporal")).address.split(":");
   const gateway = createServer((socket) => {
     open.add(socket);
     const onward = connect(Number(port), host);

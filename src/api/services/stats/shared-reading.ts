@@ -8,21 +8,26 @@ const CACHE_TIME_FACTOR = 10;
  * and not cached.
  *
  * @param freshMs the minimum cache time, in milliseconds
+ * @param now a monotonic clock, in milliseconds
  */
-export function sharedReading<T>(read: () => Promise<T>, freshMs: number): () => Promise<T> {
+export function sharedReading<T>(
+  read: () => Promise<T>,
+  freshMs: number,
+  now = performance.now.bind(performance),
+): () => Promise<T> {
   let current: Promise<T> | undefined;
   let staleAt = 0;
   return () => {
-    if (current && performance.now() < staleAt) return current;
-    const started = performance.now();
+    if (current && now() < staleAt) return current;
+    const started = now();
     staleAt = Number.POSITIVE_INFINITY;
     // The read must not be cancelled when the call that happened to start it ends.
     const reading = onBehalfOfAll(read);
     current = reading;
     reading.then(
       () => {
-        const now = performance.now();
-        staleAt = now + Math.max(freshMs, CACHE_TIME_FACTOR * (now - started));
+        const ended = now();
+        staleAt = ended + Math.max(freshMs, CACHE_TIME_FACTOR * (ended - started));
       },
       () => {
         staleAt = 0;
@@ -40,18 +45,20 @@ const MAX_READINGS = 1_000;
  *
  * @param nameOf the cache key
  * @param freshMs the minimum cache time, in milliseconds
+ * @param now a monotonic clock, in milliseconds
  */
 export function sharedReadings<K, T>(
   read: (asked: K) => Promise<T>,
   nameOf: (asked: K) => string,
   freshMs: number,
+  now = performance.now.bind(performance),
 ): (asked: K) => Promise<T> {
   const readings = new Map<string, () => Promise<T>>();
   return (asked) => {
     const name = nameOf(asked);
     let reading = readings.get(name);
     if (!reading) {
-      reading = sharedReading(() => read(asked), freshMs);
+      reading = sharedReading(() => read(asked), freshMs, now);
       readings.set(name, reading);
       const [oldest] = readings.keys();
       if (readings.size > MAX_READINGS && oldest !== undefined) readings.delete(oldest);

@@ -67,13 +67,14 @@ export function statsService(
   stopping: AbortSignal,
   maxSilenceMs = MAX_SILENCE_MS,
 ): ServiceImpl<typeof StatsService> {
-  const { db, dispatchNow, workflowUrl } = context;
+  const { db, dispatchNow, workflowUrl, now } = context;
   // Shared only by callers with the same scope.
-  const overview = sharedReadings((scope) => readOverview(db, scope), scopeName, WATCH_INTERVAL_MS);
+  const overview = sharedReadings((scope) => readOverview(db, scope), scopeName, WATCH_INTERVAL_MS, now);
   const history = sharedReadings(
     ({ scope, buckets }: { scope: Scope; buckets: number }) => readHistory(db, scope, buckets, new Date()),
     ({ scope, buckets }) => `${scopeName(scope)} ${buckets}`,
     0,
+    now,
   );
 
   function runMessage(run: RunRow): MessageInitShape<typeof DispatchRunSchema> {

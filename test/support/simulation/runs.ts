@@ -1,8 +1,8 @@
-import type { DispatchConfig } from "../../src/config/config.ts";
-import type { Random } from "../parts/random.ts";
-import type { SimulatedTime } from "../parts/simulated-time.ts";
+import type { DispatchConfig } from "../../../src/config/config.ts";
+import type { Random } from "../random.ts";
 import type { RetryTable } from "./retry-table.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
+import type { SimulatedTime } from "./simulated-time.ts";
 import type { SimulatedWorker } from "./simulated-worker.ts";
 
 /**

@@ -1,6 +1,6 @@
-import type { Claimant, ClaimedDelivery, ClaimResult, ClaimToken } from "../../src/db/queue/claims.ts";
-import type { ClaimedWebhook } from "../../src/db/queue/webhooks.ts";
-import { type Random, weighted } from "../parts/random.ts";
+import type { Claimant, ClaimedDelivery, ClaimResult, ClaimToken } from "../../../src/db/queue/claims.ts";
+import type { ClaimedWebhook } from "../../../src/db/queue/webhooks.ts";
+import { type Random, weighted } from "../random.ts";
 import type { Measurements } from "./measurements.ts";
 import type { SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";

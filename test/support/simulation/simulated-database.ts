@@ -1,4 +1,4 @@
-import type { SimulatedTime } from "../parts/simulated-time.ts";
+import type { SimulatedTime } from "./simulated-time.ts";
 
 /** The duration of statements, as measured on an embedded PostgreSQL, and the network latency. */
 export interface StatementCosts {

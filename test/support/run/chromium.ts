@@ -4,14 +4,6 @@ import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import type { TestProject } from "vitest/node";
-
-declare module "vitest" {
-  interface ProvidedContext {
-    /** What to start a Chromium from, or why there is none. */
-    chromium: Chromium | { missing: string };
-  }
-}
 
 /** A Chromium on this machine. */
 export interface Chromium {
@@ -20,25 +12,20 @@ export interface Chromium {
   environment: Record<string, string>;
 }
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
+const root = fileURLToPath(new URL("../../..", import.meta.url));
 const UNPACK = `const { default: chromium } = await import("@sparticuz/chromium");
   await chromium.executablePath();`;
 
-/** Finds the run's browser: that of CHROMIUM_PATH, or the one that npm brought, unpacked once. */
-export default async function setup(project: TestProject): Promise<void> {
+/** Finds the run's browser: that of CHROMIUM_PATH, or the one that npm brought, unpacked once. Else says why there is none. */
+export async function findChromium(): Promise<Chromium | { missing: string }> {
   const given = process.env.CHROMIUM_PATH;
-  if (given) {
-    const found = existsSync(given);
-    project.provide(
-      "chromium",
-      found ? { path: given, environment: {} } : { missing: `CHROMIUM_PATH is ${given}, where nothing is` },
-    );
-    return;
-  }
-  const chromium = await unpack().catch((error: unknown) => ({
+  if (given)
+    return existsSync(given)
+      ? { path: given, environment: {} }
+      : { missing: `CHROMIUM_PATH is ${given}, which does not exist` };
+  return unpack().catch((error: unknown) => ({
     missing: `npm's @sparticuz/chromium could not be unpacked; set CHROMIUM_PATH to a Chromium. ${(error as Error).message}`,
   }));
-  project.provide("chromium", chromium);
 }
 
 async function unpack(): Promise<Chromium> {

@@ -1,6 +1,6 @@
-import type { Claimant, ClaimResult } from "../../src/db/queue/claims.ts";
-import { ATTEMPTS_PER_ROUND, type RetrySpacing } from "../../src/db/queue/results.ts";
-import { type GroupStatus, MAX_GROUPS } from "../../src/db/queue/retry-groups.ts";
+import type { Claimant, ClaimResult } from "../../../src/db/queue/claims.ts";
+import { ATTEMPTS_PER_ROUND, type RetrySpacing } from "../../../src/db/queue/results.ts";
+import { type GroupStatus, MAX_GROUPS } from "../../../src/db/queue/retry-groups.ts";
 import { Rows, SimulatedDelivery } from "./queue-table.ts";
 import type { Behaviour, SimulatedWebhook } from "./receivers.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../src/process/clock.ts";
+import type { Clock } from "../../../src/process/clock.ts";
 
 /** A scheduled event. */
 export interface Occurrence {

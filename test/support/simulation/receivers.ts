@@ -1,7 +1,7 @@
-import { type ClaimedWebhook, parseTarget } from "../../src/db/queue/webhooks.ts";
-import type { Outcome } from "../../src/delivery/request/outcome.ts";
-import { latencyOf } from "../parts/latencies.ts";
-import { type Random, shuffled } from "../parts/random.ts";
+import { type ClaimedWebhook, parseTarget } from "../../../src/db/queue/webhooks.ts";
+import type { Outcome } from "../../../src/delivery/request/outcome.ts";
+import { type Random, shuffled } from "../random.ts";
+import { latencyOf } from "./latencies.ts";
 
 /** The behaviour of a host: status 200, status 503, no response, or 200 except during an outage. */
 export type Behaviour = "healthy" | "failing" | "hanging" | "recovering";

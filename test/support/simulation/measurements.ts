@@ -1,4 +1,4 @@
-import { ATTEMPTS_PER_ROUND, type RecordedState } from "../../src/db/queue/results.ts";
+import { ATTEMPTS_PER_ROUND, type RecordedState } from "../../../src/db/queue/results.ts";
 import type { SimulatedDelivery } from "./queue-table.ts";
 import type { Behaviour, SimulatedWebhook } from "./receivers.ts";
 

@@ -1,18 +1,18 @@
 import pino from "pino";
-import type { DeliveryConfig } from "../../src/config/config.ts";
-import type { AttemptResult } from "../../src/db/queue/results.ts";
-import { UnsentClaims } from "../../src/delivery/claims/unsent-claims.ts";
-import { InFlightLimit } from "../../src/delivery/limits/in-flight-limit.ts";
-import { Pumps } from "../../src/delivery/pump.ts";
-import type { Recorded, Recorder } from "../../src/delivery/recorder.ts";
-import { RetryPasses } from "../../src/delivery/retry-pass.ts";
-import { EXEMPT_MS, Sender, type SenderParts } from "../../src/delivery/sender.ts";
-import type { Occurrence, SimulatedTime } from "../parts/simulated-time.ts";
+import type { DeliveryConfig } from "../../../src/config/config.ts";
+import type { AttemptResult } from "../../../src/db/queue/results.ts";
+import { UnsentClaims } from "../../../src/delivery/claims/unsent-claims.ts";
+import { InFlightLimit } from "../../../src/delivery/limits/in-flight-limit.ts";
+import { Pumps } from "../../../src/delivery/pump.ts";
+import type { Recorded, Recorder } from "../../../src/delivery/recorder.ts";
+import { RetryPasses } from "../../../src/delivery/retry-pass.ts";
+import { EXEMPT_MS, Sender, type SenderParts } from "../../../src/delivery/sender.ts";
 import type { Measurements } from "./measurements.ts";
 import type { QueueTable, SimulatedDelivery } from "./queue-table.ts";
 import type { Answer, Outage } from "./receivers.ts";
 import type { RetryTable } from "./retry-table.ts";
 import type { SimulatedDatabase } from "./simulated-database.ts";
+import type { Occurrence, SimulatedTime } from "./simulated-time.ts";
 
 /** As in the recorder: results per statement, concurrent statements, and the minimum of results for a second one. */
 const MAX_RESULTS_PER_STATEMENT = 200;

@@ -1,13 +1,13 @@
-import type { DeliveryConfig, DispatchConfig } from "../../src/config/config.ts";
-import { BASE_MEMORY, MEMORY_EACH } from "../../src/delivery/limits/process-limits.ts";
-import { randomOf } from "../parts/random.ts";
-import { SimulatedTime } from "../parts/simulated-time.ts";
+import type { DeliveryConfig, DispatchConfig } from "../../../src/config/config.ts";
+import { BASE_MEMORY, MEMORY_EACH } from "../../../src/delivery/limits/process-limits.ts";
+import { randomOf } from "../random.ts";
 import { Measurements } from "./measurements.ts";
 import { QueueTable } from "./queue-table.ts";
 import { createReceivers, type ReceiversOptions } from "./receivers.ts";
 import { RetryTable } from "./retry-table.ts";
 import { Runs } from "./runs.ts";
 import { SimulatedDatabase, type StatementCosts } from "./simulated-database.ts";
+import { SimulatedTime } from "./simulated-time.ts";
 import { SimulatedWorker } from "./simulated-worker.ts";
 
 /** The interval of announcements to workers, in milliseconds. */

@@ -1,0 +1,83 @@
+/**
+ * Ends what a run has started once the run is over, however it ends: a process of its own, whose standard input ends with
+ * the run's process.
+ *
+ *   node test/support/run/guardian.ts FOLDER [PID…]
+ *
+ * Every process that uses the folder for temporary files belongs to the run. The folder is removed at the end. The run is
+ * over, too, when one of the processes that it was started by has ended: npm passes no signal on.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** PostgreSQL removes its shared memory on SIGQUIT, and is given this long, in milliseconds. */
+const GRACE_MS = 2_000;
+const INTERVAL_MS = 50;
+/** The interval between two looks at the processes that the run was started by, in milliseconds. */
+const WATCH_INTERVAL_MS = 500;
+
+const [folder = "", ...startedBy] = process.argv.slice(2);
+const run = process.ppid;
+
+/** The processes of the run; none on systems without /proc, where only what the run itself stops is stopped. */
+function processes(): number[] {
+  return readPids().filter((pid) => {
+    try {
+      return readFileSync(`/proc/${pid}/environ`, "utf8").split("\0").includes(`TMPDIR=${folder}`);
+    } catch {
+      // It has ended, or is another user's.
+      return false;
+    }
+  });
+}
+
+function readPids(): number[] {
+  try {
+    return readdirSync("/proc")
+      .map(Number)
+      .filter((pid) => pid > 0 && pid !== process.pid);
+  } catch {
+    return [];
+  }
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch {
+    // It has ended.
+  }
+}
+
+const isPostgres = (pid: number) => {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, "utf8").trim() === "postgres";
+  } catch {
+    return false;
+  }
+};
+
+async function end(): Promise<void> {
+  for (const pid of processes()) signal(pid, isPostgres(pid) ? "SIGQUIT" : "SIGKILL");
+  for (let waited = 0; processes().length > 0; waited += INTERVAL_MS) {
+    if (waited > GRACE_MS) for (const pid of processes()) signal(pid, "SIGKILL");
+    await sleep(INTERVAL_MS);
+  }
+  await rm(folder, { recursive: true, force: true });
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+setInterval(() => {
+  if (!startedBy.map(Number).every(isAlive)) signal(run, "SIGKILL");
+}, WATCH_INTERVAL_MS).unref();
+for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(name, () => {});
+process.stdin.resume().once("close", () => void end());

@@ -1,0 +1,36 @@
+import { chmod } from "node:fs/promises";
+import { openDatabase } from "../../../src/db/database.ts";
+import { migrate } from "../../../src/db/migrate.ts";
+import { startEmbeddedPostgres } from "../../../src/embedded/postgres/embedded-postgres.ts";
+import type { Started } from "./parts.ts";
+
+/** What a crash would lose is no loss to tests. */
+const FAST = {
+  fsync: "off",
+  full_page_writes: "off",
+  synchronous_commit: "off",
+  max_wal_size: "4GB",
+  checkpoint_timeout: "30min",
+};
+const TEMPLATE = "template_migrated";
+
+/** Starts one PostgreSQL for the whole run, migrated once. */
+export async function startPostgres(
+  folder: string,
+  progress: (line: string) => void,
+): Promise<Started<"postgres">> {
+  await chmod(folder, 0o711);
+  const { superuserUrl, stop } = await startEmbeddedPostgres({
+    dataDir: folder,
+    progress,
+    port: 0,
+    settings: FAST,
+  });
+  const admin = openDatabase(superuserUrl, { max: 1 });
+  await admin.raw(`create database ${TEMPLATE}`);
+  await admin.destroy();
+  const templateUrl = new URL(superuserUrl);
+  templateUrl.pathname = TEMPLATE;
+  await migrate(templateUrl.href);
+  return { part: { url: superuserUrl, template: TEMPLATE }, stop };
+}

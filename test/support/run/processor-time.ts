@@ -1,0 +1,114 @@
+import { readdirSync, readFileSync } from "node:fs";
+
+/** Ticks of the processor per second, in the files of /proc; the same on all Linux systems that Node runs on. */
+const TICKS = 100;
+const INTERVAL_MS = 500;
+/** How `test-file.ts` names the process of a worker while a file runs in it. */
+const WORKER = /^test: test\/([^/]+)\//;
+/** How PostgreSQL names a process that serves a database of `createTestDatabase`. */
+const BACKEND = /^postgres: \S+ test_(\d+)_/;
+
+/** A process at a look, with its times in ticks. */
+interface Process {
+  pid: number;
+  parent: number;
+  /** Of the process itself. */
+  own: number;
+  /** Of its children that have ended, with all of theirs. */
+  ended: number;
+}
+
+function read(pid: number): Process | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    const fields = stat
+      .slice(stat.lastIndexOf(")") + 2)
+      .split(" ")
+      .map(Number);
+    const [utime = 0, stime = 0, cutime = 0, cstime = 0] = fields.slice(11, 15);
+    return { pid, parent: fields[1] as number, own: utime + stime, ended: cutime + cstime };
+  } catch {
+    return undefined; // It has ended.
+  }
+}
+
+function titleOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "latin1").replaceAll("\0", " ");
+  } catch {
+    return "";
+  }
+}
+
+/**
+ * Counts the processor time of this process and of all that it starts, by top folder of `test`. Looks at all processes twice a
+ * second, because their times are gone when they end; what ends between two looks is in its parent's times.
+ *
+ * @returns ends it, and answers the seconds by folder; null on systems without /proc
+ */
+export function countProcessorTime(): () => Map<string, number> | null {
+  const seconds = new Map<string, number>();
+  let seen = new Map<number, Process>();
+  if (!read(process.pid)) return () => null;
+
+  function look(): void {
+    const all = readdirSync("/proc")
+      .map(Number)
+      .filter((pid) => pid > 0)
+      .flatMap((pid) => read(pid) ?? []);
+    const byPid = new Map(all.map((one) => [one.pid, one]));
+    const folders = new Map<number, string | undefined>([[process.pid, "the run itself"]]);
+    /** The folder that a process works for; undefined if it does not belong to the run. */
+    const folderOf = (pid: number): string | undefined => {
+      if (folders.has(pid)) return folders.get(pid);
+      const one = byPid.get(pid);
+      const above = one && one.parent > 0 ? folderOf(one.parent) : undefined;
+      const folder = above === undefined ? undefined : (ownFolder(pid) ?? above);
+      folders.set(pid, folder);
+      return folder;
+    };
+    const ownFolder = (pid: number): string | undefined => {
+      const title = titleOf(pid);
+      const [, worker] = BACKEND.exec(title) ?? [];
+      if (worker !== undefined) return folderOf(Number(worker));
+      if (title.startsWith("postgres: ")) return "PostgreSQL itself";
+      if (title.includes("start-dev")) return "Temporal";
+      return WORKER.exec(title)?.[1];
+    };
+    const now = new Map<number, Process>();
+    const gone = new Map<number, number>();
+    for (const one of seen.values()) {
+      if (!byPid.has(one.pid)) gone.set(one.parent, (gone.get(one.parent) ?? 0) + one.own + one.ended);
+    }
+    for (const one of all) {
+      const folder = folderOf(one.pid);
+      if (folder === undefined) continue;
+      const before = seen.get(one.pid);
+      const ended = one.ended - (before?.ended ?? 0) - (gone.get(one.pid) ?? 0);
+      const ticks = one.own - (before?.own ?? 0) + Math.max(0, ended);
+      seconds.set(folder, (seconds.get(folder) ?? 0) + ticks / TICKS);
+      now.set(one.pid, one);
+    }
+    seen = now;
+  }
+
+  look();
+  const timer = setInterval(look, INTERVAL_MS).unref();
+  return () => {
+    clearInterval(timer);
+    look();
+    return seconds;
+  };
+}
+
+/** The times as lines, most first. */
+export function processorTimeLines(seconds: ReadonlyMap<string, number>): string[] {
+  const rows = [...seconds].filter(([, time]) => time >= 0.05).sort(([, one], [, other]) => other - one);
+  const total = rows.reduce((sum, [, time]) => sum + time, 0);
+  return [
+    "Processor time, user and system, of all processes of the run:",
+    ...[...rows, ["in all", total] as const].map(
+      ([folder, time]) => `${time.toFixed(1).padStart(8)} s  ${folder}`,
+    ),
+  ];
+}

@@ -1,0 +1,66 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { fileURLToPath } from "node:url";
+import type { TestProject } from "vitest/node";
+import { makeRunFolder } from "./folder.ts";
+import { type Parts, RunParts } from "./parts.ts";
+import { countProcessorTime, processorTimeLines } from "./processor-time.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** Address under which the run's process answers each part by its name. */
+    partsUrl: string;
+  }
+}
+
+/** Serves the run's parts to its workers, and has everything ended that the run has started, however it ends. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const endCount = countProcessorTime();
+  const folder = await makeRunFolder();
+  const guardianArguments = [
+    fileURLToPath(new URL("guardian.ts", import.meta.url)),
+    folder,
+    ...npmProcesses(),
+  ];
+  const guardian = spawn(process.execPath, guardianArguments, {
+    stdio: ["pipe", "inherit", "inherit"],
+    // Ctrl-C is for the run, which ends by it, and then the guardian's input.
+    detached: true,
+  });
+  const parts = new RunParts(folder);
+  const server = createServer(async ({ url = "/" }, response) => {
+    try {
+      response.end(JSON.stringify(await parts.find(url.slice(1) as keyof Parts)));
+    } catch (error) {
+      response.writeHead(500).end((error as Error).message);
+    }
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  project.provide("partsUrl", `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  return async () => {
+    server.close();
+    server.closeAllConnections();
+    await parts.stop();
+    const seconds = endCount();
+    guardian.stdin?.end();
+    await once(guardian, "exit");
+    if (seconds) for (const line of processorTimeLines(seconds)) console.log(line);
+  };
+}
+
+/** The shell and the npm that started the run, if any. */
+function npmProcesses(): string[] {
+  if (process.env.npm_lifecycle_event === undefined) return [];
+  const shell = String(process.ppid);
+  try {
+    const [npm = ""] =
+      readFileSync(`/proc/${shell}/stat`, "latin1").split(") ")[1]?.split(" ").slice(1) ?? [];
+    return [shell, npm];
+  } catch {
+    return [shell];
+  }
+}
