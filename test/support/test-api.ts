@@ -117,7 +117,7 @@ export async function startTestApi(
     return { id: made.key.id, secret: made.secret };
   };
   let admin = await key({ name: "admin" });
-  const grpcUrl = `http://127.0.0.1:${started.grpcPort}`;
+  const grpcUrl = `http://127.0.0.1:${started.grpcPort ?? started.httpPort}`;
   const connection = new Http2SessionManager(grpcUrl);
   const api: TestApi = {
     ...started,
