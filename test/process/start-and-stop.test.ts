@@ -37,6 +37,8 @@ import {
 } from "../support/test-service.ts";
 
 const { EventType } = proto.temporal.api.enums.v1;
+await part("workflows");
+
 const adminKey = `whk_${randomBytes(24).toString("base64url")}`;
 
 /** The settings of a process beside its addresses. */
