@@ -41,20 +41,31 @@ export async function useDatabase(): Promise<Db> {
 /** The tables of the migrations. */
 const KEPT = ["knex_migrations", "knex_migrations_lock"];
 
+/** Up to this size, in bytes, rows are deleted. Their space is used again. */
+const SMALL = 65_536;
+
 /**
- * Truncates what has rows, or had some: a truncated table gets new files, and so does each partition and index. The audit
- * log refuses it otherwise.
+ * Deletes the rows of small tables, in no order: no trigger sees it. To truncate them takes twenty times as long, because each
+ * table, partition and index gets a new file. The audit log refuses both.
  */
 const EMPTY = `do $$ declare
-    filled text;
+    small text;
+    large text;
   begin
-    select string_agg(c.oid::regclass::text, ', ') into filled
-      from pg_class c
-      where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> all('{${KEPT}}')
-        and pg_relation_size(c.oid) > 0;
-    if filled is not null then
+    set local session_replication_role = replica;
+    select string_agg('delete from ' || name, ';') filter (where size <= ${SMALL} and name <> 'audit_log'),
+        string_agg(name, ',') filter (where size > ${SMALL} or name = 'audit_log') into small, large
+      from (
+        select oid::regclass::text as name, pg_relation_size(oid) as size from pg_class
+        where relnamespace = 'public'::regnamespace and relkind = 'r' and relname <> all('{${KEPT}}')
+      ) t
+      where size > 0;
+    if small is not null then
+      execute small;
+    end if;
+    if large is not null then
       alter table audit_log disable trigger audit_log_not_truncated;
-      execute 'truncate ' || filled || ' cascade';
+      execute 'truncate ' || large || ' cascade';
       alter table audit_log enable always trigger audit_log_not_truncated;
     end if;
   end $$`;
