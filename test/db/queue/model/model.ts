@@ -12,7 +12,7 @@ import { updateWebhook } from "../../../../src/db/webhooks/webhook-update.ts";
 import { createWebhook } from "../../../../src/db/webhooks/webhooks.ts";
 import { freshWorker } from "../queue.ts";
 import { FILTERS, type ModelFilter } from "./filters.ts";
-import { expectInvariants } from "./invariants.ts";
+import { type Change, expectInvariants } from "./invariants.ts";
 import { EMPTY, isSame, type Place, readSnapshot, type Snapshot } from "./snapshot.ts";
 
 /** A webhook as it should be. */
@@ -237,15 +237,12 @@ export class StorageModel {
     worker.held.splice(worker.held.indexOf(held), 1);
   }
 
-  /** Compares the database with what a step may have done, and checks everything that always holds. Returns the changes. */
-  async check(effect: Effect): Promise<[Place | null, Place | null][]> {
+  /** Compares the database with what a step may have done, and checks everything that always holds. */
+  async check(effect: Effect): Promise<void> {
     const [before, after] = [this.#now, await readSnapshot(this.db)];
-    const changed: [Place | null, Place | null][] = [];
+    const changed: Change[] = [];
     for (const id of new Set([...before.places.keys(), ...after.places.keys()])) {
-      const change: [Place | null, Place | null] = [
-        before.places.get(id) ?? null,
-        after.places.get(id) ?? null,
-      ];
+      const change: Change = [before.places.get(id) ?? null, after.places.get(id) ?? null];
       if (isSame(...change)) continue;
       changed.push(change);
       const inWords = `${this.nameOf(id)}: ${change.map((place) => this.#inWords(place)).join(" → ")}`;
@@ -255,9 +252,8 @@ export class StorageModel {
       effect.note?.(...change);
     }
     if (effect.changes !== undefined) expect(changed.length, "changed deliveries").toBe(effect.changes);
-    await expectInvariants(this, before, after, effect.replacesProbes ?? false);
+    expectInvariants(this, before, after, changed, effect.replacesProbes ?? false);
     this.#now = after;
-    return changed;
   }
 
   /** Counts that something happened. */
