@@ -74,3 +74,22 @@ const EMPTY = `do $$ declare
 export async function empty(db: Db): Promise<void> {
   await db.raw(EMPTY);
 }
+
+/**
+ * Works in a transaction of which now() is another moment. Nothing of it stays.
+ *
+ * @param moment in SQL
+ */
+export async function atMoment(db: Db, moment: string, work: (trx: Db) => Promise<unknown>): Promise<void> {
+  const trx = await db.transaction();
+  try {
+    await trx.raw(`create schema clock;
+      create function clock.now() returns timestamptz stable language sql
+        as $$ select current_setting('test.now')::timestamptz $$;
+      select set_config('test.now', (${moment})::text, true);
+      set local search_path = clock, pg_catalog, public`);
+    await work(trx);
+  } finally {
+    await trx.rollback();
+  }
+}

@@ -54,7 +54,7 @@ interface KnownWebhook {
   webhook: ClaimedWebhook;
 }
 
-/** The maximum number of cached webhooks. The least recently loaded are evicted first. */
+/** The default maximum number of cached webhooks. The least recently loaded are evicted first. */
 const MAX_CACHED_WEBHOOKS = 10_000;
 
 /**
@@ -63,6 +63,12 @@ const MAX_CACHED_WEBHOOKS = 10_000;
  */
 export class ClaimedWebhooks {
   readonly #known = new Map<bigint, KnownWebhook>();
+  readonly #max: number;
+
+  /** @param max the maximum number of cached webhooks */
+  constructor(max = MAX_CACHED_WEBHOOKS) {
+    this.#max = max;
+  }
 
   /** The webhooks in their current state. Returns the same object as the last call unless the row has changed. */
   async load(db: Db, ids: ReadonlySet<bigint>): Promise<Map<bigint, ClaimedWebhook>> {
@@ -117,7 +123,7 @@ export class ClaimedWebhooks {
       known.set(id, { version, webhook });
     }
     for (const id of known.keys()) {
-      if (known.size <= MAX_CACHED_WEBHOOKS) break;
+      if (known.size <= this.#max) break;
       known.delete(id);
     }
     return found;

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import pino from "pino";
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { type Db, openDatabase } from "../../../src/db/database.ts";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import type { Db } from "../../../src/db/database.ts";
 import { createAnnouncer } from "../../../src/db/events/announce.ts";
 import { announceQueued, loadStopped, openChangeFeed } from "../../../src/db/queue/changes.ts";
 import { deleteKeyPairs, rotateKeyPair } from "../../../src/db/webhooks/key-pairs.ts";
@@ -10,26 +10,18 @@ import { createSecretBox } from "../../../src/db/webhooks/secret-box.ts";
 import { rotateWebhookSecret } from "../../../src/db/webhooks/webhook-secrets.ts";
 import { updateWebhook } from "../../../src/db/webhooks/webhook-update.ts";
 import { createWebhook, deleteWebhook } from "../../../src/db/webhooks/webhooks.ts";
-import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
-import { empty, queue } from "./queue.ts";
+import { aKey } from "../../support/builders.ts";
+import { openQueueDatabase, queue } from "./queue.ts";
 
-let database: TestDatabase;
-let db: Db;
+const db = await openQueueDatabase();
+const { connectionString: url } = db.client.config.connection as { connectionString: string };
 const box = createSecretBox(Buffer.alloc(32, 1));
-beforeAll(async () => {
-  database = await createTestDatabase();
-  db = openDatabase(database.url, { max: 5 });
-});
-beforeEach(() => empty(db));
-afterAll(async () => {
-  await db.destroy();
-  await database.drop();
-});
+const moveTo = (address: string) => ({ address: { url: address, targetUrl: address } });
 
 /** A feed that is closed with the test, and what it told. */
 async function listen() {
   const told = { queued: vi.fn(), end: vi.fn() };
-  const feed = await openChangeFeed(database.url, told);
+  const feed = await openChangeFeed(url, told);
   onTestFinished(() => feed.close());
   return { ...told, feed };
 }
@@ -44,53 +36,38 @@ describe("whoever listens for changes", () => {
   test("is told that deliveries were queued, in each process", async () => {
     const [one, other] = [await listen(), await listen()];
     await announceQueued(db);
-    await expect.poll(() => one.queued.mock.calls.length).toBe(1);
-    await expect.poll(() => other.queued.mock.calls.length).toBe(1);
+    for (const { queued } of [one, other]) await expect.poll(() => queued.mock.calls.length).toBe(1);
   });
 
   test("sees another revision whenever a webhook is made, paused, resumed, moved, deleted or gets other secrets, key pairs or settings, and at no other time", async () => {
     const { feed } = await listen();
-    const apiKeyId = randomUUID();
-    const key = {
-      id: apiKeyId,
-      name: "k",
-      prefix: "p",
-      secret_sha256: Buffer.alloc(32, 7),
-      permissions: [1],
-    };
-    await db("api_keys").insert(key);
-    const url = "https://receiver.example/";
-    const revisions = [await feed.revision()];
-    const look = async () => revisions.push(await feed.revision());
-    const registration = { process: 1, url, targetUrl: url, apiKeyId };
+    const { id: apiKeyId } = await aKey().in(db);
+    const address = "https://receiver.example/";
+    const registration = { process: 1, url: address, targetUrl: address, apiKeyId };
     const { webhook } = await createWebhook(db, box, registration, 10);
-    await look();
-    for (const paused of [true, false]) {
-      await updateWebhook(db, "everything", webhook.id, { paused });
-      await look();
-    }
-    const moved = "https://elsewhere.example/";
-    await updateWebhook(db, "everything", webhook.id, { address: { url: moved, targetUrl: moved } });
-    await look();
-    const changes = [
-      (trx: Db) => rotateWebhookSecret(trx, box, [webhook.id]),
-      (trx: Db) => rotateKeyPair(trx, box, [webhook.id], false),
-      (trx: Db) => deleteKeyPairs(trx, [webhook.id]),
-      (trx: Db) => writeRequestSettings(trx, box, [webhook.id], NO_REQUEST_SETTINGS),
+    const { id } = webhook;
+    const changes: ((trx: Db) => Promise<unknown>)[] = [
+      (trx) => updateWebhook(trx, "everything", id, { paused: true }),
+      (trx) => updateWebhook(trx, "everything", id, { paused: false }),
+      (trx) => updateWebhook(trx, "everything", id, moveTo("https://elsewhere.example/")),
+      (trx) => rotateWebhookSecret(trx, box, [id]),
+      (trx) => rotateKeyPair(trx, box, [id], false),
+      (trx) => deleteKeyPairs(trx, [id]),
+      (trx) => writeRequestSettings(trx, box, [id], NO_REQUEST_SETTINGS),
+      (trx) => deleteWebhook(trx, id),
     ];
+    let last = await feed.revision();
+    expect(last).toBeGreaterThan(0n);
     for (const change of changes) {
-      await db.transaction<unknown>(change);
-      await look();
+      await db.transaction(change);
+      const revision = await feed.revision();
+      expect(revision, String(change)).toBeGreaterThan(last);
+      last = revision;
     }
-    await deleteWebhook(db, webhook.id);
-    await look();
-    for (const [index, revision] of revisions.entries())
-      expect(revision).toBeGreaterThan(revisions[index - 1] ?? -1n);
     await queue(db, 1);
-    const last = await feed.revision();
-    expect(await updateWebhook(db, "everything", webhook.id, { paused: true })).toBeNull();
+    expect(await updateWebhook(db, "everything", id, { paused: true })).toBeNull();
     // None is left to delete.
-    await deleteKeyPairs(db, [webhook.id]);
+    await deleteKeyPairs(db, [id]);
     expect(await feed.revision()).toBe(last);
   });
 
@@ -103,23 +80,19 @@ describe("whoever listens for changes", () => {
 });
 
 test("a webhook is stopped while it is paused, unless only its test delivery is held, once it is deleted or changed, and when it is not there", async () => {
-  const [live, paused, deleted, moved, rotated] = [
-    await queue(db, 0),
-    await queue(db, 0),
-    await queue(db, 0),
-    await queue(db, 0),
-    await queue(db, 0),
-  ];
-  const held = async (...ids: bigint[]) =>
-    (await db("webhooks").whereIn("id", ids.map(String))).map(({ id, revision }) => ({ id, revision }));
-  const before = await held(live, paused, deleted, moved, rotated);
+  const ids: bigint[] = [];
+  for (let n = 0; n < 5; n += 1) ids.push(await queue(db, 0));
+  const [live, paused, deleted, moved, rotated] = ids as [bigint, bigint, bigint, bigint, bigint];
+  const held = async (...some: bigint[]) =>
+    (await db("webhooks").whereIn("id", some.map(String))).map(({ id, revision }) => ({ id, revision }));
+  const before = await held(...ids);
   await updateWebhook(db, "everything", paused, { paused: true });
   await deleteWebhook(db, deleted);
-  const address = { url: "https://moved.example/", targetUrl: "https://moved.example/" };
-  await updateWebhook(db, "everything", moved, { address });
+  await updateWebhook(db, "everything", moved, moveTo("https://moved.example/"));
   await rotateWebhookSecret(db, box, [rotated], true);
   // The service writes to these rows at full speed, which must not release deliveries.
-  await db("webhooks").update({ rate_tokens: 1, test_delivery: randomUUID() });
+  const test = randomUUID();
+  await db("webhooks").update({ rate_tokens: 1, test_delivery: test });
   const missing = { id: 1_000_000n, revision: 1n };
   expect(await loadStopped(db, [...before, missing])).toEqual([paused, deleted, moved, rotated, missing.id]);
   expect(await loadStopped(db, [...before, ...(await held(moved))])).toEqual([
@@ -128,9 +101,7 @@ test("a webhook is stopped while it is paused, unless only its test delivery is 
     moved,
     rotated,
   ]);
-  const [{ test_delivery: test } = { test_delivery: null }] = await db("webhooks").where({ id: paused });
-  const [known] = await held(paused);
-  if (!known || test === null) throw new Error("it was to have a test delivery");
+  const [known] = (await held(paused)) as [(typeof before)[0]];
   expect(await loadStopped(db, [{ ...known, onlyId: test }])).toEqual([]);
   expect(await loadStopped(db, [{ ...known, onlyId: randomUUID() }])).toEqual([paused]);
   await updateWebhook(db, "everything", paused, { paused: false });
@@ -139,37 +110,31 @@ test("a webhook is stopped while it is paused, unless only its test delivery is 
 });
 
 describe("an announcer", () => {
-  const log = pino({ level: "silent" });
+  const announcing = () => createAnnouncer(url, pino({ level: "silent" }));
 
-  test("makes few announcements of many, and at least one after the last", async () => {
+  test("makes few announcements of many, at least one after the last, and goes on once the database is back", async () => {
     const { queued } = await listen();
-    const announcer = createAnnouncer(database.url, log);
+    const announcer = announcing();
     onTestFinished(() => announcer.close());
+    const announced = () => queued.mock.calls.length;
     for (let n = 0; n < 1_000; n += 1) announcer.announce();
     // The first goes at once, and all that come meanwhile with one more.
-    await expect.poll(() => queued.mock.calls.length).toBe(2);
+    await expect.poll(announced).toBe(2);
     announcer.announce();
-    await expect.poll(() => queued.mock.calls.length).toBe(3);
-  });
-
-  test("announces again once the database is back, and whoever queues hears nothing of its absence", async () => {
-    const { queued } = await listen();
-    const announcer = createAnnouncer(database.url, log);
-    onTestFinished(() => announcer.close());
-    announcer.announce();
-    await expect.poll(() => queued.mock.calls.length).toBe(1);
+    await expect.poll(announced).toBe(3);
     await endConnections("webhook-service-announcements");
     await expect
       .poll(() => {
+        // Whoever queues hears nothing of its absence.
         announcer.announce();
-        return queued.mock.calls.length;
+        return announced();
       })
-      .toBeGreaterThan(1);
+      .toBeGreaterThan(3);
   });
 
   test("that is closed announces nothing more", async () => {
     const { queued } = await listen();
-    const announcer = createAnnouncer(database.url, log);
+    const announcer = announcing();
     await announcer.close();
     announcer.announce();
     await announceQueued(db);

@@ -1,11 +1,18 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { afterAll, beforeEach } from "vitest";
-import { type Db, openDatabase, rows } from "../../../src/db/database.ts";
-import type { Claimant, ClaimedDelivery } from "../../../src/db/queue/claims.ts";
-import type { AttemptResult } from "../../../src/db/queue/results.ts";
+import { beforeEach } from "vitest";
+import { type Db, rows } from "../../../src/db/database.ts";
+import {
+  type Claimant,
+  type ClaimedDelivery,
+  claimGroup,
+  claimPending,
+} from "../../../src/db/queue/claims.ts";
+import { type AttemptResult, type RetrySpacing, recordAttempts } from "../../../src/db/queue/results.ts";
+import { assignGroups } from "../../../src/db/queue/retry-groups.ts";
 import { openRuns } from "../../../src/db/queue/runs.ts";
 import { addWorker } from "../../../src/db/queue/workers.ts";
-import { createTestDatabase } from "../../support/database.ts";
+import { aKey } from "../../support/builders.ts";
+import { empty, useDatabase } from "../../support/database.ts";
 
 /** Spacing in tests: a minute, then five times more. */
 export const SPACING = { initialDelayMs: 60_000, coefficient: 5 };
@@ -20,34 +27,10 @@ export const ALL = { limit: 1_000, after: 0n, excluded: [] };
 export const TABLES =
   "queue, retries, deliveries, attempts, events, idempotency_keys, fan_out, processes, webhooks, endpoints, workers, run_groups, runs, rollup_deltas, rollup_minutes, rollup_hours, webhook_health, webhook_breakers, replays";
 
-/** Truncates what has rows, or had some: a truncated table gets new files, and so does each partition and index. */
-const EMPTY = `do $$ declare
-    filled text;
-  begin
-    select string_agg(c.oid::regclass::text, ', ') into filled
-      from unnest('{${TABLES}}'::regclass[]) t
-        cross join lateral (select t as id union select relid from pg_partition_tree(t)) of_t
-        join pg_class c on c.oid = of_t.id
-      where c.relkind = 'r' and pg_relation_size(c.oid) > 0;
-    if filled is not null then
-      execute 'truncate ' || filled || ' cascade';
-    end if;
-  end $$`;
-
-/** Removes all deliveries, webhooks and runs. */
-export async function empty(db: Db): Promise<void> {
-  await db.raw(EMPTY);
-}
-
-/** A database of a test file's own, empty before each test. */
+/** The database that the files of a worker share, empty before each test. */
 export async function openQueueDatabase(): Promise<Db> {
-  const database = await createTestDatabase();
-  const db = openDatabase(database.url, { max: 10 });
+  const db = await useDatabase();
   beforeEach(() => empty(db));
-  afterAll(async () => {
-    await db.destroy();
-    await database.drop();
-  });
   return db;
 }
 
@@ -73,11 +56,7 @@ export async function queueMany(
   db: Db,
   { urlPrefix, webhooks, events, secret = randomBytes(60) }: Wanted,
 ): Promise<bigint[]> {
-  const key = randomUUID();
-  await db.raw(
-    "insert into api_keys (id, name, prefix, secret_sha256, permissions) values (?, 'k', 'p', ?, '{1}')",
-    [key, randomBytes(32)],
-  );
+  const { id: key } = await aKey().in(db);
   const made = await rows<{ id: bigint }>(
     db,
     `insert into webhooks (process, url, target_url, api_key_id, secret)
@@ -85,16 +64,24 @@ export async function queueMany(
       returning id`,
     { urlPrefix, key, secret, webhooks },
   );
+  await queueEvents(
+    db,
+    made.map(({ id }) => id),
+    events,
+  );
+  return made.map(({ id }) => id);
+}
+
+/** Publishes events for webhooks: each of them gets them all. The bodies are `{"N":1}` and on. */
+export async function queueEvents(db: Db, webhookIds: readonly bigint[], events = 1): Promise<void> {
   await db.raw(
     `with e as (
       insert into events (id, api_key_id, idempotency_key, process, user_id, occurred, recipients, payload)
-      select new_event_id(), ?::uuid, n, 1, 'u', now(), ?::int, '{"N":' || n || '}' from generate_series(1, ?::int) n
+      select new_event_id(), gen_random_uuid(), n, 1, 'u', now(), ?::int, '{"N":' || n || '}' from generate_series(1, ?::int) n
       returning id)
-    insert into queue (id, event_id, webhook_id)
-    select new_delivery_id(e.id), e.id, w.id from e, webhooks w where w.api_key_id = ?`,
-    [key, webhooks, events, key],
+    insert into queue (id, event_id, webhook_id) select new_delivery_id(e.id), e.id, w from e, unnest(?::bigint[]) w`,
+    [webhookIds.length, events, webhookIds.map(String)],
   );
-  return made.map(({ id }) => id);
 }
 
 /** Makes a webhook with pending deliveries; answers its id. */
@@ -128,6 +115,40 @@ export function freshWorker(db: Db, name: string, leaseMs: number): Promise<numb
 export async function freshClaimant(db: Db, leaseMs = 60_000): Promise<Claimant> {
   const [runId] = await openRuns(db, [{ workflowId: randomUUID(), firstRunId: randomUUID(), leaseMs }]);
   return { runId: runId as number, workerId: await freshWorker(db, "test", leaseMs) };
+}
+
+/** Claims what is pending, at most so many: the deliveries. */
+export async function claim(db: Db, claimant?: Claimant, limit = ALL.limit): Promise<ClaimedDelivery[]> {
+  const claimed = await claimPending(db, claimant ?? (await freshClaimant(db)), { ...ALL, limit });
+  return claimed.deliveries;
+}
+
+/** Claims due retries of the first group of the claimant's run, at most so many: the deliveries. */
+export async function claimRetries(db: Db, claimant: Claimant, limit = 1_000): Promise<ClaimedDelivery[]> {
+  return (await claimGroup(db, claimant, { group: 1, limit, excluded: [] })).deliveries;
+}
+
+/** Records an attempt of each delivery. */
+export function record(
+  db: Db,
+  deliveries: readonly ClaimedDelivery[],
+  status: number,
+  spacing: RetrySpacing = NO_WAIT,
+): ReturnType<typeof recordAttempts> {
+  return recordAttempts(
+    db,
+    deliveries.map((delivery) => result(delivery, status)),
+    spacing,
+  );
+}
+
+/** Makes the first attempt of what is pending, in vain, and puts all retries into one group; answers who did. */
+export async function failFirst(db: Db, claimant?: Claimant): Promise<Claimant> {
+  const by = claimant ?? (await freshClaimant(db));
+  await record(db, await claim(db, by), 500);
+  await assignGroups(db, by.runId);
+  await db("run_groups").update({ group_number: 1 });
+  return by;
 }
 
 /** The result of an attempt of a claimed delivery. */

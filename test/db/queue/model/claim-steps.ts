@@ -106,9 +106,14 @@ export async function claimFirst(
     await model.retire(worker);
     return claims(worker, isClaimable);
   }
-  const { touched } = heard.answer;
+  const { touched, deliveries } = heard.answer;
   expect(touched > 0, "a claim takes something").toBe(free.length > 0);
   expect(touched).toBeLessThanOrEqual(limit);
+  const taken = new Set(deliveries.map(({ id }) => id));
+  for (const { id, webhookId, claims } of free)
+    if (!taken.has(id) && claims < MAX_CLAIMS)
+      for (const { id: claimed, webhook } of deliveries)
+        if (webhook.id === webhookId) expect(claimed < id, "a webhook's oldest are claimed").toBe(true);
   await take(model, worker, heard.answer);
   return claims(worker, isClaimable, touched);
 }
@@ -144,15 +149,17 @@ export async function claimRetries(
   return claims(worker, isClaimable, heard.answer.touched);
 }
 
-/** Every retry that is due and may be sent has the open run, once it has adopted what others left. */
+/** The open run has all due retries that may be sent, and no others, once it has left and adopted some. */
 async function expectAdopted({ db, runId }: StorageModel): Promise<void> {
-  const left = await rows(
+  const wrong = await rows(
     db,
-    `select t.id from retries t join webhooks w on w.id = t.webhook_id
-      where t.due <= now() and t.run_id is distinct from :runId::int and w.paused is null and w.deleted is null`,
+    `select t.id, t.run_id, t.due, w.paused, w.deleted from retries t join webhooks w on w.id = t.webhook_id
+      where case when t.run_id = :runId::int
+        then w.deleted is not null or w.paused is not null and (t.id = w.test_delivery and t.attempts = w.probe_attempts) is not true
+        else t.due <= now() and w.paused is null and w.deleted is null end`,
     { runId },
   );
-  expect(left, "retries without a run").toEqual([]);
+  expect(wrong, "retries that are wrongly in the run, or not in it").toEqual([]);
 }
 
 const limit = fc.integer({ min: 1, max: 4 });

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { expect } from "vitest";
 import { decideBreakers } from "../../../../src/db/circuit-breaker/decide.ts";
-import { rows } from "../../../../src/db/database.ts";
+import { type Db, rows } from "../../../../src/db/database.ts";
 import { foldDeltas } from "../../../../src/db/deliveries/rollups.ts";
-import { abandonRun, closeRun } from "../../../../src/db/queue/runs.ts";
+import { abandonRun, closeExpiredRuns, closeRun } from "../../../../src/db/queue/runs.ts";
 import { startsRound } from "./ending-steps.ts";
 import { call } from "./faults.ts";
 import { expectStatistics } from "./invariants.ts";
@@ -19,25 +19,33 @@ async function retriesOfRun({ db, runId }: StorageModel): Promise<number> {
   return found?.n ?? 0;
 }
 
+const isClosed = async ({ db, runId }: StorageModel) =>
+  (await db("runs").where({ id: runId }).whereNull("closed").pluck("id")).length === 0;
+
 const close = fc.constant(
   step("close the run, unless it has retries, and open another", always, async (model, on) => {
     const open = await retriesOfRun(model);
     expect(await closeRun(on, model.runId)).toMatchObject({ open, putBack: 0 });
-    const [run] = await on("runs").where({ id: model.runId });
-    expect(run.closed === null).toBe(open > 0);
+    expect(await isClosed(model)).toBe(open === 0);
     if (open === 0) await model.openRun();
     return NO_EFFECT;
   }),
 );
 
-const abandon = number.map((n) =>
+const abandon = fc.record({ n: number, isExpired: fc.boolean(), fault }).map(({ n, isExpired, fault }) =>
   step(
-    "abandon the run and open another",
+    `${isExpired ? "the lease of the run expires" : "abandon the run"}, and open another${inWords(fault)}`,
     () => (n % 3 > 0 ? undefined : true),
     async (model, on) => {
+      const { runId } = model;
       const putBack = await retriesOfRun(model);
-      expect(await abandonRun(on, model.runId)).toMatchObject({ open: 0, putBack });
-      expect(await retriesOfRun(model)).toBe(0);
+      const end = (db: Db): Promise<unknown> => (isExpired ? closeExpiredRuns(db) : abandonRun(db, runId));
+      expect(await closeExpiredRuns(on), "runs whose lease holds are closed").toBe(0);
+      if (isExpired) await on.raw("update runs set lease_until = now() where id = ?", [runId]);
+      const heard = await call(on, fault, end);
+      if (heard) expect(heard.answer).toEqual(isExpired ? 1 : expect.objectContaining({ open: 0, putBack }));
+      else await end(on);
+      expect([await isClosed(model), await retriesOfRun(model)]).toEqual([true, 0]);
       await model.openRun();
       return NO_EFFECT;
     },

@@ -2,12 +2,17 @@ import fc from "fast-check";
 import { expect } from "vitest";
 import type { Db } from "../../../../src/db/database.ts";
 import { loadStopped } from "../../../../src/db/queue/changes.ts";
-import { MAX_CLAIMS, release } from "../../../../src/db/queue/claims.ts";
+import { claimGroup, claimPending, MAX_CLAIMS, release } from "../../../../src/db/queue/claims.ts";
 import { endFiltered } from "../../../../src/db/queue/endings.ts";
-import { endExpiredWorkers } from "../../../../src/db/queue/workers.ts";
+import { endExpiredWorkers, renewWorker } from "../../../../src/db/queue/workers.ts";
+import { ALL } from "../queue.ts";
+import { claimFirst } from "./claim-steps.ts";
 import { call, type Fault } from "./faults.ts";
 import { type Effect, type Held, type ModelWorker, NO_EFFECT, type StorageModel } from "./model.ts";
 import { fault, inWords, number, often, pick, type Step, step } from "./step.ts";
+
+/** Longer than any history takes. */
+const LEASE_MS = 600_000;
 
 /** Workers that hold something that was not sent, with all of it. */
 const unsent = (model: StorageModel) =>
@@ -116,6 +121,9 @@ const filterOut = fc.record({ n: number, again: fc.boolean(), fault }).map(({ n,
   ),
 );
 
+const expire = (on: Db, { id }: ModelWorker) =>
+  on.raw("update workers set lease_until = now() - interval '1 second' where id = ?", [id]);
+
 const die = number.map((n) =>
   step(
     `worker ${n} dies`,
@@ -127,10 +135,31 @@ const die = number.map((n) =>
       return n % 3 > 0 ? undefined : pick(busy.length > 0 ? busy : model.working, n);
     },
     async (model, on, worker) => {
-      await on.raw("update workers set lease_until = now() - interval '1 second' where id = ?", [worker.id]);
+      await expire(on, worker);
       expect(await endExpiredWorkers(on)).toEqual(["model"]);
       worker.state = "dead";
+      expect(await renewWorker(on, worker.id, LEASE_MS)).toBe(false);
+      // Its claims would be free at once, and count.
+      const claimant = { workerId: worker.id, runId: model.runId };
+      expect((await claimPending(on, claimant, ALL)).touched, "a dead worker claims").toBe(0);
+      const group = { group: 1, limit: 10, excluded: [] };
+      expect((await claimGroup(on, claimant, group)).touched, "a dead worker claims retries").toBe(0);
       await model.addWorker();
+      return NO_EFFECT;
+    },
+  ),
+);
+
+const renewLate = number.map((n) =>
+  step(
+    `worker ${n} renews its lease after it has expired, and after another worker has claimed`,
+    (model) => pick(model.working, n),
+    async (model, on, worker) => {
+      await expire(on, worker);
+      const other = model.working.find((each) => each !== worker);
+      if (other) await model.check(await claimFirst(model, on, other, 10, null));
+      expect(await renewWorker(on, worker.id, LEASE_MS)).toBe(true);
+      expect(await endExpiredWorkers(on)).toEqual([]);
       return NO_EFFECT;
     },
   ),
@@ -159,6 +188,7 @@ export const workerSteps: fc.Arbitrary<Step>[] = [
   releaseStopped,
   ...often(2, filterOut),
   ...often(2, die),
+  renewLate,
   wearOut,
 ];
 

@@ -1,0 +1,95 @@
+import { describe, expect, test } from "vitest";
+import { adoptRetries } from "../../../src/db/queue/retry-groups.ts";
+import {
+  closeExpiredRuns,
+  closeRun,
+  isYoungerThan,
+  openRuns,
+  renewLeases,
+} from "../../../src/db/queue/runs.ts";
+import { addWorker, endExpiredWorkers, listLiveWorkers, renewWorker } from "../../../src/db/queue/workers.ts";
+import { claim, freshClaimant, freshWorker, openQueueDatabase, queue, record } from "./queue.ts";
+
+const db = await openQueueDatabase();
+
+describe("a run's lease", () => {
+  const wish = (workflowId: string, leaseMs: number) => ({ workflowId, firstRunId: "r", leaseMs });
+
+  test("holds while it is renewed, is never shortened, and continue-as-new keeps the run", async () => {
+    const [runId] = (await openRuns(db, [wish("a", -1)])) as [number];
+    await renewLeases(db, [{ runId, leaseMs: 60_000 }]);
+    expect(await openRuns(db, [wish("a", -1)])).toEqual([runId]);
+    expect(await closeExpiredRuns(db)).toBe(0);
+  });
+
+  test("of several is opened and renewed at once, each for the longest that is asked", async () => {
+    const opened = await openRuns(db, [wish("a", -1), wish("b", 60_000), wish("a", -2), wish("b", -1)]);
+    const [a, b] = opened as [number, number];
+    expect(a).not.toBe(b);
+    expect(opened).toEqual([a, b, a, b]);
+    await renewLeases(db, [
+      { runId: a, leaseMs: 60_000 },
+      { runId: a, leaseMs: -1 },
+    ]);
+    expect(await closeExpiredRuns(db)).toBe(0);
+  });
+
+  test("is closed with the run's account", async () => {
+    const { runId } = await freshClaimant(db);
+    const more = { sent: 2, delivered: 1, failed: 0 };
+    await renewLeases(db, [{ runId, leaseMs: 1_000, more: { sent: 3, delivered: 2, failed: 1 } }]);
+    await renewLeases(db, [
+      { runId, leaseMs: 1_000, more },
+      { runId, leaseMs: 1_000, more: { ...more, failed: 4 } },
+    ]);
+    expect(await closeRun(db, runId)).toEqual({ sent: 7, delivered: 4, failed: 5, open: 0, putBack: 0 });
+  });
+});
+
+test("a run that was closed is closed when it is asked for again, whatever failed since", async () => {
+  await queue(db, 1);
+  const claimant = await freshClaimant(db);
+  const deliveries = await claim(db, claimant);
+  expect(await closeRun(db, claimant.runId)).toMatchObject({ open: 0 });
+  await record(db, deliveries, 500);
+  expect(await closeRun(db, claimant.runId)).toMatchObject({ open: 0 });
+  const next = await freshClaimant(db);
+  expect(await adoptRetries(db, next.runId)).toBe(1);
+});
+
+test("a run is as old as the time since its start", async () => {
+  const { runId } = await freshClaimant(db);
+  await db("runs").update({ started: db.raw("now() - interval '1 hour'") });
+  expect([await isYoungerThan(db, runId, 3_600_000), await isYoungerThan(db, runId, 7_200_000)]).toEqual([
+    false,
+    true,
+  ]);
+});
+
+describe("expired workers", () => {
+  test("are not ended by a process whose own leases have all expired, as after an outage of the database", async () => {
+    const own = await freshWorker(db, "own", -1);
+    await freshWorker(db, "other", -1);
+    expect(await endExpiredWorkers(db, [own])).toEqual([]);
+    await renewWorker(db, own, 60_000);
+    expect(await endExpiredWorkers(db, [own])).toEqual(["other"]);
+  });
+
+  test("do not count as live; live are one for each process, however many leases it has", async () => {
+    for (const [host, leaseMs] of [
+      [1, -1],
+      [2, 60_000],
+      [3, -1],
+      [3, 60_000],
+      [2, 60_000],
+    ] as const)
+      await addWorker(db, { name: `host/${host}`, taskQueue: `worker-${host}`, leaseMs });
+    const live = [
+      { name: "host/2", taskQueue: "worker-2" },
+      { name: "host/3", taskQueue: "worker-3" },
+    ];
+    expect(await listLiveWorkers(db)).toEqual(live);
+    await endExpiredWorkers(db);
+    expect(await listLiveWorkers(db)).toEqual(live);
+  });
+});
